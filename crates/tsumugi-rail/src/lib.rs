@@ -1,1 +1,118 @@
-//! Part of Tsumugi; see ARCHITECTURE.md.
+//! Everything of Tsumugi that touches the kernel: engines that send, sockets and maps that receive.
+//!
+//! A [`Rail`] is one local NIC with a way to send and a way to receive. The protocol never sees it;
+//! the library pulls packets out of the protocol and pushes them into a rail, and the other way round.
+//! Rails wrap each other: [`fault`] loses, doubles, reorders, delays and damages packets around any
+//! rail, [`trace`] writes what passes into a pcap file.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use tsumugi_wire::Instant;
+
+/// One packet to send, in two pieces that lie behind each other on the wire, so that a message is
+/// never copied to stand behind its header.
+#[derive(Clone, Copy, Debug)]
+pub struct Packet<'a> {
+    /// The packet's header, with whatever frame header follows it.
+    pub head: &'a [u8],
+    /// The rest of the packet; may be empty.
+    pub body: &'a [u8],
+}
+
+impl Packet<'_> {
+    /// Bytes of the datagram.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.head.len() + self.body.len()
+    }
+}
+
+/// Why a burst could not be sent. What stands in the way of one packet only (a full queue, an
+/// unreachable peer) is not an error of the rail: the packet counts as sent, and lost.
+#[derive(Debug, thiserror::Error)]
+pub enum RailError {
+    /// The operating system refused.
+    #[error("{doing} on {on}: {source}")]
+    System {
+        /// What was tried.
+        doing: &'static str,
+        /// The address, NIC or file it was tried on.
+        on: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
+}
+
+/// Takes datagrams off a rail: the sender's address and the bytes. Several packets of one
+/// sender may lie behind each other in the bytes when the kernel coalesced them; each
+/// header says where the next begins.
+pub type Deliver<'a> = dyn FnMut(SocketAddr, &[u8]) + 'a;
+
+/// One local NIC with an engine and a depositor.
+pub trait Rail {
+    /// Address that peers send to.
+    fn address(&self) -> SocketAddr;
+
+    /// Largest datagram payload that passes unfragmented, bytes.
+    fn datagram_bytes(&self) -> usize;
+
+    /// Sends `burst` to one peer, in order, without blocking, and returns how many packets were taken:
+    /// fewer than all when the NIC's queue is full; try the rest later.
+    ///
+    /// # Errors
+    /// The rail itself is broken, not just one packet.
+    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError>;
+
+    /// Hands datagrams that have arrived to `deliver`, a bounded number of them, without blocking, and
+    /// returns how many there were.
+    ///
+    /// # Errors
+    /// The rail itself is broken.
+    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError>;
+
+    /// When this rail wants to be called though nothing arrives ([`Instant::NEVER`]: not at all).
+    /// Rails that hold packets back, such as a delaying wrapper, need it.
+    fn wake_at(&self) -> Instant {
+        Instant::NEVER
+    }
+
+    /// Becomes readable when [`Rail::receive`] may have something; `None` for a rail outside the kernel.
+    fn descriptor(&self) -> Option<BorrowedFd<'_>>;
+
+    /// Says that there will be traffic with `peer`, so that the rail may prepare for it.
+    fn meet(&mut self, peer: SocketAddr) {
+        let _ = peer;
+    }
+
+    /// Says that `peer` has gone.
+    fn part(&mut self, peer: SocketAddr) {
+        let _ = peer;
+    }
+}
+
+impl<R: Rail + ?Sized> Rail for Box<R> {
+    fn address(&self) -> SocketAddr {
+        (**self).address()
+    }
+    fn datagram_bytes(&self) -> usize {
+        (**self).datagram_bytes()
+    }
+    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        (**self).send(now, to, burst)
+    }
+    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
+        (**self).receive(now, deliver)
+    }
+    fn wake_at(&self) -> Instant {
+        (**self).wake_at()
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        (**self).descriptor()
+    }
+    fn meet(&mut self, peer: SocketAddr) {
+        (**self).meet(peer);
+    }
+    fn part(&mut self, peer: SocketAddr) {
+        (**self).part(peer);
+    }
+}

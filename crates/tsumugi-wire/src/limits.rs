@@ -1,0 +1,26 @@
+//! Every bound of the format in one place.
+
+/// Version of the packet format and of the receive-memory layout. Packets of another are counted and dropped.
+pub const VERSION: u8 = 1;
+
+/// Bytes of IPv4 and UDP headers in front of a Tsumugi packet.
+pub const IPV4_UDP_BYTES: usize = 20 + 8;
+/// Bytes of IPv6 and UDP headers in front of a Tsumugi packet.
+pub const IPV6_UDP_BYTES: usize = 40 + 8;
+
+/// Smallest datagram payload that a path must carry, bytes: IPv4's guaranteed 576 less its longest headers.
+pub const DATAGRAM_BYTES_MIN: usize = 508;
+/// Largest datagram payload we send, bytes: a jumbo frame of 9000 less IPv4 and UDP.
+pub const DATAGRAM_BYTES_MAX: usize = 9000 - IPV4_UDP_BYTES;
+
+/// PSNs that a flow may have outstanding: the receive window, and so the size of the sender's retransmission store.
+pub const WINDOW_PACKETS: u64 = 1024;
+
+/// Longest message, bytes. A limit on what a header may announce, far above what memory will take.
+pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
+
+/// Unit in which the receive queue is claimed, bytes. A record's header never straddles it.
+pub const RECORD_ALIGN: u64 = 32;
+
+/// Port that tools use when none is given.
+pub const DEFAULT_PORT: u16 = 7411;

@@ -1,0 +1,293 @@
+//! The layout of receive memory: one mapping that the endpoint owns and that depositors write.
+//!
+//! ```text
+//! page 0            Control      geometry, the queue's head and tail, doorbell, counters
+//! pages 1 …         Flow × n     eight to a page
+//! ring              records      a power of two of bytes, claimed in units of 32
+//! pad               64 KiB       a record that begins before the ring's end may run into it
+//! ```
+//!
+//! Everything lies at a multiple of 4 KiB and no structure crosses a page, so that a program in the
+//! driver can address it either as one large map element or page by page.
+//!
+//! # Who writes what
+//!
+//! | words                          | written by            | how                                    |
+//! |--------------------------------|-----------------------|----------------------------------------|
+//! | geometry, `Flow` identity, `limit` | owner             | before the flow's token is published    |
+//! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
+//! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
+//! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` only grows    |
+//! | a record                       | whoever claimed it    | length word last (release)             |
+//! | a released record              | owner                 | zeroed before `ring_tail` passes it    |
+//! | counters                       | depositors            | fetch-and-add                          |
+//!
+//! # Invariants
+//!
+//! 1. `ring_tail ≤ ring_head ≤ ring_tail + ring_bytes`; between tail and head every byte belongs to
+//!    exactly one record; elsewhere every possible start of a record reads 0.
+//! 2. A PSN's bit in `Flow::window` is set by exactly one depositor, and that one publishes its record.
+//!    Space is claimed *before* the bit is set: a full queue is known before anything is taken. Who
+//!    loses the race for the bit publishes its claimed space as padding.
+//! 3. A window word holds the number of its block of 32 PSNs beside the bits. A word whose block is older
+//!    counts as empty, so nothing is ever cleared, and no packet can fall between clearing and use.
+//! 4. A writer of garbage in this memory can hurt the memory's owner only: indices are bounded by
+//!    whoever reads them, each time.
+
+use crate::atomic::{AtomicU32, AtomicU64};
+use crate::limits::WINDOW_PACKETS;
+
+/// Bytes of a page of the layout.
+pub const PAGE_BYTES: usize = 4096;
+/// Flow entries in a page.
+pub const FLOWS_PER_PAGE: usize = PAGE_BYTES / FLOW_BYTES;
+/// Bytes of a flow entry.
+pub const FLOW_BYTES: usize = 512;
+/// Bytes behind the ring; no record is longer.
+pub const PAD_BYTES: usize = 64 * 1024;
+/// Says that a mapping is receive memory ("tsumugi\1").
+pub const MAGIC: u64 = u64::from_le_bytes(*b"tsumugi\x01");
+/// Words of a flow's window.
+pub const WINDOW_WORDS: usize = (WINDOW_PACKETS / 32) as usize;
+
+/// What depositors count. The number is the index into [`Control::counters`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(usize)]
+pub enum Counter {
+    /// DATA packets deposited.
+    Deposited = 0,
+    /// Bytes of body deposited.
+    DepositedBytes,
+    /// DATA packets that had been deposited before.
+    Duplicate,
+    /// DATA packets beyond the window or credit.
+    BeyondWindow,
+    /// DATA packets out of order in a Go-back-N flow.
+    OutOfOrder,
+    /// DATA packets refused because the receive queue was full.
+    QueueFull,
+    /// Bytes that are no packet: short, of another version, damaged in the header, of unknown kind.
+    Malformed,
+    /// Packets whose body fails its CRC.
+    Corrupt,
+    /// Packets for a flow index that is not open.
+    UnknownFlow,
+    /// Packets with the wrong token.
+    WrongToken,
+    /// Packets with the wrong epoch.
+    WrongEpoch,
+    /// Bodies that do not parse though their CRC is right, or that break the protocol's rules.
+    Violation,
+    /// HELLO, CHALLENGE and WELCOME that were refused (job, cookie, nonce, no room for another flow).
+    HandshakeRefused,
+}
+
+impl Counter {
+    /// Every counter with the name that tools print.
+    pub const ALL: [(Counter, &'static str); 13] = [
+        (Counter::Deposited, "deposited"),
+        (Counter::DepositedBytes, "deposited_bytes"),
+        (Counter::Duplicate, "duplicate"),
+        (Counter::BeyondWindow, "beyond_window"),
+        (Counter::OutOfOrder, "out_of_order"),
+        (Counter::QueueFull, "queue_full"),
+        (Counter::Malformed, "malformed"),
+        (Counter::Corrupt, "corrupt"),
+        (Counter::UnknownFlow, "unknown_flow"),
+        (Counter::WrongToken, "wrong_token"),
+        (Counter::WrongEpoch, "wrong_epoch"),
+        (Counter::Violation, "violation"),
+        (Counter::HandshakeRefused, "handshake_refused"),
+    ];
+}
+
+/// Room for counters of later versions.
+pub const COUNTERS: usize = 64;
+
+/// Words that one side writes often, on a cache line of their own.
+#[repr(C, align(64))]
+#[derive(Debug, Default)]
+pub struct Line<T>(pub T);
+
+/// The control page.
+#[repr(C, align(4096))]
+#[derive(Debug)]
+pub struct Control {
+    /// [`MAGIC`].
+    pub magic: AtomicU64,
+    /// [`crate::limits::VERSION`].
+    pub version: AtomicU32,
+    /// Entries of the flow table.
+    pub flows: AtomicU32,
+    /// Bytes of the ring: a power of two.
+    pub ring_bytes: AtomicU64,
+    /// Epoch of the endpoint that owns the memory; 0 while nobody does.
+    pub epoch: AtomicU32,
+    /// Bytes claimed since the beginning.
+    pub ring_head: Line<AtomicU64>,
+    /// Bytes released since the beginning.
+    pub ring_tail: Line<AtomicU64>,
+    /// Not 0 while the owner sleeps and wants the doorbell rung.
+    pub sleeping: Line<AtomicU32>,
+    /// See [`Counter`].
+    pub counters: Line<[AtomicU64; COUNTERS]>,
+}
+
+/// One peer's flow towards this endpoint, and what its acknowledgements say of ours towards it.
+#[repr(C, align(512))]
+#[derive(Debug)]
+pub struct Flow {
+    /// Token of the flow; 0 while the entry is free. Published last (release).
+    pub token: AtomicU64,
+    /// Epoch of the peer that sends it.
+    pub epoch: AtomicU32,
+    /// [`crate::handshake::Repeat`] as a number.
+    pub repeat: AtomicU32,
+    /// PSNs from here on are beyond the credit given. Only grows.
+    pub limit: AtomicU64,
+    /// How far the flow has been received.
+    pub received: Line<Received>,
+    /// How far our flow to this peer has been acknowledged.
+    pub acknowledged: Line<Acknowledged>,
+    /// Receive window: upper half the number of the block of 32 PSNs, lower half its bits.
+    pub window: Line<[AtomicU64; WINDOW_WORDS]>,
+}
+
+/// How far a flow has been received.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Received {
+    /// Every PSN before this one is deposited. Only grows.
+    pub base: AtomicU64,
+    /// PSN deposited last, in order of time.
+    pub echo: AtomicU64,
+}
+
+/// How far the flow in the other direction has been acknowledged.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Acknowledged {
+    /// Every PSN before this one is acknowledged. Only grows.
+    pub ack: AtomicU64,
+    /// PSNs from here on are beyond the credit we have. Only grows.
+    pub limit: AtomicU64,
+}
+
+#[cfg(not(loom))]
+const _: () = {
+    assert!(size_of::<Control>() == PAGE_BYTES);
+    assert!(size_of::<Flow>() == FLOW_BYTES);
+};
+
+/// Header of a record in the ring.
+///
+/// Both words are read and written as [`AtomicU64`]; this describes their contents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Record {
+    /// Bytes of body that follow the record's header.
+    pub bytes: u32,
+    /// Flow that the body came by, or [`Record::PADDING`].
+    pub flow: u32,
+    /// The packet's number in that flow.
+    pub psn: u64,
+}
+
+impl Record {
+    /// Bytes of a record's header.
+    pub const HEADER_BYTES: u64 = 16;
+    /// In place of a flow: claimed, but nothing was deposited.
+    pub const PADDING: u32 = u32::MAX;
+    /// Bit of the first word that says that the record is published.
+    const PUBLISHED: u64 = 1 << 31;
+
+    /// Bytes of ring that a record with a body of `bytes` takes up.
+    #[must_use]
+    pub const fn span(bytes: u32) -> u64 {
+        (Self::HEADER_BYTES + bytes as u64).next_multiple_of(crate::limits::RECORD_ALIGN)
+    }
+
+    /// The word that publishes the record: never 0.
+    #[must_use]
+    pub const fn first_word(&self) -> u64 {
+        (self.flow as u64) << 32 | Self::PUBLISHED | self.bytes as u64
+    }
+
+    /// The record that the two words describe; `None` while it is not published.
+    #[must_use]
+    pub const fn from_words(first: u64, psn: u64) -> Option<Record> {
+        if first & Self::PUBLISHED == 0 {
+            return None;
+        }
+        Some(Record { bytes: (first & (Self::PUBLISHED - 1)) as u32, flow: (first >> 32) as u32, psn })
+    }
+}
+
+/// Sizes of a receive memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Geometry {
+    /// Entries of the flow table.
+    pub flows: u32,
+    /// Bytes of the ring: a power of two.
+    pub ring_bytes: u64,
+}
+
+impl Geometry {
+    /// Smallest ring, bytes.
+    pub const RING_BYTES_MIN: u64 = 4096;
+
+    /// Bytes before the ring.
+    #[must_use]
+    pub const fn ring_offset(&self) -> usize {
+        PAGE_BYTES + (self.flows as usize).div_ceil(FLOWS_PER_PAGE) * PAGE_BYTES
+    }
+
+    /// Bytes of the entry of flow `index` from the start.
+    #[must_use]
+    pub const fn flow_offset(index: u32) -> usize {
+        PAGE_BYTES + index as usize * FLOW_BYTES
+    }
+
+    /// Bytes of the whole mapping.
+    #[must_use]
+    pub const fn bytes(&self) -> usize {
+        self.ring_offset() + self.ring_bytes as usize + PAD_BYTES
+    }
+}
+
+#[cfg(all(test, not(loom)))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn counters_are_numbered_in_order() {
+        for (index, (counter, _)) in Counter::ALL.iter().enumerate() {
+            assert_eq!(*counter as usize, index);
+        }
+    }
+
+    #[test]
+    fn records_come_back_and_unpublished_ones_do_not() {
+        for record in [
+            Record { bytes: 0, flow: 0, psn: 0 },
+            Record { bytes: 8972, flow: 7, psn: u64::MAX },
+            Record { bytes: 40, flow: Record::PADDING, psn: 0 },
+        ] {
+            assert_eq!(Record::from_words(record.first_word(), record.psn), Some(record));
+        }
+        assert_eq!(Record::from_words(0, 5), None);
+    }
+
+    #[test]
+    fn the_layout_is_what_a_driver_program_is_compiled_against() {
+        use core::mem::offset_of;
+        assert_eq!(offset_of!(Control, ring_bytes), 16);
+        assert_eq!(offset_of!(Control, ring_head), 64);
+        assert_eq!(offset_of!(Control, ring_tail), 128);
+        assert_eq!(offset_of!(Control, sleeping), 192);
+        assert_eq!(offset_of!(Control, counters), 256);
+        assert_eq!(offset_of!(Flow, limit), 16);
+        assert_eq!(offset_of!(Flow, received), 64);
+        assert_eq!(offset_of!(Flow, acknowledged), 128);
+        assert_eq!(offset_of!(Flow, window), 192);
+    }
+}
