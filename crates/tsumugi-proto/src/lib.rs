@@ -1,1 +1,29 @@
-//! Part of Tsumugi; see ARCHITECTURE.md.
+//! The Tsumugi protocol, sans-IO: nothing here sends, receives, sleeps or reads a clock.
+//!
+//! A flow has two halves, and each half has two hands:
+//!
+//! | half      | hand                  | runs                                         | module      |
+//! |-----------|-----------------------|----------------------------------------------|-------------|
+//! | sending   | what to send, and again | in the library                             | [`sender`]  |
+//! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`] |
+//! | receiving | put in order          | in the library                               | [`reorder`] |
+//! | both      | come to know a peer   | in the library                               | [`handshake`] |
+//!
+//! What the driver also does is kept small and works on shared memory with atomics only
+//! ([`memory::ReceiveMemory`]); a program in C repeats it, and one suite holds both to the same answers.
+#![no_std]
+#![forbid(unsafe_code)]
+
+extern crate alloc;
+
+pub mod handshake;
+pub mod memory;
+pub mod queue;
+pub mod receiver;
+pub mod reorder;
+pub mod sender;
+pub mod window;
+
+pub use memory::ReceiveMemory;
+pub use receiver::Verdict;
+pub use sender::Sender;

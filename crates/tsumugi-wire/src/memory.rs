@@ -129,6 +129,8 @@ pub struct Control {
     pub ring_tail: Line<AtomicU64>,
     /// Not 0 while the owner sleeps and wants the doorbell rung.
     pub sleeping: Line<AtomicU32>,
+    /// Not 0 when some flow's `stopped` is.
+    pub stopped: Line<AtomicU32>,
     /// See [`Counter`].
     pub counters: Line<[AtomicU64; COUNTERS]>,
 }
@@ -161,6 +163,8 @@ pub struct Received {
     pub base: AtomicU64,
     /// PSN deposited last, in order of time.
     pub echo: AtomicU64,
+    /// Not 0 after a packet was refused for want of room, until the owner has said GO.
+    pub stopped: AtomicU32,
 }
 
 /// How far the flow in the other direction has been acknowledged.
@@ -284,7 +288,8 @@ mod tests {
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);
-        assert_eq!(offset_of!(Control, counters), 256);
+        assert_eq!(offset_of!(Control, stopped), 256);
+        assert_eq!(offset_of!(Control, counters), 320);
         assert_eq!(offset_of!(Flow, limit), 16);
         assert_eq!(offset_of!(Flow, received), 64);
         assert_eq!(offset_of!(Flow, acknowledged), 128);

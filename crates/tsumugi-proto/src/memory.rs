@@ -1,0 +1,27 @@
+//! Receive memory as the protocol sees it.
+
+use tsumugi_wire::atomic::{AtomicU64, Ordering};
+use tsumugi_wire::memory::{Control, Counter, Flow};
+
+/// A mapping laid out as [`tsumugi_wire::memory`] says.
+pub trait ReceiveMemory {
+    /// The control page.
+    fn control(&self) -> &Control;
+    /// Entry `index` of the flow table, if there is one.
+    fn flow(&self, index: u32) -> Option<&Flow>;
+    /// Bytes of the ring: a power of two.
+    fn ring_bytes(&self) -> u64;
+    /// The word of the ring at byte `position` modulo the ring; `position` is a multiple of 8.
+    fn word(&self, position: u64) -> &AtomicU64;
+    /// Copies `bytes` into the ring at `position` modulo the ring; they may run into the pad.
+    ///
+    /// The caller has claimed the place; nobody else reads or writes it until it is published.
+    fn copy_in(&self, position: u64, bytes: &[u8]);
+    /// Zeroes `bytes` of the ring from `position` modulo the ring on. What lies in the pad may be left.
+    fn zero(&self, position: u64, bytes: u64);
+
+    /// Adds to a counter.
+    fn count(&self, counter: Counter, by: u64) {
+        self.control().counters.0[counter as usize].fetch_add(by, Ordering::Relaxed);
+    }
+}

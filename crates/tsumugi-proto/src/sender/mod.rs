@@ -1,0 +1,495 @@
+//! The sending half of a flow: what is outstanding, what is lost, what may be sent.
+//!
+//! The library asks, in this order, each time it may have something to send:
+//! [`Sender::resend`] until it says `None`, then [`Sender::room`] and [`Sender::send`]. Whatever arrives goes
+//! into [`Sender::on_answer`]; when [`Sender::timeout`] has passed, [`Sender::on_timeout`] is called.
+//!
+//! # Invariants
+//!
+//! 1. `slots` holds exactly the PSNs from `base` to `next`, in order; its first slot is not acknowledged.
+//! 2. Every slot under way is counted in its path's `in_flight`, and no other is.
+//! 3. At most [`REACH_PACKETS`] PSNs are outstanding: the receiver's window always covers them.
+//! 4. A packet's content is given back exactly once: when it is acknowledged, or by [`Sender::abandon`].
+
+mod path;
+
+use crate::window::REACH_PACKETS;
+use alloc::collections::VecDeque;
+use alloc::vec;
+use alloc::vec::Vec;
+pub use path::Path;
+use tsumugi_wire::Psn;
+use tsumugi_wire::ack::Sack;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
+
+/// First time-out without an acknowledgement, ns, at least: the tail may be lost. Longer than a receiver
+/// holds an ACK back.
+const PROBE_NS_MIN: u64 = 500 * MICROSECOND_NS;
+/// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
+const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
+/// Longest time-out, ns.
+const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
+/// Time-outs in a row after which the path is suspected.
+const TIMEOUTS_SUSPICIOUS: u32 = 3;
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    InFlight,
+    Acked,
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+struct Slot<P> {
+    packet: Option<P>,
+    sent_at: Instant,
+    /// Transmissions before this one, over all packets of the flow: orders what `sent_at` cannot.
+    order: u64,
+    path: u8,
+    state: State,
+    resent: bool,
+}
+
+/// Which answer carried an acknowledgement, beside the acknowledgement itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Answer {
+    /// It rode on a DATA packet.
+    Piggyback,
+    /// ACK.
+    Ack,
+    /// LOSE: go back.
+    Lose,
+    /// STOP: the queue is full.
+    Stop,
+    /// GO: there is room again.
+    Go,
+}
+
+/// An acknowledgement of what was never sent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("PSN {ack} acknowledged, but {next} has not been sent")]
+pub struct ImpossibleAck {
+    /// What was acknowledged.
+    pub ack: Psn,
+    /// The next PSN to be sent.
+    pub next: Psn,
+}
+
+/// The sending half of a flow. `P` is the content of a packet, whatever the library makes of it.
+#[derive(Clone, Debug)]
+pub struct Sender<P> {
+    repeat: Repeat,
+    base: Psn,
+    slots: VecDeque<Slot<P>>,
+    limit: Psn,
+    paths: Vec<Path>,
+    /// Transmissions so far.
+    order: u64,
+    /// Slots that are `Acked` (and so lie beyond a hole).
+    acked: usize,
+    /// Slots that are `Lost`.
+    lost: usize,
+    /// Resends that may exceed the congestion window, because a time-out asked for them.
+    forced: u32,
+    /// Since when nothing was acknowledged though something is outstanding.
+    quiet_since: Instant,
+    timeouts: u32,
+    /// When a packet that was overtaken will count as lost.
+    loss_due: Instant,
+    stopped_at: Option<Instant>,
+    gone_back: (Psn, Instant),
+    /// Something waits for credit, and nothing under way will bring it.
+    starving_since: Option<Instant>,
+    probe_wanted: bool,
+}
+
+impl<P> Sender<P> {
+    /// A flow over `paths` paths that may send `credit` packets at first.
+    #[must_use]
+    pub fn new(repeat: Repeat, paths: usize, credit: u16) -> Sender<P> {
+        Sender {
+            repeat,
+            base: Psn(0),
+            slots: VecDeque::new(),
+            limit: Psn(u64::from(credit)),
+            paths: vec![Path::default(); paths.max(1)],
+            order: 1,
+            acked: 0,
+            lost: 0,
+            forced: 0,
+            quiet_since: Instant(0),
+            timeouts: 0,
+            loss_due: Instant::NEVER,
+            stopped_at: None,
+            gone_back: (Psn(u64::MAX), Instant(0)),
+            starving_since: None,
+            probe_wanted: false,
+        }
+    }
+
+    /// The next PSN to be sent.
+    #[must_use]
+    pub fn next(&self) -> Psn {
+        self.base.plus(self.slots.len() as u64)
+    }
+
+    /// Every PSN before this one is acknowledged.
+    #[must_use]
+    pub const fn base(&self) -> Psn {
+        self.base
+    }
+
+    /// Packets sent and not acknowledged.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.slots.len() - self.acked
+    }
+
+    /// Statistics of the paths.
+    #[must_use]
+    pub fn paths(&self) -> &[Path] {
+        &self.paths
+    }
+
+    /// Takes a round trip that somebody else measured (the handshake) into account, ns.
+    pub fn sample(&mut self, path: u8, rtt_ns: u64) {
+        self.paths[usize::from(path)].sample(rtt_ns);
+    }
+
+    /// Whether something counts as lost and waits to be sent again.
+    #[must_use]
+    pub const fn has_lost(&self) -> bool {
+        self.lost > 0
+    }
+
+    /// How many new packets may be sent over `path` now.
+    #[must_use]
+    pub fn room(&self, path: u8) -> u64 {
+        if self.stopped_at.is_some() || self.lost > 0 {
+            return 0;
+        }
+        let credit = self.limit.0.saturating_sub(self.next().0);
+        let window = REACH_PACKETS - (self.slots.len() as u64).min(REACH_PACKETS);
+        credit.min(window).min(u64::from(self.paths[usize::from(path)].room()))
+    }
+
+    /// A new packet goes out over `path`. The caller has asked for [`Sender::room`].
+    pub fn send(&mut self, now: Instant, path: u8, packet: P) -> Psn {
+        let psn = self.next();
+        if self.slots.len() == self.acked {
+            self.quiet_since = now;
+        }
+        self.starving_since = None;
+        self.slots.push_back(Slot {
+            packet: Some(packet),
+            sent_at: now,
+            order: self.order,
+            path,
+            state: State::InFlight,
+            resent: false,
+        });
+        self.order += 1;
+        self.paths[usize::from(path)].sent();
+        psn
+    }
+
+    /// The next packet to be sent again over `path`, if one is lost and may go now.
+    pub fn resend(&mut self, now: Instant, path: u8) -> Option<(Psn, &P)> {
+        if self.lost == 0 || (self.stopped_at.is_some() && self.forced == 0) {
+            return None;
+        }
+        if self.forced == 0 && self.paths[usize::from(path)].room() == 0 {
+            return None;
+        }
+        let index = self.slots.iter().position(|slot| slot.state == State::Lost)?;
+        self.forced = self.forced.saturating_sub(1);
+        self.lost -= 1;
+        let order = self.order;
+        self.order += 1;
+        self.paths[usize::from(path)].sent();
+        let slot = &mut self.slots[index];
+        slot.state = State::InFlight;
+        slot.sent_at = now;
+        slot.order = order;
+        slot.path = path;
+        slot.resent = true;
+        let packet = slot.packet.as_ref().expect("a slot that is not acknowledged has its packet");
+        Some((self.base.plus(index as u64), packet))
+    }
+
+    /// An answer arrived. Contents of acknowledged packets go to `release`.
+    ///
+    /// Returns how many packets it acknowledged.
+    ///
+    /// # Errors
+    /// It acknowledges what was never sent: the peer is broken. Nothing is changed.
+    pub fn on_answer(
+        &mut self,
+        now: Instant,
+        answer: Answer,
+        ack: Psn,
+        credit: u16,
+        sack: Option<&Sack>,
+        mut release: impl FnMut(P),
+    ) -> Result<usize, ImpossibleAck> {
+        if ack > self.next() {
+            return Err(ImpossibleAck { ack, next: self.next() });
+        }
+        self.limit = self.limit.max(ack.plus(u64::from(credit)));
+        self.sample_echo(now, sack);
+        let mut newly = 0;
+        let mut resent = false;
+        let mut after_stop = false;
+        while self.base < ack {
+            let mut slot = self.slots.pop_front().expect("ack is not beyond next");
+            self.base = self.base.next();
+            if slot.state == State::Acked {
+                self.acked -= 1;
+                continue;
+            }
+            newly += 1;
+            resent |= slot.resent;
+            after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
+            self.settle(&slot);
+            release(slot.packet.take().expect("a slot that is not acknowledged has its packet"));
+        }
+        if let Some(sack) = sack {
+            let end = sack.end(ack).0.saturating_sub(self.base.0).min(self.slots.len() as u64) as usize;
+            for index in 0..end {
+                if self.slots[index].state == State::Acked || !sack.has(ack, self.base.plus(index as u64)) {
+                    continue;
+                }
+                newly += 1;
+                let packet = self.slots[index].packet.take();
+                let slot = self.slots[index].clone_without_packet();
+                resent |= slot.resent;
+                after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
+                self.settle(&slot);
+                self.slots[index].state = State::Acked;
+                self.acked += 1;
+                release(packet.expect("a slot that is not acknowledged has its packet"));
+            }
+        }
+        if newly > 0 {
+            self.quiet_since = now;
+            self.timeouts = 0;
+        }
+        if after_stop {
+            self.go();
+        }
+        match answer {
+            Answer::Stop => self.stop(now),
+            Answer::Go => self.go(),
+            Answer::Lose if self.repeat == Repeat::GoBackN => self.go_back(now, ack),
+            Answer::Lose | Answer::Ack | Answer::Piggyback => {}
+        }
+        if self.repeat == Repeat::Selective && (self.acked > 0 || resent) {
+            self.find_lost(now);
+        } else if self.slots.is_empty() {
+            self.loss_due = Instant::NEVER;
+        }
+        Ok(newly)
+    }
+
+    fn sample_echo(&mut self, now: Instant, sack: Option<&Sack>) {
+        let Some(sack) = sack else { return };
+        let Some(index) = sack.echo.since(self.base) else { return };
+        let Some(slot) = self.slots.get(index as usize) else { return };
+        // Karn: of a packet that was sent twice nobody knows which one arrived.
+        if slot.state == State::InFlight && !slot.resent {
+            let rtt_ns = now.since(slot.sent_at).saturating_sub(u64::from(sack.delay_ns));
+            self.paths[usize::from(slot.path)].sample(rtt_ns.max(1));
+        }
+    }
+
+    /// Accounts for a slot that has just been acknowledged.
+    fn settle(&mut self, slot: &Slot<P>) {
+        let path = &mut self.paths[usize::from(slot.path)];
+        if slot.state == State::Lost {
+            // It had only been late, and is not under way.
+            self.lost -= 1;
+            path.in_flight += 1;
+        }
+        path.acked(slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
+    }
+
+    fn mark_lost(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        debug_assert_eq!(slot.state, State::InFlight);
+        slot.state = State::Lost;
+        self.lost += 1;
+        self.paths[usize::from(slot.path)].lost();
+    }
+
+    /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
+    /// and has had time to arrive late.
+    fn find_lost(&mut self, now: Instant) {
+        self.loss_due = Instant::NEVER;
+        for index in 0..self.slots.len() {
+            let slot = &self.slots[index];
+            let path = &self.paths[usize::from(slot.path)];
+            if slot.state != State::InFlight || slot.order >= path.newest.0 {
+                continue;
+            }
+            let due = slot.sent_at.plus(path.srtt_ns + path.reorder_ns());
+            if due <= now {
+                self.mark_lost(index);
+            } else {
+                self.loss_due = self.loss_due.min(due);
+            }
+        }
+    }
+
+    fn go_back(&mut self, now: Instant, ack: Psn) {
+        let (last, at) = self.gone_back;
+        // Every packet of the old run that is still arriving says LOSE; one of them is enough.
+        if last == ack && now.since(at) < self.paths[0].srtt_ns + self.paths[0].reorder_ns() {
+            return;
+        }
+        self.gone_back = (ack, now);
+        self.lose_all();
+    }
+
+    fn lose_all(&mut self) {
+        for index in 0..self.slots.len() {
+            if self.slots[index].state == State::InFlight {
+                self.mark_lost(index);
+            }
+        }
+        self.loss_due = Instant::NEVER;
+    }
+
+    fn stop(&mut self, now: Instant) {
+        self.stopped_at = Some(now);
+        self.forced = 0;
+    }
+
+    /// The receiver takes packets again: what it has not acknowledged, it refused.
+    fn go(&mut self) {
+        if self.stopped_at.take().is_some() {
+            self.lose_all();
+        }
+    }
+
+    /// Something waits to be sent. If nothing under way will bring credit, ask for it from time to time.
+    pub fn starve(&mut self, now: Instant) {
+        if self.slots.len() == self.acked && self.limit <= self.next() && self.starving_since.is_none() {
+            self.starving_since = Some(now);
+        }
+    }
+
+    /// Whether a PROBE should be sent now; asking answers for it.
+    pub fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe_wanted)
+    }
+
+    fn timeout_ns(&self) -> u64 {
+        // The slowest path decides: the timer is the last resort.
+        let (srtt_ns, rttvar_ns) =
+            self.paths.iter().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        if self.timeouts == 0 {
+            (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
+        } else {
+            let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
+            base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
+        }
+    }
+
+    /// When [`Sender::on_timeout`] wants to be called.
+    #[must_use]
+    pub fn timeout(&self) -> Instant {
+        let mut due = self.loss_due;
+        if self.slots.len() > self.acked {
+            due = due.min(self.quiet_since.plus(self.timeout_ns()));
+        } else if let Some(since) = self.starving_since {
+            due = due.min(since.plus(self.timeout_ns()));
+        }
+        due
+    }
+
+    /// Time has passed.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.loss_due <= now {
+            self.find_lost(now);
+        }
+        if self.slots.len() > self.acked {
+            if self.quiet_since.plus(self.timeout_ns()) <= now {
+                self.quiet_since = now;
+                self.timeouts += 1;
+                self.probe_outstanding();
+            }
+        } else if let Some(since) = self.starving_since
+            && since.plus(self.timeout_ns()) <= now
+        {
+            self.starving_since = Some(now);
+            self.timeouts += 1;
+            self.probe_wanted = true;
+        }
+    }
+
+    /// Sends one outstanding packet again, whatever the window says; its acknowledgement tells the rest.
+    fn probe_outstanding(&mut self) {
+        if self.timeouts >= TIMEOUTS_SUSPICIOUS {
+            self.paths.iter_mut().for_each(Path::collapse);
+        }
+        if self.repeat == Repeat::GoBackN {
+            self.lose_all();
+        } else if self.lost == 0 {
+            // First the tail, which nothing later can prove lost; then the head, which holds up the rest.
+            let mut open = (0..self.slots.len()).filter(|&index| self.slots[index].state == State::InFlight);
+            let index = if self.timeouts == 1 { open.next_back() } else { open.next() };
+            if let Some(index) = index {
+                self.mark_lost(index);
+            }
+        }
+        self.forced = self.forced.max(1);
+    }
+
+    /// Gives back the contents of everything outstanding, in order; the flow is over.
+    pub fn abandon(&mut self) -> impl Iterator<Item = P> + '_ {
+        self.acked = 0;
+        self.lost = 0;
+        self.starving_since = None;
+        self.loss_due = Instant::NEVER;
+        self.slots.drain(..).filter_map(|slot| slot.packet)
+    }
+
+    /// Everything outstanding in PSN order; `None` stands for a packet that is acknowledged already.
+    pub fn outstanding_packets(&self) -> impl Iterator<Item = Option<&P>> {
+        self.slots.iter().map(|slot| slot.packet.as_ref())
+    }
+
+    /// Continues a flow that was suspended with `packets` outstanding from `base` on (`None`: acknowledged
+    /// beyond a hole). All of them count as lost and are sent again.
+    #[must_use]
+    pub fn resume(repeat: Repeat, paths: usize, base: Psn, packets: Vec<Option<P>>, now: Instant) -> Sender<P> {
+        let mut sender = Sender::new(repeat, paths, 0);
+        sender.base = base;
+        sender.quiet_since = now;
+        for packet in packets {
+            let state = if packet.is_some() { State::Lost } else { State::Acked };
+            sender.acked += usize::from(state == State::Acked);
+            sender.lost += usize::from(state == State::Lost);
+            sender.slots.push_back(Slot { packet, sent_at: now, order: 0, path: 0, state, resent: true });
+        }
+        sender.limit = sender.next();
+        sender
+    }
+}
+
+impl<P> Slot<P> {
+    fn clone_without_packet(&self) -> Slot<P> {
+        Slot {
+            packet: None,
+            sent_at: self.sent_at,
+            order: self.order,
+            path: self.path,
+            state: self.state,
+            resent: self.resent,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

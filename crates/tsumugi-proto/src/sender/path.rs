@@ -1,0 +1,190 @@
+//! What a sender knows about one path: how long it takes, how much it carries, what it has proved lost.
+
+use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
+
+/// Round trip assumed before one was measured, ns.
+const RTT_NS_INITIAL: u64 = MILLISECOND_NS;
+/// Queueing delay that is taken for congestion, ns, unless the empty path itself takes longer.
+const QUEUE_DELAY_NS_MAX: u64 = MILLISECOND_NS;
+/// Share of a round's packets lost that is taken for congestion: one in this many.
+/// Below it, with no delay, loss is the wire's and slowing down would not mend it.
+const LOSS_ONE_IN: u32 = 20;
+/// Fewest losses in a round that say anything about a share.
+const LOSSES_MIN: u32 = 3;
+/// Congestion window at the beginning, packets.
+const CWND_PACKETS_INITIAL: u32 = 64;
+/// Smallest congestion window, packets.
+pub(super) const CWND_PACKETS_MIN: u32 = 8;
+/// Longest queue of reordered packets that a path is forgiven, ns, at least.
+const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
+
+/// Statistics and congestion window of one path.
+///
+/// The window follows delay first and loss second: it doubles each round until either says stop,
+/// then grows by a sixteenth a round and shrinks by a quarter. A round is a round trip.
+#[derive(Clone, Debug)]
+pub struct Path {
+    /// Smoothed round trip, ns (RFC 6298).
+    pub srtt_ns: u64,
+    /// Its variation, ns.
+    pub rttvar_ns: u64,
+    /// Shortest round trip seen, ns.
+    pub rtt_ns_min: u64,
+    /// Packets that may be under way.
+    pub cwnd_packets: u32,
+    /// Packets under way.
+    pub in_flight: u32,
+    /// Packets found lost, ever.
+    pub lost: u64,
+    measured: bool,
+    slow_start: bool,
+    /// Transmission number and time of the newest packet known to have arrived.
+    pub(super) newest: (u64, Instant),
+    round_end: u64,
+    round_acked: u32,
+    round_lost: u32,
+    round_rtt_ns_min: u64,
+    round_limited: bool,
+}
+
+impl Default for Path {
+    fn default() -> Self {
+        Self {
+            srtt_ns: RTT_NS_INITIAL,
+            rttvar_ns: RTT_NS_INITIAL / 2,
+            rtt_ns_min: u64::MAX,
+            cwnd_packets: CWND_PACKETS_INITIAL,
+            in_flight: 0,
+            lost: 0,
+            measured: false,
+            slow_start: true,
+            newest: (0, Instant(0)),
+            round_end: 0,
+            round_acked: 0,
+            round_lost: 0,
+            round_rtt_ns_min: u64::MAX,
+            round_limited: false,
+        }
+    }
+}
+
+impl Path {
+    /// Packets that may still be sent now.
+    #[must_use]
+    pub const fn room(&self) -> u32 {
+        self.cwnd_packets.saturating_sub(self.in_flight)
+    }
+
+    /// Takes a measured round trip into account, ns.
+    pub fn sample(&mut self, rtt_ns: u64) {
+        self.rtt_ns_min = self.rtt_ns_min.min(rtt_ns);
+        self.round_rtt_ns_min = self.round_rtt_ns_min.min(rtt_ns);
+        if self.measured {
+            self.rttvar_ns = (3 * self.rttvar_ns + self.srtt_ns.abs_diff(rtt_ns)) / 4;
+            self.srtt_ns = (7 * self.srtt_ns + rtt_ns) / 8;
+        } else {
+            self.measured = true;
+            self.srtt_ns = rtt_ns;
+            self.rttvar_ns = rtt_ns / 2;
+        }
+    }
+
+    /// How long a packet may be overtaken on this path before it counts as lost, ns.
+    pub(super) fn reorder_ns(&self) -> u64 {
+        (self.srtt_ns / 2).max(REORDER_NS_MIN)
+    }
+
+    pub(super) fn sent(&mut self) {
+        self.in_flight += 1;
+        self.round_limited |= self.in_flight >= self.cwnd_packets;
+    }
+
+    pub(super) fn lost(&mut self) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.lost += 1;
+        self.round_lost += 1;
+    }
+
+    /// Packet number `order`, sent at `sent_at`, arrived; `order_next` is the next one to be sent.
+    pub(super) fn acked(&mut self, order: u64, sent_at: Instant, order_next: u64, cwnd_packets_max: u32) {
+        self.in_flight = self.in_flight.saturating_sub(1);
+        self.round_acked += 1;
+        if order >= self.newest.0 {
+            self.newest = (order, sent_at);
+        }
+        if order >= self.round_end {
+            self.end_round(cwnd_packets_max);
+            self.round_end = order_next;
+        }
+    }
+
+    fn end_round(&mut self, cwnd_packets_max: u32) {
+        let all = self.round_acked + self.round_lost;
+        let lossy = self.round_lost >= LOSSES_MIN && self.round_lost > all / LOSS_ONE_IN;
+        let slow = self.round_rtt_ns_min != u64::MAX
+            && self.round_rtt_ns_min - self.rtt_ns_min > self.rtt_ns_min.max(QUEUE_DELAY_NS_MAX);
+        if lossy || slow {
+            self.slow_start = false;
+            self.cwnd_packets = (self.cwnd_packets - self.cwnd_packets / 4).max(CWND_PACKETS_MIN);
+        } else if self.round_limited {
+            let growth = if self.slow_start { self.cwnd_packets } else { (self.cwnd_packets / 16).max(1) };
+            self.cwnd_packets = (self.cwnd_packets + growth).min(cwnd_packets_max);
+        }
+        self.round_acked = 0;
+        self.round_lost = 0;
+        self.round_rtt_ns_min = u64::MAX;
+        self.round_limited = self.in_flight >= self.cwnd_packets;
+    }
+
+    /// The path has been silent for several time-outs: begin carefully.
+    pub(super) fn collapse(&mut self) {
+        self.cwnd_packets = (self.cwnd_packets / 2).max(CWND_PACKETS_MIN);
+        self.slow_start = true;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Rounds of a full window in which one packet in `loss` is lost and each takes `rtt_ns`.
+    fn rounds(path: &mut Path, rounds: u32, loss: u32, rtt_ns: u64) {
+        let mut order = path.round_end;
+        for _ in 0..rounds {
+            let window = path.cwnd_packets;
+            for _ in 0..window {
+                path.sent();
+            }
+            path.sample(rtt_ns);
+            for packet in 0..window {
+                if loss != 0 && packet % loss == loss - 1 {
+                    path.lost();
+                } else {
+                    path.acked(order, Instant(0), order + u64::from(window), 1000);
+                }
+                order += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn it_grows_to_the_limit_on_a_clean_path_and_with_one_loss_in_a_hundred() {
+        for loss in [0, 100] {
+            let mut path = Path::default();
+            rounds(&mut path, 40, loss, 50_000);
+            assert_eq!(path.cwnd_packets, 1000, "one in {loss} lost");
+        }
+    }
+
+    #[test]
+    fn it_shrinks_when_a_tenth_is_lost_and_when_the_queue_grows() {
+        let mut path = Path::default();
+        rounds(&mut path, 10, 0, 50_000);
+        rounds(&mut path, 10, 10, 50_000);
+        assert!(path.cwnd_packets < 100, "{}", path.cwnd_packets);
+        let mut path = Path::default();
+        rounds(&mut path, 10, 0, 50_000);
+        rounds(&mut path, 10, 0, 5_000_000);
+        assert!(path.cwnd_packets < 100, "{}", path.cwnd_packets);
+    }
+}

@@ -1,0 +1,140 @@
+use super::*;
+use alloc::vec::Vec;
+
+const US: u64 = MICROSECOND_NS;
+
+fn sack(ack: u64, psns: &[u64]) -> Sack {
+    let mut sack = Sack { echo: Psn(u64::MAX), ..Sack::EMPTY };
+    for psn in psns {
+        let distance = psn - ack / 32 * 32;
+        sack.bitmap[(distance / 32) as usize] |= 1 << (distance % 32);
+        sack.words = sack.words.max((distance / 32) as usize + 1);
+    }
+    sack
+}
+
+fn resends(sender: &mut Sender<u64>, now: Instant) -> Vec<u64> {
+    let mut psns = Vec::new();
+    while let Some((psn, packet)) = sender.resend(now, 0) {
+        assert_eq!(psn.0, *packet);
+        psns.push(psn.0);
+    }
+    psns
+}
+
+fn sender(repeat: Repeat, packets: u64) -> Sender<u64> {
+    let mut sender = Sender::new(repeat, 1, 992);
+    sender.sample(0, 20 * US);
+    for packet in 0..packets {
+        assert!(sender.room(0) > 0);
+        sender.send(Instant(packet * US), 0, packet);
+    }
+    sender
+}
+
+#[test]
+fn contents_come_back_once_in_order() {
+    let mut sender = sender(Repeat::Selective, 10);
+    let mut back = Vec::new();
+    sender.on_answer(Instant(30 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), |p| back.push(p)).unwrap();
+    sender.on_answer(Instant(31 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), |p| back.push(p)).unwrap();
+    assert_eq!(back, [0, 1, 2, 5, 6]);
+    sender.on_answer(Instant(32 * US), Answer::Ack, Psn(10), 992, None, |p| back.push(p)).unwrap();
+    assert_eq!(back, [0, 1, 2, 5, 6, 3, 4, 7, 8, 9]);
+    assert_eq!((sender.outstanding(), sender.paths()[0].in_flight), (0, 0));
+    assert_eq!(sender.timeout(), Instant::NEVER);
+}
+
+#[test]
+fn what_was_overtaken_is_lost_after_the_time_for_reordering_and_not_before() {
+    let mut sender = sender(Repeat::Selective, 5);
+    sender.on_answer(Instant(25 * US), Answer::Ack, Psn(1), 992, Some(&sack(1, &[2, 3, 4])), drop).unwrap();
+    assert_eq!(resends(&mut sender, Instant(25 * US)), [0u64; 0]);
+    let due = sender.timeout();
+    assert!(due > Instant(25 * US) && due < Instant(100 * US), "{due:?}");
+    sender.on_timeout(due);
+    assert_eq!(resends(&mut sender, due), [1]);
+}
+
+#[test]
+fn a_lost_tail_is_probed_then_the_head() {
+    let mut sender = sender(Repeat::Selective, 5);
+    let first = sender.timeout();
+    sender.on_timeout(first);
+    assert_eq!(resends(&mut sender, first), [4]);
+    let second = sender.timeout();
+    assert!(second.since(first) >= RTO_NS_MIN);
+    sender.on_timeout(second);
+    assert_eq!(resends(&mut sender, second), [0]);
+    let third = sender.timeout();
+    assert!(third.since(second) >= 2 * RTO_NS_MIN, "backs off");
+    // The answer to the probe proves the rest lost at once.
+    sender.on_answer(second.plus(60 * US), Answer::Ack, Psn(1), 992, Some(&sack(1, &[4])), drop).unwrap();
+    assert_eq!(resends(&mut sender, second.plus(60 * US)), [1, 2, 3]);
+}
+
+#[test]
+fn stop_holds_everything_and_go_sends_what_was_refused() {
+    let mut sender = sender(Repeat::Selective, 6);
+    sender.on_answer(Instant(20 * US), Answer::Stop, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
+    assert_eq!(sender.room(0), 0);
+    assert_eq!(resends(&mut sender, Instant(21 * US)), [0u64; 0]);
+    sender.on_answer(Instant(90 * US), Answer::Go, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
+    assert_eq!(resends(&mut sender, Instant(91 * US)), [2, 3, 4, 5]);
+    assert!(sender.room(0) > 0);
+}
+
+#[test]
+fn a_lost_go_is_made_up_for_by_a_probe_that_gets_through() {
+    let mut sender = sender(Repeat::Selective, 3);
+    sender.on_answer(Instant(20 * US), Answer::Stop, Psn(0), 992, Some(&sack(0, &[])), drop).unwrap();
+    let due = sender.timeout();
+    sender.on_timeout(due);
+    assert_eq!(resends(&mut sender, due).len(), 1);
+    assert_eq!(sender.room(0), 0, "still stopped");
+    sender.on_answer(due.plus(US), Answer::Ack, Psn(0), 992, Some(&sack(0, &[2])), drop).unwrap();
+    assert_eq!(resends(&mut sender, due.plus(US)), [0, 1]);
+}
+
+#[test]
+fn go_back_n_goes_back_once_for_a_run_of_lose() {
+    let mut sender = sender(Repeat::GoBackN, 8);
+    for _ in 0..4 {
+        sender.on_answer(Instant(20 * US), Answer::Lose, Psn(3), 992, None, drop).unwrap();
+    }
+    assert_eq!(resends(&mut sender, Instant(21 * US)), [3, 4, 5, 6, 7]);
+    sender.on_answer(Instant(22 * US), Answer::Lose, Psn(3), 992, None, drop).unwrap();
+    assert_eq!(resends(&mut sender, Instant(22 * US)), [0u64; 0]);
+}
+
+#[test]
+fn no_credit_means_no_packet_but_a_probe_in_time() {
+    let mut sender: Sender<u64> = Sender::new(Repeat::Selective, 1, 1);
+    sender.send(Instant(0), 0, 0);
+    sender.on_answer(Instant(10), Answer::Ack, Psn(1), 0, None, drop).unwrap();
+    assert_eq!(sender.room(0), 0);
+    sender.starve(Instant(20));
+    let due = sender.timeout();
+    assert!(due < Instant::NEVER);
+    sender.on_timeout(due);
+    assert!(sender.take_probe() && !sender.take_probe());
+    sender.on_answer(due.plus(10), Answer::Ack, Psn(1), 4, None, drop).unwrap();
+    assert_eq!(sender.room(0), 4);
+}
+
+#[test]
+fn an_impossible_ack_is_refused_and_changes_nothing() {
+    let mut sender = sender(Repeat::Selective, 2);
+    assert!(sender.on_answer(Instant(1), Answer::Ack, Psn(3), 992, None, |_| panic!()).is_err());
+    assert_eq!(sender.outstanding(), 2);
+}
+
+#[test]
+fn what_counted_as_lost_and_was_only_late_is_not_sent_again() {
+    let mut sender = sender(Repeat::Selective, 4);
+    let due = sender.timeout();
+    sender.on_timeout(due);
+    sender.on_answer(due, Answer::Ack, Psn(4), 992, None, drop).unwrap();
+    assert!(!sender.has_lost());
+    assert_eq!(sender.paths()[0].in_flight, 0);
+}

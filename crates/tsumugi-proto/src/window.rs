@@ -1,0 +1,145 @@
+//! The receive window of a flow: which PSNs have been deposited.
+//!
+//! A word holds the number of a block of 32 PSNs in its upper half and the block's bits in its lower
+//! half. A word of an older block counts as empty and is replaced, so nothing is ever cleared: a
+//! scheme that clears must do it before or after moving the base, and either order lets a late
+//! duplicate or an early newcomer through (invariant 3 of [`tsumugi_wire::memory`]).
+
+use tsumugi_wire::Psn;
+use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::memory::{Flow, WINDOW_WORDS};
+
+/// PSNs from the base that are always within the window: one block less than its words cover,
+/// because the base may lie anywhere in its block.
+pub const REACH_PACKETS: u64 = (WINDOW_WORDS as u64 - 1) * WORD_PSNS;
+
+const BITS: u64 = 0xffff_ffff;
+
+/// What became of an attempt to set a PSN's bit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Claim {
+    /// The caller set it, and deposits the packet.
+    Mine,
+    /// It was set before.
+    Taken,
+    /// The PSN lies beyond the window.
+    Beyond,
+}
+
+const fn block_of(psn: Psn) -> u64 {
+    psn.0 / WORD_PSNS
+}
+
+const fn bit_of(psn: Psn) -> u64 {
+    1 << (psn.0 % WORD_PSNS)
+}
+
+/// Distance from the block in `word` to `block`, modulo 2³²; negative when the word's is newer.
+const fn age(word: u64, block: u64) -> i32 {
+    (block as u32).wrapping_sub((word >> 32) as u32) as i32
+}
+
+/// The flow's base: every PSN before it is deposited.
+#[inline]
+pub fn base(flow: &Flow) -> Psn {
+    Psn(flow.received.0.base.load(Ordering::Acquire))
+}
+
+/// Whether `psn` is deposited, or what stands in the way, without setting anything.
+#[inline]
+pub fn look(flow: &Flow, psn: Psn) -> Claim {
+    let base = base(flow);
+    if psn < base {
+        return Claim::Taken;
+    }
+    let block = block_of(psn);
+    if block - block_of(base) >= WINDOW_WORDS as u64 {
+        return Claim::Beyond;
+    }
+    let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].load(Ordering::Acquire);
+    match age(word, block) {
+        0 if word & bit_of(psn) == 0 => Claim::Mine,
+        0 | i32::MIN..=-1 => Claim::Taken,
+        1.. => Claim::Mine,
+    }
+}
+
+/// Sets the bit of `psn`.
+#[inline]
+pub fn claim(flow: &Flow, psn: Psn) -> Claim {
+    let base = base(flow);
+    if psn < base {
+        return Claim::Taken;
+    }
+    let block = block_of(psn);
+    if block - block_of(base) >= WINDOW_WORDS as u64 {
+        return Claim::Beyond;
+    }
+    let slot = &flow.window.0[(block % WINDOW_WORDS as u64) as usize];
+    let mut word = slot.load(Ordering::Acquire);
+    loop {
+        let wanted = match age(word, block) {
+            0 if word & bit_of(psn) == 0 => word | bit_of(psn),
+            // Set, or the window has moved past this block since the base was read.
+            0 | i32::MIN..=-1 => return Claim::Taken,
+            // Every PSN of the older block lies before the base: both blocks share this word, and
+            // the newer is within the window.
+            1.. => (block & BITS) << 32 | bit_of(psn),
+        };
+        match slot.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => return Claim::Mine,
+            Err(seen) => word = seen,
+        }
+    }
+}
+
+/// Moves the base over everything that is deposited without a gap, and returns it.
+///
+/// Words are read by read-modify-write. Two depositors that each set a bit and then look for the
+/// other's cannot both miss it: whichever comes second to a word sees all that the first had done.
+#[inline]
+pub fn advance(flow: &Flow) -> Psn {
+    let mut base = flow.received.0.base.load(Ordering::Acquire);
+    loop {
+        let block = base / WORD_PSNS;
+        let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].fetch_or(0, Ordering::AcqRel);
+        let run = match age(word, block) {
+            0 => u64::from(((word & BITS) as u32 >> (base % WORD_PSNS)).trailing_ones()),
+            // Somebody has moved the base beyond this block meanwhile, and goes on from there.
+            i32::MIN..=-1 => return self::base(flow),
+            1.. => 0,
+        };
+        if run == 0 {
+            return Psn(base);
+        }
+        match flow.received.0.base.compare_exchange(base, base + run, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) => base += run,
+            Err(seen) => base = seen,
+        }
+    }
+}
+
+/// The base, and the bitmap of what lies beyond it, for an answer.
+#[must_use]
+pub fn snapshot(flow: &Flow) -> (Psn, Sack) {
+    let base = base(flow);
+    let first = block_of(base);
+    let mut sack = Sack { echo: Psn(flow.received.0.echo.load(Ordering::Relaxed)), ..Sack::EMPTY };
+    for index in 0..WINDOW_WORDS.min(WORDS_MAX) {
+        let block = first + index as u64;
+        let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].load(Ordering::Acquire);
+        let bits = match age(word, block) {
+            0 => (word & BITS) as u32,
+            i32::MIN..=-1 => u32::MAX, // the window has moved on: all of this block had arrived
+            1.. => 0,
+        };
+        sack.bitmap[index] = bits;
+        // The word that holds the base says nothing new unless a bit beyond the base is set.
+        let news = if index == 0 { bits >> (base.0 % WORD_PSNS) } else { bits };
+        if news != 0 {
+            sack.words = index + 1;
+        }
+    }
+    (base, sack)
+}
