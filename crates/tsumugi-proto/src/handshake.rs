@@ -40,7 +40,15 @@ impl Cookies {
 
     /// Whether `cookie` was made here for the same HELLO, not too long ago.
     #[must_use]
-    pub fn check(&self, now: Instant, from: SocketAddr, epoch: u32, nonce: u64, known: u32, cookie: u64) -> bool {
+    pub fn check(
+        &self,
+        now: Instant,
+        from: SocketAddr,
+        epoch: u32,
+        nonce: u64,
+        known: u32,
+        cookie: u64,
+    ) -> bool {
         let bucket = now.0 / COOKIE_LIFE_NS;
         cookie == self.at(bucket, from, epoch, nonce, known)
             || bucket > 0 && cookie == self.at(bucket - 1, from, epoch, nonce, known)

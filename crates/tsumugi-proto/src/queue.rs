@@ -43,8 +43,10 @@ pub fn claim<M: ReceiveMemory + ?Sized>(memory: &M, bytes: u32) -> Result<u64, F
 /// Makes the record at a claimed `position` visible to the reader; its body is in place.
 #[inline]
 pub fn publish<M: ReceiveMemory + ?Sized>(memory: &M, position: u64, record: Record) {
-    memory.word(position + 8).store(record.psn, Ordering::Relaxed);
-    memory.word(position).store(record.first_word(), Ordering::Release);
+    let [first, second, third] = record.words();
+    memory.word(position + 8).store(second, Ordering::Relaxed);
+    memory.word(position + 16).store(third, Ordering::Relaxed);
+    memory.word(position).store(first, Ordering::Release);
 }
 
 /// The record at `position`, if it is published.
@@ -54,7 +56,9 @@ pub fn read<M: ReceiveMemory + ?Sized>(memory: &M, position: u64) -> Option<Reco
     if first == 0 {
         return None;
     }
-    Record::from_words(first, memory.word(position + 8).load(Ordering::Relaxed))
+    let second = memory.word(position + 8).load(Ordering::Relaxed);
+    let third = memory.word(position + 16).load(Ordering::Relaxed);
+    Record::from_words([first, second, third])
 }
 
 /// Gives everything before `to` back to the writers; `from` is where the last release ended.

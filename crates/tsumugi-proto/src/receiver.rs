@@ -106,10 +106,17 @@ fn conclude(flow: &Flow, header: &Header) {
 
 /// Deposits a DATA packet of `flow` into the receive queue.
 ///
-/// Counts the verdict. The body's CRC has been checked or will be by whoever hands it on.
+/// Counts the verdict. `checked` says whether the caller has compared the body's CRC; otherwise
+/// whoever hands the data on does.
 #[inline]
-pub fn deposit<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header, body: &[u8]) -> Verdict {
-    let verdict = place(memory, flow, header, body);
+pub fn deposit<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    flow: &Flow,
+    header: &Header,
+    body: &[u8],
+    checked: bool,
+) -> Verdict {
+    let verdict = place(memory, flow, header, body, checked);
     memory.count(verdict.counter(), 1);
     if verdict == Verdict::Deposited {
         memory.count(Counter::DepositedBytes, body.len() as u64);
@@ -118,7 +125,13 @@ pub fn deposit<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Head
 }
 
 #[inline]
-fn place<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header, body: &[u8]) -> Verdict {
+fn place<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    flow: &Flow,
+    header: &Header,
+    body: &[u8],
+    checked: bool,
+) -> Verdict {
     let verdict = admit(flow, header);
     if verdict != Verdict::Deposited {
         return verdict;
@@ -130,16 +143,15 @@ fn place<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header, bo
         memory.control().stopped.0.store(1, Ordering::Release);
         return Verdict::Full;
     };
-    let (record, verdict) = match window::claim(flow, header.psn) {
+    let (owner, verdict) = match window::claim(flow, header.psn) {
         Claim::Mine => {
             memory.copy_in(position + Record::HEADER_BYTES, body);
-            (Record { bytes, flow: header.flow, psn: header.psn.0 }, Verdict::Deposited)
+            (header.flow, Verdict::Deposited)
         }
         // Another depositor was faster.
-        Claim::Taken | Claim::Beyond => {
-            (Record { bytes, flow: Record::PADDING, psn: header.psn.0 }, Verdict::Duplicate)
-        }
+        Claim::Taken | Claim::Beyond => (Record::PADDING, Verdict::Duplicate),
     };
+    let record = Record { bytes, flow: owner, psn: header.psn.0, body_crc: header.body_crc, checked };
     queue::publish(memory, position, record);
     if verdict == Verdict::Deposited {
         conclude(flow, header);

@@ -183,9 +183,15 @@ const _: () = {
     assert!(size_of::<Flow>() == FLOW_BYTES);
 };
 
-/// Header of a record in the ring.
+/// Header of a record in the ring: three words, then the packet's body.
 ///
-/// Both words are read and written as [`AtomicU64`]; this describes their contents.
+/// ```text
+/// bytes u31 | published 1 | flow u32     written last
+/// psn u64
+/// body_crc u32 | checked u32
+/// ```
+///
+/// The words are read and written as [`AtomicU64`]; this describes their contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Bytes of body that follow the record's header.
@@ -194,11 +200,15 @@ pub struct Record {
     pub flow: u32,
     /// The packet's number in that flow.
     pub psn: u64,
+    /// CRC32C that the packet announced for its body.
+    pub body_crc: u32,
+    /// Whether the depositor has compared the CRC. If not, whoever hands the data on does.
+    pub checked: bool,
 }
 
 impl Record {
     /// Bytes of a record's header.
-    pub const HEADER_BYTES: u64 = 16;
+    pub const HEADER_BYTES: u64 = 24;
     /// In place of a flow: claimed, but nothing was deposited.
     pub const PADDING: u32 = u32::MAX;
     /// Bit of the first word that says that the record is published.
@@ -210,19 +220,29 @@ impl Record {
         (Self::HEADER_BYTES + bytes as u64).next_multiple_of(crate::limits::RECORD_ALIGN)
     }
 
-    /// The word that publishes the record: never 0.
+    /// The record's words; the first publishes it and is never 0.
     #[must_use]
-    pub const fn first_word(&self) -> u64 {
-        (self.flow as u64) << 32 | Self::PUBLISHED | self.bytes as u64
+    pub const fn words(&self) -> [u64; 3] {
+        [
+            (self.flow as u64) << 32 | Self::PUBLISHED | self.bytes as u64,
+            self.psn,
+            (self.checked as u64) << 32 | self.body_crc as u64,
+        ]
     }
 
-    /// The record that the two words describe; `None` while it is not published.
+    /// The record that the words describe; `None` while it is not published.
     #[must_use]
-    pub const fn from_words(first: u64, psn: u64) -> Option<Record> {
+    pub const fn from_words([first, psn, crc]: [u64; 3]) -> Option<Record> {
         if first & Self::PUBLISHED == 0 {
             return None;
         }
-        Some(Record { bytes: (first & (Self::PUBLISHED - 1)) as u32, flow: (first >> 32) as u32, psn })
+        Some(Record {
+            bytes: (first & (Self::PUBLISHED - 1)) as u32,
+            flow: (first >> 32) as u32,
+            psn,
+            body_crc: crc as u32,
+            checked: crc >> 32 != 0,
+        })
     }
 }
 
@@ -272,13 +292,13 @@ mod tests {
     #[test]
     fn records_come_back_and_unpublished_ones_do_not() {
         for record in [
-            Record { bytes: 0, flow: 0, psn: 0 },
-            Record { bytes: 8972, flow: 7, psn: u64::MAX },
-            Record { bytes: 40, flow: Record::PADDING, psn: 0 },
+            Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, checked: false },
+            Record { bytes: 8972, flow: 7, psn: u64::MAX, body_crc: u32::MAX, checked: true },
+            Record { bytes: 40, flow: Record::PADDING, psn: 0, body_crc: 1, checked: true },
         ] {
-            assert_eq!(Record::from_words(record.first_word(), record.psn), Some(record));
+            assert_eq!(Record::from_words(record.words()), Some(record));
         }
-        assert_eq!(Record::from_words(0, 5), None);
+        assert_eq!(Record::from_words([0, 5, 0]), None);
     }
 
     #[test]

@@ -463,7 +463,13 @@ impl<P> Sender<P> {
     /// Continues a flow that was suspended with `packets` outstanding from `base` on (`None`: acknowledged
     /// beyond a hole). All of them count as lost and are sent again.
     #[must_use]
-    pub fn resume(repeat: Repeat, paths: usize, base: Psn, packets: Vec<Option<P>>, now: Instant) -> Sender<P> {
+    pub fn resume(
+        repeat: Repeat,
+        paths: usize,
+        base: Psn,
+        packets: Vec<Option<P>>,
+        now: Instant,
+    ) -> Sender<P> {
         let mut sender = Sender::new(repeat, paths, 0);
         sender.base = base;
         sender.quiet_since = now;
