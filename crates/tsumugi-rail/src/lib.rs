@@ -2,8 +2,15 @@
 //!
 //! A [`Rail`] is one local NIC with a way to send and a way to receive. The protocol never sees it;
 //! the library pulls packets out of the protocol and pushes them into a rail, and the other way round.
-//! Rails wrap each other: [`fault`] loses, doubles, reorders, delays and damages packets around any
-//! rail, [`trace`] writes what passes into a pcap file.
+//! Rails wrap each other: `fault` loses, doubles, reorders, delays and damages packets around any
+//! rail, `trace` writes what passes into a pcap file.
+
+pub mod memory;
+mod sys;
+pub mod udp;
+
+pub use memory::{Memory, MemoryError};
+pub use udp::{Udp, UdpError, UdpOptions};
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;

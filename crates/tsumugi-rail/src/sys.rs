@@ -1,0 +1,365 @@
+//! System calls that the standard library does not offer, each behind a safe function.
+
+use std::ffi::CStr;
+use std::io::{self, IoSlice};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::ptr::NonNull;
+
+/// What a system call returned, with -1 turned into the error it stands for.
+fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
+    if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
+}
+
+/// Shared, anonymous, zeroed memory.
+#[derive(Debug)]
+pub(crate) struct Mapping {
+    start: NonNull<u8>,
+    bytes: usize,
+}
+
+impl Mapping {
+    /// Maps `bytes` of it, page-aligned.
+    pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
+        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        if start == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error());
+        }
+        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
+        Ok(Mapping { start, bytes })
+    }
+
+    /// First byte of the mapping; valid for reads and writes of its whole length while `self` lives.
+    pub(crate) const fn start(&self) -> NonNull<u8> {
+        self.start
+    }
+
+    /// Makes every page present. Kernels before 5.14 do not know how, which is no harm.
+    pub(crate) fn prefault(&self) {
+        // SAFETY: exactly the pages of this mapping; populating changes no contents.
+        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
+    }
+}
+
+impl Drop for Mapping {
+    fn drop(&mut self) {
+        // SAFETY: exactly what `anonymous` mapped; every reference into it borrowed from `self`.
+        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+    }
+}
+
+/// A socket address as the kernel reads it.
+#[derive(Clone, Copy)]
+pub(crate) enum RawAddress {
+    V4(libc::sockaddr_in),
+    V6(libc::sockaddr_in6),
+}
+
+impl From<SocketAddr> for RawAddress {
+    fn from(address: SocketAddr) -> RawAddress {
+        match address {
+            SocketAddr::V4(v4) => RawAddress::V4(libc::sockaddr_in {
+                sin_family: libc::AF_INET as libc::sa_family_t,
+                sin_port: v4.port().to_be(),
+                sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+                sin_zero: [0; 8],
+            }),
+            SocketAddr::V6(v6) => RawAddress::V6(libc::sockaddr_in6 {
+                sin6_family: libc::AF_INET6 as libc::sa_family_t,
+                sin6_port: v6.port().to_be(),
+                sin6_flowinfo: v6.flowinfo(),
+                sin6_addr: libc::in6_addr { s6_addr: v6.ip().octets() },
+                sin6_scope_id: v6.scope_id(),
+            }),
+        }
+    }
+}
+
+impl RawAddress {
+    fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
+        match self {
+            RawAddress::V4(v4) => (std::ptr::from_ref(v4).cast(), size_of_val(v4) as libc::socklen_t),
+            RawAddress::V6(v6) => (std::ptr::from_ref(v6).cast(), size_of_val(v6) as libc::socklen_t),
+        }
+    }
+}
+
+/// A new non-blocking UDP socket of `address`'s family.
+pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
+    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
+    unsafe { checked(libc::socket(family, kind, 0)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// Binds `socket` to `address`.
+pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(address);
+    let (start, bytes) = raw.parts();
+    // SAFETY: `start` points to `bytes` of `raw`, which outlives the call.
+    checked(unsafe { libc::bind(socket.as_raw_fd(), start, bytes) }).map(drop)
+}
+
+/// Sets an integer option of a socket.
+pub(crate) fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
+    let bytes = size_of::<i32>() as libc::socklen_t;
+    // SAFETY: the value's pointer and size describe `value`, which outlives the call.
+    let returned = unsafe {
+        libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(&value).cast(), bytes)
+    };
+    checked(returned).map(drop)
+}
+
+/// Points `message` at the pieces of one or more datagrams, and at their destination.
+fn fill(message: &mut libc::msghdr, to: Option<&RawAddress>, pieces: &[IoSlice<'_>]) {
+    if let Some(to) = to {
+        let (start, bytes) = to.parts();
+        message.msg_name = start.cast_mut().cast();
+        message.msg_namelen = bytes;
+    }
+    // The standard library promises that `IoSlice` is an `iovec`.
+    message.msg_iov = pieces.as_ptr().cast_mut().cast();
+    message.msg_iovlen = pieces.len() as _;
+}
+
+/// A message header without anything.
+fn empty_message() -> libc::msghdr {
+    // SAFETY: all-zero is a valid `msghdr`: null pointers with lengths of 0.
+    unsafe { std::mem::zeroed() }
+}
+
+/// Sends one datagram of one piece. `to` is for sockets that are not connected.
+pub(crate) fn send(socket: BorrowedFd<'_>, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
+    let (start, address_bytes) = to.map_or((std::ptr::null(), 0), RawAddress::parts);
+    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
+    // SAFETY: the bytes and the address outlive the call, which only reads them.
+    checked(unsafe {
+        libc::sendto(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags, start, address_bytes)
+    })
+    .map(drop)
+}
+
+/// Sends `pieces` as datagrams of `segment_bytes`, the last perhaps shorter, in one call
+/// (`UDP_SEGMENT`, Linux 4.18). All or nothing. `to` is for sockets that are not connected.
+pub(crate) fn send_segmented(
+    socket: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    pieces: &[IoSlice<'_>],
+    segment_bytes: u16,
+) -> io::Result<()> {
+    #[repr(C, align(8))]
+    struct Control([u8; 24]);
+    // SAFETY: pure arithmetic.
+    const SPACE: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
+    const { assert!(SPACE <= size_of::<Control>()) };
+
+    let mut control = Control([0; 24]);
+    let mut message = empty_message();
+    fill(&mut message, to, pieces);
+    message.msg_control = (&raw mut control).cast();
+    message.msg_controllen = SPACE as _;
+    // SAFETY: `control` is aligned and large enough for one header with a u16 (asserted above), so that
+    // CMSG_FIRSTHDR is not null. The pieces, the address and `control` outlive the call, and the
+    // kernel only reads them.
+    unsafe {
+        let header = libc::CMSG_FIRSTHDR(&raw const message);
+        (*header).cmsg_level = libc::SOL_UDP;
+        (*header).cmsg_type = libc::UDP_SEGMENT;
+        (*header).cmsg_len = libc::CMSG_LEN(size_of::<u16>() as u32) as _;
+        libc::CMSG_DATA(header).cast::<u16>().write_unaligned(segment_bytes);
+        checked(libc::sendmsg(
+            socket.as_raw_fd(),
+            &raw const message,
+            libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL,
+        ))
+        .map(drop)
+    }
+}
+
+/// Most datagrams of one [`send_many`].
+pub(crate) const MANY_MAX: usize = 64;
+
+/// Sends up to [`MANY_MAX`] datagrams of two pieces each, and returns how many were taken (at least one).
+pub(crate) fn send_many(
+    socket: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    datagrams: &[[IoSlice<'_>; 2]],
+) -> io::Result<usize> {
+    let mut messages = [libc::mmsghdr { msg_hdr: empty_message(), msg_len: 0 }; MANY_MAX];
+    let count = datagrams.len().min(MANY_MAX);
+    for (message, pieces) in messages.iter_mut().zip(datagrams) {
+        fill(&mut message.msg_hdr, to, pieces);
+    }
+    // SAFETY: the first `count` messages point to pieces and an address that outlive the call; the
+    // kernel writes only their `msg_len`.
+    let returned = unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            messages.as_mut_ptr(),
+            count as u32,
+            (libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL) as _,
+        )
+    };
+    checked(returned).map(|sent| sent as usize)
+}
+
+/// A set of descriptors to ask about together.
+#[derive(Debug)]
+pub(crate) struct Epoll(OwnedFd);
+
+/// Most descriptors that one [`Epoll::ready`] names. The kernel goes round, so that none starves.
+pub(crate) const READY_MAX: usize = 16;
+
+impl Epoll {
+    /// An empty set.
+    pub(crate) fn new() -> io::Result<Epoll> {
+        // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
+        unsafe { checked(libc::epoll_create1(libc::EPOLL_CLOEXEC)).map(|fd| Epoll(OwnedFd::from_raw_fd(fd))) }
+    }
+
+    /// The set's own descriptor: readable while one of its members is.
+    pub(crate) const fn descriptor(&self) -> &OwnedFd {
+        &self.0
+    }
+
+    /// Adds `member` under the name `token`. It leaves when it is closed.
+    pub(crate) fn add(&self, member: BorrowedFd<'_>, token: u64) -> io::Result<()> {
+        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
+        // SAFETY: `event` outlives the call, which only reads it.
+        let returned = unsafe {
+            libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, member.as_raw_fd(), &raw mut event)
+        };
+        checked(returned).map(drop)
+    }
+
+    /// Writes the tokens of readable members into `tokens`, without waiting, and returns how many.
+    pub(crate) fn ready(&self, tokens: &mut [u64; READY_MAX]) -> io::Result<usize> {
+        let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];
+        // SAFETY: the kernel writes at most `READY_MAX` events into `events`, which outlives the call.
+        let returned =
+            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), READY_MAX as i32, 0) };
+        let count = checked(returned)? as usize;
+        for (token, event) in tokens.iter_mut().zip(&events[..count]) {
+            *token = event.u64;
+        }
+        Ok(count)
+    }
+}
+
+/// A network interface, once per address.
+#[derive(Clone, Debug)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) address: Option<IpAddr>,
+    pub(crate) up: bool,
+    pub(crate) loopback: bool,
+    pub(crate) mtu_bytes: usize,
+}
+
+/// Every interface of this network namespace.
+///
+/// `/sys/class/net` would be simpler, but shows the namespace of whoever mounted it.
+pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
+    let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))))?;
+    let mut list = std::ptr::null_mut();
+    // SAFETY: `list` outlives the call, which stores a list that is freed below.
+    checked(unsafe { libc::getifaddrs(&raw mut list) })?;
+    let mut interfaces = Vec::new();
+    let mut next = list;
+    // SAFETY: entries of the list, their names and addresses are valid until it is freed; each
+    // pointer that may be null is asked first.
+    while let Some(entry) = unsafe { next.as_ref() } {
+        next = entry.ifa_next;
+        // SAFETY: as above; the name is a string that ends in 0.
+        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
+        let flag = |flag: i32| entry.ifa_flags & flag as u32 != 0;
+        interfaces.push(Interface {
+            name: name.to_string_lossy().into_owned(),
+            // SAFETY: as above.
+            address: unsafe { ip_address(entry.ifa_addr) },
+            up: flag(libc::IFF_UP),
+            loopback: flag(libc::IFF_LOOPBACK),
+            mtu_bytes: mtu_bytes(&any, name).unwrap_or(0),
+        });
+    }
+    // SAFETY: the list that getifaddrs made; nothing borrows from it any more.
+    unsafe { libc::freeifaddrs(list) };
+    interfaces.retain(|interface| interface.mtu_bytes > 0); // 0: gone since the list was made
+    Ok(interfaces)
+}
+
+/// # Safety
+/// `address` is null or points to a socket address as long as its family says.
+unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
+    // SAFETY: the caller's promise.
+    unsafe {
+        match i32::from(address.as_ref()?.sa_family) {
+            libc::AF_INET => {
+                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
+                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
+            }
+            libc::AF_INET6 => {
+                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
+                Some(IpAddr::from(v6.sin6_addr.s6_addr))
+            }
+            _ => None,
+        }
+    }
+}
+
+/// MTU of the interface called `name`, bytes.
+fn mtu_bytes(any_socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
+    let name = name.to_bytes();
+    // SAFETY: all-zero is a valid `ifreq`: an empty name and a number of 0.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name) {
+        *to = *from as libc::c_char;
+    }
+    // SAFETY: the call reads the name, which ends in 0, and writes the MTU into the union, which
+    // outlives it; after success `ifru_mtu` is the member that was written.
+    let mtu = unsafe {
+        checked(libc::ioctl(any_socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request))?;
+        request.ifr_ifru.ifru_mtu
+    };
+    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_found_with_its_mtu() {
+        let interfaces = interfaces().unwrap();
+        let lo =
+            interfaces.iter().find(|interface| interface.loopback && interface.address.is_some()).unwrap();
+        assert_eq!(lo.name, "lo");
+        assert!(lo.up && lo.mtu_bytes >= 1500, "{lo:?}");
+    }
+
+    #[test]
+    fn epoll_names_what_is_readable() {
+        let epoll = Epoll::new().unwrap();
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        epoll.add(std::os::fd::AsFd::as_fd(&socket), 42).unwrap();
+        let mut tokens = [0; READY_MAX];
+        assert_eq!(epoll.ready(&mut tokens).unwrap(), 0);
+        socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
+        assert_eq!((epoll.ready(&mut tokens).unwrap(), tokens[0]), (1, 42));
+    }
+
+    #[test]
+    fn a_taken_port_is_an_error_and_not_a_crash() {
+        let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let address = taken.local_addr().unwrap();
+        let socket = udp_socket(address).unwrap();
+        let error = bind(std::os::fd::AsFd::as_fd(&socket), address).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+    }
+}

@@ -1,0 +1,237 @@
+//! Sending bursts through a UDP socket with as few system calls and copies as it takes.
+
+use super::UdpCounters;
+use crate::Packet;
+use crate::sys::{self, RawAddress};
+use std::io::{self, IoSlice};
+use std::os::fd::BorrowedFd;
+
+/// Most segments of one segmented send (`UDP_MAX_SEGMENTS`, include/linux/udp.h, before 6.9 raised it).
+const SEGMENTS_MAX: usize = 64;
+/// Most bytes of one send: what an IPv4 datagram holds. The kernel checks it before it segments.
+const SEND_BYTES_MAX: usize = 65_507;
+
+/// What became of the packets that were offered in one system call.
+enum Outcome {
+    /// So many were taken by the kernel.
+    Taken(usize),
+    /// The socket's or the NIC's queue is full.
+    Full,
+    /// The first is lost: its peer, its size or a filter stands in the way.
+    Lost,
+}
+
+/// The sending half of a rail: whichever way works here.
+#[derive(Debug)]
+pub(super) struct Sender {
+    /// Whether the kernel segments (`UDP_SEGMENT`); switched off when a route turns out not to.
+    segments: bool,
+    /// Where packets are put together.
+    scratch: Box<[u8]>,
+}
+
+impl Sender {
+    /// `segments`: let the kernel segment if it can, which is tried on `probe`.
+    pub(super) fn new(probe: BorrowedFd<'_>, segments: bool) -> Sender {
+        let segments = segments && sys::set_option(probe, libc::SOL_UDP, libc::UDP_SEGMENT, 1400).is_ok();
+        Sender { segments, scratch: vec![0; SEND_BYTES_MAX].into() }
+    }
+
+    /// Whether bursts are segmented by the kernel.
+    pub(super) const fn segments(&self) -> bool {
+        self.segments
+    }
+
+    /// Sends `burst` through `socket`, and returns how many packets were taken or lost.
+    pub(super) fn send(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        to: Option<&RawAddress>,
+        burst: &[Packet<'_>],
+        counters: &mut UdpCounters,
+    ) -> io::Result<usize> {
+        let mut done = 0;
+        while let rest @ [_, ..] = &burst[done..] {
+            let mut outcome = self.send_some(socket, to, rest);
+            if matches!(&outcome, Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED)) {
+                // The word of an earlier packet's ICMP answer: this one has not been tried yet.
+                counters.refused += 1;
+                outcome = self.send_some(socket, to, rest);
+            }
+            match outcome.or_else(|error| judge(error, counters))? {
+                Outcome::Taken(count) => {
+                    done += count;
+                    counters.sent += count as u64;
+                }
+                Outcome::Full => {
+                    counters.full += 1;
+                    break;
+                }
+                Outcome::Lost => {
+                    done += 1;
+                    counters.lost += 1;
+                }
+            }
+        }
+        Ok(done)
+    }
+
+    fn send_some(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        to: Option<&RawAddress>,
+        burst: &[Packet<'_>],
+    ) -> io::Result<Outcome> {
+        if !self.segments && burst.len() > 1 {
+            return send_unsegmented(socket, to, burst);
+        }
+        let run = run_length(burst);
+        if run == 1 {
+            return self.send_one(socket, to, &burst[0]);
+        }
+        match send_run(socket, to, &burst[..run]) {
+            // EIO: no checksum offload on the route. EINVAL: no segmentation, or segments longer than
+            // the route's MTU; then the packets alone fail too, and segmentation stays.
+            Err(error) if matches!(error.raw_os_error(), Some(libc::EIO | libc::EINVAL)) => {
+                let alone = send_unsegmented(socket, to, &burst[..run])?;
+                self.segments = false;
+                Ok(alone)
+            }
+            Err(error) => Err(error),
+            Ok(()) => Ok(Outcome::Taken(run)),
+        }
+    }
+
+    /// One packet: put together and sent without a message header, which is cheapest.
+    fn send_one(
+        &mut self,
+        socket: BorrowedFd<'_>,
+        to: Option<&RawAddress>,
+        packet: &Packet<'_>,
+    ) -> io::Result<Outcome> {
+        let Packet { head, body } = *packet;
+        if packet.bytes() > self.scratch.len() {
+            return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
+        }
+        let bytes = if body.is_empty() {
+            head
+        } else {
+            self.scratch[..head.len()].copy_from_slice(head);
+            self.scratch[head.len()..packet.bytes()].copy_from_slice(body);
+            &self.scratch[..packet.bytes()]
+        };
+        sys::send(socket, to, bytes)?;
+        Ok(Outcome::Taken(1))
+    }
+}
+
+/// How many packets at the start of `burst` one segmented send can carry: equally long ones, and one
+/// shorter after them.
+fn run_length(burst: &[Packet<'_>]) -> usize {
+    let segment = burst[0].bytes();
+    if segment == 0 {
+        return 1;
+    }
+    let most = (SEND_BYTES_MAX / segment).clamp(1, SEGMENTS_MAX).min(burst.len());
+    let equal = burst[..most].iter().take_while(|packet| packet.bytes() == segment).count();
+    let one_shorter = burst[..most].get(equal).is_some_and(|packet| (1..segment).contains(&packet.bytes()));
+    equal + usize::from(one_shorter)
+}
+
+/// Sends a run of packets in one call.
+fn send_run(socket: BorrowedFd<'_>, to: Option<&RawAddress>, run: &[Packet<'_>]) -> io::Result<()> {
+    let segment_bytes = run[0].bytes() as u16;
+    let mut pieces = [IoSlice::new(&[]); 2 * SEGMENTS_MAX];
+    let mut used = 0;
+    for Packet { head, body } in run {
+        pieces[used] = IoSlice::new(head);
+        used += 1;
+        if !body.is_empty() {
+            pieces[used] = IoSlice::new(body);
+            used += 1;
+        }
+    }
+    sys::send_segmented(socket, to, &pieces[..used], segment_bytes)
+}
+
+/// Sends packets one datagram each, many to a call.
+fn send_unsegmented(
+    socket: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    burst: &[Packet<'_>],
+) -> io::Result<Outcome> {
+    let mut datagrams = [[IoSlice::new(&[]); 2]; sys::MANY_MAX];
+    let count = burst.len().min(sys::MANY_MAX);
+    for (datagram, Packet { head, body }) in datagrams.iter_mut().zip(burst) {
+        *datagram = [IoSlice::new(head), IoSlice::new(body)];
+    }
+    sys::send_many(socket, to, &datagrams[..count]).map(Outcome::Taken)
+}
+
+/// Tells what concerns one packet from what breaks the rail.
+fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<Outcome> {
+    match error.raw_os_error() {
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Ok(Outcome::Full),
+        Some(libc::EINTR) => Ok(Outcome::Taken(0)),
+        Some(libc::EMSGSIZE) => {
+            counters.too_long += 1;
+            Ok(Outcome::Lost)
+        }
+        Some(libc::ECONNREFUSED) => {
+            counters.refused += 1;
+            Ok(Outcome::Lost)
+        }
+        // No route, no neighbour, no such family here, filtered, or the NIC is down or gone: it may
+        // come back, and until then the peer is out of reach, as it would be were its own NIC down.
+        Some(
+            libc::EHOSTUNREACH
+            | libc::ENETUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::EPERM
+            | libc::EACCES
+            | libc::EADDRNOTAVAIL
+            | libc::EAFNOSUPPORT
+            | libc::EINVAL
+            | libc::ENODEV
+            | libc::ENXIO
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EOPNOTSUPP
+            | libc::EIO,
+        ) => {
+            counters.unreachable += 1;
+            Ok(Outcome::Lost)
+        }
+        _ => Err(error),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn a_run_is_what_the_kernel_can_segment(sizes in proptest::collection::vec(prop_oneof![Just(1472usize), Just(100), Just(9000), 0usize..3000], 1..200)) {
+            let bytes = [0; 9000];
+            let burst: Vec<Packet<'_>> = sizes.iter().map(|size| {
+                let (head, body) = bytes[..*size].split_at(size / 3);
+                Packet { head, body }
+            }).collect();
+            let run = run_length(&burst);
+            prop_assert!((1..=SEGMENTS_MAX).contains(&run));
+            prop_assert!(sizes[..run].iter().sum::<usize>() <= SEND_BYTES_MAX);
+            prop_assert!(sizes[..run - 1].iter().all(|size| *size == sizes[0]));
+            prop_assert!(sizes[run - 1] <= sizes[0]);
+            // And it is the longest such run.
+            if let Some(next) = sizes.get(run) {
+                let fits = run < SEGMENTS_MAX && sizes[..=run].iter().sum::<usize>() <= SEND_BYTES_MAX;
+                let ended = sizes[run - 1] < sizes[0] || *next > sizes[0] || *next == 0;
+                let full = (run + 1) * sizes[0] > SEND_BYTES_MAX; // a shorter last one is not squeezed in
+                prop_assert!(!fits || ended || full, "{run} of {sizes:?}");
+            }
+        }
+    }
+}

@@ -1,0 +1,351 @@
+//! The `udp` engine on real sockets, over loopback.
+
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
+use std::time::Duration;
+use tsumugi_rail::{Packet, Rail, Udp, UdpError, UdpOptions};
+use tsumugi_wire::Instant;
+
+type Datagrams = Vec<(SocketAddr, Vec<u8>)>;
+
+fn options(address: &str) -> UdpOptions {
+    UdpOptions { address: address.parse().unwrap(), port: 0, ..UdpOptions::default() }
+}
+
+fn open(address: &str) -> Udp {
+    Udp::open(&options(address)).unwrap()
+}
+
+/// What a test means when it says that time passes: nothing, unless it wants to.
+struct Clock(u64);
+
+impl Clock {
+    fn tick(&mut self) -> Instant {
+        self.0 += 1000;
+        Instant(self.0)
+    }
+}
+
+/// Receives until `bytes` have come. Fails when they do not come.
+fn receive(rail: &mut Udp, bytes: usize) -> Datagrams {
+    let mut clock = Clock(0);
+    let mut datagrams = Datagrams::new();
+    let mut waited = 0;
+    while datagrams.iter().map(|(_, data)| data.len()).sum::<usize>() < bytes {
+        let taken =
+            rail.receive(clock.tick(), &mut |from, data| datagrams.push((from, data.to_vec()))).unwrap();
+        if taken == 0 {
+            waited += 1;
+            assert!(waited < 5000, "waited for {bytes} bytes, have {datagrams:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+    datagrams
+}
+
+fn send(rail: &mut Udp, to: SocketAddr, body: &[u8]) {
+    assert_eq!(rail.send(Instant(0), to, &[Packet { head: b"<", body }]).unwrap(), 1);
+}
+
+fn concatenated(datagrams: &Datagrams) -> Vec<u8> {
+    datagrams.iter().flat_map(|(_, data)| data.clone()).collect()
+}
+
+/// Packets of the given sizes with contents that differ, and all of them in a row.
+fn bodies(sizes: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>) {
+    let bodies: Vec<Vec<u8>> =
+        sizes.iter().enumerate().map(|(n, size)| (0..*size).map(|at| (n * 7 + at) as u8).collect()).collect();
+    let whole = bodies.concat();
+    (bodies, whole)
+}
+
+fn send_all(from: &mut Udp, to: SocketAddr, bodies: &[Vec<u8>]) {
+    let burst: Vec<Packet<'_>> = bodies
+        .iter()
+        .map(|body| {
+            let (head, body) = body.split_at(body.len() / 3);
+            Packet { head, body }
+        })
+        .collect();
+    assert_eq!(from.send(Instant(0), to, &burst).unwrap(), burst.len());
+}
+
+fn burst_arrives(address: &str, offloads: bool, met: bool) {
+    let options = UdpOptions { offloads, ..options(address) };
+    let (mut a, mut b) = (Udp::open(&options).unwrap(), Udp::open(&options).unwrap());
+    assert!(offloads || !a.segments());
+    if met {
+        a.meet(b.address());
+        b.meet(a.address());
+    }
+    let mut sizes = vec![1400; 150];
+    sizes.extend([
+        900, 900, 900, 900, 10, 1400, 1400, 30, 31, 32, 1, 8972, 8972, 8972, 8972, 8972, 8972, 8972,
+    ]);
+    sizes.extend([8972, 8972, 100]);
+    let (bodies, whole) = bodies(&sizes);
+    send_all(&mut a, b.address(), &bodies);
+    let received = receive(&mut b, whole.len());
+    assert_eq!(concatenated(&received), whole, "whole and in order");
+    assert!(received.iter().all(|(from, _)| *from == a.address()));
+    assert_eq!(a.counters().sent, sizes.len() as u64);
+    assert_eq!(a.counters().lost, 0);
+}
+
+#[test]
+fn a_segmented_burst_arrives_whole_and_in_order() {
+    assert!(open("127.0.0.1").segments(), "this kernel should know UDP_SEGMENT");
+    burst_arrives("127.0.0.1", true, true);
+}
+
+#[test]
+fn an_unsegmented_burst_arrives_whole_and_in_order() {
+    burst_arrives("127.0.0.1", false, true);
+}
+
+#[test]
+fn a_burst_to_a_peer_that_was_not_met_arrives() {
+    burst_arrives("127.0.0.1", true, false);
+    burst_arrives("127.0.0.1", false, false);
+}
+
+#[test]
+fn bursts_arrive_over_ipv6() {
+    burst_arrives("::1", true, true);
+    burst_arrives("::1", false, false);
+}
+
+#[test]
+fn a_segmented_burst_reaches_an_ordinary_socket_as_separate_datagrams() {
+    let mut a = open("127.0.0.1");
+    let plain = UdpSocket::bind("127.0.0.1:0").unwrap();
+    let (bodies, _) = bodies(&[700, 700, 700, 20]);
+    send_all(&mut a, plain.local_addr().unwrap(), &bodies);
+    for body in &bodies {
+        let mut buffer = [0; 2000];
+        let length = plain.recv(&mut buffer).unwrap();
+        assert_eq!(&buffer[..length], &body[..]);
+    }
+}
+
+#[test]
+fn a_taken_port_is_named_even_against_reuse() {
+    let mut first = open("127.0.0.1");
+    let port = first.address().port();
+    let taken = |address: &str| {
+        let error = Udp::open(&UdpOptions { port, ..options(address) }).unwrap_err();
+        assert!(matches!(error, UdpError::PortTaken(_)), "{error}");
+        assert!(error.to_string().contains(&port.to_string()), "{error}");
+    };
+    taken("127.0.0.1");
+    taken("0.0.0.0");
+    // Dedicated sockets share the port among themselves, and with nobody else.
+    let peer = open("127.0.0.1");
+    first.meet(peer.address());
+    assert_eq!(first.dedicated_peers(), 1);
+    taken("127.0.0.1");
+    taken("0.0.0.0");
+    assert!(stranger_with_reuse(first.address()).is_err(), "a stranger may not share the port");
+}
+
+/// Tries to bind as a process would that wants to share the port.
+fn stranger_with_reuse(address: SocketAddr) -> std::io::Result<()> {
+    let SocketAddr::V4(v4) = address else { panic!("{address}") };
+    // SAFETY: plain system calls on a socket of our own, with structures that outlive them.
+    unsafe {
+        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
+        assert!(fd >= 0);
+        let one = 1i32;
+        let set = libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, (&raw const one).cast(), 4);
+        assert_eq!(set, 0);
+        let name = libc::sockaddr_in {
+            sin_family: libc::AF_INET as u16,
+            sin_port: v4.port().to_be(),
+            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
+            sin_zero: [0; 8],
+        };
+        let bound = libc::bind(fd, (&raw const name).cast(), size_of_val(&name) as u32);
+        let error = std::io::Error::last_os_error();
+        libc::close(fd);
+        if bound == 0 { Ok(()) } else { Err(error) }
+    }
+}
+
+#[test]
+fn a_foreign_address_is_named() {
+    let error = Udp::open(&options("192.0.2.77")).unwrap_err();
+    assert!(matches!(error, UdpError::NoSuchAddress(_)), "{error}");
+    assert!(error.to_string().contains("192.0.2.77"), "{error}");
+}
+
+#[test]
+fn dedicated_and_main_socket_both_deliver_with_the_true_source() {
+    for address in ["127.0.0.1", "0.0.0.0"] {
+        let mut server = open(address);
+        let at = SocketAddr::new("127.0.0.1".parse().unwrap(), server.address().port());
+        let mut peers: Vec<Udp> = (0..5).map(|_| open("127.0.0.1")).collect();
+        send(&mut peers[0], at, b"before");
+        for peer in &peers[..3] {
+            server.meet(peer.address());
+        }
+        assert_eq!(server.dedicated_peers(), 3);
+        for round in 0u8..20 {
+            for peer in &mut peers {
+                send(peer, at, &[round]);
+            }
+        }
+        let received = receive(&mut server, 7 + 5 * 20 * 2);
+        assert_eq!(received[..].iter().filter(|(_, data)| data == b"<before").count(), 1);
+        for peer in &peers {
+            let rounds: Vec<u8> = received
+                .iter()
+                .filter(|(from, data)| *from == peer.address() && data.len() == 2)
+                .map(|(_, data)| data[1])
+                .collect();
+            assert_eq!(rounds, (0..20).collect::<Vec<u8>>());
+        }
+        // And the way back.
+        for peer in &mut peers {
+            send(&mut server, peer.address(), b"answer");
+            assert_eq!(receive(peer, 7), [(at, b"<answer".to_vec())]);
+        }
+    }
+}
+
+#[test]
+fn a_chatterbox_does_not_silence_the_others() {
+    let mut server = open("127.0.0.1");
+    let (mut loud, mut soft) = (open("127.0.0.1"), open("127.0.0.1"));
+    server.meet(loud.address());
+    server.meet(soft.address());
+    send(&mut soft, server.address(), b"psst");
+    let mut clock = Clock(0);
+    let mut heard = false;
+    for _ in 0..40 {
+        send(&mut loud, server.address(), &[b'!'; 1000]);
+        server.receive(clock.tick(), &mut |from, _| heard |= from == soft.address()).unwrap();
+    }
+    assert!(heard);
+}
+
+#[test]
+fn what_a_parting_peer_sent_is_delivered() {
+    let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.1"));
+    a.meet(b.address());
+    for number in 0..10 {
+        send(&mut b, a.address(), &[number]);
+    }
+    a.part(b.address());
+    assert_eq!(a.dedicated_peers(), 0);
+    assert_eq!(receive(&mut a, 20).len(), 10);
+    // After that the main socket serves it, and it may be met again.
+    for _ in 0..10 {
+        a.receive(Instant(1), &mut |_, _| panic!("nothing was sent")).unwrap();
+    }
+    send(&mut b, a.address(), b"again");
+    assert_eq!(receive(&mut a, 6), [(b.address(), b"<again".to_vec())]);
+    a.meet(b.address());
+    send(&mut b, a.address(), b"met");
+    assert_eq!(receive(&mut a, 4), [(b.address(), b"<met".to_vec())]);
+    // Parted and met again before anything was received: the same socket goes on.
+    a.part(b.address());
+    a.meet(b.address());
+    assert_eq!(a.dedicated_peers(), 1);
+    send(&mut b, a.address(), b"kept");
+    assert_eq!(receive(&mut a, 5), [(b.address(), b"<kept".to_vec())]);
+    send(&mut a, b.address(), b"back");
+    assert_eq!(receive(&mut b, 5), [(a.address(), b"<back".to_vec())]);
+}
+
+#[test]
+fn a_dead_peer_is_counted_and_no_error() {
+    let mut a = open("127.0.0.1");
+    let b = open("127.0.0.1");
+    let gone = b.address();
+    drop(b);
+    a.meet(gone);
+    for _ in 0..10 {
+        send(&mut a, gone, b"anyone?");
+        a.receive(Instant(1), &mut |_, _| panic!("nobody answers")).unwrap();
+    }
+    assert!(a.counters().refused > 0, "{:?}", a.counters());
+    // A successor on the same port hears at once what is sent to it: a stale refusal loses nothing.
+    let mut b = Udp::open(&UdpOptions { port: gone.port(), ..options("127.0.0.1") }).unwrap();
+    send(&mut a, gone, b"hello");
+    assert_eq!(receive(&mut b, 6), [(a.address(), b"<hello".to_vec())]);
+}
+
+#[test]
+fn packets_that_cannot_go_are_lost_and_counted() {
+    let mut a = open("127.0.0.1");
+    let b = open("127.0.0.1");
+    let long = vec![0; 65_600];
+    send(&mut a, b.address(), &long);
+    assert_eq!(a.counters().too_long, 1);
+    send(&mut a, "[::1]:9".parse().unwrap(), b"wrong family");
+    send(&mut a, "127.0.0.1:0".parse().unwrap(), b"no port");
+    assert_eq!(a.counters().unreachable, 2);
+    assert_eq!(a.counters().lost, 3);
+    assert_eq!(a.counters().sent, 0);
+}
+
+#[test]
+fn peers_beyond_the_cap_share_the_main_socket() {
+    let mut server = open("127.0.0.1");
+    let mut peers: Vec<UdpSocket> = (0..70).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
+    for peer in &peers {
+        server.meet(peer.local_addr().unwrap());
+    }
+    assert_eq!(server.dedicated_peers(), 64);
+    assert_eq!(server.counters().shared, 6);
+    for peer in &mut peers {
+        peer.send_to(b"x", server.address()).unwrap();
+    }
+    let mut sources: Vec<SocketAddr> = receive(&mut server, 70).iter().map(|(from, _)| *from).collect();
+    let mut expected: Vec<SocketAddr> = peers.iter().map(|peer| peer.local_addr().unwrap()).collect();
+    sources.sort();
+    expected.sort();
+    assert_eq!(sources, expected);
+}
+
+#[test]
+fn the_descriptor_is_readable_while_something_waits() {
+    let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.1"));
+    let readable = |rail: &Udp| {
+        let mut poll = libc::pollfd {
+            fd: std::os::fd::AsRawFd::as_raw_fd(&rail.descriptor().unwrap().as_fd()),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one structure that outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    };
+    assert!(!readable(&a));
+    send(&mut b, a.address(), b"main");
+    assert!(readable(&a));
+    receive(&mut a, 5);
+    assert!(!readable(&a));
+    a.meet(b.address());
+    send(&mut b, a.address(), b"dedicated");
+    assert!(readable(&a));
+    receive(&mut a, 10);
+    assert!(!readable(&a));
+}
+
+#[test]
+fn after_a_sleep_the_first_call_finds_whoever_spoke() {
+    let mut server = open("127.0.0.1");
+    let mut peers: Vec<Udp> = (0..3).map(|_| open("127.0.0.1")).collect();
+    for peer in &peers {
+        server.meet(peer.address());
+    }
+    let mut now = 0;
+    for index in [0, 1, 2, 1, 0, 2, 2, 0] {
+        let peer = &mut peers[index];
+        send(peer, server.address(), b"!");
+        now += 1_000_000;
+        let mut from = None;
+        assert_eq!(server.receive(Instant(now), &mut |source, _| from = Some(source)).unwrap(), 1);
+        assert_eq!(from, Some(peer.address()));
+    }
+}
