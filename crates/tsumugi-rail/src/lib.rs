@@ -5,7 +5,9 @@
 //! Rails wrap each other: `fault` loses, doubles, reorders, delays and damages packets around any
 //! rail, `trace` writes what passes into a pcap file.
 
+mod dice;
 pub mod memory;
+pub mod sim;
 mod sys;
 pub mod udp;
 
