@@ -3,17 +3,19 @@
 //! A [`Rail`] is one local NIC with a way to send and a way to receive. The protocol never sees it;
 //! the library pulls packets out of the protocol and pushes them into a rail, and the other way round.
 //! Rails wrap each other: [`fault`] loses, doubles, reorders, delays and damages packets around any
-//! rail, `trace` writes what passes into a pcap file.
+//! rail, [`trace`] writes what passes into a pcap file.
 
 mod dice;
 pub mod fault;
 pub mod memory;
 pub mod sim;
 mod sys;
+pub mod trace;
 pub mod udp;
 
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
+pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 
 use std::net::SocketAddr;
