@@ -151,7 +151,8 @@ fn place<M: ReceiveMemory + ?Sized>(
         // Another depositor was faster.
         Claim::Taken | Claim::Beyond => (Record::PADDING, Verdict::Duplicate),
     };
-    let record = Record { bytes, flow: owner, psn: header.psn.0, body_crc: header.body_crc, checked };
+    let stamp = Record::stamp_of(header.token);
+    let record = Record { bytes, flow: owner, psn: header.psn.0, body_crc: header.body_crc, stamp, checked };
     queue::publish(memory, position, record);
     if verdict == Verdict::Deposited {
         conclude(flow, header);

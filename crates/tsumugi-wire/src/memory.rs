@@ -188,7 +188,7 @@ const _: () = {
 /// ```text
 /// bytes u31 | published 1 | flow u32     written last
 /// psn u64
-/// body_crc u32 | checked u32
+/// body_crc u32 | stamp u31 | checked 1
 /// ```
 ///
 /// The words are read and written as [`AtomicU64`]; this describes their contents.
@@ -202,6 +202,8 @@ pub struct Record {
     pub psn: u64,
     /// CRC32C that the packet announced for its body.
     pub body_crc: u32,
+    /// Lower bits of the flow's token: tells a record of an entry's former flow from one of its present flow.
+    pub stamp: u32,
     /// Whether the depositor has compared the CRC. If not, whoever hands the data on does.
     pub checked: bool,
 }
@@ -213,6 +215,12 @@ impl Record {
     pub const PADDING: u32 = u32::MAX;
     /// Bit of the first word that says that the record is published.
     const PUBLISHED: u64 = 1 << 31;
+
+    /// The stamp of records of a flow with this token.
+    #[must_use]
+    pub const fn stamp_of(token: u64) -> u32 {
+        token as u32 & 0x7fff_ffff
+    }
 
     /// Bytes of ring that a record with a body of `bytes` takes up.
     #[must_use]
@@ -226,7 +234,7 @@ impl Record {
         [
             (self.flow as u64) << 32 | Self::PUBLISHED | self.bytes as u64,
             self.psn,
-            (self.checked as u64) << 32 | self.body_crc as u64,
+            (self.checked as u64) << 63 | (self.stamp as u64) << 32 | self.body_crc as u64,
         ]
     }
 
@@ -241,7 +249,8 @@ impl Record {
             flow: (first >> 32) as u32,
             psn,
             body_crc: crc as u32,
-            checked: crc >> 32 != 0,
+            stamp: (crc >> 32) as u32 & 0x7fff_ffff,
+            checked: crc >> 63 != 0,
         })
     }
 }
@@ -292,9 +301,16 @@ mod tests {
     #[test]
     fn records_come_back_and_unpublished_ones_do_not() {
         for record in [
-            Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, checked: false },
-            Record { bytes: 8972, flow: 7, psn: u64::MAX, body_crc: u32::MAX, checked: true },
-            Record { bytes: 40, flow: Record::PADDING, psn: 0, body_crc: 1, checked: true },
+            Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, stamp: 0, checked: false },
+            Record {
+                bytes: 8972,
+                flow: 7,
+                psn: u64::MAX,
+                body_crc: u32::MAX,
+                stamp: 0x7fff_ffff,
+                checked: true,
+            },
+            Record { bytes: 40, flow: Record::PADDING, psn: 0, body_crc: 1, stamp: 5, checked: true },
         ] {
             assert_eq!(Record::from_words(record.words()), Some(record));
         }

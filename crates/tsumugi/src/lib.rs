@@ -1,1 +1,81 @@
-//! Part of Tsumugi; see ARCHITECTURE.md.
+//! Tsumugi: microsecond messages on ordinary Ethernet.
+//!
+//! An [`Endpoint`] is a process's attachment to the cluster. It opens channels; a [`Channel`] carries
+//! reliable datagrams to the same channel of other nodes, without a connection to set up: say whom to send
+//! to and send. Messages between two endpoints arrive once, whole and in order, or their sender is told.
+//!
+//! ```
+//! use tsumugi::{Config, Endpoint};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let there = Endpoint::open(Config::loopback())?;
+//! let here = Endpoint::open(Config::loopback())?;
+//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//!
+//! let (mut from, mut to) = (here.channel(7)?, there.channel(7)?);
+//! from.post(node, b"spun from plain yarn")?;
+//! # // One thread plays both sides here.
+//! let message = loop {
+//!     here.progress()?;
+//!     if let Some(message) = to.try_receive()? {
+//!         break message;
+//!     }
+//! };
+//! assert_eq!(&message[..], b"spun from plain yarn");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Progress
+//!
+//! There is no thread behind an endpoint. Every call makes progress for the whole endpoint: it takes in what
+//! has arrived, acknowledges, resends. Who computes for long calls [`Endpoint::progress`] now and then, or
+//! lets a depositor in the NIC's driver take in and acknowledge meanwhile.
+//!
+//! # Who owns which buffer
+//!
+//! | buffer | filled by | belongs to the application | goes back |
+//! |---|---|---|---|
+//! | [`SendBuffer`] | the application, in place | until it is sent | to the pool when acknowledged |
+//! | [`Message`], short | the depositor, in the receive queue | until it is released (dropped) | to the queue |
+//! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
+
+mod channel;
+mod checksum;
+mod clock;
+mod config;
+mod context;
+mod counters;
+mod endpoint;
+mod error;
+mod memory;
+mod peers;
+mod pool;
+mod wait;
+
+pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
+pub use config::{Config, ConfigError};
+pub use counters::Counters;
+pub use endpoint::Endpoint;
+pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};
+pub use peers::{HostFileError, parse_host_file};
+pub use tsumugi_rail::fault::FaultOptions;
+pub use tsumugi_wire::handshake::Repeat;
+pub use tsumugi_wire::limits::DEFAULT_PORT;
+pub use wait::{ParseWaitError, Wait};
+
+/// What the simulation and the fuzzers drive: an endpoint without a socket and without a clock.
+#[doc(hidden)]
+pub mod internal {
+    pub use crate::endpoint::state::{Options, State};
+}
+
+/// Number of a peer in an endpoint's list of peers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Node(pub u32);
+
+impl std::fmt::Display for Node {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(f, "node {}", self.0)
+    }
+}

@@ -218,6 +218,19 @@ impl<P> Sender<P> {
         Some((self.base.plus(index as u64), packet))
     }
 
+    /// The NIC did not take `psn` after all: it waits to be sent again.
+    pub fn not_taken(&mut self, psn: Psn) {
+        let Some(index) = psn.since(self.base).map(|index| index as usize) else { return };
+        if let Some(slot) = self.slots.get_mut(index)
+            && slot.state == State::InFlight
+        {
+            slot.state = State::Lost;
+            self.lost += 1;
+            let path = &mut self.paths[usize::from(slot.path)];
+            path.in_flight = path.in_flight.saturating_sub(1);
+        }
+    }
+
     /// An answer arrived. Contents of acknowledged packets go to `release`.
     ///
     /// Returns how many packets it acknowledged.

@@ -1,0 +1,335 @@
+//! Channels: reliable datagrams to (node, channel), without a connection to set up (P1, P4's PM).
+
+use crate::Node;
+use crate::endpoint::Shared;
+use crate::endpoint::deliver::{Content, Delivery};
+use crate::endpoint::state::State;
+use crate::error::{ReceiveError, SendError};
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use std::time::Duration;
+use tsumugi_wire::Instant;
+use tsumugi_wire::frame::WHOLE_BYTES;
+
+/// An endpoint's hold on one channel. Exclusive; given back when dropped, with what was not received.
+pub struct Channel {
+    shared: Rc<Shared>,
+    number: u16,
+}
+
+/// Names a message that was accepted, to ask later what became of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Ticket {
+    node: Node,
+    acquaintance: u32,
+    number: u64,
+}
+
+/// What became of a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Status {
+    /// On its way.
+    Pending,
+    /// Acknowledged: it lies in the receiver's memory.
+    Delivered,
+    /// Its peer is gone, and it is not known whether it had arrived.
+    Failed,
+}
+
+impl Ticket {
+    /// The peer that the message is for.
+    #[must_use]
+    pub fn node(&self) -> Node {
+        self.node
+    }
+
+    pub(crate) fn status(&self, state: &State) -> Status {
+        if state.acquaintance(self.node) != self.acquaintance {
+            Status::Failed
+        } else if state.is_delivered(self.node, self.number) {
+            Status::Delivered
+        } else {
+            Status::Pending
+        }
+    }
+}
+
+impl Channel {
+    pub(crate) fn new(shared: Rc<Shared>, number: u16) -> Channel {
+        Channel { shared, number }
+    }
+
+    /// The channel's number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Accepts a copy of `data` for the same channel of `node`, without waiting.
+    ///
+    /// A lone message leaves at once. One that follows others which are still under way may share a packet
+    /// with its neighbours; it leaves when the packet is full or with the endpoint's next call at the latest.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
+    pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
+        let now = self.shared.now();
+        let mut inner = self.shared.inner.borrow_mut();
+        let state = &mut inner.state;
+        let alone = state.is_quiet(node);
+        let number = state.post(now, node, self.number, data)?;
+        let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
+        drop(inner);
+        if alone {
+            self.shared.transmit(now)?;
+        }
+        Ok(ticket)
+    }
+
+    /// Sends a copy of `data` to the same channel of `node`; returns when all of it has been handed to the NIC.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn send(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
+        self.shared.wait_for_room(node, data.len())?;
+        let ticket = self.post(node, data)?;
+        self.shared.hand_over(node)?;
+        Ok(ticket)
+    }
+
+    /// A buffer of `bytes` to write a message into, which is then sent without being copied.
+    /// Its contents are arbitrary until written.
+    ///
+    /// # Errors
+    /// The message would be too long for the peer, the peer is gone, or there is no memory.
+    pub fn send_buffer(&mut self, node: Node, bytes: usize) -> Result<SendBuffer<'_>, SendError> {
+        let mut inner = self.shared.inner.borrow_mut();
+        match inner.state.may_post(node, bytes as u64) {
+            Ok(()) | Err(SendError::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+        let buffer = inner.state.buffer(bytes)?;
+        drop(inner);
+        Ok(SendBuffer { channel: self, node, buffer })
+    }
+
+    /// Takes the next message, if one has arrived.
+    ///
+    /// # Errors
+    /// A peer is gone, said once; or the NIC is broken.
+    pub fn try_receive(&mut self) -> Result<Option<Message>, ReceiveError> {
+        if let Some(delivery) = self.take() {
+            return delivery.map(Some);
+        }
+        self.shared.progress()?;
+        self.take().transpose()
+    }
+
+    /// Waits for the next message.
+    ///
+    /// # Errors
+    /// A peer is gone, said once; the receive memory is exhausted; or the NIC is broken.
+    pub fn receive(&mut self) -> Result<Message, ReceiveError> {
+        loop {
+            if let Some(message) = self.receive_until(None)? {
+                return Ok(message);
+            }
+        }
+    }
+
+    /// Waits for the next message, but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`]; [`ReceiveError::TimedOut`] when the time is over.
+    pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Message, ReceiveError> {
+        let deadline = self.shared.now().plus(timeout.as_nanos() as u64);
+        self.receive_until(Some(deadline))?.ok_or(ReceiveError::TimedOut(timeout))
+    }
+
+    fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Option<Message>, ReceiveError> {
+        if let Some(delivery) = self.take() {
+            return delivery.map(Some);
+        }
+        enum Found {
+            Delivery(Delivery),
+            Exhausted(u64, u64),
+        }
+        let number = self.number;
+        let found = self.shared.wait_until(deadline, |state| match state.take(number) {
+            Some(delivery) => Some(Found::Delivery(delivery)),
+            None => state.exhausted().map(|(held, limit)| Found::Exhausted(held, limit)),
+        })?;
+        match found {
+            Some(Found::Delivery(delivery)) => self.message(delivery).map(Some),
+            Some(Found::Exhausted(held, limit)) => Err(ReceiveError::MemoryExhausted { held, limit }),
+            None => Ok(None),
+        }
+    }
+
+    fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+        let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
+        Some(self.message(delivery))
+    }
+
+    fn message(&self, delivery: Delivery) -> Result<Message, ReceiveError> {
+        match delivery {
+            Delivery::Message { source, content } => {
+                Ok(Message { shared: Rc::clone(&self.shared), source: Node(source), content: Some(content) })
+            }
+            Delivery::Failed(failure) => Err(ReceiveError::Peer(failure)),
+        }
+    }
+}
+
+impl Shared {
+    /// Waits until a message of `bytes` would be accepted for `node`.
+    fn wait_for_room(&self, node: Node, bytes: usize) -> Result<(), SendError> {
+        let ready = |state: &mut State| match state.may_post(node, bytes as u64) {
+            Err(SendError::WouldBlock) => None,
+            other => Some(other),
+        };
+        // Without progress first: a lone message should not pay for a look at what arrived.
+        if let Some(outcome) = ready(&mut self.inner.borrow_mut().state) {
+            return outcome;
+        }
+        self.wait_until(None, ready)?.unwrap_or(Ok(()))
+    }
+
+    /// Waits until everything accepted for `node` has been handed to the NIC.
+    fn hand_over(&self, node: Node) -> Result<(), SendError> {
+        self.transmit(self.now())?;
+        if self.inner.borrow().state.is_handed_over(node) {
+            return Ok(());
+        }
+        let outcome = self.wait_until(None, |state| match state.may_post(node, 0) {
+            Err(error @ SendError::Peer(_)) => Some(Err(error)),
+            _ => state.is_handed_over(node).then_some(Ok(())),
+        })?;
+        outcome.unwrap_or(Ok(()))
+    }
+}
+
+impl Drop for Channel {
+    fn drop(&mut self) {
+        self.shared.inner.borrow_mut().state.close_channel(self.number);
+    }
+}
+
+/// A buffer to write a message into. Dropping it unsent gives it back.
+pub struct SendBuffer<'a> {
+    channel: &'a mut Channel,
+    node: Node,
+    /// Room for a frame header, then the message.
+    buffer: Vec<u8>,
+}
+
+impl SendBuffer<'_> {
+    /// As [`Channel::post`], without a copy.
+    ///
+    /// # Errors
+    /// As [`Channel::post`]; the buffer is given back then.
+    pub fn post(mut self) -> Result<Ticket, SendError> {
+        let buffer = std::mem::take(&mut self.buffer);
+        let shared = &self.channel.shared;
+        let now = shared.now();
+        let mut inner = shared.inner.borrow_mut();
+        let state = &mut inner.state;
+        let alone = state.is_quiet(self.node);
+        let number = match state.post_buffer(now, self.node, self.channel.number, buffer) {
+            Ok(number) => number,
+            Err((error, buffer)) => {
+                state.pool.give(buffer);
+                return Err(error);
+            }
+        };
+        let ticket = Ticket { node: self.node, acquaintance: state.acquaintance(self.node), number };
+        drop(inner);
+        if alone {
+            shared.transmit(now)?;
+        }
+        Ok(ticket)
+    }
+
+    /// As [`Channel::send`], without a copy.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub fn send(self) -> Result<Ticket, SendError> {
+        let (shared, node) = (Rc::clone(&self.channel.shared), self.node);
+        shared.wait_for_room(node, self.len())?;
+        let ticket = self.post()?;
+        shared.hand_over(node)?;
+        Ok(ticket)
+    }
+}
+
+impl Deref for SendBuffer<'_> {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        &self.buffer[WHOLE_BYTES..]
+    }
+}
+
+impl DerefMut for SendBuffer<'_> {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        &mut self.buffer[WHOLE_BYTES..]
+    }
+}
+
+impl Drop for SendBuffer<'_> {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.channel.shared.inner.borrow_mut().state.pool.give(buffer);
+    }
+}
+
+/// A message that arrived, in place: the application owns the memory until it drops or releases it.
+///
+/// Short messages lie in the receive queue. Who keeps one for long keeps everything behind it in the queue
+/// too, until senders have to wait; copy out what is to be kept.
+pub struct Message {
+    shared: Rc<Shared>,
+    source: Node,
+    content: Option<Content>,
+}
+
+impl Message {
+    /// The peer that sent it.
+    #[must_use]
+    pub fn source(&self) -> Node {
+        self.source
+    }
+
+    /// Gives the memory back; the same as dropping the message.
+    pub fn release(self) {}
+}
+
+impl Deref for Message {
+    type Target = [u8];
+
+    #[inline]
+    fn deref(&self) -> &[u8] {
+        match &self.content {
+            Some(Content::InPlace { position, at, bytes, .. }) => {
+                let (at, bytes) = (*at as usize, *bytes as usize);
+                &self.shared.memory.0.bytes(*position, at + bytes)[at..]
+            }
+            Some(Content::Owned(buffer)) => buffer,
+            None => &[],
+        }
+    }
+}
+
+impl std::fmt::Debug for Message {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Message").field("source", &self.source).field("bytes", &self.len()).finish()
+    }
+}
+
+impl Drop for Message {
+    fn drop(&mut self) {
+        if let Some(content) = self.content.take() {
+            self.shared.inner.borrow_mut().state.release_message(content);
+        }
+    }
+}

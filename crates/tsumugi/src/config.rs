@@ -1,0 +1,138 @@
+//! What an endpoint is opened with.
+
+use crate::Wait;
+use std::net::{IpAddr, Ipv4Addr};
+use std::path::PathBuf;
+use std::time::Duration;
+use tsumugi_rail::fault::FaultOptions;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
+use tsumugi_wire::memory::Geometry;
+
+/// What an endpoint is opened with. The default serves most: any free port on every address.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// UDP port; 0 takes a free one.
+    pub port: u16,
+    /// Local address to bind to. The unspecified address takes packets on every NIC.
+    pub bind: IpAddr,
+    /// Peers to add at once, in order: they become nodes 0, 1, ….
+    pub peers: Vec<String>,
+    /// Number of the job. Endpoints of different jobs refuse each other.
+    pub job: u64,
+    /// Whether peers that are not on the list may come: each gets the next node number.
+    pub accept_unknown: bool,
+    /// Most peers that the endpoint will have.
+    pub peers_max: u32,
+    /// How blocking calls wait.
+    pub wait: Wait,
+    /// How losses are repaired in what this endpoint sends.
+    pub repeat: Repeat,
+    /// How long a peer may be silent, while something is outstanding, before it counts as dead.
+    pub peer_timeout: Duration,
+    /// Longest message to send or take, bytes.
+    pub message_bytes_max: u64,
+    /// Bytes of the receive queue; a power of two. Best when a cache holds it.
+    pub queue_bytes: u64,
+    /// Bytes that received messages outside the queue may take up before senders have to wait.
+    pub receive_bytes: u64,
+    /// Bytes that may wait to be sent to one peer before [`crate::SendError::WouldBlock`]. One message of
+    /// any length is always accepted.
+    pub send_bytes: u64,
+    /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
+    pub datagram_bytes: Option<u16>,
+    /// Faults to inject into what this endpoint sends.
+    pub faults: Option<FaultOptions>,
+    /// A pcap file to write everything to that is sent and received.
+    pub trace: Option<PathBuf>,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Config {
+            port: 0,
+            bind: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            peers: Vec::new(),
+            job: 0,
+            accept_unknown: true,
+            peers_max: 1024,
+            wait: Wait::default(),
+            repeat: Repeat::default(),
+            peer_timeout: Duration::from_secs(5),
+            message_bytes_max: 1 << 30,
+            queue_bytes: 1 << 20,
+            receive_bytes: 256 << 20,
+            send_bytes: 4 << 20,
+            datagram_bytes: None,
+            faults: None,
+            trace: None,
+        }
+    }
+}
+
+/// A configuration that contradicts itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ConfigError {
+    /// The receive queue has a size that it cannot have.
+    #[error("a receive queue of {0} bytes is not possible; give a power of two of at least {min}", min = Config::QUEUE_BYTES_MIN)]
+    QueueBytes(u64),
+    /// The limit on messages is over what the format can say.
+    #[error("messages of {0} bytes are over the format's limit of {MESSAGE_BYTES_MAX}")]
+    MessageBytes(u64),
+    /// The receive memory is too small for even one message.
+    #[error(
+        "receive memory of {receive_bytes} bytes cannot hold one message of {message_bytes_max}; raise Config::receive_bytes or lower Config::message_bytes_max"
+    )]
+    ReceiveBytes {
+        /// As configured.
+        receive_bytes: u64,
+        /// As configured.
+        message_bytes_max: u64,
+    },
+    /// A time-out that would kill healthy peers.
+    #[error("a peer time-out of {0:?} is shorter than the longest pause between two resends; give at least {min:?}", min = Config::PEER_TIMEOUT_MIN)]
+    PeerTimeout(Duration),
+    /// No peers.
+    #[error("an endpoint for {0} peers is not possible; give 1 to {max}", max = Config::PEERS_MAX)]
+    Peers(u32),
+}
+
+impl Config {
+    /// Smallest receive queue, bytes.
+    pub const QUEUE_BYTES_MIN: u64 = 32 << 10;
+    /// Shortest time after which a silent peer may be declared dead.
+    pub const PEER_TIMEOUT_MIN: Duration = Duration::from_millis(50);
+    /// Most peers of one endpoint.
+    pub const PEERS_MAX: u32 = 1 << 16;
+
+    /// An endpoint on the loopback interface, for trials and tests.
+    #[must_use]
+    pub fn loopback() -> Config {
+        Config { bind: IpAddr::V4(Ipv4Addr::LOCALHOST), ..Config::default() }
+    }
+
+    pub(crate) fn check(&self) -> Result<Geometry, ConfigError> {
+        if !self.queue_bytes.is_power_of_two()
+            || self.queue_bytes < Config::QUEUE_BYTES_MIN
+            || self.queue_bytes > 1 << 40
+        {
+            return Err(ConfigError::QueueBytes(self.queue_bytes));
+        }
+        if self.message_bytes_max > MESSAGE_BYTES_MAX {
+            return Err(ConfigError::MessageBytes(self.message_bytes_max));
+        }
+        if self.receive_bytes < self.queue_bytes {
+            return Err(ConfigError::ReceiveBytes {
+                receive_bytes: self.receive_bytes,
+                message_bytes_max: self.queue_bytes,
+            });
+        }
+        if self.peer_timeout < Config::PEER_TIMEOUT_MIN {
+            return Err(ConfigError::PeerTimeout(self.peer_timeout));
+        }
+        if self.peers_max == 0 || self.peers_max > Config::PEERS_MAX {
+            return Err(ConfigError::Peers(self.peers_max));
+        }
+        Ok(Geometry { flows: self.peers_max, ring_bytes: self.queue_bytes })
+    }
+}

@@ -1,0 +1,1 @@
+//! Suspending an endpoint and resuming it elsewhere.

@@ -1,0 +1,185 @@
+//! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
+
+use super::peer::Phase;
+use super::state::{ACK_DELAY_NS, State};
+use crate::checksum::crc32c;
+use crate::error::Reason;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tsumugi_proto::sender::Answer;
+use tsumugi_proto::{ReceiveMemory, Verdict, receiver, window};
+use tsumugi_wire::ack::Sack;
+use tsumugi_wire::frame::{Frame, Frames};
+use tsumugi_wire::handshake::{Challenge, Offer};
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// Packets of one flow after which an ACK is due though nobody asked.
+const UNANSWERED_MAX: u32 = 64;
+
+impl State {
+    /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
+    ///
+    /// Whatever does not belong here is counted and dropped.
+    pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        let mut rest = datagram;
+        loop {
+            match Header::decode(rest) {
+                Ok((header, body, next)) => {
+                    rest = next;
+                    if crc32c(body) == header.body_crc {
+                        self.on_packet(now, from, &header, body);
+                    } else {
+                        self.memory.count(Counter::Corrupt, 1);
+                    }
+                }
+                // Where the next packet begins nobody knows.
+                Err(_) => {
+                    self.memory.count(Counter::Malformed, 1);
+                    return;
+                }
+            }
+            if rest.is_empty() {
+                return;
+            }
+        }
+    }
+
+    fn on_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
+        match header.kind {
+            Kind::Hello | Kind::Welcome => match Offer::decode(body) {
+                Ok(offer) if header.kind == Kind::Hello => self.on_hello(now, from, header, &offer),
+                Ok(offer) => self.on_welcome(now, from, header, &offer),
+                Err(_) => self.memory.count(Counter::Violation, 1),
+            },
+            Kind::Challenge => match Challenge::decode(body) {
+                Ok(challenge) => self.on_challenge(now, from, header, challenge),
+                Err(_) => self.memory.count(Counter::Violation, 1),
+            },
+            Kind::Reset => self.on_reset(from, header),
+            Kind::Data
+            | Kind::Ack
+            | Kind::Lose
+            | Kind::Stop
+            | Kind::Go
+            | Kind::Probe
+            | Kind::Bye
+            | Kind::ByeAck => self.on_flow_packet(now, from, header, body),
+        }
+    }
+
+    fn on_flow_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
+        let memory = Arc::clone(&self.memory);
+        let flow = match receiver::find(&*memory, header) {
+            Ok(flow) => flow,
+            Err(verdict) => {
+                memory.count(verdict.counter(), 1);
+                if matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye) {
+                    self.reset(from, header);
+                }
+                return;
+            }
+        };
+        let Some(index) = self.flows[header.flow as usize] else { return };
+        self.peers[index as usize].heard_at = now;
+        let rides_along = matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye | Kind::ByeAck);
+        if rides_along && header.flags.has(Flags::HAS_ACK) {
+            self.on_answer(now, index, Answer::Piggyback, header, None);
+            if self.flows[header.flow as usize].is_none() {
+                return; // the acknowledgement was nonsense, and the peer is gone over it
+            }
+        }
+        match header.kind {
+            Kind::Data => self.on_data(now, index, flow, header, body),
+            Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
+                let answer = match header.kind {
+                    Kind::Lose => Answer::Lose,
+                    Kind::Stop => Answer::Stop,
+                    Kind::Go => Answer::Go,
+                    _ => Answer::Ack,
+                };
+                match Sack::decode(body) {
+                    Ok(sack) => self.on_answer(now, index, answer, header, Some(&sack)),
+                    Err(_) => self.memory.count(Counter::Violation, 1),
+                }
+            }
+            Kind::Probe => {
+                self.peers[index as usize].demand(Kind::Ack, Psn(0));
+                self.touch(index);
+            }
+            Kind::Bye => self.on_bye(index, header),
+            Kind::ByeAck => self.on_bye_ack(index),
+            Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
+        }
+    }
+
+    fn on_answer(&mut self, now: Instant, index: u32, answer: Answer, header: &Header, sack: Option<&Sack>) {
+        let peer = &mut self.peers[index as usize];
+        if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
+            return;
+        }
+        let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
+        let release = |key| super::depart::release(contents, longs, pool, key);
+        let outcome = peer.sender.on_answer(now, answer, header.ack, header.credit, sack, release);
+        match outcome {
+            Ok(_) => {
+                let base = peer.sender.base();
+                while let Some(&(psn, messages)) = peer.marks.front()
+                    && psn < base
+                {
+                    peer.delivered = messages;
+                    peer.marks.pop_front();
+                }
+                let more = peer.sender.has_lost() || !peer.outbox.is_empty();
+                if more {
+                    self.touch(index);
+                }
+                self.arm(now, index);
+            }
+            Err(_) => {
+                self.memory.count(Counter::Violation, 1);
+                self.end_peer(index, Reason::Violation("it acknowledged what was never sent"));
+            }
+        }
+    }
+
+    fn on_data(
+        &mut self,
+        now: Instant,
+        index: u32,
+        flow: &tsumugi_wire::memory::Flow,
+        header: &Header,
+        body: &[u8],
+    ) {
+        // A fragment goes from here straight to its place; short messages stay in the receive queue,
+        // where the application reads them.
+        let fragment = match Frames::new(body).next() {
+            Some(Ok(Frame::Fragment(fragment, data))) => Some((fragment, data)),
+            _ => None,
+        };
+        let verdict = match fragment {
+            Some(_) => receiver::consume(&*self.memory, flow, header),
+            None => receiver::deposit(&*self.memory, flow, header, body, true),
+        };
+        let peer = &mut self.peers[index as usize];
+        if verdict == Verdict::Deposited {
+            peer.highest = peer.highest.max(header.psn.next());
+            peer.deposited_at = now;
+            peer.unanswered += 1;
+            let gap = window::base(flow) < peer.highest;
+            if gap || header.flags.has(Flags::ACK_REQUEST) || peer.unanswered >= UNANSWERED_MAX {
+                peer.demand(Kind::Ack, Psn(0));
+                self.touch(index);
+            } else if peer.ack_due == Instant::NEVER {
+                peer.ack_due = now.plus(ACK_DELAY_NS);
+                self.arm(now, index);
+            }
+            if let Some((fragment, data)) = fragment {
+                self.on_fragment(index, header.psn, fragment, data);
+            }
+        } else if let Some(kind) = verdict.answer() {
+            peer.demand(kind, header.psn);
+            self.touch(index);
+        }
+    }
+}

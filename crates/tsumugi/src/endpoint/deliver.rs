@@ -1,0 +1,442 @@
+//! From the receive queue into channels: in order, whole, once.
+
+use super::peer::{Assembly, Held, Phase};
+use super::state::State;
+use crate::checksum::crc32c;
+use crate::error::{Failure, Reason};
+use std::collections::VecDeque;
+use std::sync::Arc;
+use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::frame::{Fragment, Frame, Frames};
+use tsumugi_wire::memory::{Counter, Record};
+use tsumugi_wire::{Kind, Psn};
+
+/// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
+const ASSEMBLIES_AHEAD_MAX: usize = 4;
+
+/// A message's bytes.
+#[derive(Debug)]
+pub(crate) enum Content {
+    /// In the receive queue, in record number `record`.
+    InPlace {
+        /// Number of the record that it is a part of.
+        record: u64,
+        /// Where the record's body begins in the ring. Only from there on are its bytes contiguous: they may run
+        /// into the pad.
+        position: u64,
+        /// Where the message begins in the body, bytes.
+        at: u32,
+        /// How long it is, bytes.
+        bytes: u32,
+    },
+    /// In memory of its own.
+    Owned(Vec<u8>),
+}
+
+/// What a channel hands to its owner.
+#[derive(Debug)]
+pub(crate) enum Delivery {
+    /// A message.
+    Message {
+        /// The peer that sent it.
+        source: u32,
+        /// Its bytes.
+        content: Content,
+    },
+    /// A peer is gone.
+    Failed(Box<Failure>),
+}
+
+/// What has arrived on a channel.
+#[derive(Debug, Default)]
+pub(crate) struct Inbox {
+    /// Whether somebody has the channel open. What arrives before waits.
+    pub(crate) open: bool,
+    /// What has arrived and was not taken.
+    pub(crate) queue: VecDeque<Delivery>,
+}
+
+#[derive(Debug)]
+struct KeptRecord {
+    span: u64,
+    /// Messages in it that somebody still needs.
+    messages: u32,
+}
+
+/// The records of the receive queue that were read and not given back.
+#[derive(Debug, Default)]
+pub(crate) struct Kept {
+    records: VecDeque<KeptRecord>,
+    /// Number of the first of them.
+    first: u64,
+    /// Where it begins.
+    position: u64,
+}
+
+impl Kept {
+    fn next_number(&self) -> u64 {
+        self.first + self.records.len() as u64
+    }
+
+    /// Bytes of the queue that are read and not given back.
+    pub(super) fn bytes(&self) -> u64 {
+        self.records.iter().map(|record| record.span).sum()
+    }
+
+    fn release<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
+        let from = self.position;
+        while let Some(record) = self.records.front()
+            && record.messages == 0
+        {
+            self.position += record.span;
+            self.first += 1;
+            self.records.pop_front();
+        }
+        if self.position != from {
+            queue::release(memory, from, self.position);
+        }
+    }
+}
+
+/// Where a body lies while its frames are handed out.
+#[derive(Clone, Copy)]
+enum Place {
+    /// In the queue, from this position on, in this record.
+    Queue { record: u64, position: u64 },
+    /// In a buffer that will go away.
+    Passing,
+}
+
+impl State {
+    /// Reads everything that depositors have published.
+    pub fn drain(&mut self) {
+        let memory = Arc::clone(&self.memory);
+        let mut read = false;
+        while let Some(record) = queue::read(&*memory, self.ring_read) {
+            let span = Record::span(record.bytes);
+            let head = memory.control().ring_head.0.load(Ordering::Acquire);
+            if self.ring_read + span > head {
+                // Somebody wrote garbage into our memory. Nothing behind it can be found any more.
+                memory.count(Counter::Violation, 1);
+                break;
+            }
+            read = true;
+            let position = self.ring_read + Record::HEADER_BYTES;
+            let number = self.kept.next_number();
+            self.ring_read += span;
+            self.kept.records.push_back(KeptRecord { span, messages: 0 });
+            let body = memory.0.bytes(position, record.bytes as usize);
+            self.on_record(&record, number, position, body);
+        }
+        if read {
+            self.kept.release(&*memory);
+            self.resume_stopped();
+        }
+    }
+
+    fn on_record(&mut self, record: &Record, number: u64, position: u64, body: &[u8]) {
+        let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
+        if self.peers[index as usize].local.map(|local| Record::stamp_of(local.token)) != Some(record.stamp) {
+            // Deposited for a peer that is gone; its entry has a new tenant.
+            return;
+        }
+        if !record.checked && crc32c(body) != record.body_crc {
+            self.memory.count(Counter::Corrupt, 1);
+            self.end_peer(index, Reason::Violation("a packet that was acknowledged fails its CRC"));
+            return;
+        }
+        let psn = Psn(record.psn);
+        if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
+            self.on_fragment(index, psn, fragment, data);
+            return;
+        }
+        let peer = &mut self.peers[index as usize];
+        if psn == peer.reorder.next() {
+            peer.reorder.pass();
+            if self.hand_out(index, body, Place::Queue { record: number, position }) {
+                self.catch_up(index);
+            }
+        } else {
+            // Copied out, so that a gap never holds the queue that must take what fills it.
+            self.hold(index, psn, body);
+        }
+    }
+
+    fn hold(&mut self, index: u32, psn: Psn, body: &[u8]) {
+        let Some(mut copy) = self.pool.take(body.len()) else {
+            self.end_peer(index, Reason::NoMemory(body.len() as u64));
+            return;
+        };
+        copy.extend_from_slice(body);
+        if self.peers[index as usize].reorder.hold(psn, Held::Body(copy)) {
+            self.held_bytes += body.len() as u64;
+        }
+    }
+
+    /// A fragment arrived, in or out of turn. Its PSN has been claimed.
+    pub(super) fn on_fragment(&mut self, index: u32, psn: Psn, fragment: Fragment, data: &[u8]) {
+        let peer = &mut self.peers[index as usize];
+        let in_turn = psn == peer.reorder.next();
+        let known = peer.assemblies.iter().position(|assembly| assembly.message == fragment.message);
+        let slot = match known {
+            Some(slot) => slot,
+            None if !in_turn && peer.assemblies.len() >= ASSEMBLIES_AHEAD_MAX => {
+                let mut body = fragment.encode().to_vec();
+                body.extend_from_slice(data);
+                self.hold(index, psn, &body);
+                return;
+            }
+            None => match self.begin(index, fragment) {
+                Some(slot) => slot,
+                None => return,
+            },
+        };
+        let peer = &mut self.peers[index as usize];
+        let assembly = &mut peer.assemblies[slot];
+        if assembly.total != fragment.total || assembly.channel != fragment.channel {
+            self.violated(index, "fragments of one message disagree");
+            return;
+        }
+        put(&mut assembly.buffer, fragment.offset as usize, data);
+        if in_turn {
+            peer.reorder.pass();
+            if self.pass_fragment(index, fragment, data.len()) {
+                self.catch_up(index);
+            }
+        } else {
+            peer.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
+        }
+    }
+
+    /// Makes room for a long message.
+    fn begin(&mut self, index: u32, fragment: Fragment) -> Option<usize> {
+        if fragment.total > self.options.message_bytes_max {
+            self.violated(index, "a message over the limit that was agreed");
+            return None;
+        }
+        let Some(buffer) = self.pool.take(fragment.total as usize) else {
+            self.end_peer(index, Reason::NoMemory(fragment.total));
+            return None;
+        };
+        self.held_bytes += fragment.total;
+        let peer = &mut self.peers[index as usize];
+        peer.assemblies.push(Assembly {
+            message: fragment.message,
+            channel: fragment.channel,
+            total: fragment.total,
+            in_order: 0,
+            buffer,
+        });
+        Some(peer.assemblies.len() - 1)
+    }
+
+    /// A fragment that is in its place has its turn. `false` when the peer is gone over it.
+    fn pass_fragment(&mut self, index: u32, fragment: Fragment, bytes: usize) -> bool {
+        let peer = &mut self.peers[index as usize];
+        let slot = peer.assemblies.iter().position(|assembly| assembly.message == fragment.message);
+        let Some(slot) = slot.filter(|&slot| peer.assemblies[slot].in_order == fragment.offset) else {
+            self.violated(index, "a message with a gap or an overlap");
+            return false;
+        };
+        let assembly = &mut peer.assemblies[slot];
+        assembly.in_order += bytes as u64;
+        if assembly.in_order == assembly.total {
+            let Assembly { channel, buffer, .. } = peer.assemblies.swap_remove(slot);
+            self.push(index, channel, Content::Owned(buffer));
+        }
+        true
+    }
+
+    /// Hands out everything whose turn has come.
+    fn catch_up(&mut self, index: u32) {
+        while let Some(held) = self.peers[index as usize].reorder.take() {
+            let going_on = match held {
+                Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
+                Held::Body(body) => {
+                    self.held_bytes -= body.len() as u64;
+                    let going_on = self.hand_out(index, &body, Place::Passing);
+                    self.pool.give(body);
+                    going_on
+                }
+            };
+            if !going_on {
+                return;
+            }
+        }
+    }
+
+    /// Hands the frames of a packet whose turn it is to their channels. `false` when the peer is gone over it.
+    fn hand_out(&mut self, index: u32, body: &[u8], place: Place) -> bool {
+        for frame in Frames::new(body) {
+            match frame {
+                Ok(Frame::Whole { channel, at, data }) => {
+                    let content = match place {
+                        Place::Queue { record, position } if self.is_open(channel) => {
+                            self.kept.records[(record - self.kept.first) as usize].messages += 1;
+                            Content::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
+                        }
+                        // Nobody may ever open the channel: do not let it hold the queue.
+                        Place::Queue { .. } | Place::Passing => {
+                            let Some(mut copy) = self.pool.take(data.len()) else {
+                                self.end_peer(index, Reason::NoMemory(data.len() as u64));
+                                return false;
+                            };
+                            copy.extend_from_slice(data);
+                            self.held_bytes += data.len() as u64;
+                            Content::Owned(copy)
+                        }
+                    };
+                    self.push(index, channel, content);
+                }
+                // A fragment that had to wait as it was.
+                Ok(Frame::Fragment(fragment, data)) => {
+                    if !self.assemble(index, fragment, data) {
+                        return false;
+                    }
+                }
+                Err(_) => {
+                    self.violated(index, "a packet that does not parse");
+                    return false;
+                }
+            }
+        }
+        true
+    }
+
+    fn assemble(&mut self, index: u32, fragment: Fragment, data: &[u8]) -> bool {
+        let assemblies = &self.peers[index as usize].assemblies;
+        let known = assemblies.iter().position(|assembly| assembly.message == fragment.message);
+        let Some(slot) = known.or_else(|| self.begin(index, fragment)) else { return false };
+        let assembly = &mut self.peers[index as usize].assemblies[slot];
+        if assembly.total != fragment.total || assembly.channel != fragment.channel {
+            self.violated(index, "fragments of one message disagree");
+            return false;
+        }
+        put(&mut assembly.buffer, fragment.offset as usize, data);
+        self.pass_fragment(index, fragment, data.len())
+    }
+
+    fn is_open(&self, channel: u16) -> bool {
+        self.channels.get(&channel).is_some_and(|inbox| inbox.open)
+    }
+
+    fn push(&mut self, source: u32, channel: u16, content: Content) {
+        self.tally.messages_received += 1;
+        let inbox = self.channels.entry(channel).or_default();
+        inbox.queue.push_back(Delivery::Message { source, content });
+    }
+
+    fn violated(&mut self, index: u32, what: &'static str) {
+        self.memory.count(Counter::Violation, 1);
+        self.end_peer(index, Reason::Violation(what));
+    }
+
+    /// Opens a channel; `false` when it is open already.
+    pub fn open_channel(&mut self, channel: u16) -> bool {
+        let inbox = self.channels.entry(channel).or_default();
+        !std::mem::replace(&mut inbox.open, true)
+    }
+
+    /// Closes a channel; what had arrived on it is dropped.
+    pub fn close_channel(&mut self, channel: u16) {
+        if let Some(inbox) = self.channels.remove(&channel) {
+            for delivery in inbox.queue {
+                if let Delivery::Message { content, .. } = delivery {
+                    self.release_message(content);
+                }
+            }
+        }
+    }
+
+    /// Takes what arrived next on an open channel.
+    pub(crate) fn take(&mut self, channel: u16) -> Option<Delivery> {
+        self.channels.get_mut(&channel)?.queue.pop_front()
+    }
+
+    /// Gives a message's memory back.
+    pub(crate) fn release_message(&mut self, content: Content) {
+        match content {
+            Content::InPlace { record, .. } => {
+                let first = self.kept.first;
+                let memory = &*self.memory;
+                if let Some(kept) = self.kept.records.get_mut((record - first) as usize) {
+                    kept.messages -= 1;
+                    if kept.messages == 0 && record == first {
+                        self.kept.release(memory);
+                        self.resume_stopped();
+                    }
+                }
+            }
+            Content::Owned(buffer) => {
+                self.held_bytes -= buffer.len() as u64;
+                self.pool.give(buffer);
+                if self.held_bytes <= self.options.receive_bytes {
+                    self.thaw();
+                }
+            }
+        }
+    }
+
+    /// Says GO to everyone who was stopped, once a quarter of the queue is free.
+    fn resume_stopped(&mut self) {
+        let memory = Arc::clone(&self.memory);
+        let control = memory.control();
+        if control.stopped.0.load(Ordering::Acquire) == 0
+            || queue::free_bytes(&*memory) < memory.ring_bytes() / 4
+        {
+            return;
+        }
+        control.stopped.0.store(0, Ordering::Release);
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            let Some(flow) = peer.local.and_then(|local| memory.flow(local.index)) else { continue };
+            if flow.received.0.stopped.swap(0, Ordering::AcqRel) != 0 {
+                // A STOP that has not gone out yet is out of date.
+                peer.answer = None;
+                peer.demand(Kind::Go, Psn(0));
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Gives credit again to everyone it was withheld from.
+    fn thaw(&mut self) {
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            if peer.frozen && matches!(peer.phase, Phase::Open) {
+                peer.frozen = false;
+                peer.demand(Kind::Ack, Psn(0));
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Bytes of received messages that are held, and how many there may be, when either kind of memory is
+    /// full so that nothing more can arrive.
+    #[must_use]
+    pub fn exhausted(&self) -> Option<(u64, u64)> {
+        let stopped = self.memory.control().stopped.0.load(Ordering::Relaxed) != 0;
+        if stopped {
+            return Some((self.kept.bytes(), self.memory.ring_bytes()));
+        }
+        // A message that is arriving may end, and be what the caller waits for.
+        let arriving = self.peers.iter().any(|peer| !peer.assemblies.is_empty());
+        let frozen = self.peers.iter().any(|peer| peer.frozen);
+        (frozen && !arriving).then_some((self.held_bytes, self.options.receive_bytes))
+    }
+}
+
+/// Puts `data` at `offset` of a message that is being assembled.
+fn put(buffer: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    if offset == buffer.len() {
+        // In order: nothing is zeroed first.
+        buffer.extend_from_slice(data);
+        return;
+    }
+    let end = offset + data.len();
+    if end > buffer.len() {
+        buffer.resize(end, 0);
+    }
+    buffer[offset..end].copy_from_slice(data);
+}

@@ -1,0 +1,466 @@
+//! What departs: messages become packets, packets become bursts.
+
+use super::peer::{Body, Content, ContentKey, Outgoing, Phase};
+use super::state::State;
+use crate::checksum::{crc32c, crc32c_of_two};
+use crate::error::SendError;
+use crate::pool::Pool;
+use crate::{Failure, Node};
+use slab::Slab;
+use tsumugi_proto::{ReceiveMemory, window};
+use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
+use tsumugi_wire::frame::{self, FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// Packets of a burst: as many as segmentation offload takes at once.
+const BURST_PACKETS_MAX: usize = 64;
+/// The only path there is.
+const PATH: u8 = 0;
+
+/// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
+#[derive(Debug)]
+pub(crate) struct Long {
+    buffer: Vec<u8>,
+    /// Fragments under way, and one for the part that is not cut yet.
+    users: u32,
+}
+
+/// Room to put a burst together, kept so that nothing is allocated for it.
+#[derive(Debug, Default)]
+pub(crate) struct Burst {
+    packets: Vec<(Psn, ContentKey, Flags)>,
+    heads: Vec<[u8; HEADER_BYTES + FRAGMENT_BYTES]>,
+}
+
+/// Gives a packet's content back.
+pub(super) fn release(
+    contents: &mut Slab<Content>,
+    longs: &mut Slab<Long>,
+    pool: &mut Pool,
+    key: ContentKey,
+) {
+    match contents.remove(key).body {
+        Body::Packet(body) => pool.give(body),
+        Body::Piece { key, .. } => release_long(longs, pool, key),
+    }
+}
+
+fn release_long(longs: &mut Slab<Long>, pool: &mut Pool, key: usize) {
+    let long = &mut longs[key];
+    long.users -= 1;
+    if long.users == 0 {
+        pool.give(longs.remove(key).buffer);
+    }
+}
+
+impl State {
+    pub(super) fn release_content(&mut self, key: ContentKey) {
+        release(&mut self.contents, &mut self.longs, &mut self.pool, key);
+    }
+
+    /// Drops something that has not become packets.
+    pub(super) fn discard(&mut self, outgoing: Outgoing) {
+        match outgoing {
+            Outgoing::Packet { body, .. } => self.pool.give(body),
+            Outgoing::Long { key, .. } => release_long(&mut self.longs, &mut self.pool, key),
+        }
+    }
+
+    /// Whether a message of `bytes` would be accepted for a peer now.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn may_post(&self, node: Node, bytes: u64) -> Result<(), SendError> {
+        let peer = self.peers.get(node.0 as usize).ok_or(SendError::NoSuchNode(node))?;
+        if let Phase::Gone(reason) = peer.phase {
+            return Err(SendError::Peer(Box::new(Failure {
+                node,
+                name: peer.name.clone(),
+                address: peer.address,
+                reason,
+                undelivered: 0,
+            })));
+        }
+        let theirs = peer.remote.map_or(u64::MAX, |remote| remote.message_bytes_max);
+        let limit = self.options.message_bytes_max.min(theirs);
+        if bytes > limit {
+            return Err(SendError::TooLong { bytes, limit });
+        }
+        if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
+            return Err(SendError::WouldBlock);
+        }
+        Ok(())
+    }
+
+    /// Accepts a message for a peer and returns its number, for [`State::is_delivered`].
+    ///
+    /// # Errors
+    /// See [`State::may_post`].
+    pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
+        self.may_post(node, data.len() as u64)?;
+        if self.is_short(node, data.len()) {
+            let frame = frame::encode_whole(channel, data.len() as u32);
+            if !self.append(node.0, &frame, data) {
+                let bytes = self.body_bytes(node.0).max(frame::whole_frame_bytes(data.len()));
+                let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
+                body.extend_from_slice(&frame);
+                body.extend_from_slice(data);
+                self.queue_packet(node.0, body);
+            }
+        } else {
+            let mut buffer = self.buffer(data.len())?;
+            buffer[WHOLE_BYTES..].copy_from_slice(data);
+            self.queue_long(node.0, channel, buffer);
+        }
+        Ok(self.accepted(now, node.0))
+    }
+
+    /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
+    ///
+    /// # Errors
+    /// See [`State::may_post`]; the buffer comes back with the error.
+    pub(crate) fn post_buffer(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        mut buffer: Vec<u8>,
+    ) -> Result<u64, (SendError, Vec<u8>)> {
+        let bytes = buffer.len() - WHOLE_BYTES;
+        if let Err(error) = self.may_post(node, bytes as u64) {
+            return Err((error, buffer));
+        }
+        if self.is_short(node, bytes) {
+            let frame = frame::encode_whole(channel, bytes as u32);
+            if self.append(node.0, &frame, &buffer[WHOLE_BYTES..]) {
+                self.pool.give(buffer);
+            } else {
+                buffer[..WHOLE_BYTES].copy_from_slice(&frame);
+                self.queue_packet(node.0, buffer);
+            }
+        } else {
+            self.queue_long(node.0, channel, buffer);
+        }
+        Ok(self.accepted(now, node.0))
+    }
+
+    /// A buffer for a message of `bytes`, with room for a frame header in front. Its contents are arbitrary.
+    ///
+    /// # Errors
+    /// The system has no memory.
+    pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Vec<u8>, SendError> {
+        let all = WHOLE_BYTES + bytes;
+        let mut buffer = self.pool.take(all).ok_or(SendError::NoMemory(bytes))?;
+        buffer.resize(all, 0);
+        Ok(buffer)
+    }
+
+    fn accepted(&mut self, now: Instant, index: u32) -> u64 {
+        self.tally.messages_sent += 1;
+        let peer = &mut self.peers[index as usize];
+        peer.accepted += 1;
+        let number = peer.accepted;
+        match peer.phase {
+            Phase::Strange => self.greet(now, index),
+            Phase::Open => self.touch(index),
+            _ => {}
+        }
+        number
+    }
+
+    /// Longest packet body to this peer, bytes; what every peer takes while it has not said.
+    fn body_bytes(&self, index: u32) -> usize {
+        let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
+        self.peers[index as usize].remote.map_or(unknown, |remote| remote.body_bytes)
+    }
+
+    fn is_short(&self, node: Node, bytes: usize) -> bool {
+        frame::whole_frame_bytes(bytes) <= self.body_bytes(node.0)
+    }
+
+    /// Adds a short message to the packet that is still being filled, if there is one with room.
+    fn append(&mut self, index: u32, frame: &[u8; WHOLE_BYTES], data: &[u8]) -> bool {
+        let room = self.body_bytes(index);
+        let peer = &mut self.peers[index as usize];
+        let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
+        let start = body.len().next_multiple_of(8);
+        if start + WHOLE_BYTES + data.len() > room {
+            return false;
+        }
+        let before = body.len();
+        body.resize(start, 0);
+        body.extend_from_slice(frame);
+        body.extend_from_slice(data);
+        peer.outbox_bytes += (body.len() - before) as u64;
+        *messages = peer.accepted + 1;
+        true
+    }
+
+    fn queue_packet(&mut self, index: u32, body: Vec<u8>) {
+        let peer = &mut self.peers[index as usize];
+        peer.outbox_bytes += body.len() as u64;
+        peer.outbox.push_back(Outgoing::Packet { body, messages: peer.accepted + 1 });
+    }
+
+    fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
+        let total = (buffer.len() - WHOLE_BYTES) as u64;
+        let key = self.longs.insert(Long { buffer, users: 1 });
+        let peer = &mut self.peers[index as usize];
+        let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
+        peer.next_fragmented = peer.next_fragmented.wrapping_add(1);
+        peer.outbox_bytes += total;
+        peer.outbox.push_back(Outgoing::Long { key, next, messages: peer.accepted + 1 });
+    }
+
+    /// Whether everything accepted for a peer has been handed to the NIC at least once.
+    #[must_use]
+    pub fn is_handed_over(&self, node: Node) -> bool {
+        self.peers.get(node.0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+    }
+
+    /// Whether nothing is on its way to the peer, so that a lone message should leave at once.
+    #[must_use]
+    pub fn is_quiet(&self, node: Node) -> bool {
+        self.peers.get(node.0 as usize).is_some_and(|peer| peer.sender.outstanding() == 0)
+    }
+
+    /// Which acquaintance with the peer this is; tickets of earlier ones have failed.
+    #[must_use]
+    pub fn acquaintance(&self, node: Node) -> u32 {
+        self.peers.get(node.0 as usize).map_or(0, |peer| peer.acquaintance)
+    }
+
+    /// Whether message `number` of the present acquaintance is acknowledged.
+    #[must_use]
+    pub fn is_delivered(&self, node: Node, number: u64) -> bool {
+        self.peers.get(node.0 as usize).is_some_and(|peer| peer.delivered >= number)
+    }
+
+    /// Whether everything accepted for every peer is acknowledged.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.peers.iter().all(|peer| peer.undelivered() == 0)
+    }
+
+    /// Answers everyone who waits for an ACK, because nobody may call for a while.
+    pub fn settle(&mut self) {
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            if peer.ack_due != Instant::NEVER {
+                peer.ack_due = Instant::NEVER;
+                peer.demand(Kind::Ack, Psn(0));
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Sends what may be sent now.
+    ///
+    /// # Errors
+    /// The rail is broken.
+    pub fn transmit<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
+        for address in self.met.drain(..) {
+            rail.meet(address);
+        }
+        while let Some(index) = self.dirty.pop() {
+            self.peers[index as usize].dirty = false;
+            let all_taken = self.transmit_to(now, index, rail)?;
+            self.arm(now, index);
+            if !all_taken {
+                // The NIC's queue is full: leave the rest for the next call.
+                self.touch(index);
+                break;
+            }
+        }
+        while let Some((to, packet)) = self.replies.pop() {
+            rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
+            self.tally.answers_sent += 1;
+        }
+        for address in self.parted.drain(..) {
+            rail.part(address);
+        }
+        Ok(())
+    }
+
+    fn transmit_to<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<bool, RailError> {
+        if let Some(packet) = self.hello(now, index) {
+            let to = self.peers[index as usize].address;
+            rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
+        }
+        if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+            return Ok(true);
+        }
+        loop {
+            self.gather(now, index);
+            if self.burst.packets.is_empty() {
+                break;
+            }
+            if !self.send_burst(now, index, rail)? {
+                return Ok(false);
+            }
+        }
+        let peer = &mut self.peers[index as usize];
+        if !peer.outbox.is_empty() {
+            peer.sender.starve(now);
+        }
+        if peer.sender.take_probe() {
+            self.reply_on_flow(index, Kind::Probe);
+        }
+        if self.peers[index as usize].answer.is_some() {
+            self.send_answer(now, index, rail)?;
+        }
+        Ok(true)
+    }
+
+    /// Collects the packets that may be sent to a peer now: first again, then anew.
+    fn gather(&mut self, now: Instant, index: u32) {
+        self.burst.packets.clear();
+        while self.burst.packets.len() < BURST_PACKETS_MAX {
+            let peer = &mut self.peers[index as usize];
+            if let Some((psn, &key)) = peer.sender.resend(now, PATH) {
+                self.burst.packets.push((psn, key, Flags::RESENT));
+                self.tally.packets_resent += 1;
+            } else if peer.sender.room(PATH) > 0
+                && let Some((content, messages)) = self.cut(index)
+            {
+                let key = self.contents.insert(content);
+                let peer = &mut self.peers[index as usize];
+                let psn = peer.sender.send(now, PATH, key);
+                if let Some(messages) = messages {
+                    peer.marks.push_back((psn, messages));
+                }
+                self.burst.packets.push((psn, key, Flags(0)));
+                self.tally.packets_sent += 1;
+            } else {
+                break;
+            }
+        }
+    }
+
+    /// The next packet of what waits for a peer, and how many messages are complete with it.
+    fn cut(&mut self, index: u32) -> Option<(Content, Option<u64>)> {
+        let data_bytes = self.body_bytes(index) - FRAGMENT_BYTES;
+        let peer = &mut self.peers[index as usize];
+        match peer.outbox.front_mut()? {
+            Outgoing::Packet { .. } => {
+                let Some(Outgoing::Packet { body, messages }) = peer.outbox.pop_front() else { return None };
+                peer.outbox_bytes -= body.len() as u64;
+                let crc = crc32c(&body);
+                Some((Content { body: Body::Packet(body), crc }, Some(messages)))
+            }
+            Outgoing::Long { key, next, messages } => {
+                let (key, messages) = (*key, *messages);
+                let long = &mut self.longs[key];
+                let at = WHOLE_BYTES + next.offset as usize;
+                let bytes = data_bytes.min(long.buffer.len() - at);
+                let frame = next.encode();
+                let crc = crc32c_of_two(&frame, &long.buffer[at..at + bytes]);
+                next.offset += bytes as u64;
+                peer.outbox_bytes -= bytes as u64;
+                let last = next.offset == next.total;
+                if last {
+                    // The part that is not cut hands its claim on to the last fragment.
+                    peer.outbox.pop_front();
+                } else {
+                    long.users += 1;
+                }
+                let body = Body::Piece { frame, key, at, bytes };
+                Some((Content { body, crc }, last.then_some(messages)))
+            }
+        }
+    }
+
+    /// Sends the collected packets. `false` when the NIC did not take them all.
+    fn send_burst<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<bool, RailError> {
+        let (ack, credit) = self.credit(index);
+        let flags = self.has_ack(index);
+        let count = self.burst.packets.len();
+        let peer = &mut self.peers[index as usize];
+        let Some(remote) = peer.remote else { return Ok(true) };
+        // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
+        // it may send, after a resend, and after a long message, whose buffer it wants back.
+        let full = peer.sender.room(PATH) == 0;
+        let Burst { packets, heads } = &mut self.burst;
+        heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
+        let mut out: [Packet<'_>; BURST_PACKETS_MAX] = [Packet { head: &[], body: &[] }; BURST_PACKETS_MAX];
+        let mut header = Header::new(Kind::Data, self.epoch);
+        (header.flow, header.token, header.path) = (remote.flow, remote.token, PATH);
+        (header.ack, header.credit) = (ack, credit);
+        for (at, (((psn, key, resent), head), out)) in
+            packets.iter().zip(heads.iter_mut()).zip(out.iter_mut()).enumerate()
+        {
+            let content = &self.contents[*key];
+            let last = at + 1 == count;
+            let (frame, body): (&[u8], &[u8]) = match &content.body {
+                Body::Packet(body) => (&[], body),
+                Body::Piece { frame, key, at, bytes } => (frame, &self.longs[*key].buffer[*at..*at + *bytes]),
+            };
+            let ask = *resent == Flags::RESENT || last && (full || count > 1 || !frame.is_empty());
+            header.flags = flags.with(*resent).with(if ask { Flags::ACK_REQUEST } else { Flags(0) });
+            header.psn = *psn;
+            header.body_bytes = (frame.len() + body.len()) as u16;
+            header.body_crc = content.crc;
+            head[..HEADER_BYTES].copy_from_slice(&header.encode());
+            head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
+            *out = Packet { head: &head[..HEADER_BYTES + frame.len()], body };
+        }
+        let taken = rail.send(now, peer.address, &out[..count])?;
+        for (psn, ..) in &packets[taken..] {
+            peer.sender.not_taken(*psn);
+        }
+        if taken > 0 {
+            // The acknowledgement rode along; only a gap needs an answer of its own.
+            peer.unanswered = 0;
+            peer.ack_due = Instant::NEVER;
+            if matches!(peer.answer, Some((Kind::Ack, _))) && ack >= peer.highest {
+                peer.answer = None;
+            }
+        }
+        Ok(taken == count)
+    }
+
+    fn send_answer<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<(), RailError> {
+        let (_, credit) = self.credit(index);
+        let peer = &mut self.peers[index as usize];
+        let (Some((kind, psn)), Some(remote)) = (peer.answer.take(), peer.remote) else { return Ok(()) };
+        let (base, mut sack) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
+            Some(flow) => window::snapshot(flow),
+            None => (Psn(0), Sack::EMPTY),
+        };
+        sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
+        let mut buffer = [0; BODY_BYTES_MAX];
+        let body = sack.encode(&mut buffer);
+        let mut header = Header::new(kind, self.epoch);
+        (header.flow, header.token, header.path) = (remote.flow, remote.token, PATH);
+        header.flags = Flags::HAS_ACK;
+        (header.psn, header.ack, header.credit) = (psn, base, credit);
+        header.body_bytes = body.len() as u16;
+        header.body_crc = crc32c(body);
+        peer.unanswered = 0;
+        peer.ack_due = Instant::NEVER;
+        let taken = rail.send(now, peer.address, &[Packet { head: &header.encode(), body }])?;
+        if taken == 0 {
+            peer.answer = Some((kind, psn));
+        }
+        self.tally.answers_sent += 1;
+        Ok(())
+    }
+}

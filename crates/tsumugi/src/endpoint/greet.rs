@@ -1,0 +1,368 @@
+//! Acquaintances: HELLO, CHALLENGE, WELCOME, BYE and RESET.
+
+use super::peer::{Local, Peer, Phase, Remote};
+use super::state::State;
+use crate::checksum::crc32c;
+use crate::error::Reason;
+use rand::Rng;
+use std::net::SocketAddr;
+use tsumugi_proto::handshake::Greeting;
+use tsumugi_proto::window::REACH_PACKETS;
+use tsumugi_proto::{ReceiveMemory, Sender, receiver, window};
+use tsumugi_wire::handshake::{Challenge, Offer};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::time::MILLISECOND_NS;
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// Time between two BYEs, ns.
+pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
+/// Credit that a new flow begins with, packets.
+pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
+/// Stateless replies that may wait at once; more are not sent, the peer will ask again.
+const REPLIES_MAX: usize = 256;
+
+impl State {
+    /// Begins to greet a peer that something is to be sent to.
+    pub(super) fn greet(&mut self, now: Instant, index: u32) {
+        if !matches!(self.peers[index as usize].phase, Phase::Strange) {
+            return;
+        }
+        let nonce = self.random.random();
+        self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
+        self.touch(index);
+        self.arm(now, index);
+    }
+
+    /// The HELLO that is due to a peer, if one is.
+    pub(super) fn hello(&mut self, now: Instant, index: u32) -> Option<Vec<u8>> {
+        let Phase::Greeting(greeting) = &self.peers[index as usize].phase else { return None };
+        if now < greeting.due {
+            return None;
+        }
+        let (nonce, cookie) = (greeting.nonce, greeting.cookie);
+        // Nothing is offered before the peer has answered.
+        let local = if cookie == 0 { Some(Local { index: 0, token: 0 }) } else { self.local_flow(index) };
+        let offer = self.offer(local?, nonce, cookie);
+        if let Phase::Greeting(greeting) = &mut self.peers[index as usize].phase {
+            greeting.said(now);
+        }
+        Some(self.packet(Kind::Hello, &offer.encode()))
+    }
+
+    fn offer(&self, local: Local, nonce: u64, cookie: u64) -> Offer {
+        Offer {
+            job: self.options.job,
+            nonce,
+            cookie,
+            token: local.token,
+            flow: local.index,
+            repeat: self.options.repeat,
+            datagram_bytes: self.options.datagram_bytes as u16,
+            message_bytes_max: self.options.message_bytes_max,
+        }
+    }
+
+    /// A whole packet of no flow.
+    fn packet(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
+        let mut header = Header::new(kind, self.epoch);
+        header.body_bytes = body.len() as u16;
+        header.body_crc = crc32c(body);
+        let mut packet = header.encode().to_vec();
+        packet.extend_from_slice(body);
+        packet
+    }
+
+    fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
+        if self.replies.len() < REPLIES_MAX {
+            self.replies.push((to, packet));
+        }
+    }
+
+    /// Queues a packet without body on the flow to a peer.
+    pub(super) fn reply_on_flow(&mut self, index: u32, kind: Kind) {
+        let (ack, credit) = self.credit(index);
+        let peer = &self.peers[index as usize];
+        let Some(remote) = peer.remote else { return };
+        let mut header = Header::new(kind, self.epoch);
+        (header.flow, header.token) = (remote.flow, remote.token);
+        (header.flags, header.ack, header.credit) = (self.has_ack(index), ack, credit);
+        if kind == Kind::Bye {
+            header.psn = peer.sender.next();
+        }
+        let address = peer.address;
+        self.reply(address, header.encode().to_vec());
+    }
+
+    /// Our entry in the flow table for a peer, made when there is none yet.
+    fn local_flow(&mut self, index: u32) -> Option<Local> {
+        if let Some(local) = self.peers[index as usize].local {
+            return Some(local);
+        }
+        let free = self.flows.iter().position(Option::is_none)?;
+        let local = Local { index: free as u32, token: self.random.random_range(1..=u64::MAX) };
+        self.flows[free] = Some(index);
+        self.peers[index as usize].local = Some(local);
+        Some(local)
+    }
+
+    pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        let known = self.by_address.get(&from).copied();
+        let listed = known.is_some() || self.options.accept_unknown;
+        if offer.job != self.options.job || !listed || usize::from(offer.datagram_bytes) < DATAGRAM_BYTES_MIN
+        {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        // See `Cookies::make` for why the known epoch is part of it.
+        let known_epoch = match known.map(|index| self.peers[index as usize].epoch) {
+            Some(epoch) if epoch != header.epoch => epoch,
+            _ => 0,
+        };
+        if !self.cookies.check(now, from, header.epoch, offer.nonce, known_epoch, offer.cookie) {
+            let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, known_epoch);
+            let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
+            self.reply(from, packet);
+            return;
+        }
+        self.drain();
+        let Ok(node) = self.add_peer(&from.to_string(), from) else {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        };
+        let index = node.0;
+        let peer = &self.peers[index as usize];
+        let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
+        let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
+        match peer.phase {
+            // It begins anew; what was outstanding with its former self is lost, and the caller hears of it.
+            Phase::Open | Phase::Leaving(_) if another_epoch || another_flow => {
+                self.end_peer(index, Reason::Restarted);
+                self.peers[index as usize].phase = Phase::Strange;
+            }
+            Phase::Greeting(_) if another_epoch && peer.highest > Psn(0) => {
+                self.end_peer(index, Reason::Restarted);
+                self.peers[index as usize].phase = Phase::Strange;
+            }
+            Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
+            // What waits here was never sent to anyone: it goes to the new incarnation.
+            _ => {}
+        }
+        let Some(local) = self.local_flow(index) else {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        };
+        self.accept(now, index, header.epoch, offer);
+        let welcome = self.offer(local, offer.nonce, 0);
+        let packet = self.packet(Kind::Welcome, &welcome.encode());
+        self.reply(from, packet);
+    }
+
+    pub(super) fn on_challenge(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+        challenge: Challenge,
+    ) {
+        let Some(&index) = self.by_address.get(&from) else {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        };
+        let peer = &mut self.peers[index as usize];
+        let Phase::Greeting(greeting) = &mut peer.phase else { return };
+        let said_at = greeting.said_at;
+        if !greeting.challenged(now, challenge.nonce, challenge.cookie) {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        peer.heard_at = now;
+        peer.sender.sample(0, now.since(said_at).max(1));
+        if peer.highest > Psn(0) && peer.epoch != header.epoch {
+            // What it sent before it could say WELCOME came from an incarnation that is no more.
+            self.end_peer(index, Reason::Restarted);
+            return;
+        }
+        self.touch(index);
+        // It may send as soon as it has our next HELLO, and overtake its own WELCOME.
+        if let Some(local) = self.local_flow(index) {
+            self.open_flow(index, local, header.epoch, None);
+        }
+    }
+
+    pub(super) fn on_welcome(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        let index = self.by_address.get(&from).copied();
+        let greeting = index.map(|index| &self.peers[index as usize].phase);
+        let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
+        match index {
+            Some(index) if expected => self.accept(now, index, header.epoch, offer),
+            // A second WELCOME after a HELLO that was sent twice.
+            Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {}
+            _ => self.memory.count(Counter::HandshakeRefused, 1),
+        }
+    }
+
+    /// Takes the peer's offer: from now on packets flow.
+    fn accept(&mut self, now: Instant, index: u32, epoch: u32, offer: &Offer) {
+        let Some(local) = self.peers[index as usize].local else { return };
+        self.open_flow(index, local, epoch, Some(offer));
+        let own_bytes = self.options.datagram_bytes;
+        let repeat = self.options.repeat;
+        let peer = &mut self.peers[index as usize];
+        let fresh = peer.remote.is_none();
+        peer.heard_at = now;
+        peer.remote = Some(Remote {
+            flow: offer.flow,
+            token: offer.token,
+            body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
+            message_bytes_max: offer.message_bytes_max,
+        });
+        if fresh {
+            let rtt_ns = peer.sender.paths()[0].srtt_ns;
+            peer.sender = Sender::new(repeat, 1, CREDIT_PACKETS_INITIAL);
+            peer.sender.sample(0, rtt_ns);
+            self.met.push(peer.address);
+        }
+        if !matches!(peer.phase, Phase::Leaving(_)) {
+            peer.phase = Phase::Open;
+        }
+        self.touch(index);
+        self.arm(now, index);
+    }
+
+    /// Opens the entry of the flow table, unless it is open for this epoch already.
+    fn open_flow(&mut self, index: u32, local: Local, epoch: u32, offer: Option<&Offer>) {
+        let memory = &self.memory;
+        let Some(flow) = memory.flow(local.index) else { return };
+        let peer = &mut self.peers[index as usize];
+        use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
+        let open = flow.token.load(Acquire) == local.token && flow.epoch.load(Relaxed) == epoch;
+        if !open {
+            receiver::open(
+                flow,
+                local.token,
+                epoch,
+                tsumugi_wire::handshake::Repeat::Selective,
+                u64::from(CREDIT_PACKETS_INITIAL),
+            );
+            peer.epoch = epoch;
+        }
+        if let Some(offer) = offer {
+            flow.repeat.store(offer.repeat as u32, Relaxed);
+        }
+    }
+
+    pub(super) fn on_bye(&mut self, index: u32, header: &Header) {
+        self.drain(); // what it sent before it left is still delivered
+        self.reply_on_flow(index, Kind::ByeAck);
+        let peer = &self.peers[index as usize];
+        let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(window::base);
+        let reason = if arrived == Some(header.psn) { Reason::Closed } else { Reason::Aborted };
+        self.end_peer(index, reason);
+    }
+
+    pub(super) fn on_bye_ack(&mut self, index: u32) {
+        if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
+            self.forget(index);
+            self.peers[index as usize].phase = Phase::Gone(Reason::Closed);
+        }
+    }
+
+    /// A packet came for a flow that is not open here: tell its sender, who repeats the token as proof.
+    pub(super) fn reset(&mut self, from: SocketAddr, header: &Header) {
+        let mut reset = Header::new(Kind::Reset, self.epoch);
+        reset.token = header.token;
+        self.reply(from, reset.encode().to_vec());
+    }
+
+    pub(super) fn on_reset(&mut self, from: SocketAddr, header: &Header) {
+        self.drain();
+        let index = self.by_address.get(&from).copied();
+        let Some(index) = index.filter(|&index| {
+            self.peers[index as usize].remote.is_some_and(|remote| remote.token == header.token)
+        }) else {
+            self.memory.count(Counter::WrongToken, 1);
+            return;
+        };
+        if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
+            // It had said BYE too, and is gone.
+            self.on_bye_ack(index);
+        } else {
+            self.end_peer(index, Reason::Restarted);
+        }
+    }
+
+    /// Says BYE to every peer that everything has been delivered to.
+    pub fn leave(&mut self, now: Instant) {
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            match peer.phase {
+                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.is_empty() => {
+                    peer.phase = Phase::Leaving(now);
+                    self.reply_on_flow(index, Kind::Bye);
+                    self.arm(now, index);
+                }
+                Phase::Greeting(_) if peer.outbox.is_empty() => self.forget(index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Says BYE at once to everyone, whatever is outstanding.
+    pub fn abort(&mut self) {
+        for index in 0..self.peers.len() as u32 {
+            if matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+                self.reply_on_flow(index, Kind::Bye);
+            }
+        }
+    }
+
+    /// Whether BYE has been said to everyone and heard by everyone.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.peers.iter().all(|peer| matches!(peer.phase, Phase::Strange | Phase::Gone(_)))
+    }
+
+    /// Forgets that a peer is gone: the next message to it greets it anew.
+    pub fn forgive(&mut self, index: u32) {
+        if let Some(peer @ Peer { phase: Phase::Gone(_), .. }) = self.peers.get_mut(index as usize) {
+            peer.phase = Phase::Strange;
+        }
+    }
+
+    /// How many packets the peer may send from the flow's base on, and the base.
+    pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
+        let peer = &mut self.peers[index as usize];
+        let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
+            return (Psn(0), 0);
+        };
+        let base = window::base(flow);
+        use tsumugi_wire::atomic::Ordering::Relaxed;
+        let limit = flow.limit.load(Relaxed);
+        let packets = if self.held_bytes <= self.options.receive_bytes {
+            peer.frozen = false;
+            let body = peer.remote.map_or(1, |remote| remote.body_bytes) as u64;
+            // Generous: many peers share the queue, and STOP mends what is too generous.
+            (tsumugi_proto::queue::free_bytes(&*self.memory) / body).clamp(32, REACH_PACKETS)
+        } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
+            // The memory is full, but a message that has begun must be able to end, or nobody could go on.
+            peer.frozen = true;
+            let body = peer.remote.map_or(1, |remote| remote.body_bytes) as u64 - 24;
+            ((assembly.total - assembly.in_order).div_ceil(body) + 1).min(REACH_PACKETS)
+        } else {
+            peer.frozen = true;
+            0
+        };
+        let wanted = base.0 + packets;
+        if wanted > limit {
+            flow.limit.store(wanted, Relaxed);
+        }
+        (base, (wanted.max(limit) - base.0).min(u64::from(u16::MAX)) as u16)
+    }
+
+    /// The flags that go with [`State::credit`].
+    pub(super) fn has_ack(&self, index: u32) -> Flags {
+        if self.peers[index as usize].local.is_some() { Flags::HAS_ACK } else { Flags(0) }
+    }
+}

@@ -1,0 +1,353 @@
+//! The endpoint: a process's attachment to the cluster.
+
+pub(crate) mod state;
+
+mod arrive;
+pub(crate) mod deliver;
+mod depart;
+mod greet;
+mod peer;
+
+use crate::channel::{Channel, Status, Ticket};
+use crate::clock::Clock;
+use crate::config::Config;
+use crate::counters::Counters;
+use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
+use crate::memory::Mapped;
+use crate::wait::{Step, Wait, Waiter};
+use crate::{Node, peers};
+use state::{Options, State};
+use std::cell::RefCell;
+use std::fs::File;
+use std::io::BufWriter;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::rc::Rc;
+use std::sync::Arc;
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tsumugi_rail::fault::Faulty;
+use tsumugi_rail::memory::Memory;
+use tsumugi_rail::trace::Traced;
+use tsumugi_rail::udp::{Udp, UdpOptions};
+use tsumugi_rail::{Rail, RailError};
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
+
+/// How long [`Endpoint::close`] waits for peers to hear that it closes, ns.
+const LEAVE_NS_MAX: u64 = SECOND_NS;
+/// Longest sleep, ns; a bound on what a missed timer could cost.
+const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
+
+/// A process's attachment to the cluster. See the crate's documentation.
+///
+/// An endpoint belongs to one thread; open one in each thread that wants to talk.
+pub struct Endpoint {
+    pub(crate) shared: Rc<Shared>,
+}
+
+/// What an endpoint shares with its channels, messages and buffers.
+pub(crate) struct Shared {
+    pub(crate) memory: Arc<Mapped>,
+    clock: Clock,
+    pub(crate) inner: RefCell<Inner>,
+}
+
+pub(crate) struct Inner {
+    pub(crate) state: State,
+    rail: Box<dyn Rail>,
+    waiter: Waiter,
+}
+
+impl Endpoint {
+    /// Opens an endpoint.
+    ///
+    /// # Errors
+    /// Says what is wrong with the configuration, the port, the address or the memory, and what to do.
+    pub fn open(config: Config) -> Result<Endpoint, OpenError> {
+        let (rail, options, memory) = Endpoint::prepare(&config)?;
+        let state = State::new(options, memory);
+        Endpoint::assemble(state, rail, &config)
+    }
+
+    pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {
+        let geometry = config.check()?;
+        let options = UdpOptions {
+            address: config.bind,
+            port: config.port,
+            datagram_bytes: config.datagram_bytes,
+            ..UdpOptions::default()
+        };
+        let mut rail: Box<dyn Rail> = Box::new(Udp::open(&options)?);
+        if let Some(path) = &config.trace {
+            // The clock starts with the endpoint, a moment from now.
+            let origin_ns =
+                SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
+            let cannot = |source| OpenError::Trace { path: path.clone(), source };
+            let file = File::create(path).map_err(cannot)?;
+            rail = Box::new(Traced::new(rail, BufWriter::new(file), origin_ns).map_err(cannot)?);
+        }
+        if let Some(faults) = &config.faults {
+            rail = Box::new(Faulty::new(rail, faults.clone()));
+        }
+        let memory = Memory::new(geometry).map_err(OpenError::Memory)?;
+        let options = Options {
+            job: config.job,
+            accept_unknown: config.accept_unknown,
+            peers_max: config.peers_max,
+            repeat: config.repeat,
+            peer_timeout_ns: config.peer_timeout.as_nanos() as u64,
+            message_bytes_max: config.message_bytes_max,
+            receive_bytes: config.receive_bytes,
+            send_bytes: config.send_bytes,
+            datagram_bytes: rail.datagram_bytes(),
+            seed: None,
+        };
+        Ok((rail, options, memory))
+    }
+
+    pub(crate) fn assemble(
+        state: State,
+        rail: Box<dyn Rail>,
+        config: &Config,
+    ) -> Result<Endpoint, OpenError> {
+        let shared = Shared {
+            memory: Arc::clone(&state.memory),
+            clock: Clock::start(),
+            inner: RefCell::new(Inner { state, rail, waiter: Waiter::new(config.wait) }),
+        };
+        let endpoint = Endpoint { shared: Rc::new(shared) };
+        for peer in &config.peers {
+            endpoint.add_peer(peer)?;
+        }
+        Ok(endpoint)
+    }
+
+    /// The UDP port that peers send to.
+    #[must_use]
+    pub fn port(&self) -> u16 {
+        self.address().port()
+    }
+
+    /// The address that the endpoint is bound to.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.shared.inner.borrow().rail.address()
+    }
+
+    /// Adds a peer: `host`, `host:port`, `address:port` or `[IPv6 address]:port`. Without a port the
+    /// [default](crate::DEFAULT_PORT) is meant. A peer that is known already keeps its number.
+    ///
+    /// # Errors
+    /// The name has no address, or the list of peers is full.
+    pub fn add_peer(&self, peer: &str) -> Result<Node, PeerError> {
+        let mut inner = self.shared.inner.borrow_mut();
+        let bound = inner.rail.address();
+        let address = peers::resolve(peer, bound.ip())?;
+        if address.is_ipv4() != bound.is_ipv4() {
+            return Err(PeerError::Family { address, bound });
+        }
+        inner.state.add_peer(peer, address)
+    }
+
+    /// Number of peers, listed and come by themselves.
+    #[must_use]
+    pub fn peers(&self) -> u32 {
+        self.shared.inner.borrow().state.peers()
+    }
+
+    /// A peer's address.
+    #[must_use]
+    pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
+        self.shared.inner.borrow().state.address_of(node)
+    }
+
+    /// Opens a channel, exclusively.
+    ///
+    /// Messages that came for it before wait in it.
+    ///
+    /// # Errors
+    /// It is open already.
+    pub fn channel(&self, number: u16) -> Result<Channel, ChannelError> {
+        if !self.shared.inner.borrow_mut().state.open_channel(number) {
+            return Err(ChannelError::Taken(number));
+        }
+        Ok(Channel::new(Rc::clone(&self.shared), number))
+    }
+
+    /// Takes in what has arrived and sends what may be sent, once, without waiting. Returns the number of
+    /// datagrams taken in.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn progress(&self) -> Result<usize, RailError> {
+        self.shared.progress()
+    }
+
+    /// How blocking calls wait from now on.
+    pub fn set_wait(&self, wait: Wait) {
+        self.shared.inner.borrow_mut().waiter = Waiter::new(wait);
+    }
+
+    /// How blocking calls wait.
+    #[must_use]
+    pub fn wait(&self) -> Wait {
+        self.shared.inner.borrow().waiter.policy()
+    }
+
+    /// Waits until everything that was accepted is acknowledged.
+    ///
+    /// # Errors
+    /// A peer is gone before it acknowledged what was sent to it: the failure says how much.
+    pub fn flush(&self) -> Result<(), SendError> {
+        while self.shared.inner.borrow_mut().state.take_failure().is_some() {}
+        self.shared
+            .wait_until(None, |state| {
+                let lossy = state.take_failure().filter(|failure| failure.undelivered > 0);
+                match lossy {
+                    Some(failure) => Some(Err(SendError::Peer(Box::new(failure)))),
+                    None => state.is_flushed().then_some(Ok(())),
+                }
+            })?
+            .unwrap_or(Ok(()))
+    }
+
+    /// Whether a message has been acknowledged, is under way, or is lost with its peer.
+    #[must_use]
+    pub fn status(&self, ticket: Ticket) -> Status {
+        ticket.status(&self.shared.inner.borrow().state)
+    }
+
+    /// Takes the next failure of a peer that nobody has asked for.
+    #[must_use]
+    pub fn take_failure(&self) -> Option<Failure> {
+        self.shared.inner.borrow_mut().state.take_failure()
+    }
+
+    /// Forgets that a peer is gone: the next message to it greets it anew.
+    pub fn forgive(&self, node: Node) {
+        self.shared.inner.borrow_mut().state.forgive(node.0);
+    }
+
+    /// What the endpoint has counted.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        self.shared.inner.borrow().state.counters()
+    }
+
+    /// Flushes, says good-bye to every peer, and closes.
+    ///
+    /// # Errors
+    /// A peer was gone before everything sent to it was acknowledged. The endpoint is closed all the same.
+    pub fn close(self) -> Result<(), SendError> {
+        let flushed = self.flush();
+        let now = self.shared.clock.now();
+        self.shared.inner.borrow_mut().state.leave(now);
+        self.shared.wait_until(Some(now.plus(LEAVE_NS_MAX)), |state| state.has_left().then_some(()))?;
+        flushed
+    }
+}
+
+impl AsFd for Endpoint {
+    /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application.
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        let raw = self.shared.descriptor();
+        // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds.
+        unsafe { BorrowedFd::borrow_raw(raw) }
+    }
+}
+
+impl Drop for Endpoint {
+    fn drop(&mut self) {
+        // Peers that still wait for us learn at once that they need not.
+        let mut inner = self.shared.inner.borrow_mut();
+        let Inner { state, rail, .. } = &mut *inner;
+        state.abort();
+        // Nobody is left to hear of an error.
+        let _ = state.transmit(self.shared.clock.now(), &mut **rail);
+    }
+}
+
+impl Shared {
+    pub(crate) fn now(&self) -> Instant {
+        self.clock.now()
+    }
+
+    fn descriptor(&self) -> RawFd {
+        self.inner.borrow().rail.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd())
+    }
+
+    pub(crate) fn progress(&self) -> Result<usize, RailError> {
+        self.inner.borrow_mut().progress(self.clock.now())
+    }
+
+    /// Sends what may be sent now, without looking for what arrived.
+    pub(crate) fn transmit(&self, now: Instant) -> Result<(), RailError> {
+        let mut inner = self.inner.borrow_mut();
+        let Inner { state, rail, .. } = &mut *inner;
+        state.transmit(now, &mut **rail)
+    }
+
+    /// Makes progress until `ready` says so; `None` when `deadline` has passed.
+    pub(crate) fn wait_until<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, RailError> {
+        loop {
+            let mut inner = self.inner.borrow_mut();
+            let now = self.clock.now();
+            let arrived = inner.progress(now)?;
+            if let Some(found) = ready(&mut inner.state) {
+                inner.waiter.busy();
+                // What the answer set in motion, a GO or an ACK, leaves with the next call.
+                return Ok(Some(found));
+            }
+            if deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(None);
+            }
+            if arrived > 0 {
+                continue;
+            }
+            match inner.waiter.idle(now) {
+                Step::Look => {
+                    drop(inner);
+                    std::hint::spin_loop();
+                }
+                Step::Yield => {
+                    drop(inner);
+                    std::thread::yield_now();
+                }
+                Step::Sleep => inner.sleep(now, deadline)?,
+            }
+        }
+    }
+}
+
+impl Inner {
+    fn progress(&mut self, now: Instant) -> Result<usize, RailError> {
+        let Inner { state, rail, .. } = self;
+        let arrived = rail.receive(now, &mut |from, datagram| state.on_datagram(now, from, datagram))?;
+        state.drain();
+        state.tick(now);
+        state.transmit(now, &mut **rail)?;
+        Ok(arrived)
+    }
+
+    /// Sleeps until something arrives or a timer is due.
+    fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), RailError> {
+        let Inner { state, rail, .. } = self;
+        // Nobody should wait for an acknowledgement until we wake.
+        state.settle();
+        state.transmit(now, &mut **rail)?;
+        let until = state.deadline().min(rail.wake_at()).min(deadline.unwrap_or(Instant::NEVER));
+        let ns = until.since(now).min(SLEEP_NS_MAX);
+        if ns == 0 {
+            return Ok(());
+        }
+        match rail.descriptor() {
+            Some(descriptor) => crate::wait::sleep_on(descriptor, ns),
+            None => std::thread::sleep(Duration::from_nanos(ns.min(MILLISECOND_NS))),
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,221 @@
+//! One peer, as the endpoint knows it.
+
+use crate::error::Reason;
+use std::collections::VecDeque;
+use std::net::SocketAddr;
+use tsumugi_proto::Sender;
+use tsumugi_proto::handshake::Greeting;
+use tsumugi_proto::reorder::Reorder;
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::{Instant, Kind, Psn};
+
+/// Key of a packet's content in [`super::state::State::contents`].
+pub(super) type ContentKey = usize;
+
+/// Where the acquaintance stands.
+#[derive(Clone, Debug)]
+pub(super) enum Phase {
+    /// Its address is known; nobody has said anything.
+    Strange,
+    /// We are saying HELLO.
+    Greeting(Greeting),
+    /// Packets flow.
+    Open,
+    /// We have said BYE, last at this time.
+    Leaving(Instant),
+    /// It is gone. Stays so until it greets anew, or the application forgets the failure.
+    Gone(Reason),
+}
+
+/// What the peer offered: how to address it, what it takes.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Remote {
+    /// Index of our flow in its table.
+    pub(super) flow: u32,
+    /// Token of our flow.
+    pub(super) token: u64,
+    /// Longest packet body that both sides take, bytes.
+    pub(super) body_bytes: usize,
+    /// Longest message that it takes, bytes.
+    pub(super) message_bytes_max: u64,
+}
+
+/// Our entry in the flow table for what the peer sends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Local {
+    pub(super) index: u32,
+    pub(super) token: u64,
+}
+
+/// Something that waits to become packets.
+#[derive(Debug)]
+pub(super) enum Outgoing {
+    /// A packet's body, complete or still being filled with small messages.
+    Packet {
+        body: Vec<u8>,
+        /// Messages of the flow up to and including the last in this body.
+        messages: u64,
+    },
+    /// A message that is cut into fragments as room appears.
+    Long {
+        /// Key in [`super::state::State::longs`].
+        key: usize,
+        /// The fragment to be cut next.
+        next: Fragment,
+        /// Messages of the flow up to and including this one.
+        messages: u64,
+    },
+}
+
+/// What a packet carries.
+#[derive(Debug)]
+pub(super) enum Body {
+    /// Frames, one behind the other.
+    Packet(Vec<u8>),
+    /// A fragment: its frame header here, its data in a long message.
+    Piece { frame: [u8; FRAGMENT_BYTES], key: usize, at: usize, bytes: usize },
+}
+
+/// A packet's content, kept until it is acknowledged.
+#[derive(Debug)]
+pub(super) struct Content {
+    pub(super) body: Body,
+    pub(super) crc: u32,
+}
+
+/// A packet whose turn has not come.
+#[derive(Debug)]
+pub(super) enum Held {
+    /// A body with frames, copied out of the receive queue.
+    Body(Vec<u8>),
+    /// A fragment that has been put in its place already.
+    Placed { fragment: Fragment, bytes: usize },
+}
+
+/// A long message that is arriving.
+#[derive(Debug)]
+pub(super) struct Assembly {
+    pub(super) message: u32,
+    pub(super) channel: u16,
+    pub(super) total: u64,
+    /// How far it has arrived in order of PSNs.
+    pub(super) in_order: u64,
+    /// Its bytes; what lies beyond a gap is there already, the gap is zeroes.
+    pub(super) buffer: Vec<u8>,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(super) struct Peer {
+    pub(super) name: String,
+    pub(super) address: SocketAddr,
+    pub(super) phase: Phase,
+    /// Epoch of the incarnation that we talk to; 0 while unknown.
+    pub(super) epoch: u32,
+    /// Counts our acquaintances with it, so that a ticket of an earlier one is recognised.
+    pub(super) acquaintance: u32,
+    pub(super) remote: Option<Remote>,
+    pub(super) local: Option<Local>,
+
+    // Sending half.
+    pub(super) sender: Sender<ContentKey>,
+    pub(super) outbox: VecDeque<Outgoing>,
+    pub(super) outbox_bytes: u64,
+    pub(super) next_fragmented: u32,
+    /// Messages accepted for it, ever.
+    pub(super) accepted: u64,
+    /// Messages acknowledged by it, ever (in this acquaintance).
+    pub(super) delivered: u64,
+    /// PSN of a packet, and messages complete when everything up to it is acknowledged.
+    pub(super) marks: VecDeque<(Psn, u64)>,
+
+    // Receiving half.
+    pub(super) reorder: Reorder<Held>,
+    pub(super) assemblies: Vec<Assembly>,
+    /// Highest PSN deposited, plus one.
+    pub(super) highest: Psn,
+    pub(super) deposited_at: Instant,
+    /// Packets deposited since the last answer.
+    pub(super) unanswered: u32,
+    /// When an ACK is due though nobody asked for one.
+    pub(super) ack_due: Instant,
+    /// An answer that must go out now, and the PSN that it is about.
+    pub(super) answer: Option<(Kind, Psn)>,
+    /// Credit was withheld for want of memory.
+    pub(super) frozen: bool,
+
+    /// When it was last heard.
+    pub(super) heard_at: Instant,
+    /// Since when something is outstanding with it.
+    pub(super) waiting_since: Option<Instant>,
+    /// When it was last asked for a sign of life.
+    pub(super) asked_at: Instant,
+    /// On the list of peers that have something to send.
+    pub(super) dirty: bool,
+}
+
+impl Peer {
+    pub(super) fn new(name: String, address: SocketAddr, repeat: Repeat) -> Peer {
+        Peer {
+            name,
+            address,
+            phase: Phase::Strange,
+            epoch: 0,
+            acquaintance: 0,
+            remote: None,
+            local: None,
+            sender: Sender::new(repeat, 1, 0),
+            outbox: VecDeque::new(),
+            outbox_bytes: 0,
+            next_fragmented: 0,
+            accepted: 0,
+            delivered: 0,
+            marks: VecDeque::new(),
+            reorder: Reorder::default(),
+            assemblies: Vec::new(),
+            highest: Psn(0),
+            deposited_at: Instant(0),
+            unanswered: 0,
+            ack_due: Instant::NEVER,
+            answer: None,
+            frozen: false,
+            heard_at: Instant(0),
+            waiting_since: None,
+            asked_at: Instant(0),
+            dirty: false,
+        }
+    }
+
+    /// Whether anything is under way in either direction that the peer's death would leave unfinished.
+    pub(super) fn is_waiting(&self) -> bool {
+        match self.phase {
+            Phase::Open => {
+                self.sender.outstanding() > 0
+                    || !self.outbox.is_empty()
+                    || !self.assemblies.is_empty()
+                    || self.reorder.held() > 0
+            }
+            Phase::Greeting(_) | Phase::Leaving(_) => true,
+            Phase::Strange | Phase::Gone(_) => false,
+        }
+    }
+
+    /// Messages accepted and not acknowledged.
+    pub(super) fn undelivered(&self) -> u64 {
+        self.accepted - self.delivered
+    }
+
+    /// Demands that an answer of `kind` goes out now; the more urgent of two wins.
+    pub(super) fn demand(&mut self, kind: Kind, psn: Psn) {
+        let urgency = |kind| match kind {
+            Kind::Stop => 3,
+            Kind::Go => 2,
+            Kind::Lose => 1,
+            _ => 0,
+        };
+        if self.answer.is_none_or(|(have, _)| urgency(kind) >= urgency(have)) {
+            self.answer = Some((kind, psn));
+        }
+    }
+}

@@ -1,0 +1,366 @@
+//! Everything an endpoint knows, without a socket and without a clock: whoever drives it says what
+//! arrived and what time it is, and takes what is to be sent.
+//!
+//! The parts: [`super::arrive`] takes packets in, [`super::deliver`] puts their frames in order and into
+//! channels, [`super::depart`] makes packets, [`super::greet`] begins and ends acquaintances.
+
+use super::deliver::{Delivery, Inbox, Kept};
+use super::peer::{Content, Peer, Phase};
+use crate::Node;
+use crate::counters::Counters;
+use crate::error::{Failure, PeerError, Reason};
+use crate::memory::Mapped;
+use crate::pool::Pool;
+use rand::rngs::StdRng;
+use rand::{Rng, SeedableRng};
+use slab::Slab;
+use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::sync::Arc;
+use std::time::Duration;
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_proto::handshake::Cookies;
+use tsumugi_rail::memory::Memory;
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::time::MICROSECOND_NS;
+use tsumugi_wire::{Instant, Kind};
+
+/// How long an ACK may wait for a packet to ride on, ns.
+pub(super) const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
+
+/// What [`State`] needs of a configuration.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// See [`crate::Config::job`].
+    pub job: u64,
+    /// See [`crate::Config::accept_unknown`].
+    pub accept_unknown: bool,
+    /// See [`crate::Config::peers_max`].
+    pub peers_max: u32,
+    /// See [`crate::Config::repeat`].
+    pub repeat: Repeat,
+    /// See [`crate::Config::peer_timeout`], ns.
+    pub peer_timeout_ns: u64,
+    /// See [`crate::Config::message_bytes_max`].
+    pub message_bytes_max: u64,
+    /// See [`crate::Config::receive_bytes`].
+    pub receive_bytes: u64,
+    /// See [`crate::Config::send_bytes`].
+    pub send_bytes: u64,
+    /// Longest datagram payload, bytes.
+    pub datagram_bytes: usize,
+    /// Seed of everything random, for simulations; `None` takes the system's entropy.
+    pub seed: Option<u64>,
+}
+
+/// Events that only the library counts.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    pub(super) packets_sent: u64,
+    pub(super) packets_resent: u64,
+    pub(super) answers_sent: u64,
+    pub(super) messages_sent: u64,
+    pub(super) messages_received: u64,
+    pub(super) peers_lost: u64,
+}
+
+/// Everything an endpoint knows.
+pub struct State {
+    pub(super) options: Options,
+    pub(super) epoch: u32,
+    pub(crate) memory: Arc<Mapped>,
+    pub(super) cookies: Cookies,
+    pub(super) random: StdRng,
+    pub(super) peers: Vec<Peer>,
+    pub(super) by_address: HashMap<SocketAddr, u32>,
+    /// Which peer sends in flow `index`.
+    pub(super) flows: Vec<Option<u32>>,
+    pub(super) channels: BTreeMap<u16, Inbox>,
+    /// Position up to which the receive queue has been read.
+    pub(super) ring_read: u64,
+    pub(super) kept: Kept,
+    /// Bytes of received messages outside the queue, complete or arriving.
+    pub(super) held_bytes: u64,
+    pub(crate) pool: Pool,
+    pub(super) contents: Slab<Content>,
+    pub(super) longs: Slab<super::depart::Long>,
+    pub(super) dirty: Vec<u32>,
+    /// No timer of any peer is due before this.
+    pub(super) deadline: Instant,
+    pub(super) failures: VecDeque<Failure>,
+    /// Addresses that peers came by or left, for the rail.
+    pub(super) met: Vec<SocketAddr>,
+    pub(super) parted: Vec<SocketAddr>,
+    /// Stateless answers waiting to be sent: to whom, and the whole packet.
+    pub(super) replies: Vec<(SocketAddr, Vec<u8>)>,
+    pub(super) tally: Tally,
+    pub(super) burst: super::depart::Burst,
+}
+
+impl State {
+    /// A new endpoint with a fresh epoch.
+    #[must_use]
+    pub fn new(options: Options, memory: Memory) -> State {
+        let mut random = options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
+        let flows = memory.geometry().flows as usize;
+        let epoch = random.random_range(1..=u32::MAX);
+        memory.control().epoch.store(epoch, Ordering::Release);
+        State {
+            epoch,
+            memory: Arc::new(Mapped(memory)),
+            cookies: Cookies::new((random.random(), random.random())),
+            random,
+            peers: Vec::new(),
+            by_address: HashMap::new(),
+            flows: vec![None; flows],
+            channels: BTreeMap::new(),
+            ring_read: 0,
+            kept: Kept::default(),
+            held_bytes: 0,
+            pool: Pool::default(),
+            contents: Slab::new(),
+            longs: Slab::new(),
+            dirty: Vec::new(),
+            deadline: Instant::NEVER,
+            failures: VecDeque::new(),
+            met: Vec::new(),
+            parted: Vec::new(),
+            replies: Vec::new(),
+            tally: Tally::default(),
+            burst: super::depart::Burst::default(),
+            options,
+        }
+    }
+
+    /// Adds a peer, or finds it when its address is known.
+    pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
+        if let Some(&index) = self.by_address.get(&address) {
+            return Ok(Node(index));
+        }
+        if self.peers.len() >= self.options.peers_max as usize {
+            return Err(PeerError::TooMany(self.options.peers_max));
+        }
+        let index = self.peers.len() as u32;
+        self.peers.push(Peer::new(name.to_owned(), address, self.options.repeat));
+        self.by_address.insert(address, index);
+        Ok(Node(index))
+    }
+
+    /// Number of peers.
+    #[must_use]
+    pub fn peers(&self) -> u32 {
+        self.peers.len() as u32
+    }
+
+    /// The peer's address.
+    #[must_use]
+    pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
+        self.peers.get(node.0 as usize).map(|peer| peer.address)
+    }
+
+    /// The endpoint's epoch.
+    #[must_use]
+    pub fn epoch(&self) -> u32 {
+        self.epoch
+    }
+
+    /// Takes the next failure that has not been asked for.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.failures.pop_front()
+    }
+
+    /// When [`State::tick`] has something to do.
+    #[must_use]
+    pub fn deadline(&self) -> Instant {
+        self.deadline
+    }
+
+    /// Longest packet body of our own, bytes.
+    pub(super) fn own_body_bytes(&self) -> usize {
+        self.options.datagram_bytes - HEADER_BYTES
+    }
+
+    pub(super) fn touch(&mut self, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        if !peer.dirty {
+            peer.dirty = true;
+            self.dirty.push(index);
+        }
+    }
+
+    /// Lets timers that are due run.
+    pub fn tick(&mut self, now: Instant) {
+        if now < self.deadline {
+            return;
+        }
+        self.deadline = Instant::NEVER;
+        for index in 0..self.peers.len() as u32 {
+            self.tick_peer(now, index);
+            let due = self.due(index);
+            self.deadline = self.deadline.min(due);
+        }
+    }
+
+    /// When the peer's next timer is due.
+    pub(super) fn due(&self, index: u32) -> Instant {
+        let peer = &self.peers[index as usize];
+        let mut due = peer.ack_due;
+        match &peer.phase {
+            Phase::Greeting(greeting) => due = due.min(greeting.due),
+            Phase::Open => due = due.min(peer.sender.timeout()),
+            Phase::Leaving(said_at) => due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS)),
+            Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
+        }
+        if let Some(since) = peer.waiting_since {
+            let quiet_since = peer.heard_at.max(since);
+            due = due.min(quiet_since.plus(self.options.peer_timeout_ns));
+            due = due.min(peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / 5));
+        }
+        due
+    }
+
+    /// Makes sure that the peer's next timer will be seen.
+    pub(super) fn arm(&mut self, now: Instant, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        if peer.is_waiting() {
+            peer.waiting_since.get_or_insert(now);
+        } else {
+            peer.waiting_since = None;
+        }
+        self.deadline = self.deadline.min(self.due(index));
+    }
+
+    fn tick_peer(&mut self, now: Instant, index: u32) {
+        let timeout_ns = self.options.peer_timeout_ns;
+        let peer = &mut self.peers[index as usize];
+        if peer.is_waiting() {
+            let since = *peer.waiting_since.get_or_insert(now);
+            let quiet_since = peer.heard_at.max(since);
+            if now >= quiet_since.plus(timeout_ns) {
+                let timeout = Duration::from_nanos(timeout_ns);
+                let reason = match peer.phase {
+                    Phase::Greeting(_) => Reason::Unreachable(timeout),
+                    Phase::Leaving(_) => Reason::Closed,
+                    _ => Reason::Silent(timeout),
+                };
+                self.end_peer(index, reason);
+                return;
+            }
+            if now >= peer.asked_at.max(quiet_since).plus(timeout_ns / 5) && matches!(peer.phase, Phase::Open)
+            {
+                // Ours may all be acknowledged and its message be half here: ask for a sign of life.
+                peer.asked_at = now;
+                self.reply_on_flow(index, Kind::Probe);
+            }
+        } else {
+            peer.waiting_since = None;
+        }
+        let peer = &mut self.peers[index as usize];
+        let mut wants_to_send = false;
+        if now >= peer.ack_due {
+            peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
+            peer.ack_due = Instant::NEVER;
+            wants_to_send = true;
+        }
+        match &mut peer.phase {
+            Phase::Greeting(greeting) => wants_to_send |= now >= greeting.due,
+            Phase::Open if peer.sender.timeout() <= now => {
+                peer.sender.on_timeout(now);
+                wants_to_send = true;
+            }
+            Phase::Leaving(said_at) if now >= said_at.plus(super::greet::BYE_INTERVAL_NS) => {
+                *said_at = now;
+                self.reply_on_flow(index, Kind::Bye);
+            }
+            _ => {}
+        }
+        if wants_to_send {
+            self.touch(index);
+        }
+    }
+
+    /// Ends the acquaintance with a peer: every operation that is outstanding with it fails.
+    pub(super) fn end_peer(&mut self, index: u32, reason: Reason) {
+        let peer = &mut self.peers[index as usize];
+        let failure = Failure {
+            node: Node(index),
+            name: peer.name.clone(),
+            address: peer.address,
+            reason,
+            undelivered: peer.undelivered(),
+        };
+        self.forget(index);
+        self.peers[index as usize].phase = Phase::Gone(reason);
+        self.tally.peers_lost += 1;
+        for inbox in self.channels.values_mut().filter(|inbox| inbox.open) {
+            inbox.queue.push_back(Delivery::Failed(Box::new(failure.clone())));
+        }
+        // A caller that never asks must not make us grow.
+        if self.failures.len() >= self.options.peers_max as usize {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(failure);
+    }
+
+    /// Gives everything back that belongs to the acquaintance with a peer. What was delivered stays.
+    pub(super) fn forget(&mut self, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        if let Some(local) = peer.local.take() {
+            if let Some(flow) = self.memory.flow(local.index) {
+                tsumugi_proto::receiver::close(flow);
+            }
+            self.flows[local.index as usize] = None;
+        }
+        self.parted.push(peer.address);
+        let keys: Vec<_> = peer.sender.abandon().collect();
+        let outbox = std::mem::take(&mut peer.outbox);
+        let assemblies = std::mem::take(&mut peer.assemblies);
+        let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
+        let (acquaintance, dirty, epoch) = (peer.acquaintance + 1, peer.dirty, peer.epoch);
+        let old = std::mem::replace(peer, Peer { acquaintance, dirty, epoch, ..fresh });
+        for (_, held) in old.reorder.iter() {
+            if let super::peer::Held::Body(body) = held {
+                self.held_bytes -= body.len() as u64;
+            }
+        }
+        for assembly in assemblies {
+            self.held_bytes -= assembly.total;
+            self.pool.give(assembly.buffer);
+        }
+        for key in keys {
+            self.release_content(key);
+        }
+        for outgoing in outbox {
+            self.discard(outgoing);
+        }
+    }
+
+    /// What the endpoint has counted so far.
+    #[must_use]
+    pub fn counters(&self) -> Counters {
+        let Tally {
+            packets_sent,
+            packets_resent,
+            answers_sent,
+            messages_sent,
+            messages_received,
+            peers_lost,
+        } = self.tally;
+        let mut values = vec![
+            ("messages_sent", messages_sent),
+            ("messages_received", messages_received),
+            ("packets_sent", packets_sent),
+            ("packets_resent", packets_resent),
+            ("answers_sent", answers_sent),
+            ("peers_lost", peers_lost),
+        ];
+        let counters = &self.memory.control().counters.0;
+        for (counter, name) in Counter::ALL {
+            values.push((name, counters[counter as usize].load(Ordering::Relaxed)));
+        }
+        Counters { values }
+    }
+}

@@ -1,0 +1,174 @@
+//! What can go wrong, one enum for each thing a caller does.
+
+use crate::Node;
+use crate::config::ConfigError;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::time::Duration;
+use tsumugi_rail::RailError;
+use tsumugi_rail::memory::MemoryError;
+use tsumugi_rail::udp::UdpError;
+
+/// An endpoint could not be opened.
+#[derive(Debug, thiserror::Error)]
+pub enum OpenError {
+    /// The configuration contradicts itself.
+    #[error(transparent)]
+    Config(#[from] ConfigError),
+    /// The receive memory could not be made.
+    #[error("cannot make the receive memory")]
+    Memory(#[source] MemoryError),
+    /// A peer on the list cannot be added.
+    #[error(transparent)]
+    Peer(#[from] PeerError),
+    /// The UDP socket could not be opened.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    /// The trace file could not be written.
+    #[error("cannot write the trace {path}")]
+    Trace {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        #[source]
+        source: std::io::Error,
+    },
+}
+
+/// A peer could not be added.
+#[derive(Debug, thiserror::Error)]
+pub enum PeerError {
+    /// The name has no address.
+    #[error(
+        "unknown host '{name}': neither an address nor a name that resolves; check the spelling, /etc/hosts and DNS"
+    )]
+    UnknownHost {
+        /// What was asked for.
+        name: String,
+        /// What the resolver said.
+        #[source]
+        source: Option<std::io::Error>,
+    },
+    /// Something that is not `host` or `host:port`.
+    #[error("'{0}' is not a peer; write host, host:port, or [IPv6 address]:port")]
+    Syntax(String),
+    /// The endpoint cannot reach addresses of this family.
+    #[error(
+        "{address} is not reachable from an endpoint bound to {bound}; bind it to an address of the same family"
+    )]
+    Family {
+        /// The peer.
+        address: SocketAddr,
+        /// Our own address.
+        bound: SocketAddr,
+    },
+    /// The list of peers is full.
+    #[error("no room for another peer: the endpoint was opened for {0}; raise Config::peers_max")]
+    TooMany(u32),
+}
+
+/// A channel could not be opened.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ChannelError {
+    /// Somebody has it already: a channel is exclusive.
+    #[error(
+        "channel {0} is taken: it is open already on this endpoint; close it first or choose another number"
+    )]
+    Taken(u16),
+}
+
+/// Why a peer can no longer be talked to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Reason {
+    /// Nothing was heard of it for the configured time while something was outstanding.
+    #[error("nothing was heard from it for {0:?}")]
+    Silent(Duration),
+    /// It never answered a greeting.
+    #[error("it did not answer within {0:?}; is it running, on this port, in the same job and version?")]
+    Unreachable(Duration),
+    /// It is a new incarnation and knows nothing of what was before.
+    #[error("it has restarted")]
+    Restarted,
+    /// It closed in good order: everything that it sent has arrived.
+    #[error("it has closed")]
+    Closed,
+    /// It closed without delivering all that it had sent.
+    #[error("it went away in the middle of a transfer")]
+    Aborted,
+    /// It broke the protocol.
+    #[error("it broke the protocol: {0}")]
+    Violation(&'static str),
+    /// A message of it could not be stored.
+    #[error("there is no memory for a message of {0} bytes from it")]
+    NoMemory(u64),
+}
+
+/// The end of a peer.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name} ({node}, {address}) is gone: {reason}; {undelivered} messages to it were not acknowledged")]
+pub struct Failure {
+    /// Which peer.
+    pub node: Node,
+    /// Its name as it was given.
+    pub name: String,
+    /// Its address.
+    pub address: SocketAddr,
+    /// Why.
+    pub reason: Reason,
+    /// Messages to it that were accepted and of which it is not known whether they arrived.
+    pub undelivered: u64,
+}
+
+/// A message was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum SendError {
+    /// Window and queue are full. Make progress and try again, or use the blocking form.
+    #[error("the queue to this peer is full; make progress and try again")]
+    WouldBlock,
+    /// The message is longer than this endpoint or the peer takes.
+    #[error(
+        "a message of {bytes} bytes is over the limit of {limit}; raise Config::message_bytes_max on both sides, or send it in pieces"
+    )]
+    TooLong {
+        /// Length of the message.
+        bytes: u64,
+        /// The limit that it exceeds.
+        limit: u64,
+    },
+    /// No peer has this number.
+    #[error("{0} does not exist: no peer was added under this number")]
+    NoSuchNode(Node),
+    /// The peer is gone.
+    #[error(transparent)]
+    Peer(Box<Failure>),
+    /// There is no memory for a buffer of this length.
+    #[error("no memory for a send buffer of {0} bytes")]
+    NoMemory(usize),
+    /// The NIC is broken.
+    #[error(transparent)]
+    Rail(#[from] RailError),
+}
+
+/// No message was received.
+#[derive(Debug, thiserror::Error)]
+pub enum ReceiveError {
+    /// A peer is gone. Said once on every open channel; receiving may go on.
+    #[error(transparent)]
+    Peer(Box<Failure>),
+    /// The time is over.
+    #[error("no message within {0:?}")]
+    TimedOut(Duration),
+    /// Messages that the application keeps fill the receive memory, and none is left to deliver.
+    #[error(
+        "the receive memory is exhausted: {held} bytes of {limit} are held by messages that were received and not released, or that wait on other channels; release them, or raise Config::receive_bytes"
+    )]
+    MemoryExhausted {
+        /// Bytes held.
+        held: u64,
+        /// Bytes there are.
+        limit: u64,
+    },
+    /// The NIC is broken.
+    #[error(transparent)]
+    Rail(#[from] RailError),
+}

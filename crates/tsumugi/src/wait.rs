@@ -1,0 +1,163 @@
+//! How a blocking call waits.
+
+use std::fmt;
+use std::os::fd::{AsRawFd, BorrowedFd};
+use std::str::FromStr;
+use tsumugi_wire::time::{Instant, MICROSECOND_NS, SECOND_NS};
+
+/// How a blocking call waits.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Wait {
+    /// Look again at once, always. Takes a whole core and answers fastest.
+    Spin,
+    /// Look for about as long as a wake-up would cost, giving way to others meanwhile; then sleep.
+    #[default]
+    Adaptive,
+    /// Sleep at once.
+    Block,
+}
+
+impl fmt::Display for Wait {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Wait::Spin => "spin",
+            Wait::Adaptive => "adaptive",
+            Wait::Block => "block",
+        })
+    }
+}
+
+/// A word that names no way of waiting.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no way of waiting; choose spin, adaptive or block")]
+pub struct ParseWaitError(String);
+
+impl FromStr for Wait {
+    type Err = ParseWaitError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "spin" => Ok(Wait::Spin),
+            "adaptive" => Ok(Wait::Adaptive),
+            "block" => Ok(Wait::Block),
+            other => Err(ParseWaitError(other.to_owned())),
+        }
+    }
+}
+
+/// Longest time that the adaptive policy spins, ns: what a wake-up costs on a virtual machine, twice.
+const SPIN_NS_MAX: u64 = 60 * MICROSECOND_NS;
+/// Shortest.
+const SPIN_NS_MIN: u64 = 4 * MICROSECOND_NS;
+/// Empty looks between two times of giving way.
+const LOOKS_PER_YIELD: u32 = 4;
+
+/// What to do after a look that found nothing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Step {
+    /// Look again.
+    Look,
+    /// Let another process run, then look again.
+    Yield,
+    /// Sleep until something arrives.
+    Sleep,
+}
+
+/// Decides, look by look, how one endpoint waits.
+///
+/// The adaptive policy spins at most as long as a wake-up costs, which is never worse than twice the
+/// best that knowledge of the future could do. It spins less while spinning does not pay.
+#[derive(Debug)]
+pub(crate) struct Waiter {
+    policy: Wait,
+    spin_ns: u64,
+    idle_since: Option<Instant>,
+    looks: u32,
+}
+
+impl Waiter {
+    pub(crate) fn new(policy: Wait) -> Waiter {
+        Waiter { policy, spin_ns: SPIN_NS_MAX, idle_since: None, looks: 0 }
+    }
+
+    pub(crate) fn policy(&self) -> Wait {
+        self.policy
+    }
+
+    /// The look found nothing.
+    #[inline]
+    pub(crate) fn idle(&mut self, now: Instant) -> Step {
+        match self.policy {
+            Wait::Spin => return Step::Look,
+            Wait::Block => return Step::Sleep,
+            Wait::Adaptive => {}
+        }
+        let since = *self.idle_since.get_or_insert(now);
+        self.looks += 1;
+        if now.since(since) >= self.spin_ns {
+            self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN);
+            self.idle_since = None;
+            Step::Sleep
+        } else if self.looks.is_multiple_of(LOOKS_PER_YIELD) {
+            Step::Yield
+        } else {
+            Step::Look
+        }
+    }
+
+    /// The look found something, while awake.
+    #[inline]
+    pub(crate) fn busy(&mut self) {
+        if self.idle_since.take().is_some() {
+            self.spin_ns = (self.spin_ns * 2).min(SPIN_NS_MAX);
+        }
+        self.looks = 0;
+    }
+}
+
+/// Sleeps until `descriptor` is readable, but not longer than `ns` nanoseconds.
+///
+/// Returns early on a signal; whoever waits looks again anyway.
+pub(crate) fn sleep_on(descriptor: BorrowedFd<'_>, ns: u64) {
+    let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
+    let timeout = libc::timespec {
+        tv_sec: (ns / SECOND_NS) as libc::time_t,
+        tv_nsec: (ns % SECOND_NS) as libc::c_long,
+    };
+    // SAFETY: one pollfd and one timespec, both alive through the call; no signal mask.
+    unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) };
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn adaptive_spins_yields_sleeps_and_learns() {
+        let mut waiter = Waiter::new(Wait::Adaptive);
+        let mut now = Instant(0);
+        let mut sleeps = 0;
+        for _ in 0..10_000 {
+            now = now.plus(200);
+            sleeps += u32::from(waiter.idle(now) == Step::Sleep);
+        }
+        assert!(sleeps > 100, "spins less when it never pays: {sleeps}");
+        for _ in 0..10 {
+            waiter.idle(now);
+            waiter.busy();
+        }
+        let start = now;
+        while waiter.idle(now) != Step::Sleep {
+            now = now.plus(200);
+        }
+        assert_eq!(now.since(start), SPIN_NS_MAX, "spins longest when it pays");
+    }
+
+    #[test]
+    fn words_come_back() {
+        for wait in [Wait::Spin, Wait::Adaptive, Wait::Block] {
+            assert_eq!(wait.to_string().parse(), Ok(wait));
+        }
+        assert!("busy".parse::<Wait>().is_err());
+    }
+}

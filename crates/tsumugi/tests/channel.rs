@@ -1,0 +1,216 @@
+//! What a channel promises, over real sockets on the loopback interface.
+
+use std::thread;
+use std::time::Duration;
+use tsumugi::{
+    ChannelError, Config, Endpoint, FaultOptions, Node, ReceiveError, Repeat, SendError, Status, Wait,
+};
+
+const CHANNEL: u16 = 7;
+
+fn open(config: Config) -> Endpoint {
+    Endpoint::open(Config { accept_unknown: true, ..config }).expect("an endpoint on loopback")
+}
+
+/// Contents that tell a message's number and betray any byte out of place.
+fn contents(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64)
+        .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
+        .collect()
+}
+
+/// Sends messages of `sizes` from one thread to another and checks every byte.
+fn transfer(sender: Config, receiver: Config, sizes: &'static [usize], rounds: u64) -> tsumugi::Counters {
+    let (port_out, port_in) = std::sync::mpsc::channel();
+    let receiving = thread::spawn(move || {
+        let endpoint = open(receiver);
+        port_out.send(endpoint.port()).unwrap();
+        let mut channel = endpoint.channel(CHANNEL).unwrap();
+        for number in 0..rounds * sizes.len() as u64 {
+            let message = channel.receive().unwrap();
+            let bytes = sizes[(number % sizes.len() as u64) as usize];
+            assert_eq!(message.len(), bytes, "message {number}");
+            assert!(message[..] == contents(number, bytes)[..], "message {number} is altered");
+        }
+        channel.send(Node(0), b"all here").unwrap();
+        endpoint.close().unwrap();
+    });
+    let endpoint = open(sender);
+    let node = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    for number in 0..rounds * sizes.len() as u64 {
+        let data = contents(number, sizes[(number % sizes.len() as u64) as usize]);
+        channel.send(node, &data).unwrap();
+    }
+    assert_eq!(&channel.receive().unwrap()[..], b"all here");
+    let counters = endpoint.counters();
+    drop(channel);
+    match endpoint.close() {
+        Ok(()) | Err(SendError::Peer(_)) => {}
+        Err(error) => panic!("{error}"),
+    }
+    receiving.join().unwrap();
+    counters
+}
+
+const SIZES: &[usize] = &[0, 1, 8, 64, 1399, 1400, 1401, 5000, 70_000, 8, 8, 8, 1 << 20];
+
+#[test]
+fn messages_of_all_sizes_arrive_whole_and_in_order() {
+    for wait in [Wait::Adaptive, Wait::Block] {
+        let config = Config { wait, ..Config::loopback() };
+        transfer(config.clone(), config, SIZES, 4);
+    }
+}
+
+#[test]
+fn small_datagrams_carry_them_too() {
+    let config = Config { datagram_bytes: Some(1472), ..Config::loopback() };
+    transfer(config.clone(), config, SIZES, 4);
+}
+
+#[test]
+fn faults_do_not_show() {
+    for repeat in [Repeat::Selective, Repeat::GoBackN] {
+        let faults: FaultOptions = "loss=3%,dup=3%,reorder=5%,corrupt=1%,seed=7".parse().unwrap();
+        let config =
+            Config { repeat, faults: Some(faults), datagram_bytes: Some(1472), ..Config::loopback() };
+        let counters = transfer(config.clone(), config, SIZES, 3);
+        assert!(counters.get("packets_resent") > 0, "{repeat:?}: nothing was lost\n{counters}");
+    }
+}
+
+#[test]
+fn a_small_queue_and_a_slow_reader_stop_the_sender_and_lose_nothing() {
+    let receiver =
+        Config { queue_bytes: Config::QUEUE_BYTES_MIN, receive_bytes: 64 << 10, ..Config::loopback() };
+    transfer(Config { datagram_bytes: Some(1472), ..Config::loopback() }, receiver, SIZES, 4);
+}
+
+#[test]
+fn a_channel_is_exclusive_until_it_is_dropped() {
+    let endpoint = open(Config::loopback());
+    let channel = endpoint.channel(3).unwrap();
+    assert_eq!(endpoint.channel(3).err(), Some(ChannelError::Taken(3)));
+    drop(channel);
+    assert!(endpoint.channel(3).is_ok());
+}
+
+#[test]
+fn a_peer_that_nobody_runs_is_an_error_in_time() {
+    let config = Config { peer_timeout: Duration::from_millis(200), ..Config::loopback() };
+    let endpoint = open(config);
+    let node = endpoint.add_peer("127.0.0.1:9").unwrap();
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let ticket = channel.post(node, b"hello?").unwrap();
+    assert_eq!(endpoint.status(ticket), Status::Pending);
+    match channel.receive() {
+        Err(ReceiveError::Peer(failure)) => {
+            assert_eq!((failure.node, failure.undelivered), (node, 1));
+            assert!(failure.to_string().contains("is it running"), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(endpoint.status(ticket), Status::Failed);
+    assert!(matches!(channel.post(node, b"again"), Err(SendError::Peer(_))));
+    endpoint.forgive(node);
+    assert!(channel.post(node, b"again").is_ok());
+}
+
+#[test]
+fn wrong_use_says_what_is_wrong() {
+    let endpoint = open(Config { message_bytes_max: 1000, ..Config::loopback() });
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    assert!(matches!(channel.post(Node(5), b""), Err(SendError::NoSuchNode(Node(5)))));
+    let node = endpoint.add_peer("127.0.0.1:9").unwrap();
+    let error = channel.post(node, &[0; 1001]).unwrap_err();
+    assert!(matches!(error, SendError::TooLong { bytes: 1001, limit: 1000 }), "{error}");
+    let taken = Endpoint::open(Config { port: endpoint.port(), ..Config::loopback() });
+    assert!(taken.is_err(), "the port is taken");
+    assert!(Endpoint::open(Config { queue_bytes: 1000, ..Config::loopback() }).is_err());
+}
+
+#[test]
+fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
+    let there = open(Config { queue_bytes: Config::QUEUE_BYTES_MIN, ..Config::loopback() });
+    let here = open(Config::loopback());
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let mut kept = Vec::new();
+    let mut posted = 0u64;
+    let error = 'full: loop {
+        while posted < 2000 && from.post(node, &contents(posted, 100)).is_ok() {
+            posted += 1;
+        }
+        for _ in 0..50 {
+            here.progress().unwrap();
+            match to.receive_timeout(Duration::from_millis(1)) {
+                Ok(message) => kept.push(message),
+                Err(ReceiveError::TimedOut(_)) => {}
+                Err(error) => break 'full error,
+            }
+        }
+    };
+    assert!(matches!(error, ReceiveError::MemoryExhausted { .. }), "{error}");
+    // Released, everything else arrives.
+    let mut number = 0;
+    for message in kept.drain(..) {
+        assert!(message[..] == contents(number, 100)[..], "message {number} of {posted}: {:?}", &message[..]);
+        number += 1;
+    }
+    while number < posted {
+        here.progress().unwrap();
+        while let Some(message) = to.try_receive().unwrap() {
+            assert_eq!(message[..], contents(number, 100)[..], "message {number} of {posted}");
+            number += 1;
+        }
+    }
+}
+
+#[test]
+fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
+    let there = open(Config::loopback());
+    let here = open(Config::loopback());
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    for number in 0..1000u64 {
+        let mut buffer = from.send_buffer(node, 8).unwrap();
+        buffer.copy_from_slice(&number.to_le_bytes());
+        buffer.post().unwrap();
+    }
+    let mut next = 0u64;
+    while next < 1000 {
+        here.progress().unwrap();
+        while let Some(message) = to.try_receive().unwrap() {
+            assert_eq!(message[..], next.to_le_bytes());
+            assert_eq!(message.source(), Node(0));
+            next += 1;
+        }
+    }
+    assert!(here.counters().get("packets_sent") < 200, "{}", here.counters());
+}
+
+#[test]
+fn random_datagrams_are_counted_and_never_delivered() {
+    let endpoint = open(Config::loopback());
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+    socket.connect(("127.0.0.1", endpoint.port())).unwrap();
+    let mut state = 1u64;
+    for round in 0..2000usize {
+        let bytes: Vec<u8> = (0..round % 300)
+            .map(|_| {
+                state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+                (state >> 56) as u8
+            })
+            .collect();
+        socket.send(&bytes).unwrap();
+        if round % 50 == 0 {
+            assert!(channel.try_receive().unwrap().is_none());
+        }
+    }
+    while endpoint.progress().unwrap() > 0 {}
+    assert!(channel.try_receive().unwrap().is_none());
+    assert!(endpoint.counters().get("malformed") > 1500, "{}", endpoint.counters());
+    assert_eq!(endpoint.peers(), 0);
+}
