@@ -1,0 +1,121 @@
+//! Entering a node: running a command, or a piece of code, in its namespaces.
+
+use crate::error::{Context, LabError};
+use crate::names;
+use crate::sys;
+use std::ffi::{CStr, CString, OsStr};
+use std::fs::File;
+use std::io;
+use std::os::fd::AsFd;
+use std::os::unix::ffi::OsStrExt;
+use std::os::unix::process::CommandExt;
+use std::path::Path;
+use std::process::Command;
+use std::thread;
+
+/// Names the lab in the environment of every process started in a node.
+pub const LAB_VARIABLE: &str = "TSUMUGI_LAB";
+/// Names the node in the environment of every process started in it.
+pub const NODE_VARIABLE: &str = "TSUMUGI_NODE";
+
+/// A mount to make in the process that enters. Everything is prepared beforehand, because between fork and
+/// exec nothing may be allocated.
+struct Overlay {
+    source: CString,
+    target: CString,
+    /// Whether the node works without it.
+    optional: bool,
+}
+
+/// What entering a node takes.
+struct Entry {
+    network: File,
+    host_name: File,
+    overlays: Vec<Overlay>,
+    sysfs: CString,
+}
+
+impl Entry {
+    fn prepare(lab: &str, node: u32) -> Result<Entry, LabError> {
+        let open = |path: &Path| File::open(path).context("open the namespace", path);
+        let folder = names::folder(lab);
+        let host = names::node(node);
+        let network = open(&names::netns_path(&names::netns(lab, node)))?;
+        let host_name = open(&folder.join(format!("uts-{host}")))?;
+        let sysfs = folder.join("sys");
+        let mut overlays = Vec::new();
+        let mut overlay = |source: &Path, target: &str, optional: bool| {
+            if Path::new(target).exists() && (source.exists() || source.starts_with(&sysfs)) {
+                overlays.push(Overlay {
+                    source: c_text(source)?,
+                    target: c_text(Path::new(target))?,
+                    optional,
+                });
+            }
+            Ok::<(), LabError>(())
+        };
+        overlay(&folder.join("etc-hosts"), "/etc/hosts", false)?;
+        overlay(&folder.join(format!("shm-{host}")), "/dev/shm", false)?;
+        overlay(&folder.join(format!("bpf-{host}")), "/sys/fs/bpf", false)?;
+        // Only these two folders of sysfs differ between network namespaces. A whole new /sys would hide
+        // what is mounted inside it (cgroups, the BPF file system).
+        overlay(&sysfs.join("class/net"), "/sys/class/net", true)?;
+        overlay(&sysfs.join("devices/virtual/net"), "/sys/devices/virtual/net", true)?;
+        Ok(Entry { network, host_name, overlays, sysfs: c_text(&sysfs)? })
+    }
+
+    /// Moves the calling process into the node. Makes bare system calls only: it runs between fork and
+    /// exec.
+    fn enter(&self) -> io::Result<()> {
+        const NOTHING: &CStr = c"";
+        sys::setns(self.network.as_fd(), libc::CLONE_NEWNET)?;
+        sys::setns(self.host_name.as_fd(), libc::CLONE_NEWUTS)?;
+        sys::unshare(libc::CLONE_NEWNS)?;
+        // What is mounted from here on stays here; what others unmount goes away here too.
+        sys::mount(NOTHING, c"/", NOTHING, libc::MS_REC | libc::MS_SLAVE)?;
+        // Refused in some containers; then the machine's own list of NICs stays visible, and only that.
+        let _ = sys::mount(c"sysfs", &self.sysfs, c"sysfs", 0);
+        for overlay in &self.overlays {
+            match sys::mount(&overlay.source, &overlay.target, NOTHING, libc::MS_BIND) {
+                Err(error) if !overlay.optional => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A command that will run in a node of a lab.
+pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, LabError> {
+    if !sys::is_root() {
+        return Err(LabError::NotRoot);
+    }
+    let entry = Entry::prepare(lab, node)?;
+    let mut command = Command::new(program);
+    command.env(LAB_VARIABLE, lab).env(NODE_VARIABLE, names::node(node));
+    // SAFETY: `enter` runs between fork and exec and makes bare system calls on descriptors and texts that
+    // the closure owns; it neither allocates nor takes a lock.
+    unsafe { command.pre_exec(move || entry.enter()) };
+    Ok(command)
+}
+
+/// Runs code in a network namespace, on a thread of its own that ends with it.
+pub(crate) fn inside<T: Send>(
+    namespace: &str,
+    work: impl FnOnce() -> Result<T, LabError> + Send,
+) -> Result<T, LabError> {
+    let path = names::netns_path(namespace);
+    let handle = File::open(&path).context("open the namespace", &path)?;
+    let entered = || {
+        sys::setns(handle.as_fd(), libc::CLONE_NEWNET).context("enter the namespace", &path)?;
+        work()
+    };
+    thread::scope(|scope| match scope.spawn(entered).join() {
+        Ok(result) => result,
+        Err(panic) => std::panic::resume_unwind(panic),
+    })
+}
+
+fn c_text(path: &Path) -> Result<CString, LabError> {
+    CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from).context("name", path)
+}
