@@ -1,0 +1,146 @@
+//! A lab whose making ends at any point, or whose record is damaged, can be removed completely.
+
+mod support;
+
+use std::fs;
+use std::os::unix::process::ExitStatusExt;
+use std::time::Duration;
+use support::{assert_gone, have_root, role, traces};
+use tsumugi_lab::{Lab, LabError, Spec, Wire, down};
+
+/// Every step of this lab does something.
+fn spec(stem: &str) -> Spec {
+    let rate = Some("1gbit".parse().expect("a rate"));
+    Spec { nodes: 3, nics: 2, rate, offloads: false, wire: Some(Wire::Switch), ..Spec::unique(stem) }
+}
+
+/// How many steps making it takes.
+const STEPS: usize = 11;
+
+/// Makes a lab and is killed before a given step.
+#[test]
+#[ignore = "a role that other tests play"]
+fn make_and_die() {
+    let setting = |name: &str| std::env::var(name).expect("a setting is given");
+    let fatal: usize = setting("DIE_BEFORE").parse().expect("a number");
+    let mut count = 0;
+    let made = Lab::up_watched(&Spec { name: setting("NAME"), ..spec("x") }, &mut |_| {
+        if count == fatal {
+            // Only SIGKILL gives no chance to clean up.
+            let pid = std::process::id().to_string();
+            let killed = std::process::Command::new("/bin/sh").args(["-c", "kill -9 $0", &pid]).status();
+            panic!("survived: {killed:?}");
+        }
+        count += 1;
+        true
+    });
+    made.expect("the lab is made");
+}
+
+#[test]
+fn killed_before_any_step() {
+    if !have_root("killed_before_any_step") {
+        return;
+    }
+    for step in 0..STEPS {
+        let name = Spec::unique("killed").name;
+        let settings = [("NAME", name.clone()), ("DIE_BEFORE", step.to_string())];
+        let status = role(None, "make_and_die", &settings).status().expect("it starts");
+        assert_eq!(status.signal(), Some(9), "step {step}");
+        assert!(!traces(&name).is_empty(), "step {step}: the intent is on record before anything is made");
+        assert!(Lab::list().contains(&name));
+        assert!(matches!(Lab::open(&name), Err(LabError::HalfMade { .. })), "step {step}");
+        let again = Lab::up(&Spec { name: name.clone(), ..spec("x") });
+        assert!(matches!(again, Err(LabError::Exists { half_made: true, .. })), "step {step}: {again:?}");
+        down(&name).expect("what is left can be removed");
+        assert_gone(&name, &format!("after a kill before step {step}"));
+    }
+}
+
+#[test]
+fn killed_at_any_moment() {
+    if !have_root("killed_at_any_moment") {
+        return;
+    }
+    for moment in 0..24 {
+        let name = Spec::unique("moment").name;
+        let settings = [("NAME", name.clone()), ("DIE_BEFORE", "999".into())];
+        let mut child = role(None, "make_and_die", &settings).spawn().expect("it starts");
+        // Which moment it is does not matter, only that they differ: inside ip, tc, ethtool, between them.
+        std::thread::sleep(Duration::from_micros(1500 * moment));
+        child.kill().expect("it was ours to kill");
+        child.wait().expect("it ended");
+        match down(&name) {
+            Ok(_) | Err(LabError::NotFound { .. }) => {}
+            Err(error) => panic!("moment {moment}: {error}"),
+        }
+        assert_gone(&name, &format!("after a kill at moment {moment}"));
+    }
+}
+
+#[test]
+fn stopped_before_any_step() {
+    if !have_root("stopped_before_any_step") {
+        return;
+    }
+    let mut stop_at = 0;
+    loop {
+        let spec = spec("stopped");
+        let mut count = 0;
+        let made = Lab::up_watched(&spec, &mut |_| {
+            count += 1;
+            count <= stop_at
+        });
+        match made {
+            Err(LabError::Interrupted { .. }) => {
+                assert_gone(&spec.name, &format!("stopped at step {stop_at}"))
+            }
+            other => {
+                other.expect("the lab is made").down().expect("and removed");
+                break assert_gone(&spec.name, "after down");
+            }
+        }
+        stop_at += 1;
+    }
+    assert_eq!(stop_at, STEPS);
+}
+
+#[test]
+fn a_damaged_record_is_no_obstacle() {
+    if !have_root("a_damaged_record_is_no_obstacle") {
+        return;
+    }
+    for damage in ["missing", "cut", "alien"] {
+        let lab = Lab::up(&Spec::unique("damaged")).expect("the lab is made");
+        let (name, state) = (lab.name().to_owned(), lab.folder().join("state.json"));
+        match damage {
+            "missing" => fs::remove_file(&state).expect("it was there"),
+            "cut" => fs::write(&state, "{\"format\":1,").expect("it can be written"),
+            _ => fs::write(&state, "{\"format\":99}").expect("it can be written"),
+        }
+        assert!(matches!(Lab::open(&name), Err(LabError::HalfMade { .. })), "{damage}");
+        down(&name).expect("it can be removed");
+        assert_gone(&name, damage);
+    }
+}
+
+#[test]
+fn namespaces_alone_are_enough_to_go_by() {
+    if !have_root("namespaces_alone_are_enough_to_go_by") {
+        return;
+    }
+    let name = Spec::unique("alone").name;
+    let add = |netns: &str| {
+        let added = std::process::Command::new("ip").args(["netns", "add", netns]).status();
+        assert!(added.expect("ip runs").success());
+    };
+    add(&format!("tsu-{name}-n0"));
+    // A lab of its own, although its name begins with the other's.
+    add(&format!("tsu-{name}-n1-n0"));
+    // ip was killed between making the file and mounting the namespace on it.
+    fs::write(format!("/run/netns/tsu-{name}-n1"), "").expect("it can be written");
+    assert_eq!(down(&name).expect("it can be removed").namespaces, 2);
+    assert_eq!(traces(&name).len(), 2, "namespace and mount of the other lab stay");
+    down(&format!("{name}-n1")).expect("it can be removed");
+    assert_gone(&name, "after down");
+}
