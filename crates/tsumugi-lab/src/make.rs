@@ -220,8 +220,11 @@ impl<'a> Maker<'a> {
             let ports: Vec<_> = self.nics().map(|(node, nic)| names::port(node, nic)).collect();
             inside(&switch, || {
                 setting("/proc/sys/net/ipv4/ip_forward", "1")?;
-                let proxy =
-                    |port: &String| setting(&format!("/proc/sys/net/ipv4/conf/{port}/proxy_arp"), "1");
+                let proxy = |port: &String| {
+                    // By default, proxies wait up to 0.8 s, lest they answer before the real owner does.
+                    setting(&format!("/proc/sys/net/ipv4/neigh/{port}/proxy_delay"), "0")?;
+                    setting(&format!("/proc/sys/net/ipv4/conf/{port}/proxy_arp"), "1")
+                };
                 ports.iter().try_for_each(proxy)
             })?;
         }
