@@ -1,0 +1,308 @@
+//! The checks, one function each.
+
+use super::probe;
+use super::{Finding, Part};
+use std::fs;
+use std::io::ErrorKind;
+use std::net::UdpSocket;
+use std::time::Instant;
+use tsumugi_lab::{Lab, Spec, Wire};
+
+/// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
+/// still be descheduled for 3 ms.
+const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
+/// `bpf_xdp_load_bytes` came with 5.18.
+const KERNEL_DRIVER: (u32, u32) = (5, 18);
+/// UDP segmentation offload (4.18), receive offload (5.0).
+const KERNEL_OFFLOADS: (u32, u32) = (5, 0);
+/// Capability numbers of linux/capability.h.
+const CAPABILITIES: [(u32, &str); 5] =
+    [(12, "NET_ADMIN"), (13, "NET_RAW"), (14, "IPC_LOCK"), (21, "SYS_ADMIN"), (39, "BPF")];
+
+pub(super) fn all() -> Vec<Finding> {
+    let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
+    findings.extend(["rmem", "wmem"].map(socket_buffer));
+    findings.extend([memlock(), crc32c()]);
+    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs()]);
+    findings.extend([tools(), namespaces(), leftovers()]);
+    findings.extend([cores(), clock()]);
+    findings
+}
+
+fn read(path: &str) -> Option<String> {
+    fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
+}
+
+/// Major and minor version of the running kernel, and its full name.
+fn kernel_version() -> ((u32, u32), String) {
+    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
+    (parse_version(&release), release)
+}
+
+fn parse_version(release: &str) -> (u32, u32) {
+    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
+    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+}
+
+fn kernel() -> Finding {
+    let (version, release) = kernel_version();
+    if version >= KERNEL_OFFLOADS {
+        Finding::ok(Part::User, "kernel", format!("Linux {release}"))
+    } else {
+        let found = format!("Linux {release}: works, without UDP offloads");
+        Finding::note(Part::User, "kernel", found, "run Linux 5.0 or later")
+    }
+}
+
+fn udp() -> Finding {
+    const CHECK: &str = "UDP";
+    let exchange = || {
+        let (a, b) = (UdpSocket::bind("127.0.0.1:0")?, UdpSocket::bind("127.0.0.1:0")?);
+        b.set_read_timeout(Some(std::time::Duration::from_secs(1)))?;
+        a.send_to(b"tsumugi", b.local_addr()?)?;
+        b.recv(&mut [0; 16])
+    };
+    match exchange() {
+        Ok(_) => Finding::ok(Part::User, CHECK, "a datagram passes over loopback"),
+        Err(error) => {
+            let found = format!("no datagram passes over loopback: {error}");
+            Finding::missing(Part::User, CHECK, found, "ip link set lo up; allow this program UDP sockets")
+        }
+    }
+}
+
+fn offload(send: bool) -> Finding {
+    let (check, result) =
+        if send { ("UDP GSO", probe::udp_segment()) } else { ("UDP GRO", probe::udp_gro()) };
+    match result {
+        Ok(()) => Finding::ok(Part::User, check, "the kernel takes it"),
+        Err(error) => {
+            let found = format!("refused ({error}): every packet costs a system call");
+            Finding::note(Part::User, check, found, "run Linux 5.0 or later, without a sandbox like gVisor")
+        }
+    }
+}
+
+fn socket_buffer(kind: &'static str) -> Finding {
+    let (check, setting) = match kind {
+        "rmem" => ("receive buffer", "net.core.rmem_max"),
+        _ => ("send buffer", "net.core.wmem_max"),
+    };
+    // The setting is not shown inside a network namespace on older kernels.
+    let Some(bytes) =
+        read(&format!("/proc/sys/net/core/{kind}_max")).and_then(|text| text.parse::<u64>().ok())
+    else {
+        return Finding::note(
+            Part::User,
+            check,
+            "the limit is not shown here",
+            format!("look at {setting} outside"),
+        );
+    };
+    if bytes >= SOCKET_BUFFER_BYTES {
+        return Finding::ok(Part::User, check, format!("up to {} KiB", bytes >> 10));
+    }
+    let found = format!("up to {} KiB: bursts to a busy process are lost and sent again", bytes >> 10);
+    Finding::note(Part::User, check, found, format!("sysctl -w {setting}={SOCKET_BUFFER_BYTES}"))
+}
+
+fn memlock() -> Finding {
+    const CHECK: &str = "locked memory";
+    match probe::memlock_bytes() {
+        Ok(None) => Finding::ok(Part::User, CHECK, "unlimited"),
+        Ok(Some(bytes)) if bytes >= 64 << 20 => {
+            Finding::ok(Part::User, CHECK, format!("{} MiB", bytes >> 20))
+        }
+        Ok(Some(bytes)) => {
+            let found = format!("{} KiB: receive memory may be swapped out", bytes >> 10);
+            Finding::note(
+                Part::User,
+                CHECK,
+                found,
+                "ulimit -l unlimited (memlock in /etc/security/limits.conf)",
+            )
+        }
+        Err(error) => Finding::note(Part::User, CHECK, format!("unknown: {error}"), "ulimit -l"),
+    }
+}
+
+fn crc32c() -> Finding {
+    const CHECK: &str = "CRC32C";
+    #[cfg(target_arch = "x86_64")]
+    let (there, feature) = (std::arch::is_x86_feature_detected!("sse4.2"), "SSE 4.2");
+    #[cfg(target_arch = "aarch64")]
+    let (there, feature) = (std::arch::is_aarch64_feature_detected!("crc"), "CRC extension");
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let (there, feature) = (false, "no instruction known");
+    if there {
+        Finding::ok(Part::User, CHECK, format!("in hardware ({feature})"))
+    } else {
+        let found = format!("in software ({feature} lacks): checksums cost time");
+        Finding::note(Part::User, CHECK, found, "let the virtual machine show the host's CPU")
+    }
+}
+
+fn driver_kernel() -> Finding {
+    const CHECK: &str = "kernel 5.18";
+    let (version, release) = kernel_version();
+    if version >= KERNEL_DRIVER {
+        Finding::ok(Part::Driver, CHECK, format!("Linux {release}"))
+    } else {
+        let found = format!("Linux {release} lacks bpf_xdp_load_bytes");
+        Finding::missing(Part::Driver, CHECK, found, "run Linux 5.18 or later; the user depositor works")
+    }
+}
+
+fn capabilities() -> Finding {
+    const CHECK: &str = "capabilities";
+    let status = read("/proc/self/status").unwrap_or_default();
+    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
+    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let held: Vec<_> =
+        CAPABILITIES.iter().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| *name).collect();
+    // CAP_SYS_ADMIN stands in for CAP_BPF (capabilities(7)).
+    if held.contains(&"NET_ADMIN") && (held.contains(&"BPF") || held.contains(&"SYS_ADMIN")) {
+        Finding::ok(Part::Driver, CHECK, held.join(" "))
+    } else {
+        let found = if held.is_empty() { "none".to_owned() } else { held.join(" ") };
+        let action = "sudo: attaching needs CAP_BPF and CAP_NET_ADMIN, once";
+        Finding::missing(Part::Driver, CHECK, found, action)
+    }
+}
+
+fn xdp() -> Finding {
+    const CHECK: &str = "XDP program";
+    match probe::load_xdp() {
+        Ok(()) => Finding::ok(Part::Driver, CHECK, "the kernel loads one"),
+        Err(error) if error.kind() == ErrorKind::PermissionDenied => {
+            Finding::missing(Part::Driver, CHECK, "not permitted to this user", "sudo tsumugi doctor")
+        }
+        Err(error) => {
+            let found = format!("the kernel refuses to load one: {error}");
+            Finding::missing(Part::Driver, CHECK, found, "a kernel with CONFIG_BPF_SYSCALL")
+        }
+    }
+}
+
+fn bpffs() -> Finding {
+    const CHECK: &str = "BPF file system";
+    let mounts = read("/proc/self/mounts").unwrap_or_default();
+    let mounted = mounts.lines().find_map(|line| {
+        let mut fields = line.split(' ').skip(1);
+        let (point, kind) = (fields.next()?, fields.next()?);
+        (kind == "bpf" && point == "/sys/fs/bpf").then_some(point)
+    });
+    match mounted {
+        Some(point) => Finding::ok(Part::Driver, CHECK, format!("mounted on {point}")),
+        None => Finding::missing(
+            Part::Driver,
+            CHECK,
+            "not mounted on /sys/fs/bpf",
+            "sudo mount -t bpf bpf /sys/fs/bpf",
+        ),
+    }
+}
+
+fn tools() -> Finding {
+    const CHECK: &str = "tools";
+    let tools = [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool")];
+    let mut packages: Vec<_> =
+        tools.iter().filter(|(tool, _)| tsumugi_lab::find_tool(tool).is_none()).map(|(_, p)| *p).collect();
+    packages.dedup();
+    if packages.is_empty() {
+        Finding::ok(Part::Lab, CHECK, "ip, tc and ethtool are installed")
+    } else {
+        let packages = packages.join(" ");
+        let action = format!("sudo apt-get install {packages}");
+        Finding::missing(Part::Lab, CHECK, format!("of {packages}: not installed"), action)
+    }
+}
+
+/// Makes a lab with everything a lab can have, and removes it.
+fn namespaces() -> Finding {
+    const CHECK: &str = "namespaces";
+    if !probe::is_root() {
+        return Finding::note(Part::Lab, CHECK, "not tried: needs root", "sudo tsumugi doctor");
+    }
+    let rate = "1gbit".parse().ok();
+    let spec = Spec { nodes: 1, rate, offloads: false, wire: Some(Wire::Switch), ..Spec::unique("doctor") };
+    match Lab::up(&spec).and_then(|lab| Ok((lab.wire(), lab.down()?))) {
+        Ok((Wire::Router, _)) => {
+            let found = "work, but the kernel has no bridge: labs forward by routes";
+            Finding::note(Part::Lab, CHECK, found, "nothing to do, or a kernel with CONFIG_BRIDGE")
+        }
+        Ok(_) => Finding::ok(Part::Lab, CHECK, "network, UTS, veth, bridge and rate limits work"),
+        Err(error) => {
+            let action = "a kernel with NET_NS, UTS_NS, VETH and NET_SCH_TBF; in a container: --privileged";
+            Finding::missing(Part::Lab, CHECK, error.to_string(), action)
+        }
+    }
+}
+
+fn leftovers() -> Finding {
+    const CHECK: &str = "labs";
+    let labs = Lab::list();
+    let broken: Vec<_> = labs.iter().filter(|name| Lab::open(name).is_err()).cloned().collect();
+    match (labs.is_empty(), broken.is_empty()) {
+        (true, _) => Finding::ok(Part::Lab, CHECK, "none"),
+        (false, true) => Finding::ok(Part::Lab, CHECK, format!("up: {}", labs.join(", "))),
+        (false, false) => {
+            let found = format!("left half-made: {}", broken.join(", "));
+            Finding::note(Part::Lab, CHECK, found, format!("sudo tsumugi lab down --name {}", broken[0]))
+        }
+    }
+}
+
+fn cores() -> Finding {
+    const CHECK: &str = "cores";
+    match std::thread::available_parallelism().map_or(1, usize::from) {
+        1 => {
+            let action = "measure with --wait adaptive or between two machines";
+            Finding::note(Part::Measuring, CHECK, "1: two spinning ends cannot be timed", action)
+        }
+        more => Finding::ok(Part::Measuring, CHECK, more.to_string()),
+    }
+}
+
+fn clock() -> Finding {
+    const CHECK: &str = "clock";
+    const READS: u32 = 10_000;
+    let source = read("/sys/devices/system/clocksource/clocksource0/current_clocksource");
+    let source = source.unwrap_or_else(|| "unknown".to_owned());
+    let begun = Instant::now();
+    for _ in 0..READS {
+        std::hint::black_box(Instant::now());
+    }
+    let ns = begun.elapsed().as_nanos() / u128::from(READS);
+    let found = format!("{source}, {ns} ns per reading");
+    // Read through the vDSO a clock costs some 20 to 50 ns, through the kernel and a device a microsecond.
+    if matches!(source.as_str(), "tsc" | "kvm-clock" | "arch_sys_counter" | "hyperv_clocksource_tsc_page") {
+        Finding::ok(Part::Measuring, CHECK, found)
+    } else {
+        let action = "echo tsc | sudo tee /sys/devices/system/clocksource/clocksource0/current_clocksource";
+        Finding::note(Part::Measuring, CHECK, found, action)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn kernel_versions_are_compared_as_numbers() {
+        assert_eq!(parse_version("6.18.44-fc-v657"), (6, 18));
+        assert_eq!(parse_version("5.4"), (5, 4));
+        assert_eq!(parse_version("6"), (6, 0));
+        assert_eq!(parse_version(""), (0, 0));
+        assert!(parse_version("5.4.0") < KERNEL_DRIVER && parse_version("5.18.0-rc1+") >= KERNEL_DRIVER);
+    }
+
+    #[test]
+    fn what_is_found_here_is_said_completely() {
+        for finding in [kernel(), udp(), offload(true), memlock(), crc32c(), xdp(), bpffs(), cores(), clock()]
+        {
+            assert!(!finding.found.is_empty(), "{finding:?}");
+            assert_eq!(finding.verdict == super::super::Verdict::Ok, finding.action.is_none(), "{finding:?}");
+        }
+    }
+}

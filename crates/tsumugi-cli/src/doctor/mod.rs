@@ -1,0 +1,159 @@
+//! `tsumugi doctor`: what this machine can do, what is missing, and the command that mends it.
+
+use clap::Args;
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+mod checks;
+mod probe;
+
+/// Options of this command.
+#[derive(Args)]
+#[command(after_help = HELP)]
+pub(crate) struct Arguments {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+const HELP: &str = "\
+Everything is tried, not looked up, where that is possible without changing the machine. Root also makes and \
+removes a lab of one node.
+
+Exit code: 0 if everything that the user depositor needs is there, which is what every program uses that has no \
+privileges; 1 otherwise. What is missing for a lab or for the driver depositor does not change it.";
+
+/// Which part of Tsumugi asks for something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Part {
+    /// The library over ordinary UDP sockets.
+    User,
+    /// The XDP program.
+    Driver,
+    /// `tsumugi lab`.
+    Lab,
+    /// Believable figures.
+    Measuring,
+}
+
+/// How a check ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "kebab-case")]
+enum Verdict {
+    /// As it should be.
+    Ok,
+    /// Works, but could be better, or is worth knowing.
+    Note,
+    /// The part does not work without it.
+    Missing,
+}
+
+/// The outcome of one check.
+#[derive(Debug, Clone, Serialize)]
+struct Finding {
+    part: Part,
+    check: &'static str,
+    verdict: Verdict,
+    found: String,
+    /// What mends it: a command wherever there is one.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    action: Option<String>,
+}
+
+impl Finding {
+    fn ok(part: Part, check: &'static str, found: impl Into<String>) -> Finding {
+        Finding { part, check, verdict: Verdict::Ok, found: found.into(), action: None }
+    }
+
+    fn note(part: Part, check: &'static str, found: impl Into<String>, action: impl Into<String>) -> Finding {
+        Finding { verdict: Verdict::Note, action: Some(action.into()), ..Finding::ok(part, check, found) }
+    }
+
+    fn missing(
+        part: Part,
+        check: &'static str,
+        found: impl Into<String>,
+        action: impl Into<String>,
+    ) -> Finding {
+        Finding { verdict: Verdict::Missing, ..Finding::note(part, check, found, action) }
+    }
+}
+
+/// The answer of `--json`.
+#[derive(Serialize)]
+struct Report<'a> {
+    /// Whether the user depositor has all it needs.
+    ok: bool,
+    findings: &'a [Finding],
+}
+
+pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+    let findings = checks::all();
+    let ok = usable(&findings);
+    let mut out = io::stdout().lock();
+    if arguments.json {
+        serde_json::to_writer(&mut out, &Report { ok, findings: &findings })?;
+        writeln!(out)?;
+    } else {
+        out.write_all(table(&findings).as_bytes())?;
+    }
+    Ok(if ok { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn usable(findings: &[Finding]) -> bool {
+    !findings.iter().any(|finding| finding.part == Part::User && finding.verdict == Verdict::Missing)
+}
+
+/// One paragraph per part; columns as wide as their widest text.
+fn table(findings: &[Finding]) -> String {
+    let mut text = String::new();
+    let widest = |width: fn(&Finding) -> usize| findings.iter().map(width).max().unwrap_or(0);
+    let check_width = widest(|finding| finding.check.chars().count());
+    let found_width = widest(|finding| finding.found.chars().count()).min(56);
+    for (part, title) in [
+        (Part::User, "User depositor: any program, without privileges"),
+        (Part::Driver, "Driver depositor: XDP"),
+        (Part::Lab, "Lab: a cluster on this machine"),
+        (Part::Measuring, "Measuring"),
+    ] {
+        _ = writeln!(text, "{title}");
+        for finding in findings.iter().filter(|finding| finding.part == part) {
+            let verdict = match finding.verdict {
+                Verdict::Ok => "ok",
+                Verdict::Note => "note",
+                Verdict::Missing => "missing",
+            };
+            let Finding { check, found, .. } = finding;
+            let action = finding.action.as_ref().map_or_else(String::new, |action| format!("→ {action}"));
+            let line = format!("  {verdict:<7}  {check:<check_width$}  {found:<found_width$}  {action}");
+            _ = writeln!(text, "{}", line.trim_end());
+        }
+        text.push('\n');
+    }
+    let verdict = if usable(findings) {
+        "The user depositor has all it needs."
+    } else {
+        "The user depositor does not work here: see 'missing' above."
+    };
+    text + verdict + "\n"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_user_depositor_decides() {
+        let fine = Finding::ok(Part::User, "udp", "works");
+        let no_xdp = Finding::missing(Part::Driver, "bpf", "not permitted", "sudo tsumugi doctor");
+        let no_udp = Finding::missing(Part::User, "udp", "not permitted", "allow sockets");
+        assert!(usable(&[fine.clone(), no_xdp.clone()]));
+        assert!(!usable(&[fine.clone(), no_udp]));
+        let text = table(&[fine, no_xdp]);
+        assert!(text.contains("  missing  bpf  not permitted  → sudo tsumugi doctor\n"), "{text}");
+        assert!(text.ends_with("has all it needs.\n"));
+    }
+}
