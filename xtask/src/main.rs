@@ -1,3 +1,87 @@
-//! The project's own chores.
+//! The project's own chores: `cargo xtask ci|test|tidy|setup`.
+//!
+//! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
-fn main() {}
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+mod tidy;
+
+const USAGE: &str = "\
+cargo xtask COMMAND
+
+  setup   install what building, testing and the demo need (Debian; without root: say what is left out)
+  tidy    check the project's style beyond what rustfmt and clippy know
+  test    run every test of the workspace, the simulation included
+  ci      formatting, lints, documentation, style, then all tests";
+
+fn main() -> ExitCode {
+    let arguments: Vec<String> = std::env::args().skip(1).collect();
+    let done = match arguments.iter().map(String::as_str).collect::<Vec<_>>()[..] {
+        // A script, because this program cannot be built before a linker is installed.
+        ["setup"] => run("sh", &["xtask/setup.sh"], &[]),
+        ["tidy"] => tidy(),
+        ["test"] => test(),
+        ["ci"] => ci(),
+        _ => {
+            eprintln!("{USAGE}");
+            return ExitCode::from(2);
+        }
+    };
+    if done { ExitCode::SUCCESS } else { ExitCode::FAILURE }
+}
+
+/// The project's folder.
+fn root() -> PathBuf {
+    // Cargo sets it for programs that it runs; a copy of this program is run in the project's folder.
+    let package = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from);
+    package.and_then(|package| package.parent().map(Path::to_owned)).unwrap_or_else(|| PathBuf::from("."))
+}
+
+/// Shows a command, runs it in the project's folder, and says whether it succeeded.
+fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> bool {
+    let settings: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+    eprintln!("+ {settings}{program} {}", arguments.join(" "));
+    let mut command = Command::new(program);
+    match command.args(arguments).envs(environment.iter().copied()).current_dir(root()).status() {
+        Ok(status) => status.success(),
+        Err(error) => {
+            eprintln!("xtask: cannot run '{program}': {error}");
+            false
+        }
+    }
+}
+
+fn tidy() -> bool {
+    let complaints = tidy::complaints(&root());
+    for complaint in &complaints {
+        eprintln!("{complaint}");
+    }
+    eprintln!("tidy: {} complaints", complaints.len());
+    complaints.is_empty()
+}
+
+/// One cargo call, so that nothing is built twice; `--no-fail-fast`, so that one failure hides no other.
+fn test() -> bool {
+    run("cargo", &["test", "--workspace", "--no-fail-fast"], &[])
+}
+
+/// Every step runs even if an earlier one failed: one look at the output shows everything. The tests come
+/// last, so that the output ends with their own summary.
+fn ci() -> bool {
+    // Tests that need root fail instead of being skipped where this is set.
+    let ci = ("CI", "true");
+    let steps = [
+        ("fmt", run("cargo", &["fmt", "--all", "--check"], &[ci])),
+        ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
+        ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
+        ("tidy", tidy()),
+    ];
+    let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
+    if failed.is_empty() {
+        eprintln!("xtask: passed so far; now the tests");
+    } else {
+        eprintln!("xtask: FAILED: {}; now the tests, whose outcome does not mend that", failed.join(", "));
+    }
+    run("make", &["test"], &[ci]) && failed.is_empty()
+}
