@@ -54,7 +54,7 @@ impl Entry {
             }
             Ok::<(), LabError>(())
         };
-        overlay(&folder.join("etc-hosts"), "/etc/hosts", false)?;
+        overlay(&folder.join("etc-hosts"), names::HOSTS, false)?;
         overlay(&folder.join(format!("shm-{host}")), "/dev/shm", false)?;
         overlay(&folder.join(format!("bpf-{host}")), "/sys/fs/bpf", false)?;
         // Only these two folders of sysfs differ between network namespaces. A whole new /sys would hide

@@ -59,7 +59,11 @@ impl<'a> Maker<'a> {
         let mut needed = vec!["ip"];
         needed.extend(spec.rate.map(|_| "tc"));
         needed.extend((!spec.offloads).then_some("ethtool"));
-        Tools::require(&needed)
+        Tools::require(&needed)?;
+        // Nodes see their names in place of it, and only a file that exists can be covered by a mount.
+        fs::metadata(names::HOSTS)
+            .context("find (make an empty one: touch /etc/hosts)", names::HOSTS)
+            .map(drop)
     }
 
     pub(crate) fn new(spec: &'a Spec, lock: &Lock) -> Maker<'a> {

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub(crate) const ROOT: &str = "/run/tsumugi/lab";
 /// Where iproute2 pins network namespaces.
 pub(crate) const NETNS: &str = "/run/netns";
+/// Where programs look host names up.
+pub(crate) const HOSTS: &str = "/etc/hosts";
 const PREFIX: &str = "tsu-";
 const SWITCH: &str = "switch";
 
