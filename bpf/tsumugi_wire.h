@@ -1,0 +1,279 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The packet formats and the receive-memory layout of Tsumugi, for C: programs in the driver (BPF)
+ * and tests in user space. The truth is crates/tsumugi-wire; its tests compile this file and compare
+ * every constant, size and offset, and the meaning of every golden vector.
+ *
+ * All integers are little-endian, on the wire and in memory; this header is for little-endian machines.
+ *
+ * The structures are naturally aligned and not `packed` on purpose: clang turns every access to a packed
+ * structure into single-byte loads for BPF. In a packet they lie at any address; the driver may point
+ * into it where the machine loads unaligned words (x86-64, arm64), user space copies out first.
+ */
+#ifndef TSUMUGI_WIRE_H
+#define TSUMUGI_WIRE_H
+
+/* __u8 … __u64: from vmlinux.h where it is used, from the kernel's headers, or made here. */
+#ifndef __VMLINUX_H__
+#if defined(__linux__) || defined(__bpf__)
+#include <linux/types.h>
+#else
+#include <stdint.h>
+typedef uint8_t __u8;
+typedef uint16_t __u16;
+typedef uint32_t __u32;
+typedef uint64_t __u64;
+#endif
+#endif
+
+#define TSUMUGI_OFFSETOF(type, member) __builtin_offsetof(type, member)
+#define TSUMUGI_ALIGNED(bytes) __attribute__((aligned(bytes)))
+
+_Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Tsumugi's C header is for little-endian machines");
+
+/* ---- limits (limits.rs) ------------------------------------------------------------------------ */
+
+#define TSUMUGI_VERSION 1
+#define TSUMUGI_DEFAULT_PORT 7411
+#define TSUMUGI_IPV4_UDP_BYTES 28
+#define TSUMUGI_IPV6_UDP_BYTES 48
+#define TSUMUGI_DATAGRAM_BYTES_MIN 508
+#define TSUMUGI_DATAGRAM_BYTES_MAX (9000 - TSUMUGI_IPV4_UDP_BYTES)
+#define TSUMUGI_WINDOW_PACKETS 1024
+#define TSUMUGI_MESSAGE_BYTES_MAX (1ULL << 40)
+#define TSUMUGI_RECORD_ALIGN 32
+
+/* ---- the header (header.rs) -------------------------------------------------------------------- */
+
+enum tsumugi_kind {
+	TSUMUGI_DATA = 1,
+	TSUMUGI_ACK = 2,
+	TSUMUGI_LOSE = 3,
+	TSUMUGI_STOP = 4,
+	TSUMUGI_GO = 5,
+	TSUMUGI_PROBE = 6,
+	TSUMUGI_HELLO = 7,
+	TSUMUGI_CHALLENGE = 8,
+	TSUMUGI_WELCOME = 9,
+	TSUMUGI_BYE = 10,
+	TSUMUGI_BYE_ACK = 11,
+	TSUMUGI_RESET = 12,
+};
+
+#define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
+#define TSUMUGI_FLAG_RESENT 2      /* sent before */
+#define TSUMUGI_FLAG_HAS_ACK 4     /* ack and credit are meaningful */
+
+struct tsumugi_header {
+	union {
+		struct {
+			__u8 version;
+			__u8 kind;  /* enum tsumugi_kind */
+			__u8 flags; /* TSUMUGI_FLAG_* */
+			__u8 path;  /* as the sender counts them */
+			__u32 check; /* tsumugi_header_check() */
+			__u64 token; /* handed out by the receiver with flow */
+			__u32 flow;  /* index into the receiver's flow table */
+			__u32 epoch; /* incarnation of the sender, never 0 */
+			__u64 psn;   /* DATA: its number; STOP: the number refused; else 0 */
+			__u64 ack;   /* every PSN before it has been deposited */
+			__u16 credit;     /* PSNs from ack on that the receiver takes */
+			__u16 body_bytes; /* that follow the header */
+			__u32 body_crc;   /* CRC32C of the body, 0 when it is empty */
+		};
+		__u64 words[6];
+	};
+};
+
+/* The header check: over the six words with `check` taken as 0. */
+static inline __u32 tsumugi_header_check(const struct tsumugi_header *header)
+{
+	__u64 sum = 0;
+
+	/* Unrolled: the verifier then sees six constant offsets and no loop. */
+#define TSUMUGI_MIX(word)                      \
+	do {                                   \
+		sum ^= (word);                 \
+		sum *= 0xbf58476d1ce4e5b9ULL;  \
+		sum ^= sum >> 32;              \
+	} while (0)
+	TSUMUGI_MIX(header->words[0] & 0xffffffffULL);
+	TSUMUGI_MIX(header->words[1]);
+	TSUMUGI_MIX(header->words[2]);
+	TSUMUGI_MIX(header->words[3]);
+	TSUMUGI_MIX(header->words[4]);
+	TSUMUGI_MIX(header->words[5]);
+#undef TSUMUGI_MIX
+	return (__u32)sum;
+}
+
+/* ---- bodies (frame.rs, ack.rs, handshake.rs) --------------------------------------------------- */
+
+#define TSUMUGI_FORM_WHOLE 1
+#define TSUMUGI_FORM_FRAGMENT 2
+
+/* In front of a whole message; the message is padded to 8 bytes, at the packet's end it need not be. */
+struct tsumugi_whole {
+	__u16 channel;
+	__u8 form;
+	__u8 reserved;
+	__u32 bytes;
+};
+
+/* In front of a piece of a longer message, which goes to the end of the packet. */
+struct tsumugi_fragment {
+	__u16 channel;
+	__u8 form;
+	__u8 reserved;
+	__u32 message;
+	__u64 offset; /* bytes */
+	__u64 total;  /* bytes */
+};
+
+#define TSUMUGI_WORD_PSNS 32
+#define TSUMUGI_WORDS_MAX (TSUMUGI_WINDOW_PACKETS / TSUMUGI_WORD_PSNS + 1)
+
+/* ACK, LOSE, STOP, GO. Bit i of word j stands for PSN (ack - ack % 32) + 32 j + i. */
+struct tsumugi_answer {
+	__u64 echo; /* PSN deposited last, in order of time */
+	__u32 delay_ns;
+	__u32 words;
+	__u32 bitmap[];
+};
+
+#define TSUMUGI_ANSWER_BYTES_MAX (sizeof(struct tsumugi_answer) + 4 * TSUMUGI_WORDS_MAX)
+
+#define TSUMUGI_REPEAT_SELECTIVE 0
+#define TSUMUGI_REPEAT_GO_BACK_N 1
+
+/* HELLO, WELCOME. */
+struct tsumugi_offer {
+	__u64 job;
+	__u64 nonce;
+	__u64 cookie;
+	__u64 token;
+	__u32 flow;
+	__u8 repeat; /* TSUMUGI_REPEAT_* */
+	__u8 reserved;
+	__u16 datagram_bytes;
+	__u64 message_bytes_max;
+	__u64 reserved_2;
+};
+
+struct tsumugi_challenge {
+	__u64 nonce;
+	__u64 cookie; /* never 0 */
+};
+
+/* ---- receive memory (memory.rs; who writes what and the invariants are told there) ------------- */
+
+#define TSUMUGI_MAGIC 0x016967756d757374ULL /* "tsumugi\1" */
+#define TSUMUGI_PAGE_BYTES 4096
+#define TSUMUGI_FLOWS_PER_PAGE 8
+#define TSUMUGI_PAD_BYTES (64 * 1024)
+#define TSUMUGI_WINDOW_WORDS (TSUMUGI_WINDOW_PACKETS / 32)
+#define TSUMUGI_COUNTERS 64
+#define TSUMUGI_RING_BYTES_MIN 4096
+
+enum tsumugi_counter {
+	TSUMUGI_COUNT_DEPOSITED = 0,
+	TSUMUGI_COUNT_DEPOSITED_BYTES,
+	TSUMUGI_COUNT_DUPLICATE,
+	TSUMUGI_COUNT_BEYOND_WINDOW,
+	TSUMUGI_COUNT_OUT_OF_ORDER,
+	TSUMUGI_COUNT_QUEUE_FULL,
+	TSUMUGI_COUNT_MALFORMED,
+	TSUMUGI_COUNT_CORRUPT,
+	TSUMUGI_COUNT_UNKNOWN_FLOW,
+	TSUMUGI_COUNT_WRONG_TOKEN,
+	TSUMUGI_COUNT_WRONG_EPOCH,
+	TSUMUGI_COUNT_VIOLATION,
+	TSUMUGI_COUNT_HANDSHAKE_REFUSED,
+};
+
+/* Page 0. */
+struct tsumugi_control {
+	__u64 magic;
+	__u32 version;
+	__u32 flows;
+	__u64 ring_bytes; /* a power of two */
+	__u32 epoch;      /* 0 while nobody owns the memory */
+	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
+	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
+	__u32 sleeping TSUMUGI_ALIGNED(64);  /* not 0: ring the doorbell; owner */
+	__u32 stopped TSUMUGI_ALIGNED(64);   /* not 0 when some flow's `stopped` is */
+	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
+} TSUMUGI_ALIGNED(4096);
+
+/* Pages 1 and on: one peer's flow. */
+struct tsumugi_flow {
+	__u64 token; /* 0 while the entry is free */
+	__u32 epoch;
+	__u32 repeat; /* TSUMUGI_REPEAT_* */
+	__u64 limit;  /* PSNs from here on are beyond the credit given */
+	struct {
+		__u64 base; /* every PSN before it is deposited */
+		__u64 echo; /* PSN deposited last, in order of time */
+		__u32 stopped; /* a packet was refused for want of room; until GO */
+	} received TSUMUGI_ALIGNED(64);
+	struct {
+		__u64 ack;   /* our flow to this peer: every PSN before it is acknowledged */
+		__u64 limit; /* our flow to this peer: the end of our credit */
+	} acknowledged TSUMUGI_ALIGNED(64);
+	/* Upper half: number of the block of 32 PSNs; lower half: its bits. */
+	__u64 window[TSUMUGI_WINDOW_WORDS] TSUMUGI_ALIGNED(64);
+} TSUMUGI_ALIGNED(512);
+
+/* In front of what is deposited in the ring. */
+struct tsumugi_record {
+	__u64 first; /* tsumugi_record_first(); 0 until published, so it is written last */
+	__u64 psn;
+	__u64 crc; /* tsumugi_record_crc() */
+};
+
+#define TSUMUGI_RECORD_PUBLISHED (1ULL << 31)
+#define TSUMUGI_RECORD_PADDING 0xffffffffU
+#define TSUMUGI_RECORD_CHECKED (1ULL << 63)
+
+/* The word that publishes a record of `bytes` that came by `flow`, or TSUMUGI_RECORD_PADDING. */
+static inline __u64 tsumugi_record_first(__u32 flow, __u32 bytes)
+{
+	return (__u64)flow << 32 | TSUMUGI_RECORD_PUBLISHED | bytes;
+}
+
+/*
+ * The CRC32C that the packet announced, whether the depositor has compared it, and the lower 31 bits of the
+ * flow's token: they tell a record of an entry's former flow from one of its present flow.
+ */
+static inline __u64 tsumugi_record_crc(__u32 body_crc, __u64 token, int checked)
+{
+	return (checked ? TSUMUGI_RECORD_CHECKED : 0) | (token & 0x7fffffffULL) << 32 | body_crc;
+}
+
+/* Bytes of ring that a record with a body of `bytes` takes up. */
+static inline __u64 tsumugi_record_span(__u32 bytes)
+{
+	return (sizeof(struct tsumugi_record) + (__u64)bytes + TSUMUGI_RECORD_ALIGN - 1) &
+	       ~(__u64)(TSUMUGI_RECORD_ALIGN - 1);
+}
+
+/* Bytes of the entry of flow `index` from the start of receive memory. */
+static inline __u64 tsumugi_flow_offset(__u32 index)
+{
+	return TSUMUGI_PAGE_BYTES + (__u64)index * sizeof(struct tsumugi_flow);
+}
+
+/* Bytes before the ring. */
+static inline __u64 tsumugi_ring_offset(__u32 flows)
+{
+	return TSUMUGI_PAGE_BYTES +
+	       ((__u64)flows + TSUMUGI_FLOWS_PER_PAGE - 1) / TSUMUGI_FLOWS_PER_PAGE * TSUMUGI_PAGE_BYTES;
+}
+
+/* Bytes of the whole mapping. */
+static inline __u64 tsumugi_memory_bytes(__u32 flows, __u64 ring_bytes)
+{
+	return tsumugi_ring_offset(flows) + ring_bytes + TSUMUGI_PAD_BYTES;
+}
+
+#endif

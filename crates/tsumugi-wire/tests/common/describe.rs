@@ -1,0 +1,235 @@
+//! From bytes to the text of a vector, and from the text back to bytes.
+
+use super::{Vector, body_crc};
+use tsumugi_wire::ack::{self, Sack};
+use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame};
+use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::VERSION;
+use tsumugi_wire::{Flags, Header, Kind, MalformedHeader, Psn};
+
+type Fields = Vec<(String, String)>;
+
+fn put(fields: &mut Fields, key: &str, value: impl ToString) {
+    fields.push((key.to_owned(), value.to_string()));
+}
+
+/// What `bytes` mean, as the fields of a vector.
+pub(crate) fn describe(bytes: &[u8]) -> Fields {
+    let mut fields = Fields::new();
+    let (header, body, rest) = match Header::decode(bytes) {
+        Ok(parts) => parts,
+        Err(error) => {
+            let result = match error {
+                MalformedHeader::Truncated { have, need } => format!("truncated {have} {need}"),
+                MalformedHeader::Version(version) => format!("version {version}"),
+                MalformedHeader::Check => "check".to_owned(),
+                MalformedHeader::Kind(kind) => format!("kind {kind}"),
+                MalformedHeader::Epoch => "epoch".to_owned(),
+            };
+            put(&mut fields, "result", result);
+            return fields;
+        }
+    };
+    put(&mut fields, "result", "ok");
+    put(&mut fields, "version", VERSION);
+    put(&mut fields, "kind", header.kind as u8);
+    put(&mut fields, "flags", header.flags.0);
+    put(&mut fields, "path", header.path);
+    put(&mut fields, "token", header.token);
+    put(&mut fields, "flow", header.flow);
+    put(&mut fields, "epoch", header.epoch);
+    put(&mut fields, "psn", header.psn);
+    put(&mut fields, "ack", header.ack);
+    put(&mut fields, "credit", header.credit);
+    put(&mut fields, "body_bytes", header.body_bytes);
+    put(&mut fields, "body_crc", header.body_crc);
+    put(&mut fields, "rest", rest.len());
+    if header.body_crc == body_crc(body) {
+        put(&mut fields, "crc", "ok");
+        describe_body(&header, body, &mut fields);
+    } else {
+        put(&mut fields, "crc", "bad");
+        put(&mut fields, "body", "unread");
+    }
+    fields
+}
+
+fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
+    let verdict = match header.kind {
+        Kind::Data => describe_frames(body, fields),
+        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => match Sack::decode(body) {
+            Ok(sack) => {
+                describe_sack(header.ack, &sack, fields);
+                "ok".to_owned()
+            }
+            Err(_) => "sack".to_owned(),
+        },
+        Kind::Hello | Kind::Welcome => match Offer::decode(body) {
+            Ok(offer) => {
+                describe_offer(&offer, fields);
+                "ok".to_owned()
+            }
+            Err(MalformedOffer::Length(bytes)) => format!("offer_length {bytes}"),
+            Err(MalformedOffer::Repeat(mode)) => format!("offer_repeat {mode}"),
+        },
+        Kind::Challenge => match Challenge::decode(body) {
+            Ok(challenge) => {
+                put(fields, "nonce", challenge.nonce);
+                put(fields, "cookie", challenge.cookie);
+                "ok".to_owned()
+            }
+            Err(_) => format!("challenge_length {}", body.len()),
+        },
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => "ok".to_owned(),
+    };
+    put(fields, "body", verdict);
+}
+
+fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
+    for frame in Frames::new(body) {
+        match frame {
+            Ok(Frame::Whole { channel, at, data }) => {
+                put(fields, "whole", format!("{channel} {at} {}", data.len()));
+            }
+            Ok(Frame::Fragment(Fragment { channel, message, offset, total }, data)) => {
+                let at = body.len() - data.len();
+                put(fields, "fragment", format!("{channel} {message} {offset} {total} {at} {}", data.len()));
+            }
+            Err(MalformedFrame::Truncated { at, .. }) => return format!("frame_truncated {at}"),
+            Err(MalformedFrame::Form(form)) => return format!("frame_form {form}"),
+            Err(MalformedFrame::Range { offset, total }) => return format!("frame_range {offset} {total}"),
+        }
+    }
+    "ok".to_owned()
+}
+
+fn describe_sack(ack: Psn, sack: &Sack, fields: &mut Fields) {
+    put(fields, "echo", sack.echo);
+    put(fields, "delay_ns", sack.delay_ns);
+    put(fields, "words", sack.words);
+    for word in &sack.bitmap[..sack.words] {
+        put(fields, "word", word);
+    }
+    for (first, last) in received(ack, sack) {
+        put(fields, "received", format!("{first} {last}"));
+    }
+}
+
+/// The runs of PSNs from `ack` on that the bitmap says arrived, first and last of each.
+pub(crate) fn received(ack: Psn, sack: &Sack) -> Vec<(u64, u64)> {
+    let mut runs: Vec<(u64, u64)> = Vec::new();
+    // 34 words cover the bitmap wherever in its first word `ack` lies.
+    for psn in (0..34 * ack::WORD_PSNS).map_while(|distance| ack.0.checked_add(distance)) {
+        if sack.has(ack, Psn(psn)) {
+            match runs.last_mut() {
+                Some((_, last)) if *last + 1 == psn => *last = psn,
+                _ => runs.push((psn, psn)),
+            }
+        }
+    }
+    runs
+}
+
+fn describe_offer(offer: &Offer, fields: &mut Fields) {
+    put(fields, "job", offer.job);
+    put(fields, "nonce", offer.nonce);
+    put(fields, "cookie", offer.cookie);
+    put(fields, "offer_token", offer.token);
+    put(fields, "offer_flow", offer.flow);
+    put(fields, "repeat", offer.repeat as u8);
+    put(fields, "datagram_bytes", offer.datagram_bytes);
+    put(fields, "message_bytes_max", offer.message_bytes_max);
+}
+
+/// The bytes that the library writes for the fields of an accepted vector. The messages' contents,
+/// which the fields do not repeat, are taken from the vector's own bytes.
+pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
+    let kind = Kind::from_number(vector.number("kind")).expect("an accepted vector has a known kind");
+    let mut body = match kind {
+        Kind::Data => encode_frames(vector),
+        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => encode_sack(vector),
+        Kind::Hello | Kind::Welcome => encode_offer(vector).to_vec(),
+        Kind::Challenge => {
+            Challenge { nonce: vector.number("nonce"), cookie: vector.number("cookie") }.encode().to_vec()
+        }
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => Vec::new(),
+    };
+    let body_bytes: u16 = vector.number("body_bytes");
+    // The last frame's padding may have been left off.
+    body.truncate(usize::from(body_bytes));
+    let header = Header {
+        kind,
+        flags: Flags(vector.number("flags")),
+        path: vector.number("path"),
+        token: vector.number("token"),
+        flow: vector.number("flow"),
+        epoch: vector.number("epoch"),
+        psn: Psn(vector.number("psn")),
+        ack: Psn(vector.number("ack")),
+        credit: vector.number("credit"),
+        body_bytes,
+        body_crc: body_crc(&body),
+    };
+    let mut bytes = header.encode().to_vec();
+    bytes.extend_from_slice(&body);
+    bytes
+}
+
+fn encode_frames(vector: &Vector) -> Vec<u8> {
+    let data = |at: u64, bytes: u64| {
+        let at = HEADER_BYTES + at as usize;
+        &vector.bytes[at..at + bytes as usize]
+    };
+    let mut body = Vec::new();
+    for (key, value) in &vector.fields {
+        let numbers: Vec<u64> = value.split(' ').filter_map(|number| number.parse().ok()).collect();
+        match (key.as_str(), numbers.as_slice()) {
+            ("whole", &[channel, at, bytes]) => {
+                body.extend_from_slice(&frame::encode_whole(channel as u16, bytes as u32));
+                body.extend_from_slice(data(at, bytes));
+                body.resize(body.len().next_multiple_of(8), 0);
+            }
+            ("fragment", &[channel, message, offset, total, at, bytes]) => {
+                let fragment = Fragment { channel: channel as u16, message: message as u32, offset, total };
+                body.extend_from_slice(&fragment.encode());
+                body.extend_from_slice(data(at, bytes));
+            }
+            ("whole" | "fragment", _) => panic!("{}: {key}={value}", vector.name),
+            _ => {}
+        }
+    }
+    body
+}
+
+fn encode_sack(vector: &Vector) -> Vec<u8> {
+    let mut sack = Sack {
+        echo: Psn(vector.number("echo")),
+        delay_ns: vector.number("delay_ns"),
+        words: vector.number("words"),
+        ..Sack::EMPTY
+    };
+    for (word, text) in sack.bitmap.iter_mut().zip(vector.all("word")) {
+        *word = text.parse().expect("a word is a number");
+    }
+    sack.encode(&mut [0; ack::BODY_BYTES_MAX]).to_vec()
+}
+
+fn encode_offer(vector: &Vector) -> [u8; tsumugi_wire::handshake::OFFER_BYTES] {
+    let repeat = match vector.number::<u8>("repeat") {
+        0 => Repeat::Selective,
+        1 => Repeat::GoBackN,
+        other => panic!("{}: repeat={other}", vector.name),
+    };
+    Offer {
+        job: vector.number("job"),
+        nonce: vector.number("nonce"),
+        cookie: vector.number("cookie"),
+        token: vector.number("offer_token"),
+        flow: vector.number("offer_flow"),
+        repeat,
+        datagram_bytes: vector.number("datagram_bytes"),
+        message_bytes_max: vector.number("message_bytes_max"),
+    }
+    .encode()
+}

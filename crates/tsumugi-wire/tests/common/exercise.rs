@@ -1,0 +1,104 @@
+//! What must hold for any bytes whatever. One body, run by the mutation test and by the fuzz targets.
+
+use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Frame, Frames, WHOLE_BYTES};
+use tsumugi_wire::handshake::{Challenge, Offer};
+use tsumugi_wire::header::{HEADER_BYTES, Header};
+use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
+use tsumugi_wire::{Kind, Psn};
+
+/// How far an input got.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Reached {
+    /// The header was refused.
+    Nothing,
+    /// The header was accepted, the body refused.
+    Header,
+    /// Both were accepted.
+    Body,
+}
+
+/// Fills in the header check, written here a second time from the format's description, so that an
+/// error in the one is not repeated in the other. Bytes shorter than a header are left alone.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let Some(header) = bytes.get_mut(..HEADER_BYTES) else { return };
+    header[4..8].fill(0);
+    let mut sum = 0u64;
+    for word in header.chunks_exact(8) {
+        let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
+        sum = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        sum ^= sum >> 32;
+    }
+    header[4..8].copy_from_slice(&(sum as u32).to_le_bytes());
+}
+
+/// Reads `bytes` as a packet. An accepted header must encode to the very bytes it was read from.
+pub(crate) fn packet(bytes: &[u8]) -> Reached {
+    let Ok((header, body, rest)) = Header::decode(bytes) else { return Reached::Nothing };
+    assert_eq!(header.encode(), bytes[..HEADER_BYTES], "{header:?} encodes to other bytes");
+    assert_eq!(HEADER_BYTES + body.len() + rest.len(), bytes.len(), "bytes got lost");
+    let accepted = match header.kind {
+        Kind::Data => frames(body),
+        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => sack(header.ack, body),
+        Kind::Hello | Kind::Challenge | Kind::Welcome => offer(body),
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => true,
+    };
+    if accepted { Reached::Body } else { Reached::Header }
+}
+
+/// Reads `body` as frames: they end, lie within the body one behind the other, and say what is possible.
+pub(crate) fn frames(body: &[u8]) -> bool {
+    let mut end = 0;
+    let mut iterator = Frames::new(body);
+    while let Some(frame) = iterator.next() {
+        match frame {
+            Ok(Frame::Whole { at, data, .. }) => {
+                assert!(at >= end + WHOLE_BYTES, "a frame at {at} overlaps the one that ends at {end}");
+                assert_eq!(&body[at..at + data.len()], data, "`at` points elsewhere");
+                end = at + data.len();
+            }
+            Ok(Frame::Fragment(fragment, data)) => {
+                assert!(!data.is_empty() && fragment.total <= MESSAGE_BYTES_MAX);
+                assert!(fragment.offset.checked_add(data.len() as u64).is_some_and(|e| e <= fragment.total));
+                assert!(body.len() - data.len() >= end + FRAGMENT_BYTES);
+                assert_eq!(&body[body.len() - data.len()..], data, "a fragment goes to the end");
+                assert!(iterator.next().is_none(), "something behind a fragment");
+                return true;
+            }
+            Err(_) => {
+                assert!(iterator.next().is_none(), "something behind a malformed frame");
+                return false;
+            }
+        }
+    }
+    true
+}
+
+/// Reads `body` as an answer. What is read encodes to the same bytes, and can be asked about any PSN.
+pub(crate) fn sack(ack: Psn, body: &[u8]) -> bool {
+    let Ok(sack) = Sack::decode(body) else { return false };
+    let mut buffer = [0; BODY_BYTES_MAX];
+    let written = sack.encode(&mut buffer);
+    assert_eq!(written, &body[..written.len()], "{sack:?} encodes to other bytes");
+    let end = sack.end(ack);
+    for psn in [0, 1, ack.0, ack.0 | 31, end.0, u64::MAX, sack.echo.0] {
+        let has = sack.has(ack, Psn(psn));
+        // At the very end of the numbers `end` saturates and the last PSN is still within the bitmap.
+        assert!(!has || psn < end.0 || end.0 == u64::MAX, "{psn} lies beyond {end}");
+        assert!(has || psn >= ack.0 - ack.0 % 32, "{psn} lies before the bitmap of {ack}");
+    }
+    true
+}
+
+/// Reads `body` as an offer and as a challenge. What is read, written and read again is the same.
+pub(crate) fn offer(body: &[u8]) -> bool {
+    let offer = Offer::decode(body);
+    if let Ok(offer) = offer {
+        assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
+    }
+    let challenge = Challenge::decode(body);
+    if let Ok(challenge) = challenge {
+        assert_eq!(challenge.encode(), body, "{challenge:?} encodes to other bytes");
+    }
+    offer.is_ok() || challenge.is_ok()
+}

@@ -1,0 +1,457 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * Reads the golden vectors with tsumugi_wire.h and nothing of Rust's.
+ *
+ *     golden vectors FILE...   every vector must say what this program reads from its bytes
+ *     golden layout            prints "name number" for every constant, size and offset
+ */
+#include "tsumugi_wire.h"
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#define BYTES_MAX 65536
+#define FIELDS_MAX 128
+#define LINE_MAX 160
+
+/* A list of "key=value" lines. */
+struct fields {
+	int count;
+	char line[FIELDS_MAX][LINE_MAX];
+};
+
+struct vector {
+	char name[64];
+	int size;
+	unsigned char bytes[BYTES_MAX];
+	struct fields fields;
+};
+
+static void put(struct fields *fields, const char *format, ...)
+{
+	va_list arguments;
+
+	if (fields->count == FIELDS_MAX) {
+		fprintf(stderr, "more than %d fields\n", FIELDS_MAX);
+		exit(2);
+	}
+	va_start(arguments, format);
+	vsnprintf(fields->line[fields->count++], LINE_MAX, format, arguments);
+	va_end(arguments);
+}
+
+#define PUT(fields, key, value) put(fields, "%s=%llu", key, (unsigned long long)(value))
+
+static __u32 crc32c(const unsigned char *bytes, size_t size)
+{
+	__u32 crc = ~0U;
+
+	for (size_t i = 0; i < size; i++) {
+		crc ^= bytes[i];
+		for (int bit = 0; bit < 8; bit++)
+			crc = crc & 1 ? crc >> 1 ^ 0x82f63b78 : crc >> 1;
+	}
+	return ~crc;
+}
+
+/* Returns the number of bytes at the body's `at` that a frame takes up, 0 when it is malformed. */
+static size_t describe_frame(const unsigned char *body, size_t at, size_t size, struct fields *fields)
+{
+	struct tsumugi_whole whole;
+	struct tsumugi_fragment fragment;
+	size_t data, span;
+
+	if (size - at < sizeof(whole)) {
+		put(fields, "body=frame_truncated %zu", at);
+		return 0;
+	}
+	memcpy(&whole, body + at, sizeof(whole));
+	if (whole.form == TSUMUGI_FORM_WHOLE) {
+		if (size - at - sizeof(whole) < whole.bytes) {
+			put(fields, "body=frame_truncated %zu", at);
+			return 0;
+		}
+		put(fields, "whole=%u %zu %u", whole.channel, at + sizeof(whole), whole.bytes);
+		span = (sizeof(whole) + whole.bytes + 7) & ~(size_t)7;
+		return span < size - at ? span : size - at;
+	}
+	if (whole.form != TSUMUGI_FORM_FRAGMENT) {
+		put(fields, "body=frame_form %u", whole.form);
+		return 0;
+	}
+	if (size - at < sizeof(fragment)) {
+		put(fields, "body=frame_truncated %zu", at);
+		return 0;
+	}
+	memcpy(&fragment, body + at, sizeof(fragment));
+	data = size - at - sizeof(fragment);
+	if (data == 0 || fragment.total > TSUMUGI_MESSAGE_BYTES_MAX || fragment.total < data ||
+	    fragment.offset > fragment.total - data) {
+		put(fields, "body=frame_range %llu %llu", fragment.offset, fragment.total);
+		return 0;
+	}
+	put(fields, "fragment=%u %u %llu %llu %zu %zu", fragment.channel, fragment.message, fragment.offset,
+	    fragment.total, at + sizeof(fragment), data);
+	return size - at;
+}
+
+static void describe_frames(const unsigned char *body, size_t size, struct fields *fields)
+{
+	for (size_t at = 0; at < size;) {
+		size_t span = describe_frame(body, at, size, fields);
+
+		if (span == 0)
+			return;
+		at += span;
+	}
+	put(fields, "body=ok");
+}
+
+static void describe_answer(__u64 ack, const unsigned char *body, size_t size, struct fields *fields)
+{
+	struct tsumugi_answer answer;
+	__u32 bitmap[TSUMUGI_WORDS_MAX];
+	__u64 base = ack - ack % TSUMUGI_WORD_PSNS, first = 0, psn;
+	int within = 0;
+
+	if (size < sizeof(answer)) {
+		put(fields, "body=sack");
+		return;
+	}
+	memcpy(&answer, body, sizeof(answer));
+	if (answer.words > TSUMUGI_WORDS_MAX || size - sizeof(answer) < 4 * (size_t)answer.words) {
+		put(fields, "body=sack");
+		return;
+	}
+	memcpy(bitmap, body + sizeof(answer), 4 * (size_t)answer.words);
+	PUT(fields, "echo", answer.echo);
+	PUT(fields, "delay_ns", answer.delay_ns);
+	PUT(fields, "words", answer.words);
+	for (__u32 i = 0; i < answer.words; i++)
+		PUT(fields, "word", bitmap[i]);
+	for (psn = ack; psn - base < TSUMUGI_WORD_PSNS * answer.words && psn >= ack; psn++) {
+		__u64 bit = psn - base;
+		int has = bitmap[bit / 32] >> bit % 32 & 1;
+
+		if (has && !within)
+			first = psn;
+		if (!has && within)
+			put(fields, "received=%llu %llu", first, psn - 1);
+		within = has;
+	}
+	if (within)
+		put(fields, "received=%llu %llu", first, psn - 1);
+	put(fields, "body=ok");
+}
+
+static void describe_offer(const unsigned char *body, size_t size, struct fields *fields)
+{
+	struct tsumugi_offer offer;
+
+	if (size != sizeof(offer)) {
+		put(fields, "body=offer_length %zu", size);
+		return;
+	}
+	memcpy(&offer, body, sizeof(offer));
+	if (offer.repeat > TSUMUGI_REPEAT_GO_BACK_N) {
+		put(fields, "body=offer_repeat %u", offer.repeat);
+		return;
+	}
+	PUT(fields, "job", offer.job);
+	PUT(fields, "nonce", offer.nonce);
+	PUT(fields, "cookie", offer.cookie);
+	PUT(fields, "offer_token", offer.token);
+	PUT(fields, "offer_flow", offer.flow);
+	PUT(fields, "repeat", offer.repeat);
+	PUT(fields, "datagram_bytes", offer.datagram_bytes);
+	PUT(fields, "message_bytes_max", offer.message_bytes_max);
+	put(fields, "body=ok");
+}
+
+static void describe_challenge(const unsigned char *body, size_t size, struct fields *fields)
+{
+	struct tsumugi_challenge challenge;
+
+	if (size != sizeof(challenge)) {
+		put(fields, "body=challenge_length %zu", size);
+		return;
+	}
+	memcpy(&challenge, body, sizeof(challenge));
+	PUT(fields, "nonce", challenge.nonce);
+	PUT(fields, "cookie", challenge.cookie);
+	put(fields, "body=ok");
+}
+
+static void describe_body(const struct tsumugi_header *header, const unsigned char *body, struct fields *fields)
+{
+	size_t size = header->body_bytes;
+
+	if (header->body_crc != (size ? crc32c(body, size) : 0)) {
+		put(fields, "crc=bad");
+		put(fields, "body=unread");
+		return;
+	}
+	put(fields, "crc=ok");
+	switch (header->kind) {
+	case TSUMUGI_DATA:
+		describe_frames(body, size, fields);
+		break;
+	case TSUMUGI_ACK:
+	case TSUMUGI_LOSE:
+	case TSUMUGI_STOP:
+	case TSUMUGI_GO:
+		describe_answer(header->ack, body, size, fields);
+		break;
+	case TSUMUGI_HELLO:
+	case TSUMUGI_WELCOME:
+		describe_offer(body, size, fields);
+		break;
+	case TSUMUGI_CHALLENGE:
+		describe_challenge(body, size, fields);
+		break;
+	default:
+		put(fields, "body=ok");
+	}
+}
+
+static void describe(const unsigned char *bytes, size_t size, struct fields *fields)
+{
+	struct tsumugi_header header;
+
+	if (size < sizeof(header)) {
+		put(fields, "result=truncated %zu %zu", size, sizeof(header));
+		return;
+	}
+	memcpy(&header, bytes, sizeof(header));
+	if (header.version != TSUMUGI_VERSION) {
+		put(fields, "result=version %u", header.version);
+	} else if (header.check != tsumugi_header_check(&header)) {
+		put(fields, "result=check");
+	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_RESET) {
+		put(fields, "result=kind %u", header.kind);
+	} else if (header.epoch == 0) {
+		put(fields, "result=epoch");
+	} else if (size - sizeof(header) < header.body_bytes) {
+		put(fields, "result=truncated %zu %zu", size, sizeof(header) + header.body_bytes);
+	} else {
+		put(fields, "result=ok");
+		PUT(fields, "version", header.version);
+		PUT(fields, "kind", header.kind);
+		PUT(fields, "flags", header.flags);
+		PUT(fields, "path", header.path);
+		PUT(fields, "token", header.token);
+		PUT(fields, "flow", header.flow);
+		PUT(fields, "epoch", header.epoch);
+		PUT(fields, "psn", header.psn);
+		PUT(fields, "ack", header.ack);
+		PUT(fields, "credit", header.credit);
+		PUT(fields, "body_bytes", header.body_bytes);
+		PUT(fields, "body_crc", header.body_crc);
+		PUT(fields, "rest", size - sizeof(header) - header.body_bytes);
+		describe_body(&header, bytes + sizeof(header), fields);
+	}
+}
+
+/* Compares what the vector says with what its bytes say. Returns the number of vectors: 0 or 1. */
+static int finish(const struct vector *vector)
+{
+	static struct fields found;
+
+	if (vector->name[0] == 0)
+		return 0;
+	found.count = 0;
+	describe(vector->bytes, vector->size, &found);
+	for (int i = 0; i < found.count || i < vector->fields.count; i++) {
+		const char *expected = i < vector->fields.count ? vector->fields.line[i] : "(nothing)";
+		const char *actual = i < found.count ? found.line[i] : "(nothing)";
+
+		if (strcmp(expected, actual) != 0) {
+			fprintf(stderr, "%s: the vector says %s, C reads %s\n", vector->name, expected, actual);
+			exit(1);
+		}
+	}
+	return 1;
+}
+
+static void add_hex(struct vector *vector, const char *text)
+{
+	unsigned int byte;
+
+	for (; sscanf(text, "%2x", &byte) == 1; text += 2) {
+		if (vector->size == BYTES_MAX) {
+			fprintf(stderr, "%s: more than %d bytes\n", vector->name, BYTES_MAX);
+			exit(2);
+		}
+		vector->bytes[vector->size++] = (unsigned char)byte;
+	}
+}
+
+static int read_file(const char *path)
+{
+	static struct vector vector;
+	char line[LINE_MAX], key[32], value[LINE_MAX];
+	FILE *file = fopen(path, "r");
+	int vectors = 0;
+
+	if (!file) {
+		perror(path);
+		exit(2);
+	}
+	vector.name[0] = 0;
+	while (fgets(line, sizeof(line), file)) {
+		if (line[0] == '#' || line[0] == '\n')
+			continue;
+		if (sscanf(line, "%31[^=]=%127[^\n]", key, value) != 2) {
+			fprintf(stderr, "%s: not key=value: %s", path, line);
+			exit(2);
+		}
+		if (strcmp(key, "name") == 0) {
+			vectors += finish(&vector);
+			vector.size = vector.fields.count = 0;
+			snprintf(vector.name, sizeof(vector.name), "%.63s", value);
+		} else if (strcmp(key, "hex") == 0) {
+			add_hex(&vector, value);
+		} else if (strcmp(key, "encode") != 0) {
+			put(&vector.fields, "%s=%s", key, value);
+		}
+	}
+	vectors += finish(&vector);
+	fclose(file);
+	return vectors;
+}
+
+static void print(const char *name, unsigned long long number)
+{
+	printf("%s %llu\n", name, number);
+}
+
+#define SIZE(name) print("sizeof=" #name, sizeof(struct tsumugi_##name))
+#define ALIGN(name) print("alignof=" #name, _Alignof(struct tsumugi_##name))
+#define OFFSET(name, member) print(#name "." #member, TSUMUGI_OFFSETOF(struct tsumugi_##name, member))
+#define CONSTANT(name) print(#name, TSUMUGI_##name)
+#define COUNTER(name, constant) print(#name, TSUMUGI_COUNT_##constant)
+
+static void print_memory(void)
+{
+	OFFSET(control, magic);
+	OFFSET(control, version);
+	OFFSET(control, flows);
+	OFFSET(control, ring_bytes);
+	OFFSET(control, epoch);
+	OFFSET(control, ring_head);
+	OFFSET(control, ring_tail);
+	OFFSET(control, sleeping);
+	OFFSET(control, stopped);
+	OFFSET(control, counters);
+	SIZE(control);
+	ALIGN(control);
+	OFFSET(flow, token);
+	OFFSET(flow, epoch);
+	OFFSET(flow, repeat);
+	OFFSET(flow, limit);
+	OFFSET(flow, received);
+	OFFSET(flow, received.base);
+	OFFSET(flow, received.echo);
+	OFFSET(flow, received.stopped);
+	OFFSET(flow, acknowledged);
+	OFFSET(flow, acknowledged.ack);
+	OFFSET(flow, acknowledged.limit);
+	OFFSET(flow, window);
+	SIZE(flow);
+	ALIGN(flow);
+	SIZE(record);
+	CONSTANT(MAGIC);
+	CONSTANT(PAGE_BYTES);
+	CONSTANT(FLOWS_PER_PAGE);
+	CONSTANT(PAD_BYTES);
+	CONSTANT(WINDOW_WORDS);
+	CONSTANT(COUNTERS);
+	CONSTANT(RING_BYTES_MIN);
+	print("PADDING", TSUMUGI_RECORD_PADDING);
+	print("record_first", tsumugi_record_first(7, 8972));
+	print("record_first_padding", tsumugi_record_first(TSUMUGI_RECORD_PADDING, 40));
+	OFFSET(record, first);
+	OFFSET(record, psn);
+	OFFSET(record, crc);
+	print("record_crc", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, 0));
+	print("record_crc_checked", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, 1));
+	print("span_0", tsumugi_record_span(0));
+	print("span_8", tsumugi_record_span(8));
+	print("span_9", tsumugi_record_span(9));
+	print("span_8972", tsumugi_record_span(8972));
+	print("flow_offset_9", tsumugi_flow_offset(9));
+	print("ring_offset_9", tsumugi_ring_offset(9));
+	print("memory_bytes_9_65536", tsumugi_memory_bytes(9, 65536));
+	COUNTER(deposited, DEPOSITED);
+	COUNTER(deposited_bytes, DEPOSITED_BYTES);
+	COUNTER(duplicate, DUPLICATE);
+	COUNTER(beyond_window, BEYOND_WINDOW);
+	COUNTER(out_of_order, OUT_OF_ORDER);
+	COUNTER(queue_full, QUEUE_FULL);
+	COUNTER(malformed, MALFORMED);
+	COUNTER(corrupt, CORRUPT);
+	COUNTER(unknown_flow, UNKNOWN_FLOW);
+	COUNTER(wrong_token, WRONG_TOKEN);
+	COUNTER(wrong_epoch, WRONG_EPOCH);
+	COUNTER(violation, VIOLATION);
+	COUNTER(handshake_refused, HANDSHAKE_REFUSED);
+}
+
+static void print_packets(void)
+{
+	SIZE(header);
+	SIZE(whole);
+	SIZE(fragment);
+	SIZE(answer);
+	SIZE(offer);
+	SIZE(challenge);
+	CONSTANT(VERSION);
+	CONSTANT(DEFAULT_PORT);
+	CONSTANT(IPV4_UDP_BYTES);
+	CONSTANT(IPV6_UDP_BYTES);
+	CONSTANT(DATAGRAM_BYTES_MIN);
+	CONSTANT(DATAGRAM_BYTES_MAX);
+	CONSTANT(WINDOW_PACKETS);
+	CONSTANT(MESSAGE_BYTES_MAX);
+	CONSTANT(RECORD_ALIGN);
+	CONSTANT(WORD_PSNS);
+	CONSTANT(WORDS_MAX);
+	CONSTANT(ANSWER_BYTES_MAX);
+	CONSTANT(FLAG_ACK_REQUEST);
+	CONSTANT(FLAG_RESENT);
+	CONSTANT(FLAG_HAS_ACK);
+	CONSTANT(REPEAT_SELECTIVE);
+	CONSTANT(REPEAT_GO_BACK_N);
+	CONSTANT(DATA);
+	CONSTANT(ACK);
+	CONSTANT(LOSE);
+	CONSTANT(STOP);
+	CONSTANT(GO);
+	CONSTANT(PROBE);
+	CONSTANT(HELLO);
+	CONSTANT(CHALLENGE);
+	CONSTANT(WELCOME);
+	CONSTANT(BYE);
+	CONSTANT(BYE_ACK);
+	CONSTANT(RESET);
+}
+
+int main(int count, char **arguments)
+{
+	int vectors = 0;
+
+	if (count == 2 && strcmp(arguments[1], "layout") == 0) {
+		print_packets();
+		print_memory();
+		return 0;
+	}
+	if (count < 3 || strcmp(arguments[1], "vectors") != 0) {
+		fprintf(stderr, "usage: golden vectors FILE... | golden layout\n");
+		return 2;
+	}
+	for (int i = 2; i < count; i++)
+		vectors += read_file(arguments[i]);
+	printf("%d vectors agree\n", vectors);
+	return 0;
+}

@@ -1,0 +1,494 @@
+//! The packets of the golden vectors, and what is expected of each.
+
+use crate::common::body_crc;
+use crate::common::exercise::seal;
+use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack, WORDS_MAX};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, encode_whole};
+use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Repeat};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
+
+/// A packet and the verdict on it, stated independently of the decoder.
+pub(crate) struct Case {
+    /// File in `vectors/`, without its ending.
+    pub(crate) file: &'static str,
+    pub(crate) name: String,
+    /// What the case is there for.
+    pub(crate) why: String,
+    pub(crate) bytes: Vec<u8>,
+    /// The `result` of the header, and the `body` (with crc `bad`: `unread`).
+    pub(crate) verdict: (&'static str, &'static str),
+    /// Whether the library, given the fields, would write the same bytes.
+    pub(crate) ours: bool,
+}
+
+struct Cases {
+    file: &'static str,
+    cases: Vec<Case>,
+}
+
+impl Cases {
+    fn add(&mut self, name: &str, why: &str, bytes: Vec<u8>) -> &mut Case {
+        self.cases.push(Case {
+            file: self.file,
+            name: name.to_owned(),
+            why: why.to_owned(),
+            bytes,
+            verdict: ("ok", "ok"),
+            ours: true,
+        });
+        self.cases.last_mut().expect("just pushed")
+    }
+
+    fn refuse(&mut self, name: &str, why: &str, bytes: Vec<u8>, result: &'static str) {
+        let case = self.add(name, why, bytes);
+        (case.verdict, case.ours) = ((result, ""), false);
+    }
+
+    fn refuse_body(&mut self, name: &str, why: &str, bytes: Vec<u8>, body: &'static str) {
+        let case = self.add(name, why, bytes);
+        (case.verdict, case.ours) = (("ok", body), false);
+    }
+
+    fn foreign(&mut self, name: &str, why: &str, bytes: Vec<u8>) {
+        self.add(name, why, bytes).ours = false;
+    }
+}
+
+/// Every case.
+pub(crate) fn all() -> Vec<Case> {
+    let mut cases = Cases { file: "data", cases: Vec::new() };
+    data(&mut cases);
+    cases.file = "answer";
+    answer(&mut cases);
+    cases.file = "handshake";
+    handshake(&mut cases);
+    cases.file = "closing";
+    closing(&mut cases);
+    cases.file = "refused_header";
+    refused_header(&mut cases);
+    cases.file = "refused_body";
+    refused_body(&mut cases);
+    cases.cases
+}
+
+fn header(kind: Kind) -> Header {
+    Header {
+        token: 0x0123_4567_89ab_cdef,
+        flow: 5,
+        path: 1,
+        psn: Psn(if kind == Kind::Data || kind == Kind::Stop { 1234 } else { 0 }),
+        ..Header::new(kind, 0xe90c_0001)
+    }
+}
+
+/// The packet of `header` and `body`, with length and CRC filled in.
+fn packet(mut header: Header, body: &[u8]) -> Vec<u8> {
+    header.body_bytes = u16::try_from(body.len()).expect("a body fits its length field");
+    header.body_crc = body_crc(body);
+    let mut bytes = header.encode().to_vec();
+    bytes.extend_from_slice(body);
+    bytes
+}
+
+/// `bytes` of contents that differ from place to place.
+fn contents(bytes: usize) -> Vec<u8> {
+    (0..bytes).map(|index| (index * 7 + index / 256 + 1) as u8).collect()
+}
+
+/// A body of whole messages, (channel, bytes) each, all padded.
+fn wholes(messages: &[(u16, usize)]) -> Vec<u8> {
+    let mut body = Vec::new();
+    for &(channel, bytes) in messages {
+        body.extend_from_slice(&encode_whole(channel, bytes as u32));
+        body.extend_from_slice(&contents(bytes));
+        body.resize(body.len().next_multiple_of(8), 0);
+    }
+    body
+}
+
+fn fragment(offset: u64, total: u64, bytes: usize) -> Vec<u8> {
+    let mut body = Fragment { channel: 9, message: 0xffff_fffe, offset, total }.encode().to_vec();
+    body.extend_from_slice(&contents(bytes));
+    body
+}
+
+/// A body that fills a datagram of `datagram_bytes` with a fragment.
+fn full_fragment(datagram_bytes: usize) -> Vec<u8> {
+    fragment(2800, 1 << 30, datagram_bytes - HEADER_BYTES - FRAGMENT_BYTES)
+}
+
+fn data(cases: &mut Cases) {
+    let plain = header(Kind::Data);
+    cases.add(
+        "data_lone_8_bytes",
+        "a lone message of 8 bytes: 64 of datagram",
+        packet(plain, &wholes(&[(7, 8)])),
+    );
+    cases.add("data_empty_message", "a message without contents", packet(plain, &wholes(&[(0, 0)])));
+    cases.add("data_no_frames", "an empty body: CRC 0, no frames", packet(plain, &[]));
+    cases.add("data_one_byte", "one byte, padded", packet(plain, &wholes(&[(1, 1)])));
+    cases.add(
+        "data_one_byte_unpadded",
+        "the last frame's padding left off",
+        packet(plain, &wholes(&[(1, 1)])[..9]),
+    );
+    cases.add(
+        "data_several",
+        "several messages in one packet, channels from end to end",
+        packet(plain, &wholes(&[(0, 3), (65535, 8), (2, 0), (3, 17)])),
+    );
+    cases.add(
+        "data_several_unpadded",
+        "several, the last without its padding",
+        packet(plain, &wholes(&[(4, 5), (4, 13)])[..16 + 8 + 13]),
+    );
+    cases.add(
+        "data_half_padding",
+        "the last frame's padding cut in its middle",
+        packet(plain, &wholes(&[(4, 3)])[..13]),
+    );
+    for (name, flags) in [
+        ("data_ack_request", Flags::ACK_REQUEST),
+        ("data_resent", Flags::RESENT),
+        ("data_has_ack", Flags::HAS_ACK),
+        ("data_all_flags", Flags::ACK_REQUEST.with(Flags::RESENT).with(Flags::HAS_ACK)),
+    ] {
+        let header = Header { flags, ack: Psn(77), credit: 512, ..plain };
+        cases.add(name, "flags, and what HAS_ACK gives meaning to", packet(header, &wholes(&[(7, 8)])));
+    }
+    let header = Header { flags: Flags(0xf8), ..plain };
+    cases.add(
+        "data_flags_of_later",
+        "flags that nobody defined yet are kept",
+        packet(header, &wholes(&[(7, 8)])),
+    );
+    let header = Header { psn: Psn(0), epoch: 1, path: 0, flow: 0, token: 1, ..plain };
+    cases.add("data_first", "the first packet of a flow", packet(header, &wholes(&[(7, 8)])));
+    let header = Header {
+        psn: Psn(u64::MAX),
+        ack: Psn(u64::MAX),
+        epoch: u32::MAX,
+        path: u8::MAX,
+        flow: u32::MAX,
+        token: u64::MAX,
+        credit: u16::MAX,
+        flags: Flags(u8::MAX),
+        ..plain
+    };
+    cases.add("data_maximal", "every field at its highest", packet(header, &wholes(&[(65535, 8)])));
+
+    cases.add("fragment_first", "the first piece", packet(plain, &fragment(0, 4000, 40)));
+    cases.add(
+        "fragment_middle",
+        "a piece at 2^32 and beyond",
+        packet(plain, &fragment(1 << 32, 1 << 33, 40)),
+    );
+    cases.add("fragment_last", "ends exactly with its message", packet(plain, &fragment(3960, 4000, 40)));
+    cases.add(
+        "fragment_edge",
+        "the last byte of the longest message",
+        packet(plain, &fragment(MESSAGE_BYTES_MAX - 1, MESSAGE_BYTES_MAX, 1)),
+    );
+    let mut after = wholes(&[(3, 5)]);
+    after.extend_from_slice(&fragment(100, 4000, 11));
+    cases.add("fragment_after_whole", "a whole message, then a fragment", packet(plain, &after));
+    for (name, why, datagram) in [
+        ("fragment_full_508", "fills the smallest datagram that a path carries", DATAGRAM_BYTES_MIN),
+        ("fragment_full_1500", "fills MTU 1500 over IPv4", 1500 - IPV4_UDP_BYTES),
+        ("fragment_full_9000", "fills MTU 9000 over IPv4", DATAGRAM_BYTES_MAX),
+    ] {
+        cases.add(name, why, packet(plain, &full_fragment(datagram)));
+    }
+    let mut two = packet(plain, &wholes(&[(7, 8)]));
+    two.extend(packet(Header { psn: Psn(1235), ..plain }, &wholes(&[(7, 9)])));
+    cases.foreign("data_coalesced", "two packets that segmentation offload put together", two);
+    let mut ignored = wholes(&[(7, 8)]);
+    ignored[3] = 0xff;
+    cases.foreign("data_reserved", "a frame's reserved byte is ignored", packet(plain, &ignored));
+}
+
+fn sack(psn: Psn, words: &[u32]) -> Vec<u8> {
+    let mut sack = Sack { echo: psn, delay_ns: 1500, words: words.len(), ..Sack::EMPTY };
+    sack.bitmap[..words.len()].copy_from_slice(words);
+    sack.encode(&mut [0; BODY_BYTES_MAX]).to_vec()
+}
+
+fn answer(cases: &mut Cases) {
+    for (name, kind, why) in [
+        ("ack_empty", Kind::Ack, "nothing beyond ack"),
+        ("lose_empty", Kind::Lose, "Go-back-N: begin again at ack"),
+        ("stop_empty", Kind::Stop, "psn was refused: the queue is full"),
+        ("go_empty", Kind::Go, "there is room again"),
+    ] {
+        let header = Header { flags: Flags::HAS_ACK, ack: Psn(1234), credit: 1024, ..header(kind) };
+        cases.add(name, why, packet(header, &sack(Psn(1233), &[])));
+    }
+    let ack = |ack| Header { flags: Flags::HAS_ACK, ack: Psn(ack), credit: 1000, ..header(Kind::Ack) };
+    // ack 70 lies at bit 6 of the word that begins at 64; bits before it are set.
+    cases.add(
+        "ack_one_hole",
+        "70 is missing, 71 to 75 arrived",
+        packet(ack(70), &sack(Psn(75), &[0x0000_0fbf])),
+    );
+    cases.add(
+        "ack_two_words",
+        "holes on both sides of a word's end",
+        packet(ack(70), &sack(Psn(98), &[0xc000_003f, 0x0000_0005])),
+    );
+    cases.add("ack_aligned", "ack at a multiple of 32", packet(ack(96), &sack(Psn(97), &[0x0000_0002])));
+    cases.add(
+        "ack_end_of_word",
+        "ack at the last bit of its word",
+        packet(ack(95), &sack(Psn(96), &[0x7fff_ffff, 0x0000_0001])),
+    );
+    let mut longest = [0u32; WORDS_MAX];
+    longest[0] = 0x7fff_ffff;
+    for (index, word) in longest.iter_mut().enumerate().skip(1) {
+        *word = 0x8000_0001_u32.rotate_left(index as u32);
+    }
+    cases.add("ack_longest", "the longest bitmap", packet(ack(31), &sack(Psn(1054), &longest)));
+    cases.add(
+        "ack_full_window",
+        "everything arrived but ack itself",
+        packet(ack(0), &sack(Psn(1023), &[&[0xffff_fffe][..], &[u32::MAX; WORDS_MAX - 2]].concat())),
+    );
+    cases.add(
+        "ack_last_psns",
+        "the bitmap runs past the last number there is",
+        packet(ack(u64::MAX - 2), &sack(Psn(u64::MAX), &[0x9fff_ffff, u32::MAX])),
+    );
+    let mut behind = sack(Psn(75), &[0x0000_0fbf]);
+    behind.extend_from_slice(&[0xaa; 7]);
+    cases.foreign("ack_bytes_behind", "bytes behind the bitmap are ignored", packet(ack(70), &behind));
+    cases.add(
+        "probe",
+        "asks for an ACK",
+        packet(Header { flags: Flags::ACK_REQUEST, ..header(Kind::Probe) }, &[]),
+    );
+}
+
+fn offer() -> Offer {
+    Offer {
+        job: 0x1111_2222_3333_4444,
+        nonce: 0x5555_6666_7777_8888,
+        cookie: 0,
+        token: 0xfedc_ba98_7654_3210,
+        flow: 3,
+        repeat: Repeat::Selective,
+        datagram_bytes: 1472,
+        message_bytes_max: 1 << 30,
+    }
+}
+
+fn handshake(cases: &mut Cases) {
+    let stranger = |kind| Header::new(kind, 0xe90c_0001);
+    cases.add("hello_first", "no cookie yet", packet(stranger(Kind::Hello), &offer().encode()));
+    let proved = Offer { cookie: 0x0c00_c1e0_0c00_c1e0, ..offer() };
+    cases.add(
+        "hello_cookie",
+        "with the cookie of the challenge",
+        packet(stranger(Kind::Hello), &proved.encode()),
+    );
+    let challenge = Challenge { nonce: offer().nonce, cookie: proved.cookie };
+    cases.add("challenge", "here is a cookie", packet(stranger(Kind::Challenge), &challenge.encode()));
+    cases.add("welcome", "the flow is open", packet(stranger(Kind::Welcome), &offer().encode()));
+    let go_back_n = Offer { repeat: Repeat::GoBackN, ..offer() };
+    cases.add(
+        "welcome_go_back_n",
+        "will repair by Go-back-N",
+        packet(stranger(Kind::Welcome), &go_back_n.encode()),
+    );
+    let most = Offer {
+        job: u64::MAX,
+        nonce: u64::MAX,
+        cookie: u64::MAX,
+        token: u64::MAX,
+        flow: u32::MAX,
+        repeat: Repeat::GoBackN,
+        datagram_bytes: u16::MAX,
+        message_bytes_max: u64::MAX,
+    };
+    cases.add("hello_maximal", "every field at its highest", packet(stranger(Kind::Hello), &most.encode()));
+    let mut later = offer().encode();
+    later[37] = 1;
+    later[48..].fill(0xff);
+    cases.foreign("hello_reserved", "reserved bytes are ignored", packet(stranger(Kind::Hello), &later));
+}
+
+fn closing(cases: &mut Cases) {
+    cases.add("bye", "the endpoint closes", packet(header(Kind::Bye), &[]));
+    cases.add("bye_ack", "the BYE was heard", packet(header(Kind::ByeAck), &[]));
+    cases.add("reset", "the flow is not known here", packet(header(Kind::Reset), &[]));
+    let body = [1, 0, 0, 0, 0, 0, 0, 0];
+    cases.foreign(
+        "bye_with_body",
+        "a body that this version does not read",
+        packet(header(Kind::Bye), &body),
+    );
+}
+
+/// `bytes` with one byte changed and the header check made right again.
+fn resealed(mut bytes: Vec<u8>, at: usize, byte: u8) -> Vec<u8> {
+    bytes[at] = byte;
+    seal(&mut bytes);
+    bytes
+}
+
+fn refused_header(cases: &mut Cases) {
+    let good = packet(header(Kind::Data), &wholes(&[(7, 8)]));
+    cases.refuse("truncated_nothing", "no bytes at all", Vec::new(), "truncated 0 48");
+    cases.refuse("truncated_one", "one byte", good[..1].to_vec(), "truncated 1 48");
+    cases.refuse("truncated_header", "one byte short of a header", good[..47].to_vec(), "truncated 47 48");
+    cases.refuse("truncated_body", "one byte short of its body", good[..63].to_vec(), "truncated 63 64");
+    cases.refuse("truncated_no_body", "the body is missing", good[..48].to_vec(), "truncated 48 64");
+    let longest = resealed(resealed(good.clone(), 42, 0xff), 43, 0xff);
+    cases.refuse("truncated_longest", "announces 65535 bytes of body", longest, "truncated 64 65583");
+    for (version, result) in [(0, "version 0"), (2, "version 2"), (255, "version 255")] {
+        let name = format!("version_{version}");
+        cases.refuse(&name, "another version, its check right", resealed(good.clone(), 0, version), result);
+    }
+    let mut both = good.clone();
+    both[0] = 2;
+    cases.refuse("version_before_check", "the version is judged before the check", both, "version 2");
+    // One vector for each field that the check protects.
+    for (field, at) in [
+        ("kind", 1),
+        ("flags", 2),
+        ("path", 3),
+        ("check", 7),
+        ("token", 8),
+        ("flow", 16),
+        ("epoch", 20),
+        ("psn", 24),
+        ("ack", 39),
+        ("credit", 40),
+        ("body_bytes", 42),
+        ("body_crc", 47),
+    ] {
+        let mut damaged = good.clone();
+        damaged[at] ^= 0x80;
+        cases.refuse(&format!("check_{field}"), "one bit of this field is damaged", damaged, "check");
+    }
+    cases.refuse("check_zeros", "version 1 and nothing but zeros", [&[1][..], &[0; 63]].concat(), "check");
+    for (kind, result) in [(0, "kind 0"), (13, "kind 13"), (255, "kind 255")] {
+        cases.refuse(
+            &format!("kind_{kind}"),
+            "unknown, its check right",
+            resealed(good.clone(), 1, kind),
+            result,
+        );
+    }
+    let no_epoch = Header { epoch: 0, ..header(Kind::Data) };
+    cases.refuse("epoch_0", "never handed out", packet(no_epoch, &wholes(&[(7, 8)])), "epoch");
+}
+
+fn refused_body(cases: &mut Cases) {
+    let plain = header(Kind::Data);
+    let mut damaged = packet(plain, &wholes(&[(7, 8)]));
+    damaged[60] ^= 1;
+    cases.refuse_body("crc_damaged_body", "one bit of the body is damaged", damaged, "unread");
+    let mut wrong = Header { body_crc: 1, ..plain };
+    cases.refuse_body("crc_of_nothing", "an empty body has CRC 0", wrong.encode().to_vec(), "unread");
+    wrong = Header { body_crc: 0, body_bytes: 16, ..plain };
+    let unchecked = [&wrong.encode()[..], &wholes(&[(7, 8)])].concat();
+    cases.refuse_body("crc_zero", "0 does not mean unchecked", unchecked, "unread");
+
+    for (name, why, body, verdict) in [
+        ("frame_short", "7 bytes are no frame", wholes(&[(7, 8)])[..7].to_vec(), "frame_truncated 0"),
+        (
+            "frame_past_end",
+            "one byte more than there is",
+            wholes(&[(7, 8)])[..15].to_vec(),
+            "frame_truncated 0",
+        ),
+        (
+            "frame_second_past_end",
+            "the first message is good, the second runs past the end",
+            wholes(&[(7, 8), (7, 8)])[..30].to_vec(),
+            "frame_truncated 16",
+        ),
+        (
+            "frame_longest",
+            "announces 2^32 - 1 bytes",
+            encode_whole(7, u32::MAX).to_vec(),
+            "frame_truncated 0",
+        ),
+        ("frame_form_0", "no form", vec![0; 16], "frame_form 0"),
+        ("frame_form_3", "unknown form", [7, 0, 3, 0, 0, 0, 0, 0].to_vec(), "frame_form 3"),
+        (
+            "frame_second_form",
+            "the first message is good, the second of unknown form",
+            [wholes(&[(7, 1)]), vec![0xff; 8]].concat(),
+            "frame_form 255",
+        ),
+        (
+            "fragment_short",
+            "23 bytes are no fragment",
+            fragment(0, 40, 0)[..23].to_vec(),
+            "frame_truncated 0",
+        ),
+        ("fragment_empty", "without contents", fragment(0, 40, 0), "frame_range 0 40"),
+        ("fragment_past_end", "one byte past its message", fragment(3961, 4000, 40), "frame_range 3961 4000"),
+        (
+            "fragment_wraps",
+            "offset and length run past 2^64",
+            fragment(u64::MAX - 2, 4000, 40),
+            "frame_range 18446744073709551613 4000",
+        ),
+        (
+            "fragment_over_limit",
+            "a message longer than the format's limit",
+            fragment(0, MESSAGE_BYTES_MAX + 1, 40),
+            "frame_range 0 1099511627777",
+        ),
+    ] {
+        cases.refuse_body(name, why, packet(plain, &body), verdict);
+    }
+
+    for kind in [Kind::Ack, Kind::Lose, Kind::Stop, Kind::Go] {
+        let name = format!("sack_none_{}", kind as u8);
+        cases.refuse_body(&name, "an answer without its body", packet(header(kind), &[]), "sack");
+    }
+    let words = [u32::MAX; WORDS_MAX];
+    let answer = header(Kind::Ack);
+    cases.refuse_body("sack_head_short", "15 bytes", packet(answer, &sack(Psn(1), &words)[..15]), "sack");
+    cases.refuse_body(
+        "sack_word_short",
+        "the last word lacks a byte",
+        packet(answer, &sack(Psn(1), &words)[..BODY_BYTES_MAX - 1]),
+        "sack",
+    );
+    let mut long = sack(Psn(1), &words);
+    long[12] += 1;
+    long.extend_from_slice(&[0xff; 4]);
+    cases.refuse_body("sack_too_long", "one word more than a window has", packet(answer, &long), "sack");
+    let mut huge = sack(Psn(1), &[]);
+    huge[12..16].fill(0xff);
+    cases.refuse_body("sack_huge", "announces 2^32 - 1 words", packet(answer, &huge), "sack");
+
+    let hello = Header::new(Kind::Hello, 0xe90c_0001);
+    let encoded = offer().encode();
+    cases.refuse_body("offer_none", "HELLO without a body", packet(hello, &[]), "offer_length 0");
+    cases.refuse_body(
+        "offer_short",
+        "one byte short",
+        packet(hello, &encoded[..OFFER_BYTES - 1]),
+        "offer_length 55",
+    );
+    let long = [&encoded[..], &[0]].concat();
+    cases.refuse_body("offer_long", "one byte too long", packet(hello, &long), "offer_length 57");
+    let welcome = Header::new(Kind::Welcome, 0xe90c_0001);
+    let mut mode = encoded;
+    mode[36] = 2;
+    cases.refuse_body("offer_repeat_2", "an unknown way of repair", packet(welcome, &mode), "offer_repeat 2");
+    let challenge = Header::new(Kind::Challenge, 0xe90c_0001);
+    cases.refuse_body(
+        "challenge_short",
+        "15 bytes",
+        packet(challenge, &encoded[..15]),
+        "challenge_length 15",
+    );
+    cases.refuse_body("challenge_long", "17 bytes", packet(challenge, &encoded[..17]), "challenge_length 17");
+}

@@ -1,0 +1,111 @@
+//! The layout of receive memory and the format's constants as Rust has them, under their names in C.
+
+use std::mem::{align_of, offset_of, size_of};
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::memory::{self, Acknowledged, Control, Counter, Flow, Geometry, Received, Record};
+use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
+
+/// Offset of every field of `$rust`, which begins at `$base` of the C structure `$c`. A field that is
+/// not listed does not compile.
+macro_rules! offsets {
+    ($into:ident, $c:literal, $base:expr, $rust:ident, $($field:ident),+) => {
+        const _: fn($rust) = |$rust { $($field: _),+ }| {};
+        $($into.push((concat!($c, ".", stringify!($field)), ($base + offset_of!($rust, $field)) as u64));)+
+    };
+}
+
+/// Size and alignment of `$rust`.
+macro_rules! size {
+    ($into:ident, $c:literal, $rust:ty) => {
+        $into.push((concat!("sizeof=", $c), size_of::<$rust>() as u64));
+        $into.push((concat!("alignof=", $c), align_of::<$rust>() as u64));
+    };
+}
+
+/// Name and number of everything that `bpf/tsumugi_wire.h` has to agree about.
+pub(crate) fn expected() -> Vec<(&'static str, u64)> {
+    let mut all = Vec::new();
+    offsets!(
+        all, "control", 0, Control, magic, version, flows, ring_bytes, epoch, ring_head, ring_tail, sleeping,
+        stopped, counters
+    );
+    size!(all, "control", Control);
+    offsets!(all, "flow", 0, Flow, token, epoch, repeat, limit, received, acknowledged, window);
+    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped);
+    offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
+    size!(all, "flow", Flow);
+    let none = Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, stamp: 0, checked: false };
+    let place = |one: [u64; 3], other: [u64; 3]| {
+        8 * one.iter().zip(other).position(|(one, other)| *one != other).expect("two records differ") as u64
+    };
+    let record = |bytes, flow, body_crc| Record { bytes, flow, body_crc, ..none }.words();
+    let stamp = Record::stamp_of(0xfedc_ba98_f654_3210);
+    all.extend([
+        ("sizeof=header", header::HEADER_BYTES as u64),
+        ("sizeof=whole", frame::WHOLE_BYTES as u64),
+        ("sizeof=fragment", frame::FRAGMENT_BYTES as u64),
+        ("sizeof=answer", (ack::BODY_BYTES_MAX - 4 * ack::WORDS_MAX) as u64),
+        ("sizeof=offer", handshake::OFFER_BYTES as u64),
+        ("sizeof=challenge", handshake::CHALLENGE_BYTES as u64),
+        ("sizeof=record", Record::HEADER_BYTES),
+        ("VERSION", u64::from(limits::VERSION)),
+        ("DEFAULT_PORT", u64::from(limits::DEFAULT_PORT)),
+        ("IPV4_UDP_BYTES", limits::IPV4_UDP_BYTES as u64),
+        ("IPV6_UDP_BYTES", limits::IPV6_UDP_BYTES as u64),
+        ("DATAGRAM_BYTES_MIN", limits::DATAGRAM_BYTES_MIN as u64),
+        ("DATAGRAM_BYTES_MAX", limits::DATAGRAM_BYTES_MAX as u64),
+        ("WINDOW_PACKETS", limits::WINDOW_PACKETS),
+        ("MESSAGE_BYTES_MAX", limits::MESSAGE_BYTES_MAX),
+        ("RECORD_ALIGN", limits::RECORD_ALIGN),
+        ("WORD_PSNS", ack::WORD_PSNS),
+        ("WORDS_MAX", ack::WORDS_MAX as u64),
+        ("ANSWER_BYTES_MAX", ack::BODY_BYTES_MAX as u64),
+        ("MAGIC", memory::MAGIC),
+        ("PAGE_BYTES", memory::PAGE_BYTES as u64),
+        ("FLOWS_PER_PAGE", memory::FLOWS_PER_PAGE as u64),
+        ("PAD_BYTES", memory::PAD_BYTES as u64),
+        ("WINDOW_WORDS", memory::WINDOW_WORDS as u64),
+        ("COUNTERS", memory::COUNTERS as u64),
+        ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
+        ("PADDING", u64::from(Record::PADDING)),
+        ("record_first", record(8972, 7, 0)[0]),
+        ("record_first_padding", record(40, Record::PADDING, 0)[0]),
+        // Where in the record's words what was put in comes out.
+        ("record.first", place(record(8972, 7, 0), record(8973, 7, 0))),
+        ("record.psn", place(Record { psn: 4, ..none }.words(), none.words())),
+        ("record.crc", place(record(8972, 7, 1), record(8972, 7, 2))),
+        ("record_crc", Record { body_crc: 0x89ab_cdef, stamp, ..none }.words()[2]),
+        ("record_crc_checked", Record { body_crc: 0x89ab_cdef, stamp, checked: true, ..none }.words()[2]),
+        ("span_0", Record::span(0)),
+        ("span_8", Record::span(8)),
+        ("span_9", Record::span(9)),
+        ("span_8972", Record::span(8972)),
+        ("flow_offset_9", Geometry::flow_offset(9) as u64),
+        ("ring_offset_9", Geometry { flows: 9, ring_bytes: 4096 }.ring_offset() as u64),
+        ("memory_bytes_9_65536", Geometry { flows: 9, ring_bytes: 65536 }.bytes() as u64),
+    ]);
+    all.extend([
+        ("FLAG_ACK_REQUEST", u64::from(Flags::ACK_REQUEST.0)),
+        ("FLAG_RESENT", u64::from(Flags::RESENT.0)),
+        ("FLAG_HAS_ACK", u64::from(Flags::HAS_ACK.0)),
+        ("REPEAT_SELECTIVE", Repeat::Selective as u64),
+        ("REPEAT_GO_BACK_N", Repeat::GoBackN as u64),
+    ]);
+    let kinds = [
+        "DATA",
+        "ACK",
+        "LOSE",
+        "STOP",
+        "GO",
+        "PROBE",
+        "HELLO",
+        "CHALLENGE",
+        "WELCOME",
+        "BYE",
+        "BYE_ACK",
+        "RESET",
+    ];
+    all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
+    all.extend(Counter::ALL.map(|(counter, name)| (name, counter as u64)));
+    all
+}

@@ -1,0 +1,17 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/* Shows that tsumugi_wire.h compiles for BPF: the header check on a packet, as a driver program runs it. */
+#include "tsumugi_wire.h"
+#include <linux/bpf.h>
+
+__attribute__((section("xdp"), used)) int header_ok(struct xdp_md *context)
+{
+	const void *data = (const void *)(long)context->data;
+	const void *end = (const void *)(long)context->data_end;
+	const struct tsumugi_header *header = data + 42;
+
+	if ((const void *)(header + 1) > end)
+		return XDP_PASS;
+	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header))
+		return XDP_PASS;
+	return header->kind == TSUMUGI_DATA ? XDP_DROP : XDP_PASS;
+}
