@@ -3,6 +3,7 @@
 
 pub(crate) mod describe;
 pub(crate) mod exercise;
+pub(crate) mod mutate;
 
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};

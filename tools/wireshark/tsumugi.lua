@@ -1,0 +1,425 @@
+-- SPDX-License-Identifier: MIT OR Apache-2.0
+-- Wireshark dissector for Tsumugi packets (format: docs/wire.md). Tested with Wireshark 4.0.
+--
+-- Numbers of 64 bits are UInt64 objects, since a Lua number holds 53. Nothing is read before it is known
+-- to be there, so that no input raises a Lua error; a capture cut short (snap length) is said to be cut.
+
+local VERSION = 1
+local DEFAULT_PORT = 7411
+local HEADER_BYTES = 48
+local WORD_PSNS = 32
+local WORDS_MAX = 33
+local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
+
+local KINDS = {
+    [1] = "DATA", [2] = "ACK", [3] = "LOSE", [4] = "STOP", [5] = "GO", [6] = "PROBE", [7] = "HELLO",
+    [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
+}
+local FORMS = { [1] = "whole", [2] = "fragment" }
+local REPEATS = { [0] = "selective", [1] = "go-back-N" }
+local VERDICTS = { [0] = "bad", [1] = "good", [2] = "not verified" }
+
+local tsumugi = Proto("tsumugi", "Tsumugi")
+
+tsumugi.prefs.verify_crc = Pref.bool("Verify the body's CRC32C", true, "Compute CRC32C over each packet's body")
+
+local f = {
+    version = ProtoField.uint8("tsumugi.version", "Version"),
+    kind = ProtoField.uint8("tsumugi.kind", "Kind", base.DEC, KINDS),
+    flags = ProtoField.uint8("tsumugi.flags", "Flags", base.HEX),
+    ack_request = ProtoField.bool("tsumugi.flags.ack_request", "ACK wanted at once", 8, nil, 0x01),
+    resent = ProtoField.bool("tsumugi.flags.resent", "Sent before", 8, nil, 0x02),
+    has_ack = ProtoField.bool("tsumugi.flags.has_ack", "Ack and credit are meaningful", 8, nil, 0x04),
+    path = ProtoField.uint8("tsumugi.path", "Path"),
+    check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
+    check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
+    token = ProtoField.uint64("tsumugi.token", "Token", base.HEX),
+    flow = ProtoField.uint32("tsumugi.flow", "Flow"),
+    epoch = ProtoField.uint32("tsumugi.epoch", "Epoch", base.HEX),
+    psn = ProtoField.uint64("tsumugi.psn", "PSN", base.DEC),
+    ack = ProtoField.uint64("tsumugi.ack", "Ack", base.DEC),
+    credit = ProtoField.uint16("tsumugi.credit", "Credit (PSNs)"),
+    body_bytes = ProtoField.uint16("tsumugi.body_bytes", "Body bytes"),
+    body_crc = ProtoField.uint32("tsumugi.body_crc", "Body CRC32C", base.HEX),
+    body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, VERDICTS),
+    body = ProtoField.bytes("tsumugi.body", "Body"),
+    malformed = ProtoField.string("tsumugi.malformed", "Malformed"),
+    trailing = ProtoField.bytes("tsumugi.trailing", "Bytes behind the packet"),
+
+    channel = ProtoField.uint16("tsumugi.frame.channel", "Channel"),
+    form = ProtoField.uint8("tsumugi.frame.form", "Form", base.DEC, FORMS),
+    bytes = ProtoField.uint32("tsumugi.frame.bytes", "Bytes"),
+    message = ProtoField.uint32("tsumugi.frame.message", "Message"),
+    offset = ProtoField.uint64("tsumugi.frame.offset", "Offset", base.DEC),
+    total = ProtoField.uint64("tsumugi.frame.total", "Total bytes", base.DEC),
+    data = ProtoField.bytes("tsumugi.frame.data", "Data"),
+    padding = ProtoField.bytes("tsumugi.frame.padding", "Padding"),
+
+    echo = ProtoField.uint64("tsumugi.answer.echo", "PSN deposited last", base.DEC),
+    delay = ProtoField.uint32("tsumugi.answer.delay_ns", "Delay (ns)"),
+    words = ProtoField.uint32("tsumugi.answer.words", "Bitmap words"),
+    bitmap = ProtoField.bytes("tsumugi.answer.bitmap", "Bitmap"),
+    received = ProtoField.string("tsumugi.answer.received", "Received from ack on"),
+
+    job = ProtoField.uint64("tsumugi.offer.job", "Job", base.HEX),
+    nonce = ProtoField.uint64("tsumugi.offer.nonce", "Nonce", base.HEX),
+    cookie = ProtoField.uint64("tsumugi.offer.cookie", "Cookie", base.HEX),
+    offer_token = ProtoField.uint64("tsumugi.offer.token", "Token of the offered flow", base.HEX),
+    offer_flow = ProtoField.uint32("tsumugi.offer.flow", "Index of the offered flow"),
+    repeat_mode = ProtoField.uint8("tsumugi.offer.repeat", "Repair", base.DEC, REPEATS),
+    datagram_bytes = ProtoField.uint16("tsumugi.offer.datagram_bytes", "Longest datagram (bytes)"),
+    message_bytes_max = ProtoField.uint64("tsumugi.offer.message_bytes_max", "Longest message (bytes)", base.DEC),
+}
+tsumugi.fields = f
+
+local e = {
+    malformed = ProtoExpert.new(
+        "tsumugi.expert.malformed", "Malformed packet", expert.group.MALFORMED, expert.severity.ERROR),
+    check = ProtoExpert.new(
+        "tsumugi.expert.check", "Header check failed", expert.group.CHECKSUM, expert.severity.ERROR),
+    crc = ProtoExpert.new(
+        "tsumugi.expert.crc", "Body CRC32C failed", expert.group.CHECKSUM, expert.severity.ERROR),
+    resent = ProtoExpert.new(
+        "tsumugi.expert.resent", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
+    stop = ProtoExpert.new(
+        "tsumugi.expert.stop", "Receive queue full", expert.group.SEQUENCE, expert.severity.NOTE),
+    trailing = ProtoExpert.new(
+        "tsumugi.expert.trailing", "Bytes behind what was announced", expert.group.PROTOCOL, expert.severity.NOTE),
+    cut = ProtoExpert.new(
+        "tsumugi.expert.cut", "Cut short by the capture", expert.group.UNDECODED, expert.severity.NOTE),
+}
+tsumugi.experts = { e.malformed, e.check, e.crc, e.resent, e.stop, e.trailing, e.cut }
+
+-- ---- sums ------------------------------------------------------------------------------------------
+
+-- Wireshark brings one or the other with every version of Lua; without any, CRCs are not verified.
+local bits = bit or bit32
+
+local crc_table = {}
+if bits then
+    for byte = 0, 255 do
+        local crc = byte
+        for _ = 1, 8 do
+            local low = bits.band(crc, 1)
+            crc = bits.rshift(crc, 1)
+            if low == 1 then crc = bits.bxor(crc, 0x82f63b78) end
+        end
+        crc_table[byte] = crc
+    end
+end
+
+-- CRC32C of a Lua string; 0 for the empty one.
+local function crc32c(text)
+    local band, bxor, rshift = bits.band, bits.bxor, bits.rshift
+    local crc = 0xffffffff
+    for i = 1, #text do
+        crc = bxor(rshift(crc, 8), crc_table[band(bxor(crc, text:byte(i)), 0xff)])
+    end
+    return bits.bnot(crc) % 4294967296 -- BitOp's numbers are signed
+end
+
+local MIX = UInt64.new(0x1ce4e5b9, 0xbf58476d)
+
+-- The header check over six words, the check itself taken as 0. The header must be there.
+local function header_check(tvb, at)
+    local sum = UInt64.new(0, 0)
+    for index = 0, 5 do
+        local word = index == 0 and UInt64.new(tvb(at, 4):le_uint(), 0) or tvb(at + 8 * index, 8):le_uint64()
+        sum = sum:bxor(word) * MIX
+        sum = sum:bxor(sum:rshift(32))
+    end
+    return sum:lower()
+end
+
+-- ---- bodies: each returns a text for the summary and, for a body that is refused, the reason ---------
+
+local function malformed(tree, reason, info)
+    tree:add(f.malformed, reason):set_generated()
+    tree:add_proto_expert_info(info or e.malformed, "Malformed: " .. reason)
+    return reason
+end
+
+-- One frame at `at`, counted from the start of the body. Returns the place of the next, or nil and why not.
+local function dissect_frame(tvb, body, at, bytes, tree)
+    local have = bytes - at
+    local here = body + at
+    if have < 8 then
+        return nil, "frame_truncated " .. at
+    end
+    local form = tvb(here + 2, 1):uint()
+    if form == 1 then
+        local length = tvb(here + 4, 4):le_uint()
+        if have - 8 < length then
+            return nil, "frame_truncated " .. at
+        end
+        local padding = math.min((8 - length % 8) % 8, have - 8 - length)
+        local channel = tvb(here, 2):le_uint()
+        local frame = tree:add(
+            tvb(here, 8 + length + padding), string.format("Message of %d bytes for channel %d", length, channel))
+        frame:add_le(f.channel, tvb(here, 2))
+        frame:add_le(f.form, tvb(here + 2, 1))
+        frame:add_le(f.bytes, tvb(here + 4, 4))
+        if length > 0 then frame:add(f.data, tvb(here + 8, length)) end
+        if padding > 0 then frame:add(f.padding, tvb(here + 8 + length, padding)) end
+        return at + 8 + length + padding
+    elseif form ~= 2 then
+        return nil, "frame_form " .. form
+    elseif have < 24 then
+        return nil, "frame_truncated " .. at
+    end
+    local length = have - 24
+    local offset, total = tvb(here + 8, 8):le_uint64(), tvb(here + 16, 8):le_uint64()
+    local size = UInt64.new(length, 0)
+    if length == 0 or MESSAGE_BYTES_MAX < total or total < size or total - size < offset then
+        return nil, string.format("frame_range %s %s", tostring(offset), tostring(total))
+    end
+    local frame = tree:add(
+        tvb(here, have),
+        string.format("Fragment of %d bytes at %s of %s for channel %d", length, tostring(offset), tostring(total),
+            tvb(here, 2):le_uint()))
+    frame:add_le(f.channel, tvb(here, 2))
+    frame:add_le(f.form, tvb(here + 2, 1))
+    frame:add_le(f.message, tvb(here + 4, 4))
+    frame:add_le(f.offset, tvb(here + 8, 8))
+    frame:add_le(f.total, tvb(here + 16, 8))
+    frame:add(f.data, tvb(here + 24, length))
+    return at + have
+end
+
+local function dissect_data(tvb, body, bytes, tree)
+    local at, frames = 0, 0
+    while at < bytes do
+        local next_at, reason = dissect_frame(tvb, body, at, bytes, tree)
+        if not next_at then
+            return string.format("frames=%d", frames), reason
+        end
+        at, frames = next_at, frames + 1
+    end
+    return string.format("frames=%d", frames)
+end
+
+local U64_MAX = UInt64.new(0xffffffff, 0xffffffff)
+
+-- The runs of set bits from `ack` on, as text: "71-75, 98".
+local function received_runs(tvb, at, words, ack)
+    local skip = ack:lower() % WORD_PSNS
+    local base = ack - UInt64.new(skip, 0)
+    local room = U64_MAX - base -- numbers end; a bitmap may announce more
+    local runs, first = {}, nil
+    local last_index = WORD_PSNS * words - 1
+    if room < UInt64.new(WORD_PSNS * words, 0) then last_index = math.min(last_index, room:lower()) end
+    local function close(index)
+        if not first then return end
+        local from, to = tostring(base + UInt64.new(first, 0)), tostring(base + UInt64.new(index, 0))
+        runs[#runs + 1] = from == to and from or from .. "-" .. to
+        first = nil
+    end
+    for index = skip, last_index do
+        local byte = tvb(at + math.floor(index / 8), 1):uint()
+        if math.floor(byte / 2 ^ (index % 8)) % 2 == 1 then
+            first = first or index
+        else
+            close(index - 1)
+        end
+    end
+    close(last_index)
+    return #runs == 0 and "none" or table.concat(runs, ", ")
+end
+
+local function dissect_answer(tvb, body, bytes, tree, ack)
+    if bytes < 16 then
+        return "", "sack"
+    end
+    local words = tvb(body + 12, 4):le_uint()
+    if words > WORDS_MAX or bytes - 16 < 4 * words then
+        return "", "sack"
+    end
+    local answer = tree:add(tvb(body, 16 + 4 * words), "Answer")
+    answer:add_le(f.echo, tvb(body, 8))
+    answer:add_le(f.delay, tvb(body + 8, 4))
+    answer:add_le(f.words, tvb(body + 12, 4))
+    local runs = received_runs(tvb, body + 16, words, ack)
+    if words > 0 then
+        answer:add(f.bitmap, tvb(body + 16, 4 * words))
+        answer:add(f.received, tvb(body + 16, 4 * words), runs)
+    else
+        answer:add(f.received, runs):set_generated()
+    end
+    if bytes > 16 + 4 * words then
+        local behind = tvb(body + 16 + 4 * words, bytes - 16 - 4 * words)
+        tree:add(f.trailing, behind):add_proto_expert_info(e.trailing)
+    end
+    return runs == "none" and "" or "received=" .. runs
+end
+
+local function dissect_offer(tvb, body, bytes, tree)
+    if bytes ~= 56 then
+        return "", "offer_length " .. bytes
+    end
+    local repeat_mode = tvb(body + 36, 1):uint()
+    if repeat_mode > 1 then
+        return "", "offer_repeat " .. repeat_mode
+    end
+    local offer = tree:add(tvb(body, bytes), "Offer")
+    offer:add_le(f.job, tvb(body, 8))
+    offer:add_le(f.nonce, tvb(body + 8, 8))
+    offer:add_le(f.cookie, tvb(body + 16, 8))
+    offer:add_le(f.offer_token, tvb(body + 24, 8))
+    offer:add_le(f.offer_flow, tvb(body + 32, 4))
+    offer:add_le(f.repeat_mode, tvb(body + 36, 1))
+    offer:add_le(f.datagram_bytes, tvb(body + 38, 2))
+    offer:add_le(f.message_bytes_max, tvb(body + 40, 8))
+    return string.format("flow=%d repair=%s", tvb(body + 32, 4):le_uint(), REPEATS[repeat_mode])
+end
+
+local function dissect_challenge(tvb, body, bytes, tree)
+    if bytes ~= 16 then
+        return "", "challenge_length " .. bytes
+    end
+    local challenge = tree:add(tvb(body, bytes), "Challenge")
+    challenge:add_le(f.nonce, tvb(body, 8))
+    challenge:add_le(f.cookie, tvb(body + 8, 8))
+    return ""
+end
+
+local function dissect_nothing()
+    return ""
+end
+
+local BODIES = {
+    [1] = dissect_data, [2] = dissect_answer, [3] = dissect_answer, [4] = dissect_answer, [5] = dissect_answer,
+    [6] = dissect_nothing, [7] = dissect_offer, [8] = dissect_challenge, [9] = dissect_offer,
+    [10] = dissect_nothing, [11] = dissect_nothing, [12] = dissect_nothing,
+}
+
+-- ---- packets ---------------------------------------------------------------------------------------
+
+local function add_header(tvb, at, tree, check_good)
+    local function add(field, offset, bytes)
+        return tree:add_le(field, tvb(at + offset, bytes))
+    end
+    add(f.version, 0, 1)
+    add(f.kind, 1, 1)
+    local flags = add(f.flags, 2, 1)
+    flags:add(f.ack_request, tvb(at + 2, 1))
+    local resent = flags:add(f.resent, tvb(at + 2, 1))
+    if check_good and math.floor(tvb(at + 2, 1):uint() / 2) % 2 == 1 then resent:add_proto_expert_info(e.resent) end
+    flags:add(f.has_ack, tvb(at + 2, 1))
+    add(f.path, 3, 1)
+    local check = add(f.check, 4, 4)
+    check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))
+    tree:add(f.check_status, check_good and 1 or 0):set_generated()
+    add(f.token, 8, 8)
+    add(f.flow, 16, 4)
+    add(f.epoch, 20, 4)
+    add(f.psn, 24, 8)
+    add(f.ack, 32, 8)
+    add(f.credit, 40, 2)
+    add(f.body_bytes, 42, 2)
+    return add(f.body_crc, 44, 4)
+end
+
+-- Judges the CRC; returns whether the body may be read.
+local function verify_crc(tvb, at, bytes, tree, item)
+    local announced = tvb(at + 44, 4):le_uint()
+    local status = 2
+    if bytes == 0 then
+        status = announced == 0 and 1 or 0
+    elseif bits and tsumugi.prefs.verify_crc then
+        status = crc32c(tvb:raw(at + HEADER_BYTES, bytes)) == announced and 1 or 0
+    end
+    item:append_text(" (" .. VERDICTS[status] .. ")")
+    tree:add(f.body_crc_status, status):set_generated()
+    return status ~= 0
+end
+
+-- Why a header that is there is refused, in the order in which every receiver judges; nil when it is not.
+local function refuse_header(tvb, at, have)
+    local kind, bytes = tvb(at + 1, 1):uint(), tvb(at + 42, 2):le_uint()
+    if tvb(at, 1):uint() ~= VERSION then
+        return "version " .. tvb(at, 1):uint()
+    elseif tvb(at + 4, 4):le_uint() ~= header_check(tvb, at) then
+        return "check"
+    elseif not KINDS[kind] then
+        return "kind " .. kind
+    elseif tvb(at + 20, 4):le_uint() == 0 then
+        return "epoch"
+    elseif have - HEADER_BYTES < bytes then
+        return string.format("truncated %d %d", have, HEADER_BYTES + bytes)
+    end
+    return nil
+end
+
+-- Dissects the packet at `at`. Returns a summary and the place behind it, or nil for the place when nothing
+-- behind it can be found.
+local function dissect_packet(tvb, at, tree)
+    local have, captured = tvb:reported_len() - at, tvb:captured_len() - at
+    local packet = tree:add(tsumugi, tvb(at, captured))
+    if have < HEADER_BYTES then
+        return malformed(packet, string.format("truncated %d %d", have, HEADER_BYTES)), nil
+    elseif captured < HEADER_BYTES then
+        packet:add_proto_expert_info(e.cut)
+        return "cut short by the capture", nil
+    end
+    local reason = refuse_header(tvb, at, have)
+    if reason and reason:find("^version") then
+        packet:add(f.version, tvb(at, 1))
+        return malformed(packet, reason), nil -- nothing else is known of another version
+    end
+    local crc_item = add_header(tvb, at, packet, reason ~= "check")
+    if reason then
+        return malformed(packet, reason, reason == "check" and e.check or nil), nil
+    end
+
+    local kind, bytes = tvb(at + 1, 1):uint(), tvb(at + 42, 2):le_uint()
+    local ack = tvb(at + 32, 8):le_uint64()
+    packet:set_len(math.min(HEADER_BYTES + bytes, captured))
+    packet:append_text(", " .. KINDS[kind])
+    local summary = KINDS[kind]
+    if kind == 1 or kind == 4 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
+    if math.floor(tvb(at + 2, 1):uint() / 4) % 2 == 1 then
+        summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
+    end
+    if kind == 4 then packet:add_proto_expert_info(e.stop) end
+    if captured < HEADER_BYTES + bytes then
+        packet:add_proto_expert_info(e.cut)
+        return summary .. " (cut short by the capture)", nil
+    end
+
+    local body = at + HEADER_BYTES
+    local body_tree = bytes > 0 and packet:add(f.body, tvb(body, bytes)) or packet
+    if not verify_crc(tvb, at, bytes, packet, crc_item) then
+        packet:add_proto_expert_info(e.crc)
+        return summary .. " (body CRC wrong)", body + bytes
+    end
+    local text, body_reason = BODIES[kind](tvb, body, bytes, body_tree, ack)
+    if text ~= "" then summary = summary .. " " .. text end
+    if body_reason then summary = summary .. " malformed: " .. malformed(packet, body_reason) end
+    return summary, body + bytes
+end
+
+-- Segmentation offload shows several packets as one datagram: they lie behind each other.
+function tsumugi.dissector(tvb, pinfo, tree)
+    if tvb:captured_len() == 0 then return 0 end
+    pinfo.cols.protocol = "Tsumugi"
+    local summaries, at = {}, 0
+    while at and at < tvb:captured_len() do
+        summaries[#summaries + 1], at = dissect_packet(tvb, at, tree)
+    end
+    pinfo.cols.info = table.concat(summaries, " | ")
+    return tvb:captured_len()
+end
+
+-- Whether a datagram on any port is ours: 32 bits of check, besides version, kind and epoch.
+local function heuristic(tvb, pinfo, tree)
+    if tvb:captured_len() < HEADER_BYTES then return false end
+    local reason = refuse_header(tvb, 0, tvb:reported_len())
+    if reason and not reason:find("^truncated") then return false end
+    -- From here on the whole conversation is ours, its damaged packets included.
+    pinfo.conversation = tsumugi
+    tsumugi.dissector(tvb, pinfo, tree)
+    return true
+end
+
+tsumugi:register_heuristic("udp", heuristic)
+DissectorTable.get("udp.port"):add(DEFAULT_PORT, tsumugi)
