@@ -225,9 +225,31 @@ fn the_c_header_compiles_for_bpf() {
     let source = common::crate_dir().join("tests/header.bpf.c");
     // The kernel's types.h needs the host's asm/types.h, which clang does not look for by itself for BPF.
     let arch = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    common::compile("clang", &["-g", "-target", "bpf", "-mcpu=v3", &arch, "-c"], &source, "header.bpf.o");
+    compile("clang", &["-g", "-target", "bpf", "-mcpu=v3", &arch, "-c"], &source, "header.bpf.o");
+}
+
+/// Compiles `source` with `compiler` and everything that warns being an error; returns the output's path.
+fn compile(compiler: &str, arguments: &[&str], source: &Path, name: &str) -> PathBuf {
+    let output = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
+    let run = Command::new(compiler)
+        .args(["-Wall", "-Wextra", "-Werror", "-O1"])
+        .args(arguments)
+        .arg("-I")
+        .arg(common::crate_dir().join("../../bpf"))
+        .arg(source)
+        .arg("-o")
+        .arg(&output)
+        .output()
+        .unwrap_or_else(|e| panic!("running {compiler}: {e}"));
+    assert!(
+        run.status.success(),
+        "{compiler} {}:\n{}",
+        source.display(),
+        String::from_utf8_lossy(&run.stderr)
+    );
+    output
 }
 
 fn compile_golden_c(name: &str) -> PathBuf {
-    common::compile("cc", &["-std=gnu11"], &common::crate_dir().join("tests/golden.c"), name)
+    compile("cc", &["-std=gnu11"], &common::crate_dir().join("tests/golden.c"), name)
 }
