@@ -1,0 +1,68 @@
+//! `docs/wire.md` states numbers; they are the crate's.
+
+use tsumugi_wire::ack::BODY_BYTES_MAX;
+use tsumugi_wire::frame::{FRAGMENT_BYTES, WHOLE_BYTES, whole_frame_bytes};
+use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
+use tsumugi_wire::{Kind, limits};
+
+const PAGE: &str = include_str!("../../../docs/wire.md");
+
+/// Preamble 8, Ethernet header 14, frame check sequence 4, gap 12.
+const ETHERNET_BYTES: usize = 38;
+
+#[track_caller]
+fn states(line: &str) {
+    assert!(PAGE.contains(line), "docs/wire.md does not say: {line}");
+}
+
+#[test]
+fn the_budget_is_the_crates() {
+    for (mtu, ip, headers) in [
+        (576, "IPv4", IPV4_UDP_BYTES),
+        (1500, "IPv4", IPV4_UDP_BYTES),
+        (1500, "IPv6", IPV6_UDP_BYTES),
+        (9000, "IPv4", IPV4_UDP_BYTES),
+        (9000, "IPv6", IPV6_UDP_BYTES),
+    ] {
+        let datagram = mtu - headers;
+        let body = datagram - HEADER_BYTES;
+        let fragment = body - FRAGMENT_BYTES;
+        let share = |of: usize| 100.0 * fragment as f64 / of as f64;
+        states(&format!(
+            "| {mtu}, {ip} | {datagram} | {body} | {} | {} | {fragment} | {:.1} % | {:.1} % |",
+            body - WHOLE_BYTES,
+            body / whole_frame_bytes(8),
+            share(datagram),
+            share(mtu + ETHERNET_BYTES)
+        ));
+    }
+    states(&format!("A lone message of 8 B is a datagram of {} bytes.", HEADER_BYTES + whole_frame_bytes(8)));
+    states(&format!("{} with the longest", HEADER_BYTES + BODY_BYTES_MAX));
+    states(&format!("datagrams of {DATAGRAM_BYTES_MIN} bytes"));
+    assert_eq!(DATAGRAM_BYTES_MAX, 8972, "docs/wire.md says 8,972");
+}
+
+#[test]
+fn the_kinds_are_the_crates() {
+    for kind in Kind::ALL {
+        let name = match kind {
+            Kind::ByeAck => "BYE_ACK".to_owned(),
+            other => format!("{other:?}").to_uppercase(),
+        };
+        let on_a_flow = if kind.on_a_flow() { "yes" } else { "no" };
+        states(&format!("| {} | {name} | {on_a_flow} |", kind as u8));
+    }
+}
+
+#[test]
+fn lengths_and_limits_are_the_crates() {
+    states(&format!("`version` | {}.", limits::VERSION));
+    states(&format!("port {} when none is given", limits::DEFAULT_PORT));
+    for bytes in [OFFER_BYTES, CHALLENGE_BYTES] {
+        states(&format!(" {bytes} bytes\n"));
+    }
+    states(&format!("{WHOLE_BYTES} bytes + data"));
+    states(&format!("{FRAGMENT_BYTES} bytes + data"));
+}
