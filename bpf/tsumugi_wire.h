@@ -75,7 +75,7 @@ struct tsumugi_header {
 			__u64 token; /* handed out by the receiver with flow */
 			__u32 flow;  /* index into the receiver's flow table */
 			__u32 epoch; /* incarnation of the sender, never 0 */
-			__u64 psn;   /* DATA: its number; STOP: the number refused; else 0 */
+			__u64 psn;   /* DATA: its number; STOP: the number refused; BYE: the next; else 0 */
 			__u64 ack;   /* every PSN before it has been deposited */
 			__u16 credit;     /* PSNs from ack on that the receiver takes */
 			__u16 body_bytes; /* that follow the header */

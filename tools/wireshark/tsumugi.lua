@@ -376,7 +376,7 @@ local function dissect_packet(tvb, at, tree)
     packet:set_len(math.min(HEADER_BYTES + bytes, captured))
     packet:append_text(", " .. KINDS[kind])
     local summary = KINDS[kind]
-    if kind == 1 or kind == 4 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
+    if kind == 1 or kind == 4 or kind == 10 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
     if math.floor(tvb(at + 2, 1):uint() / 4) % 2 == 1 then
         summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
     end

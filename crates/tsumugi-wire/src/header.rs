@@ -30,7 +30,7 @@ pub enum Kind {
     Challenge = 8,
     /// Answer to a HELLO with a valid cookie: the flow is open.
     Welcome = 9,
-    /// The endpoint closes; everything it sent has been acknowledged.
+    /// The endpoint closes: nothing will follow. `psn` says whether all that it sent has arrived.
     Bye = 10,
     /// The BYE was heard.
     ByeAck = 11,
@@ -111,7 +111,7 @@ pub struct Header {
     pub flow: u32,
     /// Incarnation of the sending endpoint; random, never 0.
     pub epoch: u32,
-    /// DATA: this packet's number. STOP: the number refused. Otherwise 0.
+    /// DATA: this packet's number. STOP: the number refused. BYE: the number after the last sent. Otherwise 0.
     pub psn: Psn,
     /// Reverse flow: every PSN before this one has been deposited.
     pub ack: Psn,

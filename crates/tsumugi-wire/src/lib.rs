@@ -15,7 +15,7 @@
 //! | ACK, LOSE, STOP, GO | what arrived beyond `ack`, as a bitmap       | [`ack`]       |
 //! | PROBE     | none; asks for an ACK                                  |               |
 //! | HELLO, CHALLENGE, WELCOME | epochs, flow index and token, cookie   | [`handshake`] |
-//! | BYE, BYE_ACK, RESET | reason                                       | [`handshake`] |
+//! | BYE, BYE_ACK, RESET | none                                         |               |
 //!
 //! The budget at MTU 1500 over IPv4: 1500 − 20 − 8 = 1472 bytes of datagram; 48 of header leave
 //! 1424 of body; a fragment's frame header of 24 leaves 1400 bytes of a long message, 95 % of the

@@ -78,7 +78,7 @@ fn header(kind: Kind) -> Header {
         token: 0x0123_4567_89ab_cdef,
         flow: 5,
         path: 1,
-        psn: Psn(if kind == Kind::Data || kind == Kind::Stop { 1234 } else { 0 }),
+        psn: Psn(if matches!(kind, Kind::Data | Kind::Stop | Kind::Bye) { 1234 } else { 0 }),
         ..Header::new(kind, 0xe90c_0001)
     }
 }
