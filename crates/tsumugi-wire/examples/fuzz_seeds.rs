@@ -4,6 +4,7 @@
 mod common;
 
 use std::path::Path;
+use tsumugi_wire::handshake::{Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 
 fn main() {
@@ -19,6 +20,7 @@ fn main() {
     for vector in common::load() {
         write("packet", &vector.name, &vector.bytes);
         let Some(body) = vector.bytes.get(HEADER_BYTES..) else { continue };
+        write("endpoint", &vector.name, &acquainted_then(&vector.bytes));
         match vector.all("kind").next() {
             // The target takes the header's `ack` in front of the body.
             Some("2" | "3" | "4" | "5") => {
@@ -29,4 +31,28 @@ fn main() {
         }
     }
     println!("{written} seeds in {}", Path::new(&corpus).display());
+}
+
+/// Steps of the endpoint target: it greets its peer, the peer answers, then sends `packet`.
+fn acquainted_then(packet: &[u8]) -> Vec<u8> {
+    let offer = Offer {
+        job: 0,
+        nonce: 0,
+        cookie: 0,
+        token: 0xfedc,
+        flow: 3,
+        repeat: Repeat::Selective,
+        datagram_bytes: 1472,
+        message_bytes_max: 1 << 30,
+    };
+    let mut packet = packet.to_vec();
+    packet[1] = packet[1].wrapping_sub(1); // the target counts kinds from 0
+    packet[24..40].fill(0); // PSN and ack of a flow that has just begun
+    let mut steps = Vec::new();
+    for (step, bytes) in [(4, &b"a message"[..]), (7, &[]), (6, &offer.encode()), (2, &packet)] {
+        steps.push(step);
+        steps.extend_from_slice(&(bytes.len() as u16).to_le_bytes());
+        steps.extend_from_slice(bytes);
+    }
+    steps
 }
