@@ -107,6 +107,11 @@ impl State {
         Some(local)
     }
 
+    /// Whether the offer is of our job and leaves room for something to send.
+    fn is_acceptable(&self, offer: &Offer) -> bool {
+        offer.job == self.options.job && usize::from(offer.datagram_bytes) >= DATAGRAM_BYTES_MIN
+    }
+
     pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
         let known = self.by_address.get(&from).copied();
         let listed = known.is_some() || self.options.accept_unknown;
@@ -192,6 +197,10 @@ impl State {
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        if !self.is_acceptable(offer) {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
         let index = self.by_address.get(&from).copied();
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
