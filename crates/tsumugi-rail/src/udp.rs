@@ -31,10 +31,10 @@ const TAKE_CALLS: usize = 64;
 /// How long after [`Rail::meet`] the source of each datagram is asked for: a datagram for the new socket
 /// may have been on its way through the kernel while the socket was bound but not yet connected.
 const CAREFUL_NS: u64 = 10 * MILLISECOND_NS;
-/// Unrest is what makes `receive` ask every socket: an idle call adds more of it than a busy one.
-const UNREST_IDLE: u32 = 4;
-const UNREST_BUSY: u32 = 1;
-const UNREST_MAX: u32 = 16;
+/// Calls after which `receive` asks every socket: few while several peers speak, more when these
+/// looks keep finding only the one that is asked anyway, as in a conversation of two.
+const LOOK_EVERY_MIN: u32 = 4;
+const LOOK_EVERY_MAX: u32 = 16;
 /// A caller that was away for so long has slept, or computed: anyone may have spoken meanwhile.
 const AWAY_NS: u64 = 20 * MICROSECOND_NS;
 /// Token of the main socket. Dedicated ones have the index of their slot.
@@ -162,7 +162,9 @@ pub struct Udp {
     active: usize,
     /// Whether the last `receive` found something.
     busy: bool,
-    unrest: u32,
+    /// Calls since every socket was asked, and after how many they are asked again.
+    since_look: u32,
+    look_every: u32,
     /// When `receive` was called last.
     received_at: Instant,
     buffer: Box<[u8]>,
@@ -204,7 +206,8 @@ impl Udp {
             epoll,
             active: MAIN,
             busy: false,
-            unrest: 0,
+            since_look: 0,
+            look_every: LOOK_EVERY_MIN,
             received_at: Instant(0),
             buffer: vec![0; BUFFER_BYTES].into(),
             sender: Sender::new(probe.as_fd(), options.offloads),
@@ -329,7 +332,7 @@ impl Udp {
                 ready += 1;
             }
         }
-        let mut datagrams = 0;
+        let (mut datagrams, before) = (0, self.active);
         for token in &tokens[..ready] {
             let token = *token as usize;
             let taken = self.take(now, token, self.busy, deliver)?;
@@ -338,6 +341,8 @@ impl Udp {
             }
             datagrams += taken;
         }
+        let others = ready > 1 || self.active != before;
+        self.look_every = if others { LOOK_EVERY_MIN } else { (self.look_every + 1).min(LOOK_EVERY_MAX) };
         Ok(datagrams)
     }
 
@@ -370,18 +375,16 @@ impl Rail for Udp {
     fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
         let away = now.since(self.received_at) > AWAY_NS;
         self.received_at = now;
-        let everywhere = (away || self.unrest >= UNREST_MAX) && !self.dedicated.is_empty();
-        let received = if everywhere {
-            self.unrest = 0;
+        self.since_look += 1;
+        let look = away || self.since_look >= self.look_every;
+        let received = if look && !self.dedicated.is_empty() {
+            self.since_look = 0;
             self.take_everywhere(now, deliver)
         } else {
             self.take(now, self.active, self.busy, deliver)
         };
         let datagrams = received.map_err(|source| self.broken("receiving", source))?;
         self.busy = datagrams > 0;
-        if !everywhere {
-            self.unrest += if self.busy { UNREST_BUSY } else { UNREST_IDLE };
-        }
         Ok(datagrams)
     }
 
