@@ -141,12 +141,12 @@ pub(crate) fn send(socket: BorrowedFd<'_>, to: Option<&RawAddress>, bytes: &[u8]
     .map(drop)
 }
 
-/// Sends `pieces` as datagrams of `segment_bytes`, the last perhaps shorter, in one call
+/// Sends `bytes` as datagrams of `segment_bytes`, the last perhaps shorter, in one call
 /// (`UDP_SEGMENT`, Linux 4.18). All or nothing. `to` is for sockets that are not connected.
 pub(crate) fn send_segmented(
     socket: BorrowedFd<'_>,
     to: Option<&RawAddress>,
-    pieces: &[IoSlice<'_>],
+    bytes: &[u8],
     segment_bytes: u16,
 ) -> io::Result<()> {
     #[repr(C, align(8))]
@@ -157,11 +157,12 @@ pub(crate) fn send_segmented(
 
     let mut control = Control([0; 24]);
     let mut message = empty_message();
-    fill(&mut message, to, pieces);
+    let pieces = [IoSlice::new(bytes)];
+    fill(&mut message, to, &pieces);
     message.msg_control = (&raw mut control).cast();
     message.msg_controllen = SPACE as _;
     // SAFETY: `control` is aligned and large enough for one header with a u16 (asserted above), so that
-    // CMSG_FIRSTHDR is not null. The pieces, the address and `control` outlive the call, and the
+    // CMSG_FIRSTHDR is not null. The bytes, the address and `control` outlive the call, and the
     // kernel only reads them.
     unsafe {
         let header = libc::CMSG_FIRSTHDR(&raw const message);
