@@ -349,3 +349,42 @@ fn after_a_sleep_the_first_call_finds_whoever_spoke() {
         assert_eq!(from, Some(peer.address()));
     }
 }
+
+/// Runs the test called `inside` in a network namespace of its own whose loopback has an MTU of 1500.
+#[test]
+fn in_a_namespace_with_an_ordinary_mtu() {
+    let script = "ip link set lo mtu 1500 up && exec \"$0\" --exact inside --ignored --nocapture";
+    let output = std::process::Command::new("unshare")
+        .args(["--map-root-user", "--net", "sh", "-c", script])
+        .arg(std::env::current_exe().unwrap())
+        .output();
+    match output {
+        Ok(output) if output.status.success() => {}
+        Ok(output) if String::from_utf8_lossy(&output.stdout).contains("running 1 test") => {
+            panic!("{}", String::from_utf8_lossy(&output.stderr))
+        }
+        other => {
+            assert!(std::env::var_os("CI").is_none(), "CI needs user namespaces, unshare and ip: {other:?}");
+            eprintln!("SKIPPED: no user namespaces, unshare or ip here: {other:?}");
+        }
+    }
+}
+
+#[test]
+#[ignore = "run by in_a_namespace_with_an_ordinary_mtu"]
+fn inside() {
+    let mut b = open("127.0.0.1");
+    assert_eq!(b.datagram_bytes(), 1472);
+    assert_eq!(open("0.0.0.0").datagram_bytes(), 1472);
+    assert_eq!(open("::1").datagram_bytes(), 1452);
+    // Who insists on longer datagrams than the NIC carries loses them, and can see why.
+    let mut a = Udp::open(&UdpOptions { datagram_bytes: Some(8000), ..options("127.0.0.1") }).unwrap();
+    a.meet(b.address());
+    let (long, _) = bodies(&[4000; 8]);
+    send_all(&mut a, b.address(), &long);
+    assert_eq!((a.counters().too_long, a.counters().lost, a.counters().sent), (8, 8, 0));
+    assert!(a.segments(), "too long is no reason to give up segmentation");
+    let (fitting, whole) = bodies(&[1472; 100]);
+    send_all(&mut a, b.address(), &fitting);
+    assert_eq!(concatenated(&receive(&mut b, whole.len())), whole);
+}
