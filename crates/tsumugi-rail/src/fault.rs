@@ -295,6 +295,10 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.descriptor()
     }
 
+    fn watch(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.watch(on)
+    }
+
     fn meet(&mut self, peer: SocketAddr) {
         self.inner.meet(peer);
     }

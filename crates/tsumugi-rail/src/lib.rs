@@ -92,6 +92,16 @@ pub trait Rail {
     /// Becomes readable when [`Rail::receive`] may have something; `None` for a rail outside the kernel.
     fn descriptor(&self) -> Option<BorrowedFd<'_>>;
 
+    /// Says whether [`Rail::descriptor`] must tell of arrivals; at first it must. An owner that spins may
+    /// say no, which makes arrivals cheaper, and must say yes before it sleeps.
+    ///
+    /// # Errors
+    /// The rail itself is broken; do not sleep on its descriptor.
+    fn watch(&mut self, on: bool) -> Result<(), RailError> {
+        let _ = on;
+        Ok(())
+    }
+
     /// Says that there will be traffic with `peer`, so that the rail may prepare for it.
     fn meet(&mut self, peer: SocketAddr) {
         let _ = peer;
@@ -121,6 +131,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         (**self).descriptor()
+    }
+    fn watch(&mut self, on: bool) -> Result<(), RailError> {
+        (**self).watch(on)
     }
     fn meet(&mut self, peer: SocketAddr) {
         (**self).meet(peer);

@@ -235,6 +235,13 @@ impl Epoll {
         checked(returned).map(drop)
     }
 
+    /// Takes `member` out.
+    pub(crate) fn remove(&self, member: BorrowedFd<'_>) -> io::Result<()> {
+        let (set, member) = (self.0.as_raw_fd(), member.as_raw_fd());
+        // SAFETY: removing reads no event (since Linux 2.6.9).
+        checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, member, std::ptr::null_mut()) }).map(drop)
+    }
+
     /// Writes the tokens of readable members into `tokens`, without waiting, and returns how many.
     pub(crate) fn ready(&self, tokens: &mut [u64; READY_MAX]) -> io::Result<usize> {
         let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];

@@ -172,6 +172,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.descriptor()
     }
 
+    fn watch(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.watch(on)
+    }
+
     fn meet(&mut self, peer: SocketAddr) {
         self.inner.meet(peer);
     }

@@ -388,3 +388,49 @@ fn inside() {
     send_all(&mut a, b.address(), &fitting);
     assert_eq!(concatenated(&receive(&mut b, whole.len())), whole);
 }
+
+/// An owner that spins has one long conversation; then others speak, and then it sleeps.
+#[test]
+fn unwatched_sockets_are_heard_and_are_watched_again_before_sleep() {
+    let mut server = open("127.0.0.1");
+    let mut peers: Vec<Udp> = (0..3).map(|_| open("127.0.0.1")).collect();
+    for peer in &peers {
+        server.meet(peer.address());
+    }
+    let readable = |rail: &Udp| {
+        let fd = std::os::fd::AsRawFd::as_raw_fd(&rail.descriptor().unwrap());
+        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
+        // SAFETY: one structure that outlives the call.
+        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
+    };
+    let at = server.address();
+    server.watch(false).unwrap();
+    for talker in [0, 1, 0] {
+        for _ in 0..200 {
+            send(&mut peers[talker], at, b"talk");
+            assert_eq!(receive(&mut server, 5), [(peers[talker].address(), b"<talk".to_vec())]);
+        }
+        send(&mut peers[talker], at, b"more");
+        assert!(!readable(&server), "the conversation should have left epoll");
+        send(&mut peers[2], at, b"also");
+        assert!(readable(&server));
+        assert_eq!(receive(&mut server, 10).len(), 2);
+        send(&mut peers[talker], at, b"last");
+        server.watch(true).unwrap();
+        assert!(readable(&server), "what waits must be told before the owner sleeps");
+        assert_eq!(receive(&mut server, 5), [(peers[talker].address(), b"<last".to_vec())]);
+        assert!(!readable(&server));
+        server.watch(false).unwrap();
+    }
+    // A peer that parts out of a conversation is still heard out.
+    for _ in 0..200 {
+        send(&mut peers[1], at, b"talk");
+        receive(&mut server, 5);
+    }
+    send(&mut peers[1], at, b"bye");
+    server.part(peers[1].address());
+    assert_eq!(receive(&mut server, 4), [(peers[1].address(), b"<bye".to_vec())]);
+    server.meet(peers[1].address());
+    send(&mut peers[1], at, b"hello");
+    assert_eq!(receive(&mut server, 6), [(peers[1].address(), b"<hello".to_vec())]);
+}
