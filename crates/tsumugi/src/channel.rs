@@ -197,10 +197,10 @@ impl Shared {
 
     /// Waits until everything accepted for `node` has been handed to the NIC.
     fn hand_over(&self, node: Node) -> Result<(), SendError> {
-        self.transmit(self.now())?;
         if self.inner.borrow().state.is_handed_over(node) {
             return Ok(());
         }
+        self.transmit(self.now())?;
         let outcome = self.wait_until(None, |state| match state.may_post(node, 0) {
             Err(error @ SendError::Peer(_)) => Some(Err(error)),
             _ => state.is_handed_over(node).then_some(Ok(())),

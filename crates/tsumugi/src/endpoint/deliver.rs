@@ -111,6 +111,9 @@ enum Place {
 impl State {
     /// Reads everything that depositors have published.
     pub fn drain(&mut self) {
+        if queue::read(&*self.memory, self.ring_read).is_none() {
+            return;
+        }
         let memory = Arc::clone(&self.memory);
         let mut read = false;
         while let Some(record) = queue::read(&*memory, self.ring_read) {

@@ -35,6 +35,10 @@ use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
 /// How long [`Endpoint::close`] waits for peers to hear that it closes, ns.
 const LEAVE_NS_MAX: u64 = SECOND_NS;
+/// Idle looks between two looks at the clock.
+const LOOKS_PER_CLOCK: u32 = 8;
+/// Idle looks after which the rail is told not to ring.
+const SPINS_UNWATCHED: u32 = 200;
 /// Longest sleep, ns; a bound on what a missed timer could cost.
 const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
@@ -56,6 +60,10 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     rail: Box<dyn Rail>,
     waiter: Waiter,
+    /// Looks since the last sleep.
+    spins: u32,
+    /// The application has our descriptor in an event loop of its own.
+    shown: bool,
 }
 
 impl Endpoint {
@@ -113,7 +121,7 @@ impl Endpoint {
         let shared = Shared {
             memory: Arc::clone(&state.memory),
             clock: Clock::start(),
-            inner: RefCell::new(Inner { state, rail, waiter: Waiter::new(config.wait) }),
+            inner: RefCell::new(Inner { state, rail, waiter: Waiter::new(config.wait), spins: 0, shown: false }),
         };
         let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {
@@ -250,7 +258,7 @@ impl Endpoint {
 impl AsFd for Endpoint {
     /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application.
     fn as_fd(&self) -> BorrowedFd<'_> {
-        let raw = self.shared.descriptor();
+        let raw = self.shared.show_descriptor();
         // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds.
         unsafe { BorrowedFd::borrow_raw(raw) }
     }
@@ -272,8 +280,12 @@ impl Shared {
         self.clock.now()
     }
 
-    fn descriptor(&self) -> RawFd {
-        self.inner.borrow().rail.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd())
+    fn show_descriptor(&self) -> RawFd {
+        let mut inner = self.inner.borrow_mut();
+        inner.shown = true;
+        // A rail that cannot watch is broken, which the next call will say.
+        let _ = inner.rail.watch(true);
+        inner.rail.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd())
     }
 
     pub(crate) fn progress(&self) -> Result<usize, RailError> {
@@ -293,31 +305,41 @@ impl Shared {
         deadline: Option<Instant>,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
+        let mut inner = self.inner.borrow_mut();
+        let mut now = self.clock.now();
+        let mut looks = 0u32;
         loop {
-            let mut inner = self.inner.borrow_mut();
-            let now = self.clock.now();
-            let arrived = inner.progress(now)?;
-            if let Some(found) = ready(&mut inner.state) {
-                inner.waiter.busy();
-                // What the answer set in motion, a GO or an ACK, leaves with the next call.
-                return Ok(Some(found));
-            }
-            if deadline.is_some_and(|deadline| now >= deadline) {
-                return Ok(None);
+            // The clock costs a tenth of a look: an idle look now and then is enough for timers.
+            let arrived = inner.look(now, || self.clock.now())?;
+            let timers = looks.is_multiple_of(LOOKS_PER_CLOCK);
+            if arrived > 0 || timers {
+                now = self.clock.now();
+                inner.follow_up(now)?;
+                if let Some(found) = ready(&mut inner.state) {
+                    inner.waiter.busy();
+                    return Ok(Some(found));
+                }
+                if deadline.is_some_and(|deadline| now >= deadline) {
+                    return Ok(None);
+                }
             }
             if arrived > 0 {
+                looks = 0;
                 continue;
             }
+            looks += 1;
             match inner.waiter.idle(now) {
-                Step::Look => {
-                    drop(inner);
-                    std::hint::spin_loop();
-                }
+                Step::Look => inner.spin()?,
                 Step::Yield => {
-                    drop(inner);
+                    inner.spin()?;
                     std::thread::yield_now();
+                    now = self.clock.now();
                 }
-                Step::Sleep => inner.sleep(now, deadline)?,
+                Step::Sleep => {
+                    inner.sleep(now, deadline)?;
+                    now = self.clock.now();
+                    looks = 0;
+                }
             }
         }
     }
@@ -325,16 +347,44 @@ impl Shared {
 
 impl Inner {
     fn progress(&mut self, now: Instant) -> Result<usize, RailError> {
+        let arrived = self.look(now, || now)?;
+        self.follow_up(now)?;
+        Ok(arrived)
+    }
+
+    /// Takes in what has arrived. `now` may be a few looks old; `fresh` is asked when there is something.
+    fn look(&mut self, now: Instant, fresh: impl Fn() -> Instant) -> Result<usize, RailError> {
         let Inner { state, rail, .. } = self;
-        let arrived = rail.receive(now, &mut |from, datagram| state.on_datagram(now, from, datagram))?;
+        let mut at = None;
+        rail.receive(now, &mut |from, datagram| {
+            state.on_datagram(*at.get_or_insert_with(&fresh), from, datagram);
+        })
+    }
+
+    /// Reads what was deposited, lets timers run, sends what may be sent.
+    fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
+        let Inner { state, rail, .. } = self;
         state.drain();
         state.tick(now);
-        state.transmit(now, &mut **rail)?;
-        Ok(arrived)
+        state.transmit(now, &mut **rail)
+    }
+
+    /// Goes on looking without sleeping. After a while the rail need not ring for us.
+    fn spin(&mut self) -> Result<(), RailError> {
+        self.spins = self.spins.saturating_add(1);
+        if self.spins == SPINS_UNWATCHED && !self.shown {
+            self.rail.watch(false)?;
+        }
+        std::hint::spin_loop();
+        Ok(())
     }
 
     /// Sleeps until something arrives or a timer is due.
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), RailError> {
+        if self.spins >= SPINS_UNWATCHED {
+            self.rail.watch(true)?;
+        }
+        self.spins = 0;
         let Inner { state, rail, .. } = self;
         // Nobody should wait for an acknowledgement until we wake.
         state.settle();
