@@ -9,7 +9,7 @@ use crate::window::{self, Claim};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Flow, Record};
-use tsumugi_wire::{Header, Kind};
+use tsumugi_wire::{Header, Kind, Psn};
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -88,20 +88,15 @@ fn admit(flow: &Flow, header: &Header) -> Verdict {
     match window::look(flow, header.psn) {
         Claim::Taken => Verdict::Duplicate,
         Claim::Beyond => Verdict::Beyond,
-        Claim::Mine if header.psn.0 >= flow.limit.load(Ordering::Relaxed) => Verdict::Beyond,
-        Claim::Mine
+        Claim::Mine(_) if header.psn.0 >= flow.limit.load(Ordering::Relaxed) => Verdict::Beyond,
+        Claim::Mine(_)
             if flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32
                 && header.psn != window::base(flow) =>
         {
             Verdict::OutOfOrder
         }
-        Claim::Mine => Verdict::Deposited,
+        Claim::Mine(_) => Verdict::Deposited,
     }
-}
-
-fn conclude(flow: &Flow, header: &Header) {
-    flow.received.0.echo.store(header.psn.0, Ordering::Relaxed);
-    window::advance(flow);
 }
 
 /// Deposits a DATA packet of `flow` into the receive queue.
@@ -118,9 +113,6 @@ pub fn deposit<M: ReceiveMemory + ?Sized>(
 ) -> Verdict {
     let verdict = place(memory, flow, header, body, checked);
     memory.count(verdict.counter(), 1);
-    if verdict == Verdict::Deposited {
-        memory.count(Counter::DepositedBytes, body.len() as u64);
-    }
     verdict
 }
 
@@ -143,21 +135,28 @@ fn place<M: ReceiveMemory + ?Sized>(
         memory.control().stopped.0.store(1, Ordering::Release);
         return Verdict::Full;
     };
-    let (owner, verdict) = match window::claim(flow, header.psn) {
-        Claim::Mine => {
+    let claim = window::claim(flow, header.psn);
+    let owner = match claim {
+        Claim::Mine(_) => {
             memory.copy_in(position + Record::HEADER_BYTES, body);
-            (header.flow, Verdict::Deposited)
+            header.flow
         }
         // Another depositor was faster.
-        Claim::Taken | Claim::Beyond => (Record::PADDING, Verdict::Duplicate),
+        Claim::Taken | Claim::Beyond => Record::PADDING,
     };
     let stamp = Record::stamp_of(header.token);
     let record = Record { bytes, flow: owner, psn: header.psn.0, body_crc: header.body_crc, stamp, checked };
     queue::publish(memory, position, record);
-    if verdict == Verdict::Deposited {
-        conclude(flow, header);
-    }
-    verdict
+    conclude(flow, header.psn, claim)
+}
+
+/// Moves the flow on after a claim, and says what it was.
+#[inline]
+fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
+    let Claim::Mine(word) = claim else { return Verdict::Duplicate };
+    flow.received.0.echo.store(psn.0, Ordering::Relaxed);
+    window::advance(flow, psn, word);
+    Verdict::Deposited
 }
 
 /// Claims the PSN of a DATA packet that the caller, the memory's owner, consumes on the spot.
@@ -167,14 +166,10 @@ fn place<M: ReceiveMemory + ?Sized>(
 #[inline]
 pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header) -> Verdict {
     let mut verdict = admit(flow, header);
-    if verdict == Verdict::Deposited && window::claim(flow, header.psn) != Claim::Mine {
-        verdict = Verdict::Duplicate;
+    if verdict == Verdict::Deposited {
+        verdict = conclude(flow, header.psn, window::claim(flow, header.psn));
     }
     memory.count(verdict.counter(), 1);
-    if verdict == Verdict::Deposited {
-        memory.count(Counter::DepositedBytes, u64::from(header.body_bytes));
-        conclude(flow, header);
-    }
     verdict
 }
 

@@ -19,8 +19,8 @@ const BITS: u64 = 0xffff_ffff;
 /// What became of an attempt to set a PSN's bit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Claim {
-    /// The caller set it, and deposits the packet.
-    Mine,
+    /// The caller set it, and deposits the packet. The word as it was left is for [`advance`].
+    Mine(u64),
     /// It was set before.
     Taken,
     /// The PSN lies beyond the window.
@@ -59,9 +59,9 @@ pub fn look(flow: &Flow, psn: Psn) -> Claim {
     }
     let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].load(Ordering::Acquire);
     match age(word, block) {
-        0 if word & bit_of(psn) == 0 => Claim::Mine,
+        0 if word & bit_of(psn) == 0 => Claim::Mine(word),
         0 | i32::MIN..=-1 => Claim::Taken,
-        1.. => Claim::Mine,
+        1.. => Claim::Mine(word),
     }
 }
 
@@ -88,32 +88,40 @@ pub fn claim(flow: &Flow, psn: Psn) -> Claim {
             1.. => (block & BITS) << 32 | bit_of(psn),
         };
         match slot.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Claim::Mine,
+            Ok(_) => return Claim::Mine(wanted),
             Err(seen) => word = seen,
         }
     }
 }
 
-/// Moves the base over everything that is deposited without a gap, and returns it.
+/// Moves the base over everything that is deposited without a gap, after the caller has set the bit of `psn`
+/// and left `word` behind.
 ///
-/// Words are read by read-modify-write. Two depositors that each set a bit and then look for the
-/// other's cannot both miss it: whichever comes second to a word sees all that the first had done.
+/// Two depositors that each set a bit and then look for the other's cannot both miss it, because every
+/// word is looked at by read-modify-write: whoever comes second to a word sees all that the first had done.
+/// The caller's own word needs no second look, nor does a word whose run of bits ended within it: who
+/// sets a bit there later looks himself.
 #[inline]
-pub fn advance(flow: &Flow) -> Psn {
+pub fn advance(flow: &Flow, psn: Psn, word: u64) {
     let mut base = flow.received.0.base.load(Ordering::Acquire);
     loop {
         let block = base / WORD_PSNS;
-        let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].fetch_or(0, Ordering::AcqRel);
+        let word = if block == block_of(psn) {
+            word
+        } else {
+            flow.window.0[(block % WINDOW_WORDS as u64) as usize].fetch_or(0, Ordering::AcqRel)
+        };
         let run = match age(word, block) {
             0 => u64::from(((word & BITS) as u32 >> (base % WORD_PSNS)).trailing_ones()),
             // Somebody has moved the base beyond this block meanwhile, and goes on from there.
-            i32::MIN..=-1 => return self::base(flow),
+            i32::MIN..=-1 => return,
             1.. => 0,
         };
         if run == 0 {
-            return Psn(base);
+            return;
         }
         match flow.received.0.base.compare_exchange(base, base + run, Ordering::AcqRel, Ordering::Acquire) {
+            Ok(_) if !(base + run).is_multiple_of(WORD_PSNS) => return,
             Ok(_) => base += run,
             Err(seen) => base = seen,
         }

@@ -56,8 +56,6 @@ pub const WINDOW_WORDS: usize = (WINDOW_PACKETS / 32) as usize;
 pub enum Counter {
     /// DATA packets deposited.
     Deposited = 0,
-    /// Bytes of body deposited.
-    DepositedBytes,
     /// DATA packets that had been deposited before.
     Duplicate,
     /// DATA packets beyond the window or credit.
@@ -84,9 +82,8 @@ pub enum Counter {
 
 impl Counter {
     /// Every counter with the name that tools print.
-    pub const ALL: [(Counter, &'static str); 13] = [
+    pub const ALL: [(Counter, &'static str); 12] = [
         (Counter::Deposited, "deposited"),
-        (Counter::DepositedBytes, "deposited_bytes"),
         (Counter::Duplicate, "duplicate"),
         (Counter::BeyondWindow, "beyond_window"),
         (Counter::OutOfOrder, "out_of_order"),

@@ -384,7 +384,6 @@ static void print_memory(void)
 	print("ring_offset_9", tsumugi_ring_offset(9));
 	print("memory_bytes_9_65536", tsumugi_memory_bytes(9, 65536));
 	COUNTER(deposited, DEPOSITED);
-	COUNTER(deposited_bytes, DEPOSITED_BYTES);
 	COUNTER(duplicate, DUPLICATE);
 	COUNTER(beyond_window, BEYOND_WINDOW);
 	COUNTER(out_of_order, OUT_OF_ORDER);

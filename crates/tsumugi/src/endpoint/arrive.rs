@@ -5,7 +5,7 @@ use super::state::{ACK_DELAY_NS, State};
 use crate::checksum::crc32c;
 use crate::error::Reason;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receiver, window};
 use tsumugi_wire::ack::Sack;
@@ -69,7 +69,7 @@ impl State {
     }
 
     fn on_flow_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
-        let memory = Arc::clone(&self.memory);
+        let memory = Rc::clone(&self.memory);
         let flow = match receiver::find(&*memory, header) {
             Ok(flow) => flow,
             Err(verdict) => {

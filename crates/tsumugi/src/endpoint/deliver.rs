@@ -5,7 +5,7 @@ use super::state::State;
 use crate::checksum::crc32c;
 use crate::error::{Failure, Reason};
 use std::collections::VecDeque;
-use std::sync::Arc;
+use std::rc::Rc;
 use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
@@ -114,7 +114,7 @@ impl State {
         if queue::read(&*self.memory, self.ring_read).is_none() {
             return;
         }
-        let memory = Arc::clone(&self.memory);
+        let memory = Rc::clone(&self.memory);
         let mut read = false;
         while let Some(record) = queue::read(&*memory, self.ring_read) {
             let span = Record::span(record.bytes);
@@ -357,6 +357,22 @@ impl State {
         self.channels.get_mut(&channel)?.queue.pop_front()
     }
 
+    /// Takes what arrived next on an open channel and gives it back at once; returns its length, bytes.
+    #[doc(hidden)]
+    pub fn take_and_release(&mut self, channel: u16) -> Option<usize> {
+        match self.take(channel)? {
+            Delivery::Message { content, .. } => {
+                let bytes = match &content {
+                    Content::InPlace { bytes, .. } => *bytes as usize,
+                    Content::Owned(buffer) => buffer.len(),
+                };
+                self.release_message(content);
+                Some(bytes)
+            }
+            Delivery::Failed(_) => None,
+        }
+    }
+
     /// Gives a message's memory back.
     pub(crate) fn release_message(&mut self, content: Content) {
         match content {
@@ -383,11 +399,12 @@ impl State {
 
     /// Says GO to everyone who was stopped, once a quarter of the queue is free.
     fn resume_stopped(&mut self) {
-        let memory = Arc::clone(&self.memory);
+        if self.memory.control().stopped.0.load(Ordering::Acquire) == 0 {
+            return;
+        }
+        let memory = Rc::clone(&self.memory);
         let control = memory.control();
-        if control.stopped.0.load(Ordering::Acquire) == 0
-            || queue::free_bytes(&*memory) < memory.ring_bytes() / 4
-        {
+        if queue::free_bytes(&*memory) < memory.ring_bytes() / 4 {
             return;
         }
         control.stopped.0.store(0, Ordering::Release);

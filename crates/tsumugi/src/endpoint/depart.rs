@@ -6,6 +6,7 @@ use crate::checksum::{crc32c, crc32c_of_two};
 use crate::error::SendError;
 use crate::pool::Pool;
 use crate::{Failure, Node};
+use arrayvec::ArrayVec;
 use slab::Slab;
 use tsumugi_proto::{ReceiveMemory, window};
 use tsumugi_rail::{Packet, Rail, RailError};
@@ -395,13 +396,11 @@ impl State {
         let full = peer.sender.room(PATH) == 0;
         let Burst { packets, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
-        let mut out: [Packet<'_>; BURST_PACKETS_MAX] = [Packet { head: &[], body: &[] }; BURST_PACKETS_MAX];
+        let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, PATH);
         (header.ack, header.credit) = (ack, credit);
-        for (at, (((psn, key, resent), head), out)) in
-            packets.iter().zip(heads.iter_mut()).zip(out.iter_mut()).enumerate()
-        {
+        for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
             let content = &self.contents[*key];
             let last = at + 1 == count;
             let (frame, body): (&[u8], &[u8]) = match &content.body {
@@ -415,9 +414,9 @@ impl State {
             header.body_crc = content.crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
-            *out = Packet { head: &head[..HEADER_BYTES + frame.len()], body };
+            out.push(Packet { head: &head[..HEADER_BYTES + frame.len()], body });
         }
-        let taken = rail.send(now, peer.address, &out[..count])?;
+        let taken = rail.send(now, peer.address, &out)?;
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
         }

@@ -23,7 +23,6 @@ use std::io::BufWriter;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
-use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
@@ -51,7 +50,7 @@ pub struct Endpoint {
 
 /// What an endpoint shares with its channels, messages and buffers.
 pub(crate) struct Shared {
-    pub(crate) memory: Arc<Mapped>,
+    pub(crate) memory: Rc<Mapped>,
     clock: Clock,
     pub(crate) inner: RefCell<Inner>,
 }
@@ -60,6 +59,8 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     rail: Box<dyn Rail>,
     waiter: Waiter,
+    /// When something was last looked for; a few looks out of date while nothing arrives.
+    looked_at: Instant,
     /// Looks since the last sleep.
     spins: u32,
     /// The application has our descriptor in an event loop of its own.
@@ -119,9 +120,16 @@ impl Endpoint {
         config: &Config,
     ) -> Result<Endpoint, OpenError> {
         let shared = Shared {
-            memory: Arc::clone(&state.memory),
+            memory: Rc::clone(&state.memory),
             clock: Clock::start(),
-            inner: RefCell::new(Inner { state, rail, waiter: Waiter::new(config.wait), spins: 0, shown: false }),
+            inner: RefCell::new(Inner {
+                state,
+                rail,
+                waiter: Waiter::new(config.wait),
+                looked_at: Instant(0),
+                spins: 0,
+                shown: false,
+            }),
         };
         let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {
@@ -306,14 +314,18 @@ impl Shared {
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         let mut inner = self.inner.borrow_mut();
-        let mut now = self.clock.now();
+        if let Some(found) = ready(&mut inner.state) {
+            return Ok(Some(found));
+        }
+        let mut now = inner.looked_at;
         let mut looks = 0u32;
         loop {
             // The clock costs a tenth of a look: an idle look now and then is enough for timers.
             let arrived = inner.look(now, || self.clock.now())?;
+            looks += 1;
             let timers = looks.is_multiple_of(LOOKS_PER_CLOCK);
             if arrived > 0 || timers {
-                now = self.clock.now();
+                now = if arrived > 0 { inner.looked_at } else { self.clock.now() };
                 inner.follow_up(now)?;
                 if let Some(found) = ready(&mut inner.state) {
                     inner.waiter.busy();
@@ -324,10 +336,8 @@ impl Shared {
                 }
             }
             if arrived > 0 {
-                looks = 0;
                 continue;
             }
-            looks += 1;
             match inner.waiter.idle(now) {
                 Step::Look => inner.spin()?,
                 Step::Yield => {
@@ -338,7 +348,6 @@ impl Shared {
                 Step::Sleep => {
                     inner.sleep(now, deadline)?;
                     now = self.clock.now();
-                    looks = 0;
                 }
             }
         }
@@ -354,11 +363,13 @@ impl Inner {
 
     /// Takes in what has arrived. `now` may be a few looks old; `fresh` is asked when there is something.
     fn look(&mut self, now: Instant, fresh: impl Fn() -> Instant) -> Result<usize, RailError> {
-        let Inner { state, rail, .. } = self;
+        let Inner { state, rail, looked_at, .. } = self;
         let mut at = None;
-        rail.receive(now, &mut |from, datagram| {
+        let arrived = rail.receive(now, &mut |from, datagram| {
             state.on_datagram(*at.get_or_insert_with(&fresh), from, datagram);
-        })
+        });
+        *looked_at = at.unwrap_or(now);
+        arrived
     }
 
     /// Reads what was deposited, lets timers run, sends what may be sent.

@@ -16,7 +16,7 @@ use rand::{Rng, SeedableRng};
 use slab::Slab;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
@@ -71,7 +71,7 @@ pub(super) struct Tally {
 pub struct State {
     pub(super) options: Options,
     pub(super) epoch: u32,
-    pub(crate) memory: Arc<Mapped>,
+    pub(crate) memory: Rc<Mapped>,
     pub(super) cookies: Cookies,
     pub(super) random: StdRng,
     pub(super) peers: Vec<Peer>,
@@ -110,7 +110,7 @@ impl State {
         memory.control().epoch.store(epoch, Ordering::Release);
         State {
             epoch,
-            memory: Arc::new(Mapped(memory)),
+            memory: Rc::new(Mapped(memory)),
             cookies: Cookies::new((random.random(), random.random())),
             random,
             peers: Vec::new(),

@@ -1,0 +1,118 @@
+//! What the library itself costs a message, without sockets: two endpoints joined by a pair of vectors.
+//!
+//! `cargo bench -p tsumugi` prints nanoseconds for one message from `post` to release, both sides together.
+
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Instant as Clock;
+use tsumugi::Repeat;
+use tsumugi::internal::{Options, State};
+use tsumugi_rail::memory::Memory;
+use tsumugi_rail::{Deliver, Packet, Rail, RailError};
+use tsumugi_wire::Instant;
+use tsumugi_wire::memory::Geometry;
+
+/// Keeps what is sent until the benchmark carries it over.
+struct Tray {
+    address: SocketAddr,
+    datagrams: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
+}
+
+impl Rail for Tray {
+    fn address(&self) -> SocketAddr {
+        self.address
+    }
+    fn datagram_bytes(&self) -> usize {
+        1472
+    }
+    fn send(&mut self, _: Instant, _: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        for packet in burst {
+            let mut datagram = self.spare.pop().unwrap_or_default();
+            datagram.clear();
+            datagram.extend_from_slice(packet.head);
+            datagram.extend_from_slice(packet.body);
+            self.datagrams.push(datagram);
+        }
+        Ok(burst.len())
+    }
+    fn receive(&mut self, _: Instant, _: &mut Deliver<'_>) -> Result<usize, RailError> {
+        Ok(0)
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
+
+struct Side {
+    state: State,
+    tray: Tray,
+}
+
+impl Side {
+    fn new(address: &str) -> Side {
+        let options = Options {
+            job: 0,
+            accept_unknown: true,
+            peers_max: 8,
+            repeat: Repeat::Selective,
+            peer_timeout_ns: 5_000_000_000,
+            message_bytes_max: 1 << 30,
+            receive_bytes: 1 << 28,
+            send_bytes: 1 << 22,
+            datagram_bytes: 1472,
+            seed: Some(1),
+        };
+        let memory = Memory::new(Geometry { flows: 8, ring_bytes: 1 << 20 }).expect("memory");
+        let mut state = State::new(options, memory);
+        assert!(state.open_channel(1));
+        let tray =
+            Tray { address: address.parse().expect("an address"), datagrams: Vec::new(), spare: Vec::new() };
+        Side { state, tray }
+    }
+
+    fn carry(&mut self, now: Instant, to: &mut Side) {
+        self.state.transmit(now, &mut self.tray).expect("trays do not fail");
+        for datagram in self.tray.datagrams.drain(..) {
+            to.state.on_datagram(now, self.tray.address, &datagram);
+            self.tray.spare.push(datagram);
+        }
+        to.state.drain();
+        to.state.tick(now);
+    }
+}
+
+fn main() {
+    let (mut here, mut there) = (Side::new("10.0.0.1:1"), Side::new("10.0.0.2:1"));
+    let node = here.state.add_peer("there", there.tray.address).expect("a peer");
+    let back = there.state.add_peer("here", here.tray.address).expect("a peer");
+    let mut now = Instant(1);
+    for (bytes, count) in [(8usize, 400_000u32), (64, 400_000), (1400, 200_000), (1 << 20, 2_000)] {
+        let data = vec![3u8; bytes];
+        let mut best_ns = f64::MAX;
+        for _ in 0..5 {
+            let start = Clock::now();
+            for _ in 0..count / 5 {
+                for (node, from, to) in [(node, true, false), (back, false, true)] {
+                    let (from, to) = match (from, to) {
+                        (true, false) => (&mut here, &mut there),
+                        _ => (&mut there, &mut here),
+                    };
+                    from.state.post(now, node, 1, &data).expect("room");
+                    let mut length = None;
+                    while length.is_none() {
+                        now = now.plus(2000);
+                        from.carry(now, to);
+                        length = to.state.take_and_release(1);
+                        if length.is_none() {
+                            to.carry(now, from);
+                        }
+                    }
+                    assert_eq!(length, Some(bytes));
+                }
+            }
+            best_ns = best_ns.min(start.elapsed().as_nanos() as f64 / f64::from(count / 5 * 2));
+        }
+        println!("{bytes:>8} B: {best_ns:>9.0} ns a message");
+    }
+}
