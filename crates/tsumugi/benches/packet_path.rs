@@ -87,7 +87,11 @@ fn main() {
     let node = here.state.add_peer("there", there.tray.address).expect("a peer");
     let back = there.state.add_peer("here", here.tray.address).expect("a peer");
     let mut now = Instant(1);
-    for (bytes, count) in [(8usize, 400_000u32), (64, 400_000), (1400, 200_000), (1 << 20, 2_000)] {
+    let only: Option<usize> = std::env::var("PACKET_PATH_BYTES").ok().and_then(|word| word.parse().ok());
+    for (bytes, count) in [(8usize, 2_000_000u32), (64, 2_000_000), (1400, 500_000), (1 << 20, 2_000)] {
+        if only.is_some_and(|only| only != bytes) {
+            continue;
+        }
         let data = vec![3u8; bytes];
         let mut best_ns = f64::MAX;
         for _ in 0..5 {

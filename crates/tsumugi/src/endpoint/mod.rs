@@ -386,7 +386,6 @@ impl Inner {
         if self.spins == SPINS_UNWATCHED && !self.shown {
             self.rail.watch(false)?;
         }
-        std::hint::spin_loop();
         Ok(())
     }
 
