@@ -28,6 +28,12 @@ impl Cookies {
         Cookies { key }
     }
 
+    /// The key, for an endpoint that goes on elsewhere.
+    #[must_use]
+    pub const fn key(&self) -> (u64, u64) {
+        self.key
+    }
+
     /// The cookie for a HELLO from `from` with `epoch` and `nonce`.
     ///
     /// `known` is the epoch under which the address is known already, or 0. A HELLO that an

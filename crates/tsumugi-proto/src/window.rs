@@ -151,3 +151,21 @@ pub fn snapshot(flow: &Flow) -> (Psn, Sack) {
     }
     (base, sack)
 }
+
+/// Continues a flow entry, just opened, that had received what `base` and `sack` say.
+pub fn restore(flow: &Flow, base: Psn, sack: &Sack) {
+    let first = block_of(base);
+    for index in 0..WINDOW_WORDS {
+        let block = first + index as u64;
+        let bits = if index < sack.words {
+            sack.bitmap[index]
+        } else if index == 0 {
+            bit_of(base) as u32 - 1 // what lies before the base in its block
+        } else {
+            0
+        };
+        let word = (block & BITS) << 32 | u64::from(bits);
+        flow.window.0[(block % WINDOW_WORDS as u64) as usize].store(word, Ordering::Relaxed);
+    }
+    flow.received.0.base.store(base.0, Ordering::Release);
+}

@@ -15,6 +15,8 @@ use tsumugi_wire::frame::WHOLE_BYTES;
 pub struct Channel {
     shared: Rc<Shared>,
     number: u16,
+    /// Dropping it leaves the channel open for the next holder.
+    detached: bool,
 }
 
 /// Names a message that was accepted, to ask later what became of it.
@@ -56,13 +58,19 @@ impl Ticket {
 
 impl Channel {
     pub(crate) fn new(shared: Rc<Shared>, number: u16) -> Channel {
-        Channel { shared, number }
+        Channel { shared, number, detached: false }
     }
 
     /// The channel's number.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.number
+    }
+
+    /// Lets go of the channel without closing it: what has arrived and what arrives waits for whoever opens
+    /// it next, on this endpoint or, after [`crate::Endpoint::suspend`], in another process.
+    pub fn detach(mut self) {
+        self.detached = true;
     }
 
     /// Accepts a copy of `data` for the same channel of `node`, without waiting.
@@ -211,7 +219,12 @@ impl Shared {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        self.shared.inner.borrow_mut().state.close_channel(self.number);
+        let state = &mut self.shared.inner.borrow_mut().state;
+        if self.detached {
+            state.detach_channel(self.number);
+        } else {
+            state.close_channel(self.number);
+        }
     }
 }
 

@@ -1,1 +1,173 @@
-//! Suspending an endpoint and resuming it elsewhere.
+//! The context of a suspended endpoint, as bytes that another process can go on with.
+
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddr;
+
+/// First bytes of every context.
+const MAGIC: [u8; 8] = *b"tsuctx\0\x01";
+
+/// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
+///
+/// It contains flow tokens and undelivered data: keep it as private as the communication itself.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Context {
+    pub(crate) saved: Saved,
+}
+
+/// A context that cannot be used.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ContextError {
+    /// Somebody still holds channels, messages or buffers of the endpoint.
+    #[error(
+        "{0} channels, messages or buffers of the endpoint are still held; detach the channels and release the messages first"
+    )]
+    InUse(usize),
+    /// Not a context.
+    #[error("these bytes are not the context of an endpoint of this version")]
+    NotAContext,
+    /// The bytes end early or contradict themselves.
+    #[error("the context is damaged: {0}")]
+    Damaged(String),
+    /// The resumed endpoint's datagrams are shorter than those that are already cut.
+    #[error(
+        "the context has packets of {context} bytes, but this endpoint sends at most {here}; resume where the MTU is as large"
+    )]
+    Datagrams {
+        /// Bytes of the context's longest packet.
+        context: usize,
+        /// Longest datagram here, bytes.
+        here: usize,
+    },
+}
+
+impl Context {
+    /// The address that peers know, at which to resume.
+    #[must_use]
+    pub fn address(&self) -> SocketAddr {
+        self.saved.address
+    }
+
+    pub(crate) fn peers_max(&self) -> u32 {
+        self.saved.flows
+    }
+
+    /// The context as bytes, for a file or a pipe.
+    #[must_use]
+    pub fn to_bytes(&self) -> Vec<u8> {
+        // Serialising to memory cannot fail: every type in `Saved` has a form.
+        postcard::to_extend(&self.saved, MAGIC.to_vec()).unwrap_or_default()
+    }
+
+    /// Reads what [`Context::to_bytes`] wrote.
+    ///
+    /// # Errors
+    /// The bytes are something else, or damaged.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Context, ContextError> {
+        let rest = bytes.strip_prefix(&MAGIC).ok_or(ContextError::NotAContext)?;
+        let saved = postcard::from_bytes(rest).map_err(|error| ContextError::Damaged(error.to_string()))?;
+        Ok(Context { saved })
+    }
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Saved {
+    pub(crate) address: SocketAddr,
+    pub(crate) epoch: u32,
+    pub(crate) job: u64,
+    pub(crate) flows: u32,
+    pub(crate) cookie_key: (u64, u64),
+    pub(crate) peers: Vec<SavedPeer>,
+    pub(crate) channels: Vec<SavedChannel>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedChannel {
+    pub(crate) number: u16,
+    /// Source and bytes of every message that was not taken.
+    pub(crate) messages: Vec<(u32, Vec<u8>)>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedPeer {
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) epoch: u32,
+    pub(crate) acquaintance: u32,
+    pub(crate) accepted: u64,
+    pub(crate) delivered: u64,
+    pub(crate) next_fragmented: u32,
+    pub(crate) outbox: Vec<SavedOutgoing>,
+    /// What there is besides when packets flow.
+    pub(crate) open: Option<SavedFlow>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedFlow {
+    // How to address the peer.
+    pub(crate) remote_flow: u32,
+    pub(crate) remote_token: u64,
+    pub(crate) body_bytes: u64,
+    pub(crate) message_bytes_max: u64,
+    // What we send.
+    pub(crate) repeat: u32,
+    pub(crate) sent_base: u64,
+    pub(crate) sent_limit: u64,
+    /// Bodies of outstanding packets; `None` for one that is acknowledged beyond a hole.
+    pub(crate) sent: Vec<Option<Vec<u8>>>,
+    pub(crate) marks: Vec<(u64, u64)>,
+    // What we receive.
+    pub(crate) index: u32,
+    pub(crate) token: u64,
+    pub(crate) peer_repeat: u32,
+    pub(crate) base: u64,
+    pub(crate) limit: u64,
+    pub(crate) bitmap: Vec<u32>,
+    pub(crate) highest: u64,
+    pub(crate) next: u64,
+    pub(crate) held: Vec<(u64, SavedHeld)>,
+    pub(crate) assemblies: Vec<SavedAssembly>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SavedOutgoing {
+    Packet {
+        body: Vec<u8>,
+        messages: u64,
+    },
+    /// A long message of which `offset` bytes have become packets.
+    Long {
+        data: Vec<u8>,
+        channel: u16,
+        message: u32,
+        offset: u64,
+        messages: u64,
+    },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) enum SavedHeld {
+    Body(Vec<u8>),
+    Placed { channel: u16, message: u32, offset: u64, total: u64, bytes: u64 },
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedAssembly {
+    pub(crate) message: u32,
+    pub(crate) channel: u16,
+    pub(crate) total: u64,
+    pub(crate) in_order: u64,
+    pub(crate) buffer: Vec<u8>,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn other_bytes_are_refused() {
+        assert_eq!(Context::from_bytes(b"not a context"), Err(ContextError::NotAContext));
+        let mut bytes = MAGIC.to_vec();
+        bytes.extend_from_slice(&[0xff; 9]);
+        assert!(matches!(Context::from_bytes(&bytes), Err(ContextError::Damaged(_))));
+    }
+}

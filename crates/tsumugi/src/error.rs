@@ -2,6 +2,7 @@
 
 use crate::Node;
 use crate::config::ConfigError;
+use crate::context::ContextError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
@@ -21,6 +22,9 @@ pub enum OpenError {
     /// A peer on the list cannot be added.
     #[error(transparent)]
     Peer(#[from] PeerError),
+    /// The context of a suspended endpoint cannot be used.
+    #[error(transparent)]
+    Context(#[from] ContextError),
     /// The UDP socket could not be opened.
     #[error(transparent)]
     Udp(#[from] UdpError),

@@ -55,6 +55,7 @@ mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
 pub use config::{Config, ConfigError};
+pub use context::{Context, ContextError};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};

@@ -473,26 +473,26 @@ impl<P> Sender<P> {
         self.slots.iter().map(|slot| slot.packet.as_ref())
     }
 
+    /// PSNs from here on are beyond the credit given.
+    #[must_use]
+    pub const fn limit(&self) -> Psn {
+        self.limit
+    }
+
     /// Continues a flow that was suspended with `packets` outstanding from `base` on (`None`: acknowledged
     /// beyond a hole). All of them count as lost and are sent again.
     #[must_use]
-    pub fn resume(
-        repeat: Repeat,
-        paths: usize,
-        base: Psn,
-        packets: Vec<Option<P>>,
-        now: Instant,
-    ) -> Sender<P> {
+    pub fn resume(repeat: Repeat, paths: usize, base: Psn, limit: Psn, packets: Vec<Option<P>>) -> Sender<P> {
         let mut sender = Sender::new(repeat, paths, 0);
         sender.base = base;
-        sender.quiet_since = now;
+        let now = Instant(0);
         for packet in packets {
             let state = if packet.is_some() { State::Lost } else { State::Acked };
             sender.acked += usize::from(state == State::Acked);
             sender.lost += usize::from(state == State::Lost);
             sender.slots.push_back(Slot { packet, sent_at: now, order: 0, path: 0, state, resent: true });
         }
-        sender.limit = sender.next();
+        sender.limit = limit;
         sender
     }
 }

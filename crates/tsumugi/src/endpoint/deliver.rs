@@ -341,6 +341,13 @@ impl State {
         !std::mem::replace(&mut inbox.open, true)
     }
 
+    /// Leaves a channel without closing it: what arrives waits for whoever opens it next.
+    pub(crate) fn detach_channel(&mut self, channel: u16) {
+        if let Some(inbox) = self.channels.get_mut(&channel) {
+            inbox.open = false;
+        }
+    }
+
     /// Closes a channel; what had arrived on it is dropped.
     pub fn close_channel(&mut self, channel: u16) {
         if let Some(inbox) = self.channels.remove(&channel) {

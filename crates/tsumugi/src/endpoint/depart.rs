@@ -29,6 +29,23 @@ pub(crate) struct Long {
     users: u32,
 }
 
+impl Long {
+    /// A long message in `buffer`, none of it cut yet.
+    pub(super) fn new(buffer: Vec<u8>) -> Long {
+        Long { buffer, users: 1 }
+    }
+
+    /// The message.
+    pub(super) fn data(&self) -> &[u8] {
+        &self.buffer[WHOLE_BYTES..]
+    }
+
+    /// The message with the room in front of it, as fragments count their places.
+    pub(super) fn bytes(&self) -> &[u8] {
+        &self.buffer
+    }
+}
+
 /// Room to put a burst together, kept so that nothing is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
@@ -208,7 +225,7 @@ impl State {
 
     fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
         let total = (buffer.len() - WHOLE_BYTES) as u64;
-        let key = self.longs.insert(Long { buffer, users: 1 });
+        let key = self.longs.insert(Long::new(buffer));
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
         peer.next_fragmented = peer.next_fragmented.wrapping_add(1);

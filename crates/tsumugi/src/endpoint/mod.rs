@@ -7,10 +7,12 @@ pub(crate) mod deliver;
 mod depart;
 mod greet;
 mod peer;
+pub(crate) mod suspend;
 
 use crate::channel::{Channel, Status, Ticket};
 use crate::clock::Clock;
 use crate::config::Config;
+use crate::context::{Context, ContextError};
 use crate::counters::Counters;
 use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::memory::Mapped;
@@ -63,6 +65,8 @@ pub(crate) struct Inner {
     looked_at: Instant,
     /// Looks since the last sleep.
     spins: u32,
+    /// Leave without a word: somebody else will go on in our place.
+    silent: bool,
     /// The application has our descriptor in an event loop of its own.
     shown: bool,
 }
@@ -128,6 +132,7 @@ impl Endpoint {
                 waiter: Waiter::new(config.wait),
                 looked_at: Instant(0),
                 spins: 0,
+                silent: false,
                 shown: false,
             }),
         };
@@ -263,6 +268,48 @@ impl Endpoint {
     }
 }
 
+impl Endpoint {
+    /// Suspends the endpoint: nothing is said to anyone, and everything that it knows goes into a [`Context`]
+    /// with which any process can go on, at the same address, before the peers' time-out has passed.
+    ///
+    /// P4's PM saves and restores a channel's context for gang scheduling; the context here is that of all
+    /// channels of the endpoint with the flows they share: unacknowledged packets, half-arrived and
+    /// undelivered messages. [Detach](Channel::detach) the channels first.
+    ///
+    /// # Errors
+    /// Channels or messages of the endpoint are still held; the endpoint comes back with the error.
+    pub fn suspend(self) -> Result<Context, (ContextError, Endpoint)> {
+        let holders = Rc::strong_count(&self.shared) - 1;
+        if holders > 0 {
+            return Err((ContextError::InUse(holders), self));
+        }
+        let mut inner = self.shared.inner.borrow_mut();
+        let Inner { state, rail, silent, .. } = &mut *inner;
+        *silent = true;
+        let context = state.save(rail.address());
+        drop(inner);
+        Ok(context)
+    }
+
+    /// Goes on where [`Endpoint::suspend`] left off. Address, port, job and sizes of the receive memory come
+    /// from the context, everything else from `config`.
+    ///
+    /// # Errors
+    /// The port is taken (is the suspended process still alive?), or the context does not fit.
+    pub fn resume(context: &Context, config: Config) -> Result<Endpoint, OpenError> {
+        let config = Config {
+            bind: context.address().ip(),
+            port: context.address().port(),
+            peers_max: context.peers_max(),
+            ..config
+        };
+        let (rail, options, memory) = Endpoint::prepare(&config)?;
+        let mut state = State::new(options, memory);
+        state.restore(context)?;
+        Endpoint::assemble(state, rail, &config)
+    }
+}
+
 impl AsFd for Endpoint {
     /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application.
     fn as_fd(&self) -> BorrowedFd<'_> {
@@ -276,7 +323,10 @@ impl Drop for Endpoint {
     fn drop(&mut self) {
         // Peers that still wait for us learn at once that they need not.
         let mut inner = self.shared.inner.borrow_mut();
-        let Inner { state, rail, .. } = &mut *inner;
+        let Inner { state, rail, silent, .. } = &mut *inner;
+        if *silent {
+            return;
+        }
         state.abort();
         // Nobody is left to hear of an error.
         let _ = state.transmit(self.shared.clock.now(), &mut **rail);

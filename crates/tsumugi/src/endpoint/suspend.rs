@@ -1,0 +1,285 @@
+//! Turning an endpoint's state into a context and back.
+
+use super::deliver::{Content as Bytes, Delivery};
+use super::depart::Long;
+use super::peer::{Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase, Remote};
+use super::state::State;
+use crate::checksum::crc32c;
+use crate::context::{
+    Context, ContextError, Saved, SavedAssembly, SavedChannel, SavedFlow, SavedHeld, SavedOutgoing, SavedPeer,
+};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tsumugi_proto::handshake::Cookies;
+use tsumugi_proto::reorder::Reorder;
+use tsumugi_proto::{ReceiveMemory, Sender, receiver, window};
+use tsumugi_wire::ack::{Sack, WORDS_MAX};
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::frame::{Fragment, WHOLE_BYTES};
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::{Instant, Psn};
+
+fn repeat_of(number: u32) -> Repeat {
+    if number == Repeat::GoBackN as u32 { Repeat::GoBackN } else { Repeat::Selective }
+}
+
+impl State {
+    /// Everything that is needed to go on. Takes what was received out of this state; it is over.
+    pub(crate) fn save(&mut self, address: SocketAddr) -> Context {
+        self.drain();
+        let memory = Rc::clone(&self.memory);
+        let mut channels = Vec::new();
+        for (number, inbox) in std::mem::take(&mut self.channels) {
+            let mut messages = Vec::new();
+            for delivery in inbox.queue {
+                if let Delivery::Message { source, content } = delivery {
+                    let bytes = match &content {
+                        Bytes::InPlace { position, at, bytes, .. } => {
+                            let (at, bytes) = (*at as usize, *bytes as usize);
+                            memory.0.bytes(*position, at + bytes)[at..].to_vec()
+                        }
+                        Bytes::Owned(buffer) => buffer.clone(),
+                    };
+                    messages.push((source, bytes));
+                    self.release_message(content);
+                }
+            }
+            channels.push(SavedChannel { number, messages });
+        }
+        let peers = self.peers.iter().map(|peer| self.save_peer(peer)).collect();
+        let saved = Saved {
+            address,
+            epoch: self.epoch,
+            job: self.options.job,
+            flows: self.flows.len() as u32,
+            cookie_key: self.cookies.key(),
+            peers,
+            channels,
+        };
+        Context { saved }
+    }
+
+    fn save_peer(&self, peer: &Peer) -> SavedPeer {
+        let outbox = peer.outbox.iter().map(|outgoing| match outgoing {
+            Outgoing::Packet { body, messages } => {
+                SavedOutgoing::Packet { body: body.clone(), messages: *messages }
+            }
+            Outgoing::Long { key, next, messages } => SavedOutgoing::Long {
+                data: self.longs[*key].data().to_vec(),
+                channel: next.channel,
+                message: next.message,
+                offset: next.offset,
+                messages: *messages,
+            },
+        });
+        SavedPeer {
+            name: peer.name.clone(),
+            address: peer.address,
+            epoch: peer.epoch,
+            acquaintance: peer.acquaintance,
+            accepted: peer.accepted,
+            delivered: peer.delivered,
+            next_fragmented: peer.next_fragmented,
+            outbox: outbox.collect(),
+            open: self.save_flow(peer),
+        }
+    }
+
+    fn save_flow(&self, peer: &Peer) -> Option<SavedFlow> {
+        let (Phase::Open, Some(remote), Some(local)) = (&peer.phase, peer.remote, peer.local) else {
+            return None;
+        };
+        let flow = self.memory.flow(local.index)?;
+        let (base, sack) = window::snapshot(flow);
+        let sent = peer.sender.outstanding_packets().map(|key| {
+            key.map(|&key| match &self.contents[key].body {
+                Body::Packet(body) => body.clone(),
+                Body::Piece { frame, key, at, bytes } => {
+                    [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
+                }
+            })
+        });
+        let held = peer.reorder.iter().map(|(psn, held)| {
+            let held = match held {
+                Held::Body(body) => SavedHeld::Body(body.clone()),
+                Held::Placed { fragment: Fragment { channel, message, offset, total }, bytes } => {
+                    SavedHeld::Placed {
+                        channel: *channel,
+                        message: *message,
+                        offset: *offset,
+                        total: *total,
+                        bytes: *bytes as u64,
+                    }
+                }
+            };
+            (psn.0, held)
+        });
+        let assemblies = peer.assemblies.iter().map(|assembly| SavedAssembly {
+            message: assembly.message,
+            channel: assembly.channel,
+            total: assembly.total,
+            in_order: assembly.in_order,
+            buffer: assembly.buffer.clone(),
+        });
+        Some(SavedFlow {
+            remote_flow: remote.flow,
+            remote_token: remote.token,
+            body_bytes: remote.body_bytes as u64,
+            message_bytes_max: remote.message_bytes_max,
+            repeat: self.options.repeat as u32,
+            sent_base: peer.sender.base().0,
+            sent_limit: peer.sender.limit().0,
+            sent: sent.collect(),
+            marks: peer.marks.iter().map(|(psn, messages)| (psn.0, *messages)).collect(),
+            index: local.index,
+            token: local.token,
+            peer_repeat: flow.repeat.load(Ordering::Relaxed),
+            base: base.0,
+            limit: flow.limit.load(Ordering::Relaxed),
+            bitmap: sack.bitmap[..sack.words].to_vec(),
+            highest: peer.highest.0,
+            next: peer.reorder.next().0,
+            held: held.collect(),
+            assemblies: assemblies.collect(),
+        })
+    }
+
+    /// Goes on with a context in a fresh state.
+    pub(crate) fn restore(&mut self, context: &Context) -> Result<(), ContextError> {
+        let saved = &context.saved;
+        self.epoch = saved.epoch;
+        self.options.job = saved.job;
+        self.memory.control().epoch.store(saved.epoch, Ordering::Release);
+        self.cookies = Cookies::new(saved.cookie_key);
+        for peer in &saved.peers {
+            self.restore_peer(peer)?;
+        }
+        for channel in &saved.channels {
+            let inbox = self.channels.entry(channel.number).or_default();
+            for (source, bytes) in &channel.messages {
+                self.held_bytes += bytes.len() as u64;
+                let content = Bytes::Owned(bytes.clone());
+                inbox.queue.push_back(Delivery::Message { source: *source, content });
+            }
+        }
+        Ok(())
+    }
+
+    fn restore_peer(&mut self, saved: &SavedPeer) -> Result<(), ContextError> {
+        let node = self
+            .add_peer(&saved.name, saved.address)
+            .map_err(|error| ContextError::Damaged(error.to_string()))?;
+        let index = node.0;
+        let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.repeat));
+        self.options.repeat = repeat;
+        let peer = &mut self.peers[index as usize];
+        peer.epoch = saved.epoch;
+        peer.acquaintance = saved.acquaintance;
+        (peer.accepted, peer.delivered) = (saved.accepted, saved.delivered);
+        peer.next_fragmented = saved.next_fragmented;
+        for outgoing in &saved.outbox {
+            let outgoing = match outgoing {
+                SavedOutgoing::Packet { body, messages } => {
+                    peer.outbox_bytes += body.len() as u64;
+                    Outgoing::Packet { body: body.clone(), messages: *messages }
+                }
+                SavedOutgoing::Long { data, channel, message, offset, messages } => {
+                    let total = data.len() as u64;
+                    if *offset > total {
+                        return Err(ContextError::Damaged("an offset beyond its message".to_owned()));
+                    }
+                    peer.outbox_bytes += total - offset;
+                    let buffer = [&[0; WHOLE_BYTES][..], data].concat();
+                    let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
+                    Outgoing::Long { key: self.longs.insert(Long::new(buffer)), next, messages: *messages }
+                }
+            };
+            peer.outbox.push_back(outgoing);
+        }
+        match &saved.open {
+            Some(flow) => self.restore_flow(index, flow),
+            None if !saved.outbox.is_empty() => {
+                self.greet(Instant(0), index);
+                Ok(())
+            }
+            None => Ok(()),
+        }
+    }
+
+    fn restore_flow(&mut self, index: u32, saved: &SavedFlow) -> Result<(), ContextError> {
+        let body_bytes = saved.body_bytes as usize;
+        if body_bytes + HEADER_BYTES > self.options.datagram_bytes {
+            let (context, here) = (body_bytes + HEADER_BYTES, self.options.datagram_bytes);
+            return Err(ContextError::Datagrams { context, here });
+        }
+        let damaged = |what: &str| ContextError::Damaged(what.to_owned());
+        let memory = Rc::clone(&self.memory);
+        let flow = memory.flow(saved.index).ok_or_else(|| damaged("a flow beyond the table"))?;
+        let slot = &mut self.flows[saved.index as usize];
+        if slot.is_some() || saved.bitmap.len() > WORDS_MAX {
+            return Err(damaged("two peers in one flow, or a window too long"));
+        }
+        *slot = Some(index);
+        let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
+        sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
+        let epoch = self.peers[index as usize].epoch;
+        receiver::open(flow, saved.token, epoch, repeat_of(saved.peer_repeat), saved.limit);
+        window::restore(flow, Psn(saved.base), &sack);
+
+        let contents = &mut self.contents;
+        let sent = saved.sent.iter().map(|body| {
+            body.as_ref()
+                .map(|body| contents.insert(Content { crc: crc32c(body), body: Body::Packet(body.clone()) }))
+        });
+        let sent: Vec<_> = sent.collect();
+        let peer = &mut self.peers[index as usize];
+        let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
+        peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
+        peer.phase = Phase::Open;
+        peer.remote = Some(Remote {
+            flow: saved.remote_flow,
+            token: saved.remote_token,
+            body_bytes,
+            message_bytes_max: saved.message_bytes_max,
+        });
+        peer.local = Some(Local { index: saved.index, token: saved.token });
+        peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
+        peer.highest = Psn(saved.highest);
+        peer.reorder = Reorder::starting_at(Psn(saved.next));
+        for (psn, held) in &saved.held {
+            let held = match held {
+                SavedHeld::Body(body) => {
+                    self.held_bytes += body.len() as u64;
+                    Held::Body(body.clone())
+                }
+                SavedHeld::Placed { channel, message, offset, total, bytes } => Held::Placed {
+                    fragment: Fragment {
+                        channel: *channel,
+                        message: *message,
+                        offset: *offset,
+                        total: *total,
+                    },
+                    bytes: *bytes as usize,
+                },
+            };
+            peer.reorder.hold(Psn(*psn), held);
+        }
+        for assembly in &saved.assemblies {
+            self.held_bytes += assembly.total;
+            peer.assemblies.push(Assembly {
+                message: assembly.message,
+                channel: assembly.channel,
+                total: assembly.total,
+                in_order: assembly.in_order,
+                buffer: assembly.buffer.clone(),
+            });
+        }
+        self.met.push(self.peers[index as usize].address);
+        // The peer learns at once where we stand, and we what it has.
+        self.peers[index as usize].demand(tsumugi_wire::Kind::Ack, Psn(0));
+        self.touch(index);
+        self.arm(Instant(0), index);
+        Ok(())
+    }
+}
