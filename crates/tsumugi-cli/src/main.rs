@@ -6,7 +6,10 @@ use std::process::ExitCode;
 mod compare;
 mod doctor;
 mod lab;
+mod measure;
+mod peers;
 mod perf;
+mod report;
 
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]
@@ -23,7 +26,7 @@ enum Command {
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
     Lab(lab::Arguments),
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
-    Perf(perf::Arguments),
+    Perf(Box<perf::Arguments>),
     /// Measure Tsumugi beside TCP and UDP on one wire, interleaved, in one table.
     Compare(compare::Arguments),
 }
@@ -33,7 +36,7 @@ fn main() -> ExitCode {
     let outcome = match Arguments::parse().command {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Lab(arguments) => lab::run(arguments),
-        Command::Perf(arguments) => perf::run(arguments),
+        Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(arguments),
     };
     match outcome {

@@ -1,11 +1,207 @@
-//! See the crate's `main.rs`.
+//! `tsumugi perf`: latency, bandwidth, message rate and overhead between two hosts.
 
+use clap::{Args, Subcommand};
+use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Duration;
+
+use crate::measure::cpu::{Cpus, pin};
+use crate::measure::machine::Machine;
+use crate::measure::row::{Metric, Output};
+use crate::measure::sizes::{Sizes, bytes};
+use crate::peers::{Transport, watch_interrupts};
+
+mod client;
+mod control;
+mod rounds;
+mod sample;
+mod serve;
+mod text;
+
+pub(crate) use rounds::over_rounds;
+
+/// The port of `perf serve` unless another is given.
+pub(crate) const PORT: u16 = 7411;
 
 /// Options of this command.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {}
+#[derive(Args)]
+#[command(after_help = "Examples:
+  On one host:    tsumugi perf serve
+  On another:     tsumugi perf latency node1
+                  tsumugi perf latency node1 --size 8..64K --wait spin
+                  tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
+                  tsumugi perf bandwidth node1 --transport tcp-spin
+                  tsumugi perf rate node1 --json | jq '.rows[].per_s'")]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
 
-pub(crate) fn run(_: Arguments) -> crate::Outcome {
-    Ok(ExitCode::SUCCESS)
+#[derive(Subcommand)]
+enum Command {
+    /// Answer the measurements of other hosts until Ctrl-C; one at a time, so that none disturbs another.
+    Serve(Serve),
+    /// Round-trip time of a message and its echo: percentiles.
+    Latency(Measure),
+    /// Payload per second in one direction, and what it costs in CPU time.
+    Bandwidth(Measure),
+    /// Messages per second in one direction, sent one by one by a single thread.
+    Rate(Measure),
+    /// CPU time of sending and receiving one message (LogP's o_s and o_r).
+    Overhead(Measure),
+    /// Share of a core that a waiting endpoint costs.
+    Idle(Measure),
+}
+
+/// Options of `perf serve`.
+#[derive(Args)]
+#[command(
+    after_help = "Uses TCP port PORT to be told what to measure, and UDP port PORT for the measurement.
+
+Examples:
+  tsumugi perf serve
+  tsumugi perf serve --port 7500 --cpu 1 --once"
+)]
+pub(crate) struct Serve {
+    /// TCP and UDP port to answer on.
+    #[arg(long, default_value_t = PORT)]
+    pub(crate) port: u16,
+    /// Exit when the first client has gone.
+    #[arg(long)]
+    pub(crate) once: bool,
+    /// How to wait for messages, whatever the client asks for [default: what the client asks for].
+    #[arg(long, value_parser = ["spin", "adaptive", "block"])]
+    pub(crate) wait: Option<String>,
+    /// Run on these CPUs only, as in `1` or `0,2-3`.
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) cpu: Option<Cpus>,
+}
+
+/// Options of the measurements.
+#[derive(Args)]
+#[command(after_help = "Examples:
+  tsumugi perf latency node1                              64 B, the default wait
+  tsumugi perf latency node1 --size 8..64K --wait spin    a curve
+  tsumugi perf bandwidth node1:7500 --size 1M --rounds 5  median and spread of five rounds
+  tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
+  tsumugi perf overhead node1 --json                      one object on stdout
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
+pub(crate) struct Measure {
+    /// Where `tsumugi perf serve` runs: name or address, and port if it is not 7411.
+    #[arg(value_name = "HOST[:PORT]")]
+    pub(crate) host: String,
+    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M` [default: 64; bandwidth 1M; rate 8].
+    #[arg(long)]
+    pub(crate) size: Option<Sizes>,
+    /// Messages per round, instead of --time or as well; whichever ends first.
+    #[arg(long, value_parser = clap::value_parser!(u64).range(1..))]
+    pub(crate) count: Option<u64>,
+    /// Seconds per round and size [default: 0.5].
+    #[arg(long, value_name = "SECONDS", value_parser = seconds)]
+    pub(crate) time: Option<Duration>,
+    /// Rounds; medians and spread are over them.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// What carries the messages.
+    #[arg(long, value_enum, default_value_t = Transport::Tsumugi)]
+    pub(crate) transport: Transport,
+    /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once.
+    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block"])]
+    pub(crate) wait: String,
+    /// How Tsumugi sends: `udp`, or `auto` to let it choose.
+    #[arg(long, default_value = "auto", value_parser = engine)]
+    pub(crate) engine: String,
+    /// Who deposits arriving messages: `user` (the library), or `auto` to let it choose.
+    #[arg(long, default_value = "auto", value_parser = depositor)]
+    pub(crate) depositor: String,
+    /// How Tsumugi repeats what was lost.
+    #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
+    pub(crate) repeat: String,
+    /// Bytes that may be on their way: Tsumugi's receive memory, UDP's window, TCP's socket buffers.
+    #[arg(long, value_name = "BYTES", value_parser = bytes)]
+    pub(crate) window: Option<u64>,
+    /// Faults to inject on both sides, as in `loss=1%,dup=1%,reorder=5%,seed=7`.
+    #[arg(long)]
+    pub(crate) faults: Option<String>,
+    /// Write every packet this side sends and receives to a pcap file (Tsumugi only).
+    #[arg(long, value_name = "FILE")]
+    pub(crate) trace: Option<PathBuf>,
+    /// Give up when nothing arrives for so many seconds.
+    #[arg(long, value_name = "SECONDS", default_value = "5", value_parser = seconds)]
+    pub(crate) timeout: Duration,
+    /// Run on these CPUs only, as in `0` or `0,2-3`.
+    #[arg(long, value_name = "CPUS")]
+    pub(crate) cpu: Option<Cpus>,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// A positive number of seconds up to an hour.
+fn seconds(text: &str) -> Result<Duration, String> {
+    match text.parse::<f64>() {
+        Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(Duration::from_secs_f64(seconds)),
+        _ => Err(format!("`{text}` is not a number of seconds over 0 and up to 3600")),
+    }
+}
+
+fn engine(text: &str) -> Result<String, String> {
+    match text {
+        "auto" | "udp" => Ok(text.to_owned()),
+        "xsk" | "packet" | "shm" => {
+            Err(format!("the `{text}` engine is not part of this version; use `udp`"))
+        }
+        _ => Err(format!("there is no `{text}` engine; use `udp` or `auto`")),
+    }
+}
+
+fn depositor(text: &str) -> Result<String, String> {
+    match text {
+        "auto" | "user" => Ok(text.to_owned()),
+        "driver" | "neighbour" => {
+            Err(format!("the `{text}` depositor is not part of this version; use `user`"))
+        }
+        _ => Err(format!("there is no `{text}` depositor; use `user` or `auto`")),
+    }
+}
+
+/// What the shell reports for a command that Ctrl-C ended.
+pub(crate) const EXIT_INTERRUPTED: u8 = 130;
+
+pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+    watch_interrupts()?;
+    let (metric, measure) = match arguments.command {
+        Command::Serve(serve) => {
+            if let Some(cpus) = &serve.cpu {
+                pin(cpus)?;
+            }
+            return serve::run(&serve);
+        }
+        Command::Latency(measure) => (Metric::RoundTrip, measure),
+        Command::Bandwidth(measure) => (Metric::Bandwidth, measure),
+        Command::Rate(measure) => (Metric::Rate, measure),
+        Command::Overhead(measure) => (Metric::Overhead, measure),
+        Command::Idle(measure) => (Metric::Idle, measure),
+    };
+    if let Some(cpus) = &measure.cpu {
+        pin(cpus)?;
+    }
+    match client::run(metric, &measure) {
+        Ok(rows) => {
+            let machine = Machine { wire: measure.host.clone(), ..Machine::here() };
+            if measure.json {
+                println!("{}", serde_json::to_string(&Output { rows, machine })?);
+            } else {
+                print!("{}", text::table(metric, &rows));
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(client::ClientError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
+        Err(error @ client::ClientError::Usage(_)) => {
+            eprintln!("tsumugi: {error}");
+            Ok(ExitCode::from(2))
+        }
+        Err(error) => Err(error.into()),
+    }
 }

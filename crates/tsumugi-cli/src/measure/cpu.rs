@@ -1,0 +1,105 @@
+//! CPU time of this process and the CPUs it may run on.
+
+use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
+use nix::time::{ClockId, clock_gettime};
+use nix::unistd::Pid;
+use std::str::FromStr;
+use std::time::Duration;
+use thiserror::Error;
+
+/// CPU time this process has used so far, in user mode and in the kernel.
+pub(crate) fn process_cpu_time() -> Duration {
+    // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
+    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Why a process could not be pinned.
+#[derive(Debug, Error)]
+pub(crate) enum PinError {
+    #[error("`{0}` is not a list of CPUs; write numbers as in `1` or `0,2-3`")]
+    NotAList(String),
+    #[error("cannot run on CPU {cpus}: {cause}; this process may use {allowed}")]
+    Refused { cpus: String, allowed: String, cause: nix::Error },
+}
+
+/// A list of CPU numbers, as in `0,2-3`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Cpus(pub(crate) Vec<usize>);
+
+impl FromStr for Cpus {
+    type Err = PinError;
+
+    fn from_str(text: &str) -> Result<Cpus, PinError> {
+        let wrong = || PinError::NotAList(text.to_owned());
+        let number = |part: &str| part.trim().parse::<usize>().ok().filter(|&cpu| cpu < CpuSet::count());
+        let mut cpus = Vec::new();
+        for part in text.split(',') {
+            let (first, last) = part.split_once('-').unwrap_or((part, part));
+            let (first, last) = (number(first).ok_or_else(wrong)?, number(last).ok_or_else(wrong)?);
+            if last < first {
+                return Err(wrong());
+            }
+            cpus.extend(first..=last);
+        }
+        Ok(Cpus(cpus))
+    }
+}
+
+impl std::fmt::Display for Cpus {
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        for (index, cpu) in self.0.iter().enumerate() {
+            write!(formatter, "{}{cpu}", if index == 0 { "" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+/// The CPUs this process may run on.
+pub(crate) fn allowed() -> Cpus {
+    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
+    Cpus((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+}
+
+/// Lets this process (and what it starts) run only on `cpus`.
+pub(crate) fn pin(cpus: &Cpus) -> Result<(), PinError> {
+    let refused = |cause| PinError::Refused { cpus: cpus.to_string(), allowed: allowed().to_string(), cause };
+    let mut set = CpuSet::new();
+    for &cpu in &cpus.0 {
+        set.set(cpu).map_err(refused)?;
+    }
+    sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lists_of_cpus() {
+        assert_eq!("0,2-3".parse::<Cpus>().expect("a list").0, [0, 2, 3]);
+        assert_eq!("1".parse::<Cpus>().expect("a list").to_string(), "1");
+        for wrong in ["", "a", "3-1", "1,", "99999"] {
+            assert!(wrong.parse::<Cpus>().is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_busy_process_uses_cpu_time() {
+        let before = process_cpu_time();
+        let mut sum = 0_u64;
+        while process_cpu_time() - before < Duration::from_millis(2) {
+            sum = std::hint::black_box(sum + 1);
+        }
+        assert!(sum > 0);
+    }
+
+    #[test]
+    fn a_cpu_that_is_not_there_is_refused() {
+        let missing = Cpus(vec![CpuSet::count() - 1]);
+        if allowed().0.contains(&(CpuSet::count() - 1)) {
+            return;
+        }
+        let text = pin(&missing).expect_err("no such CPU").to_string();
+        assert!(text.contains("may use"), "{text}");
+    }
+}

@@ -1,0 +1,191 @@
+//! The row format that every measurement of this command prints: a contract, scripts are written against it.
+
+use serde::{Deserialize, Serialize};
+
+use super::machine::Machine;
+
+/// What was measured.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Metric {
+    /// From sending a message to having received its echo.
+    #[default]
+    RoundTrip,
+    /// Payload bits per second in one direction.
+    Bandwidth,
+    /// Messages per second in one direction, sent one by one by a single thread.
+    Rate,
+    /// CPU time of sending plus receiving one message (LogP's o_s + o_r).
+    Overhead,
+    /// Share of a core that an endpoint costs while nothing arrives.
+    Idle,
+}
+
+/// One measurement. Keys that do not apply are absent, never null.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct Row {
+    /// `tsumugi`, `tcp-block`, `tcp-spin` or `udp`.
+    pub(crate) transport: String,
+    /// How Tsumugi sends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) engine: Option<String>,
+    /// Who deposits what arrives for Tsumugi.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) depositor: Option<String>,
+    /// How Tsumugi waits: `spin`, `adaptive` or `block`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) wait: Option<String>,
+    /// What was measured.
+    pub(crate) metric: Metric,
+    /// Payload bytes of one message.
+    pub(crate) size_bytes: u64,
+    /// The shortest sample of all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) min_ns: Option<f64>,
+    /// Median over the rounds of each round's median.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p50_ns: Option<f64>,
+    /// Median over the rounds of each round's 99th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p99_ns: Option<f64>,
+    /// Median over the rounds of each round's 99.9th percentile.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) p999_ns: Option<f64>,
+    /// The longest sample of all rounds.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) max_ns: Option<f64>,
+    /// CPU time of sending one message: the sender's part of `overhead`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) send_ns: Option<f64>,
+    /// CPU time of receiving one message: the receiver's part of `overhead`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) receive_ns: Option<f64>,
+    /// Payload, in 10⁹ bits per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) gbit_s: Option<f64>,
+    /// Messages (or round trips) per second.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) per_s: Option<f64>,
+    /// CPU time of both processes per KiB of payload.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_ns_per_kib: Option<f64>,
+    /// CPU time of the waiting process divided by the time it waited: 0.01 is 1 % of a core.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) cpu_share: Option<f64>,
+    /// In a comparison: this row's value divided by that of Tsumugi with the spinning wait, median over the
+    /// rounds of the ratio within a round.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) ratio: Option<f64>,
+    /// How many rounds the medians are over.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) rounds: Option<u32>,
+    /// (largest − smallest) / median of the rounds' values.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) spread: Option<f64>,
+    /// How Tsumugi repeats what was lost, when that is not its default: `go-back-n`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) repeat: Option<String>,
+    /// The faults injected on both sides.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) faults: Option<String>,
+    /// The peer's setting that was best, such as `write=256K`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) setting: Option<String>,
+    /// Payload bytes that a transport without repetition lost.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) lost_bytes: Option<u64>,
+    /// In a comparison: the NIC's offloads, `on` or `off`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) offloads: Option<String>,
+    /// In a comparison: which of several pairs that ran at once.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) pair: Option<u32>,
+}
+
+impl Row {
+    /// The one figure the row stands for, in the unit of its metric.
+    pub(crate) fn value(&self) -> Option<f64> {
+        match self.metric {
+            Metric::RoundTrip | Metric::Overhead => self.p50_ns,
+            Metric::Bandwidth => self.gbit_s,
+            Metric::Rate => self.per_s,
+            Metric::Idle => self.cpu_share,
+        }
+    }
+}
+
+/// Six decimals are enough for every unit used here, and keep the JSON readable.
+pub(crate) fn rounded(value: f64) -> f64 {
+    (value * 1e6).round() / 1e6
+}
+
+/// What `perf … --json` prints on stdout, and nothing else there.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Output {
+    pub(crate) rows: Vec<Row>,
+    pub(crate) machine: Machine,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn keys_are_those_of_the_contract() {
+        let row = Row {
+            transport: "tsumugi".into(),
+            engine: Some("udp".into()),
+            depositor: Some("user".into()),
+            wait: Some("spin".into()),
+            metric: Metric::RoundTrip,
+            size_bytes: 64,
+            p50_ns: Some(4100.0),
+            p99_ns: Some(5000.5),
+            ratio: Some(1.0),
+            rounds: Some(5),
+            spread: Some(0.02),
+            ..Row::default()
+        };
+        let json = serde_json::to_value(&row).expect("a row is JSON");
+        let expected = serde_json::json!({
+            "transport": "tsumugi", "engine": "udp", "depositor": "user", "wait": "spin",
+            "metric": "round_trip", "size_bytes": 64, "p50_ns": 4100.0, "p99_ns": 5000.5,
+            "ratio": 1.0, "rounds": 5, "spread": 0.02
+        });
+        assert_eq!(json, expected);
+    }
+
+    #[test]
+    fn keys_that_do_not_apply_are_left_out() {
+        let row = Row {
+            transport: "tcp-spin".into(),
+            metric: Metric::Bandwidth,
+            size_bytes: 1 << 20,
+            gbit_s: Some(24.0),
+            per_s: Some(2861.0),
+            ..Row::default()
+        };
+        let json = serde_json::to_value(&row).expect("a row is JSON");
+        let keys: Vec<&str> = json.as_object().expect("an object").keys().map(String::as_str).collect();
+        assert_eq!(keys.len(), 5, "{keys:?}");
+        assert!(!json.to_string().contains("null"));
+    }
+
+    #[test]
+    fn rows_read_back() {
+        let row = Row { transport: "udp".into(), metric: Metric::Rate, per_s: Some(1.5e6), ..Row::default() };
+        let text = serde_json::to_string(&row).expect("a row is JSON");
+        assert_eq!(serde_json::from_str::<Row>(&text).expect("the same row"), row);
+    }
+
+    #[test]
+    fn metrics_are_named_as_in_the_contract() {
+        let names: Vec<String> =
+            [Metric::RoundTrip, Metric::Bandwidth, Metric::Rate, Metric::Overhead, Metric::Idle]
+                .iter()
+                .map(|metric| serde_json::to_string(metric).expect("a name"))
+                .collect();
+        assert_eq!(names, ["\"round_trip\"", "\"bandwidth\"", "\"rate\"", "\"overhead\"", "\"idle\""]);
+    }
+}

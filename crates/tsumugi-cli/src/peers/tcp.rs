@@ -1,0 +1,228 @@
+//! A bare TCP connection, blocking or spinning.
+
+use std::io::{self, ErrorKind, Read, Write};
+use std::net::TcpStream;
+use std::time::{Duration, Instant};
+
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, SndBuf, SndBufForce};
+use serde::{Deserialize, Serialize};
+
+use super::{Failure, Peer, Stream, Streamed, Until, Watch};
+use crate::measure::cpu::process_cpu_time;
+use crate::measure::sizes;
+
+/// How often a blocking call looks up to see whether it should stop.
+const LOOK_UP: Duration = Duration::from_millis(200);
+
+/// What can be tuned about a TCP stream; the best of several is what TCP is worth.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Tuning {
+    /// Bytes handed to the kernel by one write; a shorter message is one write.
+    pub(crate) write_bytes: usize,
+    /// Socket buffers in bytes; `None` leaves them to the kernel's own tuning.
+    pub(crate) buffer_bytes: Option<usize>,
+    /// Whether a small write leaves at once (TCP_NODELAY) or may wait for more (Nagle).
+    pub(crate) no_delay: bool,
+}
+
+impl Tuning {
+    /// For messages that somebody waits for.
+    pub(crate) const PROMPT: Tuning = Tuning { write_bytes: 256 << 10, buffer_bytes: None, no_delay: true };
+
+    /// What to try for a stream of messages of `message_bytes`.
+    pub(crate) fn for_stream(message_bytes: u64, window: Option<u64>) -> Vec<Tuning> {
+        let mut writes = vec![16 << 10, 64 << 10, 256 << 10, 1 << 20];
+        // Writes longer than the message would be the message: one of them is enough.
+        let longer =
+            writes.iter().position(|&bytes| bytes as u64 >= message_bytes).unwrap_or(writes.len() - 1);
+        writes.truncate(longer + 1);
+        let buffers = match window {
+            Some(bytes) => vec![Some(bytes as usize)],
+            None => vec![None, Some(8 << 20)],
+        };
+        // Small writes: let the kernel gather them, or send each at once, whichever is faster.
+        let delays: &[bool] = if message_bytes < 1448 { &[false, true] } else { &[true] };
+        let mut tunings = Vec::new();
+        for &write_bytes in &writes {
+            for &buffer_bytes in &buffers {
+                for &no_delay in delays {
+                    tunings.push(Tuning { write_bytes, buffer_bytes, no_delay });
+                }
+            }
+        }
+        tunings
+    }
+
+    /// `write=64K buffers=8M`.
+    pub(crate) fn name(self, message_bytes: u64) -> String {
+        let write = sizes::show((self.write_bytes as u64).min(message_bytes));
+        let buffers = self.buffer_bytes.map_or("auto".to_owned(), |bytes| sizes::show(bytes as u64));
+        format!("write {write}, buffers {buffers}{}", if self.no_delay { "" } else { ", Nagle" })
+    }
+}
+
+/// One end of a TCP connection.
+pub(crate) struct Tcp {
+    stream: TcpStream,
+    spin: bool,
+    tuning: Tuning,
+    scratch: Vec<u8>,
+}
+
+impl Tcp {
+    /// Takes a connected stream.
+    pub(crate) fn new(stream: TcpStream, spin: bool, tuning: Tuning) -> Result<Tcp, Failure> {
+        let set = || -> io::Result<()> {
+            stream.set_nodelay(tuning.no_delay)?;
+            stream.set_nonblocking(spin)?;
+            if !spin {
+                stream.set_read_timeout(Some(LOOK_UP))?;
+                stream.set_write_timeout(Some(LOOK_UP))?;
+            }
+            Ok(())
+        };
+        set().map_err(Failure::system("cannot set up the TCP connection"))?;
+        if let Some(bytes) = tuning.buffer_bytes {
+            // Past the system's limit as root, up to it otherwise.
+            if setsockopt(&stream, RcvBufForce, &bytes).is_err() {
+                let _ = setsockopt(&stream, RcvBuf, &bytes);
+            }
+            if setsockopt(&stream, SndBufForce, &bytes).is_err() {
+                let _ = setsockopt(&stream, SndBuf, &bytes);
+            }
+        }
+        Ok(Tcp { stream, spin, tuning, scratch: vec![0; 1 << 20] })
+    }
+
+    /// What an unsuccessful call means: wait on, or an error.
+    #[inline]
+    fn not_yet(&self, error: io::Error, watch: &mut Watch<'_>) -> Result<(), Failure> {
+        match error.kind() {
+            ErrorKind::WouldBlock if self.spin => Ok(watch.idle()?),
+            ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => Ok(watch.check()?),
+            _ => Err(Failure::System { what: "the TCP connection broke".into(), cause: error }),
+        }
+    }
+
+    fn read_some(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<usize, Failure> {
+        let limit = bytes.min(self.scratch.len());
+        loop {
+            match self.stream.read(&mut self.scratch[..limit]) {
+                Ok(0) => {
+                    watch.check()?;
+                    let cause = ErrorKind::UnexpectedEof.into();
+                    return Err(Failure::System { what: "the peer closed the TCP connection".into(), cause });
+                }
+                Ok(count) => {
+                    watch.progress();
+                    return Ok(count);
+                }
+                Err(error) => self.not_yet(error, watch)?,
+            }
+        }
+    }
+}
+
+impl Peer for Tcp {
+    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+        for mut chunk in message.chunks(self.tuning.write_bytes) {
+            while !chunk.is_empty() {
+                match self.stream.write(chunk) {
+                    Ok(count) => {
+                        watch.progress();
+                        chunk = &chunk[count..];
+                    }
+                    Err(error) => self.not_yet(error, watch)?,
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
+        let mut left = bytes;
+        while left > 0 {
+            left -= self.read_some(left, watch)?;
+        }
+        Ok(true)
+    }
+
+    fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let message = vec![0x5a; stream.message_bytes as usize];
+        let (start, cpu) = (Instant::now(), process_cpu_time());
+        let mut batches = 0;
+        while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
+        {
+            for _ in 0..stream.batch_messages {
+                self.send(&message, watch)?;
+            }
+            batches += 1;
+        }
+        self.receive(batches as usize, watch)?;
+        Ok(Streamed {
+            messages: batches * stream.batch_messages,
+            bytes: batches * stream.batch_bytes(),
+            elapsed_ns: start.elapsed().as_nanos() as u64,
+            cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+            lost_bytes: 0,
+        })
+    }
+
+    fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let mut done = Streamed::default();
+        let mut first: Option<(Instant, Duration)> = None;
+        let mut acknowledged = 0;
+        loop {
+            // Reads of the writer's size up to 256 KiB: what is longest in cache and shortest in calls.
+            let count = match self.read_some(self.tuning.write_bytes.clamp(64 << 10, 256 << 10), watch) {
+                Ok(count) => count as u64,
+                Err(Failure::Stopped(super::Stop::Control)) => return Ok(done),
+                Err(error) => return Err(error),
+            };
+            let (start, cpu) = *first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
+            done.bytes += count;
+            let batches = done.bytes / stream.batch_bytes();
+            if batches > acknowledged {
+                // One byte per batch.
+                self.send(&vec![0; (batches - acknowledged) as usize], watch)?;
+                acknowledged = batches;
+                done.messages = batches * stream.batch_messages;
+                done.elapsed_ns = start.elapsed().as_nanos() as u64;
+                done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
+            }
+        }
+    }
+
+    fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
+        let start = Instant::now();
+        while start.elapsed() < time {
+            match self.stream.read(&mut self.scratch[..1]) {
+                Ok(0) => break,
+                Ok(_) => {}
+                Err(error) => self.not_yet(error, watch)?,
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_of_large_messages_tries_all_writes_and_buffers() {
+        let tunings = Tuning::for_stream(1 << 20, None);
+        assert_eq!(tunings.len(), 8);
+        assert!(tunings.iter().any(|tuning| tuning.write_bytes == 1 << 20 && tuning.buffer_bytes.is_some()));
+        assert!(tunings.iter().all(|tuning| tuning.no_delay));
+    }
+
+    #[test]
+    fn a_small_message_is_one_write_with_and_without_nagle() {
+        let tunings = Tuning::for_stream(8, Some(1 << 20));
+        assert_eq!(tunings.len(), 2);
+        assert_eq!(tunings[0].name(8), "write 8 B, buffers 1 MiB, Nagle");
+    }
+}

@@ -1,0 +1,333 @@
+//! The measuring side of `tsumugi perf`: rounds, sizes, and what is said to the server.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+
+use super::control::{self, ControlError, Finish, Reply, Request};
+use super::serve::{canonical, with_port};
+use super::{Measure, PORT, over_rounds, sample};
+use crate::measure::row::{Metric, Row};
+use crate::peers::tcp::{Tcp, Tuning};
+use crate::peers::udp::Udp;
+use crate::peers::{Failure, Peer, Stop, Streamed, Transport, ours};
+
+/// Why there is no measurement.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("{0}")]
+    Usage(String),
+    #[error("unknown host `{host}`: {cause}; check the spelling, /etc/hosts and the name service")]
+    UnknownHost { host: String, cause: io::Error },
+    #[error(
+        "no `tsumugi perf serve` answers at {address}: {cause}; start it there, and check the port and the firewall"
+    )]
+    NobodyThere { address: String, cause: io::Error },
+    #[error("the server at {address} is not of use: {cause}")]
+    Control { address: String, cause: ControlError },
+    #[error("the server at {address} refused: {why}")]
+    Refused { address: String, why: String },
+    #[error("measuring {transport} with {address} failed: {cause}")]
+    Failed { transport: &'static str, address: String, cause: Failure },
+}
+
+/// A connection to a server, on which one measurement after the other is made.
+pub(super) struct Client<'a> {
+    pub(super) measure: &'a Measure,
+    pub(super) metric: Metric,
+    pub(super) control: TcpStream,
+    server: SocketAddr,
+    address: String,
+}
+
+/// Measures all sizes in all rounds: one row per size.
+pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientError> {
+    let sizes = match (&measure.size, metric) {
+        (Some(sizes), _) => sizes.0.clone(),
+        (None, Metric::Bandwidth) => vec![1 << 20],
+        (None, Metric::Rate) => vec![8],
+        (None, _) => vec![64],
+    };
+    check_usage(metric, measure, &sizes)?;
+    let client = Client::connect(metric, measure)?;
+    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
+    let progress = ProgressBar::new(u64::from(measure.rounds) * sizes.len() as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); sizes.len()];
+    // Round by round, not size by size: a disturbance hits one round of every size, not one size.
+    for _ in 0..measure.rounds {
+        for (size, rows) in sizes.iter().zip(&mut rounds) {
+            progress.set_message(format!(
+                "{} {}",
+                measure.transport.name(),
+                crate::measure::sizes::show(*size)
+            ));
+            rows.push(client.round(*size)?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    Ok(rounds.iter().filter_map(|rows| over_rounds(rows)).collect())
+}
+
+/// What would fail anyway, said before anything is done.
+fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
+    let usage = |text: String| Err(ClientError::Usage(text));
+    if measure.transport == Transport::Udp && matches!(metric, Metric::RoundTrip | Metric::Overhead) {
+        for &size in sizes {
+            Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
+        }
+    }
+    if measure.transport != Transport::Tsumugi {
+        if measure.faults.is_some() {
+            return usage("--faults are injected by Tsumugi: they need --transport tsumugi".into());
+        }
+        if measure.trace.is_some() {
+            return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
+        }
+    }
+    if let Some(faults) = &measure.faults {
+        ours::check_faults(faults)
+            .map_err(|why| ClientError::Usage(format!("--faults `{faults}`: {why}")))?;
+    }
+    Ok(())
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
+fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
+    let wrong = |port: &str| ClientError::Usage(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => match text.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(ClientError::Usage(format!("`{text}` names no host; write HOST or HOST:PORT")));
+    }
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong(port))?,
+    };
+    Ok((host, port))
+}
+
+impl<'a> Client<'a> {
+    fn connect(metric: Metric, measure: &'a Measure) -> Result<Client<'a>, ClientError> {
+        let (host, port) = host_and_port(&measure.host)?;
+        let unknown = |cause| ClientError::UnknownHost { host: host.to_owned(), cause };
+        let addresses = (host, port).to_socket_addrs().map_err(unknown)?;
+        let mut refusal = io::Error::from(io::ErrorKind::NotFound);
+        for server in addresses {
+            match TcpStream::connect_timeout(&server, measure.timeout) {
+                Ok(control) => {
+                    let address = format!("{host}:{port}");
+                    control::prepare(&control).map_err(|cause| ClientError::Control {
+                        address: address.clone(),
+                        cause: cause.into(),
+                    })?;
+                    return Ok(Client { measure, metric, control, server: canonical(server), address });
+                }
+                Err(_) if crate::peers::interrupted() => return Err(ClientError::Interrupted),
+                Err(cause) => refusal = cause,
+            }
+        }
+        Err(ClientError::NobodyThere { address: format!("{host}:{port}"), cause: refusal })
+    }
+
+    /// One round of one size.
+    fn round(&self, size: u64) -> Result<Row, ClientError> {
+        let row = match (self.metric, self.measure.transport) {
+            (Metric::Bandwidth | Metric::Rate, Transport::TcpSpin | Transport::TcpBlock) => {
+                // What TCP is worth is what it does at its best setting.
+                let mut best: Option<Row> = None;
+                let tunings = Tuning::for_stream(size, self.measure.window);
+                let time = self.time() / (tunings.len() as u32).min(2);
+                for tuning in tunings {
+                    let mut row = self.session(size, Some(tuning), time)?;
+                    row.setting = Some(tuning.name(size));
+                    if best.as_ref().is_none_or(|best| best.value() < row.value()) {
+                        best = Some(row);
+                    }
+                }
+                best.unwrap_or_default()
+            }
+            (_, Transport::TcpSpin | Transport::TcpBlock) => {
+                self.session(size, Some(Tuning::PROMPT), self.time())?
+            }
+            _ => self.session(size, None, self.time())?,
+        };
+        Ok(Row { metric: self.metric, size_bytes: size, ..self.describe(row) })
+    }
+
+    /// Time of one round: what was asked for, or as long as the asked-for messages take.
+    fn time(&self) -> Duration {
+        let unlimited = Duration::from_secs(3600);
+        let default = if self.measure.count.is_some() { unlimited } else { Duration::from_millis(500) };
+        self.measure.time.unwrap_or(default)
+    }
+
+    fn describe(&self, row: Row) -> Row {
+        let ours = self.measure.transport == Transport::Tsumugi;
+        let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
+        Row {
+            transport: self.measure.transport.name().to_owned(),
+            // The only ones so far, so that `auto` chooses them.
+            engine: ours.then(|| "udp".to_owned()),
+            depositor: ours.then(|| "user".to_owned()),
+            wait: ours.then(|| self.measure.wait.clone()),
+            repeat: repeat.filter(|_| ours),
+            faults: self.measure.faults.clone(),
+            ..row
+        }
+    }
+
+    /// Opens both sides, measures, and closes them again.
+    fn session(&self, size: u64, tuning: Option<Tuning>, time: Duration) -> Result<Row, ClientError> {
+        let mut peer = self.open(size, tuning, time)?;
+        let measured =
+            sample::measure(self, peer.as_mut(), size, time).map_err(|cause| self.failed(cause))?;
+        self.say(&Finish { finish: true })?;
+        let theirs = match self.hear()? {
+            Reply::Done(streamed) => streamed,
+            _ => return Err(self.out_of_step()),
+        };
+        let row = sample::row(self.metric, &measured, &theirs);
+        peer.close().map_err(|cause| self.failed(cause))?;
+        Ok(row)
+    }
+
+    fn open(&self, size: u64, tuning: Option<Tuning>, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
+        let failed = |cause| self.failed(cause);
+        let transport = self.measure.transport;
+        let here = self.control.local_addr().map_err(Failure::system("no local address")).map_err(failed)?;
+        let options = ours::Options {
+            wait: self.measure.wait.clone(),
+            repeat: self.measure.repeat.clone(),
+            window: self.measure.window,
+            faults: self.measure.faults.clone(),
+            message_bytes_max: size,
+            streams_small: self.metric == Metric::Rate,
+        };
+        let udp = match transport {
+            Transport::Udp => Some(
+                UdpSocket::bind(with_port(canonical(here), 0))
+                    .map_err(Failure::system("cannot open a UDP socket"))
+                    .map_err(failed)?,
+            ),
+            _ => None,
+        };
+        let udp_port = udp.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
+        self.say(&Request {
+            tsumugi_perf: control::VERSION,
+            metric: self.metric,
+            transport,
+            message_bytes: size,
+            udp_port,
+            tuning,
+            window: self.measure.window,
+            ours: (transport == Transport::Tsumugi).then(|| options.clone()),
+            idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
+            silence_max_ms: self.measure.timeout.as_millis() as u64,
+        })?;
+        let Reply::Ready { port } = self.hear()? else {
+            return Err(self.out_of_step());
+        };
+        let server = with_port(self.server, port);
+        let opened = match (udp, tuning) {
+            (Some(socket), _) => socket
+                .connect(server)
+                .map_err(Failure::system(format!("cannot reach UDP port {port}")))
+                .and_then(|()| Udp::new(socket, self.measure.window))
+                .map(|udp| Box::new(udp) as Box<dyn Peer>),
+            (None, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
+                .map_err(Failure::system(format!("cannot connect to TCP port {port}")))
+                .and_then(|stream| Tcp::new(stream, transport == Transport::TcpSpin, tuning))
+                .map(|tcp| Box::new(tcp) as Box<dyn Peer>),
+            (None, None) => {
+                ours::connect(canonical(here).ip(), server, &options, self.measure.trace.as_deref())
+                    .map(|ours| Box::new(ours) as Box<dyn Peer>)
+            }
+        };
+        opened.map_err(failed)
+    }
+
+    fn say(&self, word: &impl serde::Serialize) -> Result<(), ClientError> {
+        control::say(&self.control, word).map_err(|cause| self.control_failed(cause))
+    }
+
+    /// The server's next word; a refusal is an error.
+    fn hear(&self) -> Result<Reply, ClientError> {
+        // The server may first have to notice that nothing more arrives.
+        let limit = self.measure.timeout + Duration::from_secs(2);
+        match control::hear(&self.control, Some(limit)) {
+            Ok(Reply::Refused { why }) => Err(ClientError::Refused { address: self.address.clone(), why }),
+            Ok(reply) => Ok(reply),
+            Err(cause) => Err(self.control_failed(cause)),
+        }
+    }
+
+    fn control_failed(&self, cause: ControlError) -> ClientError {
+        match cause {
+            ControlError::Interrupted => ClientError::Interrupted,
+            cause => ClientError::Control { address: self.address.clone(), cause },
+        }
+    }
+
+    fn out_of_step(&self) -> ClientError {
+        self.control_failed(ControlError::NotOurs("a word out of turn".to_owned()))
+    }
+
+    /// A failure here often has its cause at the server: then the server's word is the better explanation.
+    fn failed(&self, cause: Failure) -> ClientError {
+        if crate::peers::interrupted() || matches!(cause, Failure::Stopped(Stop::Interrupted)) {
+            return ClientError::Interrupted;
+        }
+        match control::hear::<Reply>(&self.control, Some(control::LOOK_UP)) {
+            Ok(Reply::Refused { why }) => ClientError::Refused { address: self.address.clone(), why },
+            Err(error @ ControlError::Closed) => self.control_failed(error),
+            _ => ClientError::Failed {
+                transport: self.measure.transport.name(),
+                address: self.address.clone(),
+                cause,
+            },
+        }
+    }
+}
+
+/// What a session's client side found.
+pub(super) enum Measured {
+    Samples { samples: Vec<u64>, elapsed_ns: u64, lost: u64, bytes: u64 },
+    Streamed(Streamed),
+    Overhead { send: Vec<u64>, receive: Vec<u64> },
+    Idle(Streamed),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn hosts_with_and_without_ports() {
+        for (text, host, port) in [
+            ("node1", "node1", PORT),
+            ("node1:80", "node1", 80),
+            ("10.0.0.1:7500", "10.0.0.1", 7500),
+            ("::1", "::1", PORT),
+            ("[::1]", "::1", PORT),
+            ("[fe80::1]:7500", "fe80::1", 7500),
+        ] {
+            assert_eq!(host_and_port(text).expect(text), (host, port));
+        }
+        for wrong in ["node1:", "node1:0", "node1:http", ":7411", "node1:70000"] {
+            assert!(matches!(host_and_port(wrong), Err(ClientError::Usage(_))), "{wrong}");
+        }
+    }
+}

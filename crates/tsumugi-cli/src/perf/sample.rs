@@ -1,0 +1,211 @@
+//! What is timed: round trips, streams, the halves of a message's overhead, and waiting for nothing.
+
+use std::time::{Duration, Instant};
+
+use super::client::{Client, Measured};
+use crate::measure::cpu::process_cpu_time;
+use crate::measure::row::{Metric, Row, rounded};
+use crate::measure::statistics::Percentiles;
+use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
+
+/// Most samples kept of one round (16 MiB): some ten seconds of the fastest round trips.
+const SAMPLES_MAX: u64 = 2_000_000;
+
+/// Round trips that may be lost by a transport without repetition before a round is given up.
+const LOST_MAX: u64 = 100;
+
+/// Warms up and measures one round.
+pub(super) fn measure(
+    client: &Client<'_>,
+    peer: &mut dyn Peer,
+    size: u64,
+    time: Duration,
+) -> Result<Measured, Failure> {
+    let mut watch = Watch::new(Some(&client.control), client.measure.timeout);
+    let messages = client.measure.count.unwrap_or(u64::MAX);
+    let until = Until { time, messages };
+    // A fifth of the round, at most half a second: caches, branch predictors, TCP's window, CPU frequency.
+    let warm_up = Until { time: (time / 5).min(Duration::from_millis(500)), messages: messages / 5 + 1 };
+    match client.metric {
+        Metric::RoundTrip => {
+            round_trips(peer, size, warm_up, &mut watch)?;
+            round_trips(peer, size, until, &mut watch)
+        }
+        Metric::Overhead => {
+            let Measured::Samples { mut samples, .. } = round_trips(peer, size, warm_up, &mut watch)? else {
+                return Err(Failure::Stopped(Stop::Control));
+            };
+            let round_trip_ns = Percentiles::of(&mut samples).map_or(0, |percentiles| percentiles.p99);
+            overhead(peer, size, until, round_trip_ns, &mut watch)
+        }
+        Metric::Bandwidth | Metric::Rate => {
+            let stream = Stream::of(size);
+            peer.stream(stream, warm_up, &mut watch)?;
+            peer.stream(stream, until, &mut watch).map(Measured::Streamed)
+        }
+        Metric::Idle => {
+            let (start, cpu) = (Instant::now(), process_cpu_time());
+            peer.idle(time, &mut Watch::new(Some(&client.control), Duration::MAX))?;
+            Ok(Measured::Idle(Streamed {
+                elapsed_ns: start.elapsed().as_nanos() as u64,
+                cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+                ..Streamed::default()
+            }))
+        }
+    }
+}
+
+fn round_trips(
+    peer: &mut dyn Peer,
+    size: u64,
+    until: Until,
+    watch: &mut Watch<'_>,
+) -> Result<Measured, Failure> {
+    let message = vec![0x5a; size as usize];
+    let mut samples = Vec::with_capacity(until.messages.min(SAMPLES_MAX) as usize);
+    let mut lost = 0;
+    let start = Instant::now();
+    let mut before = start;
+    while (samples.len() as u64) < until.messages.min(SAMPLES_MAX) && (before - start) < until.time
+        || samples.is_empty()
+    {
+        peer.send(&message, watch)?;
+        let arrived = peer.receive(message.len(), watch)?;
+        let after = Instant::now();
+        if arrived {
+            samples.push((after - before).as_nanos() as u64);
+        } else {
+            lost += 1;
+            if lost > LOST_MAX {
+                return Err(Failure::Refused(format!("{lost} of {} round trips were lost", samples.len())));
+            }
+        }
+        before = after;
+    }
+    Ok(Measured::Samples { samples, elapsed_ns: start.elapsed().as_nanos() as u64, lost, bytes: size })
+}
+
+/// LogP's o_s and o_r after Culler et al. ("LogP performance assessment of fast network interfaces", IEEE Micro
+/// 1996): a message is sent, the processor computes for longer than a round trip, and then the answer, which
+/// has long arrived, is received. What the two calls take is CPU time and nothing else. On a veth pair o_s
+/// contains the receiver's interrupt work, because the kernel does that on the sender's CPU.
+fn overhead(
+    peer: &mut dyn Peer,
+    size: u64,
+    until: Until,
+    round_trip_ns: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Measured, Failure> {
+    let compute = Duration::from_nanos(round_trip_ns.min(10_000_000) * 2) + Duration::from_micros(20);
+    let clock = clock_cost();
+    let message = vec![0x5a; size as usize];
+    let (mut send, mut receive) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    while send.is_empty()
+        || (send.len() as u64) < until.messages.min(SAMPLES_MAX) && start.elapsed() < until.time
+    {
+        let before = Instant::now();
+        peer.send(&message, watch)?;
+        let sent = Instant::now();
+        while sent.elapsed() < compute {
+            std::hint::spin_loop();
+        }
+        let computed = Instant::now();
+        let arrived = peer.receive(message.len(), watch)?;
+        let after = Instant::now();
+        if arrived {
+            send.push((sent - before).saturating_sub(clock).as_nanos() as u64);
+            receive.push((after - computed).saturating_sub(clock).as_nanos() as u64);
+        }
+    }
+    Ok(Measured::Overhead { send, receive })
+}
+
+/// What reading the clock adds to an interval: the shortest of many empty ones.
+fn clock_cost() -> Duration {
+    let empty = || {
+        let before = Instant::now();
+        before.elapsed()
+    };
+    (0..1000).map(|_| empty()).min().unwrap_or_default()
+}
+
+/// The row of one round, from what both sides saw.
+pub(super) fn row(metric: Metric, measured: &Measured, theirs: &Streamed) -> Row {
+    let mut row = Row { metric, ..Row::default() };
+    match measured {
+        Measured::Samples { samples, elapsed_ns, lost, bytes } => {
+            if let Some(percentiles) = Percentiles::of(&mut samples.clone()) {
+                row.min_ns = Some(percentiles.min as f64);
+                row.p50_ns = Some(percentiles.p50 as f64);
+                row.p99_ns = Some(percentiles.p99 as f64);
+                row.p999_ns = Some(percentiles.p999 as f64);
+                row.max_ns = Some(percentiles.max as f64);
+            }
+            row.per_s = Some(rounded(per_second(samples.len() as u64, *elapsed_ns)));
+            row.lost_bytes = (*lost > 0).then_some(lost * bytes);
+        }
+        Measured::Streamed(ours) => {
+            row.gbit_s = Some(rounded(ours.bytes as f64 * 8.0 / ours.elapsed_ns.max(1) as f64));
+            row.per_s = Some(rounded(per_second(ours.messages, ours.elapsed_ns)));
+            let cpu = per_kib(ours) + per_kib(theirs);
+            row.cpu_ns_per_kib = Some(rounded(cpu)).filter(|cpu| cpu.is_finite());
+            row.lost_bytes = (ours.lost_bytes > 0).then_some(ours.lost_bytes);
+        }
+        Measured::Overhead { send, receive } => {
+            let mut both: Vec<u64> = send.iter().zip(receive).map(|(send, receive)| send + receive).collect();
+            let middle = |samples: &mut [u64]| Percentiles::of(samples).map(|of| of.p50 as f64);
+            row.send_ns = middle(&mut send.clone());
+            row.receive_ns = middle(&mut receive.clone());
+            if let Some(percentiles) = Percentiles::of(&mut both) {
+                row.min_ns = Some(percentiles.min as f64);
+                row.p50_ns = Some(percentiles.p50 as f64);
+                row.p99_ns = Some(percentiles.p99 as f64);
+            }
+        }
+        Measured::Idle(ours) => {
+            let share = |side: &Streamed| side.cpu_ns as f64 / side.elapsed_ns.max(1) as f64;
+            row.cpu_share = Some(rounded(share(ours).max(share(theirs))));
+        }
+    }
+    row
+}
+
+fn per_second(messages: u64, elapsed_ns: u64) -> f64 {
+    messages as f64 * 1e9 / elapsed_ns.max(1) as f64
+}
+
+/// CPU time of one side per KiB; the receiver's includes the warm-up, and so do its bytes.
+fn per_kib(side: &Streamed) -> f64 {
+    side.cpu_ns as f64 * 1024.0 / side.bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_is_bits_per_second_and_cpu_time_of_both_sides() {
+        let ours = Streamed { messages: 4, bytes: 4096, elapsed_ns: 1000, cpu_ns: 800, lost_bytes: 0 };
+        let theirs = Streamed { messages: 8, bytes: 8192, elapsed_ns: 2000, cpu_ns: 4000, lost_bytes: 0 };
+        let row = row(Metric::Bandwidth, &Measured::Streamed(ours), &theirs);
+        assert_eq!(row.gbit_s, Some(32.768));
+        assert_eq!(row.per_s, Some(4e6));
+        assert_eq!(row.cpu_ns_per_kib, Some(200.0 + 500.0));
+        assert_eq!(row.lost_bytes, None);
+    }
+
+    #[test]
+    fn idleness_is_the_busier_side() {
+        let side = |cpu_ns| Streamed { elapsed_ns: 1000, cpu_ns, ..Streamed::default() };
+        let row = row(Metric::Idle, &Measured::Idle(side(5)), &side(7));
+        assert_eq!(row.cpu_share, Some(0.007));
+    }
+
+    #[test]
+    fn overhead_is_send_plus_receive() {
+        let measured = Measured::Overhead { send: vec![10, 20, 30], receive: vec![5, 5, 50] };
+        let row = row(Metric::Overhead, &measured, &Streamed::default());
+        assert_eq!((row.send_ns, row.receive_ns, row.p50_ns), (Some(20.0), Some(5.0), Some(25.0)));
+    }
+}

@@ -1,0 +1,245 @@
+//! `tsumugi perf serve`: does what a client's request says, one client at a time.
+
+use std::io::{self, ErrorKind, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
+use thiserror::Error;
+
+use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
+use crate::measure::cpu::process_cpu_time;
+use crate::measure::row::Metric;
+use crate::peers::tcp::{Tcp, Tuning};
+use crate::peers::udp::Udp;
+use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
+
+/// Why the server cannot serve.
+#[derive(Debug, Error)]
+enum ServeError {
+    #[error("cannot answer on TCP port {port}: {cause}; is another `tsumugi perf serve` running? Use --port")]
+    Bind { port: u16, cause: io::Error },
+    #[error("cannot accept connections on port {port}: {cause}")]
+    Accept { port: u16, cause: io::Error },
+}
+
+pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
+    let listener = listen(serve.port).map_err(|cause| ServeError::Bind { port: serve.port, cause })?;
+    let port = listener.local_addr()?.port();
+    println!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends");
+    io::stdout().flush()?;
+    loop {
+        match accept(&listener, None) {
+            Ok(control) => {
+                let client = control.peer_addr().map_or("a client".to_owned(), |address| address.to_string());
+                match session(&control, port, serve.wait.as_deref()) {
+                    Ok(()) => {}
+                    Err(SessionError::Control(ControlError::Interrupted)) => {}
+                    Err(error) => eprintln!("tsumugi perf: {client}: {error}"),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => return Err(ServeError::Accept { port, cause }.into()),
+        }
+        if interrupted() {
+            return Ok(ExitCode::from(super::EXIT_INTERRUPTED));
+        }
+        if serve.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// Listens on both address families, or on IPv4 alone where the kernel has no IPv6.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+        ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
+        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+    })
+}
+
+/// Waits for a connection; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut` after `limit`.
+fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStream> {
+    let start = Instant::now();
+    let look_up = PollTimeout::try_from(LOOK_UP).unwrap_or(PollTimeout::ZERO);
+    loop {
+        if interrupted() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if limit.is_some_and(|limit| start.elapsed() > limit) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, look_up) {
+            Ok(0) | Err(nix::Error::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            // The client has gone again before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Why a session ended before its client had finished.
+#[derive(Debug, Error)]
+enum SessionError {
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// One client's measurements, one after the other, until it closes its control connection.
+fn session(control: &TcpStream, port: u16, wait: Option<&str>) -> Result<(), SessionError> {
+    control::prepare(control)?;
+    loop {
+        let request: Request = match control::hear(control, None) {
+            Ok(request) => request,
+            Err(ControlError::Closed) => return Ok(()),
+            Err(error) => return Err(error.into()),
+        };
+        if let Err(error) = measurement(control, port, wait, request) {
+            // The client learns why, if it is still there, and nothing more is expected of it.
+            let _ = control::say(control, &Reply::Refused { why: error.to_string() });
+            return Err(error);
+        }
+    }
+}
+
+fn measurement(
+    control: &TcpStream,
+    port: u16,
+    wait: Option<&str>,
+    mut request: Request,
+) -> Result<(), SessionError> {
+    if request.tsumugi_perf != control::VERSION {
+        return Err(Failure::Refused(format!(
+            "this server speaks version {} of the perf protocol, the client version {}: install the same \
+             tsumugi on both hosts",
+            control::VERSION,
+            request.tsumugi_perf
+        ))
+        .into());
+    }
+    if let (Some(wait), Some(options)) = (wait, &mut request.ours) {
+        options.wait = wait.to_owned();
+    }
+    let mut peer = open(control, port, &request)?;
+    let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
+    let mut watch = Watch::new(Some(control), silence_max);
+    let stream = Stream::of(request.message_bytes);
+    let done = match request.metric {
+        Metric::RoundTrip | Metric::Overhead => echo(peer.as_mut(), request.message_bytes, &mut watch)?,
+        Metric::Bandwidth | Metric::Rate => peer.sink(stream, &mut watch)?,
+        Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
+    };
+    let _: Finish = control::hear(control, Some(silence_max))?;
+    control::say(control, &Reply::Done(done))?;
+    Ok(peer.close()?)
+}
+
+/// Sends back what arrives, until the client says that it has finished.
+fn echo(peer: &mut dyn Peer, bytes: u64, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+    let message = vec![0xa5; bytes as usize];
+    let mut echoed = Streamed::default();
+    let end = loop {
+        match peer.receive(message.len(), watch) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => break error,
+        }
+        if let Err(error) = peer.send(&message, watch) {
+            break error;
+        }
+        echoed.messages += 1;
+        echoed.bytes += bytes;
+    };
+    match end {
+        Failure::Stopped(Stop::Control) => Ok(echoed),
+        error => Err(error),
+    }
+}
+
+/// Waits for nothing, and says what that cost.
+fn idle(peer: &mut dyn Peer, time: Duration, control: &TcpStream) -> Result<Streamed, Failure> {
+    let (start, cpu) = (Instant::now(), process_cpu_time());
+    // Silence is what is measured here: only Ctrl-C and the client's end may cut it short.
+    match peer.idle(time, &mut Watch::new(Some(control), Duration::MAX)) {
+        Ok(()) | Err(Failure::Stopped(Stop::Control)) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(Streamed {
+        elapsed_ns: start.elapsed().as_nanos() as u64,
+        cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+        ..Streamed::default()
+    })
+}
+
+/// Opens this side of the data path, and tells the client that it may open the other.
+fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Peer>, SessionError> {
+    let here = canonical(control.local_addr()?);
+    let there = canonical(control.peer_addr()?);
+    match request.transport {
+        Transport::TcpSpin | Transport::TcpBlock => {
+            let tuning = request.tuning.unwrap_or(Tuning::PROMPT);
+            let listener = TcpListener::bind(with_port(here, 0))?;
+            // Before the connection is made, so that its window scale allows for the buffer.
+            if let Some(bytes) = tuning.buffer_bytes
+                && setsockopt(&listener, RcvBufForce, &bytes).is_err()
+            {
+                let _ = setsockopt(&listener, RcvBuf, &bytes);
+            }
+            control::say(control, &Reply::Ready { port: listener.local_addr()?.port() })?;
+            let stream = loop {
+                let stream = accept(&listener, Some(Duration::from_secs(5)))?;
+                if canonical(stream.peer_addr()?).ip() == there.ip() {
+                    break stream;
+                }
+            };
+            Ok(Box::new(Tcp::new(stream, request.transport == Transport::TcpSpin, tuning)?))
+        }
+        Transport::Udp => {
+            let peer_port = request.udp_port.unwrap_or(0);
+            let socket = UdpSocket::bind(with_port(here, port))
+                .map_err(Failure::system(format!("the server cannot use its UDP port {port}")))?;
+            socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
+                "the server cannot reach UDP port {peer_port} of {there}"
+            )))?;
+            let udp = Udp::new(socket, request.window)?;
+            control::say(control, &Reply::Ready { port })?;
+            Ok(Box::new(udp))
+        }
+        Transport::Tsumugi => {
+            let options = request.ours.as_ref().ok_or_else(|| {
+                Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
+            })?;
+            let ours = ours::serve(here.ip(), port, options)?;
+            control::say(control, &Reply::Ready { port: ours.port() })?;
+            Ok(Box::new(ours))
+        }
+    }
+}
+
+/// An IPv4 address as such, also when it came in on an IPv6 socket.
+pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
+        IpAddr::V6(_) => address,
+    }
+}
+
+/// The same host (and, for IPv6, scope), another port.
+pub(crate) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
+    address.set_port(port);
+    address
+}

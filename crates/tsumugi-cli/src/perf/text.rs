@@ -1,0 +1,91 @@
+//! The table that `perf` prints when nobody asked for JSON.
+
+use crate::measure::row::{Metric, Row};
+use crate::measure::sizes;
+use crate::report::columns::Columns;
+use crate::report::units;
+
+/// One line per row, with the columns of the metric.
+pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
+    let mut columns = match metric {
+        Metric::RoundTrip => {
+            Columns::new(&["size", "min", "p50", "p99", "p99.9", "max", "round trips/s", "spread"])
+        }
+        Metric::Bandwidth => {
+            Columns::new(&["size", "bandwidth", "messages/s", "CPU per KiB", "spread", "best with"])
+        }
+        Metric::Rate => {
+            Columns::new(&["size", "messages/s", "bandwidth", "CPU per KiB", "spread", "best with"])
+        }
+        Metric::Overhead => Columns::new(&["size", "send", "receive", "sum p50", "sum p99", "spread"]),
+        Metric::Idle => Columns::new(&["share of a core", "spread"]),
+    };
+    for row in rows {
+        let size = sizes::show(row.size_bytes);
+        let spread = row.spread.map_or(String::new(), units::percent);
+        let ns = |figure: Option<f64>| figure.map_or(String::new(), units::time);
+        let rate = row.per_s.map_or(String::new(), units::rate);
+        let bandwidth = row.gbit_s.map_or(String::new(), units::bandwidth);
+        let setting = row.setting.clone().unwrap_or_default();
+        match metric {
+            Metric::RoundTrip => columns.row(vec![
+                size,
+                ns(row.min_ns),
+                ns(row.p50_ns),
+                ns(row.p99_ns),
+                ns(row.p999_ns),
+                ns(row.max_ns),
+                rate,
+                spread,
+            ]),
+            Metric::Bandwidth => {
+                columns.row(vec![size, bandwidth, rate, ns(row.cpu_ns_per_kib), spread, setting]);
+            }
+            Metric::Rate => columns.row(vec![size, rate, bandwidth, ns(row.cpu_ns_per_kib), spread, setting]),
+            Metric::Overhead => columns.row(vec![
+                size,
+                ns(row.send_ns),
+                ns(row.receive_ns),
+                ns(row.p50_ns),
+                ns(row.p99_ns),
+                spread,
+            ]),
+            Metric::Idle => columns.row(vec![row.cpu_share.map_or(String::new(), units::percent), spread]),
+        }
+    }
+    columns.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_latency_table() {
+        let row = Row {
+            metric: Metric::RoundTrip,
+            size_bytes: 64,
+            min_ns: Some(3900.0),
+            p50_ns: Some(4100.0),
+            p99_ns: Some(12_345.0),
+            p999_ns: Some(81_000.0),
+            max_ns: Some(2.5e6),
+            per_s: Some(243_902.4),
+            spread: Some(0.021),
+            ..Row::default()
+        };
+        assert_eq!(
+            table(Metric::RoundTrip, &[row]),
+            "size      min      p50      p99    p99.9      max  round trips/s  spread\n\
+             64 B  3.90 µs  4.10 µs  12.3 µs  81.0 µs  2.50 ms        244 k/s   2.1 %\n"
+        );
+    }
+
+    #[test]
+    fn figures_that_are_missing_leave_their_place_empty() {
+        let row =
+            Row { metric: Metric::Bandwidth, size_bytes: 1 << 20, gbit_s: Some(24.0), ..Row::default() };
+        let text = table(Metric::Bandwidth, &[row]);
+        assert!(text.lines().nth(1).is_some_and(|line| line.contains("24.0 Gb/s")), "{text}");
+    }
+}

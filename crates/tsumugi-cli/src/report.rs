@@ -1,0 +1,4 @@
+//! How figures are shown: units, text columns, and the HTML report.
+
+pub(crate) mod columns;
+pub(crate) mod units;
