@@ -1,11 +1,147 @@
-//! See the crate's `main.rs`.
+//! `tsumugi compare`: Tsumugi beside TCP and UDP on one wire, interleaved, in one table.
+//!
+//! Every figure comes from `tsumugi perf` processes, so that whatever is shown here can be repeated by hand.
 
+use std::io::Write;
+use std::path::PathBuf;
 use std::process::ExitCode;
 
-/// Options of this command.
-#[derive(clap::Args)]
-pub(crate) struct Arguments {}
+use clap::{Args, ValueEnum};
+use serde::Serialize;
+use thiserror::Error;
 
-pub(crate) fn run(_: Arguments) -> crate::Outcome {
-    Ok(ExitCode::SUCCESS)
+use crate::measure::machine::Machine;
+use crate::measure::row::Row;
+use crate::measure::sizes::Sizes;
+use crate::peers::{Transport, watch_interrupts};
+use crate::perf::EXIT_INTERRUPTED;
+
+pub(crate) mod child;
+mod place;
+pub(crate) mod plan;
+pub(crate) mod results;
+mod run;
+pub(crate) mod table;
+pub(crate) mod targets;
+
+/// Which settings of the NIC's segmentation, coalescing and checksum offloads to compare on.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Offloads {
+    /// As the kernel gives them.
+    On,
+    /// Everything off: what a NIC without them would do.
+    Off,
+    /// One after the other.
+    Both,
+}
+
+/// Options of this command.
+#[derive(Args)]
+#[command(after_help = "\
+As root this makes two nodes of its own (network namespaces joined by a veth pair) and removes them again;
+otherwise it measures over loopback, and says so.
+
+Each round runs every transport once, in a rotated order, each in fresh processes pinned to different CPUs.
+A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait) within a round.
+
+Examples:
+  tsumugi compare --quick                   about a quarter of a minute
+  sudo tsumugi compare                      the whole table; some two minutes
+  sudo tsumugi compare --html report.html   with plots of latency and bandwidth against size
+  sudo tsumugi compare --json --offloads on --mtu 9000 > compare.json
+  tsumugi compare --loopback --transports udp,tsumugi
+
+Exit codes: 0 done, 1 failed (or a target missed, with --check), 2 wrong usage, 130 interrupted.")]
+pub(crate) struct Arguments {
+    /// How often every transport is measured [default: 5; 2 with --quick].
+    #[arg(long, value_parser = clap::value_parser!(u32).range(1..=100))]
+    pub(crate) rounds: Option<u32>,
+    /// Sizes of the curves of latency and bandwidth against size; measured with --html or when given.
+    #[arg(long)]
+    pub(crate) sizes: Option<Sizes>,
+    /// Largest IP packet of the lab's NICs, in bytes.
+    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u32).range(576..=65535))]
+    pub(crate) mtu: u32,
+    /// NIC offloads of the lab.
+    #[arg(long, value_enum, default_value_t = Offloads::Both)]
+    pub(crate) offloads: Offloads,
+    /// Which transports to compare, separated by commas.
+    #[arg(long, value_enum, value_delimiter = ',',
+          default_values_t = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::Tsumugi])]
+    pub(crate) transports: Vec<Transport>,
+    /// Shorter and fewer rounds: a first impression.
+    #[arg(long)]
+    pub(crate) quick: bool,
+    /// Measure over loopback even as root.
+    #[arg(long)]
+    pub(crate) loopback: bool,
+    /// Exit with 1 when a target is missed.
+    #[arg(long)]
+    pub(crate) check: bool,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+    /// Also write a report with plots to this file: one file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    pub(crate) html: Option<PathBuf>,
+}
+
+/// Why there is no comparison.
+#[derive(Debug, Error)]
+pub(crate) enum CompareError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("cannot make a lab to compare in: {0}; --loopback needs none")]
+    Lab(#[from] tsumugi_lab::LabError),
+    #[error("cannot run `{command}`: {cause}")]
+    Spawn { command: String, cause: std::io::Error },
+    #[error("`{command}` failed ({status}): {said}")]
+    Child { command: String, status: String, said: String },
+    #[error("`{command}` has not ended within {limit_s} s")]
+    Stuck { command: String, limit_s: u64 },
+    #[error("`{command}` printed what is not a measurement: {cause}")]
+    Unreadable { command: String, cause: serde_json::Error },
+    #[error("cannot write {path}: {cause}", path = path.display())]
+    Write { path: PathBuf, cause: std::io::Error },
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+pub(crate) struct Comparison {
+    /// Every figure, in the row format of all measurements.
+    pub(crate) rows: Vec<Row>,
+    pub(crate) machine: Machine,
+    /// What the project has promised, and what was measured.
+    pub(crate) targets: Vec<targets::Target>,
+}
+
+pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+    watch_interrupts()?;
+    // Found out now, not after two minutes.
+    if let Some(path) = &arguments.html {
+        let write = |cause| CompareError::Write { path: path.clone(), cause };
+        std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(write)?;
+    }
+    let in_lab = !arguments.loopback && nix::unistd::geteuid().is_root();
+    let plan = plan::Plan::new(&arguments, in_lab);
+    let (results, machine) = match run::run(&arguments, &plan, in_lab) {
+        Ok(done) => done,
+        Err(CompareError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
+        Err(error) => return Err(error.into()),
+    };
+    let targets = targets::evaluate(&results);
+    let missed = targets.iter().any(|target| target.met == Some(false));
+    let comparison = Comparison { rows: results.rows(), machine, targets };
+    if let Some(path) = &arguments.html {
+        let page = crate::report::html::page(&results, &comparison);
+        std::fs::write(path, page).map_err(|cause| CompareError::Write { path: path.clone(), cause })?;
+        eprintln!("report written to {}", path.display());
+    }
+    let mut stdout = std::io::stdout().lock();
+    if arguments.json {
+        writeln!(stdout, "{}", serde_json::to_string(&comparison)?)?;
+    } else {
+        write!(stdout, "{}", table::text(&results, &comparison))?;
+    }
+    Ok(if arguments.check && missed { ExitCode::FAILURE } else { ExitCode::SUCCESS })
 }

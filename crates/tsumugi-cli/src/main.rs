@@ -28,7 +28,7 @@ enum Command {
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
     Perf(Box<perf::Arguments>),
     /// Measure Tsumugi beside TCP and UDP on one wire, interleaved, in one table.
-    Compare(compare::Arguments),
+    Compare(Box<compare::Arguments>),
 }
 
 fn main() -> ExitCode {
@@ -37,7 +37,7 @@ fn main() -> ExitCode {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
-        Command::Compare(arguments) => compare::run(arguments),
+        Command::Compare(arguments) => compare::run(*arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -54,9 +54,6 @@ pub(crate) enum Failure {
     /// What was asked for cannot be done by this transport.
     #[error("{0}")]
     Refused(String),
-    /// The library said no.
-    #[error("{what}: {cause}")]
-    Ours { what: String, cause: Box<dyn std::error::Error + Send + Sync> },
 }
 
 impl Failure {
@@ -124,6 +121,9 @@ pub(crate) trait Peer {
 
     /// Waits for `time` for a message that never comes, in the transport's way of waiting.
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure>;
+
+    /// The sending side will send nothing more. The default has nothing to do.
+    fn finish(&mut self) {}
 
     /// An orderly end. The default has nothing to do.
     fn close(self: Box<Self>) -> Result<(), Failure> {

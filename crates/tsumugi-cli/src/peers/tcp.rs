@@ -1,7 +1,7 @@
 //! A bare TCP connection, blocking or spinning.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
 use nix::sys::socket::setsockopt;
@@ -110,7 +110,11 @@ impl Tcp {
         loop {
             match self.stream.read(&mut self.scratch[..limit]) {
                 Ok(0) => {
-                    watch.check()?;
+                    // Its word on the control connection may still be on its way.
+                    for _ in 0..50 {
+                        watch.check()?;
+                        std::thread::sleep(Duration::from_millis(20));
+                    }
                     let cause = ErrorKind::UnexpectedEof.into();
                     return Err(Failure::System { what: "the peer closed the TCP connection".into(), cause });
                 }
@@ -192,6 +196,12 @@ impl Peer for Tcp {
                 done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
             }
         }
+    }
+
+    /// Wakes a peer that sleeps in a read.
+    fn finish(&mut self) {
+        // A broken connection has woken it already.
+        let _ = self.stream.shutdown(Shutdown::Write);
     }
 
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {

@@ -195,6 +195,7 @@ impl<'a> Client<'a> {
         let measured =
             sample::measure(self, peer.as_mut(), size, time).map_err(|cause| self.failed(cause))?;
         self.say(&Finish { finish: true })?;
+        peer.finish();
         let theirs = match self.hear()? {
             Reply::Done(streamed) => streamed,
             _ => return Err(self.out_of_step()),

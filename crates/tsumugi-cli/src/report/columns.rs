@@ -2,7 +2,12 @@
 
 use std::fmt;
 
-/// A table of text: the first column flush left, all others flush right, two spaces between.
+/// Whether the column under this heading holds words, which are set flush left; figures are flush right.
+pub(crate) fn is_words(heading: &str) -> bool {
+    matches!(heading, "" | "best with")
+}
+
+/// A table of text: two spaces between columns, the first flush left.
 pub(crate) struct Columns {
     rows: Vec<Vec<String>>,
 }
@@ -12,7 +17,7 @@ impl Columns {
         Columns { rows: vec![header.iter().map(|&text| text.to_owned()).collect()] }
     }
 
-    /// Adds a row of as many cells as the header has, or fewer.
+    /// Adds a row of at most as many cells as the header has.
     pub(crate) fn row(&mut self, cells: Vec<String>) {
         self.rows.push(cells);
     }
@@ -30,11 +35,13 @@ impl fmt::Display for Columns {
                 .unwrap_or(0)
         };
         let widths: Vec<usize> = (0..count).map(width).collect();
+        let words: Vec<bool> = self.rows[0].iter().map(|heading| is_words(heading)).collect();
         for row in &self.rows {
             let mut line = String::new();
             for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
                 match column {
                     0 => line.push_str(&format!("{cell:<width$}")),
+                    _ if words[column] => line.push_str(&format!("  {cell:<width$}")),
                     _ => line.push_str(&format!("  {cell:>width$}")),
                 }
             }
@@ -47,6 +54,14 @@ impl fmt::Display for Columns {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn words_are_flush_left() {
+        let mut columns = Columns::new(&["a", "best with"]);
+        columns.row(vec!["1".into(), "much".into()]);
+        columns.row(vec!["2".into(), "a little luck".into()]);
+        assert_eq!(columns.to_string(), "a  best with\n1  much\n2  a little luck\n");
+    }
 
     #[test]
     fn columns_are_as_wide_as_their_widest_cell() {

@@ -1,0 +1,129 @@
+//! Where a comparison runs: a lab of two nodes, or loopback.
+
+use std::process::Command;
+use std::time::Duration;
+
+use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+
+use super::CompareError;
+use super::child::Running;
+use crate::measure::cpu;
+use crate::peers::interrupted;
+
+/// How the lab of a comparison is called: `compare-PID-NUMBER`.
+const LAB_STEM: &str = "compare";
+
+/// Two ends of a wire. Removed when dropped.
+pub(super) struct Place {
+    /// Servers first: they must be gone before the lab goes.
+    servers: Vec<Server>,
+    lab: Option<LabGuard>,
+}
+
+/// A `tsumugi perf serve`.
+struct Server {
+    port: u16,
+    _process: Running,
+}
+
+impl Place {
+    /// The machine's own loopback.
+    pub(super) fn loopback() -> Place {
+        Place { servers: Vec::new(), lab: None }
+    }
+
+    /// A lab of our own.
+    pub(super) fn lab(mtu: u32, offloads: bool) -> Result<Place, CompareError> {
+        let spec = Spec { mtu, offloads, ..Spec::unique(LAB_STEM) };
+        match Lab::up_watched(&spec, &mut |_| !interrupted()) {
+            Ok(lab) => Ok(Place { servers: Vec::new(), lab: Some(lab.guarded()) }),
+            Err(_) if interrupted() => Err(CompareError::Interrupted),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// A command line of this program on node 0 (which measures) or 1 (which serves).
+    fn command(&self, node: usize, arguments: &[String]) -> Result<(Command, String), CompareError> {
+        let shown = format!("tsumugi {}", arguments.join(" "));
+        let program =
+            std::env::current_exe().map_err(|cause| CompareError::Spawn { command: shown.clone(), cause })?;
+        let mut command = match &self.lab {
+            Some(lab) => lab.command(node, program)?,
+            None => Command::new(program),
+        };
+        command.args(arguments);
+        Ok((command, shown))
+    }
+
+    /// Starts a server on node 1; its number counts from 0.
+    pub(super) fn serve(&mut self, cpus: Option<String>) -> Result<(), CompareError> {
+        let mut arguments: Vec<String> = ["perf", "serve", "--port", "0"].map(str::to_owned).into();
+        if let Some(cpus) = cpus {
+            arguments.extend(["--cpu".to_owned(), cpus]);
+        }
+        let (command, shown) = self.command(1, &arguments)?;
+        let mut process = Running::start(command, shown)?;
+        let line = process.first_line(Duration::from_secs(10))?;
+        let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        let port = port.ok_or_else(|| CompareError::Child {
+            command: process.command().to_owned(),
+            status: "no port".to_owned(),
+            said: line,
+        })?;
+        self.servers.push(Server { port, _process: process });
+        Ok(())
+    }
+
+    /// Starts `tsumugi perf METRIC` against server number `server`.
+    pub(super) fn perf(
+        &self,
+        metric: &str,
+        server: usize,
+        options: &[String],
+    ) -> Result<Running, CompareError> {
+        let host = match &self.lab {
+            Some(lab) => lab.nodes()[1].nics[0].address.to_string(),
+            None => "127.0.0.1".to_owned(),
+        };
+        let mut arguments = vec!["perf".to_owned(), metric.to_owned()];
+        arguments.push(format!("{host}:{}", self.servers[server].port));
+        arguments.extend_from_slice(options);
+        let (command, shown) = self.command(0, &arguments)?;
+        Running::start(command, shown)
+    }
+
+    /// What the messages cross.
+    pub(super) fn wire(&self) -> String {
+        match &self.lab {
+            Some(lab) => format!("lab ({})", lab.wire()),
+            None => "loopback".to_owned(),
+        }
+    }
+}
+
+/// The CPUs of client and server: different ones when there are.
+pub(super) fn two_cpus() -> (Option<String>, Option<String>) {
+    match cpu::allowed().0[..] {
+        [client, server, ..] => (Some(client.to_string()), Some(server.to_string())),
+        _ => (None, None),
+    }
+}
+
+/// Removes the labs of comparisons that were killed before they could.
+pub(super) fn remove_left_behind() {
+    for name in Lab::list() {
+        let owner = name.strip_prefix(LAB_STEM).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
+        let Some(pid) = owner.and_then(|pid| pid.parse::<i32>().ok()) else {
+            continue;
+        };
+        let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) == Err(nix::Error::ESRCH);
+        if gone {
+            match tsumugi_lab::down(&name) {
+                Ok(_) | Err(LabError::NotFound { .. }) => {
+                    eprintln!("removed the lab {name} of a killed comparison")
+                }
+                Err(error) => eprintln!("tsumugi compare: {error}"),
+            }
+        }
+    }
+}

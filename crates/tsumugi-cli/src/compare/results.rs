@@ -1,0 +1,180 @@
+//! What the rounds of a comparison gave, and ratios within the rounds.
+
+use super::plan::{Entry, Kind, Test};
+use crate::measure::row::{Row, rounded};
+use crate::measure::statistics::median;
+use crate::perf::over_rounds;
+
+/// All rounds of one entry of one test. Two pairs at once are two series.
+#[derive(Clone, Debug)]
+pub(crate) struct Series {
+    pub(crate) entry: Entry,
+    /// One row per round.
+    pub(crate) rounds: Vec<Row>,
+}
+
+impl Series {
+    /// The row over the rounds.
+    pub(crate) fn row(&self) -> Row {
+        over_rounds(&self.rounds).unwrap_or_default()
+    }
+
+    /// Median over the rounds of `self / base` within a round.
+    pub(crate) fn ratio_to(&self, base: &Series) -> Option<f64> {
+        let within = |(row, base): (&Row, &Row)| Some(row.value()? / base.value()?);
+        median(self.rounds.iter().zip(&base.rounds).filter_map(within))
+    }
+}
+
+/// A test and what it gave.
+#[derive(Clone, Debug)]
+pub(crate) struct Measured {
+    pub(crate) test: Test,
+    pub(crate) series: Vec<Series>,
+}
+
+impl Measured {
+    /// What the others are compared with: Tsumugi with the spinning wait.
+    pub(crate) fn base(&self) -> Option<&Series> {
+        self.series.iter().find(|series| series.entry.is_base())
+    }
+
+    /// The rows of this test, with ratios.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        let pairs = self.test.kind == Kind::Pairs;
+        let row = |(number, series): (usize, &Series)| Row {
+            ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| !pairs),
+            pair: pairs.then_some(number as u32 + 1),
+            ..series.row()
+        };
+        self.series.iter().enumerate().map(row).collect()
+    }
+
+    /// The series of an entry with this name, without injected faults and with the usual repetition.
+    pub(crate) fn named(&self, name: &str) -> Option<&Series> {
+        self.series.iter().find(|series| {
+            series.entry.name() == name && !series.entry.faults && series.entry.repeat == "selective"
+        })
+    }
+}
+
+/// Everything that was measured, in the order of the plan.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Results {
+    pub(crate) tests: Vec<Measured>,
+}
+
+impl Results {
+    /// All rows, for JSON.
+    pub(crate) fn rows(&self) -> Vec<Row> {
+        self.tests.iter().flat_map(Measured::rows).collect()
+    }
+
+    /// The tests of a kind.
+    pub(crate) fn of(&self, kind: Kind) -> impl Iterator<Item = &Measured> {
+        self.tests.iter().filter(move |measured| measured.test.kind == kind)
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    //! Results as a comparison would give them, for the tests of what is shown.
+
+    use super::*;
+    use crate::compare::plan::Plan;
+    use crate::measure::row::Metric;
+    use crate::peers::Transport;
+
+    /// Two rounds of everything in a plan with curves. Ours is 4 µs, 60 Gb/s, 3 M/s.
+    pub(crate) fn results(plan: &Plan) -> Results {
+        let tests = plan.tests.iter().map(|test| {
+            let copies = if test.kind == Kind::Pairs { 2 } else { 1 };
+            let entries = test.entries.iter().flat_map(|entry| std::iter::repeat_n(entry, copies));
+            let series = entries.map(|entry| Series {
+                entry: entry.clone(),
+                rounds: [1.0, 1.1].map(|noise| row(test, entry, noise)).into(),
+            });
+            Measured { test: test.clone(), series: series.collect() }
+        });
+        Results { tests: tests.collect() }
+    }
+
+    fn row(test: &Test, entry: &Entry, noise: f64) -> Row {
+        // By how much the transport is worse than ours.
+        let worse = match entry.transport {
+            Transport::TcpBlock => 20.0,
+            Transport::TcpSpin => 1.5,
+            Transport::Udp => 0.9,
+            Transport::Tsumugi if entry.wait == "adaptive" => 1.05,
+            Transport::Tsumugi if entry.faults && entry.repeat == "go-back-n" => 10.0,
+            Transport::Tsumugi if entry.faults => 1.25,
+            Transport::Tsumugi => 1.0,
+        } * noise;
+        let size = test.size_bytes as f64;
+        let ours = entry.transport == Transport::Tsumugi;
+        let mut row = Row {
+            transport: entry.transport.name().into(),
+            engine: ours.then(|| "udp".into()),
+            depositor: ours.then(|| "user".into()),
+            wait: ours.then(|| entry.wait.into()),
+            metric: test.metric,
+            size_bytes: test.size_bytes,
+            ..Row::default()
+        };
+        match test.metric {
+            Metric::RoundTrip => {
+                let p50_ns = 4000.0 * worse + size / 8.0;
+                row.p50_ns = Some(p50_ns);
+                row.p99_ns = Some(p50_ns * 1.5);
+                row.per_s = Some(1e9 / p50_ns);
+            }
+            Metric::Bandwidth => {
+                row.gbit_s = Some(60.0 * size / (size + 8192.0) / worse);
+                row.cpu_ns_per_kib = Some(200.0 * worse);
+            }
+            Metric::Rate => row.per_s = Some(3e6 / worse),
+            Metric::Overhead => {}
+            Metric::Idle => row.cpu_share = Some(0.002),
+        }
+        row
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::measure::row::Metric;
+    use crate::peers::Transport;
+
+    fn series(transport: Transport, p50_ns: &[f64]) -> Series {
+        let row = |&p50_ns: &f64| Row { metric: Metric::RoundTrip, p50_ns: Some(p50_ns), ..Row::default() };
+        Series {
+            entry: Entry { transport, wait: "spin", repeat: "selective", faults: false },
+            rounds: p50_ns.iter().map(row).collect(),
+        }
+    }
+
+    #[test]
+    fn ratios_are_within_a_round() {
+        // The machine was twice as slow in the second round: for both alike, so it does not show.
+        let ours = series(Transport::Tsumugi, &[4.0, 8.0, 4.0]);
+        let udp = series(Transport::Udp, &[3.0, 6.0, 3.0]);
+        assert_eq!(udp.ratio_to(&ours), Some(0.75));
+        assert_eq!(ours.ratio_to(&ours), Some(1.0));
+    }
+
+    #[test]
+    fn without_ours_there_is_no_ratio() {
+        let test = Test {
+            kind: Kind::Main,
+            metric: Metric::RoundTrip,
+            size_bytes: 64,
+            offloads: true,
+            time_s: 0.1,
+            entries: Vec::new(),
+        };
+        let alone = Measured { test, series: vec![series(Transport::Udp, &[3.0])] };
+        assert_eq!(alone.rows()[0].ratio, None);
+        assert_eq!(alone.rows()[0].rounds, Some(1));
+    }
+}

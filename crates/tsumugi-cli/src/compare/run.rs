@@ -1,0 +1,188 @@
+//! Running the plan: rounds, rotation, and one process after the other.
+
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+
+use super::place::{Place, remove_left_behind, two_cpus};
+use super::plan::{Entry, FAULTS, Kind, Plan, Test};
+use super::results::{Measured, Results, Series};
+use super::{Arguments, CompareError};
+use crate::measure::cpu;
+use crate::measure::machine::Machine;
+use crate::measure::row::{Metric, Output, Row};
+use crate::measure::sizes;
+use crate::peers::Transport;
+
+/// Runs every round; everything that was started or made is gone afterwards, however this ends.
+pub(super) fn run(
+    arguments: &Arguments,
+    plan: &Plan,
+    in_lab: bool,
+) -> Result<(Results, Machine), CompareError> {
+    let mut places = Places::new(arguments, plan, in_lab)?;
+    let machine =
+        Machine { wire: places.any().wire(), mtu_bytes: in_lab.then_some(arguments.mtu), ..Machine::here() };
+    if !in_lab {
+        let why = if arguments.loopback { "as asked" } else { "not root: no lab of two nodes can be made" };
+        eprintln!("measuring over loopback ({why}); --mtu and --offloads do not apply");
+    }
+    let mut results = Results::default();
+    for test in &plan.tests {
+        let copies = if test.kind == Kind::Pairs { 2 } else { 1 };
+        let entries = test.entries.iter().flat_map(|entry| std::iter::repeat_n(entry, copies));
+        let series = entries.map(|entry| Series { entry: entry.clone(), rounds: Vec::new() }).collect();
+        results.tests.push(Measured { test: test.clone(), series });
+    }
+    let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {eta:>4}");
+    let progress =
+        ProgressBar::new(plan.steps()).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    for round in 0..plan.rounds as usize {
+        for measured in &mut results.tests {
+            let count = measured.test.entries.len();
+            for turn in 0..count {
+                // Rotated, so that nobody always runs after the same neighbour.
+                let index = (turn + round) % count;
+                let entry = &measured.test.entries[index];
+                progress.set_message(message(round, &measured.test, entry));
+                if measured.test.kind == Kind::Pairs {
+                    let rows = places.pairs(&measured.test, entry)?;
+                    for (series, row) in measured.series.iter_mut().zip(rows) {
+                        series.rounds.push(row);
+                    }
+                } else {
+                    let row = places.one(&measured.test, entry)?;
+                    measured.series[index].rounds.push(row);
+                }
+                progress.inc(1);
+            }
+        }
+    }
+    progress.finish_and_clear();
+    Ok((results, machine))
+}
+
+fn message(round: usize, test: &Test, entry: &Entry) -> String {
+    let what = match test.kind {
+        Kind::Idle => "idle".to_owned(),
+        Kind::Pairs => "two pairs".to_owned(),
+        _ => format!("{} of {}", command(test.metric), sizes::show(test.size_bytes)),
+    };
+    format!("round {}: {what}, {}", round + 1, entry.name())
+}
+
+/// The subcommand of `tsumugi perf` that measures it.
+fn command(metric: Metric) -> &'static str {
+    match metric {
+        Metric::RoundTrip => "latency",
+        Metric::Bandwidth => "bandwidth",
+        Metric::Rate => "rate",
+        Metric::Overhead => "overhead",
+        Metric::Idle => "idle",
+    }
+}
+
+/// The labs with and without offloads, as far as the plan needs them.
+struct Places {
+    with: Option<Place>,
+    without: Option<Place>,
+    in_lab: bool,
+    client_cpu: Option<String>,
+}
+
+/// Server 0 is pinned to a CPU of its own; 1 and 2 serve the two pairs that share two CPUs.
+const PAIR_SERVERS: [usize; 2] = [1, 2];
+
+impl Places {
+    fn new(arguments: &Arguments, plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
+        let (client_cpu, server_cpu) = two_cpus();
+        if in_lab {
+            remove_left_behind();
+        }
+        let needs = |offloads| plan.tests.iter().any(|test| test.offloads == offloads);
+        let pairs = plan.tests.iter().find(|test| test.kind == Kind::Pairs);
+        let make = |offloads: bool| -> Result<Option<Place>, CompareError> {
+            if !needs(offloads) {
+                return Ok(None);
+            }
+            let mut place = if in_lab { Place::lab(arguments.mtu, offloads)? } else { Place::loopback() };
+            place.serve(server_cpu.clone())?;
+            if pairs.is_some_and(|test| test.offloads == offloads) {
+                for _ in PAIR_SERVERS {
+                    place.serve(shared_cpus())?;
+                }
+            }
+            Ok(Some(place))
+        };
+        Ok(Places { with: make(true)?, without: make(false)?, in_lab, client_cpu })
+    }
+
+    fn any(&self) -> &Place {
+        self.with.as_ref().or(self.without.as_ref()).expect("a plan has tests, and a test has a place")
+    }
+
+    fn place(&self, test: &Test) -> &Place {
+        let place = if test.offloads { &self.with } else { &self.without };
+        place.as_ref().expect("a place was made for every test of the plan")
+    }
+
+    fn one(&mut self, test: &Test, entry: &Entry) -> Result<Row, CompareError> {
+        let options = options(test, entry, self.client_cpu.as_deref());
+        let process = self.place(test).perf(command(test.metric), 0, &options)?;
+        self.row(test, process)
+    }
+
+    /// Two pairs at once on the same two CPUs.
+    fn pairs(&mut self, test: &Test, entry: &Entry) -> Result<[Row; 2], CompareError> {
+        let options = options(test, entry, shared_cpus().as_deref());
+        let place = self.place(test);
+        let first = place.perf(command(test.metric), PAIR_SERVERS[0], &options)?;
+        let second = place.perf(command(test.metric), PAIR_SERVERS[1], &options)?;
+        Ok([self.row(test, first)?, self.row(test, second)?])
+    }
+
+    fn row(&self, test: &Test, process: super::child::Running) -> Result<Row, CompareError> {
+        let shown = process.command().to_owned();
+        // A TCP stream tries up to eight settings, each with warm-up and connection.
+        let limit = Duration::from_secs_f64(30.0 + 16.0 * test.time_s);
+        let output = process.output(limit)?;
+        let unreadable = |cause| CompareError::Unreadable { command: shown.clone(), cause };
+        let output: Output = serde_json::from_slice(&output).map_err(unreadable)?;
+        let row = output.rows.into_iter().next();
+        let mut row = row.ok_or_else(|| unreadable(serde::de::Error::custom("it has no rows")))?;
+        if self.in_lab {
+            row.offloads = Some(if test.offloads { "on" } else { "off" }.to_owned());
+        }
+        Ok(row)
+    }
+}
+
+/// The two CPUs that two pairs share.
+fn shared_cpus() -> Option<String> {
+    match cpu::allowed().0[..] {
+        [first, second, ..] => Some(format!("{first},{second}")),
+        _ => None,
+    }
+}
+
+/// The options of `tsumugi perf` for one measurement.
+fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
+    let mut options: Vec<String> = ["--json", "--rounds", "1"].map(str::to_owned).into();
+    let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
+    option("--time", test.time_s.to_string());
+    option("--transport", entry.transport.name().to_owned());
+    if test.metric != Metric::Idle {
+        option("--size", test.size_bytes.to_string());
+    }
+    if entry.transport == Transport::Tsumugi {
+        option("--wait", entry.wait.to_owned());
+        option("--repeat", entry.repeat.to_owned());
+        if entry.faults {
+            option("--faults", FAULTS.to_owned());
+        }
+    }
+    if let Some(cpus) = cpus {
+        option("--cpu", cpus.to_owned());
+    }
+    options
+}

@@ -1,0 +1,189 @@
+//! The comparison as one page of text.
+
+use std::fmt::Write;
+
+use super::Comparison;
+use super::plan::{FAULTS, Kind, Test};
+use super::results::{Measured, Results};
+use super::targets::{Limit, Target, Unit};
+use crate::measure::machine::utc;
+use crate::measure::row::{Metric, Row};
+use crate::measure::sizes;
+use crate::report::columns::Columns;
+use crate::report::units;
+
+/// The whole page.
+pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
+    let mut page = String::new();
+    for measured in results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve) {
+        let (header, rows) = section(measured);
+        let mut columns = Columns::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+        for row in rows {
+            columns.row(row);
+        }
+        let _ = writeln!(page, "{}\n{columns}", title(&measured.test));
+    }
+    let mut columns = Columns::new(&["target", "wanted", "measured", ""]);
+    for target in &comparison.targets {
+        columns.row(target_cells(target));
+    }
+    let machine = &comparison.machine;
+    let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
+    let _ = writeln!(page, "Targets\n{columns}");
+    let _ = writeln!(
+        page,
+        "Ratios are to Tsumugi with the spinning wait: medians of the ratio within each round."
+    );
+    let _ = writeln!(page, "{}; {}{mtu}; {}", machine.line(), machine.wire, utc(machine.time_unix_s));
+    page
+}
+
+/// The heading of a test.
+pub(crate) fn title(test: &Test) -> String {
+    let offloads = if test.offloads { "offloads on" } else { "offloads off" };
+    match (test.kind, test.metric) {
+        (Kind::Faults, _) => {
+            format!("Bandwidth of {} messages with faults injected ({FAULTS})", sizes::show(test.size_bytes))
+        }
+        (Kind::Idle, _) => "CPU time of an endpoint that waits".to_owned(),
+        (Kind::Pairs, _) => {
+            "Four processes, two pairs, on two cores, adaptive wait: 64 B round trips".to_owned()
+        }
+        (_, Metric::RoundTrip) => format!("Round trip of {}, {offloads}", sizes::show(test.size_bytes)),
+        (_, Metric::Rate) => format!("Rate of {} messages, {offloads}", sizes::show(test.size_bytes)),
+        _ => format!("Bandwidth of {} messages, {offloads}", sizes::show(test.size_bytes)),
+    }
+}
+
+/// Header and cells of a test.
+pub(crate) fn section(measured: &Measured) -> (Vec<String>, Vec<Vec<String>>) {
+    let header: &[&str] = match (measured.test.kind, measured.test.metric) {
+        (Kind::Faults, _) => &["transport", "bandwidth", "of clean", "spread"],
+        (Kind::Idle, _) => &["transport", "share of a core"],
+        (Kind::Pairs, _) => &["pair", "round trips/s", "p50", "p99", "spread"],
+        (_, Metric::RoundTrip) => &["transport", "p50", "p99", "p99.9", "spread", "ratio"],
+        (_, Metric::Rate) => &["transport", "messages/s", "spread", "ratio", "best with"],
+        _ => &["transport", "bandwidth", "CPU per KiB", "spread", "ratio", "best with"],
+    };
+    let rows = measured.rows().into_iter().enumerate();
+    let cells = rows.map(|(index, row)| cells(measured, index, &row)).collect();
+    (header.iter().map(|&text| text.to_owned()).collect(), cells)
+}
+
+fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
+    let entry = &measured.series[index].entry;
+    let text = |figure: Option<f64>, show: fn(f64) -> String| figure.map_or(String::new(), show);
+    let spread = text(row.spread, units::percent);
+    let ratio = text(row.ratio, |ratio| format!("{} ×", units::three_digits(ratio)));
+    let setting = row.setting.clone().unwrap_or_default();
+    match (measured.test.kind, measured.test.metric) {
+        (Kind::Faults, _) => {
+            let name = format!("{}, {}", entry.repeat, if entry.faults { "faults" } else { "clean" });
+            vec![name, text(row.gbit_s, units::bandwidth), text(row.ratio, units::percent), spread]
+        }
+        (Kind::Idle, _) => vec![entry.name(), text(row.cpu_share, |share| format!("{:.2} %", share * 100.0))],
+        (Kind::Pairs, _) => vec![
+            (index + 1).to_string(),
+            text(row.per_s, units::rate),
+            text(row.p50_ns, units::time),
+            text(row.p99_ns, units::time),
+            spread,
+        ],
+        (_, Metric::RoundTrip) => vec![
+            entry.name(),
+            text(row.p50_ns, units::time),
+            text(row.p99_ns, units::time),
+            text(row.p999_ns, units::time),
+            spread,
+            ratio,
+        ],
+        (_, Metric::Rate) => vec![entry.name(), text(row.per_s, units::rate), spread, ratio, setting],
+        _ => vec![
+            entry.name(),
+            text(row.gbit_s, units::bandwidth),
+            text(row.cpu_ns_per_kib, units::time),
+            spread,
+            ratio,
+            setting,
+        ],
+    }
+}
+
+/// The cells of a target: name, wanted, measured, verdict.
+pub(crate) fn target_cells(target: &Target) -> Vec<String> {
+    let show = |value: f64| match target.unit {
+        Unit::Ratio => format!("{} ×", units::three_digits(value)),
+        Unit::PerSecond => units::rate(value),
+        Unit::Share => format!("{:.2} %", value * 100.0),
+    };
+    let sign = match target.limit {
+        Limit::AtLeast => '≥',
+        Limit::AtMost => '≤',
+    };
+    let verdict = match target.met {
+        Some(true) => "met",
+        Some(false) => "NOT MET",
+        None => "not measured",
+    };
+    vec![
+        target.name.to_owned(),
+        format!("{sign} {}", show(target.wanted)),
+        target.measured.map_or("–".to_owned(), show),
+        verdict.to_owned(),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::plan::Plan;
+    use crate::compare::results::samples;
+    use crate::compare::{Arguments, targets};
+    use crate::measure::machine::Machine;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    #[test]
+    fn the_page_has_every_section_and_every_target() {
+        let plan = Plan::new(&Command::parse_from(["compare", "--sizes", "8..1K"]).arguments, true);
+        let results = samples::results(&plan);
+        let targets = targets::evaluate(&results);
+        let comparison = Comparison { rows: results.rows(), machine: Machine::default(), targets };
+        let page = text(&results, &comparison);
+        for line in [
+            "Round trip of 64 B, offloads on",
+            "Bandwidth of 1 MiB messages, offloads on",
+            "Bandwidth of 1 MiB messages, offloads off",
+            "Rate of 8 B messages, offloads on",
+            "go-back-n, faults",
+            "tsumugi, adaptive",
+            "share of a core",
+        ] {
+            assert!(page.contains(line), "{line} is missing in\n{page}");
+        }
+        assert!(!page.contains("Round trip of 8 B"), "curves belong into the report");
+        assert_eq!(page.matches("  met").count() + page.matches("NOT MET").count(), 9, "{page}");
+        let udp = page.lines().find(|line| line.starts_with("udp")).expect("udp");
+        assert!(udp.ends_with("0.90 ×"), "{udp}");
+    }
+
+    #[test]
+    fn a_target_says_what_was_wanted() {
+        let target = Target {
+            name: "speed",
+            limit: Limit::AtLeast,
+            wanted: 2e6,
+            unit: Unit::PerSecond,
+            measured: Some(1.5e6),
+            met: Some(false),
+        };
+        assert_eq!(target_cells(&target), ["speed", "≥ 2.00 M/s", "1.50 M/s", "NOT MET"]);
+        let unknown = Target { measured: None, met: None, ..target };
+        assert_eq!(target_cells(&unknown)[2..], ["–", "not measured"]);
+    }
+}

@@ -1,0 +1,248 @@
+//! The report: one HTML file that loads nothing from anywhere, also well-formed XML.
+
+use std::fmt::Write;
+
+use super::columns::is_words;
+use super::plot::{Line, Plot};
+use super::units;
+use crate::compare::plan::{Entry, Kind};
+use crate::compare::results::{Measured, Results};
+use crate::compare::targets::Target;
+use crate::compare::{Comparison, table};
+use crate::measure::machine::utc;
+use crate::measure::row::Metric;
+use crate::measure::sizes;
+use crate::peers::Transport;
+
+/// The page's style sheet; the colours of the transports are defined there and nowhere else.
+const STYLE: &str = include_str!("style.css");
+
+/// The whole page.
+pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
+    let machine = &comparison.machine;
+    let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
+    let mut body = String::new();
+    let _ = write!(
+        body,
+        "<header><h1>Tsumugi beside TCP and UDP</h1><p>{}, over {}{mtu}, on {}</p></header>",
+        escaped(&utc(machine.time_unix_s)),
+        escaped(&machine.wire),
+        escaped(&machine.host),
+    );
+    body.push_str("<section><h2>Targets</h2>");
+    body.push_str(&targets(&comparison.targets));
+    body.push_str("</section>");
+    let plots: Vec<String> = [
+        curve(
+            results,
+            Metric::RoundTrip,
+            "Round trip against message size",
+            "round trip, median",
+            units::time,
+        ),
+        curve(results, Metric::Bandwidth, "Bandwidth against message size", "bandwidth", units::bandwidth),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    if !plots.is_empty() {
+        let _ = write!(
+            body,
+            "<section><h2>Against size</h2><div class=\"plots\">{}</div></section>",
+            plots.concat()
+        );
+    }
+    body.push_str("<section><h2>Figures</h2><div class=\"tables\">");
+    for measured in results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve) {
+        let (header, rows) = table::section(measured);
+        let _ = write!(body, "<div><h3>{}</h3>", escaped(&table::title(&measured.test)));
+        let classes = measured.series.iter().map(|series| class(&series.entry));
+        body.push_str(&table_of(
+            &header,
+            rows.iter().zip(classes).map(|(cells, class)| (cells.clone(), class)),
+        ));
+        body.push_str("</div>");
+    }
+    body.push_str("</div></section>");
+    body.push_str(&method(comparison, results));
+    // Unicode escapes: `<` and `&` in a script would end it, or break the page as XML.
+    let data = serde_json::to_string(comparison).unwrap_or_default();
+    let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
+    format!(
+        "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>\
+         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
+         <title>Tsumugi beside TCP and UDP</title><style>{STYLE}</style></head><body>{body}\
+         <script type=\"application/json\" id=\"comparison\">{data}</script></body></html>\n"
+    )
+}
+
+/// How it was measured, and on what.
+fn method(comparison: &Comparison, results: &Results) -> String {
+    let machine = &comparison.machine;
+    let rounds = comparison.rows.iter().filter_map(|row| row.rounds).max().unwrap_or(0);
+    let count = results.tests.iter().map(|measured| measured.series.len()).sum::<usize>();
+    format!(
+        "<section><h2>How this was measured</h2><p>{count} measurements in {rounds} rounds. A round runs every \
+         transport once, in an order that rotates from round to round, each in fresh processes pinned to \
+         different CPUs. Figures are medians over the rounds; the spread is (largest − smallest) / median. A \
+         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait) within a round: \
+         for times more than 1 means slower than Tsumugi, for bandwidth and rate more than 1 means faster. TCP \
+         is shown at its best of several write sizes and socket buffers, UDP with segmentation offload.</p>\
+         <p>{}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\
+         </section>",
+        escaped(&machine.line()),
+        escaped(&machine.tsumugi),
+    )
+}
+
+fn targets(targets: &[Target]) -> String {
+    let header = ["target", "wanted", "measured", ""].map(str::to_owned);
+    let rows = targets.iter().map(|target| {
+        let class = match target.met {
+            Some(true) => "met",
+            Some(false) => "missed",
+            None => "unknown",
+        };
+        (table::target_cells(target), class)
+    });
+    format!("<div class=\"targets\">{}</div>", table_of(&header, rows))
+}
+
+fn table_of(header: &[String], rows: impl Iterator<Item = (Vec<String>, &'static str)>) -> String {
+    let mut html = "<div class=\"scroll\"><table><thead><tr>".to_owned();
+    for cell in header {
+        let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
+    }
+    html.push_str("</tr></thead><tbody>");
+    for (cells, class) in rows {
+        let _ = write!(html, "<tr class=\"{class}\">");
+        for (heading, cell) in header.iter().zip(cells) {
+            let _ = write!(html, "<td{}>{}</td>", words(heading), escaped(&cell));
+        }
+        html.push_str("</tr>");
+    }
+    html.push_str("</tbody></table></div>");
+    html
+}
+
+fn words(heading: &str) -> &'static str {
+    if is_words(heading) { " class=\"words\"" } else { "" }
+}
+
+/// A plot of one metric over all sizes, with its figures folded away below it.
+fn curve(
+    results: &Results,
+    metric: Metric,
+    title: &str,
+    y_label: &str,
+    show: fn(f64) -> String,
+) -> Option<String> {
+    let curves: Vec<&Measured> =
+        results.of(Kind::Curve).filter(|point| point.test.metric == metric).collect();
+    let offloads = curves.first()?.test.offloads;
+    let mut points = curves;
+    points.extend(
+        results.of(Kind::Main).filter(|main| main.test.metric == metric && main.test.offloads == offloads),
+    );
+    points.sort_by_key(|point| point.test.size_bytes);
+    let mut entries: Vec<&Entry> = Vec::new();
+    for series in points.iter().filter(|point| point.test.kind == Kind::Curve).flat_map(|point| &point.series)
+    {
+        if !entries.contains(&&series.entry) {
+            entries.push(&series.entry);
+        }
+    }
+    let value = |point: &Measured, entry: &Entry| {
+        point.series.iter().find(|series| series.entry == *entry)?.row().value().filter(|&value| value > 0.0)
+    };
+    let lines = entries.iter().map(|entry| Line {
+        name: entry.name(),
+        class: class(entry),
+        points: points
+            .iter()
+            .filter_map(|point| Some((point.test.size_bytes as f64, value(point, entry)?)))
+            .collect(),
+    });
+    let svg = Plot { title, y_label, show, lines: lines.collect() }.svg()?;
+    let mut header = vec!["size".to_owned()];
+    header.extend(entries.iter().map(|entry| entry.name()));
+    let rows = points.iter().map(|point| {
+        let mut cells = vec![sizes::show(point.test.size_bytes)];
+        cells.extend(entries.iter().map(|entry| value(point, entry).map_or("–".to_owned(), show)));
+        (cells, "")
+    });
+    let figures = table_of(&header, rows);
+    Some(format!("<figure>{svg}<details><summary>figures</summary>{figures}</details></figure>"))
+}
+
+/// The class that gives a transport its colour, the same in plots and tables.
+fn class(entry: &Entry) -> &'static str {
+    match entry.transport {
+        Transport::TcpBlock => "tcp-block",
+        Transport::TcpSpin => "tcp-spin",
+        Transport::Udp => "udp",
+        Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
+        Transport::Tsumugi => "ours",
+    }
+}
+
+/// Text for element content and attribute values.
+pub(super) fn escaped(text: &str) -> String {
+    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::compare::plan::Plan;
+    use crate::compare::results::samples;
+    use crate::compare::{Arguments, targets};
+    use crate::measure::machine::Machine;
+    use clap::Parser;
+
+    #[derive(Parser)]
+    struct Command {
+        #[command(flatten)]
+        arguments: Arguments,
+    }
+
+    fn example(options: &[&str]) -> String {
+        let plan = Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true);
+        let results = samples::results(&plan);
+        let targets = targets::evaluate(&results);
+        let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
+        page(&results, &Comparison { rows: results.rows(), machine, targets })
+    }
+
+    #[test]
+    fn the_page_is_well_formed() {
+        let page = example(&["--sizes", "8..1M"]);
+        let text = page.strip_prefix("<!DOCTYPE html>\n").expect("an HTML document");
+        let document = roxmltree::Document::parse(text).expect("well-formed");
+        let count = |name: &str| document.descendants().filter(|node| node.has_tag_name(name)).count();
+        let svg = ("http://www.w3.org/2000/svg", "svg");
+        assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
+        assert_eq!(count("figure"), 2);
+        assert_eq!(count("h3"), 7);
+        let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
+        let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
+        assert_eq!(json["machine"]["host"], "a <b> & \"c\"");
+        assert_eq!(json["targets"].as_array().map(Vec::len), Some(9));
+    }
+
+    #[test]
+    fn the_page_needs_nothing_else() {
+        let page = example(&["--sizes", "8..1M"]);
+        let names = ["http://www.w3.org/1999/xhtml", "http://www.w3.org/2000/svg"];
+        let rest = names.iter().fold(page, |page, name| page.replace(name, ""));
+        for outside in ["http:", "https:", "src=", "href=", "url(", "@import", "//"] {
+            assert!(!rest.contains(outside), "{outside}");
+        }
+    }
+
+    #[test]
+    fn without_curves_there_are_tables_only() {
+        let page = example(&[]);
+        assert!(!page.contains("<svg") && page.contains("<table>"));
+    }
+}

@@ -1,0 +1,251 @@
+//! `tsumugi perf` as scripts use it: real processes over loopback, exit codes, and what is on which stream.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::TcpListener;
+use std::process::{Child, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+
+/// A running `perf serve`, killed when the test ends.
+struct Server {
+    process: Child,
+    port: u16,
+}
+
+impl Server {
+    fn start(options: &[&str]) -> Server {
+        let mut process = Command::new(TSUMUGI)
+            .args(["perf", "serve", "--port", "0"])
+            .args(options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("the server starts");
+        let mut line = String::new();
+        BufReader::new(process.stdout.as_mut().expect("a pipe")).read_line(&mut line).expect("a line");
+        let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
+        Server { process, port: port.unwrap_or_else(|| panic!("no port in {line:?}")) }
+    }
+
+    fn perf(&self, metric: &str, options: &[&str]) -> Output {
+        perf(metric, &format!("127.0.0.1:{}", self.port), options)
+    }
+
+    fn interrupt(&self) {
+        let pid = nix::unistd::Pid::from_raw(self.process.id() as i32);
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("our own child");
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn perf(metric: &str, host: &str, options: &[&str]) -> Output {
+    Command::new(TSUMUGI).args(["perf", metric, host]).args(options).output().expect("it runs")
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The only row of a `--json` run that went well.
+fn row(output: &Output) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object on stdout");
+    assert!(json["machine"]["kernel"].is_string(), "{json}");
+    let rows = json["rows"].as_array().expect("rows");
+    assert_eq!(rows.len(), 1);
+    rows[0].clone()
+}
+
+#[test]
+fn every_bare_transport_measures_every_metric() {
+    let server = Server::start(&[]);
+    for transport in ["tcp-spin", "tcp-block", "udp"] {
+        for (metric, name, key) in [
+            ("latency", "round_trip", "p50_ns"),
+            ("bandwidth", "bandwidth", "gbit_s"),
+            ("rate", "rate", "per_s"),
+            ("overhead", "overhead", "send_ns"),
+            ("idle", "idle", "cpu_share"),
+        ] {
+            // Silence is no measure on a machine that is busy with other tests.
+            let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
+            let output = server.perf(metric, &[&common[..], &["--transport", transport]].concat());
+            let row = row(&output);
+            assert_eq!((&row["transport"], &row["metric"]), (&transport.into(), &name.into()));
+            assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
+            assert!(row.get("engine").is_none() && row.get("wait").is_none(), "{row}");
+            assert!(!row.to_string().contains("null"), "{row}");
+        }
+    }
+}
+
+#[test]
+fn counts_sizes_and_rounds_are_kept() {
+    let server = Server::start(&[]);
+    let output = server.perf(
+        "latency",
+        &["--json", "--transport", "tcp-block", "--count", "20", "--size", "1,1K..4K", "--rounds", "2"],
+    );
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("JSON");
+    let rows = json["rows"].as_array().expect("rows");
+    let sizes: Vec<u64> = rows.iter().filter_map(|row| row["size_bytes"].as_u64()).collect();
+    assert_eq!(sizes, [1, 1024, 2048, 4096]);
+    assert!(rows.iter().all(|row| row["rounds"] == 2 && row["spread"].is_number()));
+}
+
+#[test]
+fn without_json_there_is_a_table_and_progress_is_not_on_stdout() {
+    let server = Server::start(&[]);
+    let output = server.perf("latency", &["--transport", "tcp-block", "--count", "5", "--rounds", "1"]);
+    let table = text(&output.stdout);
+    assert!(table.starts_with("size "), "{table}");
+    assert_eq!(table.lines().count(), 2, "{table}");
+}
+
+#[test]
+fn once_serves_one_client() {
+    let mut server = Server::start(&["--once"]);
+    let output = server.perf("latency", &["--transport", "udp", "--count", "5", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+    assert_eq!(server.process.wait().expect("it ends").code(), Some(0));
+}
+
+#[test]
+fn an_interrupted_server_ends_cleanly() {
+    let mut server = Server::start(&[]);
+    server.interrupt();
+    assert_eq!(server.process.wait().expect("it ends").code(), Some(130));
+}
+
+#[test]
+fn an_interrupted_client_ends_cleanly_and_its_server_goes_on() {
+    let server = Server::start(&[]);
+    let host = format!("127.0.0.1:{}", server.port);
+    let mut client = Command::new(TSUMUGI)
+        .args(["perf", "latency", &host, "--transport", "tcp-block", "--time", "3000"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let pid = nix::unistd::Pid::from_raw(client.id() as i32);
+    // Until it has taken the signal over, SIGINT would simply kill it: send it until it has ended.
+    let status = loop {
+        std::thread::sleep(Duration::from_millis(300));
+        if let Some(status) = client.try_wait().expect("our own child") {
+            break status;
+        }
+        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("our own child");
+    };
+    assert_eq!(status.code(), Some(130));
+    let output = server.perf("latency", &["--transport", "tcp-block", "--count", "5", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
+}
+
+#[test]
+fn a_server_that_dies_ends_its_client_with_an_error() {
+    for transport in ["tcp-spin", "udp"] {
+        let server = Server::start(&[]);
+        let mut client = Command::new(TSUMUGI)
+            .args(["perf", "latency", &format!("127.0.0.1:{}", server.port), "--time", "3000"])
+            .args(["--transport", transport])
+            .stderr(Stdio::piped())
+            .spawn()
+            .expect("it starts");
+        std::thread::sleep(Duration::from_millis(500));
+        drop(server);
+        let status = client.wait().expect("it ends by itself");
+        assert_eq!(status.code(), Some(1), "{transport}");
+        let mut said = String::new();
+        client.stderr.take().expect("a pipe").read_to_string(&mut said).expect("text");
+        assert!(said.contains("tsumugi: "), "{said}");
+    }
+}
+
+#[test]
+fn nobody_there_is_an_error_in_time() {
+    // Bound and closed again: nobody listens there.
+    let port = TcpListener::bind("127.0.0.1:0").and_then(|l| l.local_addr()).expect("a port").port();
+    let output = perf("latency", &format!("127.0.0.1:{port}"), &["--transport", "udp"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("tsumugi perf serve") && said.contains(&port.to_string()), "{said}");
+}
+
+#[test]
+fn a_stranger_on_the_port_is_recognised() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let host = listener.local_addr().expect("address").to_string();
+    let stranger = std::thread::spawn(move || {
+        let (mut stream, _) = listener.accept().expect("accept");
+        stream.write_all(b"SSH-2.0-OpenSSH\r\n").expect("write");
+        let _ = stream.read(&mut [0; 4096]);
+    });
+    let output = perf("latency", &host, &["--transport", "tcp-spin"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("SSH-2.0"), "{}", text(&output.stderr));
+    stranger.join().expect("stranger");
+}
+
+#[test]
+fn a_silent_stranger_is_given_up() {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let host = listener.local_addr().expect("address").to_string();
+    let start = Instant::now();
+    let output = perf("latency", &host, &["--transport", "tcp-spin", "--timeout", "0.1"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("said nothing"), "{}", text(&output.stderr));
+    assert!(start.elapsed() >= Duration::from_millis(100));
+}
+
+#[test]
+fn an_unknown_host_is_named() {
+    let output = perf("latency", "no-such-host.invalid", &[]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("unknown host `no-such-host.invalid`"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn wrong_usage_is_explained_and_exits_with_2() {
+    for (options, words) in [
+        (&["--engine", "xsk"][..], "not part of this version"),
+        (&["--engine", "warp"], "there is no `warp` engine"),
+        (&["--depositor", "driver"], "not part of this version"),
+        (&["--size", "2G"], "over the limit of one message"),
+        (&["--size", "8..4"], "ends before it begins"),
+        (&["--time", "0"], "not a number of seconds"),
+        (&["--cpu", "x"], "not a list of CPUs"),
+        (&["--transport", "udp", "--size", "100K"], "at most 65507 bytes"),
+        (&["--transport", "udp", "--faults", "loss=1%"], "--transport tsumugi"),
+    ] {
+        let output = perf("latency", "127.0.0.1:1", options);
+        assert_eq!(output.status.code(), Some(2), "{options:?}: {}", text(&output.stderr));
+        assert!(text(&output.stderr).contains(words), "{options:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+    }
+    let output = perf("latency", "127.0.0.1:http", &[]);
+    assert_eq!(output.status.code(), Some(2));
+}
+
+#[test]
+fn a_port_that_is_taken_is_explained() {
+    let server = Server::start(&[]);
+    let port = server.port.to_string();
+    let output = Command::new(TSUMUGI).args(["perf", "serve", "--port", &port]).output().expect("it runs");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("--port"), "{}", text(&output.stderr));
+}
+
+#[test]
+fn help_has_examples() {
+    for arguments in [&["perf", "--help"][..], &["perf", "latency", "--help"], &["compare", "--help"]] {
+        let output = Command::new(TSUMUGI).args(arguments).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(0));
+        assert!(text(&output.stdout).contains("Examples:"), "{arguments:?}");
+    }
+}
