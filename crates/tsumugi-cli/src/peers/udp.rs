@@ -19,11 +19,12 @@ pub(crate) const DATAGRAM_BYTES_MAX: u64 = 65_507;
 /// was 64 before.
 const SEGMENTS_MAX: usize = 64;
 
-/// Bytes on their way in a stream, when the socket buffer allows: what fits the cache and fills the pipe.
-const WINDOW_BYTES: u64 = 2 << 20;
+/// Bytes on their way in a stream, as far as the socket buffer allows. Short windows stay in the cache, long
+/// ones bridge the pauses of a receiver that is not always running; which is better depends on the machine.
+pub(crate) const WINDOWS_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
 
 /// The receiver tells how much has arrived every so many bytes, or every so many messages.
-const REPORT_BYTES: u64 = 128 << 10;
+const REPORT_BYTES: u64 = 64 << 10;
 const REPORT_MESSAGES: u64 = 512;
 
 /// Silence after which what is on its way is taken for lost.
@@ -60,7 +61,7 @@ impl Udp {
         Ok(Udp {
             socket,
             segment_bytes: (mtu - headers).min(DATAGRAM_BYTES_MAX as usize),
-            window_bytes: window.unwrap_or(WINDOW_BYTES),
+            window_bytes: window.unwrap_or(WINDOWS_BYTES[0]),
             room_bytes: buffer / 4,
             reported: 0,
             buffer: vec![0x5a; 65_536],

@@ -11,8 +11,9 @@ use super::control::{self, ControlError, Finish, Reply, Request};
 use super::serve::{canonical, with_port};
 use super::{Measure, PORT, over_rounds, sample};
 use crate::measure::row::{Metric, Row};
+use crate::measure::sizes;
 use crate::peers::tcp::{Tcp, Tuning};
-use crate::peers::udp::Udp;
+use crate::peers::udp::{self, Udp};
 use crate::peers::{Failure, Peer, Stop, Streamed, Transport, ours};
 
 /// Why there is no measurement.
@@ -34,6 +35,14 @@ pub(crate) enum ClientError {
     Refused { address: String, why: String },
     #[error("measuring {transport} with {address} failed: {cause}")]
     Failed { transport: &'static str, address: String, cause: Failure },
+}
+
+/// How a transport is set up for one session.
+struct Setting {
+    tuning: Option<Tuning>,
+    window: Option<u64>,
+    /// Empty when there is no choice.
+    name: String,
 }
 
 /// A connection to a server, on which one measurement after the other is made.
@@ -62,11 +71,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
     // Round by round, not size by size: a disturbance hits one round of every size, not one size.
     for _ in 0..measure.rounds {
         for (size, rows) in sizes.iter().zip(&mut rounds) {
-            progress.set_message(format!(
-                "{} {}",
-                measure.transport.name(),
-                crate::measure::sizes::show(*size)
-            ));
+            progress.set_message(format!("{} {}", measure.transport.name(), sizes::show(*size)));
             rows.push(client.round(*size)?);
             progress.inc(1);
         }
@@ -144,27 +149,44 @@ impl<'a> Client<'a> {
 
     /// One round of one size.
     fn round(&self, size: u64) -> Result<Row, ClientError> {
-        let row = match (self.metric, self.measure.transport) {
-            (Metric::Bandwidth | Metric::Rate, Transport::TcpSpin | Transport::TcpBlock) => {
-                // What TCP is worth is what it does at its best setting.
-                let mut best: Option<Row> = None;
-                let tunings = Tuning::for_stream(size, self.measure.window);
-                let time = self.time() / (tunings.len() as u32).min(2);
-                for tuning in tunings {
-                    let mut row = self.session(size, Some(tuning), time)?;
-                    row.setting = Some(tuning.name(size));
-                    if best.as_ref().is_none_or(|best| best.value() < row.value()) {
-                        best = Some(row);
-                    }
-                }
-                best.unwrap_or_default()
+        // What a bare transport is worth is what it does at its best setting.
+        let settings = self.settings(size);
+        let time = self.time() / (settings.len() as u32).min(2);
+        let mut best: Option<Row> = None;
+        for setting in &settings {
+            let mut row = self.session(size, setting, time)?;
+            row.setting = (settings.len() > 1).then(|| setting.name.clone());
+            if best.as_ref().is_none_or(|best| best.value() < row.value()) {
+                best = Some(row);
             }
-            (_, Transport::TcpSpin | Transport::TcpBlock) => {
-                self.session(size, Some(Tuning::PROMPT), self.time())?
-            }
-            _ => self.session(size, None, self.time())?,
-        };
+        }
+        let row = best.unwrap_or_default();
         Ok(Row { metric: self.metric, size_bytes: size, ..self.describe(row) })
+    }
+
+    /// The settings to try: for streams over bare transports several, otherwise one.
+    fn settings(&self, size: u64) -> Vec<Setting> {
+        let streams = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
+        let window = self.measure.window;
+        match self.measure.transport {
+            Transport::TcpSpin | Transport::TcpBlock if streams => {
+                let tunings = Tuning::for_stream(size, window).into_iter();
+                tunings
+                    .map(|tuning| Setting { tuning: Some(tuning), window, name: tuning.name(size) })
+                    .collect()
+            }
+            Transport::TcpSpin | Transport::TcpBlock => {
+                vec![Setting { tuning: Some(Tuning::PROMPT), window, name: String::new() }]
+            }
+            Transport::Udp if streams && window.is_none() => {
+                let windows = udp::WINDOWS_BYTES.into_iter();
+                let name = |window| format!("window {}", sizes::show(window));
+                windows
+                    .map(|window| Setting { tuning: None, window: Some(window), name: name(window) })
+                    .collect()
+            }
+            _ => vec![Setting { tuning: None, window, name: String::new() }],
+        }
     }
 
     /// Time of one round: what was asked for, or as long as the asked-for messages take.
@@ -190,8 +212,8 @@ impl<'a> Client<'a> {
     }
 
     /// Opens both sides, measures, and closes them again.
-    fn session(&self, size: u64, tuning: Option<Tuning>, time: Duration) -> Result<Row, ClientError> {
-        let mut peer = self.open(size, tuning, time)?;
+    fn session(&self, size: u64, setting: &Setting, time: Duration) -> Result<Row, ClientError> {
+        let mut peer = self.open(size, setting, time)?;
         let measured =
             sample::measure(self, peer.as_mut(), size, time).map_err(|cause| self.failed(cause))?;
         self.say(&Finish { finish: true })?;
@@ -205,7 +227,7 @@ impl<'a> Client<'a> {
         Ok(row)
     }
 
-    fn open(&self, size: u64, tuning: Option<Tuning>, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
+    fn open(&self, size: u64, setting: &Setting, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
         let failed = |cause| self.failed(cause);
         let transport = self.measure.transport;
         let here = self.control.local_addr().map_err(Failure::system("no local address")).map_err(failed)?;
@@ -217,7 +239,7 @@ impl<'a> Client<'a> {
             message_bytes_max: size,
             streams_small: self.metric == Metric::Rate,
         };
-        let udp = match transport {
+        let socket = match transport {
             Transport::Udp => Some(
                 UdpSocket::bind(with_port(canonical(here), 0))
                     .map_err(Failure::system("cannot open a UDP socket"))
@@ -225,15 +247,16 @@ impl<'a> Client<'a> {
             ),
             _ => None,
         };
-        let udp_port = udp.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
+        let udp_port =
+            socket.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
         self.say(&Request {
             tsumugi_perf: control::VERSION,
             metric: self.metric,
             transport,
             message_bytes: size,
             udp_port,
-            tuning,
-            window: self.measure.window,
+            tuning: setting.tuning,
+            window: setting.window,
             ours: (transport == Transport::Tsumugi).then(|| options.clone()),
             idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
             silence_max_ms: self.measure.timeout.as_millis() as u64,
@@ -242,11 +265,11 @@ impl<'a> Client<'a> {
             return Err(self.out_of_step());
         };
         let server = with_port(self.server, port);
-        let opened = match (udp, tuning) {
+        let opened = match (socket, setting.tuning) {
             (Some(socket), _) => socket
                 .connect(server)
                 .map_err(Failure::system(format!("cannot reach UDP port {port}")))
-                .and_then(|()| Udp::new(socket, self.measure.window))
+                .and_then(|()| Udp::new(socket, setting.window))
                 .map(|udp| Box::new(udp) as Box<dyn Peer>),
             (None, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
                 .map_err(Failure::system(format!("cannot connect to TCP port {port}")))
