@@ -26,7 +26,7 @@ pub(super) struct Plot<'a> {
 
 const WIDTH: f64 = 720.0;
 const HEIGHT: f64 = 440.0;
-const LEFT: f64 = 74.0;
+const LEFT: f64 = 86.0;
 const RIGHT: f64 = 16.0;
 const TOP: f64 = 62.0;
 const BOTTOM: f64 = 52.0;
@@ -164,11 +164,11 @@ fn decades(low: f64, high: f64) -> Vec<f64> {
         .collect()
 }
 
-/// Powers of two in the range, thinned out to at most nine.
+/// Powers of two in the range, thinned out to at most ten.
 fn powers(low: f64, high: f64) -> Vec<f64> {
     let first = low.log2().ceil() as i32;
     let last = high.log2().floor() as i32;
-    let step = ((last - first) / 8 + 1).max(1) as usize;
+    let step = ((last - first + 8) / 9).max(1) as usize;
     (first..=last).step_by(step).map(|exponent| 2_f64.powi(exponent)).collect()
 }
 
@@ -224,7 +224,7 @@ mod tests {
         assert_eq!(decades(3.0, 60.0), [5.0, 10.0, 20.0, 50.0]);
         assert_eq!(decades(0.09, 40.0), [0.1, 1.0, 10.0]);
         assert_eq!(powers(8.0, 64.0), [8.0, 16.0, 32.0, 64.0]);
-        assert!(powers(8.0, 4194304.0).len() <= 9);
+        assert!(powers(8.0, 4194304.0).len() <= 10);
         assert_eq!(plain("10.0 µs"), "10 µs");
         assert_eq!(plain("500 ns"), "500 ns");
     }
