@@ -54,6 +54,9 @@ pub(crate) enum Failure {
     /// What was asked for cannot be done by this transport.
     #[error("{0}")]
     Refused(String),
+    /// The library said no.
+    #[error("{what}: {cause}")]
+    Ours { what: String, cause: Box<dyn std::error::Error + Send + Sync> },
 }
 
 impl Failure {

@@ -121,6 +121,10 @@ pub(crate) struct Measure {
     /// Bytes that may be on their way: Tsumugi's receive memory, UDP's window, TCP's socket buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) window: Option<u64>,
+    /// Stream from buffers of the library, which it never copies: what a program does that builds its messages
+    /// there (Tsumugi only; bandwidth and rate).
+    #[arg(long)]
+    pub(crate) in_place: bool,
     /// Faults to inject on both sides, as in `loss=1%,dup=1%,reorder=5%,seed=7`.
     #[arg(long)]
     pub(crate) faults: Option<String>,

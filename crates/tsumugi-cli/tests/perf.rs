@@ -87,6 +87,64 @@ fn every_bare_transport_measures_every_metric() {
 }
 
 #[test]
+fn tsumugi_measures_every_metric_with_every_wait() {
+    let server = Server::start(&[]);
+    for wait in ["spin", "adaptive", "block"] {
+        for (metric, key) in [
+            ("latency", "p99_ns"),
+            ("bandwidth", "cpu_ns_per_kib"),
+            ("rate", "per_s"),
+            ("overhead", "receive_ns"),
+            ("idle", "cpu_share"),
+        ] {
+            let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
+            let row = row(&server.perf(metric, &[&common[..], &["--wait", wait]].concat()));
+            assert_eq!(row["transport"], "tsumugi");
+            assert_eq!((&row["engine"], &row["depositor"]), (&"udp".into(), &"user".into()));
+            assert_eq!(row["wait"], wait);
+            assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
+            assert!(row.get("faults").is_none() && row.get("repeat").is_none(), "{row}");
+        }
+    }
+}
+
+#[test]
+fn faults_slow_tsumugi_down_and_lose_nothing() {
+    let server = Server::start(&[]);
+    for repeat in ["selective", "go-back-n"] {
+        let faults = ["--faults", "loss=2%,dup=2%,reorder=5%,seed=3", "--repeat", repeat];
+        let common = ["--json", "--rounds", "1", "--count", "64", "--size", "64K", "--timeout", "60"];
+        let row = row(&server.perf("bandwidth", &[&common[..], &faults].concat()));
+        assert_eq!(row["faults"], "loss=2%,dup=2%,reorder=5%,seed=3");
+        assert_eq!(row.get("repeat").is_some(), repeat == "go-back-n", "{row}");
+        assert!(row.get("lost_bytes").is_none(), "{row}");
+    }
+}
+
+#[test]
+fn in_place_streams_and_traces() {
+    let server = Server::start(&["--wait", "adaptive"]);
+    let folder = tempfile::tempdir().expect("a folder");
+    let trace = folder.path().join("trace.pcap");
+    let trace_option = ["--trace", trace.to_str().expect("a path")];
+    let common =
+        ["--json", "--rounds", "1", "--count", "4", "--size", "64K", "--in-place", "--timeout", "60"];
+    let row = row(&server.perf("bandwidth", &[&common[..], &trace_option].concat()));
+    assert_eq!(row["setting"], "in place");
+    let bytes = std::fs::read(&trace).expect("the trace");
+    assert!(bytes.len() > 4 * 65_536, "{} bytes do not hold four messages", bytes.len());
+}
+
+#[test]
+fn a_message_of_many_mebibytes() {
+    let server = Server::start(&[]);
+    let options = ["--json", "--rounds", "1", "--count", "2", "--size", "48M", "--timeout", "60"];
+    for metric in ["latency", "bandwidth"] {
+        assert_eq!(row(&server.perf(metric, &options))["size_bytes"], 48 << 20);
+    }
+}
+
+#[test]
 fn counts_sizes_and_rounds_are_kept() {
     let server = Server::start(&[]);
     let output = server.perf(
@@ -149,7 +207,7 @@ fn an_interrupted_client_ends_cleanly_and_its_server_goes_on() {
 
 #[test]
 fn a_server_that_dies_ends_its_client_with_an_error() {
-    for transport in ["tcp-spin", "udp"] {
+    for transport in ["tcp-spin", "udp", "tsumugi"] {
         let server = Server::start(&[]);
         let mut client = Command::new(TSUMUGI)
             .args(["perf", "latency", &format!("127.0.0.1:{}", server.port), "--time", "3000"])
@@ -222,6 +280,9 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         (&["--cpu", "x"], "not a list of CPUs"),
         (&["--transport", "udp", "--size", "100K"], "at most 65507 bytes"),
         (&["--transport", "udp", "--faults", "loss=1%"], "--transport tsumugi"),
+        (&["--transport", "udp", "--in-place"], "--transport tsumugi"),
+        (&["--faults", "loss=2"], "between 0 and 1"),
+        (&["--faults", "rain=1%"], "unknown fault"),
     ] {
         let output = perf("latency", "127.0.0.1:1", options);
         assert_eq!(output.status.code(), Some(2), "{options:?}: {}", text(&output.stderr));

@@ -46,11 +46,14 @@ pub(crate) struct Entry {
     pub(crate) repeat: &'static str,
     /// Whether [`FAULTS`] are injected.
     pub(crate) faults: bool,
+    /// Whether messages are built in the library's buffers.
+    pub(crate) in_place: bool,
 }
 
 impl Entry {
-    const fn new(transport: Transport) -> Entry {
-        Entry { transport, wait: "spin", repeat: "selective", faults: false }
+    /// The entry with the usual settings.
+    pub(crate) const fn new(transport: Transport) -> Entry {
+        Entry { transport, wait: "spin", repeat: "selective", faults: false, in_place: false }
     }
 
     /// What it is called in tables and legends.
@@ -59,6 +62,9 @@ impl Entry {
         if self.transport == Transport::Tsumugi {
             name.push_str(", ");
             name.push_str(self.wait);
+            if self.in_place {
+                name.push_str(", in place");
+            }
         }
         name
     }
@@ -110,8 +116,12 @@ impl Plan {
             entries: entries.to_vec(),
         };
         let mut tests = vec![main(Metric::RoundTrip, 64, first, &entries)];
+        let mut streams = entries.clone();
+        if has(Transport::Tsumugi) {
+            streams.push(Entry { in_place: true, ..Entry::new(Transport::Tsumugi) });
+        }
         for &offloads in offloads {
-            tests.push(main(Metric::Bandwidth, 1 << 20, offloads, &entries));
+            tests.push(main(Metric::Bandwidth, 1 << 20, offloads, &streams));
         }
         tests.push(main(Metric::Rate, 8, first, &spinning));
         if has(Transport::Tsumugi) {
@@ -213,7 +223,8 @@ mod tests {
             .collect();
         assert_eq!(bandwidth.len(), 2, "offloads on and off");
         let names: Vec<String> = bandwidth[0].entries.iter().map(Entry::name).collect();
-        assert_eq!(names, ["tcp-block", "tcp-spin", "udp", "tsumugi, spin", "tsumugi, adaptive"]);
+        let ours = ["tsumugi, spin", "tsumugi, adaptive", "tsumugi, spin, in place"];
+        assert_eq!(names, [&["tcp-block", "tcp-spin", "udp"], &ours[..]].concat());
         assert!(plan.tests.iter().all(|test| test.kind != Kind::Curve));
     }
 

@@ -148,10 +148,7 @@ mod tests {
 
     fn series(transport: Transport, p50_ns: &[f64]) -> Series {
         let row = |&p50_ns: &f64| Row { metric: Metric::RoundTrip, p50_ns: Some(p50_ns), ..Row::default() };
-        Series {
-            entry: Entry { transport, wait: "spin", repeat: "selective", faults: false },
-            rounds: p50_ns.iter().map(row).collect(),
-        }
+        Series { entry: Entry::new(transport), rounds: p50_ns.iter().map(row).collect() }
     }
 
     #[test]

@@ -168,6 +168,9 @@ fn shared_cpus() -> Option<String> {
 /// The options of `tsumugi perf` for one measurement.
 fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
     let mut options: Vec<String> = ["--json", "--rounds", "1"].map(str::to_owned).into();
+    if entry.in_place {
+        options.push("--in-place".to_owned());
+    }
     let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
     option("--time", test.time_s.to_string());
     option("--transport", entry.transport.name().to_owned());

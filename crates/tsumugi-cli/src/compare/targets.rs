@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn entry(transport: Transport) -> Entry {
-        Entry { transport, wait: "spin", repeat: "selective", faults: false }
+        Entry::new(transport)
     }
 
     fn find<'a>(targets: &'a [Target], words: &str) -> &'a Target {

@@ -1,12 +1,24 @@
 //! Tsumugi itself, through the public library: one endpoint and one channel on each side.
 
+use std::error::Error;
 use std::net::{IpAddr, SocketAddr};
 use std::path::Path;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
+use tsumugi::{Channel, Config, Endpoint, FaultOptions, Node, ReceiveError, Repeat, SendError};
 
-use super::{Failure, Peer, Stream, Streamed, Until, Watch};
+use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
+use crate::measure::cpu::process_cpu_time;
+
+/// The channel that measurements use.
+const CHANNEL: u16 = 1;
+
+/// How often a waiting call looks up to see whether it should stop.
+const LOOK_UP: Duration = Duration::from_millis(20);
+
+/// The same for an endpoint whose idleness is measured: rarely enough not to be what is measured.
+const LOOK_UP_IDLE: Duration = Duration::from_millis(500);
 
 /// What both sides set up alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -21,53 +33,232 @@ pub(crate) struct Options {
     pub(crate) faults: Option<String>,
     /// The largest message that will be sent, in bytes.
     pub(crate) message_bytes_max: u64,
-    /// Whether small messages are sent back to back.
-    pub(crate) streams_small: bool,
+    /// Whether a stream is written in place, into the library's own buffers, which it never copies.
+    pub(crate) in_place: bool,
+    /// Silence after which the other side counts as dead.
+    pub(crate) peer_timeout_ms: u64,
+}
+
+impl Options {
+    fn config(&self, bind: IpAddr, port: u16) -> Result<Config, Failure> {
+        let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
+        let mut config = Config {
+            port,
+            bind,
+            accept_unknown: true,
+            wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
+            repeat: match self.repeat.as_str() {
+                "selective" => Repeat::Selective,
+                "go-back-n" => Repeat::GoBackN,
+                other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
+            },
+            // The library refuses time-outs that would kill healthy peers.
+            peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
+            ..Config::default()
+        };
+        if let Some(faults) = &self.faults {
+            config.faults = Some(faults.parse::<FaultOptions>().map_err(|why| refused("--faults", &why))?);
+        }
+        config.message_bytes_max = config.message_bytes_max.max(self.message_bytes_max);
+        if let Some(window) = self.window {
+            config.receive_bytes = window;
+        }
+        // Two messages: one that is being received, and one that is being assembled.
+        config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
+        Ok(config)
+    }
 }
 
 /// What is wrong with a `--faults` text; `Ok` when nothing is.
-pub(crate) fn check_faults(_text: &str) -> Result<(), String> {
-    Ok(())
+pub(crate) fn check_faults(text: &str) -> Result<(), String> {
+    text.parse::<FaultOptions>().map(drop).map_err(|why| why.to_string())
 }
 
-/// The server's side.
-pub(crate) fn serve(_bind: IpAddr, _port: u16, _options: &Options) -> Result<Ours, Failure> {
-    Err(Failure::Refused("Tsumugi itself is not part of this version".into()))
+/// The server's side: whoever sends first is the peer.
+pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<Ours, Failure> {
+    Ours::open(options.config(bind, port)?)
 }
 
 /// The client's side.
 pub(crate) fn connect(
-    _bind: IpAddr,
-    _server: SocketAddr,
-    _options: &Options,
-    _trace: Option<&Path>,
+    bind: IpAddr,
+    server: SocketAddr,
+    options: &Options,
+    trace: Option<&Path>,
 ) -> Result<Ours, Failure> {
-    Err(Failure::Refused("Tsumugi itself is not part of this version".into()))
+    let mut config = options.config(bind, 0)?;
+    config.trace = trace.map(Path::to_owned);
+    let mut ours = Ours::open(config)?;
+    let node = ours.endpoint.add_peer(&server.to_string());
+    ours.node = Some(node.map_err(failed("cannot add the server as a peer"))?);
+    ours.is_client = true;
+    ours.in_place = options.in_place;
+    Ok(ours)
 }
 
 /// One end of a channel.
-pub(crate) enum Ours {}
+pub(crate) struct Ours {
+    // Before the endpoint, so that it is dropped first.
+    channel: Channel,
+    endpoint: Endpoint,
+    /// The other side; the server learns it from the first message.
+    node: Option<Node>,
+    is_client: bool,
+    in_place: bool,
+}
 
 impl Ours {
+    fn open(config: Config) -> Result<Ours, Failure> {
+        let endpoint = Endpoint::open(config).map_err(failed("cannot open an endpoint"))?;
+        let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
+        Ok(Ours { channel, endpoint, node: None, is_client: false, in_place: false })
+    }
+
+    /// The endpoint's UDP port.
     pub(crate) fn port(&self) -> u16 {
-        match *self {}
+        self.endpoint.port()
+    }
+
+    fn node(&self) -> Result<Node, Failure> {
+        self.node.ok_or_else(|| Failure::Refused("nothing has arrived yet that could be answered".to_owned()))
+    }
+
+    /// One message of a stream: it may share a packet with its neighbours.
+    #[inline]
+    fn stream_one(&mut self, node: Node, message: &[u8]) -> Result<(), SendError> {
+        let posted = match self.in_place {
+            true => self.channel.send_buffer(node, message.len())?.post(),
+            false => self.channel.post(node, message),
+        };
+        // The blocking form waits for room in the way that was asked for.
+        match posted {
+            Err(SendError::WouldBlock) if self.in_place => {
+                self.channel.send_buffer(node, message.len())?.send().map(drop)
+            }
+            Err(SendError::WouldBlock) => self.channel.send(node, message).map(drop),
+            posted => posted.map(drop),
+        }
+    }
+
+    /// The length of the next message.
+    fn next(&mut self, look_up: Duration, watch: &mut Watch<'_>) -> Result<usize, Failure> {
+        loop {
+            match self.channel.receive_timeout(look_up) {
+                Ok(message) => {
+                    watch.progress();
+                    self.node = Some(message.source());
+                    return Ok(message.len());
+                }
+                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+                Err(error) => return Err(receive_failed(error, watch)),
+            }
+        }
+    }
+}
+
+/// The error of a failed library call.
+fn failed<E: Error + Send + Sync + 'static>(what: &str) -> impl FnOnce(E) -> Failure {
+    let what = what.to_owned();
+    move |cause| Failure::Ours { what, cause: Box::new(cause) }
+}
+
+/// A peer that has gone may have said on the control connection that it would.
+fn receive_failed(error: ReceiveError, watch: &mut Watch<'_>) -> Failure {
+    match watch.check() {
+        Err(stop) => stop.into(),
+        Ok(()) => failed("cannot receive")(error),
     }
 }
 
 impl Peer for Ours {
-    fn send(&mut self, _: &[u8], _: &mut Watch<'_>) -> Result<(), Failure> {
-        match *self {}
+    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+        let node = self.node()?;
+        self.channel.send(node, message).map_err(failed("cannot send"))?;
+        watch.progress();
+        Ok(())
     }
-    fn receive(&mut self, _: usize, _: &mut Watch<'_>) -> Result<bool, Failure> {
-        match *self {}
+
+    fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
+        let length = self.next(LOOK_UP, watch)?;
+        if length != bytes {
+            return Err(Failure::Refused(format!("a message of {length} bytes arrived instead of {bytes}")));
+        }
+        Ok(true)
     }
-    fn stream(&mut self, _: Stream, _: Until, _: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        match *self {}
+
+    fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let node = self.node()?;
+        let message = vec![0x5a; stream.message_bytes as usize];
+        let (start, cpu) = (Instant::now(), process_cpu_time());
+        let (mut batches, mut acknowledged) = (0, 0);
+        while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
+        {
+            for _ in 0..stream.batch_messages {
+                self.stream_one(node, &message).map_err(failed("cannot send"))?;
+            }
+            batches += 1;
+            watch.progress();
+            while self.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
+                acknowledged += 1;
+            }
+            if super::interrupted() {
+                return Err(Stop::Interrupted.into());
+            }
+        }
+        while acknowledged < batches {
+            self.next(LOOK_UP, watch)?;
+            acknowledged += 1;
+        }
+        Ok(Streamed {
+            messages: batches * stream.batch_messages,
+            bytes: batches * stream.batch_bytes(),
+            elapsed_ns: start.elapsed().as_nanos() as u64,
+            cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+            lost_bytes: 0,
+        })
     }
-    fn sink(&mut self, _: Stream, _: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        match *self {}
+
+    fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let mut done = Streamed::default();
+        let mut first: Option<(Instant, Duration)> = None;
+        loop {
+            match self.next(LOOK_UP, watch) {
+                Ok(bytes) => done.bytes += bytes as u64,
+                Err(Failure::Stopped(Stop::Control)) => return Ok(done),
+                Err(error) => return Err(error),
+            }
+            done.messages += 1;
+            let (start, cpu) = *first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
+            if done.messages.is_multiple_of(stream.batch_messages) {
+                self.send(&[0], watch)?;
+                done.elapsed_ns = start.elapsed().as_nanos() as u64;
+                done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
+            }
+        }
     }
-    fn idle(&mut self, _: Duration, _: &mut Watch<'_>) -> Result<(), Failure> {
-        match *self {}
+
+    fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
+        // An endpoint that knows a peer: it might have something to do on its behalf.
+        if self.is_client {
+            self.send(&[0], watch)?;
+        }
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            match self.channel.receive_timeout(left.min(LOOK_UP_IDLE)) {
+                Ok(message) => self.node = Some(message.source()),
+                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+                Err(error) => return Err(receive_failed(error, watch)),
+            }
+        }
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        let Ours { channel, endpoint, .. } = *self;
+        drop(channel);
+        endpoint.close().map_err(failed("cannot close the endpoint"))
     }
 }

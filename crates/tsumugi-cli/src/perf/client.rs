@@ -92,6 +92,9 @@ fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), C
         if measure.faults.is_some() {
             return usage("--faults are injected by Tsumugi: they need --transport tsumugi".into());
         }
+        if measure.in_place {
+            return usage("--in-place uses Tsumugi's buffers: it needs --transport tsumugi".into());
+        }
         if measure.trace.is_some() {
             return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
         }
@@ -207,6 +210,7 @@ impl<'a> Client<'a> {
             wait: ours.then(|| self.measure.wait.clone()),
             repeat: repeat.filter(|_| ours),
             faults: self.measure.faults.clone(),
+            setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
             ..row
         }
     }
@@ -237,7 +241,8 @@ impl<'a> Client<'a> {
             window: self.measure.window,
             faults: self.measure.faults.clone(),
             message_bytes_max: size,
-            streams_small: self.metric == Metric::Rate,
+            in_place: self.measure.in_place,
+            peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let socket = match transport {
             Transport::Udp => Some(
