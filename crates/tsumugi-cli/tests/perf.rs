@@ -1,7 +1,7 @@
 //! `tsumugi perf` as scripts use it: real processes over loopback, exit codes, and what is on which stream.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::TcpListener;
+use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
@@ -248,6 +248,23 @@ fn a_stranger_on_the_port_is_recognised() {
     assert_eq!(output.status.code(), Some(1));
     assert!(text(&output.stderr).contains("SSH-2.0"), "{}", text(&output.stderr));
     stranger.join().expect("stranger");
+}
+
+#[test]
+fn a_client_of_another_version_is_told() {
+    let server = Server::start(&[]);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
+    let request =
+        r#"{"tsumugi_perf":99,"metric":"round_trip","transport":"udp","message_bytes":8,"silence_max_ms":1}"#;
+    writeln!(stream, "{request}").expect("write");
+    let mut reply = String::new();
+    BufReader::new(&stream).read_line(&mut reply).expect("a reply");
+    assert!(reply.contains("refused") && reply.contains("version 99"), "{reply}");
+    // And nonsense ends only its own connection.
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
+    stream.write_all(b"GET / HTTP/1.0\r\n\r\n").expect("write");
+    let output = server.perf("latency", &["--transport", "udp", "--count", "5", "--rounds", "1"]);
+    assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
 #[test]

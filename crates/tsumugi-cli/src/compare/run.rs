@@ -14,6 +14,9 @@ use crate::measure::row::{Metric, Output, Row};
 use crate::measure::sizes;
 use crate::peers::Transport;
 
+/// A load average over this before anything was started disturbs what is measured.
+const LOAD_QUIET: f64 = 0.5;
+
 /// Runs every round; everything that was started or made is gone afterwards, however this ends.
 pub(super) fn run(
     arguments: &Arguments,
@@ -26,6 +29,12 @@ pub(super) fn run(
     if !in_lab {
         let why = if arguments.loopback { "as asked" } else { "not root: no lab of two nodes can be made" };
         eprintln!("measuring over loopback ({why}); --mtu and --offloads do not apply");
+    }
+    if machine.load_average > LOAD_QUIET {
+        eprintln!(
+            "other processes are busy (load average {:.1} on {} CPUs): expect a large spread",
+            machine.load_average, machine.cpus
+        );
     }
     let mut results = Results::default();
     for test in &plan.tests {

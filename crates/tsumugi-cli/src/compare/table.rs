@@ -34,7 +34,14 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
         page,
         "Ratios are to Tsumugi with the spinning wait: medians of the ratio within each round."
     );
-    let _ = writeln!(page, "{}; {}{mtu}; {}", machine.line(), machine.wire, utc(machine.time_unix_s));
+    let _ = writeln!(
+        page,
+        "{}; {}{mtu}; load average {:.1} before; {}",
+        machine.line(),
+        machine.wire,
+        machine.load_average,
+        utc(machine.time_unix_s)
+    );
     page
 }
 

@@ -20,6 +20,9 @@ pub(crate) struct Machine {
     pub(crate) memory_bytes: u64,
     /// Whether the CPU says that it runs under a hypervisor.
     pub(crate) virtual_machine: bool,
+    /// Runnable processes over the last minute when this was written: more than none before a measurement
+    /// means that others disturbed it.
+    pub(crate) load_average: f64,
     /// Version of this command.
     pub(crate) tsumugi: String,
     /// When the measurement was made, in seconds since 1970-01-01 UTC.
@@ -50,6 +53,7 @@ impl Machine {
             memory_bytes: kib(&meminfo, "MemTotal") * 1024,
             virtual_machine: field(&cpuinfo, "flags")
                 .is_some_and(|flags| flags.split(' ').any(|flag| flag == "hypervisor")),
+            load_average: load_average(),
             tsumugi: env!("CARGO_PKG_VERSION").to_owned(),
             time_unix_s: SystemTime::now().duration_since(UNIX_EPOCH).map(|time| time.as_secs()).unwrap_or(0),
             wire: String::new(),
@@ -68,6 +72,12 @@ impl Machine {
             self.kernel,
         )
     }
+}
+
+/// Runnable processes over the last minute; 0 when the kernel does not say.
+pub(crate) fn load_average() -> f64 {
+    let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();
+    text.split(' ').next().and_then(|first| first.parse().ok()).unwrap_or(0.0)
 }
 
 /// The value of `name : value` in a /proc file.

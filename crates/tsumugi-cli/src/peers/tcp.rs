@@ -15,6 +15,9 @@ use crate::measure::sizes;
 /// How often a blocking call looks up to see whether it should stop.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
+/// Longest read of a stream: few calls, and what was just written is still in the cache.
+const READ_BYTES_MAX: usize = 256 << 10;
+
 /// What can be tuned about a TCP stream; the best of several is what TCP is worth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Tuning {
@@ -67,7 +70,8 @@ pub(crate) struct Tcp {
     stream: TcpStream,
     spin: bool,
     tuning: Tuning,
-    scratch: Vec<u8>,
+    /// Where what arrives is put.
+    buffer: Vec<u8>,
 }
 
 impl Tcp {
@@ -92,7 +96,7 @@ impl Tcp {
                 let _ = setsockopt(&stream, SndBuf, &bytes);
             }
         }
-        Ok(Tcp { stream, spin, tuning, scratch: vec![0; 1 << 20] })
+        Ok(Tcp { stream, spin, tuning, buffer: Vec::new() })
     }
 
     /// What an unsuccessful call means: wait on, or an error.
@@ -105,10 +109,11 @@ impl Tcp {
         }
     }
 
-    fn read_some(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<usize, Failure> {
-        let limit = bytes.min(self.scratch.len());
+    /// Reads at most `bytes` bytes to offset `at` of the buffer, but not over its end.
+    fn read_some(&mut self, at: usize, bytes: usize, watch: &mut Watch<'_>) -> Result<usize, Failure> {
+        let end = (at + bytes).min(self.buffer.len());
         loop {
-            match self.stream.read(&mut self.scratch[..limit]) {
+            match self.stream.read(&mut self.buffer[at..end]) {
                 Ok(0) => {
                     // Its word on the control connection may still be on its way.
                     for _ in 0..50 {
@@ -145,9 +150,10 @@ impl Peer for Tcp {
     }
 
     fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
-        let mut left = bytes;
-        while left > 0 {
-            left -= self.read_some(left, watch)?;
+        self.buffer.resize(self.buffer.len().max(bytes), 0);
+        let mut at = 0;
+        while at < bytes {
+            at += self.read_some(at, bytes - at, watch)?;
         }
         Ok(true)
     }
@@ -176,11 +182,17 @@ impl Peer for Tcp {
     fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
         let mut done = Streamed::default();
         let mut first: Option<(Instant, Duration)> = None;
-        let mut acknowledged = 0;
+        let (mut acknowledged, mut at) = (0, 0);
+        // A program wants a message whole, in one place: large ones get a buffer of their size, small ones are
+        // read many at a time. Reading to the same short buffer again and again would be faster and of no use.
+        let message_bytes = stream.message_bytes as usize;
+        self.buffer = vec![0; READ_BYTES_MAX.next_multiple_of(message_bytes)];
         loop {
-            // Reads of the writer's size up to 256 KiB: what is longest in cache and shortest in calls.
-            let count = match self.read_some(self.tuning.write_bytes.clamp(64 << 10, 256 << 10), watch) {
-                Ok(count) => count as u64,
+            let count = match self.read_some(at, READ_BYTES_MAX, watch) {
+                Ok(count) => {
+                    at = (at + count) % self.buffer.len();
+                    count as u64
+                }
                 Err(Failure::Stopped(super::Stop::Control)) => return Ok(done),
                 Err(error) => return Err(error),
             };
@@ -207,7 +219,7 @@ impl Peer for Tcp {
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
         let start = Instant::now();
         while start.elapsed() < time {
-            match self.stream.read(&mut self.scratch[..1]) {
+            match self.stream.read(&mut [0]) {
                 Ok(0) => break,
                 Ok(_) => {}
                 Err(error) => self.not_yet(error, watch)?,

@@ -88,9 +88,10 @@ fn method(comparison: &Comparison, results: &Results) -> String {
          ratio is the median over the rounds of (transport / Tsumugi with the spinning wait) within a round: \
          for times more than 1 means slower than Tsumugi, for bandwidth and rate more than 1 means faster. TCP \
          is shown at its best of several write sizes and socket buffers, UDP with segmentation offload.</p>\
-         <p>{}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\
+         <p>{}. Load average before: {:.1}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\
          </section>",
         escaped(&machine.line()),
+        machine.load_average,
         escaped(&machine.tsumugi),
     )
 }
