@@ -18,6 +18,9 @@ use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::Udp;
 use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
 
+/// How long a client may say nothing between two measurements: others may be waiting for their turn.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
 /// Why the server cannot serve.
 #[derive(Debug, Error)]
 enum ServeError {
@@ -103,7 +106,7 @@ enum SessionError {
 fn session(control: &TcpStream, port: u16, wait: Option<&str>) -> Result<(), SessionError> {
     control::prepare(control)?;
     loop {
-        let request: Request = match control::hear(control, None) {
+        let request: Request = match control::hear(control, Some(SILENCE_MAX)) {
             Ok(request) => request,
             Err(ControlError::Closed) => return Ok(()),
             Err(error) => return Err(error.into()),
