@@ -14,7 +14,10 @@ const LOSSES_MIN: u32 = 3;
 /// Congestion window at the beginning, packets.
 const CWND_PACKETS_INITIAL: u32 = 64;
 /// Smallest congestion window, packets.
-pub(super) const CWND_PACKETS_MIN: u32 = 8;
+const CWND_PACKETS_MIN: u32 = 8;
+/// Smallest window that delay alone leads to, packets: about what a switch's port can queue. Delay is also what
+/// a peer's scheduler causes, and a window that follows that down never comes up again.
+const CWND_PACKETS_MIN_BY_DELAY: u32 = 128;
 /// Longest queue of reordered packets that a path is forgiven, ns, at least.
 const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
 
@@ -124,8 +127,9 @@ impl Path {
         let slow = self.round_rtt_ns_min != u64::MAX
             && self.round_rtt_ns_min - self.rtt_ns_min > self.rtt_ns_min.max(QUEUE_DELAY_NS_MAX);
         if lossy || slow {
+            let floor = if lossy { CWND_PACKETS_MIN } else { CWND_PACKETS_MIN_BY_DELAY };
             self.slow_start = false;
-            self.cwnd_packets = (self.cwnd_packets - self.cwnd_packets / 4).max(CWND_PACKETS_MIN);
+            self.cwnd_packets = (self.cwnd_packets - self.cwnd_packets / 4).max(floor.min(self.cwnd_packets));
         } else if self.round_limited {
             let growth = if self.slow_start { self.cwnd_packets } else { (self.cwnd_packets / 16).max(1) };
             self.cwnd_packets = (self.cwnd_packets + growth).min(cwnd_packets_max);
@@ -185,6 +189,6 @@ mod tests {
         let mut path = Path::default();
         rounds(&mut path, 10, 0, 50_000);
         rounds(&mut path, 10, 0, 5_000_000);
-        assert!(path.cwnd_packets < 100, "{}", path.cwnd_packets);
+        assert_eq!(path.cwnd_packets, CWND_PACKETS_MIN_BY_DELAY);
     }
 }

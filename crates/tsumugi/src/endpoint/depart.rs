@@ -16,8 +16,10 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
-/// Packets of a burst: as many as segmentation offload takes at once.
+/// Packets of a burst, at most: as many as segmentation offload takes at once.
 const BURST_PACKETS_MAX: usize = 64;
+/// Bytes of a burst, at most: what segmentation offload takes at once, the longest UDP payload.
+const BURST_BYTES_MAX: usize = 65_507;
 /// The only path there is.
 const PATH: u8 = 0;
 
@@ -129,8 +131,10 @@ impl State {
                 self.queue_packet(node.0, body);
             }
         } else {
-            let mut buffer = self.buffer(data.len())?;
-            buffer[WHOLE_BYTES..].copy_from_slice(data);
+            let all = WHOLE_BYTES + data.len();
+            let mut buffer = self.pool.take(all).ok_or(SendError::NoMemory(all))?;
+            buffer.extend_from_slice(&[0; WHOLE_BYTES]);
+            buffer.extend_from_slice(data);
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
@@ -171,9 +175,7 @@ impl State {
     /// The system has no memory.
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Vec<u8>, SendError> {
         let all = WHOLE_BYTES + bytes;
-        let mut buffer = self.pool.take(all).ok_or(SendError::NoMemory(bytes))?;
-        buffer.resize(all, 0);
-        Ok(buffer)
+        self.pool.take_filled(all).ok_or(SendError::NoMemory(bytes))
     }
 
     fn accepted(&mut self, now: Instant, index: u32) -> u64 {
@@ -341,7 +343,8 @@ impl State {
     /// Collects the packets that may be sent to a peer now: first again, then anew.
     fn gather(&mut self, now: Instant, index: u32) {
         self.burst.packets.clear();
-        while self.burst.packets.len() < BURST_PACKETS_MAX {
+        let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
+        while self.burst.packets.len() < fitting.clamp(1, BURST_PACKETS_MAX) {
             let peer = &mut self.peers[index as usize];
             if let Some((psn, &key)) = peer.sender.resend(now, PATH) {
                 self.burst.packets.push((psn, key, Flags::RESENT));
