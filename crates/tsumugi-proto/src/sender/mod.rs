@@ -19,7 +19,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 pub use path::Path;
 use tsumugi_wire::Psn;
-use tsumugi_wire::ack::Sack;
+use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
 
@@ -32,6 +32,10 @@ const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
 const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
 /// Time-outs in a row after which the path is suspected.
 const TIMEOUTS_SUSPICIOUS: u32 = 3;
+
+/// Words of 32 PSNs that cover a window wherever it begins: a power of two.
+const ACKED_WORDS: usize = 64;
+const _: () = assert!(ACKED_WORDS > WORDS_MAX && ACKED_WORDS.is_power_of_two());
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
@@ -86,8 +90,11 @@ pub struct Sender<P> {
     paths: Vec<Path>,
     /// Transmissions so far.
     order: u64,
-    /// Slots that are `Acked` (and so lie beyond a hole).
+    /// Slots that are `Acked` (and so lie beyond a hole), and their bits by PSN, as a SACK's words lie.
     acked: usize,
+    acked_bits: [u32; ACKED_WORDS],
+    /// No slot before this PSN is `Lost`.
+    first_lost: Psn,
     /// Slots that are `Lost`.
     lost: usize,
     /// Resends that may exceed the congestion window, because a time-out asked for them.
@@ -116,6 +123,8 @@ impl<P> Sender<P> {
             paths: vec![Path::default(); paths.max(1)],
             order: 1,
             acked: 0,
+            acked_bits: [0; ACKED_WORDS],
+            first_lost: Psn(0),
             lost: 0,
             forced: 0,
             quiet_since: Instant(0),
@@ -202,7 +211,10 @@ impl<P> Sender<P> {
         if self.forced == 0 && self.paths[usize::from(path)].room() == 0 {
             return None;
         }
-        let index = self.slots.iter().position(|slot| slot.state == State::Lost)?;
+        let from = self.first_lost.since(self.base).unwrap_or(0) as usize;
+        let ahead = self.slots.iter().skip(from).position(|slot| slot.state == State::Lost)?;
+        let index = from + ahead;
+        self.first_lost = self.base.plus(index as u64 + 1);
         self.forced = self.forced.saturating_sub(1);
         self.lost -= 1;
         let order = self.order;
@@ -226,6 +238,7 @@ impl<P> Sender<P> {
         {
             slot.state = State::Lost;
             self.lost += 1;
+            self.first_lost = self.first_lost.min(psn);
             let path = &mut self.paths[usize::from(slot.path)];
             path.in_flight = path.in_flight.saturating_sub(1);
         }
@@ -255,33 +268,38 @@ impl<P> Sender<P> {
         let mut resent = false;
         let mut after_stop = false;
         while self.base < ack {
-            let mut slot = self.slots.pop_front().expect("ack is not beyond next");
-            self.base = self.base.next();
+            let slot = self.slots.pop_front().expect("ack is not beyond next");
             if slot.state == State::Acked {
                 self.acked -= 1;
-                continue;
-            }
-            newly += 1;
-            resent |= slot.resent;
-            after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
-            self.settle(&slot);
-            release(slot.packet.take().expect("a slot that is not acknowledged has its packet"));
-        }
-        if let Some(sack) = sack {
-            let end = sack.end(ack).0.saturating_sub(self.base.0).min(self.slots.len() as u64) as usize;
-            for index in 0..end {
-                if self.slots[index].state == State::Acked || !sack.has(ack, self.base.plus(index as u64)) {
-                    continue;
-                }
+            } else {
                 newly += 1;
-                let packet = self.slots[index].packet.take();
-                let slot = self.slots[index].clone_without_packet();
                 resent |= slot.resent;
                 after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
-                self.settle(&slot);
-                self.slots[index].state = State::Acked;
-                self.acked += 1;
-                release(packet.expect("a slot that is not acknowledged has its packet"));
+                self.settle(slot, &mut release);
+            }
+            self.base = self.base.next();
+            if self.base.0.is_multiple_of(WORD_PSNS) {
+                self.acked_bits[word_of(self.base.0 - 1)] = 0;
+            }
+        }
+        if let Some(sack) = sack {
+            for (at, bits) in sack.bitmap[..sack.words.min(WORDS_MAX)].iter().enumerate() {
+                let first = ack.0 - ack.0 % WORD_PSNS + at as u64 * WORD_PSNS;
+                let mut news = bits & !self.acked_bits[word_of(first)];
+                while news != 0 {
+                    let psn = Psn(first + u64::from(news.trailing_zeros()));
+                    news &= news - 1;
+                    let Some(index) = psn.since(self.base) else { continue };
+                    let Some(slot) = self.slots.get_mut(index as usize) else { break };
+                    let settled = Slot { packet: slot.packet.take(), ..*slot };
+                    slot.state = State::Acked;
+                    self.acked += 1;
+                    self.acked_bits[word_of(psn.0)] |= 1 << (psn.0 % WORD_PSNS);
+                    newly += 1;
+                    resent |= settled.resent;
+                    after_stop |= self.stopped_at.is_some_and(|stopped_at| settled.sent_at > stopped_at);
+                    self.settle(settled, &mut release);
+                }
             }
         }
         if newly > 0 {
@@ -297,8 +315,12 @@ impl<P> Sender<P> {
             Answer::Lose if self.repeat == Repeat::GoBackN => self.go_back(now, ack),
             Answer::Lose | Answer::Ack | Answer::Piggyback => {}
         }
-        if self.repeat == Repeat::Selective && (self.acked > 0 || resent) {
-            self.find_lost(now);
+        if self.repeat == Repeat::Selective && resent {
+            // Something sent again arrived: whatever was sent before it, anywhere in the flow, is suspect.
+            self.find_lost(now, self.next());
+        } else if self.repeat == Repeat::Selective && self.acked > 0 {
+            let reported = sack.map_or(self.base, |sack| sack.end(ack));
+            self.find_lost(now, reported.min(self.next()));
         } else if self.slots.is_empty() {
             self.loss_due = Instant::NEVER;
         }
@@ -316,8 +338,8 @@ impl<P> Sender<P> {
         }
     }
 
-    /// Accounts for a slot that has just been acknowledged.
-    fn settle(&mut self, slot: &Slot<P>) {
+    /// Accounts for a slot that has just been acknowledged, and gives its content back.
+    fn settle(&mut self, slot: Slot<P>, release: &mut impl FnMut(P)) {
         let path = &mut self.paths[usize::from(slot.path)];
         if slot.state == State::Lost {
             // It had only been late, and is not under way.
@@ -325,6 +347,7 @@ impl<P> Sender<P> {
             path.in_flight += 1;
         }
         path.acked(slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
+        release(slot.packet.expect("a slot that is not acknowledged has its packet"));
     }
 
     fn mark_lost(&mut self, index: usize) {
@@ -332,25 +355,42 @@ impl<P> Sender<P> {
         debug_assert_eq!(slot.state, State::InFlight);
         slot.state = State::Lost;
         self.lost += 1;
+        self.first_lost = self.first_lost.min(self.base.plus(index as u64));
         self.paths[usize::from(slot.path)].lost();
     }
 
     /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
-    /// and has had time to arrive late.
-    fn find_lost(&mut self, now: Instant) {
+    /// and has had time to arrive late. Looks at what lies before `end`.
+    fn find_lost(&mut self, now: Instant, end: Psn) {
         self.loss_due = Instant::NEVER;
-        for index in 0..self.slots.len() {
-            let slot = &self.slots[index];
-            let path = &self.paths[usize::from(slot.path)];
-            if slot.state != State::InFlight || slot.order >= path.newest.0 {
-                continue;
+        let mut psn = self.base;
+        while psn < end {
+            // Word by word: almost everything beyond a hole is acknowledged.
+            let missing = !self.acked_bits[word_of(psn.0)] & (u32::MAX << (psn.0 % WORD_PSNS));
+            let first = psn.0 - psn.0 % WORD_PSNS;
+            psn = Psn(first + WORD_PSNS);
+            let mut left = missing;
+            while left != 0 {
+                let suspect = Psn(first + u64::from(left.trailing_zeros()));
+                left &= left - 1;
+                if suspect < end {
+                    self.suspect(now, (suspect.0 - self.base.0) as usize);
+                }
             }
-            let due = slot.sent_at.plus(path.srtt_ns + path.reorder_ns());
-            if due <= now {
-                self.mark_lost(index);
-            } else {
-                self.loss_due = self.loss_due.min(due);
-            }
+        }
+    }
+
+    fn suspect(&mut self, now: Instant, index: usize) {
+        let slot = &self.slots[index];
+        let path = &self.paths[usize::from(slot.path)];
+        if slot.state != State::InFlight || slot.order >= path.newest.0 {
+            return;
+        }
+        let due = slot.sent_at.plus(path.srtt_ns + path.reorder_ns());
+        if due <= now {
+            self.mark_lost(index);
+        } else {
+            self.loss_due = self.loss_due.min(due);
         }
     }
 
@@ -424,7 +464,7 @@ impl<P> Sender<P> {
     /// Time has passed.
     pub fn on_timeout(&mut self, now: Instant) {
         if self.loss_due <= now {
-            self.find_lost(now);
+            self.find_lost(now, self.next());
         }
         if self.slots.len() > self.acked {
             if self.quiet_since.plus(self.timeout_ns()) <= now {
@@ -462,6 +502,7 @@ impl<P> Sender<P> {
     /// Gives back the contents of everything outstanding, in order; the flow is over.
     pub fn abandon(&mut self) -> impl Iterator<Item = P> + '_ {
         self.acked = 0;
+        self.acked_bits = [0; ACKED_WORDS];
         self.lost = 0;
         self.starving_since = None;
         self.loss_due = Instant::NEVER;
@@ -488,7 +529,11 @@ impl<P> Sender<P> {
         let now = Instant(0);
         for packet in packets {
             let state = if packet.is_some() { State::Lost } else { State::Acked };
-            sender.acked += usize::from(state == State::Acked);
+            let psn = sender.next().0;
+            if state == State::Acked {
+                sender.acked += 1;
+                sender.acked_bits[word_of(psn)] |= 1 << (psn % WORD_PSNS);
+            }
             sender.lost += usize::from(state == State::Lost);
             sender.slots.push_back(Slot { packet, sent_at: now, order: 0, path: 0, state, resent: true });
         }
@@ -497,17 +542,9 @@ impl<P> Sender<P> {
     }
 }
 
-impl<P> Slot<P> {
-    fn clone_without_packet(&self) -> Slot<P> {
-        Slot {
-            packet: None,
-            sent_at: self.sent_at,
-            order: self.order,
-            path: self.path,
-            state: self.state,
-            resent: self.resent,
-        }
-    }
+/// Index of the word of [`Sender::acked_bits`] for a PSN.
+const fn word_of(psn: u64) -> usize {
+    (psn / WORD_PSNS) as usize % ACKED_WORDS
 }
 
 #[cfg(test)]
