@@ -45,8 +45,8 @@ Each round runs every transport once, in a rotated order, each in fresh processe
 A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait) within a round.
 
 Examples:
-  tsumugi compare --quick                   about a quarter of a minute
-  sudo tsumugi compare                      the whole table; some two minutes
+  tsumugi compare --quick                   a third of a minute
+  sudo tsumugi compare                      the whole table; some two or three minutes
   sudo tsumugi compare --html report.html   with plots of latency and bandwidth against size
   sudo tsumugi compare --json --offloads on --mtu 9000 > compare.json
   tsumugi compare --loopback --transports udp,tsumugi

@@ -103,6 +103,7 @@ fn tsumugi_measures_every_metric_with_every_wait() {
             assert_eq!((&row["engine"], &row["depositor"]), (&"udp".into(), &"user".into()));
             assert_eq!(row["wait"], wait);
             assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
+            assert_eq!(row.get("size_bytes").is_some(), metric != "idle", "{row}");
             assert!(row.get("faults").is_none() && row.get("repeat").is_none(), "{row}");
         }
     }

@@ -38,7 +38,8 @@ pub(crate) struct Row {
     pub(crate) wait: Option<String>,
     /// What was measured.
     pub(crate) metric: Metric,
-    /// Payload bytes of one message.
+    /// Payload bytes of one message; 0, and absent in JSON, where there are none.
+    #[serde(skip_serializing_if = "is_zero")]
     pub(crate) size_bytes: u64,
     /// The shortest sample of all rounds.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -113,6 +114,11 @@ impl Row {
             Metric::Idle => self.cpu_share,
         }
     }
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Six decimals are enough for every unit used here, and keep the JSON readable.

@@ -164,7 +164,8 @@ impl<'a> Client<'a> {
             }
         }
         let row = best.unwrap_or_default();
-        Ok(Row { metric: self.metric, size_bytes: size, ..self.describe(row) })
+        let size_bytes = if self.metric == Metric::Idle { 0 } else { size };
+        Ok(Row { metric: self.metric, size_bytes, ..self.describe(row) })
     }
 
     /// The settings to try: for streams over bare transports several, otherwise one.
