@@ -56,7 +56,7 @@ pub(crate) enum Failure {
     Refused(String),
     /// The library said no.
     #[error("{what}: {cause}")]
-    Ours { what: String, cause: Box<dyn std::error::Error + Send + Sync> },
+    Ours { what: String, cause: String },
 }
 
 impl Failure {
@@ -110,8 +110,8 @@ pub(crate) struct Until {
 
 /// One side of a measurement: what every transport can do.
 pub(crate) trait Peer {
-    /// Sends one message.
-    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure>;
+    /// Sends one message. A transport without repetition writes a number to its beginning.
+    fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure>;
 
     /// Receives one message of `bytes` bytes. `Ok(false)` when a transport without repetition lost it.
     fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure>;

@@ -118,7 +118,8 @@ pub(crate) struct Measure {
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,
-    /// Bytes that may be on their way: Tsumugi's receive memory, UDP's window, TCP's socket buffers.
+    /// Bytes that may be on their way: Tsumugi's receive memory (at least 32K), UDP's window,
+    /// TCP's socket buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) window: Option<u64>,
     /// Stream from buffers of the library, which it never copies: what a program does that builds its messages

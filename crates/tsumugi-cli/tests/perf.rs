@@ -137,6 +137,27 @@ fn in_place_streams_and_traces() {
 }
 
 #[test]
+fn a_small_window_slows_down_and_nothing_else() {
+    let server = Server::start(&[]);
+    for transport in ["tsumugi", "udp", "tcp-spin"] {
+        let options =
+            ["--rounds", "1", "--count", "100", "--size", "4K", "--window", "256K", "--timeout", "60"];
+        let row =
+            row(&server.perf("bandwidth", &[&["--json", "--transport", transport], &options[..]].concat()));
+        assert!(row["gbit_s"].as_f64().is_some_and(|figure| figure > 0.0), "{row}");
+    }
+}
+
+#[test]
+fn a_trace_that_cannot_be_written_is_explained() {
+    let server = Server::start(&[]);
+    let output = server.perf("latency", &["--trace", "/nonexistent/trace.pcap"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("/nonexistent/trace.pcap") && said.contains("No such file"), "{said}");
+}
+
+#[test]
 fn a_message_of_many_mebibytes() {
     let server = Server::start(&[]);
     let options = ["--json", "--rounds", "1", "--count", "2", "--size", "48M", "--timeout", "60"];

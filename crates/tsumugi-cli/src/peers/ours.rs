@@ -61,7 +61,10 @@ impl Options {
         }
         config.message_bytes_max = config.message_bytes_max.max(self.message_bytes_max);
         if let Some(window) = self.window {
-            config.receive_bytes = window;
+            // The receive queue is part of the receive memory.
+            let queue_max = 1 << window.max(Config::QUEUE_BYTES_MIN).ilog2();
+            config.queue_bytes = config.queue_bytes.min(queue_max);
+            config.receive_bytes = window.max(config.queue_bytes);
         }
         // Two messages: one that is being received, and one that is being assembled.
         config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
@@ -156,10 +159,18 @@ impl Ours {
     }
 }
 
-/// The error of a failed library call.
-fn failed<E: Error + Send + Sync + 'static>(what: &str) -> impl FnOnce(E) -> Failure {
+/// The error of a failed library call, with all its causes.
+fn failed<E: Error>(what: &str) -> impl FnOnce(E) -> Failure {
     let what = what.to_owned();
-    move |cause| Failure::Ours { what, cause: Box::new(cause) }
+    move |cause| {
+        let mut text = cause.to_string();
+        let mut next = cause.source();
+        while let Some(cause) = next {
+            text.push_str(&format!(": {cause}"));
+            next = cause.source();
+        }
+        Failure::Ours { what, cause: text }
+    }
 }
 
 /// A peer that has gone may have said on the control connection that it would.
@@ -171,7 +182,7 @@ fn receive_failed(error: ReceiveError, watch: &mut Watch<'_>) -> Failure {
 }
 
 impl Peer for Ours {
-    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+    fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         let node = self.node()?;
         self.channel.send(node, message).map_err(failed("cannot send"))?;
         watch.progress();
@@ -230,7 +241,7 @@ impl Peer for Ours {
             done.messages += 1;
             let (start, cpu) = *first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
             if done.messages.is_multiple_of(stream.batch_messages) {
-                self.send(&[0], watch)?;
+                self.send(&mut [0], watch)?;
                 done.elapsed_ns = start.elapsed().as_nanos() as u64;
                 done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
             }
@@ -240,7 +251,9 @@ impl Peer for Ours {
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
         // An endpoint that knows a peer: it might have something to do on its behalf.
         if self.is_client {
-            self.send(&[0], watch)?;
+            self.send(&mut [0], watch)?;
+        } else {
+            self.next(LOOK_UP, watch)?;
         }
         let start = Instant::now();
         loop {

@@ -134,7 +134,7 @@ impl Tcp {
 }
 
 impl Peer for Tcp {
-    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+    fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         for mut chunk in message.chunks(self.tuning.write_bytes) {
             while !chunk.is_empty() {
                 match self.stream.write(chunk) {
@@ -159,13 +159,13 @@ impl Peer for Tcp {
     }
 
     fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        let message = vec![0x5a; stream.message_bytes as usize];
+        let mut message = vec![0x5a; stream.message_bytes as usize];
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let mut batches = 0;
         while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
         {
             for _ in 0..stream.batch_messages {
-                self.send(&message, watch)?;
+                self.send(&mut message, watch)?;
             }
             batches += 1;
         }
@@ -201,7 +201,7 @@ impl Peer for Tcp {
             let batches = done.bytes / stream.batch_bytes();
             if batches > acknowledged {
                 // One byte per batch.
-                self.send(&vec![0; (batches - acknowledged) as usize], watch)?;
+                self.send(&mut vec![0; (batches - acknowledged) as usize], watch)?;
                 acknowledged = batches;
                 done.messages = batches * stream.batch_messages;
                 done.elapsed_ns = start.elapsed().as_nanos() as u64;

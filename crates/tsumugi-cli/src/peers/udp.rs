@@ -27,8 +27,17 @@ pub(crate) const WINDOWS_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
 const REPORT_BYTES: u64 = 64 << 10;
 const REPORT_MESSAGES: u64 = 512;
 
-/// Silence after which what is on its way is taken for lost.
-const LOST_AFTER: Duration = Duration::from_millis(20);
+/// Silence after which what is on its way is taken for lost: longer than a busy machine keeps a process waiting.
+const LOST_AFTER: Duration = Duration::from_millis(200);
+
+/// Which of two sides numbers the messages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Role {
+    /// Numbers what it sends and takes only the answer with the same number.
+    Asks,
+    /// Answers with the number of what arrived.
+    Answers,
+}
 
 /// One end of a connected UDP socket.
 pub(crate) struct Udp {
@@ -38,6 +47,9 @@ pub(crate) struct Udp {
     window_bytes: u64,
     /// Usable part of the receive buffer.
     room_bytes: u64,
+    role: Role,
+    /// Number of the latest question. A late answer to an earlier one must not be taken for a fast answer.
+    number: u64,
     /// What the receiver had reported when the last stream ended: its count goes on over several streams.
     reported: u64,
     buffer: Vec<u8>,
@@ -45,7 +57,7 @@ pub(crate) struct Udp {
 
 impl Udp {
     /// Takes a connected socket. `window` limits the bytes on their way in a stream.
-    pub(crate) fn new(socket: UdpSocket, window: Option<u64>) -> Result<Udp, Failure> {
+    pub(crate) fn new(socket: UdpSocket, window: Option<u64>, role: Role) -> Result<Udp, Failure> {
         let wanted = 8 << 20;
         if setsockopt(&socket, RcvBufForce, &wanted).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &wanted);
@@ -63,6 +75,8 @@ impl Udp {
             segment_bytes: (mtu - headers).min(DATAGRAM_BYTES_MAX as usize),
             window_bytes: window.unwrap_or(WINDOWS_BYTES[0]),
             room_bytes: buffer / 4,
+            role,
+            number: 0,
             reported: 0,
             buffer: vec![0x5a; 65_536],
         })
@@ -77,6 +91,20 @@ impl Udp {
             )));
         }
         Ok(())
+    }
+
+    /// Whether the datagram of `count` bytes that has just arrived is one to answer, or the answer.
+    fn number_fits(&mut self, count: usize) -> bool {
+        let mut number = [0; 8];
+        let length = count.min(8);
+        number[..length].copy_from_slice(&self.buffer[..length]);
+        match self.role {
+            Role::Asks => number[..length] == self.number.to_le_bytes()[..length],
+            Role::Answers => {
+                self.number = u64::from_le_bytes(number);
+                true
+            }
+        }
     }
 
     /// One datagram if there is one. A refused connection is a peer that is not there (yet): nothing arrived.
@@ -99,7 +127,12 @@ fn quiet(error: io::Error, what: &str) -> Result<(), Failure> {
 }
 
 impl Peer for Udp {
-    fn send(&mut self, message: &[u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+    fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+        if self.role == Role::Asks {
+            self.number += 1;
+        }
+        let length = message.len().min(8);
+        message[..length].copy_from_slice(&self.number.to_le_bytes()[..length]);
         loop {
             match self.socket.send(message) {
                 Ok(_) => return Ok(()),
@@ -114,17 +147,18 @@ impl Peer for Udp {
         let mut polls = 0_u32;
         loop {
             if let Some(count) = self.poll()? {
-                if count == bytes {
+                // Anything else is a stray of another measurement, or a late answer.
+                if count == bytes && self.number_fits(count) {
                     watch.progress();
                     return Ok(true);
                 }
-                continue; // a stray of another measurement
+                continue;
             }
             watch.idle()?;
             polls = polls.wrapping_add(1);
             if polls.is_multiple_of(4096) {
                 let now = Instant::now();
-                if now >= *deadline.get_or_insert(now + 5 * LOST_AFTER) {
+                if now >= *deadline.get_or_insert(now + LOST_AFTER) {
                     return Ok(false);
                 }
             }
@@ -176,16 +210,14 @@ impl Peer for Udp {
             }
             watch.idle()?;
             polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(64) && heard.elapsed() > LOST_AFTER {
+            // A receiver that has never been heard may not run yet: then `watch` decides.
+            if polls.is_multiple_of(64) && arrived > 0 && heard.elapsed() > LOST_AFTER {
                 lost = sent.saturating_sub(arrived);
                 heard = Instant::now();
                 sending &= start.elapsed() < until.time;
             }
         };
         self.reported += arrived;
-        if lost > 0 && arrived == 0 {
-            return Err(Failure::Stopped(Stop::Silent(LOST_AFTER)));
-        }
         Ok(Streamed {
             messages: arrived / stream.message_bytes,
             bytes: arrived,
@@ -249,5 +281,54 @@ impl Peer for Udp {
             watch.idle()?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair() -> (Udp, Udp) {
+        let bind = || UdpSocket::bind("127.0.0.1:0").expect("a socket");
+        let (near, far) = (bind(), bind());
+        near.connect(far.local_addr().expect("an address")).expect("connect");
+        far.connect(near.local_addr().expect("an address")).expect("connect");
+        let near = Udp::new(near, None, Role::Asks).expect("set up");
+        (near, Udp::new(far, None, Role::Answers).expect("set up"))
+    }
+
+    #[test]
+    fn a_late_answer_is_not_the_next_one() {
+        let (mut near, mut far) = pair();
+        let mut watch = Watch::new(None, Duration::from_secs(60));
+        for bytes in [1, 64] {
+            let mut message = vec![0; bytes];
+            // The answer to the first question comes when the second has been asked.
+            near.send(&mut message, &mut watch).expect("send");
+            assert!(far.receive(bytes, &mut watch).expect("receive"));
+            near.send(&mut message, &mut watch).expect("send");
+            far.send(&mut message, &mut watch).expect("send");
+            assert!(!near.receive(bytes, &mut watch).expect("receive"), "that was the first answer");
+            assert!(far.receive(bytes, &mut watch).expect("receive"));
+            far.send(&mut message, &mut watch).expect("send");
+            assert!(near.receive(bytes, &mut watch).expect("receive"));
+        }
+    }
+
+    #[test]
+    fn a_stream_counts_what_arrived_in_every_part() {
+        let (mut near, mut far) = pair();
+        let stream = Stream::of(1000);
+        let receiver = std::thread::spawn(move || {
+            far.sink(stream, &mut Watch::new(None, Duration::from_secs(1))).expect_err("silence ends it")
+        });
+        let until = Until { time: Duration::from_secs(60), messages: 3000 };
+        for _ in 0..2 {
+            let part =
+                near.stream(stream, until, &mut Watch::new(None, Duration::from_secs(60))).expect("a stream");
+            assert!(part.bytes >= 3_000_000 - part.lost_bytes, "{part:?}");
+            assert_eq!(part.messages, part.bytes / 1000);
+        }
+        assert!(matches!(receiver.join().expect("receiver"), Failure::Stopped(Stop::Silent(_))));
     }
 }

@@ -13,7 +13,7 @@ use super::{Measure, PORT, over_rounds, sample};
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
 use crate::peers::tcp::{Tcp, Tuning};
-use crate::peers::udp::{self, Udp};
+use crate::peers::udp::{self, Role, Udp};
 use crate::peers::{Failure, Peer, Stop, Streamed, Transport, ours};
 
 /// Why there is no measurement.
@@ -275,7 +275,7 @@ impl<'a> Client<'a> {
             (Some(socket), _) => socket
                 .connect(server)
                 .map_err(Failure::system(format!("cannot reach UDP port {port}")))
-                .and_then(|()| Udp::new(socket, setting.window))
+                .and_then(|()| Udp::new(socket, setting.window, Role::Asks))
                 .map(|udp| Box::new(udp) as Box<dyn Peer>),
             (None, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
                 .map_err(Failure::system(format!("cannot connect to TCP port {port}")))

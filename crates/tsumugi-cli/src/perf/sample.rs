@@ -61,7 +61,7 @@ fn round_trips(
     until: Until,
     watch: &mut Watch<'_>,
 ) -> Result<Measured, Failure> {
-    let message = vec![0x5a; size as usize];
+    let mut message = vec![0x5a; size as usize];
     let mut samples = Vec::with_capacity(until.messages.min(SAMPLES_MAX) as usize);
     let mut lost = 0;
     let start = Instant::now();
@@ -69,7 +69,7 @@ fn round_trips(
     while (samples.len() as u64) < until.messages.min(SAMPLES_MAX) && (before - start) < until.time
         || samples.is_empty()
     {
-        peer.send(&message, watch)?;
+        peer.send(&mut message, watch)?;
         let arrived = peer.receive(message.len(), watch)?;
         let after = Instant::now();
         if arrived {
@@ -98,14 +98,14 @@ fn overhead(
 ) -> Result<Measured, Failure> {
     let compute = Duration::from_nanos(round_trip_ns.min(10_000_000) * 2) + Duration::from_micros(20);
     let clock = clock_cost();
-    let message = vec![0x5a; size as usize];
+    let mut message = vec![0x5a; size as usize];
     let (mut send, mut receive) = (Vec::new(), Vec::new());
     let start = Instant::now();
     while send.is_empty()
         || (send.len() as u64) < until.messages.min(SAMPLES_MAX) && start.elapsed() < until.time
     {
         let before = Instant::now();
-        peer.send(&message, watch)?;
+        peer.send(&mut message, watch)?;
         let sent = Instant::now();
         while sent.elapsed() < compute {
             std::hint::spin_loop();

@@ -15,7 +15,7 @@ use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::Metric;
 use crate::peers::tcp::{Tcp, Tuning};
-use crate::peers::udp::Udp;
+use crate::peers::udp::{Role, Udp};
 use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
 
 /// How long a client may say nothing between two measurements: others may be waiting for their turn.
@@ -38,7 +38,9 @@ pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
     loop {
         match accept(&listener, None) {
             Ok(control) => {
-                let client = control.peer_addr().map_or("a client".to_owned(), |address| address.to_string());
+                let client = control
+                    .peer_addr()
+                    .map_or("a client".to_owned(), |address| canonical(address).to_string());
                 match session(&control, port, serve.wait.as_deref()) {
                     Ok(()) => {}
                     Err(SessionError::Control(ControlError::Interrupted)) => {}
@@ -153,7 +155,7 @@ fn measurement(
 
 /// Sends back what arrives, until the client says that it has finished.
 fn echo(peer: &mut dyn Peer, bytes: u64, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-    let message = vec![0xa5; bytes as usize];
+    let mut message = vec![0xa5; bytes as usize];
     let mut echoed = Streamed::default();
     let end = loop {
         match peer.receive(message.len(), watch) {
@@ -161,7 +163,7 @@ fn echo(peer: &mut dyn Peer, bytes: u64, watch: &mut Watch<'_>) -> Result<Stream
             Ok(false) => continue,
             Err(error) => break error,
         }
-        if let Err(error) = peer.send(&message, watch) {
+        if let Err(error) = peer.send(&mut message, watch) {
             break error;
         }
         echoed.messages += 1;
@@ -218,7 +220,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
                 "the server cannot reach UDP port {peer_port} of {there}"
             )))?;
-            let udp = Udp::new(socket, request.window)?;
+            let udp = Udp::new(socket, request.window, Role::Answers)?;
             control::say(control, &Reply::Ready { port })?;
             Ok(Box::new(udp))
         }
