@@ -71,6 +71,14 @@ struct Delayed {
     bytes: Vec<u8>,
 }
 
+/// A packet that goes out.
+enum Item {
+    /// One of the burst, by its place.
+    Offered(usize),
+    /// A packet of an earlier burst, or a damaged copy.
+    Copy(Vec<u8>),
+}
+
 /// What chance decided for a packet.
 enum Fate {
     Passes,
@@ -152,41 +160,37 @@ impl<R: Rail> Faulty<R> {
         }
     }
 
-    /// Does to `packet` what is not simply passing it on. False: the rail is full, try again later.
-    fn mistreat(
-        &mut self,
-        now: Instant,
-        to: SocketAddr,
-        packet: &Packet<'_>,
-        fate: &Fate,
-    ) -> Result<bool, RailError> {
-        match fate {
-            Fate::Passes => return Ok(self.pass(now, to, &[*packet])? == 1),
-            Fate::Lost => self.counters.lost += 1,
-            Fate::Doubled => {
-                if self.pass(now, to, &[*packet])? == 0 {
-                    return Ok(false);
+    /// Decides what becomes of a burst: what goes out, in which order. The rest is lost or held.
+    fn arrange(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Vec<Item> {
+        let mut items = Vec::with_capacity(burst.len() + self.held.len());
+        for (at, packet) in burst.iter().enumerate() {
+            match self.fate() {
+                Fate::Passes => items.push(Item::Offered(at)),
+                Fate::Lost => self.counters.lost += 1,
+                Fate::Doubled => {
+                    items.extend([Item::Offered(at), Item::Offered(at)]);
+                    self.counters.duplicated += 1;
                 }
-                self.counters.duplicated += self.pass(now, to, &[*packet])? as u64;
-            }
-            Fate::Held => {
-                let bytes = self.copy(packet);
-                let due = self.passed + 1 + self.dice.below(OVERTAKEN_MAX);
-                self.held.push(Held { due, until: now.plus(HELD_NS), to, bytes });
-                self.counters.reordered += 1;
-            }
-            Fate::Damaged => {
-                let mut bytes = self.copy(packet);
-                self.dice.damage(&mut bytes);
-                let taken = self.pass(now, to, &[Packet { head: &bytes, body: &[] }])?;
-                self.discard(bytes);
-                if taken == 0 {
-                    return Ok(false);
+                Fate::Held => {
+                    let bytes = self.copy(packet);
+                    let due = self.passed + items.len() as u64 + 1 + self.dice.below(OVERTAKEN_MAX);
+                    self.held.push(Held { due, until: now.plus(HELD_NS), to, bytes });
+                    self.counters.reordered += 1;
                 }
-                self.counters.corrupted += 1;
+                Fate::Damaged => {
+                    let mut bytes = self.copy(packet);
+                    self.dice.damage(&mut bytes);
+                    items.push(Item::Copy(bytes));
+                    self.counters.corrupted += 1;
+                }
+            }
+            // Whoever has been overtaken by enough others goes next.
+            let passed = self.passed + items.len() as u64;
+            while let Some(at) = self.held.iter().position(|held| held.due <= passed && held.to == to) {
+                items.push(Item::Copy(self.held.remove(at).bytes));
             }
         }
-        Ok(true)
+        items
     }
 
     /// Lets go of held packets that enough others have overtaken, or whose time is up.
@@ -248,36 +252,33 @@ impl<R: Rail> Rail for Faulty<R> {
 
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         self.release(now)?;
-        // Packets from `start` on that chance spares, and that go on together, as one burst.
-        let mut start = 0;
-        let mut done = burst.len();
-        for (at, packet) in burst.iter().enumerate() {
-            let fate = self.fate();
-            let passing = self.passed + (at - start) as u64;
-            let overtaken = self.held.iter().any(|held| held.due <= passing);
-            if matches!(fate, Fate::Passes) && !overtaken {
-                continue;
-            }
-            start += self.pass(now, to, &burst[start..at])?;
-            if start < at {
-                done = start;
-                break;
-            }
-            self.release_held(now)?;
-            if !matches!(fate, Fate::Passes) {
-                if !self.mistreat(now, to, packet, &fate)? {
-                    done = at;
-                    break;
-                }
-                start = at + 1;
+        if self.held.len() > HELD_MAX {
+            return Ok(0); // the inner rail is full
+        }
+        // Everything goes out as one burst, in whatever order chance has put it, so that faults cost the
+        // protocol what they cost on a wire and not system calls.
+        let items = self.arrange(now, to, burst);
+        let packets: Vec<Packet<'_>> = items
+            .iter()
+            .map(|item| match item {
+                Item::Offered(at) => burst[*at],
+                Item::Copy(bytes) => Packet { head: bytes, body: &[] },
+            })
+            .collect();
+        let taken = self.pass(now, to, &packets)?;
+        for packet in &packets[taken..] {
+            // Offered and decided upon: kept until the inner rail has room.
+            let bytes = self.copy(packet);
+            self.held.push(Held { due: 0, until: now, to, bytes });
+        }
+        drop(packets);
+        for item in items {
+            if let Item::Copy(bytes) = item {
+                self.discard(bytes);
             }
         }
-        if done == burst.len() {
-            done = start + self.pass(now, to, &burst[start..])?;
-            self.release_held(now)?;
-        }
-        self.counters.taken += done as u64;
-        Ok(done)
+        self.counters.taken += burst.len() as u64;
+        Ok(burst.len())
     }
 
     fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
