@@ -66,18 +66,20 @@ pub(crate) enum Step {
 /// Decides, look by look, how one endpoint waits.
 ///
 /// The adaptive policy spins at most as long as a wake-up costs, which is never worse than twice the
-/// best that knowledge of the future could do. It spins less while spinning does not pay.
+/// best that knowledge of the future could do. It spins less while waits are long, and more when they are
+/// short again, whether it was awake to see their end or not.
 #[derive(Debug)]
 pub(crate) struct Waiter {
     policy: Wait,
     spin_ns: u64,
     idle_since: Option<Instant>,
+    asleep: bool,
     looks: u32,
 }
 
 impl Waiter {
     pub(crate) fn new(policy: Wait) -> Waiter {
-        Waiter { policy, spin_ns: SPIN_NS_MAX, idle_since: None, looks: 0 }
+        Waiter { policy, spin_ns: SPIN_NS_MAX, idle_since: None, asleep: false, looks: 0 }
     }
 
     pub(crate) fn policy(&self) -> Wait {
@@ -94,9 +96,9 @@ impl Waiter {
         }
         let since = *self.idle_since.get_or_insert(now);
         self.looks += 1;
-        if now.since(since) >= self.spin_ns {
-            self.spin_ns = (self.spin_ns / 2).max(SPIN_NS_MIN);
-            self.idle_since = None;
+        // Woken by a timer, it sleeps on.
+        if self.asleep || now.since(since) >= self.spin_ns {
+            self.asleep = true;
             Step::Sleep
         } else if self.looks.is_multiple_of(LOOKS_PER_YIELD) {
             Step::Yield
@@ -105,12 +107,18 @@ impl Waiter {
         }
     }
 
-    /// The look found something, while awake.
+    /// The look found what was waited for.
     #[inline]
-    pub(crate) fn busy(&mut self) {
-        if self.idle_since.take().is_some() {
-            self.spin_ns = (self.spin_ns * 2).min(SPIN_NS_MAX);
+    pub(crate) fn busy(&mut self, now: Instant) {
+        if let Some(since) = self.idle_since.take() {
+            // A wake-up takes about as long as the longest spin: a wait that ended within both was short.
+            self.spin_ns = if now.since(since) <= 2 * SPIN_NS_MAX {
+                (self.spin_ns * 2).min(SPIN_NS_MAX)
+            } else {
+                (self.spin_ns / 2).max(SPIN_NS_MIN)
+            };
         }
+        self.asleep = false;
         self.looks = 0;
     }
 }
@@ -136,21 +144,25 @@ mod tests {
     fn adaptive_spins_yields_sleeps_and_learns() {
         let mut waiter = Waiter::new(Wait::Adaptive);
         let mut now = Instant(0);
-        let mut sleeps = 0;
-        for _ in 0..10_000 {
-            now = now.plus(200);
-            sleeps += u32::from(waiter.idle(now) == Step::Sleep);
-        }
-        assert!(sleeps > 100, "spins less when it never pays: {sleeps}");
+        // How long it spins before it sleeps; what it waits for comes `late_ns` after it began to wait.
+        let mut wait = |late_ns: u64| {
+            let start = now;
+            while waiter.idle(now) != Step::Sleep {
+                now = now.plus(200);
+            }
+            let spun_ns = now.since(start);
+            now = start.plus(late_ns.max(spun_ns));
+            waiter.busy(now);
+            spun_ns
+        };
         for _ in 0..10 {
-            waiter.idle(now);
-            waiter.busy();
+            wait(SECOND_NS);
         }
-        let start = now;
-        while waiter.idle(now) != Step::Sleep {
-            now = now.plus(200);
+        assert_eq!(wait(SECOND_NS), SPIN_NS_MIN, "spins least while waits are long");
+        for _ in 0..10 {
+            wait(SPIN_NS_MAX);
         }
-        assert_eq!(now.since(start), SPIN_NS_MAX, "spins longest when it pays");
+        assert_eq!(wait(SPIN_NS_MAX), SPIN_NS_MAX, "spins longest when waits are short, though it slept");
     }
 
     #[test]

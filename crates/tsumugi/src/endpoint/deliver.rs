@@ -173,7 +173,7 @@ impl State {
         };
         copy.extend_from_slice(body);
         if self.peers[index as usize].reorder.hold(psn, Held::Body(copy)) {
-            self.held_bytes += body.len() as u64;
+            self.arriving_bytes += body.len() as u64;
         }
     }
 
@@ -222,7 +222,7 @@ impl State {
             self.end_peer(index, Reason::NoMemory(fragment.total));
             return None;
         };
-        self.held_bytes += fragment.total;
+        self.arriving_bytes += fragment.total;
         let peer = &mut self.peers[index as usize];
         peer.assemblies.push(Assembly {
             message: fragment.message,
@@ -245,7 +245,9 @@ impl State {
         let assembly = &mut peer.assemblies[slot];
         assembly.in_order += bytes as u64;
         if assembly.in_order == assembly.total {
-            let Assembly { channel, buffer, .. } = peer.assemblies.swap_remove(slot);
+            let Assembly { channel, buffer, total, .. } = peer.assemblies.swap_remove(slot);
+            self.arriving_bytes -= total;
+            self.complete_bytes += total;
             self.push(index, channel, Content::Owned(buffer));
         }
         true
@@ -257,7 +259,7 @@ impl State {
             let going_on = match held {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
                 Held::Body(body) => {
-                    self.held_bytes -= body.len() as u64;
+                    self.arriving_bytes -= body.len() as u64;
                     let going_on = self.hand_out(index, &body, Place::Passing);
                     self.pool.give(body);
                     going_on
@@ -286,7 +288,7 @@ impl State {
                                 return false;
                             };
                             copy.extend_from_slice(data);
-                            self.held_bytes += data.len() as u64;
+                            self.complete_bytes += data.len() as u64;
                             Content::Owned(copy)
                         }
                     };
@@ -395,9 +397,9 @@ impl State {
                 }
             }
             Content::Owned(buffer) => {
-                self.held_bytes -= buffer.len() as u64;
+                self.complete_bytes -= buffer.len() as u64;
                 self.pool.give(buffer);
-                if self.held_bytes <= self.options.receive_bytes {
+                if self.held_bytes() <= self.options.receive_bytes {
                     self.thaw();
                 }
             }
@@ -447,10 +449,10 @@ impl State {
         if stopped {
             return Some((self.kept.bytes(), self.memory.ring_bytes()));
         }
-        // A message that is arriving may end, and be what the caller waits for.
-        let arriving = self.peers.iter().any(|peer| !peer.assemblies.is_empty());
+        // What is arriving needs nobody's help to become complete.
         let frozen = self.peers.iter().any(|peer| peer.frozen);
-        (frozen && !arriving).then_some((self.held_bytes, self.options.receive_bytes))
+        let full = self.complete_bytes > self.options.receive_bytes;
+        (frozen && full).then_some((self.complete_bytes, self.options.receive_bytes))
     }
 }
 

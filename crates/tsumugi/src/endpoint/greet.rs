@@ -342,6 +342,7 @@ impl State {
 
     /// How many packets the peer may send from the flow's base on, and the base.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
+        let full = self.held_bytes() > self.options.receive_bytes;
         let peer = &mut self.peers[index as usize];
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
@@ -349,7 +350,7 @@ impl State {
         let base = window::base(flow);
         use tsumugi_wire::atomic::Ordering::Relaxed;
         let limit = flow.limit.load(Relaxed);
-        let packets = if self.held_bytes <= self.options.receive_bytes {
+        let packets = if !full {
             peer.frozen = false;
             let body = peer.remote.map_or(1, |remote| remote.body_bytes) as u64;
             // Generous: many peers share the queue, and STOP mends what is too generous.

@@ -378,7 +378,7 @@ impl Shared {
                 now = if arrived > 0 { inner.looked_at } else { self.clock.now() };
                 inner.follow_up(now)?;
                 if let Some(found) = ready(&mut inner.state) {
-                    inner.waiter.busy();
+                    inner.waiter.busy(now);
                     return Ok(Some(found));
                 }
                 if deadline.is_some_and(|deadline| now >= deadline) {

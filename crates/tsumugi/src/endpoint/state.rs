@@ -82,8 +82,10 @@ pub struct State {
     /// Position up to which the receive queue has been read.
     pub(super) ring_read: u64,
     pub(super) kept: Kept,
-    /// Bytes of received messages outside the queue, complete or arriving.
-    pub(super) held_bytes: u64,
+    /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
+    pub(super) arriving_bytes: u64,
+    /// Bytes of messages outside the queue that are complete and not released.
+    pub(super) complete_bytes: u64,
     pub(crate) pool: Pool,
     pub(super) contents: Slab<Content>,
     pub(super) longs: Slab<super::depart::Long>,
@@ -119,7 +121,8 @@ impl State {
             channels: BTreeMap::new(),
             ring_read: 0,
             kept: Kept::default(),
-            held_bytes: 0,
+            arriving_bytes: 0,
+            complete_bytes: 0,
             pool: Pool::default(),
             contents: Slab::new(),
             longs: Slab::new(),
@@ -176,6 +179,11 @@ impl State {
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.deadline
+    }
+
+    /// Bytes of received messages outside the queue.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.arriving_bytes + self.complete_bytes
     }
 
     /// Longest packet body of our own, bytes.
@@ -323,11 +331,11 @@ impl State {
         let old = std::mem::replace(peer, Peer { acquaintance, dirty, epoch, ..fresh });
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {
-                self.held_bytes -= body.len() as u64;
+                self.arriving_bytes -= body.len() as u64;
             }
         }
         for assembly in assemblies {
-            self.held_bytes -= assembly.total;
+            self.arriving_bytes -= assembly.total;
             self.pool.give(assembly.buffer);
         }
         for key in keys {

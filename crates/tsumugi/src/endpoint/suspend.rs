@@ -158,7 +158,7 @@ impl State {
         for channel in &saved.channels {
             let inbox = self.channels.entry(channel.number).or_default();
             for (source, bytes) in &channel.messages {
-                self.held_bytes += bytes.len() as u64;
+                self.complete_bytes += bytes.len() as u64;
                 let content = Bytes::Owned(bytes.clone());
                 inbox.queue.push_back(Delivery::Message { source: *source, content });
             }
@@ -250,7 +250,7 @@ impl State {
         for (psn, held) in &saved.held {
             let held = match held {
                 SavedHeld::Body(body) => {
-                    self.held_bytes += body.len() as u64;
+                    self.arriving_bytes += body.len() as u64;
                     Held::Body(body.clone())
                 }
                 SavedHeld::Placed { channel, message, offset, total, bytes } => Held::Placed {
@@ -266,7 +266,7 @@ impl State {
             peer.reorder.hold(Psn(*psn), held);
         }
         for assembly in &saved.assemblies {
-            self.held_bytes += assembly.total;
+            self.arriving_bytes += assembly.total;
             peer.assemblies.push(Assembly {
                 message: assembly.message,
                 channel: assembly.channel,
