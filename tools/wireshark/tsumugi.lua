@@ -169,9 +169,13 @@ local function dissect_frame(tvb, body, at, bytes, tree)
     end
     local length = have - 24
     local offset, total = tvb(here + 8, 8):le_uint64(), tvb(here + 16, 8):le_uint64()
-    local size = UInt64.new(length, 0)
-    if length == 0 or MESSAGE_BYTES_MAX < total or total < size or total - size < offset then
+    if length == 0 or MESSAGE_BYTES_MAX < total or total <= offset then
         return nil, string.format("frame_range %s %s", tostring(offset), tostring(total))
+    end
+    local padding = 0
+    if total - offset < UInt64.new(length, 0) then
+        padding = length - (total - offset):tonumber()
+        length = length - padding
     end
     local frame = tree:add(
         tvb(here, have),
@@ -183,6 +187,7 @@ local function dissect_frame(tvb, body, at, bytes, tree)
     frame:add_le(f.offset, tvb(here + 8, 8))
     frame:add_le(f.total, tvb(here + 16, 8))
     frame:add(f.data, tvb(here + 24, length))
+    if padding > 0 then frame:add(f.padding, tvb(here + 24 + length, padding)) end
     return at + have
 end
 

@@ -7,6 +7,9 @@
 //! whole     channel u16 | form u8 = 1 | 0 | bytes u32 | data, padded to 8
 //! fragment  channel u16 | form u8 = 2 | 0 | message u32 | offset u64 | total u64 | data to the end
 //! ```
+//!
+//! Whatever of a fragment lies beyond the end of its message is padding: all packets of a message may be of one
+//! length, which segmentation offload wants, across messages too.
 
 use crate::limits::MESSAGE_BYTES_MAX;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
@@ -118,7 +121,7 @@ pub enum MalformedFrame {
     /// Neither whole nor fragment.
     #[error("a frame of unknown form {0}")]
     Form(u8),
-    /// A fragment that lies outside its message, is empty, or whose message is over the format's limit.
+    /// A fragment that begins outside its message, is empty, or whose message is over the format's limit.
     #[error("a fragment at {offset} of a message of {total} bytes does not fit")]
     Range {
         /// Announced place, bytes.
@@ -159,10 +162,11 @@ impl<'a> Frames<'a> {
                 let (layout, data) = FragmentLayout::ref_from_prefix(rest).map_err(|_| truncated)?;
                 self.at = self.body.len();
                 let (offset, total) = (layout.offset.get(), layout.total.get());
-                let end = offset.checked_add(data.len() as u64);
-                if data.is_empty() || total > MESSAGE_BYTES_MAX || end.is_none_or(|end| end > total) {
+                if data.is_empty() || total > MESSAGE_BYTES_MAX || offset >= total {
                     return Err(MalformedFrame::Range { offset, total });
                 }
+                let bytes = (data.len() as u64).min(total - offset) as usize;
+                let data = &data[..bytes]; // the rest is padding
                 let fragment =
                     Fragment { channel: layout.channel.get(), message: layout.message.get(), offset, total };
                 Ok(Frame::Fragment(fragment, data))
@@ -240,10 +244,21 @@ mod tests {
     }
 
     #[test]
-    fn a_fragment_past_the_end_of_its_message_is_refused() {
-        let mut body = Fragment { channel: 1, message: 1, offset: u64::MAX - 2, total: 10 }.encode().to_vec();
-        body.extend_from_slice(b"abcd");
-        let frame = Frames::new(&body).next().unwrap();
-        assert!(matches!(frame, Err(MalformedFrame::Range { .. })), "{frame:?}");
+    fn what_lies_beyond_the_end_of_a_message_is_padding_and_a_fragment_there_is_refused() {
+        let body = |offset| {
+            let mut body = Fragment { channel: 1, message: 1, offset, total: 10 }.encode().to_vec();
+            body.extend_from_slice(b"abcd");
+            body
+        };
+        let frame = |body: &[u8]| match Frames::new(body).next().unwrap() {
+            Ok(Frame::Fragment(_, data)) => Ok(data.to_vec()),
+            Ok(other) => panic!("{other:?}"),
+            Err(error) => Err(error),
+        };
+        assert_eq!(frame(&body(6)), Ok(b"abcd".to_vec()));
+        assert_eq!(frame(&body(7)), Ok(b"abc".to_vec()));
+        for offset in [10, u64::MAX - 2] {
+            assert_eq!(frame(&body(offset)), Err(MalformedFrame::Range { offset, total: 10 }));
+        }
     }
 }

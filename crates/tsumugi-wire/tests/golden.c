@@ -86,11 +86,12 @@ static size_t describe_frame(const unsigned char *body, size_t at, size_t size, 
 	}
 	memcpy(&fragment, body + at, sizeof(fragment));
 	data = size - at - sizeof(fragment);
-	if (data == 0 || fragment.total > TSUMUGI_MESSAGE_BYTES_MAX || fragment.total < data ||
-	    fragment.offset > fragment.total - data) {
+	if (data == 0 || fragment.total > TSUMUGI_MESSAGE_BYTES_MAX || fragment.offset >= fragment.total) {
 		put(fields, "body=frame_range %llu %llu", fragment.offset, fragment.total);
 		return 0;
 	}
+	if (data > fragment.total - fragment.offset) /* the rest is padding */
+		data = fragment.total - fragment.offset;
 	put(fields, "fragment=%u %u %llu %llu %zu %zu", fragment.channel, fragment.message, fragment.offset,
 	    fragment.total, at + sizeof(fragment), data);
 	return size - at;

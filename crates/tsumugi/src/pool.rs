@@ -28,11 +28,11 @@ impl Pool {
         Some(buffer)
     }
 
-    /// A vector of `bytes` with arbitrary contents, or `None` when the system has no memory for it.
+    /// A vector of `bytes` with arbitrary contents and room for `more`, or `None` when the system has no memory for it.
     ///
     /// A used buffer keeps its old contents: zeroing a megabyte costs a tenth of sending it.
-    pub(crate) fn take_filled(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        let mut buffer = self.find(bytes)?;
+    pub(crate) fn take_filled(&mut self, bytes: usize, more: usize) -> Option<Vec<u8>> {
+        let mut buffer = self.find(bytes + more)?;
         buffer.resize(bytes, 0);
         Some(buffer)
     }

@@ -93,7 +93,7 @@ fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
                 put(fields, "whole", format!("{channel} {at} {}", data.len()));
             }
             Ok(Frame::Fragment(Fragment { channel, message, offset, total }, data)) => {
-                let at = body.len() - data.len();
+                let at = data.as_ptr() as usize - body.as_ptr() as usize;
                 put(fields, "fragment", format!("{channel} {message} {offset} {total} {at} {}", data.len()));
             }
             Err(MalformedFrame::Truncated { at, .. }) => return format!("frame_truncated {at}"),

@@ -60,8 +60,13 @@ pub(crate) fn frames(body: &[u8]) -> bool {
             Ok(Frame::Fragment(fragment, data)) => {
                 assert!(!data.is_empty() && fragment.total <= MESSAGE_BYTES_MAX);
                 assert!(fragment.offset.checked_add(data.len() as u64).is_some_and(|e| e <= fragment.total));
-                assert!(body.len() - data.len() >= end + FRAGMENT_BYTES);
-                assert_eq!(&body[body.len() - data.len()..], data, "a fragment goes to the end");
+                let at = data.as_ptr() as usize - body.as_ptr() as usize;
+                assert!(at >= end + FRAGMENT_BYTES, "a fragment at {at} overlaps what ends at {end}");
+                let padded = fragment.offset + data.len() as u64 == fragment.total;
+                assert!(
+                    at + data.len() == body.len() || padded,
+                    "a fragment goes to the end, or to its message's"
+                );
                 assert!(iterator.next().is_none(), "something behind a fragment");
                 return true;
             }

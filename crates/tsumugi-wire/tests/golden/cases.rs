@@ -186,6 +186,7 @@ fn data(cases: &mut Cases) {
         packet(plain, &fragment(1 << 32, 1 << 33, 40)),
     );
     cases.add("fragment_last", "ends exactly with its message", packet(plain, &fragment(3960, 4000, 40)));
+    cases.foreign("fragment_padded", "38 bytes, then padding", packet(plain, &fragment(3962, 4000, 40)));
     cases.add(
         "fragment_edge",
         "the last byte of the longest message",
@@ -430,7 +431,12 @@ fn refused_body(cases: &mut Cases) {
             "frame_truncated 0",
         ),
         ("fragment_empty", "without contents", fragment(0, 40, 0), "frame_range 0 40"),
-        ("fragment_past_end", "one byte past its message", fragment(3961, 4000, 40), "frame_range 3961 4000"),
+        (
+            "fragment_past_end",
+            "begins where its message ends",
+            fragment(4000, 4000, 40),
+            "frame_range 4000 4000",
+        ),
         (
             "fragment_wraps",
             "offset and length run past 2^64",

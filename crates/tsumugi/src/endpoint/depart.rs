@@ -23,10 +23,16 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// The only path there is.
 const PATH: u8 = 0;
 
+/// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
+/// fragments need. A longer one that needs more is moved, which its length forgives.
+const PADDING_BYTES: usize = 8 * 44;
+
 /// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
 #[derive(Debug)]
 pub(crate) struct Long {
     buffer: Vec<u8>,
+    /// Length of the message. Behind it in `buffer` lies the padding of its last fragment.
+    bytes: usize,
     /// Fragments under way, and one for the part that is not cut yet.
     users: u32,
 }
@@ -34,12 +40,26 @@ pub(crate) struct Long {
 impl Long {
     /// A long message in `buffer`, none of it cut yet.
     pub(super) fn new(buffer: Vec<u8>) -> Long {
-        Long { buffer, users: 1 }
+        Long { bytes: buffer.len() - WHOLE_BYTES, buffer, users: 1 }
     }
 
     /// The message.
     pub(super) fn data(&self) -> &[u8] {
-        &self.buffer[WHOLE_BYTES..]
+        &self.buffer[WHOLE_BYTES..WHOLE_BYTES + self.bytes]
+    }
+
+    /// Bytes of data in its fragment at `offset`, when a packet takes `most`; padding included.
+    ///
+    /// A message is cut evenly and its last fragment padded to the same length: a run of equal packets goes
+    /// through segmentation offload as one, and so do the messages behind it.
+    fn fragment_bytes(&mut self, offset: usize, most: usize) -> usize {
+        let fragments = self.bytes.div_ceil(most);
+        let even = self.bytes.div_ceil(fragments).next_multiple_of(8).min(most);
+        let end = WHOLE_BYTES + offset + even;
+        if end > self.buffer.len() {
+            self.buffer.resize(end, 0);
+        }
+        even
     }
 
     /// The message with the room in front of it, as fragments count their places.
@@ -132,7 +152,7 @@ impl State {
             }
         } else {
             let all = WHOLE_BYTES + data.len();
-            let mut buffer = self.pool.take(all).ok_or(SendError::NoMemory(all))?;
+            let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
             buffer.extend_from_slice(&[0; WHOLE_BYTES]);
             buffer.extend_from_slice(data);
             self.queue_long(node.0, channel, buffer);
@@ -175,7 +195,7 @@ impl State {
     /// The system has no memory.
     pub(crate) fn buffer(&mut self, bytes: usize) -> Result<Vec<u8>, SendError> {
         let all = WHOLE_BYTES + bytes;
-        self.pool.take_filled(all).ok_or(SendError::NoMemory(bytes))
+        self.pool.take_filled(all, PADDING_BYTES).ok_or(SendError::NoMemory(bytes))
     }
 
     fn accepted(&mut self, now: Instant, index: u32) -> u64 {
@@ -380,12 +400,14 @@ impl State {
             Outgoing::Long { key, next, messages } => {
                 let (key, messages) = (*key, *messages);
                 let long = &mut self.longs[key];
-                let at = WHOLE_BYTES + next.offset as usize;
-                let bytes = data_bytes.min(long.buffer.len() - at);
+                let offset = next.offset as usize;
+                let at = WHOLE_BYTES + offset;
+                let bytes = long.fragment_bytes(offset, data_bytes);
+                let left = bytes.min(long.bytes - offset) as u64;
                 let frame = next.encode();
                 let crc = crc32c_of_two(&frame, &long.buffer[at..at + bytes]);
-                next.offset += bytes as u64;
-                peer.outbox_bytes -= bytes as u64;
+                next.offset += left;
+                peer.outbox_bytes -= left;
                 let last = next.offset == next.total;
                 if last {
                     // The part that is not cut hands its claim on to the last fragment.
