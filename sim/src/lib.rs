@@ -1,1 +1,54 @@
-//! Part of Tsumugi; see ARCHITECTURE.md.
+//! A seeded simulation of whole clusters in virtual time, with checkers.
+//!
+//! [`run`] takes a seed and makes everything of it: hosts, traffic, faults, their times. The endpoints are the
+//! library's own, without socket and clock; the network is [`tsumugi_rail::sim`]. `docs/simulation.md` says what is
+//! simulated and what is checked.
+#![forbid(unsafe_code)]
+
+mod cluster;
+mod dice;
+mod forge;
+mod host;
+mod ledger;
+mod message;
+mod plan;
+mod wire;
+
+pub use cluster::Report;
+
+use std::cell::RefCell;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::rc::Rc;
+use wire::Wire;
+
+/// A seed whose run broke a promise.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Complaint {
+    /// The seed.
+    pub seed: u64,
+    /// What is wrong.
+    pub what: String,
+    /// What happened before, in order; empty unless asked for.
+    pub trace: Vec<String>,
+}
+
+/// Runs a seed; with `traced`, a complaint says what happened before.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run(seed: u64, traced: bool) -> Result<Report, Box<Complaint>> {
+    let wire = Rc::new(RefCell::new(Wire::default()));
+    wire.borrow_mut().trace = traced.then(Vec::new);
+    let outcome = catch_unwind(AssertUnwindSafe(|| cluster::run(seed, &wire)));
+    let what = match outcome {
+        Ok(Ok(report)) => return Ok(report),
+        Ok(Err(wrong)) => wrong,
+        Err(panic) => {
+            let text = panic.downcast_ref::<String>().map(String::as_str);
+            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");
+            format!("panic: {text}")
+        }
+    };
+    let trace = wire.try_borrow_mut().ok().and_then(|mut wire| wire.trace.take()).unwrap_or_default();
+    Err(Box::new(Complaint { seed, what, trace }))
+}

@@ -68,6 +68,8 @@ pub use wait::{ParseWaitError, Wait};
 /// What the simulation and the fuzzers drive: an endpoint without a socket and without a clock.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::endpoint::deliver::{Content, Delivery};
+    pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::state::{Options, State};
 }
 

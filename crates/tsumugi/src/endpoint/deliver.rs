@@ -17,7 +17,7 @@ const ASSEMBLIES_AHEAD_MAX: usize = 4;
 
 /// A message's bytes.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub enum Content {
     /// In the receive queue, in record number `record`.
     InPlace {
         /// Number of the record that it is a part of.
@@ -36,7 +36,7 @@ pub(crate) enum Content {
 
 /// What a channel hands to its owner.
 #[derive(Debug)]
-pub(crate) enum Delivery {
+pub enum Delivery {
     /// A message.
     Message {
         /// The peer that sent it.
@@ -362,7 +362,7 @@ impl State {
     }
 
     /// Takes what arrived next on an open channel.
-    pub(crate) fn take(&mut self, channel: u16) -> Option<Delivery> {
+    pub fn take(&mut self, channel: u16) -> Option<Delivery> {
         self.channels.get_mut(&channel)?.queue.pop_front()
     }
 
@@ -383,7 +383,7 @@ impl State {
     }
 
     /// Gives a message's memory back.
-    pub(crate) fn release_message(&mut self, content: Content) {
+    pub fn release_message(&mut self, content: Content) {
         match content {
             Content::InPlace { record, .. } => {
                 let first = self.kept.first;

@@ -34,7 +34,7 @@ pub(crate) struct Long {
     /// Length of the message. Behind it in `buffer` lies the padding of its last fragment.
     bytes: usize,
     /// Fragments under way, and one for the part that is not cut yet.
-    users: u32,
+    pub(super) users: u32,
 }
 
 impl Long {

@@ -21,7 +21,7 @@ pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
 /// Credit that a new flow begins with, packets.
 pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
 /// Stateless replies that may wait at once; more are not sent, the peer will ask again.
-const REPLIES_MAX: usize = 256;
+pub(super) const REPLIES_MAX: usize = 256;
 
 impl State {
     /// Begins to greet a peer that something is to be sent to.

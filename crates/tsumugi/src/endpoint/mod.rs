@@ -6,6 +6,7 @@ mod arrive;
 pub(crate) mod deliver;
 mod depart;
 mod greet;
+pub(crate) mod inspect;
 mod peer;
 pub(crate) mod suspend;
 

@@ -1,0 +1,194 @@
+//! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
+
+use super::deliver::{Content, Delivery};
+use super::greet::REPLIES_MAX;
+use super::peer::{Body, Held, Outgoing, Phase};
+use super::state::State;
+use crate::Node;
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::limits::RECORD_ALIGN;
+use tsumugi_wire::memory::Counter;
+
+/// One peer, as the simulation sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PeerView {
+    /// Packets flow.
+    pub open: bool,
+    /// It is gone.
+    pub gone: bool,
+    /// Something is outstanding in either direction.
+    pub waiting: bool,
+    /// Epoch of the incarnation that we talk to; 0 while unknown.
+    pub epoch: u32,
+    /// Token of what we send; 0 while unknown.
+    pub remote_token: u64,
+    /// Token of what it sends; 0 while there is no flow.
+    pub local_token: u64,
+    /// Longest packet body that both sides take, bytes; 0 while unknown.
+    pub body_bytes: usize,
+    /// PSNs from here on are beyond the credit given.
+    pub limit: u64,
+    /// It repairs what it sends by Go-back-N.
+    pub goes_back: bool,
+    /// Packets that wait for one before them.
+    pub held: usize,
+    /// A long message is arriving, in turn or ahead of it.
+    pub assembling: bool,
+}
+
+impl State {
+    /// A peer, as the simulation sees it.
+    #[must_use]
+    pub fn view(&self, node: Node) -> Option<PeerView> {
+        let peer = self.peers.get(node.0 as usize)?;
+        let flow = peer.local.and_then(|local| self.memory.flow(local.index));
+        Some(PeerView {
+            open: matches!(peer.phase, Phase::Open | Phase::Leaving(_)),
+            gone: matches!(peer.phase, Phase::Gone(_)),
+            waiting: peer.is_waiting(),
+            epoch: peer.epoch,
+            remote_token: peer.remote.map_or(0, |remote| remote.token),
+            local_token: peer.local.map_or(0, |local| local.token),
+            body_bytes: peer.remote.map_or(0, |remote| remote.body_bytes),
+            limit: flow.map_or(0, |flow| flow.limit.load(Ordering::Relaxed)),
+            goes_back: flow.is_some_and(|flow| flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32),
+            held: peer.reorder.held(),
+            assembling: !peer.assemblies.is_empty(),
+        })
+    }
+
+    /// The peer that sends in flow `index`.
+    #[must_use]
+    pub fn node_of_flow(&self, index: u32) -> Option<Node> {
+        self.flows.get(index as usize).copied().flatten().map(Node)
+    }
+
+    /// The bytes of a message.
+    #[must_use]
+    pub fn bytes_of<'a>(&'a self, content: &'a Content) -> &'a [u8] {
+        match content {
+            Content::InPlace { position, at, bytes, .. } => {
+                let (at, bytes) = (*at as usize, *bytes as usize);
+                &self.memory.0.bytes(*position, at + bytes)[at..]
+            }
+            Content::Owned(buffer) => buffer,
+        }
+    }
+
+    /// What a counter of the receive memory says.
+    #[must_use]
+    pub fn counted(&self, counter: Counter) -> u64 {
+        self.memory.control().counters.0[counter as usize].load(Ordering::Relaxed)
+    }
+
+    /// Bytes of received messages outside the queue, complete or arriving.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
+        self.held_bytes
+    }
+
+    /// What must hold after every call, cheap enough to be asked then.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn audit(&self) -> Result<(), String> {
+        let control = self.memory.control();
+        let head = control.ring_head.0.load(Ordering::Relaxed);
+        let tail = control.ring_tail.0.load(Ordering::Relaxed);
+        let ring = self.memory.ring_bytes();
+        let ensure = |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
+        ensure(tail <= head && head <= tail + ring, &|| format!("ring: tail {tail}, head {head} of {ring}"))?;
+        ensure(tail <= self.ring_read && self.ring_read <= head, &|| {
+            format!("ring: read up to {} between {tail} and {head}", self.ring_read)
+        })?;
+        let (kept, read) = (self.kept.bytes(), self.ring_read - tail);
+        ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not released"))?;
+        let outstanding: usize = self.peers.iter().map(|peer| peer.sender.outstanding()).sum();
+        ensure(self.contents.len() == outstanding, &|| {
+            format!("{} packets kept for {outstanding} outstanding", self.contents.len())
+        })?;
+        let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.failures.len());
+        let peers_max = self.options.peers_max as usize;
+        ensure(peers <= peers_max && failures <= peers_max && replies <= REPLIES_MAX, &|| {
+            format!("{peers} peers, {failures} failures, {replies} replies for at most {peers_max} peers")
+        })?;
+        ensure(self.dirty.len() <= peers, &|| format!("{} of {peers} peers touched", self.dirty.len()))
+    }
+
+    /// What must hold, the whole of it. `lent_bytes` are those of messages outside the queue that the caller has.
+    ///
+    /// # Errors
+    /// What does not hold.
+    pub fn audit_all(&self, lent_bytes: u64) -> Result<(), String> {
+        self.audit()?;
+        self.audit_held(lent_bytes)?;
+        self.audit_longs()?;
+        for (index, tenant) in self.flows.iter().enumerate() {
+            let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.local);
+            if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
+                return Err(format!("flow {index} belongs to {tenant:?}, which has {owner:?}"));
+            }
+        }
+        // Invariant 1 of the layout.
+        let control = self.memory.control();
+        let head = control.ring_head.0.load(Ordering::Relaxed);
+        let free_end = control.ring_tail.0.load(Ordering::Relaxed) + self.memory.ring_bytes();
+        let dirty = (head..free_end)
+            .step_by(RECORD_ALIGN as usize)
+            .find(|&position| self.memory.word(position).load(Ordering::Relaxed) != 0);
+        dirty.map_or(Ok(()), |at| Err(format!("ring: free place {at} is not zero")))
+    }
+
+    fn audit_held(&self, lent_bytes: u64) -> Result<(), String> {
+        let mut held_bytes = lent_bytes;
+        for delivery in self.channels.values().flat_map(|inbox| &inbox.queue) {
+            if let Delivery::Message { content: Content::Owned(buffer), .. } = delivery {
+                held_bytes += buffer.len() as u64;
+            }
+        }
+        for peer in &self.peers {
+            held_bytes += peer.assemblies.iter().map(|assembly| assembly.total).sum::<u64>();
+            for (_, held) in peer.reorder.iter() {
+                if let Held::Body(body) = held {
+                    held_bytes += body.len() as u64;
+                }
+            }
+        }
+        if held_bytes != self.held_bytes {
+            return Err(format!("{} bytes counted as held, {held_bytes} are", self.held_bytes));
+        }
+        Ok(())
+    }
+
+    fn audit_longs(&self) -> Result<(), String> {
+        let mut users = vec![0; self.longs.iter().map(|(key, _)| key + 1).max().unwrap_or(0)];
+        for (_, content) in &self.contents {
+            if let Body::Piece { key, .. } = content.body {
+                users[key] += 1;
+            }
+        }
+        for peer in &self.peers {
+            let mut bytes = 0;
+            for outgoing in &peer.outbox {
+                match outgoing {
+                    Outgoing::Packet { body, .. } => bytes += body.len() as u64,
+                    Outgoing::Long { key, next, .. } => {
+                        users[*key] += 1;
+                        bytes += next.total - next.offset;
+                    }
+                }
+            }
+            if bytes != peer.outbox_bytes {
+                return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox_bytes));
+            }
+        }
+        match self.longs.iter().find(|(key, long)| long.users != users[*key]) {
+            Some((key, long)) => {
+                Err(format!("long message {key} has {} users, {} are", long.users, users[key]))
+            }
+            None => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,200 @@
+//! A whole run: hosts, a network, virtual time, and the order in which things happen.
+
+use crate::host::{Host, Phase, World};
+use crate::ledger::{Ledger, Wrong};
+use crate::plan::{Event, Plan};
+use crate::wire::Wire;
+use std::cell::RefCell;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tsumugi_rail::sim::{HostOptions, LinkOptions, Network};
+use tsumugi_wire::Instant;
+
+/// Calls in a run, at most: more is a loop that makes no progress.
+const CALLS_MAX: u64 = 20_000_000;
+/// Calls between two looks whether all is done.
+const CALLS_BETWEEN_LOOKS: u64 = 16;
+
+/// What happened in a run.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Report {
+    /// Messages accepted.
+    pub posted: u64,
+    /// Messages taken by a receiver.
+    pub taken: u64,
+    /// Messages whose sender was told that they may not have arrived.
+    pub failed: u64,
+    /// Datagrams sent.
+    pub datagrams: u64,
+    /// STOPs sent.
+    pub stops: u64,
+    /// Calls made by hosts.
+    pub calls: u64,
+    /// Virtual time at the end, ns.
+    pub ended_at_ns: u64,
+}
+
+struct Cluster {
+    hosts: Vec<Host>,
+    world: World,
+    now: Instant,
+    calls: u64,
+}
+
+/// Runs a seed.
+pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong> {
+    let plan = Plan::new(seed);
+    let network = Network::new(seed, plan.link);
+    network.set_host_options(plan.habits);
+    let addresses: Vec<SocketAddr> =
+        (1..=plan.hosts.len() as u8).map(|host| SocketAddr::from(([10, 0, 0, host], 7411))).collect();
+    let count = addresses.len();
+    trace.borrow_mut().capturing = plan.forged_one_in > 0;
+    trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
+    let mut world = World {
+        bytes_left: plan.bytes_max,
+        plan,
+        network,
+        wire: Rc::clone(trace),
+        ledger: Ledger::default(),
+        addresses,
+        changed: vec![vec![Instant(0); count]; count],
+        left: vec![Instant(0); count],
+        phase: Phase::Storm,
+    };
+    let hosts = (0..count).map(|index| Host::new(&world, seed, index)).collect::<Vec<_>>();
+    let mut cluster = Cluster {
+        hosts,
+        now: Instant(0),
+        calls: 0,
+        world: {
+            world.phase = Phase::Storm;
+            world
+        },
+    };
+    cluster.run()
+}
+
+impl Cluster {
+    fn run(&mut self) -> Result<Report, Wrong> {
+        for host in &mut self.hosts {
+            host.start(&mut self.world, Instant(0));
+        }
+        self.storm()?;
+        self.calm_down()?;
+        let patience_ns = self.world.plan.patience_ns();
+        self.phase(Phase::Settling, patience_ns)?;
+        self.phase(Phase::Recovery, 6 * patience_ns)?;
+        self.phase(Phase::Closing, patience_ns)?;
+        self.world.ledger.settle()?;
+        let statistics = self.world.network.statistics();
+        if statistics.too_long > 0 {
+            return Err(format!("{} datagrams were longer than the NIC takes", statistics.too_long));
+        }
+        Ok(Report {
+            posted: self.world.ledger.posted,
+            taken: self.world.ledger.taken,
+            failed: self.world.ledger.failed,
+            datagrams: statistics.sent,
+            stops: self.world.wire.borrow().stops,
+            calls: self.calls,
+            ended_at_ns: self.now.0,
+        })
+    }
+
+    /// Traffic and faults, until the plan ends.
+    fn storm(&mut self) -> Result<(), Wrong> {
+        let events = self.world.plan.events.clone();
+        for (at, event) in events {
+            self.until(at.min(self.world.plan.ends_at))?;
+            if at <= self.world.plan.ends_at {
+                self.happen(event)?;
+            }
+        }
+        self.until(self.world.plan.ends_at)
+    }
+
+    fn happen(&mut self, event: Event) -> Result<(), Wrong> {
+        let Cluster { hosts, world, now, .. } = self;
+        let now = *now;
+        world.wire.borrow_mut().note(now, || format!("{event:?}"));
+        match event {
+            Event::Silence { host, until } => hosts[host].silent_until = until,
+            Event::Cut { from, to, one_way } => {
+                world.network.cut_one_way(world.addresses[from], world.addresses[to]);
+                if !one_way {
+                    world.network.cut_one_way(world.addresses[to], world.addresses[from]);
+                }
+            }
+            Event::Heal { from, to } => world.network.heal(world.addresses[from], world.addresses[to]),
+            Event::Stop { host, orderly } => hosts[host].stop(world, now, orderly)?,
+            Event::Start { host } => hosts[host].start(world, now),
+            Event::Leave { host } => hosts[host].leave(),
+        }
+        Ok(())
+    }
+
+    /// Everything mends: the rest of the plan's events are those that mend.
+    fn calm_down(&mut self) -> Result<(), Wrong> {
+        let Cluster { hosts, world, now, .. } = self;
+        let LinkOptions { latency_ns, rate_bits_per_s, .. } = world.plan.link;
+        world.network.set_options(LinkOptions { latency_ns, rate_bits_per_s, ..LinkOptions::default() });
+        world.network.set_host_options(HostOptions::default());
+        for a in 0..hosts.len() {
+            for b in 0..a {
+                world.network.heal(world.addresses[a], world.addresses[b]);
+            }
+            if hosts[a].is_leaving() {
+                hosts[a].stop(world, *now, false)?;
+            }
+            hosts[a].start(world, *now);
+        }
+        Ok(())
+    }
+
+    /// Goes on until everything is as the phase wants it.
+    fn phase(&mut self, phase: Phase, patience_ns: u64) -> Result<(), Wrong> {
+        self.world.phase = phase;
+        self.world.wire.borrow_mut().note(self.now, || format!("{phase:?}"));
+        for host in &mut self.hosts {
+            host.enter(phase);
+        }
+        let deadline = self.now.plus(patience_ns);
+        loop {
+            let more = (0..CALLS_BETWEEN_LOOKS)
+                .try_fold(true, |more, _| -> Result<bool, Wrong> { Ok(more && self.step(deadline)?) })?;
+            let undone = self.hosts.iter().find_map(|host| host.is_done(&self.world).err());
+            match undone {
+                None => break,
+                Some(undone) if !more => return Err(format!("{phase:?} does not end: {undone}")),
+                Some(_) => {}
+            }
+        }
+        for host in &self.hosts {
+            host.audit_settled()?;
+        }
+        Ok(())
+    }
+
+    fn until(&mut self, end: Instant) -> Result<(), Wrong> {
+        while self.step(end)? {}
+        self.now = self.now.max(end);
+        Ok(())
+    }
+
+    /// The next call of the host whose turn it is. `false` when nothing happens before `end`.
+    fn step(&mut self, end: Instant) -> Result<bool, Wrong> {
+        let turns = self.hosts.iter().map(|host| host.next_call(&self.world));
+        let Some((host, at)) = turns.enumerate().min_by_key(|(_, at)| *at) else { return Ok(false) };
+        if at > end {
+            return Ok(false);
+        }
+        self.now = self.now.max(at);
+        self.calls += 1;
+        if self.calls > CALLS_MAX {
+            return Err(format!("{CALLS_MAX} calls and no end"));
+        }
+        self.hosts[host].call(&mut self.world, self.now)?;
+        Ok(true)
+    }
+}

@@ -1,0 +1,113 @@
+//! Datagrams that nobody sent, or nobody sent now: noise, old ones again, and the right form with a wrong word.
+
+use crate::dice::Dice;
+use crate::wire::{Captured, Wire};
+use crc_fast::{CrcAlgorithm, checksum};
+use std::net::SocketAddr;
+use tsumugi_wire::frame::encode_whole;
+use tsumugi_wire::handshake::{Challenge, Offer, Repeat};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
+
+/// An address that no host has.
+pub(crate) fn stranger() -> SocketAddr {
+    SocketAddr::from(([192, 0, 2, 1], 9))
+}
+
+/// A packet with a right check and CRC.
+fn packet(header: &Header, body: &[u8]) -> Vec<u8> {
+    let mut header = *header;
+    header.body_bytes = body.len() as u16;
+    header.body_crc = if body.is_empty() { 0 } else { checksum(CrcAlgorithm::Crc32Iscsi, body) as u32 };
+    let mut packet = header.encode().to_vec();
+    packet.extend_from_slice(body);
+    packet
+}
+
+/// A datagram for `to` that appears to come from somewhere; `None` if there is nothing to make one of.
+pub(crate) fn forge(
+    dice: &mut Dice,
+    wire: &Wire,
+    to: SocketAddr,
+    hosts: &[SocketAddr],
+) -> Option<(SocketAddr, Vec<u8>)> {
+    let somebody = dice.pick(hosts);
+    match dice.below(8) {
+        0 => {
+            let mut noise = vec![0; dice.below(200) as usize];
+            dice.fill(&mut noise);
+            Some((somebody, noise))
+        }
+        1 | 2 => {
+            let old = wire.captured(to, dice.one_in(2));
+            let Captured { from, bytes, .. } = old.get(dice.below(old.len() as u64) as usize)?;
+            Some((*from, bytes.clone()))
+        }
+        3 => {
+            let old = wire.captured(to, dice.one_in(2));
+            let Captured { from, bytes, .. } = old.get(dice.below(old.len() as u64) as usize)?;
+            let mut bytes = bytes.clone();
+            bytes.truncate(dice.below(bytes.len() as u64) as usize);
+            Some((*from, bytes))
+        }
+        4..=6 => wrong_word(dice, wire, to),
+        _ => Some((somebody, handshake(dice))),
+    }
+}
+
+/// A packet of a flow that is or was open, with one word changed that should give it away.
+fn wrong_word(dice: &mut Dice, wire: &Wire, to: SocketAddr) -> Option<(SocketAddr, Vec<u8>)> {
+    let Captured { from, bytes, .. } = wire.last_data.get(&to)?;
+    let (mut header, ..) = Header::decode(bytes).ok()?;
+    header.psn = header.psn.plus(dice.below(3));
+    header.flags = Flags(0);
+    // Who knows the token could end the acquaintance by provoking a RESET: those come from nobody's address.
+    let from = match dice.below(3) {
+        0 => {
+            header.token ^= 1 << dice.below(64);
+            *from
+        }
+        1 => {
+            header.epoch = (header.epoch ^ 1 << dice.below(32)).max(1);
+            stranger()
+        }
+        _ => {
+            header.flow ^= 1 << dice.below(32);
+            stranger()
+        }
+    };
+    header.kind =
+        dice.pick(&[Kind::Data, Kind::Data, Kind::Data, Kind::Ack, Kind::Stop, Kind::Bye, Kind::ByeAck]);
+    if header.kind != Kind::Data {
+        header.flags = Flags::HAS_ACK;
+        header.ack = Psn(dice.bits());
+        header.body_bytes = 0;
+        return Some((from, packet(&header, &[0; 16])));
+    }
+    let mut body = encode_whole(1, 24).to_vec();
+    body.resize(32, 0xee);
+    Some((from, packet(&header, &body)))
+}
+
+/// A packet of a handshake that nobody began.
+fn handshake(dice: &mut Dice) -> Vec<u8> {
+    let mut header = Header::new(Kind::Hello, dice.below(1 << 32).max(1) as u32);
+    let offer = Offer {
+        job: 7,
+        nonce: dice.bits(),
+        cookie: if dice.one_in(2) { 0 } else { dice.bits() },
+        token: dice.bits(),
+        flow: dice.below(4) as u32,
+        repeat: Repeat::Selective,
+        datagram_bytes: 1472,
+        message_bytes_max: 1 << 20,
+    };
+    header.kind = dice.pick(&[Kind::Hello, Kind::Welcome, Kind::Challenge, Kind::Reset]);
+    match header.kind {
+        Kind::Challenge => packet(&header, &Challenge { nonce: dice.bits(), cookie: dice.bits() }.encode()),
+        Kind::Reset => {
+            header.token = dice.bits();
+            packet(&header, &[])
+        }
+        _ => packet(&header, &offer.encode()),
+    }
+}

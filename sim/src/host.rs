@@ -1,0 +1,718 @@
+//! One host: an endpoint without socket and clock, and an application that posts, reads and keeps.
+
+use crate::dice::Dice;
+use crate::forge;
+use crate::ledger::{Ledger, Wrong};
+use crate::message::{LABEL_BYTES, Label};
+use crate::plan::{HostPlan, Plan};
+use crate::wire::{Spy, Wire, show};
+use std::cell::RefCell;
+use std::collections::{HashMap, VecDeque};
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tsumugi::internal::{Content, Delivery, PeerView, State};
+use tsumugi::{Failure, Node, Reason, SendError};
+use tsumugi_rail::Rail;
+use tsumugi_rail::memory::Memory;
+use tsumugi_rail::sim::Network;
+use tsumugi_wire::memory::{Counter, Geometry};
+use tsumugi_wire::time::MILLISECOND_NS;
+use tsumugi_wire::{Flags, Header, Instant};
+
+/// What every host shares.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) network: Network,
+    pub(crate) wire: Rc<RefCell<Wire>>,
+    pub(crate) ledger: Ledger,
+    pub(crate) addresses: Vec<SocketAddr>,
+    /// Bytes that may still be sent.
+    pub(crate) bytes_left: u64,
+    /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
+    pub(crate) changed: Vec<Vec<Instant>>,
+    /// When a host last said that it leaves.
+    pub(crate) left: Vec<Instant>,
+    pub(crate) phase: Phase,
+}
+
+/// What the run is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Faults and traffic.
+    Storm,
+    /// Nothing goes wrong any more and nothing new is posted: everything outstanding must be resolved.
+    Settling,
+    /// Everybody sends everybody one message, which must arrive.
+    Recovery,
+    /// Everybody leaves.
+    Closing,
+}
+
+/// A message that the application keeps.
+struct Kept {
+    content: Content,
+    label: Label,
+    bytes: usize,
+    until: Instant,
+}
+
+/// What a host knows of a peer.
+#[derive(Default)]
+struct Known {
+    acquaintance: u32,
+    stretch: Option<u32>,
+    /// When the failure of this peer was seen; it may be greeted again some time later.
+    failed_at: Option<Instant>,
+    view: Option<PeerView>,
+    /// Recovery: attempts, and whether one has arrived.
+    tries: u32,
+    reached: bool,
+}
+
+/// One host.
+pub(crate) struct Host {
+    index: usize,
+    incarnation: u32,
+    plan: HostPlan,
+    dice: Dice,
+    process: Option<Process>,
+    called_at: Instant,
+    pub(crate) silent_until: Instant,
+    messages_left: u64,
+    next_post: Instant,
+}
+
+/// A process on a host.
+struct Process {
+    state: State,
+    spy: Spy,
+    known: HashMap<u32, Known>,
+    kept: VecDeque<Kept>,
+    /// Failures since each channel was opened; what its owner must have heard.
+    open: Vec<Option<u64>>,
+    heard: Vec<u64>,
+    arrived: bool,
+    read_at: Instant,
+    leaving: bool,
+}
+
+impl Host {
+    pub(crate) fn new(world: &World, seed: u64, index: usize) -> Host {
+        let plan = world.plan.hosts[index].clone();
+        Host {
+            index,
+            incarnation: 0,
+            dice: Dice::new(seed, 100 + index as u64),
+            process: None,
+            called_at: Instant(0),
+            silent_until: Instant(0),
+            messages_left: plan.messages,
+            next_post: Instant(0),
+            plan,
+        }
+    }
+
+    /// Starts a process.
+    pub(crate) fn start(&mut self, world: &mut World, now: Instant) {
+        if self.process.is_some() {
+            return;
+        }
+        self.incarnation += 1;
+        let mut options = self.plan.options.clone();
+        options.seed = Some(self.dice.bits());
+        let geometry = Geometry { flows: options.peers_max, ring_bytes: self.plan.queue_bytes };
+        let memory = Memory::new(geometry).expect("a plan's geometry is possible");
+        let rail = world.network.rail(world.addresses[self.index], options.datagram_bytes);
+        let spy = Spy { rail, wire: Rc::clone(&world.wire), pairs: HashMap::new() };
+        self.process = Some(Process {
+            state: State::new(options, memory),
+            spy,
+            known: HashMap::new(),
+            kept: VecDeque::new(),
+            open: vec![None; usize::from(world.plan.channels)],
+            heard: vec![0; usize::from(world.plan.channels)],
+            arrived: true,
+            read_at: now,
+            leaving: false,
+        });
+        world.changed[self.index].fill(now);
+        self.called_at = now;
+    }
+
+    /// Ends the process. What had arrived is looked at before it is forgotten.
+    pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        if orderly {
+            process.state.abort();
+            world.left[self.index] = now;
+            let _ = process.state.transmit(now, &mut process.spy);
+        }
+        for kept in process.kept.drain(..) {
+            check_kept(&process.state, &kept)?;
+        }
+        for channel in 1..=world.plan.channels {
+            while let Some(delivery) = process.state.take(channel) {
+                if let Delivery::Message { source, content } = delivery {
+                    taken(self.index, self.incarnation, &process.state, world, channel, source, &content)?;
+                }
+            }
+        }
+        for known in process.known.values() {
+            if let Some(stretch) = known.stretch {
+                world.ledger.end(stretch);
+            }
+        }
+        world.changed[self.index].fill(now);
+        Ok(())
+    }
+
+    /// From now on the host posts nothing, and leaves when all is delivered.
+    pub(crate) fn leave(&mut self) {
+        if let Some(process) = &mut self.process {
+            process.leaving = true;
+        }
+    }
+
+    /// When the host will call next.
+    pub(crate) fn next_call(&self, world: &World) -> Instant {
+        let Some(process) = &self.process else { return Instant::NEVER };
+        let due = process.spy.wake_at().min(process.state.deadline()).min(self.next_app(world, process));
+        due.max(self.called_at.plus(self.plan.call_ns)).max(self.silent_until)
+    }
+
+    fn next_app(&self, world: &World, process: &Process) -> Instant {
+        let mut due = Instant::NEVER;
+        if world.phase == Phase::Storm {
+            if self.messages_left > 0 && !process.leaving {
+                due = due.min(self.next_post);
+            }
+            for (at, _) in
+                self.plan.reader.opens_at.iter().zip(&process.open).filter(|(_, open)| open.is_none())
+            {
+                due = due.min(*at);
+            }
+            if let Some(kept) = process.kept.front() {
+                due = due.min(kept.until);
+            }
+        } else if !process.kept.is_empty() || process.open.iter().any(Option::is_none) {
+            due = Instant(0);
+        }
+        if world.phase == Phase::Recovery && !self.has_recovered(world) {
+            due = due.min(self.called_at.plus(MILLISECOND_NS));
+        }
+        if process.arrived {
+            due = due.min(process.read_at.plus(self.plan.reader.every_ns));
+        }
+        due
+    }
+
+    /// One call of everything, as an application would.
+    pub(crate) fn call(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        self.called_at = now;
+        let Some(mut process) = self.process.take() else { return Ok(()) };
+        let outcome = self.call_process(&mut process, world, now);
+        self.process = Some(process);
+        outcome
+    }
+
+    fn call_process(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        if self.dice.one_in(2) {
+            self.application(process, world, now)?;
+            self.progress(process, world, now)
+        } else {
+            self.progress(process, world, now)?;
+            self.application(process, world, now)
+        }
+    }
+
+    fn progress(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        let me = world.addresses[self.index];
+        let full_before = process.state.held_bytes() > self.plan.options.receive_bytes;
+        let forged_one_in = world.plan.forged_one_in;
+        if world.phase == Phase::Storm && forged_one_in > 0 && self.dice.one_in(forged_one_in) {
+            let forged = forge::forge(&mut self.dice, &world.wire.borrow(), me, &world.addresses);
+            if let Some((from, bytes)) = forged {
+                world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
+                watch(&process.state, &world.wire, now, me, from, &bytes);
+                process.state.on_datagram(now, from, &bytes);
+            }
+        }
+        let Process { state, spy, .. } = process;
+        let wire = Rc::clone(&world.wire);
+        let arrived = spy.receive(now, &mut |from, bytes| {
+            watch(state, &wire, now, me, from, bytes);
+            state.on_datagram(now, from, bytes);
+        });
+        process.arrived |= arrived.map_err(|error| error.to_string())? > 0;
+        process.state.drain();
+        process.state.tick(now);
+        if process.leaving && process.state.is_flushed() {
+            process.state.leave(now);
+            world.left[self.index] = now;
+        }
+        if self.plan.settles && self.dice.one_in(4) {
+            process.state.settle();
+        }
+        self.transmit(process, now)?;
+        process.state.audit()?;
+        self.look_at_failures(process, world, now)?;
+        self.look_at_peers(process, world, now, full_before)?;
+        if self.dice.one_in(32) {
+            process.audit_all()?;
+        }
+        let state = &process.state;
+        if state.counted(Counter::Violation) + state.counted(Counter::BeyondWindow) > 0 {
+            return Err(format!("host {} counts {:?}", self.index, process.state.counters()));
+        }
+        let wrong = world.wire.borrow_mut().wrong.take();
+        wrong.map_or(Ok(()), Err)
+    }
+
+    fn transmit(&mut self, process: &mut Process, now: Instant) -> Result<(), Wrong> {
+        let Process { state, spy, .. } = process;
+        spy.pairs.clear();
+        for index in 0..state.peers() {
+            if let Some(view) = state.view(Node(index)).filter(|view| view.remote_token != 0) {
+                spy.pairs.insert(view.remote_token, view.local_token);
+            }
+        }
+        state.transmit(now, spy).map_err(|error| error.to_string())
+    }
+
+    fn look_at_failures(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+    ) -> Result<(), Wrong> {
+        while let Some(failure) = process.state.take_failure() {
+            world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
+            let other = host_of(world, failure.address)?;
+            process.arrived = true;
+            self.judge(process, world, other, &failure)?;
+            for count in process.open.iter_mut().flatten() {
+                *count += 1;
+            }
+            let known = process.known.entry(failure.node.0).or_default();
+            known.failed_at = Some(now);
+            match known.stretch.take() {
+                Some(stretch) => world.ledger.fail(stretch, failure.undelivered)?,
+                None if failure.undelivered > 0 => {
+                    return Err(format!("{failure}, but nothing had been accepted"));
+                }
+                None => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether a peer may be called gone for this reason.
+    fn judge(&self, process: &Process, world: &World, other: usize, failure: &Failure) -> Result<(), Wrong> {
+        let since = world.changed[self.index][other];
+        let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
+        let closing = world.phase == Phase::Closing;
+        let fair = match failure.reason {
+            Reason::Violation(_) | Reason::NoMemory(_) => false,
+            Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
+            Reason::Restarted => its_change >= since && !world.plan.calm,
+            Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,
+            Reason::Aborted => its_leave > Instant(0) && its_leave >= since && !closing,
+        };
+        if fair { Ok(()) } else { Err(format!("host {}: {failure}; that is not so", self.index)) }
+    }
+
+    fn look_at_peers(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+        full_before: bool,
+    ) -> Result<(), Wrong> {
+        let Process { state, known, .. } = process;
+        let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
+        for index in 0..state.peers() {
+            let node = Node(index);
+            let address = state.address_of(node).ok_or("a peer without address")?;
+            let other = host_of(world, address)?;
+            let peer = known.entry(index).or_default();
+            let acquaintance = state.acquaintance(node);
+            if acquaintance != peer.acquaintance {
+                peer.acquaintance = acquaintance;
+                world.changed[self.index][other] = now;
+                if let Some(stretch) = peer.stretch.take() {
+                    // Nothing was said: nothing may have been outstanding.
+                    if world.ledger.stretch(stretch).acquaintance != acquaintance {
+                        if world.ledger.unreported(stretch) > 0 {
+                            return Err(format!("host {} forgot host {other} and told nobody", self.index));
+                        }
+                        world.ledger.end(stretch);
+                    } else {
+                        peer.stretch = Some(stretch);
+                    }
+                }
+            }
+            if let Some(stretch) = peer.stretch {
+                let mut reported = world.ledger.reported(stretch);
+                while world.ledger.unreported(stretch) > 0 && state.is_delivered(node, reported + 1) {
+                    reported += 1;
+                    world.ledger.report(stretch, reported)?;
+                }
+                if state.is_delivered(node, reported + 1) {
+                    return Err(format!(
+                        "message {} reported delivered that was never accepted",
+                        reported + 1
+                    ));
+                }
+            }
+            let view = state.view(node).ok_or("a peer that cannot be seen")?;
+            if let Some(before) = peer.view.filter(|before| before.local_token == view.local_token) {
+                if full && !before.assembling && !view.assembling && view.limit > before.limit {
+                    return Err(format!(
+                        "host {} gave credit with {} bytes held",
+                        self.index,
+                        state.held_bytes()
+                    ));
+                }
+                if before.goes_back && view.goes_back && view.held > before.held {
+                    return Err(format!("host {} took a Go-back-N flow out of order", self.index));
+                }
+            }
+            peer.view = Some(view);
+        }
+        Ok(())
+    }
+
+    fn application(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        let storm = world.phase == Phase::Storm;
+        for channel in 0..usize::from(world.plan.channels) {
+            if process.open[channel].is_none() && (!storm || self.plan.reader.opens_at[channel] <= now) {
+                process.open[channel] = Some(0);
+                if !process.state.open_channel(channel as u16 + 1) {
+                    return Err(format!("channel {} is taken", channel + 1));
+                }
+            }
+        }
+        self.release(process, now, storm)?;
+        if process.arrived && now >= process.read_at.plus(self.plan.reader.every_ns) {
+            self.read(process, world, now)?;
+        }
+        if storm && self.messages_left > 0 && !process.leaving && now >= self.next_post {
+            self.next_post = now.plus(1000 + self.dice.below(self.plan.gap_ns));
+            for _ in 0..self.dice.between(1, self.plan.burst_max) {
+                if !self.post(process, world, now)? {
+                    break;
+                }
+            }
+            if self.dice.one_in(2) {
+                self.transmit(process, now)?;
+            }
+        }
+        if world.phase == Phase::Recovery {
+            self.recover(process, world, now)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, process: &mut Process, now: Instant, storm: bool) -> Result<(), Wrong> {
+        let Process { state, kept, .. } = process;
+        while let Some(first) = kept.front() {
+            if storm && first.until > now && kept.len() <= self.plan.reader.keep_max {
+                break;
+            }
+            // Not always in the order in which they came.
+            let at = self.dice.below(kept.len().min(3) as u64) as usize;
+            let Some(message) = kept.remove(at) else { break };
+            check_kept(state, &message)?;
+            state.release_message(message.content);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        process.read_at = now;
+        process.arrived = false;
+        let storm = world.phase == Phase::Storm;
+        for channel in 1..=world.plan.channels {
+            if process.open[usize::from(channel) - 1].is_none() {
+                continue;
+            }
+            let mut left = if storm { self.plan.reader.take_max } else { u64::MAX };
+            while left > 0 {
+                left -= 1;
+                match process.state.take(channel) {
+                    None => break,
+                    Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
+                    Some(Delivery::Message { source, content }) => {
+                        let (label, bytes) = taken(
+                            self.index,
+                            self.incarnation,
+                            &process.state,
+                            world,
+                            channel,
+                            source,
+                            &content,
+                        )?;
+                        if storm && self.plan.reader.keep_max > 0 {
+                            let until = now.plus(self.dice.below(self.plan.reader.keep_ns));
+                            process.kept.push_back(Kept { content, label, bytes, until });
+                        } else {
+                            process.state.release_message(content);
+                        }
+                    }
+                }
+                process.arrived |= left == 0;
+            }
+        }
+        self.release(process, now, storm)
+    }
+
+    /// Posts a message to somebody. `false` when the application had better wait.
+    fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
+        let count = world.addresses.len() as u64;
+        let to = (self.index + 1 + self.dice.below(count - 1) as usize) % count as usize;
+        let channel = self.dice.between(1, u64::from(world.plan.channels)) as u16;
+        let bytes = self.size(world);
+        if self.messages_left == 0 || bytes as u64 > world.bytes_left {
+            self.messages_left = 0;
+            return Ok(false);
+        }
+        let posted = self.post_to(process, world, now, to, channel, bytes)?;
+        if posted {
+            self.messages_left -= 1;
+            world.bytes_left -= bytes as u64;
+        }
+        Ok(posted)
+    }
+
+    fn size(&mut self, world: &World) -> usize {
+        let dice = &mut self.dice;
+        if dice.one_in(world.plan.long_one_in) {
+            return dice.between(1000, world.plan.message_bytes_max) as usize;
+        }
+        match dice.below(10) {
+            0 => 0,
+            1..=5 => dice.between(1, 64) as usize,
+            // About the ends of packets.
+            6 => (dice.pick(&[508, 1472, 3472, 8972]) - 48 - 8 - dice.below(40)) as usize,
+            _ => dice.between(1, 1400) as usize,
+        }
+    }
+
+    fn post_to(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+        to: usize,
+        channel: u16,
+        bytes: usize,
+    ) -> Result<bool, Wrong> {
+        let Process { state, known, .. } = process;
+        let address = world.addresses[to];
+        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
+        let peer = known.entry(node.0).or_default();
+        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
+            return Ok(false);
+        }
+        peer.failed_at = None;
+        state.forgive(node.0);
+        let acquaintance = state.acquaintance(node);
+        match state.may_post(node, bytes as u64) {
+            Ok(()) => {}
+            Err(SendError::WouldBlock) => return Ok(false),
+            Err(error) => return Err(format!("host {} cannot post: {error}", self.index)),
+        }
+        let stretch = match peer.stretch {
+            Some(stretch) => stretch,
+            None => world.ledger.begin(self.index, self.incarnation, to, acquaintance),
+        };
+        let label = world.ledger.next_label(stretch, channel);
+        // The first of a stretch must be told from the next one of the stretch before.
+        let bytes = if label.number == 0 { bytes.max(LABEL_BYTES) } else { bytes };
+        let number = state
+            .post(now, node, channel, &label.message(bytes))
+            .map_err(|error| format!("host {} cannot post though it may: {error}", self.index))?;
+        world
+            .wire
+            .borrow_mut()
+            .note(now, || format!("host {} posts {label:?} {bytes} B to {to}", self.index));
+        peer.stretch = Some(stretch);
+        peer.acquaintance = acquaintance;
+        if state.acquaintance(node) != acquaintance {
+            return Err("posting began another acquaintance".to_owned());
+        }
+        world.ledger.post(label, bytes, number)?;
+        Ok(true)
+    }
+
+    /// Sends everybody one more message, again if the acquaintance turns out to be of the past.
+    fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        for to in 0..world.addresses.len() {
+            if to == self.index {
+                continue;
+            }
+            let node = process.state.add_peer("", world.addresses[to]).map_err(|error| error.to_string())?;
+            let peer = process.known.entry(node.0).or_default();
+            let done =
+                peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
+            if peer.reached || done {
+                peer.reached = true;
+            } else if peer.tries == 0 || peer.stretch.is_none() {
+                peer.tries += 1;
+                peer.failed_at = None;
+                if peer.tries > 5 {
+                    return Err(format!(
+                        "host {} cannot reach host {to} though nothing is wrong",
+                        self.index
+                    ));
+                }
+                if !self.post_to(process, world, now, to, 1, LABEL_BYTES)? {
+                    return Err(format!(
+                        "host {} cannot post to host {to} though all is settled",
+                        self.index
+                    ));
+                }
+            }
+        }
+        self.transmit(process, now)
+    }
+
+    fn has_recovered(&self, world: &World) -> bool {
+        let Some(process) = &self.process else { return false };
+        let reached = process.known.values().filter(|peer| peer.reached).count();
+        reached + 1 == world.addresses.len()
+    }
+
+    /// Whether everything is as the phase wants it, or what is not.
+    pub(crate) fn is_done(&self, world: &World) -> Result<(), Wrong> {
+        let Some(process) = &self.process else { return Ok(()) };
+        let state = &process.state;
+        let unlike = |what: &str| Err(format!("host {} {what}", self.index));
+        for index in 0..state.peers() {
+            let Some(view) = state.view(Node(index)) else { continue };
+            if view.waiting {
+                return Err(format!("host {} still waits for peer {index}: {view:?}", self.index));
+            }
+            if view.open && world.wire.borrow().owes_go(view.local_token) {
+                return Err(format!("host {} has said STOP to peer {index} and never GO", self.index));
+            }
+        }
+        if !state.is_flushed() {
+            return unlike("has messages that are not delivered");
+        }
+        if !process.kept.is_empty() || process.arrived || process.open.iter().any(Option::is_none) {
+            return unlike("has not read everything");
+        }
+        if let Some(exhausted) = state.exhausted() {
+            return Err(format!("host {} is exhausted with nothing kept: {exhausted:?}", self.index));
+        }
+        if world.phase == Phase::Recovery && !self.has_recovered(world) {
+            return unlike("has not reached everybody");
+        }
+        if world.phase == Phase::Closing && !state.has_left() {
+            return unlike("has not left");
+        }
+        Ok(())
+    }
+
+    /// What must hold when everything is settled and read.
+    pub(crate) fn audit_settled(&self) -> Result<(), Wrong> {
+        let Some(process) = &self.process else { return Ok(()) };
+        process.audit_all()?;
+        if process.state.held_bytes() != 0 {
+            return Err(format!("host {} holds {} bytes of nothing", self.index, process.state.held_bytes()));
+        }
+        for (channel, (failures, heard)) in process.open.iter().zip(&process.heard).enumerate() {
+            if *failures != Some(*heard) {
+                return Err(format!(
+                    "host {} was told {heard} of {failures:?} failures on channel {}",
+                    self.index,
+                    channel + 1
+                ));
+            }
+        }
+        Ok(())
+    }
+
+    /// What the host does from here on when the phase changes.
+    pub(crate) fn enter(&mut self, phase: Phase) {
+        self.silent_until = Instant(0);
+        if let Some(process) = &mut self.process {
+            process.arrived = true;
+            process.leaving |= phase == Phase::Closing;
+        }
+    }
+
+    /// Whether the host is in the middle of leaving.
+    pub(crate) fn is_leaving(&self) -> bool {
+        self.process.as_ref().is_some_and(|process| process.leaving)
+    }
+}
+
+impl Process {
+    fn audit_all(&self) -> Result<(), Wrong> {
+        let lent = self.kept.iter().map(|kept| match &kept.content {
+            Content::Owned(buffer) => buffer.len() as u64,
+            Content::InPlace { .. } => 0,
+        });
+        self.state.audit_all(lent.sum())
+    }
+}
+
+fn host_of(world: &World, address: SocketAddr) -> Result<usize, Wrong> {
+    let host = world.addresses.iter().position(|known| *known == address);
+    host.ok_or_else(|| format!("{address} became a peer and is nobody's address"))
+}
+
+/// Enters a message that was taken into the ledger.
+fn taken(
+    at: usize,
+    incarnation: u32,
+    state: &State,
+    world: &mut World,
+    channel: u16,
+    source: u32,
+    content: &Content,
+) -> Result<(Label, usize), Wrong> {
+    let from = state.address_of(Node(source)).ok_or("a message of nobody")?;
+    let from = host_of(world, from)?;
+    let message = state.bytes_of(content);
+    let label = world.ledger.take(at, incarnation, from, channel, message)?;
+    Ok((label, message.len()))
+}
+
+/// A message that was kept is still what it was.
+fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
+    if state.bytes_of(&kept.content) == kept.label.message(kept.bytes) {
+        Ok(())
+    } else {
+        Err(format!("{:?} changed while the application had it", kept.label))
+    }
+}
+
+/// Looks at what arrives with the eyes of the endpoint that is about to take it.
+fn watch(
+    state: &State,
+    wire: &Rc<RefCell<Wire>>,
+    now: Instant,
+    me: SocketAddr,
+    from: SocketAddr,
+    datagram: &[u8],
+) {
+    let mut wire = wire.borrow_mut();
+    let mut rest = datagram;
+    while let Ok((header, _, next)) = Header::decode(rest) {
+        rest = next;
+        wire.note(now, || format!("{me} < {from} {}", show(&header)));
+        if !header.kind.on_a_flow() || !header.flags.has(Flags::HAS_ACK) {
+            continue;
+        }
+        let view = state.node_of_flow(header.flow).and_then(|node| state.view(node));
+        let ours = view.filter(|view| {
+            view.local_token == header.token && view.epoch == header.epoch && view.remote_token != 0
+        });
+        if let Some(view) = ours {
+            wire.on_answer(now, view.remote_token, &header);
+        }
+    }
+}

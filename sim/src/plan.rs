@@ -1,0 +1,223 @@
+//! What a run will be like. Everything follows from the seed.
+
+use crate::dice::Dice;
+use tsumugi::Repeat;
+use tsumugi::internal::Options;
+use tsumugi_rail::sim::{HostOptions, LinkOptions};
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
+
+/// Longest message of any run, bytes.
+const MESSAGE_BYTES_MAX: u64 = 300 << 10;
+
+/// One thing that goes wrong, or gets right again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// The host makes no calls until then.
+    Silence { host: usize, until: Instant },
+    /// What `from` sends to `to` is lost from now on, and the other way round unless `one_way`.
+    Cut { from: usize, to: usize, one_way: bool },
+    /// The end of a cut.
+    Heal { from: usize, to: usize },
+    /// The host's process ends; says BYE first if `orderly`, as when it returns from `main`.
+    Stop { host: usize, orderly: bool },
+    /// A new process begins there.
+    Start { host: usize },
+    /// Hosts say that they leave, once all is delivered; a new process begins later.
+    Leave { host: usize },
+}
+
+/// How a host's application reads.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Reader {
+    /// Messages that it keeps at most.
+    pub(crate) keep_max: usize,
+    /// How long it keeps each, ns, at most.
+    pub(crate) keep_ns: u64,
+    /// Messages that it takes in one go, at most.
+    pub(crate) take_max: u64,
+    /// Time between two goes, ns.
+    pub(crate) every_ns: u64,
+    /// When it opens its channels.
+    pub(crate) opens_at: [Instant; 3],
+}
+
+/// What one host is like.
+#[derive(Clone, Debug)]
+pub(crate) struct HostPlan {
+    pub(crate) options: Options,
+    pub(crate) queue_bytes: u64,
+    pub(crate) reader: Reader,
+    /// Time that a call takes, ns, at least: it is not called again before.
+    pub(crate) call_ns: u64,
+    /// Says ACK before it sleeps.
+    pub(crate) settles: bool,
+    /// Messages to send in all.
+    pub(crate) messages: u64,
+    /// Most messages in a burst.
+    pub(crate) burst_max: u64,
+    /// Time between two bursts, ns, at most.
+    pub(crate) gap_ns: u64,
+    /// How long it lets a failed peer be before it tries again, ns.
+    pub(crate) sulks_ns: u64,
+}
+
+/// What a run is like.
+#[derive(Clone, Debug)]
+pub(crate) struct Plan {
+    /// Nothing happens that may make a peer give up: every message must be delivered.
+    pub(crate) calm: bool,
+    pub(crate) hosts: Vec<HostPlan>,
+    pub(crate) channels: u16,
+    pub(crate) link: LinkOptions,
+    pub(crate) habits: HostOptions,
+    pub(crate) events: Vec<(Instant, Event)>,
+    /// When faults and posting stop.
+    pub(crate) ends_at: Instant,
+    /// Longest message, bytes.
+    pub(crate) message_bytes_max: u64,
+    /// Share of long messages: one in this many.
+    pub(crate) long_one_in: u64,
+    /// Bytes that all hosts send together, at most.
+    pub(crate) bytes_max: u64,
+    /// A datagram that nobody sent arrives with one call in this many; 0: never.
+    pub(crate) forged_one_in: u64,
+}
+
+/// A probability between 0 and `most`, often 0.
+fn share(dice: &mut Dice, most: f64) -> f64 {
+    if dice.one_in(3) { 0.0 } else { most * dice.below(1000) as f64 / 1000.0 }
+}
+
+impl Plan {
+    /// The plan of a seed.
+    pub(crate) fn new(seed: u64) -> Plan {
+        let dice = &mut Dice::new(seed, 1);
+        let calm = dice.one_in(3);
+        let count = dice.pick(&[2, 2, 2, 3, 3, 4, 5, 6]);
+        let flood = dice.one_in(12);
+        let ends_at = Instant(dice.pick(&[5, 20, 60, 200]) * MILLISECOND_NS);
+        let timeout_ns = if calm { 3 * SECOND_NS } else { dice.pick(&[50, 100, 300, 2000]) * MILLISECOND_NS };
+        let most = if calm { 0.05 } else { dice.pick(&[0.02, 0.1, 0.3]) };
+        let link = LinkOptions {
+            latency_ns: dice.pick(&[1, 5, 20, 100]) * MICROSECOND_NS,
+            jitter_ns: dice.pick(&[0, 0, 2, 50]) * MICROSECOND_NS,
+            rate_bits_per_s: dice.pick(&[0, 0, 1_000_000_000, 10_000_000_000]),
+            queue_bytes: dice.pick(&[20_000, 1 << 20]),
+            loss: share(dice, most),
+            duplicate: share(dice, most),
+            reorder: share(dice, 4.0 * most),
+            corrupt: share(dice, most / 2.0),
+        };
+        let habits = HostOptions { short_burst: share(dice, 0.2), coalesce: share(dice, 0.9) };
+        let message_bytes_max = if flood { 8 << 10 } else { dice.pick(&[2000, 20_000, MESSAGE_BYTES_MAX]) };
+        let hosts = (0..count).map(|_| HostPlan::new(dice, timeout_ns, ends_at, flood)).collect();
+        let events =
+            if calm { calm_events(dice, count, ends_at) } else { events(dice, count, ends_at, timeout_ns) };
+        Plan {
+            calm,
+            hosts,
+            channels: dice.between(1, 3) as u16,
+            link,
+            habits,
+            events,
+            ends_at,
+            message_bytes_max,
+            long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
+            bytes_max: if flood { 4 << 20 } else { 700 << 10 },
+            forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+        }
+    }
+
+    /// How long after the last fault everything must be settled, ns.
+    pub(crate) fn patience_ns(&self) -> u64 {
+        let timeout = self.hosts.iter().map(|host| host.options.peer_timeout_ns).max().unwrap_or(0);
+        timeout + SECOND_NS
+    }
+}
+
+impl HostPlan {
+    fn new(dice: &mut Dice, timeout_ns: u64, ends_at: Instant, flood: bool) -> HostPlan {
+        let slow = flood || dice.one_in(4);
+        let opens = |dice: &mut Dice| Instant(if dice.one_in(5) { dice.below(ends_at.0) } else { 0 });
+        HostPlan {
+            options: Options {
+                job: 7,
+                accept_unknown: true,
+                peers_max: 12,
+                repeat: if dice.one_in(3) { Repeat::GoBackN } else { Repeat::Selective },
+                peer_timeout_ns: timeout_ns,
+                message_bytes_max: MESSAGE_BYTES_MAX,
+                receive_bytes: if slow { 64 << 10 } else { dice.pick(&[256 << 10, 4 << 20]) },
+                send_bytes: dice.pick(&[4 << 10, 64 << 10, 1 << 20]),
+                datagram_bytes: dice.pick(&[508, 1472, 1472, 1472, 3472, 8972]) as usize,
+                seed: None,
+            },
+            queue_bytes: dice.pick(&[32 << 10, 32 << 10, 128 << 10]),
+            reader: Reader {
+                keep_max: if slow { dice.pick(&[20, 1000, 1_000_000]) } else { dice.pick(&[0, 0, 5]) }
+                    as usize,
+                keep_ns: if slow { dice.between(1, 40) * MILLISECOND_NS } else { 300 * MICROSECOND_NS },
+                take_max: dice.pick(&[1, 4, 1000]),
+                every_ns: dice.pick(&[1, 10, 200]) * MICROSECOND_NS,
+                opens_at: [opens(dice), opens(dice), opens(dice)],
+            },
+            call_ns: dice.pick(&[300, 2000, 20_000]),
+            settles: dice.one_in(2),
+            messages: if flood { 2000 } else { dice.pick(&[0, 5, 40, 150]) },
+            burst_max: if flood { 200 } else { dice.pick(&[1, 5, 40]) },
+            gap_ns: ends_at.0 / dice.pick(&[5, 20, 100]),
+            sulks_ns: dice.pick(&[0, 1, 20]) * MILLISECOND_NS,
+        }
+    }
+}
+
+/// Faults that no peer may give up over: far shorter than the time-out, and never two of them.
+fn calm_events(dice: &mut Dice, count: usize, ends_at: Instant) -> Vec<(Instant, Event)> {
+    let mut events = Vec::new();
+    let at = Instant(dice.below(ends_at.0));
+    let long_ns = dice.between(1, 300) * MILLISECOND_NS;
+    let host = dice.below(count as u64) as usize;
+    match dice.below(3) {
+        0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
+        1 => {
+            let to = (host + 1) % count;
+            events.push((at, Event::Cut { from: host, to, one_way: dice.one_in(3) }));
+            events.push((at.plus(long_ns), Event::Heal { from: host, to }));
+        }
+        _ => {}
+    }
+    events
+}
+
+/// Faults of every kind, as long as they like.
+fn events(dice: &mut Dice, count: usize, ends_at: Instant, timeout_ns: u64) -> Vec<(Instant, Event)> {
+    let mut events = Vec::new();
+    for _ in 0..dice.between(0, 5) {
+        let at = Instant(dice.below(ends_at.0));
+        let host = dice.below(count as u64) as usize;
+        let long_ns =
+            dice.pick(&[timeout_ns / 8, timeout_ns / 2, timeout_ns, 2 * timeout_ns, MILLISECOND_NS]);
+        let long_ns = dice.between(long_ns / 2, long_ns);
+        match dice.below(5) {
+            0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
+            1 => {
+                let to = (host + 1 + dice.below(count as u64 - 1) as usize) % count;
+                events.push((at, Event::Cut { from: host, to, one_way: dice.one_in(3) }));
+                events.push((at.plus(long_ns), Event::Heal { from: host, to }));
+            }
+            2 | 3 => {
+                let down_ns = dice.pick(&[1000, MILLISECOND_NS, long_ns]);
+                events.push((at, Event::Stop { host, orderly: dice.one_in(3) }));
+                events.push((at.plus(down_ns), Event::Start { host }));
+            }
+            _ => {
+                events.push((at, Event::Leave { host }));
+                events.push((at.plus(long_ns), Event::Stop { host, orderly: false }));
+                events.push((at.plus(long_ns + 1000), Event::Start { host }));
+            }
+        }
+    }
+    events.sort_by_key(|(at, _)| *at);
+    events
+}

@@ -1,0 +1,237 @@
+//! A rail that watches: what a host may not put on the wire, whatever it makes of it.
+
+use crate::ledger::Wrong;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::os::fd::BorrowedFd;
+use std::rc::Rc;
+use tsumugi_rail::sim::SimRail;
+use tsumugi_rail::{Deliver, Packet, Rail, RailError};
+use tsumugi_wire::time::MICROSECOND_NS;
+use tsumugi_wire::{Flags, Header, Instant, Kind};
+
+/// Credit that every flow begins with, packets.
+const CREDIT_PACKETS_INITIAL: u64 = 256;
+/// Between two packets that a stopped sender sends to see whether it is still stopped, ns, at least.
+const STOPPED_NS_MIN: u64 = 250 * MICROSECOND_NS;
+/// Packets that a stopped sender may send at once.
+const STOPPED_PACKETS_MAX: u64 = 2;
+/// Datagrams that are remembered, to be replayed.
+const REMEMBERED: usize = 64;
+
+/// A datagram that somebody sent.
+#[derive(Clone, Debug)]
+pub(crate) struct Captured {
+    pub(crate) from: SocketAddr,
+    pub(crate) to: SocketAddr,
+    pub(crate) bytes: Vec<u8>,
+}
+
+/// What is known of a flow, by its token.
+#[derive(Debug, Default)]
+struct Flow {
+    /// CRC of each PSN's body.
+    crcs: Vec<Option<u32>>,
+    /// PSNs from here on are beyond the credit that the sender has.
+    limit: u64,
+    /// When the sender was stopped, and packets that it has sent since.
+    stopped: Option<(Instant, u64)>,
+    /// The receiver has said STOP and not GO since.
+    owes_go: bool,
+}
+
+/// Everything that passed.
+#[derive(Debug, Default)]
+pub(crate) struct Wire {
+    flows: HashMap<u64, Flow>,
+    captured: Vec<Captured>,
+    handshakes: Vec<Captured>,
+    /// The last DATA packet to each host.
+    pub(crate) last_data: HashMap<SocketAddr, Captured>,
+    seen: usize,
+    pub(crate) wrong: Option<Wrong>,
+    pub(crate) stops: u64,
+    pub(crate) capturing: bool,
+    pub(crate) trace: Option<Vec<String>>,
+}
+
+impl Wire {
+    fn flow(&mut self, token: u64) -> &mut Flow {
+        self.flows.entry(token).or_insert_with(|| Flow { limit: CREDIT_PACKETS_INITIAL, ..Flow::default() })
+    }
+
+    fn complain(&mut self, wrong: Wrong) {
+        self.wrong.get_or_insert(wrong);
+    }
+
+    /// A host sends a packet.
+    fn on_send(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, packet: &Packet<'_>, paired: u64) {
+        let Ok((header, rest)) = decode_head(packet) else {
+            self.complain(format!("{from} sent what is no packet"));
+            return;
+        };
+        if self.trace.is_some() {
+            self.note(now, || format!("{from} > {to} {}", show(&header)));
+        }
+        if usize::from(header.body_bytes) != rest {
+            self.complain(format!("{from} announced {} bytes of body and sent {rest}", header.body_bytes));
+        }
+        match header.kind {
+            Kind::Data => self.on_send_data(now, from, &header),
+            Kind::Stop | Kind::Go => {
+                // By the token of the flow that it is about, which is the other direction.
+                self.stops += u64::from(header.kind == Kind::Stop);
+                self.flow(paired).owes_go = header.kind == Kind::Stop;
+            }
+            _ => {}
+        }
+        if self.capturing {
+            self.capture(from, to, &header, packet);
+        }
+    }
+
+    fn on_send_data(&mut self, now: Instant, from: SocketAddr, header: &Header) {
+        let flow = self.flow(header.token);
+        let psn = header.psn.0;
+        let mut wrong = None;
+        if psn >= flow.limit {
+            wrong = Some(format!("{from} sent PSN {psn} with credit up to {}", flow.limit));
+        } else {
+            let at = psn as usize;
+            flow.crcs.resize(flow.crcs.len().max(at + 1), None);
+            match flow.crcs[at] {
+                Some(crc) if crc != header.body_crc => {
+                    wrong = Some(format!("{from} sent PSN {psn} again with another body"));
+                }
+                Some(_) if !header.flags.has(Flags::RESENT) => {
+                    // A packet that the NIC did not take the first time is no second one.
+                }
+                _ => flow.crcs[at] = Some(header.body_crc),
+            }
+        }
+        if let Some((since, sent)) = &mut flow.stopped {
+            *sent += 1;
+            let allowed = STOPPED_PACKETS_MAX + now.since(*since) / STOPPED_NS_MIN;
+            if *sent > allowed {
+                wrong = Some(format!("{from} sent {sent} packets since it was told to stop"));
+            }
+        }
+        if let Some(wrong) = wrong {
+            self.complain(wrong);
+        }
+    }
+
+    /// A packet that acknowledges arrives at the sender of the flow with `token`.
+    pub(crate) fn on_answer(&mut self, now: Instant, token: u64, header: &Header) {
+        let flow = self.flow(token);
+        flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
+        if header.kind == Kind::Stop {
+            flow.stopped.get_or_insert((now, 0));
+        } else {
+            flow.stopped = None;
+        }
+    }
+
+    /// Whether the receiver of a flow has said STOP, and never GO.
+    pub(crate) fn owes_go(&self, token: u64) -> bool {
+        self.flows.get(&token).is_some_and(|flow| flow.owes_go)
+    }
+
+    fn capture(&mut self, from: SocketAddr, to: SocketAddr, header: &Header, packet: &Packet<'_>) {
+        self.seen += 1;
+        let handshake = !header.kind.on_a_flow() || header.kind == Kind::Bye;
+        // Every so many is enough, and later ones are rarer: old ones must last.
+        let wanted = handshake || self.seen.is_multiple_of(1 + self.seen / 64) || header.kind == Kind::Data;
+        if !wanted {
+            return;
+        }
+        let mut bytes = packet.head.to_vec();
+        bytes.extend_from_slice(packet.body);
+        let captured = Captured { from, to, bytes };
+        if header.kind == Kind::Data {
+            self.last_data.insert(to, captured.clone());
+            if !self.seen.is_multiple_of(1 + self.seen / 64) {
+                return;
+            }
+        }
+        let list = if handshake { &mut self.handshakes } else { &mut self.captured };
+        if list.len() < REMEMBERED {
+            list.push(captured);
+        } else {
+            list[self.seen % REMEMBERED] = captured;
+        }
+    }
+
+    /// Captured datagrams to `to`; of the handshake or others.
+    pub(crate) fn captured(&self, to: SocketAddr, handshake: bool) -> Vec<&Captured> {
+        let list = if handshake { &self.handshakes } else { &self.captured };
+        list.iter().filter(|captured| captured.to == to).collect()
+    }
+
+    /// Notes an event for whoever looks into a failing seed.
+    pub(crate) fn note(&mut self, now: Instant, what: impl FnOnce() -> String) {
+        if let Some(trace) = &mut self.trace {
+            trace.push(format!("{:>12.3} µs  {}", now.0 as f64 / 1000.0, what()));
+        }
+    }
+}
+
+fn decode_head(packet: &Packet<'_>) -> Result<(Header, usize), ()> {
+    let mut whole = [0; 9000];
+    let bytes = packet.bytes();
+    let whole = whole.get_mut(..bytes).ok_or(())?;
+    let (head, body) = whole.split_at_mut(packet.head.len());
+    head.copy_from_slice(packet.head);
+    body.copy_from_slice(packet.body);
+    let (header, body, _) = Header::decode(whole).map_err(|_| ())?;
+    Ok((header, body.len()))
+}
+
+/// A packet in a line.
+pub(crate) fn show(header: &Header) -> String {
+    let Header { kind, flags, token, epoch, psn, ack, credit, body_bytes, .. } = header;
+    format!(
+        "{kind:?} psn {psn} ack {ack}+{credit} flags {:x} flow {} token {:04x} epoch {epoch:x} {body_bytes} B",
+        flags.0,
+        header.flow,
+        token & 0xffff
+    )
+}
+
+/// A rail of a simulated network under watch.
+pub(crate) struct Spy {
+    pub(crate) rail: SimRail,
+    pub(crate) wire: Rc<RefCell<Wire>>,
+    /// For each token that we send to, the token of the flow in the other direction.
+    pub(crate) pairs: HashMap<u64, u64>,
+}
+
+impl Rail for Spy {
+    fn address(&self) -> SocketAddr {
+        self.rail.address()
+    }
+    fn datagram_bytes(&self) -> usize {
+        self.rail.datagram_bytes()
+    }
+    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        let taken = self.rail.send(now, to, burst)?;
+        let mut wire = self.wire.borrow_mut();
+        for packet in &burst[..taken] {
+            let token =
+                packet.head.get(8..16).and_then(|token| token.try_into().ok()).map_or(0, u64::from_le_bytes);
+            let paired = self.pairs.get(&token).copied().unwrap_or(0);
+            wire.on_send(now, self.rail.address(), to, packet, paired);
+        }
+        Ok(taken)
+    }
+    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
+        self.rail.receive(now, deliver)
+    }
+    fn wake_at(&self) -> Instant {
+        self.rail.wake_at()
+    }
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        None
+    }
+}
