@@ -517,7 +517,7 @@ impl Host {
         peer.failed_at = None;
         state.forgive(node.0);
         let acquaintance = state.acquaintance(node);
-        match state.may_post(node, bytes as u64) {
+        match state.may_post(node, bytes.max(LABEL_BYTES) as u64) {
             Ok(()) => {}
             Err(SendError::WouldBlock) => return Ok(false),
             Err(error) => return Err(format!("host {} cannot post: {error}", self.index)),

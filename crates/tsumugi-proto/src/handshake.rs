@@ -36,9 +36,10 @@ impl Cookies {
 
     /// The cookie for a HELLO from `from` with `epoch` and `nonce`.
     ///
-    /// `known` is the epoch under which the address is known already, or 0. A HELLO that an
-    /// earlier incarnation sent long ago therefore cannot displace a later one: its cookie was made
-    /// before the later one was known, and nobody is left to answer a new challenge.
+    /// `known` says how things stood with the address when the challenge was made: under which epoch it was
+    /// known, after how many acquaintances; 0 if it was not known. A HELLO of an earlier incarnation, or of an
+    /// acquaintance that is over, therefore cannot displace a later one: its cookie was made before the later
+    /// one was known, and nobody is left to answer a new challenge.
     #[must_use]
     pub fn make(&self, now: Instant, from: SocketAddr, epoch: u32, nonce: u64, known: u32) -> u64 {
         self.at(now.0 / COOKIE_LIFE_NS, from, epoch, nonce, known)

@@ -23,6 +23,13 @@ pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
 /// Stateless replies that may wait at once; more are not sent, the peer will ask again.
 pub(super) const REPLIES_MAX: usize = 256;
 
+/// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which acquaintance it would
+/// follow on. See [`tsumugi_proto::handshake::Cookies::make`].
+fn standing(peer: &Peer, epoch: u32) -> u32 {
+    let another = if peer.epoch == epoch { 0 } else { peer.epoch };
+    another ^ peer.acquaintance.wrapping_mul(0x9e37_79b1) // odd: different acquaintances stay different
+}
+
 impl State {
     /// Begins to greet a peer that something is to be sent to.
     pub(super) fn greet(&mut self, now: Instant, index: u32) {
@@ -112,6 +119,16 @@ impl State {
         offer.job == self.options.job && usize::from(offer.datagram_bytes) >= DATAGRAM_BYTES_MIN
     }
 
+    /// Closes our entry in the flow table for a peer.
+    pub(super) fn close_flow(&mut self, index: u32) {
+        if let Some(local) = self.peers[index as usize].local.take() {
+            if let Some(flow) = self.memory.flow(local.index) {
+                receiver::close(flow);
+            }
+            self.flows[local.index as usize] = None;
+        }
+    }
+
     pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
         let known = self.by_address.get(&from).copied();
         let listed = known.is_some() || self.options.accept_unknown;
@@ -120,13 +137,14 @@ impl State {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
-        // See `Cookies::make` for why the known epoch is part of it.
-        let known_epoch = match known.map(|index| self.peers[index as usize].epoch) {
-            Some(epoch) if epoch != header.epoch => epoch,
-            _ => 0,
-        };
-        if !self.cookies.check(now, from, header.epoch, offer.nonce, known_epoch, offer.cookie) {
-            let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, known_epoch);
+        let peer = known.map(|index| &self.peers[index as usize]);
+        // The HELLO that was accepted, again: its WELCOME was lost.
+        let again = peer.is_some_and(|peer| {
+            peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
+        });
+        let standing = peer.map_or(0, |peer| standing(peer, header.epoch));
+        if !again && !self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie) {
+            let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, standing);
             let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
             self.reply(from, packet);
             return;
@@ -178,15 +196,24 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let Phase::Greeting(greeting) = &mut peer.phase else { return };
         let said_at = greeting.said_at;
+        let begins_anew = greeting.cookie != 0;
         if !greeting.challenged(now, challenge.nonce, challenge.cookie) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
         peer.heard_at = now;
         peer.sender.sample(0, now.since(said_at).max(1));
-        if peer.highest > Psn(0) && peer.epoch != header.epoch {
-            // What it sent before it could say WELCOME came from an incarnation that is no more.
+        if peer.highest > Psn(0) && (begins_anew || peer.epoch != header.epoch) {
+            // What it sent before it could say WELCOME belongs to an acquaintance that is no more.
             self.end_peer(index, Reason::Restarted);
+            return;
+        }
+        if begins_anew {
+            // It may have accepted what the last HELLO offered, sent, and given up. Another flow, and another
+            // greeting: what is under way in the old one must not be taken for news.
+            self.close_flow(index);
+            self.peers[index as usize].phase = Phase::Strange;
+            self.greet(now, index);
             return;
         }
         self.touch(index);
@@ -205,6 +232,11 @@ impl State {
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
+            Some(index) if expected && self.peers[index as usize].spent == offer.token => {
+                // It still greets us in a flow of which our side is over. Let it begin anew, and be challenged.
+                let token = self.peers[index as usize].local.map_or(0, |local| local.token);
+                self.reset(from, &Header { token, ..*header });
+            }
             Some(index) if expected => self.accept(now, index, header.epoch, offer),
             // A second WELCOME after a HELLO that was sent twice.
             Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {}

@@ -116,6 +116,9 @@ pub(super) struct Peer {
     /// Counts our acquaintances with it, so that a ticket of an earlier one is recognised.
     pub(super) acquaintance: u32,
     pub(super) remote: Option<Remote>,
+    /// Token of our flow in the acquaintance before this one. A flow is begun once: the peer may have kept what
+    /// it received in it, and PSN 0 would be a duplicate there.
+    pub(super) spent: u64,
     pub(super) local: Option<Local>,
 
     // Sending half.
@@ -164,6 +167,7 @@ impl Peer {
             epoch: 0,
             acquaintance: 0,
             remote: None,
+            spent: 0,
             local: None,
             sender: Sender::new(repeat, 1, 0),
             outbox: VecDeque::new(),

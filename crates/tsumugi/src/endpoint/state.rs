@@ -315,20 +315,16 @@ impl State {
 
     /// Gives everything back that belongs to the acquaintance with a peer. What was delivered stays.
     pub(super) fn forget(&mut self, index: u32) {
+        self.close_flow(index);
         let peer = &mut self.peers[index as usize];
-        if let Some(local) = peer.local.take() {
-            if let Some(flow) = self.memory.flow(local.index) {
-                tsumugi_proto::receiver::close(flow);
-            }
-            self.flows[local.index as usize] = None;
-        }
         self.parted.push(peer.address);
         let keys: Vec<_> = peer.sender.abandon().collect();
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
-        let (acquaintance, dirty, epoch) = (peer.acquaintance + 1, peer.dirty, peer.epoch);
-        let old = std::mem::replace(peer, Peer { acquaintance, dirty, epoch, ..fresh });
+        let (acquaintance, dirty, epoch) = (peer.acquaintance.wrapping_add(1), peer.dirty, peer.epoch);
+        let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
+        let old = std::mem::replace(peer, Peer { acquaintance, dirty, epoch, spent, ..fresh });
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {
                 self.arriving_bytes -= body.len() as u64;
