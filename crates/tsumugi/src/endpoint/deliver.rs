@@ -116,9 +116,14 @@ impl State {
         }
         let memory = Rc::clone(&self.memory);
         let mut read = false;
-        while let Some(record) = queue::read(&*memory, self.ring_read) {
-            let span = Record::span(record.bytes);
+        loop {
+            // The head first: in a queue that is full to the last byte, the place behind it holds the oldest record.
             let head = memory.control().ring_head.0.load(Ordering::Acquire);
+            if self.ring_read == head {
+                break;
+            }
+            let Some(record) = queue::read(&*memory, self.ring_read) else { break };
+            let span = Record::span(record.bytes);
             if self.ring_read + span > head {
                 // Somebody wrote garbage into our memory. Nothing behind it can be found any more.
                 memory.count(Counter::Violation, 1);
