@@ -140,6 +140,7 @@ impl State {
         if read {
             self.kept.release(&*memory);
             self.resume_stopped();
+            self.thaw();
         }
     }
 
@@ -404,9 +405,7 @@ impl State {
             Content::Owned(buffer) => {
                 self.complete_bytes -= buffer.len() as u64;
                 self.pool.give(buffer);
-                if self.held_bytes() <= self.options.receive_bytes {
-                    self.thaw();
-                }
+                self.thaw();
             }
         }
     }
@@ -434,8 +433,13 @@ impl State {
         }
     }
 
-    /// Gives credit again to everyone it was withheld from.
-    fn thaw(&mut self) {
+    /// Gives credit again to everyone it was withheld from, once there is memory. To be called wherever memory
+    /// has become free: for a message that was released, a peer that is gone, what waited for its turn.
+    pub(super) fn thaw(&mut self) {
+        if !self.freezes || self.held_bytes() > self.options.receive_bytes {
+            return;
+        }
+        self.freezes = false;
         for index in 0..self.peers.len() as u32 {
             let peer = &mut self.peers[index as usize];
             if peer.frozen && matches!(peer.phase, Phase::Open) {

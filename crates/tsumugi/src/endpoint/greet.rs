@@ -396,6 +396,7 @@ impl State {
             peer.frozen = true;
             0
         };
+        self.freezes |= peer.frozen;
         let wanted = base.0 + packets;
         if wanted > limit {
             flow.limit.store(wanted, Relaxed);

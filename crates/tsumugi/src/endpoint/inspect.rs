@@ -83,12 +83,6 @@ impl State {
         self.memory.control().counters.0[counter as usize].load(Ordering::Relaxed)
     }
 
-    /// Bytes of received messages outside the queue, complete or arriving.
-    #[must_use]
-    pub fn held_bytes(&self) -> u64 {
-        self.held_bytes
-    }
-
     /// What must hold after every call, cheap enough to be asked then.
     ///
     /// # Errors
@@ -156,8 +150,8 @@ impl State {
                 }
             }
         }
-        if held_bytes != self.held_bytes {
-            return Err(format!("{} bytes counted as held, {held_bytes} are", self.held_bytes));
+        if held_bytes != self.held_bytes() {
+            return Err(format!("{} bytes counted as held, {held_bytes} are", self.held_bytes()));
         }
         Ok(())
     }

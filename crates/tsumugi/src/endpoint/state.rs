@@ -86,6 +86,8 @@ pub struct State {
     pub(super) arriving_bytes: u64,
     /// Bytes of messages outside the queue that are complete and not released.
     pub(super) complete_bytes: u64,
+    /// Credit is withheld from some peer for want of memory.
+    pub(super) freezes: bool,
     pub(crate) pool: Pool,
     pub(super) contents: Slab<Content>,
     pub(super) longs: Slab<super::depart::Long>,
@@ -123,6 +125,7 @@ impl State {
             kept: Kept::default(),
             arriving_bytes: 0,
             complete_bytes: 0,
+            freezes: false,
             pool: Pool::default(),
             contents: Slab::new(),
             longs: Slab::new(),
@@ -181,8 +184,9 @@ impl State {
         self.deadline
     }
 
-    /// Bytes of received messages outside the queue.
-    pub(super) fn held_bytes(&self) -> u64 {
+    /// Bytes of received messages outside the queue, complete or arriving.
+    #[must_use]
+    pub fn held_bytes(&self) -> u64 {
         self.arriving_bytes + self.complete_bytes
     }
 
@@ -340,6 +344,7 @@ impl State {
         for outgoing in outbox {
             self.discard(outgoing);
         }
+        self.thaw();
     }
 
     /// What the endpoint has counted so far.
