@@ -365,6 +365,10 @@ impl Host {
                 }
             }
             let view = state.view(node).ok_or("a peer that cannot be seen")?;
+            // It has begun its flow anew, as good as an acquaintance.
+            if peer.view.is_some_and(|before| before.local_token != view.local_token) {
+                world.changed[self.index][other] = now;
+            }
             if let Some(before) = peer.view.filter(|before| before.local_token == view.local_token) {
                 if full && !before.assembling && !view.assembling && view.limit > before.limit {
                     return Err(format!(

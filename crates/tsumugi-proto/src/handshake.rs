@@ -86,6 +86,7 @@ pub struct Greeting {
     /// When the next HELLO is due.
     pub due: Instant,
     interval_ns: u64,
+    refused: bool,
     /// When the last HELLO went out, for a first estimate of the round trip.
     pub said_at: Instant,
 }
@@ -94,7 +95,7 @@ impl Greeting {
     /// A greeting whose first HELLO is due at once.
     #[must_use]
     pub const fn new(now: Instant, nonce: u64) -> Greeting {
-        Greeting { nonce, cookie: 0, due: now, interval_ns: HELLO_INTERVAL_NS, said_at: now }
+        Greeting { nonce, cookie: 0, due: now, interval_ns: HELLO_INTERVAL_NS, refused: false, said_at: now }
     }
 
     /// A HELLO went out.
@@ -102,6 +103,20 @@ impl Greeting {
         self.said_at = now;
         self.due = now.plus(self.interval_ns);
         self.interval_ns = (self.interval_ns * 2).min(HELLO_INTERVAL_NS_MAX);
+    }
+
+    /// Whether a CHALLENGE says that the cookie of this greeting is not good any more. It may have overtaken a
+    /// WELCOME, or be late; only when the next HELLO is due and no WELCOME has come, the greeting has failed.
+    pub fn refused(&mut self, nonce: u64, cookie: u64) -> bool {
+        let refused = nonce == self.nonce && self.cookie != 0 && cookie != 0 && cookie != self.cookie;
+        self.refused |= refused;
+        refused
+    }
+
+    /// Whether the cookie of this greeting was refused.
+    #[must_use]
+    pub const fn is_refused(&self) -> bool {
+        self.refused
     }
 
     /// A CHALLENGE arrived; `true` when it answers this greeting and changes the next HELLO, which is due now.

@@ -315,7 +315,7 @@ impl State {
                 break;
             }
         }
-        while let Some((to, packet)) = self.replies.pop() {
+        for (to, packet) in self.replies.drain(..) {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.tally.answers_sent += 1;
         }

@@ -48,6 +48,10 @@ impl State {
         if now < greeting.due {
             return None;
         }
+        if greeting.is_refused() {
+            self.greet_anew(now, index);
+        }
+        let Phase::Greeting(greeting) = &self.peers[index as usize].phase else { return None };
         let (nonce, cookie) = (greeting.nonce, greeting.cookie);
         // Nothing is offered before the peer has answered.
         let local = if cookie == 0 { Some(Local { index: 0, token: 0 }) } else { self.local_flow(index) };
@@ -56,6 +60,18 @@ impl State {
             greeting.said(now);
         }
         Some(self.packet(Kind::Hello, &offer.encode()))
+    }
+
+    /// The peer has forgotten what our HELLO offered, or never accepted it. It may have sent in that flow and given
+    /// up: another flow, and another greeting, so that nothing of the old one is taken for news.
+    fn greet_anew(&mut self, now: Instant, index: u32) {
+        if self.peers[index as usize].highest > Psn(0) {
+            self.end_peer(index, Reason::Restarted);
+            return;
+        }
+        self.close_flow(index);
+        let nonce = self.random.random();
+        self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
     }
 
     fn offer(&self, local: Local, nonce: u64, cookie: u64) -> Offer {
@@ -196,24 +212,19 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let Phase::Greeting(greeting) = &mut peer.phase else { return };
         let said_at = greeting.said_at;
-        let begins_anew = greeting.cookie != 0;
+        if greeting.refused(challenge.nonce, challenge.cookie) {
+            peer.heard_at = now;
+            return;
+        }
         if !greeting.challenged(now, challenge.nonce, challenge.cookie) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
         peer.heard_at = now;
         peer.sender.sample(0, now.since(said_at).max(1));
-        if peer.highest > Psn(0) && (begins_anew || peer.epoch != header.epoch) {
-            // What it sent before it could say WELCOME belongs to an acquaintance that is no more.
+        if peer.highest > Psn(0) && peer.epoch != header.epoch {
+            // What it sent before it could say WELCOME came from an incarnation that is no more.
             self.end_peer(index, Reason::Restarted);
-            return;
-        }
-        if begins_anew {
-            // It may have accepted what the last HELLO offered, sent, and given up. Another flow, and another
-            // greeting: what is under way in the old one must not be taken for news.
-            self.close_flow(index);
-            self.peers[index as usize].phase = Phase::Strange;
-            self.greet(now, index);
             return;
         }
         self.touch(index);
