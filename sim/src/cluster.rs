@@ -34,6 +34,19 @@ pub struct Report {
     pub ended_at_ns: u64,
 }
 
+impl Report {
+    /// Adds another run.
+    pub fn add(&mut self, other: &Report) {
+        self.posted += other.posted;
+        self.taken += other.taken;
+        self.failed += other.failed;
+        self.datagrams += other.datagrams;
+        self.stops += other.stops;
+        self.calls += other.calls;
+        self.ended_at_ns += other.ended_at_ns;
+    }
+}
+
 struct Cluster {
     hosts: Vec<Host>,
     world: World,

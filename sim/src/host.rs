@@ -366,7 +366,7 @@ impl Host {
             }
             let view = state.view(node).ok_or("a peer that cannot be seen")?;
             // It has begun its flow anew, as good as an acquaintance.
-            if peer.view.is_some_and(|before| before.local_token != view.local_token) {
+            if peer.view.is_some_and(|before| ![0, view.local_token].contains(&before.local_token)) {
                 world.changed[self.index][other] = now;
             }
             if let Some(before) = peer.view.filter(|before| before.local_token == view.local_token) {

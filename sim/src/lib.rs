@@ -32,6 +32,17 @@ pub struct Complaint {
     pub trace: Vec<String>,
 }
 
+impl std::fmt::Display for Complaint {
+    /// What is wrong, and how to see it again.
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let Complaint { seed, what, .. } = self;
+        write!(
+            f,
+            "seed {seed}: {what}\nreplay: cargo run --release -p tsumugi-sim -- --seed {seed} --verbose"
+        )
+    }
+}
+
 /// Runs a seed; with `traced`, a complaint says what happened before.
 ///
 /// # Errors

@@ -63,12 +63,11 @@ fn single(seed: u64, verbose: bool) -> ExitCode {
 }
 
 fn show(complaint: &Complaint, lines: usize) {
-    let Complaint { seed, what, trace } = complaint;
+    let trace = &complaint.trace;
     for line in &trace[trace.len().saturating_sub(lines)..] {
         println!("{line}");
     }
-    println!("seed {seed}: {what}");
-    println!("replay: cargo run --release -p tsumugi-sim -- --seed {seed} --verbose");
+    println!("{complaint}");
 }
 
 /// Sums over runs.
@@ -137,12 +136,7 @@ impl Sums {
         self.runs += 1;
         match outcome {
             Ok(report) => {
-                self.all.posted += report.posted;
-                self.all.taken += report.taken;
-                self.all.failed += report.failed;
-                self.all.datagrams += report.datagrams;
-                self.all.stops += report.stops;
-                self.all.calls += report.calls;
+                self.all.add(&report);
             }
             Err(complaint) => self.complaints.push(complaint),
         }

@@ -175,12 +175,13 @@ impl<P> Sender<P> {
     /// How many new packets may be sent over `path` now.
     #[must_use]
     pub fn room(&self, path: u8) -> u64 {
-        if self.stopped_at.is_some() || self.lost > 0 {
+        if self.lost > 0 {
             return 0;
         }
+        let stopped = if self.stopped_at.is_some() { u64::from(self.forced) } else { u64::MAX };
         let credit = self.limit.0.saturating_sub(self.next().0);
         let window = REACH_PACKETS - (self.slots.len() as u64).min(REACH_PACKETS);
-        credit.min(window).min(u64::from(self.paths[usize::from(path)].room()))
+        credit.min(window).min(u64::from(self.paths[usize::from(path)].room())).min(stopped)
     }
 
     /// A new packet goes out over `path`. The caller has asked for [`Sender::room`].
@@ -190,6 +191,9 @@ impl<P> Sender<P> {
             self.quiet_since = now;
         }
         self.starving_since = None;
+        if self.stopped_at.is_some() {
+            self.forced = self.forced.saturating_sub(1);
+        }
         self.slots.push_back(Slot {
             packet: Some(packet),
             sent_at: now,
@@ -425,9 +429,10 @@ impl<P> Sender<P> {
         }
     }
 
-    /// Something waits to be sent. If nothing under way will bring credit, ask for it from time to time.
+    /// Something waits to be sent. If nothing under way will bring credit or GO, ask for it from time to time.
     pub fn starve(&mut self, now: Instant) {
-        if self.slots.len() == self.acked && self.limit <= self.next() && self.starving_since.is_none() {
+        let barred = self.limit <= self.next() || self.stopped_at.is_some();
+        if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
             self.starving_since = Some(now);
         }
     }
@@ -477,7 +482,12 @@ impl<P> Sender<P> {
         {
             self.starving_since = Some(now);
             self.timeouts += 1;
-            self.probe_wanted = true;
+            if self.limit > self.next() {
+                // The GO may be lost: one new packet finds out.
+                self.forced = self.forced.max(1);
+            } else {
+                self.probe_wanted = true;
+            }
         }
     }
 

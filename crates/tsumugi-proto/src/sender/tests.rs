@@ -1,5 +1,6 @@
 use super::*;
 use alloc::vec::Vec;
+use tsumugi_wire::time::SECOND_NS;
 
 const US: u64 = MICROSECOND_NS;
 
@@ -141,4 +142,20 @@ fn what_counted_as_lost_and_was_only_late_is_not_sent_again() {
     sender.on_answer(due, Answer::Ack, Psn(4), 992, None, drop).unwrap();
     assert!(!sender.has_lost());
     assert_eq!(sender.paths()[0].in_flight, 0);
+}
+
+#[test]
+fn a_lost_go_is_found_out_though_nothing_is_outstanding() {
+    let mut sender = sender(Repeat::Selective, 3);
+    sender.on_answer(Instant(30 * US), Answer::Stop, Psn(3), 992, Some(&sack(3, &[])), drop).unwrap();
+    assert_eq!((sender.room(0), sender.outstanding()), (0, 0));
+    sender.starve(Instant(31 * US));
+    let due = sender.timeout();
+    assert!(due < Instant(SECOND_NS), "{due:?}");
+    sender.on_timeout(due);
+    assert_eq!(sender.room(0), 1);
+    let psn = sender.send(due, 0, 3);
+    assert_eq!(sender.room(0), 0, "one is enough to find out");
+    sender.on_answer(due.plus(20 * US), Answer::Ack, psn.next(), 992, None, drop).unwrap();
+    assert!(sender.room(0) > 1);
 }
