@@ -19,6 +19,9 @@ use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
 
+/// See [`Process::overdue`].
+const OVERDUE_MAX: u32 = 4;
+
 /// What every host shares.
 pub(crate) struct World {
     pub(crate) plan: Plan,
@@ -93,6 +96,8 @@ struct Process {
     heard: Vec<u64>,
     arrived: bool,
     read_at: Instant,
+    /// Calls in a row after which a timer was still due though nothing had arrived.
+    overdue: u32,
     leaving: bool,
 }
 
@@ -133,6 +138,7 @@ impl Host {
             heard: vec![0; usize::from(world.plan.channels)],
             arrived: true,
             read_at: now,
+            overdue: 0,
             leaving: false,
         });
         world.changed[self.index].fill(now);
@@ -243,7 +249,8 @@ impl Host {
             watch(state, &wire, now, me, from, bytes);
             state.on_datagram(now, from, bytes);
         });
-        process.arrived |= arrived.map_err(|error| error.to_string())? > 0;
+        let arrived = arrived.map_err(|error| error.to_string())?;
+        process.arrived |= arrived > 0;
         process.state.drain();
         process.state.tick(now);
         if process.leaving && process.state.is_flushed() {
@@ -255,6 +262,12 @@ impl Host {
         }
         self.transmit(process, now)?;
         process.state.audit()?;
+        // A timer may be seen late once, not again and again: who sleeps until the deadline would never sleep.
+        let overdue = arrived == 0 && process.state.deadline() <= now;
+        process.overdue = if overdue { process.overdue + 1 } else { 0 };
+        if process.overdue > OVERDUE_MAX {
+            return Err(format!("host {} has a timer that is always due", self.index));
+        }
         self.look_at_failures(process, world, now)?;
         self.look_at_peers(process, world, now, full_before)?;
         if self.dice.one_in(32) {

@@ -25,9 +25,16 @@ pub(super) const REPLIES_MAX: usize = 256;
 
 /// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which acquaintance it would
 /// follow on. See [`tsumugi_proto::handshake::Cookies::make`].
-fn standing(peer: &Peer, epoch: u32) -> u32 {
-    let another = if peer.epoch == epoch { 0 } else { peer.epoch };
-    another ^ peer.acquaintance.wrapping_mul(0x9e37_79b1) // odd: different acquaintances stay different
+fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
+    match peer.welcomed {
+        // A copy of a HELLO that led to this acquaintance gets the challenge that it got then: another would say
+        // that the cookie is not good any more.
+        Some((welcomed, standing)) if welcomed == nonce && peer.epoch == epoch => standing,
+        _ => {
+            let another = if peer.epoch == epoch { 0 } else { peer.epoch };
+            another ^ peer.acquaintance.wrapping_mul(0x9e37_79b1) // odd: different acquaintances stay different
+        }
+    }
 }
 
 impl State {
@@ -158,7 +165,7 @@ impl State {
         let again = peer.is_some_and(|peer| {
             peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
         });
-        let standing = peer.map_or(0, |peer| standing(peer, header.epoch));
+        let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
         if !again && !self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie) {
             let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, standing);
             let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
@@ -193,6 +200,7 @@ impl State {
             return;
         };
         self.accept(now, index, header.epoch, offer);
+        self.peers[index as usize].welcomed = Some((offer.nonce, standing));
         let welcome = self.offer(local, offer.nonce, 0);
         let packet = self.packet(Kind::Welcome, &welcome.encode());
         self.reply(from, packet);

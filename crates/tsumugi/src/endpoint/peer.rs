@@ -120,6 +120,8 @@ pub(super) struct Peer {
     /// it received in it, and PSN 0 would be a duplicate there.
     pub(super) spent: u64,
     pub(super) local: Option<Local>,
+    /// Nonce of the HELLO that was accepted, and what its cookie was bound to.
+    pub(super) welcomed: Option<(u64, u32)>,
 
     // Sending half.
     pub(super) sender: Sender<ContentKey>,
@@ -169,6 +171,7 @@ impl Peer {
             remote: None,
             spent: 0,
             local: None,
+            welcomed: None,
             sender: Sender::new(repeat, 1, 0),
             outbox: VecDeque::new(),
             outbox_bytes: 0,
