@@ -286,7 +286,7 @@ impl Host {
         spy.pairs.clear();
         for index in 0..state.peers() {
             if let Some(view) = state.view(Node(index)).filter(|view| view.remote_token != 0) {
-                spy.pairs.insert(view.remote_token, view.local_token);
+                spy.pairs.insert(view.remote_token, (view.local_token, view.epoch));
             }
         }
         state.transmit(now, spy).map_err(|error| error.to_string())
@@ -610,7 +610,7 @@ impl Host {
             if view.waiting {
                 return Err(format!("host {} still waits for peer {index}: {view:?}", self.index));
             }
-            if view.open && world.wire.borrow().owes_go(view.local_token) {
+            if view.open && world.wire.borrow().owes_go((view.local_token, view.epoch)) {
                 return Err(format!("host {} has said STOP to peer {index} and never GO", self.index));
             }
         }
@@ -729,7 +729,7 @@ fn watch(
             view.local_token == header.token && view.epoch == header.epoch && view.remote_token != 0
         });
         if let Some(view) = ours {
-            wire.on_answer(now, view.remote_token, &header);
+            wire.on_answer(now, (view.remote_token, state.epoch()), &header);
         }
     }
 }

@@ -28,7 +28,10 @@ pub(crate) struct Captured {
     pub(crate) bytes: Vec<u8>,
 }
 
-/// What is known of a flow, by its token.
+/// Names a flow: its token and the epoch of the sender.
+pub(crate) type FlowKey = (u64, u32);
+
+/// What is known of a flow.
 #[derive(Debug, Default)]
 struct Flow {
     /// CRC of each PSN's body.
@@ -44,7 +47,7 @@ struct Flow {
 /// Everything that passed.
 #[derive(Debug, Default)]
 pub(crate) struct Wire {
-    flows: HashMap<u64, Flow>,
+    flows: HashMap<FlowKey, Flow>,
     captured: Vec<Captured>,
     handshakes: Vec<Captured>,
     /// The last DATA packet to each host.
@@ -57,8 +60,8 @@ pub(crate) struct Wire {
 }
 
 impl Wire {
-    fn flow(&mut self, token: u64) -> &mut Flow {
-        self.flows.entry(token).or_insert_with(|| Flow { limit: CREDIT_PACKETS_INITIAL, ..Flow::default() })
+    fn flow(&mut self, flow: FlowKey) -> &mut Flow {
+        self.flows.entry(flow).or_insert_with(|| Flow { limit: CREDIT_PACKETS_INITIAL, ..Flow::default() })
     }
 
     fn complain(&mut self, wrong: Wrong) {
@@ -66,7 +69,14 @@ impl Wire {
     }
 
     /// A host sends a packet.
-    fn on_send(&mut self, now: Instant, from: SocketAddr, to: SocketAddr, packet: &Packet<'_>, paired: u64) {
+    fn on_send(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        to: SocketAddr,
+        packet: &Packet<'_>,
+        paired: FlowKey,
+    ) {
         let Ok((header, rest)) = decode_head(packet) else {
             self.complain(format!("{from} sent what is no packet"));
             return;
@@ -92,7 +102,7 @@ impl Wire {
     }
 
     fn on_send_data(&mut self, now: Instant, from: SocketAddr, header: &Header) {
-        let flow = self.flow(header.token);
+        let flow = self.flow((header.token, header.epoch));
         let psn = header.psn.0;
         let mut wrong = None;
         if psn >= flow.limit {
@@ -122,9 +132,9 @@ impl Wire {
         }
     }
 
-    /// A packet that acknowledges arrives at the sender of the flow with `token`.
-    pub(crate) fn on_answer(&mut self, now: Instant, token: u64, header: &Header) {
-        let flow = self.flow(token);
+    /// A packet that acknowledges arrives at the sender of a flow.
+    pub(crate) fn on_answer(&mut self, now: Instant, flow: FlowKey, header: &Header) {
+        let flow = self.flow(flow);
         flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
         if header.kind == Kind::Stop {
             flow.stopped.get_or_insert((now, 0));
@@ -134,8 +144,8 @@ impl Wire {
     }
 
     /// Whether the receiver of a flow has said STOP, and never GO.
-    pub(crate) fn owes_go(&self, token: u64) -> bool {
-        self.flows.get(&token).is_some_and(|flow| flow.owes_go)
+    pub(crate) fn owes_go(&self, flow: FlowKey) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.owes_go)
     }
 
     fn capture(&mut self, from: SocketAddr, to: SocketAddr, header: &Header, packet: &Packet<'_>) {
@@ -203,8 +213,8 @@ pub(crate) fn show(header: &Header) -> String {
 pub(crate) struct Spy {
     pub(crate) rail: SimRail,
     pub(crate) wire: Rc<RefCell<Wire>>,
-    /// For each token that we send to, the token of the flow in the other direction.
-    pub(crate) pairs: HashMap<u64, u64>,
+    /// For each token that we send to, the flow in the other direction.
+    pub(crate) pairs: HashMap<u64, FlowKey>,
 }
 
 impl Rail for Spy {
@@ -220,7 +230,7 @@ impl Rail for Spy {
         for packet in &burst[..taken] {
             let token =
                 packet.head.get(8..16).and_then(|token| token.try_into().ok()).map_or(0, u64::from_le_bytes);
-            let paired = self.pairs.get(&token).copied().unwrap_or(0);
+            let paired = self.pairs.get(&token).copied().unwrap_or_default();
             wire.on_send(now, self.rail.address(), to, packet, paired);
         }
         Ok(taken)

@@ -229,7 +229,10 @@ impl State {
         if let Some(since) = peer.waiting_since {
             let quiet_since = peer.heard_at.max(since);
             due = due.min(quiet_since.plus(self.options.peer_timeout_ns));
-            due = due.min(peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / 5));
+            // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
+            if matches!(peer.phase, Phase::Open) {
+                due = due.min(peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / 5));
+            }
         }
         due
     }
