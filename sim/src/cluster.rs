@@ -11,7 +11,7 @@ use tsumugi_rail::sim::{HostOptions, LinkOptions, Network};
 use tsumugi_wire::Instant;
 
 /// Calls in a run, at most: more is a loop that makes no progress.
-const CALLS_MAX: u64 = 20_000_000;
+const CALLS_MAX: u64 = 2_000_000;
 /// Calls between two looks whether all is done.
 const CALLS_BETWEEN_LOOKS: u64 = 16;
 

@@ -13,11 +13,16 @@ pub(crate) fn stranger() -> SocketAddr {
     SocketAddr::from(([192, 0, 2, 1], 9))
 }
 
+/// CRC32C of a packet's body.
+pub(crate) fn crc32c(body: &[u8]) -> u32 {
+    if body.is_empty() { 0 } else { checksum(CrcAlgorithm::Crc32Iscsi, body) as u32 }
+}
+
 /// A packet with a right check and CRC.
 fn packet(header: &Header, body: &[u8]) -> Vec<u8> {
     let mut header = *header;
     header.body_bytes = body.len() as u16;
-    header.body_crc = if body.is_empty() { 0 } else { checksum(CrcAlgorithm::Crc32Iscsi, body) as u32 };
+    header.body_crc = crc32c(body);
     let mut packet = header.encode().to_vec();
     packet.extend_from_slice(body);
     packet

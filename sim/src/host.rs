@@ -718,10 +718,13 @@ fn watch(
 ) {
     let mut wire = wire.borrow_mut();
     let mut rest = datagram;
-    while let Ok((header, _, next)) = Header::decode(rest) {
+    while let Ok((header, body, next)) = Header::decode(rest) {
         rest = next;
         wire.note(now, || format!("{me} < {from} {}", show(&header)));
-        if !header.kind.on_a_flow() || !header.flags.has(Flags::HAS_ACK) {
+        if !header.kind.on_a_flow()
+            || !header.flags.has(Flags::HAS_ACK)
+            || header.body_crc != forge::crc32c(body)
+        {
             continue;
         }
         let view = state.node_of_flow(header.flow).and_then(|node| state.view(node));

@@ -74,7 +74,9 @@ impl State {
             Ok(flow) => flow,
             Err(verdict) => {
                 memory.count(verdict.counter(), 1);
-                if matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye) {
+                // Nobody is left of another epoch, and its token may be in use again by the present one.
+                let unknown = verdict != Verdict::WrongEpoch;
+                if unknown && matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye) {
                     self.reset(from, header);
                 }
                 return;
