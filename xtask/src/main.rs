@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|tidy|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|tidy|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -12,7 +12,8 @@ cargo xtask COMMAND
 
   setup   install what building, testing and the demo need (Debian; without root: say what is left out)
   tidy    check the project's style beyond what rustfmt and clippy know
-  test    run every test of the workspace, the simulation included
+  test    run every test of the workspace, the simulation and the interleavings included
+  loom    run every interleaving of writers and owner of receive memory, within bounds
   ci      formatting, lints, documentation, style, then all tests";
 
 fn main() -> ExitCode {
@@ -22,6 +23,7 @@ fn main() -> ExitCode {
         ["setup"] => run("sh", &["xtask/setup.sh"], &[]),
         ["tidy"] => tidy(),
         ["test"] => test(),
+        ["loom"] => loom(),
         ["ci"] => ci(),
         _ => {
             eprintln!("{USAGE}");
@@ -63,7 +65,16 @@ fn tidy() -> bool {
 
 /// One cargo call, so that nothing is built twice; `--no-fail-fast`, so that one failure hides no other.
 fn test() -> bool {
-    run("cargo", &["test", "--workspace", "--no-fail-fast"], &[])
+    let interleaved = loom();
+    run("cargo", &["test", "--workspace", "--no-fail-fast"], &[]) && interleaved
+}
+
+/// The models in `loom.rs`. Built apart, because the flag changes what atomics are everywhere, and optimised,
+/// because they run some hundred thousand times.
+fn loom() -> bool {
+    let flags = std::env::var("RUSTFLAGS").map_or_else(|_| "--cfg loom".to_owned(), |it| it + " --cfg loom");
+    let arguments = ["test", "--release", "--package", "tsumugi-proto", "--test", "loom"];
+    run("cargo", &arguments, &[("RUSTFLAGS", &flags), ("CARGO_TARGET_DIR", "target/loom")])
 }
 
 /// Every step runs even if an earlier one failed: one look at the output shows everything. The tests come

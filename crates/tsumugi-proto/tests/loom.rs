@@ -1,0 +1,440 @@
+//! Every interleaving, within a bound on preemptions, of depositors and the owner of one receive memory.
+//!
+//! `loom` runs the code that ships: [`tsumugi_wire::atomic`] is its own atomics under `--cfg loom`. Run with
+//! `cargo xtask loom`, which `cargo xtask test` includes.
+//!
+//! The models bite. Each of these changes to the code makes the named model fail, and often others:
+//!
+//! | change | model |
+//! |---|---|
+//! | `window::advance` looks at words by `load(Acquire)` instead of `fetch_or(0)` | `the_base_is_never_left_behind_at_a_word_boundary` |
+//! | … takes the word that its claim left for every block | the same |
+//! | … stops at the end of a word | the same |
+//! | … gives up when another has moved the base | `the_base_is_never_left_behind_within_a_word` |
+//! | `window::claim` sets the bit by load and store | `one_psn_is_deposited_once` |
+//! | … keeps the bits of an older block | `a_snapshot_is_true_while_an_older_block_is_replaced` |
+//! | `window::snapshot` takes an older block's bits for its own's | `a_snapshot_claims_nothing_that_was_not_claimed` |
+//! | `receiver::deposit` deposits without having won the PSN, or leaves its place unpublished then | `one_psn_is_deposited_once` |
+//! | … claims the PSN before the space | `a_full_ring_is_never_overwritten` |
+//! | `queue::claim` moves the head by load and store | `two_psns_are_both_deposited` |
+//! | … lets one record too many in, or reads the tail relaxed | `a_full_ring_is_never_overwritten` |
+//! | `queue::publish` publishes relaxed, or before the other words; `queue::read` reads relaxed | `two_psns_are_both_deposited` |
+//! | `queue::release` moves the tail relaxed, or before it zeroes | `a_full_ring_is_never_overwritten` |
+//!
+//! Not shown: that the window's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
+//! the newest value whatever its ordering, and that is all these models ask of them.
+#![cfg(loom)]
+
+use loom::cell::UnsafeCell;
+use loom::sync::Arc;
+use loom::thread;
+use std::array;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as RealOrdering};
+use tsumugi_proto::receiver::{self, Verdict};
+use tsumugi_proto::window::{self, Claim};
+use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_wire::ack::WORD_PSNS;
+use tsumugi_wire::atomic::{AtomicU32, AtomicU64, Ordering};
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::limits::{RECORD_ALIGN, VERSION};
+use tsumugi_wire::memory::{
+    Acknowledged, Control, Counter, Flow, Line, MAGIC, Received, Record, WINDOW_WORDS,
+};
+use tsumugi_wire::{Header, Kind, Psn};
+
+const TOKEN: u64 = 0x1234_5678_9abc_def0;
+const EPOCH: u32 = 7;
+/// Every body is one word, so that a record is one unit of the ring.
+const BODY_BYTES: u32 = 8;
+const SPAN: u64 = RECORD_ALIGN;
+/// Stack of a model, words.
+const STACK_WORDS: usize = 16 << 10;
+
+/// Receive memory for a few records of one flow.
+struct Small {
+    control: Control,
+    flow: Flow,
+    /// The ring's words; the fourth of each unit is not used.
+    words: Vec<AtomicU64>,
+    /// The ring's bodies, one for each unit. Here `loom` sees who copies while somebody else reads or zeroes.
+    bodies: Vec<UnsafeCell<u64>>,
+}
+
+// SAFETY: `bodies` is all that is not `Sync`, and that nobody touches a body that is somebody else's is what
+// the models check: loom panics at the first such access.
+unsafe impl Sync for Small {}
+
+impl Small {
+    /// A ring of `records` records, and a flow of which everything before `base` is deposited.
+    ///
+    /// Words of blocks that the base has not reached hold the block before, as in a flow that has run so far.
+    fn at(base: u64, records: u64) -> Small {
+        let first = base / WORD_PSNS;
+        let window = array::from_fn(|index| {
+            let index = index as u64;
+            let newest = (0..=first).rev().find(|block| block % WINDOW_WORDS as u64 == index);
+            AtomicU64::new(match newest {
+                Some(block) if block == first => block << 32 | ((1 << (base % WORD_PSNS)) - 1),
+                Some(block) => block << 32 | 0xffff_ffff,
+                None => index << 32,
+            })
+        });
+        Small {
+            control: Control {
+                magic: AtomicU64::new(MAGIC),
+                version: AtomicU32::new(u32::from(VERSION)),
+                flows: AtomicU32::new(1),
+                ring_bytes: AtomicU64::new(records * SPAN),
+                epoch: AtomicU32::new(1),
+                ring_head: Line::default(),
+                ring_tail: Line::default(),
+                sleeping: Line::default(),
+                stopped: Line::default(),
+                counters: Line(array::from_fn(|_| AtomicU64::new(0))),
+            },
+            flow: Flow {
+                token: AtomicU64::new(TOKEN),
+                epoch: AtomicU32::new(EPOCH),
+                repeat: AtomicU32::new(Repeat::Selective as u32),
+                limit: AtomicU64::new(u64::MAX),
+                received: Line(Received {
+                    base: AtomicU64::new(base),
+                    echo: AtomicU64::new(0),
+                    stopped: AtomicU32::new(0),
+                }),
+                acknowledged: Line(Acknowledged { ack: AtomicU64::new(0), limit: AtomicU64::new(0) }),
+                window: Line(window),
+            },
+            words: (0..records * SPAN / 8).map(|_| AtomicU64::new(0)).collect(),
+            bodies: (0..records).map(|_| UnsafeCell::new(0)).collect(),
+        }
+    }
+
+    fn unit(&self, position: u64) -> usize {
+        (position / SPAN) as usize % self.bodies.len()
+    }
+
+    fn deposit(&self, psn: u64) -> Verdict {
+        let mut header = Header::new(Kind::Data, EPOCH);
+        (header.token, header.psn) = (TOKEN, Psn(psn));
+        let flow = receiver::find(self, &header).expect("the flow is open");
+        receiver::deposit(self, flow, &header, &contents(psn).to_le_bytes(), true)
+    }
+
+    fn base(&self) -> u64 {
+        self.flow.received.0.base.load(Ordering::Acquire)
+    }
+
+    fn counted(&self, counter: Counter) -> u64 {
+        self.control.counters.0[counter as usize].load(Ordering::Relaxed)
+    }
+}
+
+/// The body of a packet, which no other has.
+fn contents(psn: u64) -> u64 {
+    0xb0d1_0000_0000_0001 | psn << 8
+}
+
+impl ReceiveMemory for Small {
+    fn control(&self) -> &Control {
+        &self.control
+    }
+
+    fn flow(&self, index: u32) -> Option<&Flow> {
+        (index == 0).then_some(&self.flow)
+    }
+
+    fn ring_bytes(&self) -> u64 {
+        self.bodies.len() as u64 * SPAN
+    }
+
+    fn word(&self, position: u64) -> &AtomicU64 {
+        &self.words[(position / 8) as usize % self.words.len()]
+    }
+
+    fn copy_in(&self, position: u64, bytes: &[u8]) {
+        assert_eq!(position % SPAN, Record::HEADER_BYTES);
+        let body = u64::from_le_bytes(bytes.try_into().expect("a body of one word"));
+        // SAFETY: the pointer is valid while the closure runs, and loom has checked that nobody else is at it.
+        self.bodies[self.unit(position)].with_mut(|place| unsafe { *place = body });
+    }
+
+    fn zero(&self, position: u64, bytes: u64) {
+        assert_eq!((position % SPAN, bytes % SPAN), (0, 0));
+        for unit in (position..position + bytes).step_by(SPAN as usize) {
+            // SAFETY: as in `copy_in`.
+            self.bodies[self.unit(unit)].with_mut(|place| unsafe { *place = 0 });
+            for word in 0..3 {
+                self.word(unit + 8 * word).store(0, Ordering::Relaxed);
+            }
+        }
+    }
+}
+
+/// The process that the memory belongs to.
+#[derive(Default)]
+struct Owner {
+    /// Where the next record will begin.
+    read: u64,
+    /// Where the last release ended.
+    released: u64,
+    /// PSNs of the records read, [`None`] for padding.
+    seen: Vec<Option<u64>>,
+}
+
+impl Owner {
+    /// Reads one record and checks it; `false` when none is published.
+    fn read(&mut self, memory: &Small) -> bool {
+        let Some(record) = queue::read(memory, self.read) else { return false };
+        let stamp = Record::stamp_of(TOKEN);
+        assert_eq!((record.bytes, record.stamp, record.checked), (BODY_BYTES, stamp, true), "torn");
+        if record.flow == Record::PADDING {
+            self.seen.push(None);
+        } else {
+            // SAFETY: as in `copy_in`.
+            let body = memory.bodies[memory.unit(self.read)].with(|place| unsafe { *place });
+            assert_eq!((record.flow, body), (0, contents(record.psn)), "torn");
+            self.seen.push(Some(record.psn));
+        }
+        self.read += Record::span(record.bytes);
+        true
+    }
+
+    fn release(&mut self, memory: &Small) {
+        queue::release(memory, self.released, self.read);
+        self.released = self.read;
+    }
+
+    /// Reads what is left, and returns the PSNs of everything in the order of their numbers; padding last.
+    fn finish(mut self, memory: &Small) -> Vec<Option<u64>> {
+        let head = memory.control.ring_head.0.load(Ordering::Relaxed);
+        while self.read < head {
+            assert!(self.read(memory), "a claimed place was never published");
+        }
+        self.seen.sort_by_key(|psn| psn.unwrap_or(u64::MAX));
+        self.seen
+    }
+}
+
+/// Runs a model under every interleaving with at most so many preemptions.
+fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static) {
+    let mut builder = loom::model::Builder::new();
+    builder.preemption_bound = builder.preemption_bound.or(Some(preemptions));
+    builder.max_branches = 10_000;
+    // The control page alone takes half of the stack that a model gets.
+    let own_thread = || thread::Builder::new().stack_size(STACK_WORDS);
+    // Not loom's, because it outlives a run.
+    let runs = std::sync::Arc::new(AtomicUsize::new(0));
+    let counted = std::sync::Arc::clone(&runs);
+    builder.check(move || {
+        counted.fetch_add(1, RealOrdering::Relaxed);
+        own_thread().spawn(model.clone()).unwrap().join().unwrap();
+    });
+    let runs = runs.load(RealOrdering::Relaxed);
+    println!("{runs} interleavings");
+    assert!(runs >= 10, "{runs} interleavings: the threads did not meet");
+}
+
+/// A thread that deposits one packet.
+fn depositor(memory: &Arc<Small>, psn: u64) -> thread::JoinHandle<Verdict> {
+    let memory = Arc::clone(memory);
+    thread::spawn(move || memory.deposit(psn))
+}
+
+#[test]
+fn two_psns_are_both_deposited() {
+    explore(3, || {
+        let memory = Arc::new(Small::at(0, 2));
+        let depositors = [depositor(&memory, 0), depositor(&memory, 1)];
+        let mut owner = Owner::default();
+        owner.read(&memory);
+        assert_eq!(depositors.map(|it| it.join().unwrap()), [Verdict::Deposited; 2]);
+        assert_eq!(owner.finish(&memory), [Some(0), Some(1)]);
+        assert_eq!(memory.base(), 2, "both are before the base");
+        assert_eq!(memory.counted(Counter::Deposited), 2);
+    });
+}
+
+#[test]
+fn one_psn_is_deposited_once() {
+    explore(3, || {
+        let memory = Arc::new(Small::at(0, 2));
+        let depositors = [depositor(&memory, 0), depositor(&memory, 0)];
+        let mut owner = Owner::default();
+        owner.read(&memory);
+        let mut verdicts = depositors.map(|it| it.join().unwrap());
+        verdicts.sort_by_key(|verdict| *verdict != Verdict::Deposited);
+        assert_eq!(verdicts, [Verdict::Deposited, Verdict::Duplicate]);
+        // Who sees the other's bit before it claims space leaves no trace, who sees it later leaves padding.
+        let seen = owner.finish(&memory);
+        assert!(seen == [Some(0)] || seen == [Some(0), None], "{seen:?}");
+        assert_eq!(memory.base(), 1);
+        assert_eq!(memory.counted(Counter::Duplicate), 1);
+    });
+}
+
+/// A full ring of two records: the owner reads and releases one after the other, while depositors look for room.
+fn against_a_full_ring(depositors: &'static [&'static [u64]], preemptions: usize) {
+    explore(preemptions, move || {
+        let memory = Arc::new(Small::at(0, 2));
+        assert_eq!([0, 1].map(|psn| memory.deposit(psn)), [Verdict::Deposited; 2]);
+        let threads = Vec::from_iter(depositors.iter().map(|psns| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || Vec::from_iter(psns.iter().map(|psn| (*psn, memory.deposit(*psn)))))
+        }));
+        let mut owner = Owner::default();
+        for _ in 0..2 {
+            assert!(owner.read(&memory), "was overwritten");
+            owner.release(&memory);
+        }
+        let verdicts = Vec::from_iter(threads.into_iter().flat_map(|thread| thread.join().unwrap()));
+        let mut expected = vec![Some(0), Some(1)];
+        for (psn, verdict) in &verdicts {
+            match verdict {
+                Verdict::Deposited => expected.push(Some(*psn)),
+                Verdict::Full => assert_eq!(memory.control.stopped.0.load(Ordering::Acquire), 1),
+                other => panic!("{psn}: {other:?}"),
+            }
+        }
+        expected.sort();
+        let (taken, base) = (expected.len() as u64, memory.base());
+        assert_eq!(owner.finish(&memory), expected);
+        assert_eq!(memory.counted(Counter::QueueFull), 4 - taken);
+        // A refused packet was not taken: its PSN is still to be had.
+        assert!(base == taken || !expected.contains(&Some(base)), "base {base} of {expected:?}");
+        for (psn, verdict) in verdicts {
+            let free = matches!(window::look(&memory.flow, Psn(psn)), Claim::Mine(_));
+            assert_eq!(free, verdict == Verdict::Full, "{psn}");
+        }
+    });
+}
+
+#[test]
+fn a_full_ring_is_never_overwritten() {
+    against_a_full_ring(&[&[2, 3]], 5);
+}
+
+#[test]
+fn a_full_ring_is_never_overwritten_by_two() {
+    against_a_full_ring(&[&[2], &[3]], 2);
+}
+
+/// Threads that each claim PSNs of a flow whose base is `base`, beyond which `early` is deposited already.
+fn claims_meet(base: u64, early: &'static [u64], threads: &'static [&'static [u64]], preemptions: usize) {
+    explore(preemptions, move || {
+        let memory = Arc::new(Small::at(base, 1));
+        for psn in early {
+            claim(&memory.flow, *psn);
+        }
+        let claiming = Vec::from_iter(threads.iter().map(|psns| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || psns.iter().for_each(|psn| claim(&memory.flow, *psn)))
+        }));
+        claiming.into_iter().for_each(|thread| thread.join().unwrap());
+        let end = base + (early.len() + threads.iter().map(|psns| psns.len()).sum::<usize>()) as u64;
+        assert_eq!(memory.base(), end, "the base stayed behind");
+    });
+}
+
+/// What a depositor does to the window for a packet that is nobody else's.
+fn claim(flow: &Flow, psn: u64) {
+    let Claim::Mine(word) = window::claim(flow, Psn(psn)) else { panic!("{psn} was claimed by one only") };
+    window::advance(flow, Psn(psn), word);
+}
+
+#[test]
+fn the_base_is_never_left_behind_at_a_word_boundary() {
+    claims_meet(31, &[], &[&[31], &[32]], 5);
+}
+
+#[test]
+fn the_base_is_never_left_behind_by_three() {
+    claims_meet(31, &[], &[&[31], &[32], &[33]], 2);
+    claims_meet(30, &[], &[&[30], &[31], &[32]], 2);
+}
+
+#[test]
+fn the_base_is_never_left_behind_by_two_that_go_on() {
+    claims_meet(31, &[33], &[&[31, 34], &[32, 35]], 4);
+}
+
+#[test]
+fn the_base_is_never_left_behind_within_a_word() {
+    claims_meet(0, &[], &[&[0], &[1], &[2]], 2);
+    claims_meet(0, &[], &[&[1, 2], &[0, 3]], 4);
+}
+
+#[test]
+fn the_base_is_never_left_behind_where_an_older_block_is_replaced() {
+    // Block 33 takes the word of block 1, which is full.
+    claims_meet(33 * 32 - 1, &[], &[&[33 * 32 - 1], &[33 * 32]], 5);
+    claims_meet(33 * 32 - 1, &[], &[&[33 * 32 - 1, 33 * 32 + 2], &[33 * 32 + 1, 33 * 32]], 4);
+}
+
+#[test]
+fn one_of_two_claims_wins_where_an_older_block_is_replaced() {
+    explore(5, || {
+        let memory = Arc::new(Small::at(33 * 32, 1));
+        let claims = [(); 2].map(|()| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || window::claim(&memory.flow, Psn(33 * 32)))
+        });
+        let mine = claims.map(|it| matches!(it.join().unwrap(), Claim::Mine(_)));
+        assert!(mine[0] != mine[1], "{mine:?}");
+    });
+}
+
+/// Snapshots are taken while PSNs are claimed, each marked before it is.
+fn snapshots_are_true(base: u64, early: &'static [u64], psns: &'static [u64], preemptions: usize) {
+    explore(preemptions, move || {
+        let memory = Arc::new(Small::at(base, 1));
+        for psn in early {
+            claim(&memory.flow, *psn);
+        }
+        // Not loom's: a mark is no part of the model, and orders nothing in it.
+        let marks = std::sync::Arc::new(Vec::from_iter(psns.iter().map(|_| AtomicBool::new(false))));
+        let claiming = thread::spawn({
+            let (memory, marks) = (Arc::clone(&memory), std::sync::Arc::clone(&marks));
+            move || {
+                for (psn, mark) in psns.iter().zip(&*marks) {
+                    mark.store(true, RealOrdering::SeqCst);
+                    claim(&memory.flow, *psn);
+                }
+            }
+        });
+        let check = |before: Psn| {
+            let (ack, sack) = window::snapshot(&memory.flow);
+            assert!(ack >= before, "the base went back");
+            let end = ack.max(sack.end(ack));
+            for psn in (base..end.0).filter(|psn| *psn < ack.0 || sack.has(ack, Psn(*psn))) {
+                let mark = psns.iter().position(|claimed| *claimed == psn);
+                let claimed = mark.map_or(early.contains(&psn), |it| marks[it].load(RealOrdering::SeqCst));
+                assert!(claimed, "{psn} was not claimed when the snapshot said so");
+            }
+            (ack, sack)
+        };
+        let (before, _) = check(Psn(base));
+        claiming.join().unwrap();
+        let (ack, sack) = check(before);
+        assert!(
+            psns.iter().all(|psn| *psn < ack.0 || sack.has(ack, Psn(*psn))),
+            "a claim is missing at the end"
+        );
+    });
+}
+
+#[test]
+fn a_snapshot_claims_nothing_that_was_not_claimed() {
+    snapshots_are_true(31, &[33], &[32, 31, 35], 4);
+}
+
+#[test]
+fn a_snapshot_is_true_while_an_older_block_is_replaced() {
+    snapshots_are_true(33 * 32 - 1, &[], &[33 * 32 - 1, 33 * 32], 4);
+}
+
+#[test]
+fn a_snapshot_is_true_while_the_window_moves_on_beneath_it() {
+    // The base leaves its block, whose word is taken for the block a window further on.
+    snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
+}
