@@ -1,0 +1,107 @@
+//! The receive half against a model of sets and lists, over random sequences of packets.
+#![cfg(not(loom))]
+
+mod common;
+mod plain;
+
+use common::{Model, Step, steps};
+use plain::Plain;
+use std::collections::BTreeMap;
+use tsumugi_proto::{ReceiveMemory, Verdict, queue, receiver, window};
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::memory::Counter;
+
+const SEEDS: u64 = 32;
+const STEPS: usize = 8000;
+/// Steps between two looks at all of the memory. It is what a step costs most.
+const STEPS_PER_CHECK: usize = 4;
+
+/// Does a step to the memory; for a packet, says what came of it.
+fn take(memory: &Plain, step: &Step, model: &Model) -> Option<Verdict> {
+    let entry = |index| ReceiveMemory::flow(memory, index).expect("an entry of the table");
+    match *step {
+        Step::Open { flow, token, epoch, repeat, limit } => {
+            receiver::open(entry(flow), token, epoch, repeat, limit);
+        }
+        Step::Close { flow } => receiver::close(entry(flow)),
+        Step::Credit { flow, limit } => entry(flow).limit.store(limit, Ordering::Relaxed),
+        Step::Release { records } => {
+            let tail = ReceiveMemory::control(memory).ring_tail.0.load(Ordering::Relaxed);
+            queue::release(memory, tail, model.release_to(records));
+        }
+        Step::Data { ref header, ref body, checked } => {
+            return Some(match receiver::find(memory, header) {
+                Ok(flow) => receiver::deposit(memory, flow, header, body, checked),
+                Err(verdict) => {
+                    memory.count(verdict.counter(), 1);
+                    verdict
+                }
+            });
+        }
+    }
+    None
+}
+
+/// Runs a sequence, and counts what came of its packets.
+fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) -> Result<u64, String> {
+    let (memory, mut model, mut furthest) = (Plain::new(), Model::default(), 0);
+    for (number, step) in steps(seed, STEPS).iter().enumerate() {
+        let verdict = take(&memory, step, &model);
+        let expected = model.apply(step);
+        let fault = |what: String| format!("seed {seed}, step {number}: {what}\n{step:?}");
+        if verdict.map(Verdict::counter) != expected {
+            return Err(fault(format!("{verdict:?}, must be counted as {expected:?}")));
+        }
+        if number % STEPS_PER_CHECK == 0 || number + 1 == STEPS {
+            model.check(&memory).map_err(fault)?;
+        }
+        if let Step::Data { header, .. } = step
+            && let Some(open) = model.flow(header.flow)
+        {
+            furthest = furthest.max(open.base);
+            let flow = ReceiveMemory::flow(&memory, header.flow).expect("an entry of the table");
+            let (seen, must_be) = (window::snapshot(flow), open.snapshot());
+            if (seen.0, seen.1.echo, seen.1.words) != (must_be.0, must_be.1.echo, must_be.1.words)
+                || seen.1.bitmap[..seen.1.words] != must_be.1.bitmap[..seen.1.words]
+            {
+                return Err(fault(format!("the answer says {seen:?}, must say {must_be:?}")));
+            }
+        }
+        if let Some(counter) = expected {
+            *counts.entry(Counter::ALL[counter as usize].1).or_default() += 1;
+        }
+    }
+    Ok(furthest)
+}
+
+#[test]
+fn random_sequences_end_as_the_model_says() {
+    let mut counts = BTreeMap::new();
+    let mut furthest = 0;
+    for seed in 0..SEEDS {
+        furthest = furthest.max(run(seed, &mut counts).unwrap_or_else(|fault| panic!("{fault}")));
+    }
+    println!("{} steps, a base of {furthest}: {counts:?}", SEEDS * STEPS as u64);
+    // The sequences go where it matters.
+    assert!(furthest > 1100, "no window went round: {furthest}");
+    for counter in [
+        Counter::Deposited,
+        Counter::Duplicate,
+        Counter::BeyondWindow,
+        Counter::OutOfOrder,
+        Counter::QueueFull,
+        Counter::UnknownFlow,
+        Counter::WrongToken,
+        Counter::WrongEpoch,
+    ] {
+        let (_, name) = Counter::ALL[counter as usize];
+        let count = counts.get(name).copied().unwrap_or(0);
+        assert!(count >= 200, "{name}: only {count} in {counts:?}");
+    }
+}
+
+#[test]
+fn a_seed_makes_one_sequence() {
+    assert_eq!(steps(7, 1000), steps(7, 1000));
+    assert_ne!(steps(7, 1000), steps(8, 1000));
+}
