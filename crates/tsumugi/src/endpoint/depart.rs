@@ -212,7 +212,7 @@ impl State {
     }
 
     /// Longest packet body to this peer, bytes; what every peer takes while it has not said.
-    fn body_bytes(&self, index: u32) -> usize {
+    pub(super) fn body_bytes(&self, index: u32) -> usize {
         let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
         self.peers[index as usize].remote.map_or(unknown, |remote| remote.body_bytes)
     }

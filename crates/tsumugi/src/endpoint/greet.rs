@@ -9,6 +9,7 @@ use std::net::SocketAddr;
 use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::window::REACH_PACKETS;
 use tsumugi_proto::{ReceiveMemory, Sender, receiver, window};
+use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
@@ -394,6 +395,7 @@ impl State {
     /// How many packets the peer may send from the flow's base on, and the base.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
         let full = self.held_bytes() > self.options.receive_bytes;
+        let body_bytes = self.body_bytes(index) as u64;
         let peer = &mut self.peers[index as usize];
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
@@ -403,14 +405,13 @@ impl State {
         let limit = flow.limit.load(Relaxed);
         let packets = if !full {
             peer.frozen = false;
-            let body = peer.remote.map_or(1, |remote| remote.body_bytes) as u64;
             // Generous: many peers share the queue, and STOP mends what is too generous.
-            (tsumugi_proto::queue::free_bytes(&*self.memory) / body).clamp(32, REACH_PACKETS)
+            (tsumugi_proto::queue::free_bytes(&*self.memory) / body_bytes).clamp(32, REACH_PACKETS)
         } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
             // The memory is full, but a message that has begun must be able to end, or nobody could go on.
             peer.frozen = true;
-            let body = peer.remote.map_or(1, |remote| remote.body_bytes) as u64 - 24;
-            ((assembly.total - assembly.in_order).div_ceil(body) + 1).min(REACH_PACKETS)
+            let data_bytes = body_bytes - FRAGMENT_BYTES as u64;
+            ((assembly.total - assembly.in_order).div_ceil(data_bytes) + 1).min(REACH_PACKETS)
         } else {
             peer.frozen = true;
             0
