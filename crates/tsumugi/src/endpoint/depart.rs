@@ -14,12 +14,15 @@ use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::frame::{self, FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 /// Packets of a burst, at most: as many as segmentation offload takes at once.
 const BURST_PACKETS_MAX: usize = 64;
 /// Bytes of a burst, at most: what segmentation offload takes at once, the longest UDP payload.
 const BURST_BYTES_MAX: usize = 65_507;
+/// After this time a NIC whose queue was full is tried again, ns: some packets later.
+const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 /// The only path there is.
 const PATH: u8 = 0;
 
@@ -310,8 +313,9 @@ impl State {
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
             if !all_taken {
-                // The NIC's queue is full: leave the rest for the next call.
+                // The NIC's queue is full: leave the rest for the next call, and see to it that there is one.
                 self.touch(index);
+                self.deadline = self.deadline.min(now.plus(RETRY_NS));
                 break;
             }
         }
@@ -355,7 +359,7 @@ impl State {
             self.reply_on_flow(index, Kind::Probe);
         }
         if self.peers[index as usize].answer.is_some() {
-            self.send_answer(now, index, rail)?;
+            return self.send_answer(now, index, rail);
         }
         Ok(true)
     }
@@ -473,15 +477,16 @@ impl State {
         Ok(taken == count)
     }
 
+    /// Sends the answer that is due. `false` when the NIC did not take it.
     fn send_answer<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
         index: u32,
         rail: &mut R,
-    ) -> Result<(), RailError> {
+    ) -> Result<bool, RailError> {
         let (_, credit) = self.credit(index);
         let peer = &mut self.peers[index as usize];
-        let (Some((kind, psn)), Some(remote)) = (peer.answer.take(), peer.remote) else { return Ok(()) };
+        let (Some((kind, psn)), Some(remote)) = (peer.answer.take(), peer.remote) else { return Ok(true) };
         let (base, mut sack) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
             Some(flow) => window::snapshot(flow),
             None => (Psn(0), Sack::EMPTY),
@@ -500,8 +505,9 @@ impl State {
         let taken = rail.send(now, peer.address, &[Packet { head: &header.encode(), body }])?;
         if taken == 0 {
             peer.answer = Some((kind, psn));
+            return Ok(false);
         }
         self.tally.answers_sent += 1;
-        Ok(())
+        Ok(true)
     }
 }
