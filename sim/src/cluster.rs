@@ -72,6 +72,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         ledger: Ledger::default(),
         addresses,
         changed: vec![vec![Instant(0); count]; count],
+        epochs: vec![0; count],
         left: vec![Instant(0); count],
         phase: Phase::Storm,
     };

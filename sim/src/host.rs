@@ -33,6 +33,8 @@ pub(crate) struct World {
     pub(crate) bytes_left: u64,
     /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
     pub(crate) changed: Vec<Vec<Instant>>,
+    /// Epoch of each host's present incarnation.
+    pub(crate) epochs: Vec<u32>,
     /// When a host last said that it leaves.
     pub(crate) left: Vec<Instant>,
     pub(crate) phase: Phase,
@@ -98,6 +100,8 @@ struct Process {
     read_at: Instant,
     /// Calls in a row after which a timer was still due though nothing had arrived.
     overdue: u32,
+    /// The application has acted since the last progress.
+    touched: bool,
     leaving: bool,
 }
 
@@ -139,9 +143,11 @@ impl Host {
             arrived: true,
             read_at: now,
             overdue: 0,
+            touched: false,
             leaving: false,
         });
         world.changed[self.index].fill(now);
+        world.epochs[self.index] = self.process.as_ref().map_or(0, |process| process.state.epoch());
         self.called_at = now;
     }
 
@@ -187,7 +193,7 @@ impl Host {
     }
 
     fn next_app(&self, world: &World, process: &Process) -> Instant {
-        let mut due = Instant::NEVER;
+        let mut due = if process.touched { Instant(0) } else { Instant::NEVER };
         if world.phase == Phase::Storm {
             if self.messages_left > 0 && !process.leaving {
                 due = due.min(self.next_post);
@@ -222,12 +228,15 @@ impl Host {
     }
 
     fn call_process(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        if self.dice.one_in(2) {
+        if process.touched || self.dice.one_in(2) {
             self.application(process, world, now)?;
             self.progress(process, world, now)
         } else {
             self.progress(process, world, now)?;
-            self.application(process, world, now)
+            self.application(process, world, now)?;
+            // What it posted and released may want to be sent: who sleeps makes progress first.
+            process.touched = true;
+            Ok(())
         }
     }
 
@@ -261,6 +270,7 @@ impl Host {
             process.state.settle();
         }
         self.transmit(process, now)?;
+        process.touched = false;
         process.state.audit()?;
         // A timer may be seen late once, not again and again: who sleeps until the deadline would never sleep.
         let overdue = arrived == 0 && process.state.deadline() <= now;
@@ -324,10 +334,13 @@ impl Host {
         let since = world.changed[self.index][other];
         let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
         let closing = world.phase == Phase::Closing;
+        let view = process.known.get(&failure.node.0).and_then(|known| known.view);
+        let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
             Reason::Violation(_) | Reason::NoMemory(_) => false,
             Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
-            Reason::Restarted => its_change >= since && !world.plan.calm,
+            // Words of a former incarnation may have arrived after it was no more.
+            Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
             Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,
             Reason::Aborted => its_leave > Instant(0) && its_leave >= since && !closing,
         };

@@ -1,10 +1,11 @@
-//! The project's own chores: `cargo xtask ci|test|loom|tidy|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|mutations|tidy|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
+mod mutations;
 mod tidy;
 
 const USAGE: &str = "\
@@ -14,6 +15,8 @@ cargo xtask COMMAND
   tidy    check the project's style beyond what rustfmt and clippy know
   test    run every test of the workspace, the simulation and the interleavings included
   loom    run every interleaving of writers and owner of receive memory, within bounds
+  mutations [--only NAME | --ci]
+          put faults into the protocol, one at a time, and see the simulation complain
   ci      formatting, lints, documentation, style, then all tests";
 
 fn main() -> ExitCode {
@@ -24,6 +27,9 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["test"] => test(),
         ["loom"] => loom(),
+        ["mutations"] => mutations::run(&root(), None, false),
+        ["mutations", "--ci"] => mutations::run(&root(), None, true),
+        ["mutations", "--only", name] => mutations::run(&root(), Some(name), false),
         ["ci"] => ci(),
         _ => {
             eprintln!("{USAGE}");
