@@ -172,6 +172,12 @@ impl<P> Sender<P> {
         self.lost > 0
     }
 
+    /// Whether something before an acknowledged packet is not acknowledged.
+    #[must_use]
+    pub const fn has_holes(&self) -> bool {
+        self.acked > 0
+    }
+
     /// How many new packets may be sent over `path` now.
     #[must_use]
     pub fn room(&self, path: u8) -> u64 {

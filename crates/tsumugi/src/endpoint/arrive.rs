@@ -132,11 +132,15 @@ impl State {
                     peer.delivered = messages;
                     peer.marks.pop_front();
                 }
+                let holes = peer.sender.has_holes();
                 let more = peer.sender.has_lost() || !peer.outbox.is_empty();
                 if more {
                     self.touch(index);
                 }
-                self.arm(now, index);
+                // What was acknowledged moves timers back; only a hole can bring one forward.
+                if holes {
+                    self.arm(now, index);
+                }
             }
             Err(_) => {
                 self.memory.count(Counter::Violation, 1);
@@ -173,8 +177,9 @@ impl State {
                 peer.demand(Kind::Ack, Psn(0));
                 self.touch(index);
             } else if peer.ack_due == Instant::NEVER {
-                peer.ack_due = now.plus(ACK_DELAY_NS);
-                self.arm(now, index);
+                let due = now.plus(ACK_DELAY_NS);
+                peer.ack_due = due;
+                self.remind(index, due);
             }
             if let Some((fragment, data)) = fragment {
                 self.on_fragment(index, header.psn, fragment, data);

@@ -158,6 +158,8 @@ pub(super) struct Peer {
     pub(super) asked_at: Instant,
     /// On the list of peers that have something to send.
     pub(super) dirty: bool,
+    /// On the list of peers that have timers running.
+    pub(super) timed: bool,
 }
 
 impl Peer {
@@ -191,6 +193,7 @@ impl Peer {
             waiting_since: None,
             asked_at: Instant(0),
             dirty: false,
+            timed: false,
         }
     }
 

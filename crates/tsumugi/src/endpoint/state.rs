@@ -92,6 +92,8 @@ pub struct State {
     pub(super) contents: Slab<Content>,
     pub(super) longs: Slab<super::depart::Long>,
     pub(super) dirty: Vec<u32>,
+    /// Peers that have timers running.
+    pub(super) timed: Vec<u32>,
     /// No timer of any peer is due before this.
     pub(super) deadline: Instant,
     pub(super) failures: VecDeque<Failure>,
@@ -130,6 +132,7 @@ impl State {
             contents: Slab::new(),
             longs: Slab::new(),
             dirty: Vec::new(),
+            timed: Vec::new(),
             deadline: Instant::NEVER,
             failures: VecDeque::new(),
             met: Vec::new(),
@@ -209,10 +212,29 @@ impl State {
             return;
         }
         self.deadline = Instant::NEVER;
-        for index in 0..self.peers.len() as u32 {
+        // Only peers with something going on are looked at, however many there are.
+        let timed = std::mem::take(&mut self.timed);
+        for &index in &timed {
+            self.peers[index as usize].timed = false;
+        }
+        for index in timed {
             self.tick_peer(now, index);
             let due = self.due(index);
-            self.deadline = self.deadline.min(due);
+            self.remind(index, due);
+        }
+    }
+
+    /// Sees to it that the peer is looked at when `due`.
+    #[inline]
+    pub(super) fn remind(&mut self, index: u32, due: Instant) {
+        if due == Instant::NEVER {
+            return;
+        }
+        self.deadline = self.deadline.min(due);
+        let peer = &mut self.peers[index as usize];
+        if !peer.timed {
+            peer.timed = true;
+            self.timed.push(index);
         }
     }
 
@@ -245,7 +267,8 @@ impl State {
         } else {
             peer.waiting_since = None;
         }
-        self.deadline = self.deadline.min(self.due(index));
+        let due = self.due(index);
+        self.remind(index, due);
     }
 
     fn tick_peer(&mut self, now: Instant, index: u32) {
@@ -329,9 +352,10 @@ impl State {
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
-        let (acquaintance, dirty, epoch) = (peer.acquaintance.wrapping_add(1), peer.dirty, peer.epoch);
+        let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
+        let (dirty, timed) = (peer.dirty, peer.timed);
         let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
-        let old = std::mem::replace(peer, Peer { acquaintance, dirty, epoch, spent, ..fresh });
+        let old = std::mem::replace(peer, Peer { acquaintance, dirty, timed, epoch, spent, ..fresh });
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {
                 self.arriving_bytes -= body.len() as u64;
