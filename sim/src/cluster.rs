@@ -154,14 +154,14 @@ impl Cluster {
         let LinkOptions { latency_ns, rate_bits_per_s, .. } = world.plan.link;
         world.network.set_options(LinkOptions { latency_ns, rate_bits_per_s, ..LinkOptions::default() });
         world.network.set_host_options(HostOptions::default());
-        for a in 0..hosts.len() {
-            for b in 0..a {
-                world.network.heal(world.addresses[a], world.addresses[b]);
+        for (index, host) in hosts.iter_mut().enumerate() {
+            for other in 0..index {
+                world.network.heal(world.addresses[index], world.addresses[other]);
             }
-            if hosts[a].is_leaving() {
-                hosts[a].stop(world, *now, false)?;
+            if host.is_leaving() {
+                host.stop(world, *now, false)?;
             }
-            hosts[a].start(world, *now);
+            host.start(world, *now);
         }
         Ok(())
     }

@@ -283,9 +283,12 @@ impl Host {
         if self.dice.one_in(32) {
             process.audit_all()?;
         }
-        let state = &process.state;
-        if state.counted(Counter::Violation) + state.counted(Counter::BeyondWindow) > 0 {
-            return Err(format!("host {} counts {:?}", self.index, process.state.counters()));
+        for (counter, name) in
+            [(Counter::Violation, "a violation"), (Counter::BeyondWindow, "a PSN beyond the window")]
+        {
+            if process.state.counted(counter) > 0 {
+                return Err(format!("host {} counts {name} where everybody keeps to the rules", self.index));
+            }
         }
         let wrong = world.wire.borrow_mut().wrong.take();
         wrong.map_or(Ok(()), Err)
@@ -621,7 +624,11 @@ impl Host {
         for index in 0..state.peers() {
             let Some(view) = state.view(Node(index)) else { continue };
             if view.waiting {
-                return Err(format!("host {} still waits for peer {index}: {view:?}", self.index));
+                let PeerView { held, assembling, .. } = view;
+                return Err(format!(
+                    "host {} still waits for peer {index} ({held} packets held, assembling: {assembling})",
+                    self.index
+                ));
             }
             if view.open && world.wire.borrow().owes_go((view.local_token, view.epoch)) {
                 return Err(format!("host {} has said STOP to peer {index} and never GO", self.index));

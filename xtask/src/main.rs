@@ -15,9 +15,9 @@ cargo xtask COMMAND
   tidy    check the project's style beyond what rustfmt and clippy know
   test    run every test of the workspace, the simulation and the interleavings included
   loom    run every interleaving of writers and owner of receive memory, within bounds
-  mutations [--only NAME | --ci]
+  mutations [--only NAME]
           put faults into the protocol, one at a time, and see the simulation complain
-  ci      formatting, lints, documentation, style, then all tests";
+  ci      formatting, lints, documentation, style, mutations, then all tests";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -27,9 +27,8 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["test"] => test(),
         ["loom"] => loom(),
-        ["mutations"] => mutations::run(&root(), None, false),
-        ["mutations", "--ci"] => mutations::run(&root(), None, true),
-        ["mutations", "--only", name] => mutations::run(&root(), Some(name), false),
+        ["mutations"] => mutations::run(&root(), None),
+        ["mutations", "--only", name] => mutations::run(&root(), Some(name)),
         ["ci"] => ci(),
         _ => {
             eprintln!("{USAGE}");
@@ -93,6 +92,7 @@ fn ci() -> bool {
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
         ("tidy", tidy()),
+        ("mutations", mutations::run(&root(), None)),
     ];
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {

@@ -13,16 +13,6 @@ const SEEDS_MAX: u64 = 10_000;
 const RUN_TIME_MAX: Duration = Duration::from_secs(120);
 /// What the simulation is built from.
 const SOURCES: [&str; 5] = ["Cargo.toml", "Cargo.lock", "crates", "sim", "xtask"];
-/// Mutations that CI runs: one of each kind.
-const CI: [&str; 6] = [
-    "no-duplicate-check",
-    "bit-before-space",
-    "lost-go-forgotten",
-    "failure-not-reported",
-    "flow-begun-twice",
-    "record-released-early",
-];
-
 /// One place of a mutation.
 #[derive(Debug, Default)]
 struct Place {
@@ -48,9 +38,9 @@ enum Outcome {
     Broken(String),
 }
 
-/// Runs mutations: all, the one called `only`, or with `ci` those of CI. `false` when one survives, or the
+/// Runs all mutations, or the one called `only`. `false` when one survives, or the
 /// simulation complains about the copy without a mutation.
-pub(crate) fn run(root: &Path, only: Option<&str>, ci: bool) -> bool {
+pub(crate) fn run(root: &Path, only: Option<&str>) -> bool {
     let listed = match fs::read_to_string(root.join("sim/mutations.txt")) {
         Ok(text) => parse(&text),
         Err(error) => Err(format!("cannot be read: {error}")),
@@ -63,7 +53,6 @@ pub(crate) fn run(root: &Path, only: Option<&str>, ci: bool) -> bool {
         }
     };
     mutations.retain(|mutation| only.is_none_or(|only| mutation.name == only));
-    mutations.retain(|mutation| !ci || CI.contains(&mutation.name.as_str()));
     if mutations.is_empty() {
         eprintln!("xtask: no such mutation; sim/mutations.txt lists them");
         return false;
@@ -78,7 +67,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>, ci: bool) -> bool {
     let control = Mutation { name: "none".into(), breaks: "nothing: the control".into(), places: Vec::new() };
     for (index, mutation) in std::iter::once(&control).chain(&mutations).enumerate() {
         let began = Instant::now();
-        let outcome = attempt(&copy, mutation, if ci { SEEDS_MAX / 5 } else { SEEDS_MAX });
+        let outcome = attempt(&copy, mutation);
         let seconds = began.elapsed().as_secs();
         let (seeds, text, good) = match outcome {
             Outcome::Caught(seed, text) => ((seed + 1).to_string(), text, index > 0),
@@ -163,7 +152,7 @@ fn refresh_one(from: &Path, to: &Path) -> std::io::Result<()> {
 }
 
 /// Applies a mutation to the copy, builds, runs, and takes it back.
-fn attempt(copy: &Path, mutation: &Mutation, seeds: u64) -> Outcome {
+fn attempt(copy: &Path, mutation: &Mutation) -> Outcome {
     let mut originals: Vec<(PathBuf, String)> = Vec::new();
     let applied = mutation.places.iter().try_for_each(|place| {
         let path = copy.join(&place.file);
@@ -177,7 +166,7 @@ fn attempt(copy: &Path, mutation: &Mutation, seeds: u64) -> Outcome {
         fs::write(&path, changed).map_err(|error| format!("{}: {error}", place.file))
     });
     let outcome = match applied.and_then(|()| build(copy)) {
-        Ok(program) => simulate(&program, seeds),
+        Ok(program) => simulate(&program),
         Err(error) => Outcome::Broken(error),
     };
     // In reverse: one file may have been changed in two places.
@@ -210,9 +199,9 @@ fn build(copy: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release/tsumugi-sim"))
 }
 
-fn simulate(program: &Path, seeds: u64) -> Outcome {
+fn simulate(program: &Path) -> Outcome {
     let child = Command::new(program)
-        .args(["--seeds", &format!("0..{seeds}")])
+        .args(["--seeds", &format!("0..{SEEDS_MAX}")])
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();

@@ -1,0 +1,172 @@
+//! The endpoint without a socket and without a clock: what the simulation found, each as a small case.
+
+use std::net::SocketAddr;
+use tsumugi::internal::{Delivery, Options, State};
+use tsumugi::{Node, Reason, Repeat};
+use tsumugi_rail::Rail;
+use tsumugi_rail::memory::Memory;
+use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
+use tsumugi_wire::memory::{Counter, Geometry, Record};
+use tsumugi_wire::time::MILLISECOND_NS;
+use tsumugi_wire::{Header, Instant, Kind};
+
+const TIMEOUT_NS: u64 = 500 * MILLISECOND_NS;
+
+fn address(host: u8) -> SocketAddr {
+    SocketAddr::from(([10, 0, 0, host], 7411))
+}
+
+struct Host {
+    state: State,
+    rail: SimRail,
+}
+
+fn host(network: &Network, number: u8, seed: u64) -> Host {
+    let options = Options {
+        job: 0,
+        accept_unknown: true,
+        peers_max: 4,
+        repeat: Repeat::Selective,
+        peer_timeout_ns: TIMEOUT_NS,
+        message_bytes_max: 1 << 20,
+        receive_bytes: 1 << 20,
+        send_bytes: 1 << 20,
+        datagram_bytes: 1472,
+        seed: Some(seed),
+    };
+    let memory = Memory::new(Geometry { flows: 4, ring_bytes: 32 << 10 }).unwrap();
+    let mut state = State::new(options, memory);
+    assert!(state.open_channel(1));
+    Host { state, rail: network.rail(address(number), 1472) }
+}
+
+impl Host {
+    fn call(&mut self, now: Instant) {
+        let Host { state, rail } = self;
+        rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
+        state.drain();
+        state.tick(now);
+        state.transmit(now, rail).unwrap();
+        state.audit_all(0).unwrap();
+    }
+
+    /// Takes what arrived, and gives it back at once.
+    fn read(&mut self) -> Vec<Vec<u8>> {
+        let mut messages = Vec::new();
+        while let Some(delivery) = self.state.take(1) {
+            if let Delivery::Message { content, .. } = delivery {
+                messages.push(self.state.bytes_of(&content).to_vec());
+                self.state.release_message(content);
+            }
+        }
+        messages
+    }
+}
+
+#[test]
+fn who_greets_in_vain_sleeps_between_two_hellos() {
+    let network = Network::new(1, LinkOptions::default());
+    let mut here = host(&network, 1, 1);
+    let node = here.state.add_peer("nobody", address(2)).unwrap();
+    here.state.post(Instant(0), node, 1, b"?").unwrap();
+    let (mut now, mut calls) = (Instant(0), 0);
+    while now < Instant(TIMEOUT_NS) {
+        here.call(now);
+        calls += 1;
+        assert!(calls < 100, "the timer of {now:?} is always due");
+        now = here.state.deadline().max(now);
+    }
+    here.call(now);
+    assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Unreachable(_)));
+}
+
+#[test]
+fn a_queue_that_is_full_to_the_last_byte_is_not_read_around() {
+    let network = Network::new(1, LinkOptions::default());
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let node = here.state.add_peer("there", address(2)).unwrap();
+    // With its frame header and record header each takes 1024 bytes: 32 of them fill the queue.
+    let bytes = 1024 - Record::HEADER_BYTES as usize - 8;
+    let mut now = Instant(0);
+    for number in 0..32 {
+        here.state.post(now, node, 1, &vec![number; bytes]).unwrap();
+        for _ in 0..20 {
+            now = now.plus(10_000);
+            here.call(now);
+            there.call(now);
+        }
+    }
+    assert!(here.state.is_flushed());
+    now = now.plus(MILLISECOND_NS);
+    there.call(now);
+    assert_eq!(there.state.counted(Counter::Violation), 0);
+    let read = there.read();
+    assert_eq!(read.len(), 32);
+    assert!(read.iter().enumerate().all(|(number, message)| message[..] == vec![number as u8; bytes]));
+}
+
+#[test]
+fn a_packet_of_a_former_incarnation_is_answered_by_nothing() {
+    let network = Network::new(1, LinkOptions::default());
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let node = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    for step in 0..20 {
+        here.call(Instant(step * 10_000));
+        there.call(Instant(step * 10_000));
+    }
+    assert_eq!(there.read(), [b"hello"]);
+    let view = there.state.view(Node(0)).unwrap();
+    let mut header = Header::new(Kind::Probe, view.epoch ^ 1);
+    (header.token, header.flow) = (view.local_token, 0);
+    there.state.on_datagram(Instant(MILLISECOND_NS), address(1), &header.encode());
+    assert_eq!(there.state.counted(Counter::WrongEpoch), 1);
+    let before = network.statistics().sent;
+    there.state.transmit(Instant(MILLISECOND_NS), &mut there.rail).unwrap();
+    assert_eq!(network.statistics().sent, before, "a RESET would end the present acquaintance");
+}
+
+/// The peer accepted what a HELLO offered, sent in that flow, and gave up before its WELCOME arrived. What it sends
+/// after the next HELLO must not count as a repetition of what it sent before.
+#[test]
+fn a_flow_is_begun_once_though_a_welcome_is_lost() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let to_there = here.state.add_peer("there", address(2)).unwrap();
+    let to_here = there.state.add_peer("here", address(1)).unwrap();
+    here.state.post(Instant(0), to_there, 1, b"from here").unwrap();
+    here.call(Instant(0));
+    there.call(Instant(2_000)); // CHALLENGE
+    here.call(Instant(4_000)); // HELLO with the cookie
+    there.call(Instant(6_000)); // WELCOME: loses its way
+    let mut lost = 0;
+    here.rail.receive(Instant(8_000), &mut |_, _| lost += 1).unwrap();
+    assert_eq!(lost, 1);
+    network.cut_one_way(address(1), address(2));
+    there.state.post(Instant(8_000), to_here, 1, b"first, that arrives").unwrap();
+    let mut now = Instant(8_000);
+    while there.state.take_failure().is_none() {
+        there.call(now);
+        if now < Instant(MILLISECOND_NS) {
+            here.call(now);
+        }
+        now = now.plus(MILLISECOND_NS / 10);
+    }
+    network.heal(address(1), address(2));
+    there.state.forgive(to_here.0);
+    there.state.post(now, to_here, 1, b"second").unwrap();
+    let mut arrived = Vec::new();
+    for _ in 0..30_000 {
+        now = now.plus(MILLISECOND_NS / 10);
+        here.call(now);
+        there.call(now);
+        arrived.extend(here.read());
+        if there.state.take_failure().is_some() {
+            // Told; it may be sent once more.
+            there.state.forgive(to_here.0);
+            there.state.post(now, to_here, 1, b"second").unwrap();
+        }
+    }
+    assert!(there.state.is_flushed());
+    assert_eq!(arrived.last().map(Vec::as_slice), Some(&b"second"[..]), "{arrived:?}");
+}
