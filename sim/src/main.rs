@@ -75,7 +75,7 @@ fn show(complaint: &Complaint, lines: usize) {
 struct Sums {
     runs: u64,
     all: Report,
-    complaints: Vec<Box<Complaint>>,
+    complaints: Vec<Complaint>,
 }
 
 fn many(arguments: &Arguments) -> ExitCode {
@@ -126,7 +126,7 @@ fn many(arguments: &Arguments) -> ExitCode {
     for complaint in &sums.complaints {
         // Once more, with a trace: the same seed takes the same way.
         let traced = if arguments.keep_going { None } else { run(complaint.seed, true).err() };
-        show(traced.as_ref().unwrap_or(complaint), TRACE_LINES);
+        show(traced.as_deref().unwrap_or(complaint), TRACE_LINES);
     }
     ExitCode::FAILURE
 }
@@ -138,7 +138,7 @@ impl Sums {
             Ok(report) => {
                 self.all.add(&report);
             }
-            Err(complaint) => self.complaints.push(complaint),
+            Err(complaint) => self.complaints.push(*complaint),
         }
     }
 }

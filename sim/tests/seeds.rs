@@ -9,7 +9,7 @@ const SEEDS: u64 = 10_000;
 #[test]
 fn ten_thousand_seeds_keep_every_promise() {
     let next = AtomicU64::new(0);
-    let outcomes = Mutex::new((Vec::<Box<Complaint>>::new(), Report::default()));
+    let outcomes = Mutex::new((Vec::<Complaint>::new(), Report::default()));
     let jobs = std::thread::available_parallelism().map_or(1, usize::from);
     std::thread::scope(|scope| {
         for _ in 0..jobs {
@@ -24,7 +24,7 @@ fn ten_thousand_seeds_keep_every_promise() {
                     match outcome {
                         Ok(report) => outcomes.1.add(&report),
                         Err(complaint) => {
-                            outcomes.0.push(complaint);
+                            outcomes.0.push(*complaint);
                             next.store(SEEDS, Ordering::Relaxed);
                         }
                     }
