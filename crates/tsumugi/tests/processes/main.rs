@@ -1,0 +1,324 @@
+//! What is promised when processes are killed, stopped, closed, confined or idle: with real ones.
+
+mod process;
+mod roles;
+
+use process::{PATIENCE, Process, ROLE};
+use std::os::unix::fs::PermissionsExt;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+use tsumugi::{Channel, Config, Endpoint, Node, Reason, ReceiveError, SendError, Status};
+
+const CHANNEL: u16 = 7;
+/// For peers that are killed.
+const PEER_TIMEOUT: Duration = Duration::from_secs(1);
+/// Above the time-out, for a machine that has other things to do.
+const MARGIN: Duration = Duration::from_secs(10);
+
+/// Not a test: what copies of this program do.
+#[test]
+fn a_role_of_another_test() {
+    if let Ok(role) = std::env::var(ROLE) {
+        roles::play(&role);
+    }
+}
+
+/// One test at a time: each has processes enough for a small machine, and some measure.
+fn alone() -> MutexGuard<'static, ()> {
+    static ALONE: Mutex<()> = Mutex::new(());
+    ALONE.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+fn open(config: Config) -> Endpoint {
+    Endpoint::open(Config { accept_unknown: true, ..config }).expect("an endpoint on loopback")
+}
+
+/// An endpoint whose peers are declared dead soon.
+fn open_strict() -> (Endpoint, Channel) {
+    let endpoint = open(Config { peer_timeout: PEER_TIMEOUT, send_bytes: 1 << 30, ..Config::loopback() });
+    let channel = endpoint.channel(CHANNEL).unwrap();
+    (endpoint, channel)
+}
+
+/// Contents that tell a message's number and betray any byte out of place.
+fn contents(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64)
+        .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
+        .collect()
+}
+
+/// Length of a message, bytes: all kinds.
+fn length(number: u64) -> usize {
+    [0, 8, 700, 1424, 9000, 70_000, 300_000][number as usize % 7]
+}
+
+/// A checksum that depends on the order of all words.
+fn sum(data: &[u8]) -> u64 {
+    data.chunks(8).fold(1, |sum: u64, chunk| {
+        let mut word = [0; 8];
+        word[..chunk.len()].copy_from_slice(chunk);
+        (sum ^ u64::from_le_bytes(word)).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(29)
+    })
+}
+
+/// Confines this process to two processors, if there are more.
+fn two_processors() {
+    // SAFETY: all zeroes is an empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    // SAFETY: the set lives through the call, which fills it in.
+    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) }, 0);
+    let mut kept = 0;
+    for processor in 0..libc::CPU_SETSIZE as usize {
+        // SAFETY: `processor` is within the set.
+        if unsafe { libc::CPU_ISSET(processor, &set) } {
+            kept += 1;
+            if kept > 2 {
+                // SAFETY: as above.
+                unsafe { libc::CPU_CLR(processor, &mut set) };
+            }
+        }
+    }
+    // SAFETY: the set lives through the call, which reads it.
+    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
+}
+
+fn progress(endpoint: &Endpoint) {
+    endpoint.progress().unwrap();
+}
+
+fn node_at(endpoint: &Endpoint, port: u16) -> Node {
+    endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap()
+}
+
+#[test]
+fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
+    let _alone = alone();
+    let (endpoint, mut channel) = open_strict();
+    let mut there = Process::start("take 0 8");
+    let port = there.hear_number();
+    let node = node_at(&endpoint, port);
+    let tickets: Vec<_> = (0..64).map(|_| channel.post(node, &vec![3; 1 << 20]).unwrap()).collect();
+    let heard = there.hear_while(|| progress(&endpoint));
+    assert_eq!(heard, "taken");
+    there.kill();
+
+    let killed = Instant::now();
+    let failure = match channel.receive_timeout(PATIENCE) {
+        Err(ReceiveError::Peer(failure)) => failure,
+        other => panic!("{other:?}"),
+    };
+    let took = killed.elapsed();
+    assert!(took <= PEER_TIMEOUT + MARGIN, "heard of it after {took:?}");
+    assert_eq!((failure.node, failure.reason), (node, Reason::Silent(PEER_TIMEOUT)));
+    let states: Vec<_> = tickets.iter().map(|ticket| endpoint.status(*ticket)).collect();
+    println!("after {took:?}: {failure}");
+    assert!(states.iter().all(|state| *state == Status::Failed), "{states:?}");
+    assert!((2..=64).contains(&failure.undelivered), "{failure}");
+    // Nothing hangs: what waits for the peer is told too.
+    assert!(matches!(channel.send(node, b"more"), Err(SendError::Peer(_))));
+    endpoint.flush().unwrap();
+
+    let mut again = Process::start(&format!("serve {port}"));
+    assert_eq!(again.hear_number::<u16>(), port);
+    assert!(matches!(channel.post(node, b"too early"), Err(SendError::Peer(_))), "it is not forgiven yet");
+    endpoint.forgive(node);
+    let ticket = channel.send(node, b"welcome back").unwrap();
+    endpoint.flush().unwrap();
+    assert_eq!(endpoint.status(ticket), Status::Delivered);
+    assert_eq!(again.hear(), "12");
+    assert!(tickets.iter().all(|ticket| endpoint.status(*ticket) == Status::Failed), "a new epoch");
+}
+
+#[test]
+fn a_receiver_that_restarts_at_once_is_another() {
+    let _alone = alone();
+    let endpoint = open(Config { send_bytes: 1 << 30, peer_timeout: PATIENCE, ..Config::loopback() });
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start("take 0 8");
+    let port = there.hear_number();
+    let node = node_at(&endpoint, port);
+    for _ in 0..64 {
+        channel.post(node, &vec![3; 1 << 20]).unwrap();
+    }
+    assert_eq!(there.hear_while(|| progress(&endpoint)), "taken");
+    there.kill();
+    let mut again = Process::start(&format!("serve {port}"));
+    assert_eq!(again.hear_number::<u16>(), port);
+    // Long before the time-out, because the new one says that it knows nothing.
+    match channel.receive_timeout(PATIENCE / 2) {
+        Err(ReceiveError::Peer(failure)) => assert_eq!(failure.reason, Reason::Restarted, "{failure}"),
+        other => panic!("{other:?}"),
+    }
+    endpoint.forgive(node);
+    channel.send(node, b"welcome back").unwrap();
+    endpoint.flush().unwrap();
+    assert_eq!(again.hear(), "12");
+}
+
+#[test]
+fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
+    let _alone = alone();
+    let (endpoint, mut channel) = open_strict();
+    let mut there = Process::start(&format!("send_half {}", endpoint.port()));
+    assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"before");
+    let killing = std::thread::spawn(move || {
+        assert_eq!(there.hear(), "half");
+        there.kill();
+        Instant::now()
+    });
+    match channel.receive_timeout(PATIENCE) {
+        Err(ReceiveError::Peer(failure)) => {
+            let took = killing.join().unwrap().elapsed();
+            println!("after {took:?}: {failure}");
+            assert!(took <= PEER_TIMEOUT + MARGIN, "heard of it after {took:?}");
+            assert_eq!(failure.reason, Reason::Silent(PEER_TIMEOUT), "{failure}");
+        }
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn a_peer_that_stands_still_for_a_while_loses_nothing() {
+    let _alone = alone();
+    let endpoint = open(Config { send_bytes: 1 << 30, ..Config::loopback() });
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start("verify 400 100000");
+    let node = node_at(&endpoint, there.hear_number());
+    for number in 0..400 {
+        channel.post(node, &contents(number, 100_000)).unwrap();
+    }
+    assert_eq!(there.hear_while(|| progress(&endpoint)), "a quarter");
+    there.signal(libc::SIGSTOP);
+    let still = Instant::now();
+    while still.elapsed() < Duration::from_secs(1) {
+        endpoint.progress().unwrap();
+    }
+    there.signal(libc::SIGCONT);
+    assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
+    assert!(endpoint.take_failure().is_none());
+    there.finish_while(|| progress(&endpoint));
+}
+
+#[test]
+fn what_was_posted_before_an_orderly_close_arrives() {
+    const COUNT: u64 = 700;
+    let _alone = alone();
+    let endpoint = open(Config::loopback());
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start(&format!("send_and_close {} {COUNT}", endpoint.port()));
+    for number in 0..COUNT {
+        let message = channel.receive_timeout(PATIENCE).unwrap();
+        assert!(message[..] == contents(number, length(number))[..], "message {number} is altered");
+    }
+    match channel.receive_timeout(PATIENCE) {
+        Err(ReceiveError::Peer(failure)) => assert_eq!(failure.reason, Reason::Closed, "{failure}"),
+        other => panic!("{other:?}"),
+    }
+    assert_eq!(there.hear(), "closed");
+    there.finish_while(|| ());
+}
+
+#[test]
+fn a_gibibyte_arrives_whole() {
+    let _alone = alone();
+    let meminfo = std::fs::read_to_string("/proc/meminfo").unwrap();
+    let available =
+        meminfo.lines().find_map(|line| line.strip_prefix("MemAvailable:")?.split_whitespace().next());
+    let available_gib = available.unwrap().parse::<u64>().unwrap() >> 20;
+    let bytes = if available_gib > 6 { 1 << 30 } else { 256 << 20 };
+    eprintln!("a message of {} MiB, with {available_gib} GiB of memory available", bytes >> 20);
+    let endpoint = open(Config::loopback());
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start("checksum");
+    let node = node_at(&endpoint, there.hear_number());
+    let mut buffer = channel.send_buffer(node, bytes).unwrap();
+    let mut word = 1u64;
+    for chunk in buffer.chunks_mut(8) {
+        word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        chunk.copy_from_slice(&(word ^ word >> 32).to_le_bytes());
+    }
+    let expected = sum(&buffer);
+    buffer.post().unwrap();
+    let mut hear = || there.hear_while(|| progress(&endpoint));
+    assert_eq!((hear(), hear()), (bytes.to_string(), expected.to_string()));
+}
+
+/// Two processes that throw a message back and forth, started in a way of their own. Says as whom, and how
+/// long the rounds took.
+fn ping_pong(way: &[&str], rounds: u64) -> (String, Duration) {
+    let program = std::env::current_exe().unwrap();
+    // Where anybody may run it.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let copy = folder.path().join("processes");
+    std::fs::copy(program, &copy).unwrap();
+    let mut pong = Process::start_through(way, &copy, "pong");
+    let port: u16 = pong.hear_number();
+    let mut ping = Process::start_through(way, &copy, &format!("ping {port} {rounds}"));
+    let who = ping.hear();
+    let took = Duration::from_nanos(ping.hear_number());
+    ping.finish_while(|| ());
+    pong.finish_while(|| ());
+    (who, took)
+}
+
+#[test]
+fn a_user_without_privileges_needs_none() {
+    let _alone = alone();
+    // SAFETY: asks for a number, touches nothing.
+    if unsafe { libc::geteuid() } != 0 {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs root, and CI never skips");
+        eprintln!("SKIPPED: a_user_without_privileges_needs_none needs root to become another user");
+        return;
+    }
+    let nobody = [
+        "setpriv",
+        "--reuid=65534",
+        "--regid=65534",
+        "--clear-groups",
+        "--inh-caps=-all",
+        "--bounding-set=-all",
+        "--no-new-privs",
+    ];
+    let (who, _) = ping_pong(&nobody, 1000);
+    assert_eq!(who, "uid 65534 capabilities 0000000000000000");
+    // And in a user namespace of its own, as in a container without root on the host.
+    let confined = [&nobody[..], &["unshare", "-Ur"]].concat();
+    let possible = std::process::Command::new(confined[0]).args(&confined[1..]).arg("true").status();
+    if !possible.is_ok_and(|status| status.success()) {
+        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs user namespaces for everybody");
+        eprintln!("SKIPPED: the second half of a_user_without_privileges_needs_none needs unshare -Ur");
+        return;
+    }
+    let (who, _) = ping_pong(&confined, 1000);
+    assert!(who.starts_with("uid 0 "), "{who}");
+}
+
+#[test]
+fn an_idle_endpoint_leaves_the_processor_alone() {
+    let _alone = alone();
+    let idle = Duration::from_secs(2);
+    let endpoint = open(Config::loopback());
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start(&format!("idle {}", idle.as_nanos()));
+    let node = node_at(&endpoint, there.hear_number());
+    channel.send(node, b"the last for a while").unwrap();
+    endpoint.flush().unwrap();
+    let busy_us: u64 = there.hear_number();
+    let percent = busy_us as f64 / idle.as_micros() as f64 * 100.0;
+    println!("{busy_us} µs of processor time in {idle:?}: {percent:.2} %");
+    // One per cent is promised; the rest is for a machine whose timers are poor.
+    assert!(percent < 5.0, "{percent:.2} % of a processor");
+}
+
+#[test]
+fn two_pairs_on_two_processors_both_make_progress() {
+    const ROUNDS: u64 = 20_000;
+    let _alone = alone();
+    let pairs = [(); 2].map(|()| std::thread::spawn(|| ping_pong(&["env"], ROUNDS).1));
+    for pair in pairs {
+        // A pair that starves is one whose process says nothing for all of our patience.
+        let took = pair.join().unwrap();
+        println!("{:.0} round trips a second", ROUNDS as f64 / took.as_secs_f64());
+    }
+}

@@ -1,0 +1,130 @@
+//! Other processes: copies of this test program, each playing a role.
+
+use std::io::{BufRead, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+
+/// Says which role a copy of this program plays, and with what.
+pub(crate) const ROLE: &str = "TSUMUGI_TEST_ROLE";
+/// The test that plays the role.
+const STAGE: &str = "a_role_of_another_test";
+/// Before what a role says. The test harness says things too.
+const MARK: &str = "> ";
+/// Longest time to wait for something that must come. Only a test that fails waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
+
+/// Another process. Killed when dropped.
+pub(crate) struct Process {
+    child: Child,
+    lines: Receiver<String>,
+}
+
+/// What a role says to the test that started it.
+pub(crate) fn say(what: impl std::fmt::Display) {
+    println!("{MARK}{what}");
+}
+
+/// Waits for ever, without a call into the library.
+pub(crate) fn stand_still() -> ! {
+    loop {
+        thread::sleep(PATIENCE);
+    }
+}
+
+impl Process {
+    /// Starts a role; the words after the first are for it.
+    pub(crate) fn start(role: &str) -> Process {
+        let program = std::env::current_exe().expect("this program");
+        Process::start_by(Command::new(program), role)
+    }
+
+    /// As [`Process::start`], of a copy of this program and by way of other programs.
+    pub(crate) fn start_through(way: &[&str], program: &Path, role: &str) -> Process {
+        let mut command = Command::new(way[0]);
+        command.args(&way[1..]).arg(program);
+        Process::start_by(command, role)
+    }
+
+    fn start_by(mut command: Command, role: &str) -> Process {
+        command.args(["--exact", STAGE, "--nocapture", "--test-threads=1"]).env(ROLE, role);
+        let mut child =
+            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a copy of this program");
+        let output = BufReader::new(child.stdout.take().expect("a pipe"));
+        let (said, lines) = channel();
+        thread::spawn(move || {
+            for line in output.lines().map_while(Result::ok) {
+                // The harness leaves its own line unfinished.
+                let Some((_, what)) = line.split_once(MARK) else { continue };
+                if said.send(what.to_owned()).is_err() {
+                    return;
+                }
+            }
+        });
+        Process { child, lines }
+    }
+
+    /// The next thing that it says.
+    pub(crate) fn hear(&mut self) -> String {
+        match self.lines.recv_timeout(PATIENCE) {
+            Ok(line) => line,
+            Err(RecvTimeoutError::Timeout) => panic!("the other process says nothing"),
+            Err(RecvTimeoutError::Disconnected) => panic!("the other process ended: {:?}", self.child.wait()),
+        }
+    }
+
+    /// The next thing that it says; meanwhile, again and again, does something else.
+    pub(crate) fn hear_while(&mut self, mut meanwhile: impl FnMut()) -> String {
+        let start = Instant::now();
+        loop {
+            meanwhile();
+            match self.lines.try_recv() {
+                Ok(line) => return line,
+                Err(_) => assert!(start.elapsed() < PATIENCE, "the other process says nothing"),
+            }
+        }
+    }
+
+    /// The next thing that it says, as a number.
+    pub(crate) fn hear_number<T: std::str::FromStr>(&mut self) -> T {
+        let line = self.hear();
+        line.parse().ok().unwrap_or_else(|| panic!("'{line}' is not the number that was expected"))
+    }
+
+    /// Sends a signal.
+    pub(crate) fn signal(&self, signal: libc::c_int) {
+        let pid = libc::pid_t::try_from(self.child.id()).expect("a process number");
+        // SAFETY: no memory is involved; the child was not waited for, so the number is still its own.
+        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {pid}");
+    }
+
+    /// Kills it as nothing can prevent, and sees it gone.
+    pub(crate) fn kill(&mut self) {
+        self.child.kill().expect("our own child can be killed");
+        self.child.wait().expect("our own child can be waited for");
+    }
+
+    /// Waits for its good end; meanwhile, again and again, does something else.
+    pub(crate) fn finish_while(mut self, mut meanwhile: impl FnMut()) {
+        let start = Instant::now();
+        let status = loop {
+            meanwhile();
+            if let Some(status) = self.child.try_wait().expect("our own child can be waited for") {
+                break status;
+            }
+            assert!(start.elapsed() < PATIENCE, "the other process does not end");
+            thread::sleep(Duration::from_millis(1));
+        };
+        assert!(status.success(), "the other process: {status}");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        // It may have ended; both are no harm then.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}

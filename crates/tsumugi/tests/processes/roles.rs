@@ -1,0 +1,156 @@
+//! What other processes do.
+
+use crate::process::{say, stand_still};
+use crate::{CHANNEL, contents, open, sum};
+use std::time::{Duration, Instant};
+use tsumugi::{Channel, Config, Endpoint, Node, ReceiveError, Status, Wait};
+
+/// Plays a role, given as its name and its parameters.
+pub(crate) fn play(role: &str) {
+    let words: Vec<&str> = role.split(' ').collect();
+    let number = |at: usize| words[at].parse::<u64>().expect("a number");
+    match words[0] {
+        "take" => take(number(1) as u16, number(2)),
+        "serve" => serve(number(1) as u16),
+        "verify" => verify(number(1), number(2) as usize),
+        "checksum" => checksum(),
+        "send_half" => send_half(number(1) as u16),
+        "send_and_close" => send_and_close(number(1) as u16, number(2)),
+        "idle" => idle(number(1)),
+        "pong" => pong(),
+        "ping" => ping(number(1) as u16, number(2)),
+        other => panic!("no role is called '{other}'"),
+    }
+}
+
+/// Opens an endpoint and its channel, and says its port.
+fn receiver(config: Config) -> (Endpoint, Channel) {
+    let endpoint = open(config);
+    let channel = endpoint.channel(CHANNEL).unwrap();
+    say(endpoint.port());
+    (endpoint, channel)
+}
+
+fn sender(config: Config, port: u16) -> (Endpoint, Channel, Node) {
+    let endpoint = open(config);
+    let channel = endpoint.channel(CHANNEL).unwrap();
+    let node = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+    (endpoint, channel, node)
+}
+
+/// Receives for ever, and says how long each message is.
+fn serve(port: u16) {
+    let (_endpoint, mut channel) = receiver(Config { port, ..Config::loopback() });
+    loop {
+        say(channel.receive().unwrap().len());
+    }
+}
+
+/// Takes so many messages, says so, and does nothing more: it does not even acknowledge.
+fn take(port: u16, count: u64) {
+    let (_endpoint, mut channel) = receiver(Config { port, ..Config::loopback() });
+    for _ in 0..count {
+        channel.receive().unwrap();
+    }
+    say("taken");
+    stand_still();
+}
+
+/// Takes so many messages and compares every byte; says when a quarter is there.
+fn verify(count: u64, bytes: usize) {
+    let (endpoint, mut channel) = receiver(Config::loopback());
+    for number in 0..count {
+        let message = channel.receive().unwrap();
+        assert!(message[..] == contents(number, bytes)[..], "message {number} is altered");
+        if number == count / 4 {
+            say("a quarter");
+        }
+    }
+    channel.send(Node(0), b"all here").unwrap();
+    endpoint.flush().unwrap();
+}
+
+/// Takes one long message and says its length and checksum.
+fn checksum() {
+    let (_endpoint, mut channel) = receiver(Config { receive_bytes: 3 << 30, ..Config::loopback() });
+    let message = channel.receive().unwrap();
+    say(message.len());
+    say(sum(&message));
+    stand_still();
+}
+
+/// Sends the first part of a long message and does nothing more.
+fn send_half(port: u16) {
+    let (endpoint, mut channel, node) =
+        sender(Config { datagram_bytes: Some(1472), ..Config::loopback() }, port);
+    channel.send(node, b"before").unwrap();
+    let ticket = channel.post(node, &vec![1; 64 << 20]).unwrap();
+    // Of some 48,000. A call sends no more than a window of 1024.
+    while endpoint.counters().get("packets_sent") < 5000 {
+        endpoint.progress().unwrap();
+    }
+    assert_eq!(endpoint.status(ticket), Status::Pending);
+    say("half");
+    stand_still();
+}
+
+/// Posts so many messages of all lengths, and closes.
+fn send_and_close(port: u16, count: u64) {
+    let (endpoint, mut channel, node) = sender(Config { send_bytes: 1 << 30, ..Config::loopback() }, port);
+    for number in 0..count {
+        channel.post(node, &contents(number, crate::length(number))).unwrap();
+    }
+    drop(channel);
+    endpoint.close().unwrap();
+    say("closed");
+}
+
+/// Receives one message, then waits for one that does not come. Says how much processor time that took, µs.
+fn idle(ns: u64) {
+    let (_endpoint, mut channel) = receiver(Config { wait: Wait::Adaptive, ..Config::loopback() });
+    channel.receive().unwrap();
+    let before_us = processor_us();
+    let error = channel.receive_timeout(Duration::from_nanos(ns)).unwrap_err();
+    assert!(matches!(error, ReceiveError::TimedOut(_)), "{error}");
+    say(processor_us() - before_us);
+}
+
+/// Processor time of this process, µs.
+fn processor_us() -> u64 {
+    // SAFETY: all zeroes is a value of this structure of integers.
+    let mut usage: libc::rusage = unsafe { std::mem::zeroed() };
+    // SAFETY: the structure lives through the call, which fills it in.
+    assert_eq!(unsafe { libc::getrusage(libc::RUSAGE_SELF, &raw mut usage) }, 0);
+    let us = |time: libc::timeval| time.tv_sec as u64 * 1_000_000 + time.tv_usec as u64;
+    us(usage.ru_utime) + us(usage.ru_stime)
+}
+
+/// Throws everything back until the peer closes.
+fn pong() {
+    crate::two_processors();
+    let (_endpoint, mut channel) = receiver(Config::loopback());
+    loop {
+        match channel.receive() {
+            Ok(message) => channel.send(message.source(), &message).unwrap(),
+            Err(ReceiveError::Peer(_)) => return,
+            Err(error) => panic!("{error}"),
+        };
+    }
+}
+
+/// Throws a message and waits for it, so many times. Says who it is, and how long that took, ns.
+fn ping(port: u16, rounds: u64) {
+    crate::two_processors();
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
+    say(format!("uid {} capabilities {}", line("Uid:").split_whitespace().next().unwrap(), line("CapEff:")));
+    let (endpoint, mut channel, node) = sender(Config::loopback(), port);
+    let start = Instant::now();
+    for round in 0..rounds {
+        channel.send(node, &round.to_le_bytes()).unwrap();
+        assert_eq!(channel.receive().unwrap()[..], round.to_le_bytes());
+    }
+    say(start.elapsed().as_nanos());
+    drop(channel);
+    endpoint.close().unwrap();
+}
