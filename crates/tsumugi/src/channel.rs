@@ -34,7 +34,8 @@ pub enum Status {
     Pending,
     /// Acknowledged: it lies in the receiver's memory.
     Delivered,
-    /// Its peer is gone, and it is not known whether it had arrived.
+    /// Its peer is gone, and it is not known whether it had arrived. For a message that had, too, once the peer
+    /// is gone for the second time since.
     Failed,
 }
 
@@ -46,12 +47,11 @@ impl Ticket {
     }
 
     pub(crate) fn status(&self, state: &State) -> Status {
-        if state.acquaintance(self.node) != self.acquaintance {
-            Status::Failed
-        } else if state.is_delivered(self.node, self.number) {
-            Status::Delivered
-        } else {
-            Status::Pending
+        match state.acquaintance(self.node).wrapping_sub(self.acquaintance) {
+            0 if state.is_delivered(self.node, self.number) => Status::Delivered,
+            0 => Status::Pending,
+            1 if state.was_delivered(self.node, self.number) => Status::Delivered,
+            _ => Status::Failed,
         }
     }
 }

@@ -41,7 +41,8 @@ struct Rate {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        let counter = if counter::is_steady() { Counter::Comparing(counter::read()) } else { Counter::Absent };
+        let counter =
+            if counter::is_steady() { Counter::Comparing(counter::read()) } else { Counter::Absent };
         Clock { origin: Origin::now(), counter: Cell::new(counter) }
     }
 

@@ -118,6 +118,24 @@ fn a_peer_that_nobody_runs_is_an_error_in_time() {
 }
 
 #[test]
+fn what_was_delivered_does_not_fail_with_its_peer() {
+    let there = open(Config::loopback());
+    let here = open(Config::loopback());
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let early = from.post(node, b"early").unwrap();
+    while here.status(early) == Status::Pending {
+        here.progress().unwrap();
+        drop(to.try_receive().unwrap());
+    }
+    assert_eq!(here.status(early), Status::Delivered);
+    let late = from.post(node, b"late").unwrap();
+    drop((to, there));
+    assert!(matches!(from.receive_timeout(Duration::from_secs(60)), Err(ReceiveError::Peer(_))));
+    assert_eq!((here.status(early), here.status(late)), (Status::Delivered, Status::Failed));
+}
+
+#[test]
 fn wrong_use_says_what_is_wrong() {
     let endpoint = open(Config { message_bytes_max: 1000, ..Config::loopback() });
     let mut channel = endpoint.channel(CHANNEL).unwrap();

@@ -282,6 +282,12 @@ impl State {
         self.peers.get(node.0 as usize).is_some_and(|peer| peer.delivered >= number)
     }
 
+    /// Whether message `number` of the acquaintance before the present one had been acknowledged when it ended.
+    #[must_use]
+    pub fn was_delivered(&self, node: Node, number: u64) -> bool {
+        self.peers.get(node.0 as usize).is_some_and(|peer| peer.delivered_before >= number)
+    }
+
     /// Whether everything accepted for every peer is acknowledged.
     #[must_use]
     pub fn is_flushed(&self) -> bool {

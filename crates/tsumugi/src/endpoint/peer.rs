@@ -132,6 +132,8 @@ pub(super) struct Peer {
     pub(super) accepted: u64,
     /// Messages acknowledged by it, ever (in this acquaintance).
     pub(super) delivered: u64,
+    /// The same of the acquaintance before this one: what it had taken does not fail with it.
+    pub(super) delivered_before: u64,
     /// PSN of a packet, and messages complete when everything up to it is acknowledged.
     pub(super) marks: VecDeque<(Psn, u64)>,
 
@@ -180,6 +182,7 @@ impl Peer {
             next_fragmented: 0,
             accepted: 0,
             delivered: 0,
+            delivered_before: 0,
             marks: VecDeque::new(),
             reorder: Reorder::default(),
             assemblies: Vec::new(),

@@ -354,8 +354,12 @@ impl State {
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
         let (dirty, timed) = (peer.dirty, peer.timed);
+        let delivered_before = peer.delivered;
         let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
-        let old = std::mem::replace(peer, Peer { acquaintance, dirty, timed, epoch, spent, ..fresh });
+        let old = std::mem::replace(
+            peer,
+            Peer { acquaintance, delivered_before, dirty, timed, epoch, spent, ..fresh },
+        );
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {
                 self.arriving_bytes -= body.len() as u64;
