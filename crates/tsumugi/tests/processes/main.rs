@@ -247,18 +247,11 @@ fn a_gibibyte_arrives_whole() {
     assert_eq!((hear(), hear()), (bytes.to_string(), expected.to_string()));
 }
 
-/// Two processes that throw a message back and forth, started in a way of their own. Says as whom, and how
-/// long the rounds took.
-fn ping_pong(way: &[&str], rounds: u64) -> (String, Duration) {
-    let program = std::env::current_exe().unwrap();
-    // Where anybody may run it.
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let copy = folder.path().join("processes");
-    std::fs::copy(program, &copy).unwrap();
-    let mut pong = Process::start_through(way, &copy, "pong");
+/// Two processes that throw a message back and forth. Says as whom, and how long the rounds took.
+fn ping_pong(start: impl Fn(&str) -> Process, rounds: u64) -> (String, Duration) {
+    let mut pong = start("pong");
     let port: u16 = pong.hear_number();
-    let mut ping = Process::start_through(way, &copy, &format!("ping {port} {rounds}"));
+    let mut ping = start(&format!("ping {port} {rounds}"));
     let who = ping.hear();
     let took = Duration::from_nanos(ping.hear_number());
     ping.finish_while(|| ());
@@ -275,6 +268,11 @@ fn a_user_without_privileges_needs_none() {
         eprintln!("SKIPPED: a_user_without_privileges_needs_none needs root to become another user");
         return;
     }
+    // Where anybody may run it.
+    let folder = tempfile::tempdir().unwrap();
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
+    let program = folder.path().join("processes");
+    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
     let nobody = [
         "setpriv",
         "--reuid=65534",
@@ -284,7 +282,7 @@ fn a_user_without_privileges_needs_none() {
         "--bounding-set=-all",
         "--no-new-privs",
     ];
-    let (who, _) = ping_pong(&nobody, 1000);
+    let (who, _) = ping_pong(|role| Process::start_through(&nobody, &program, role), 1000);
     assert_eq!(who, "uid 65534 capabilities 0000000000000000");
     // And in a user namespace of its own, as in a container without root on the host.
     let confined = [&nobody[..], &["unshare", "-Ur"]].concat();
@@ -294,7 +292,7 @@ fn a_user_without_privileges_needs_none() {
         eprintln!("SKIPPED: the second half of a_user_without_privileges_needs_none needs unshare -Ur");
         return;
     }
-    let (who, _) = ping_pong(&confined, 1000);
+    let (who, _) = ping_pong(|role| Process::start_through(&confined, &program, role), 1000);
     assert!(who.starts_with("uid 0 "), "{who}");
 }
 
@@ -319,7 +317,7 @@ fn an_idle_endpoint_leaves_the_processor_alone() {
 fn two_pairs_on_two_processors_both_make_progress() {
     const ROUNDS: u64 = 20_000;
     let _alone = alone();
-    let pairs = [(); 2].map(|()| std::thread::spawn(|| ping_pong(&["env"], ROUNDS).1));
+    let pairs = [(); 2].map(|()| std::thread::spawn(|| ping_pong(Process::start, ROUNDS).1));
     for pair in pairs {
         // A pair that starves is one whose process says nothing for all of our patience.
         let took = pair.join().unwrap();
