@@ -101,7 +101,7 @@ impl Endpoint {
             rail = Box::new(Traced::new(rail, BufWriter::new(file), origin_ns).map_err(cannot)?);
         }
         if let Some(faults) = &config.faults {
-            rail = Box::new(Faulty::new(rail, faults.clone()));
+            rail = Box::new(Faulty::new(rail, *faults));
         }
         let memory = Memory::new(geometry).map_err(OpenError::Memory)?;
         let options = Options {
