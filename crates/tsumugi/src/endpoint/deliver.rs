@@ -112,6 +112,8 @@ impl State {
     /// Reads everything that depositors have published.
     pub fn drain(&mut self) {
         if queue::read(&*self.memory, self.ring_read).is_none() {
+            // Another depositor may have stopped a sender since the last release.
+            self.resume_stopped();
             return;
         }
         let memory = Rc::clone(&self.memory);
