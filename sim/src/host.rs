@@ -3,7 +3,7 @@
 use crate::dice::Dice;
 use crate::forge;
 use crate::ledger::{Ledger, Wrong};
-use crate::message::{LABEL_BYTES, Label};
+use crate::message::Label;
 use crate::plan::{HostPlan, Plan};
 use crate::wire::{Spy, Wire, show};
 use std::cell::RefCell;
@@ -11,7 +11,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi::internal::{Content, Delivery, PeerView, State};
-use tsumugi::{Failure, Node, Reason, SendError};
+use tsumugi::{Failure, Node, Reason};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::Network;
@@ -54,55 +54,59 @@ pub(crate) enum Phase {
 }
 
 /// A message that the application keeps.
-struct Kept {
-    content: Content,
-    label: Label,
-    bytes: usize,
-    until: Instant,
+pub(crate) struct Kept {
+    pub(crate) content: Content,
+    pub(crate) label: Label,
+    pub(crate) bytes: usize,
+    pub(crate) until: Instant,
 }
 
 /// What a host knows of a peer.
 #[derive(Default)]
-struct Known {
-    acquaintance: u32,
-    stretch: Option<u32>,
+pub(crate) struct Known {
+    pub(crate) acquaintance: u32,
+    pub(crate) stretch: Option<u32>,
     /// When the failure of this peer was seen; it may be greeted again some time later.
-    failed_at: Option<Instant>,
-    view: Option<PeerView>,
+    pub(crate) failed_at: Option<Instant>,
+    pub(crate) view: Option<PeerView>,
+    /// When nothing was outstanding with it, or something was heard of it, last.
+    pub(crate) quiet_since: Option<Instant>,
     /// Recovery: attempts, and whether one has arrived.
-    tries: u32,
-    reached: bool,
+    pub(crate) tries: u32,
+    pub(crate) reached: bool,
 }
 
 /// One host.
 pub(crate) struct Host {
-    index: usize,
-    incarnation: u32,
-    plan: HostPlan,
-    dice: Dice,
-    process: Option<Process>,
-    called_at: Instant,
+    pub(crate) index: usize,
+    pub(crate) incarnation: u32,
+    pub(crate) plan: HostPlan,
+    pub(crate) dice: Dice,
+    pub(crate) process: Option<Process>,
+    pub(crate) called_at: Instant,
     pub(crate) silent_until: Instant,
-    messages_left: u64,
-    next_post: Instant,
+    pub(crate) messages_left: u64,
+    pub(crate) next_post: Instant,
 }
 
 /// A process on a host.
-struct Process {
-    state: State,
-    spy: Spy,
-    known: HashMap<u32, Known>,
-    kept: VecDeque<Kept>,
+pub(crate) struct Process {
+    pub(crate) state: State,
+    pub(crate) spy: Spy,
+    pub(crate) known: HashMap<u32, Known>,
+    pub(crate) kept: VecDeque<Kept>,
     /// Failures since each channel was opened; what its owner must have heard.
-    open: Vec<Option<u64>>,
-    heard: Vec<u64>,
-    arrived: bool,
-    read_at: Instant,
+    pub(crate) open: Vec<Option<u64>>,
+    pub(crate) heard: Vec<u64>,
+    pub(crate) arrived: bool,
+    pub(crate) read_at: Instant,
     /// Calls in a row after which a timer was still due though nothing had arrived.
-    overdue: u32,
+    pub(crate) overdue: u32,
     /// The application has acted since the last progress.
-    touched: bool,
-    leaving: bool,
+    pub(crate) touched: bool,
+    /// Addresses that datagrams have come from in this call.
+    pub(crate) heard_from: Vec<SocketAddr>,
+    pub(crate) leaving: bool,
 }
 
 impl Host {
@@ -144,6 +148,7 @@ impl Host {
             read_at: now,
             overdue: 0,
             touched: false,
+            heard_from: Vec::new(),
             leaving: false,
         });
         world.changed[self.index].fill(now);
@@ -250,13 +255,15 @@ impl Host {
                 world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
                 watch(&process.state, &world.wire, now, me, from, &bytes);
                 process.state.on_datagram(now, from, &bytes);
+                process.heard_from.push(from);
             }
         }
-        let Process { state, spy, .. } = process;
+        let Process { state, spy, heard_from, .. } = process;
         let wire = Rc::clone(&world.wire);
         let arrived = spy.receive(now, &mut |from, bytes| {
             watch(state, &wire, now, me, from, bytes);
             state.on_datagram(now, from, bytes);
+            heard_from.push(from);
         });
         let arrived = arrived.map_err(|error| error.to_string())?;
         process.arrived |= arrived > 0;
@@ -294,7 +301,7 @@ impl Host {
         wrong.map_or(Ok(()), Err)
     }
 
-    fn transmit(&mut self, process: &mut Process, now: Instant) -> Result<(), Wrong> {
+    pub(crate) fn transmit(&mut self, process: &mut Process, now: Instant) -> Result<(), Wrong> {
         let Process { state, spy, .. } = process;
         spy.pairs.clear();
         for index in 0..state.peers() {
@@ -357,7 +364,7 @@ impl Host {
         now: Instant,
         full_before: bool,
     ) -> Result<(), Wrong> {
-        let Process { state, known, .. } = process;
+        let Process { state, known, heard_from, .. } = process;
         let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
         for index in 0..state.peers() {
             let node = Node(index);
@@ -367,6 +374,7 @@ impl Host {
             let acquaintance = state.acquaintance(node);
             if acquaintance != peer.acquaintance {
                 peer.acquaintance = acquaintance;
+                peer.quiet_since = None;
                 world.changed[self.index][other] = now;
                 if let Some(stretch) = peer.stretch.take() {
                     // Nothing was said: nothing may have been outstanding.
@@ -410,210 +418,18 @@ impl Host {
                     return Err(format!("host {} took a Go-back-N flow out of order", self.index));
                 }
             }
+            let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
+            if !has_waited || heard_from.contains(&address) || peer.quiet_since.is_none() {
+                peer.quiet_since = Some(now);
+            }
+            let quiet_ns = now.since(peer.quiet_since.unwrap_or(now));
+            if view.waiting && quiet_ns > self.plan.options.peer_timeout_ns + 10 * MILLISECOND_NS {
+                return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
+            }
             peer.view = Some(view);
         }
+        heard_from.clear();
         Ok(())
-    }
-
-    fn application(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        let storm = world.phase == Phase::Storm;
-        for channel in 0..usize::from(world.plan.channels) {
-            if process.open[channel].is_none() && (!storm || self.plan.reader.opens_at[channel] <= now) {
-                process.open[channel] = Some(0);
-                if !process.state.open_channel(channel as u16 + 1) {
-                    return Err(format!("channel {} is taken", channel + 1));
-                }
-            }
-        }
-        self.release(process, now, storm)?;
-        if process.arrived && now >= process.read_at.plus(self.plan.reader.every_ns) {
-            self.read(process, world, now)?;
-        }
-        if storm && self.messages_left > 0 && !process.leaving && now >= self.next_post {
-            self.next_post = now.plus(1000 + self.dice.below(self.plan.gap_ns));
-            for _ in 0..self.dice.between(1, self.plan.burst_max) {
-                if !self.post(process, world, now)? {
-                    break;
-                }
-            }
-            if self.dice.one_in(2) {
-                self.transmit(process, now)?;
-            }
-        }
-        if world.phase == Phase::Recovery {
-            self.recover(process, world, now)?;
-        }
-        Ok(())
-    }
-
-    fn release(&mut self, process: &mut Process, now: Instant, storm: bool) -> Result<(), Wrong> {
-        let Process { state, kept, .. } = process;
-        while let Some(first) = kept.front() {
-            if storm && first.until > now && kept.len() <= self.plan.reader.keep_max {
-                break;
-            }
-            // Not always in the order in which they came.
-            let at = self.dice.below(kept.len().min(3) as u64) as usize;
-            let Some(message) = kept.remove(at) else { break };
-            check_kept(state, &message)?;
-            state.release_message(message.content);
-        }
-        Ok(())
-    }
-
-    fn read(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        process.read_at = now;
-        process.arrived = false;
-        let storm = world.phase == Phase::Storm;
-        for channel in 1..=world.plan.channels {
-            if process.open[usize::from(channel) - 1].is_none() {
-                continue;
-            }
-            let mut left = if storm { self.plan.reader.take_max } else { u64::MAX };
-            while left > 0 {
-                left -= 1;
-                match process.state.take(channel) {
-                    None => break,
-                    Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
-                    Some(Delivery::Message { source, content }) => {
-                        let (label, bytes) = taken(
-                            self.index,
-                            self.incarnation,
-                            &process.state,
-                            world,
-                            channel,
-                            source,
-                            &content,
-                        )?;
-                        if storm && self.plan.reader.keep_max > 0 {
-                            let until = now.plus(self.dice.below(self.plan.reader.keep_ns));
-                            process.kept.push_back(Kept { content, label, bytes, until });
-                        } else {
-                            process.state.release_message(content);
-                        }
-                    }
-                }
-                process.arrived |= left == 0;
-            }
-        }
-        self.release(process, now, storm)
-    }
-
-    /// Posts a message to somebody. `false` when the application had better wait.
-    fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
-        let count = world.addresses.len() as u64;
-        let to = (self.index + 1 + self.dice.below(count - 1) as usize) % count as usize;
-        let channel = self.dice.between(1, u64::from(world.plan.channels)) as u16;
-        let bytes = self.size(world);
-        if self.messages_left == 0 || bytes as u64 > world.bytes_left {
-            self.messages_left = 0;
-            return Ok(false);
-        }
-        let posted = self.post_to(process, world, now, to, channel, bytes)?;
-        if posted {
-            self.messages_left -= 1;
-            world.bytes_left -= bytes as u64;
-        }
-        Ok(posted)
-    }
-
-    fn size(&mut self, world: &World) -> usize {
-        let dice = &mut self.dice;
-        if dice.one_in(world.plan.long_one_in) {
-            return dice.between(1000, world.plan.message_bytes_max) as usize;
-        }
-        match dice.below(10) {
-            0 => 0,
-            1..=5 => dice.between(1, 64) as usize,
-            // About the ends of packets.
-            6 => (dice.pick(&[508, 1472, 3472, 8972]) - 48 - 8 - dice.below(40)) as usize,
-            _ => dice.between(1, 1400) as usize,
-        }
-    }
-
-    fn post_to(
-        &mut self,
-        process: &mut Process,
-        world: &mut World,
-        now: Instant,
-        to: usize,
-        channel: u16,
-        bytes: usize,
-    ) -> Result<bool, Wrong> {
-        let Process { state, known, .. } = process;
-        let address = world.addresses[to];
-        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
-        let peer = known.entry(node.0).or_default();
-        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
-            return Ok(false);
-        }
-        peer.failed_at = None;
-        state.forgive(node.0);
-        let acquaintance = state.acquaintance(node);
-        match state.may_post(node, bytes.max(LABEL_BYTES) as u64) {
-            Ok(()) => {}
-            Err(SendError::WouldBlock) => return Ok(false),
-            Err(error) => return Err(format!("host {} cannot post: {error}", self.index)),
-        }
-        let stretch = match peer.stretch {
-            Some(stretch) => stretch,
-            None => world.ledger.begin(self.index, self.incarnation, to, acquaintance),
-        };
-        let label = world.ledger.next_label(stretch, channel);
-        // The first of a stretch must be told from the next one of the stretch before.
-        let bytes = if label.number == 0 { bytes.max(LABEL_BYTES) } else { bytes };
-        let number = state
-            .post(now, node, channel, &label.message(bytes))
-            .map_err(|error| format!("host {} cannot post though it may: {error}", self.index))?;
-        world
-            .wire
-            .borrow_mut()
-            .note(now, || format!("host {} posts {label:?} {bytes} B to {to}", self.index));
-        peer.stretch = Some(stretch);
-        peer.acquaintance = acquaintance;
-        if state.acquaintance(node) != acquaintance {
-            return Err("posting began another acquaintance".to_owned());
-        }
-        world.ledger.post(label, bytes, number)?;
-        Ok(true)
-    }
-
-    /// Sends everybody one more message, again if the acquaintance turns out to be of the past.
-    fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        for to in 0..world.addresses.len() {
-            if to == self.index {
-                continue;
-            }
-            let node = process.state.add_peer("", world.addresses[to]).map_err(|error| error.to_string())?;
-            let peer = process.known.entry(node.0).or_default();
-            let done =
-                peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
-            if peer.reached || done {
-                peer.reached = true;
-            } else if peer.tries == 0 || peer.stretch.is_none() {
-                peer.tries += 1;
-                peer.failed_at = None;
-                if peer.tries > 5 {
-                    return Err(format!(
-                        "host {} cannot reach host {to} though nothing is wrong",
-                        self.index
-                    ));
-                }
-                if !self.post_to(process, world, now, to, 1, LABEL_BYTES)? {
-                    return Err(format!(
-                        "host {} cannot post to host {to} though all is settled",
-                        self.index
-                    ));
-                }
-            }
-        }
-        self.transmit(process, now)
-    }
-
-    fn has_recovered(&self, world: &World) -> bool {
-        let Some(process) = &self.process else { return false };
-        let reached = process.known.values().filter(|peer| peer.reached).count();
-        reached + 1 == world.addresses.len()
     }
 
     /// Whether everything is as the phase wants it, or what is not.
@@ -702,7 +518,7 @@ fn host_of(world: &World, address: SocketAddr) -> Result<usize, Wrong> {
 }
 
 /// Enters a message that was taken into the ledger.
-fn taken(
+pub(crate) fn taken(
     at: usize,
     incarnation: u32,
     state: &State,
@@ -719,7 +535,7 @@ fn taken(
 }
 
 /// A message that was kept is still what it was.
-fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
+pub(crate) fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
     if state.bytes_of(&kept.content) == kept.label.message(kept.bytes) {
         Ok(())
     } else {

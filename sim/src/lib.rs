@@ -5,6 +5,7 @@
 //! simulated and what is checked.
 #![forbid(unsafe_code)]
 
+mod application;
 mod cluster;
 mod dice;
 mod forge;

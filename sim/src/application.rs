@@ -1,0 +1,216 @@
+//! What a host's application does: it opens channels, posts, reads, keeps and gives back.
+
+use crate::host::{Host, Kept, Phase, Process, World, check_kept, taken};
+use crate::ledger::Wrong;
+use crate::message::LABEL_BYTES;
+use tsumugi::SendError;
+use tsumugi::internal::Delivery;
+use tsumugi_wire::Instant;
+
+impl Host {
+    pub(crate) fn application(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+    ) -> Result<(), Wrong> {
+        let storm = world.phase == Phase::Storm;
+        for channel in 0..usize::from(world.plan.channels) {
+            if process.open[channel].is_none() && (!storm || self.plan.reader.opens_at[channel] <= now) {
+                process.open[channel] = Some(0);
+                if !process.state.open_channel(channel as u16 + 1) {
+                    return Err(format!("channel {} is taken", channel + 1));
+                }
+            }
+        }
+        self.release(process, now, storm)?;
+        if process.arrived && now >= process.read_at.plus(self.plan.reader.every_ns) {
+            self.read(process, world, now)?;
+        }
+        if storm && self.messages_left > 0 && !process.leaving && now >= self.next_post {
+            self.next_post = now.plus(1000 + self.dice.below(self.plan.gap_ns));
+            for _ in 0..self.dice.between(1, self.plan.burst_max) {
+                if !self.post(process, world, now)? {
+                    break;
+                }
+            }
+            if self.dice.one_in(2) {
+                self.transmit(process, now)?;
+            }
+        }
+        if world.phase == Phase::Recovery {
+            self.recover(process, world, now)?;
+        }
+        Ok(())
+    }
+
+    fn release(&mut self, process: &mut Process, now: Instant, storm: bool) -> Result<(), Wrong> {
+        let Process { state, kept, .. } = process;
+        while let Some(first) = kept.front() {
+            if storm && first.until > now && kept.len() <= self.plan.reader.keep_max {
+                break;
+            }
+            // Not always in the order in which they came.
+            let at = self.dice.below(kept.len().min(3) as u64) as usize;
+            let Some(message) = kept.remove(at) else { break };
+            check_kept(state, &message)?;
+            state.release_message(message.content);
+        }
+        Ok(())
+    }
+
+    fn read(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        process.read_at = now;
+        process.arrived = false;
+        let storm = world.phase == Phase::Storm;
+        for channel in 1..=world.plan.channels {
+            if process.open[usize::from(channel) - 1].is_none() {
+                continue;
+            }
+            let mut left = if storm { self.plan.reader.take_max } else { u64::MAX };
+            while left > 0 {
+                left -= 1;
+                match process.state.take(channel) {
+                    None => break,
+                    Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
+                    Some(Delivery::Message { source, content }) => {
+                        let (label, bytes) = taken(
+                            self.index,
+                            self.incarnation,
+                            &process.state,
+                            world,
+                            channel,
+                            source,
+                            &content,
+                        )?;
+                        if storm && self.plan.reader.keep_max > 0 {
+                            let until = now.plus(self.dice.below(self.plan.reader.keep_ns));
+                            process.kept.push_back(Kept { content, label, bytes, until });
+                        } else {
+                            process.state.release_message(content);
+                        }
+                    }
+                }
+                process.arrived |= left == 0;
+            }
+        }
+        self.release(process, now, storm)
+    }
+
+    /// Posts a message to somebody. `false` when the application had better wait.
+    fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
+        let count = world.addresses.len() as u64;
+        let to = (self.index + 1 + self.dice.below(count - 1) as usize) % count as usize;
+        let channel = self.dice.between(1, u64::from(world.plan.channels)) as u16;
+        let bytes = self.size(world);
+        if self.messages_left == 0 || bytes as u64 > world.bytes_left {
+            self.messages_left = 0;
+            return Ok(false);
+        }
+        let posted = self.post_to(process, world, now, to, channel, bytes)?;
+        if posted {
+            self.messages_left -= 1;
+            world.bytes_left -= bytes as u64;
+        }
+        Ok(posted)
+    }
+
+    fn size(&mut self, world: &World) -> usize {
+        let dice = &mut self.dice;
+        if dice.one_in(world.plan.long_one_in) {
+            return dice.between(1000, world.plan.message_bytes_max) as usize;
+        }
+        match dice.below(10) {
+            0 => 0,
+            1..=5 => dice.between(1, 64) as usize,
+            // About the ends of packets.
+            6 => (dice.pick(&[508, 1472, 3472, 8972]) - 48 - 8 - dice.below(40)) as usize,
+            _ => dice.between(1, 1400) as usize,
+        }
+    }
+
+    fn post_to(
+        &mut self,
+        process: &mut Process,
+        world: &mut World,
+        now: Instant,
+        to: usize,
+        channel: u16,
+        bytes: usize,
+    ) -> Result<bool, Wrong> {
+        let Process { state, known, .. } = process;
+        let address = world.addresses[to];
+        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
+        let peer = known.entry(node.0).or_default();
+        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
+            return Ok(false);
+        }
+        peer.failed_at = None;
+        state.forgive(node.0);
+        let acquaintance = state.acquaintance(node);
+        match state.may_post(node, bytes.max(LABEL_BYTES) as u64) {
+            Ok(()) => {}
+            Err(SendError::WouldBlock) => return Ok(false),
+            Err(error) => return Err(format!("host {} cannot post: {error}", self.index)),
+        }
+        let stretch = match peer.stretch {
+            Some(stretch) => stretch,
+            None => world.ledger.begin(self.index, self.incarnation, to, acquaintance),
+        };
+        let label = world.ledger.next_label(stretch, channel);
+        // The first of a stretch must be told from the next one of the stretch before.
+        let bytes = if label.number == 0 { bytes.max(LABEL_BYTES) } else { bytes };
+        let number = state
+            .post(now, node, channel, &label.message(bytes))
+            .map_err(|error| format!("host {} cannot post though it may: {error}", self.index))?;
+        world
+            .wire
+            .borrow_mut()
+            .note(now, || format!("host {} posts {label:?} {bytes} B to {to}", self.index));
+        peer.stretch = Some(stretch);
+        peer.acquaintance = acquaintance;
+        if state.acquaintance(node) != acquaintance {
+            return Err("posting began another acquaintance".to_owned());
+        }
+        world.ledger.post(label, bytes, number)?;
+        Ok(true)
+    }
+
+    /// Sends everybody one more message, again if the acquaintance turns out to be of the past.
+    fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        for to in 0..world.addresses.len() {
+            if to == self.index {
+                continue;
+            }
+            let node = process.state.add_peer("", world.addresses[to]).map_err(|error| error.to_string())?;
+            let peer = process.known.entry(node.0).or_default();
+            let done =
+                peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
+            if peer.reached || done {
+                peer.reached = true;
+            } else if peer.tries == 0 || peer.stretch.is_none() {
+                peer.tries += 1;
+                peer.failed_at = None;
+                if peer.tries > 5 {
+                    return Err(format!(
+                        "host {} cannot reach host {to} though nothing is wrong",
+                        self.index
+                    ));
+                }
+                if !self.post_to(process, world, now, to, 1, LABEL_BYTES)? {
+                    return Err(format!(
+                        "host {} cannot post to host {to} though all is settled",
+                        self.index
+                    ));
+                }
+            }
+        }
+        self.transmit(process, now)
+    }
+
+    pub(crate) fn has_recovered(&self, world: &World) -> bool {
+        let Some(process) = &self.process else { return false };
+        let reached = process.known.values().filter(|peer| peer.reached).count();
+        reached + 1 == world.addresses.len()
+    }
+}
