@@ -347,7 +347,8 @@ impl Host {
         let view = process.known.get(&failure.node.0).and_then(|known| known.view);
         let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
-            Reason::Violation(_) | Reason::NoMemory(_) => false,
+            // All hosts of a run have the same limits.
+            Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
             Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
             // Words of a former incarnation may have arrived after it was no more.
             Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,

@@ -102,6 +102,11 @@ pub enum Reason {
     /// It broke the protocol.
     #[error("it broke the protocol: {0}")]
     Violation(&'static str),
+    /// A message was accepted for it before it said how long messages may be.
+    #[error(
+        "it takes messages of at most {0} bytes, and a longer one was waiting for it; forgive it and send shorter ones"
+    )]
+    TooLong(u64),
     /// A message of it could not be stored.
     #[error("there is no memory for a message of {0} bytes from it")]
     NoMemory(u64),

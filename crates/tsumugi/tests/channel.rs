@@ -232,3 +232,36 @@ fn random_datagrams_are_counted_and_never_delivered() {
     assert!(endpoint.counters().get("malformed") > 1500, "{}", endpoint.counters());
     assert_eq!(endpoint.peers(), 0);
 }
+
+#[test]
+fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
+    let there = open(Config { message_bytes_max: 10_000, ..Config::loopback() });
+    let here = open(Config::loopback());
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let mut from = here.channel(1).unwrap();
+    let mut to = there.channel(1).unwrap();
+    // Its limit is not known yet.
+    let ticket = from.post(node, &contents(0, 10_001)).unwrap();
+    let failure = loop {
+        there.progress().unwrap();
+        match from.try_receive() {
+            Ok(_) => {}
+            Err(ReceiveError::Peer(failure)) => break failure,
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(failure.reason, tsumugi::Reason::TooLong(10_000));
+    assert_eq!(here.status(ticket), Status::Failed);
+    here.forgive(node);
+    assert!(matches!(from.post(node, &contents(0, 10_001)), Err(SendError::TooLong { limit: 10_000, .. })));
+    from.post(node, &contents(1, 10_000)).unwrap();
+    let message = loop {
+        here.progress().unwrap();
+        match to.try_receive() {
+            Ok(Some(message)) => break message,
+            Ok(None) | Err(ReceiveError::Peer(_)) => {}
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert!(message[..] == contents(1, 10_000)[..]);
+}

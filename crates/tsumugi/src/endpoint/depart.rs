@@ -127,8 +127,7 @@ impl State {
                 undelivered: 0,
             })));
         }
-        let theirs = peer.remote.map_or(u64::MAX, |remote| remote.message_bytes_max);
-        let limit = self.options.message_bytes_max.min(theirs);
+        let limit = self.options.message_bytes_max.min(peer.message_bytes_max);
         if bytes > limit {
             return Err(SendError::TooLong { bytes, limit });
         }

@@ -1,6 +1,6 @@
 //! Acquaintances: HELLO, CHALLENGE, WELCOME, BYE and RESET.
 
-use super::peer::{Local, Peer, Phase, Remote};
+use super::peer::{Local, Outgoing, Peer, Phase, Remote};
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::error::Reason;
@@ -277,8 +277,8 @@ impl State {
             flow: offer.flow,
             token: offer.token,
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
-            message_bytes_max: offer.message_bytes_max,
         });
+        peer.message_bytes_max = offer.message_bytes_max;
         if fresh {
             let rtt_ns = peer.sender.paths()[0].srtt_ns;
             peer.sender = Sender::new(repeat, 1, CREDIT_PACKETS_INITIAL);
@@ -287,6 +287,14 @@ impl State {
         }
         if !matches!(peer.phase, Phase::Leaving(_)) {
             peer.phase = Phase::Open;
+        }
+        let limit = offer.message_bytes_max;
+        let too_long = |outgoing: &Outgoing| outgoing.message_bytes() > limit;
+        if self.peers[index as usize].outbox.iter().any(too_long) {
+            // It was accepted before the peer had said its limit. The peer would take it for a violation.
+            self.reply_on_flow(index, Kind::Bye);
+            self.end_peer(index, Reason::TooLong(limit));
+            return;
         }
         self.touch(index);
         self.arm(now, index);

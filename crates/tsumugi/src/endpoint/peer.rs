@@ -37,8 +37,6 @@ pub(super) struct Remote {
     pub(super) token: u64,
     /// Longest packet body that both sides take, bytes.
     pub(super) body_bytes: usize,
-    /// Longest message that it takes, bytes.
-    pub(super) message_bytes_max: u64,
 }
 
 /// Our entry in the flow table for what the peer sends.
@@ -66,6 +64,16 @@ pub(super) enum Outgoing {
         /// Messages of the flow up to and including this one.
         messages: u64,
     },
+}
+
+impl Outgoing {
+    /// Length of the long message; 0 for a packet of short ones, which every peer takes.
+    pub(super) fn message_bytes(&self) -> u64 {
+        match self {
+            Outgoing::Packet { .. } => 0,
+            Outgoing::Long { next, .. } => next.total,
+        }
+    }
 }
 
 /// What a packet carries.
@@ -116,6 +124,8 @@ pub(super) struct Peer {
     /// Counts our acquaintances with it, so that a ticket of an earlier one is recognised.
     pub(super) acquaintance: u32,
     pub(super) remote: Option<Remote>,
+    /// Longest message that it takes, bytes, as it said last; everything, before it has said so.
+    pub(super) message_bytes_max: u64,
     /// Token of our flow in the acquaintance before this one. A flow is begun once: the peer may have kept what
     /// it received in it, and PSN 0 would be a duplicate there.
     pub(super) spent: u64,
@@ -173,6 +183,7 @@ impl Peer {
             epoch: 0,
             acquaintance: 0,
             remote: None,
+            message_bytes_max: u64::MAX,
             spent: 0,
             local: None,
             welcomed: None,

@@ -355,10 +355,11 @@ impl State {
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
         let (dirty, timed) = (peer.dirty, peer.timed);
         let delivered_before = peer.delivered;
+        let message_bytes_max = peer.message_bytes_max;
         let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
         let old = std::mem::replace(
             peer,
-            Peer { acquaintance, delivered_before, dirty, timed, epoch, spent, ..fresh },
+            Peer { acquaintance, delivered_before, dirty, timed, epoch, spent, message_bytes_max, ..fresh },
         );
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {

@@ -126,7 +126,7 @@ impl State {
             remote_flow: remote.flow,
             remote_token: remote.token,
             body_bytes: remote.body_bytes as u64,
-            message_bytes_max: remote.message_bytes_max,
+            message_bytes_max: peer.message_bytes_max,
             repeat: self.options.repeat as u32,
             sent_base: peer.sender.base().0,
             sent_limit: peer.sender.limit().0,
@@ -237,12 +237,8 @@ impl State {
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
         peer.phase = Phase::Open;
-        peer.remote = Some(Remote {
-            flow: saved.remote_flow,
-            token: saved.remote_token,
-            body_bytes,
-            message_bytes_max: saved.message_bytes_max,
-        });
+        peer.remote = Some(Remote { flow: saved.remote_flow, token: saved.remote_token, body_bytes });
+        peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });
         peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
         peer.highest = Psn(saved.highest);
