@@ -7,7 +7,7 @@
 
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
-use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::memory::{Flow, WINDOW_WORDS};
 
 /// PSNs from the base that are always within the window: one block less than its words cover,
@@ -46,18 +46,28 @@ pub fn base(flow: &Flow) -> Psn {
     Psn(flow.received.0.base.load(Ordering::Acquire))
 }
 
-/// Whether `psn` is deposited, or what stands in the way, without setting anything.
+/// The block of `psn` and the word for it; what is to be said of a PSN that lies outside the window.
 #[inline]
-pub fn look(flow: &Flow, psn: Psn) -> Claim {
+fn slot(flow: &Flow, psn: Psn) -> Result<(u64, &AtomicU64), Claim> {
     let base = base(flow);
     if psn < base {
-        return Claim::Taken;
+        return Err(Claim::Taken);
     }
     let block = block_of(psn);
     if block - block_of(base) >= WINDOW_WORDS as u64 {
-        return Claim::Beyond;
+        return Err(Claim::Beyond);
     }
-    let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].load(Ordering::Acquire);
+    Ok((block, &flow.window.0[(block % WINDOW_WORDS as u64) as usize]))
+}
+
+/// Whether `psn` is deposited, or what stands in the way, without setting anything.
+#[inline]
+pub fn look(flow: &Flow, psn: Psn) -> Claim {
+    let (block, slot) = match slot(flow, psn) {
+        Ok(found) => found,
+        Err(outside) => return outside,
+    };
+    let word = slot.load(Ordering::Acquire);
     match age(word, block) {
         0 if word & bit_of(psn) == 0 => Claim::Mine(word),
         0 | i32::MIN..=-1 => Claim::Taken,
@@ -68,15 +78,10 @@ pub fn look(flow: &Flow, psn: Psn) -> Claim {
 /// Sets the bit of `psn`.
 #[inline]
 pub fn claim(flow: &Flow, psn: Psn) -> Claim {
-    let base = base(flow);
-    if psn < base {
-        return Claim::Taken;
-    }
-    let block = block_of(psn);
-    if block - block_of(base) >= WINDOW_WORDS as u64 {
-        return Claim::Beyond;
-    }
-    let slot = &flow.window.0[(block % WINDOW_WORDS as u64) as usize];
+    let (block, slot) = match slot(flow, psn) {
+        Ok(found) => found,
+        Err(outside) => return outside,
+    };
     let mut word = slot.load(Ordering::Acquire);
     loop {
         let wanted = match age(word, block) {

@@ -79,15 +79,15 @@ pub enum ConfigError {
     /// The limit on messages is over what the format can say.
     #[error("messages of {0} bytes are over the format's limit of {MESSAGE_BYTES_MAX}")]
     MessageBytes(u64),
-    /// The receive memory is too small for even one message.
+    /// The memory for received messages is smaller than the queue that they come through.
     #[error(
-        "receive memory of {receive_bytes} bytes cannot hold one message of {message_bytes_max}; raise Config::receive_bytes or lower Config::message_bytes_max"
+        "receive memory of {receive_bytes} bytes is less than the receive queue's {queue_bytes}; raise Config::receive_bytes or lower Config::queue_bytes"
     )]
     ReceiveBytes {
         /// As configured.
         receive_bytes: u64,
         /// As configured.
-        message_bytes_max: u64,
+        queue_bytes: u64,
     },
     /// A time-out that would kill healthy peers.
     #[error("a peer time-out of {0:?} is shorter than the longest pause between two resends; give at least {min:?}", min = Config::PEER_TIMEOUT_MIN)]
@@ -124,7 +124,7 @@ impl Config {
         if self.receive_bytes < self.queue_bytes {
             return Err(ConfigError::ReceiveBytes {
                 receive_bytes: self.receive_bytes,
-                message_bytes_max: self.queue_bytes,
+                queue_bytes: self.queue_bytes,
             });
         }
         if self.peer_timeout < Config::PEER_TIMEOUT_MIN {
