@@ -156,8 +156,7 @@ impl State {
     pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
         let known = self.by_address.get(&from).copied();
         let listed = known.is_some() || self.options.accept_unknown;
-        if offer.job != self.options.job || !listed || usize::from(offer.datagram_bytes) < DATAGRAM_BYTES_MIN
-        {
+        if !self.is_acceptable(offer) || !listed {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
@@ -201,6 +200,9 @@ impl State {
             return;
         };
         self.accept(now, index, header.epoch, offer);
+        if matches!(self.peers[index as usize].phase, Phase::Gone(_)) {
+            return; // what waited for it was too long for it
+        }
         self.peers[index as usize].welcomed = Some((offer.nonce, standing));
         let welcome = self.offer(local, offer.nonce, 0);
         let packet = self.packet(Kind::Welcome, &welcome.encode());
