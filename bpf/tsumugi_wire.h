@@ -210,6 +210,8 @@ struct tsumugi_flow {
 	__u32 epoch;
 	__u32 repeat; /* TSUMUGI_REPEAT_* */
 	__u64 limit;  /* PSNs from here on are beyond the credit given */
+	__u64 peer_token; /* of our flow to this peer; 0 while unknown: nothing is answered. Set after peer_flow */
+	__u32 peer_flow;  /* index of our flow to this peer in the peer's table */
 	struct {
 		__u64 base; /* every PSN before it is deposited */
 		__u64 echo; /* PSN deposited last, in order of time */

@@ -13,6 +13,7 @@ cc       gcc libc6-dev    building anything at all
 ip       iproute2         labs, and all tests and figures that need them
 tc       iproute2         labs with a rate limit
 ethtool  ethtool          labs without offloads
+clang    clang libbpf-dev the driver depositor
 tshark   tshark           the test of the Wireshark dissector
 LIST
 }

@@ -16,6 +16,7 @@
 
 extern crate alloc;
 
+pub mod answer;
 pub mod handshake;
 pub mod memory;
 pub mod queue;

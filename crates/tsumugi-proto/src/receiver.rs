@@ -178,6 +178,8 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.epoch.store(epoch, Ordering::Relaxed);
     flow.repeat.store(repeat as u32, Ordering::Relaxed);
     flow.limit.store(limit, Ordering::Relaxed);
+    flow.peer_token.store(0, Ordering::Relaxed);
+    flow.peer_flow.store(0, Ordering::Relaxed);
     flow.received.0.base.store(0, Ordering::Relaxed);
     flow.received.0.echo.store(0, Ordering::Relaxed);
     flow.received.0.stopped.store(0, Ordering::Relaxed);

@@ -97,6 +97,8 @@ impl Small {
                 epoch: AtomicU32::new(EPOCH),
                 repeat: AtomicU32::new(Repeat::Selective as u32),
                 limit: AtomicU64::new(u64::MAX),
+                peer_token: AtomicU64::new(0),
+                peer_flow: AtomicU32::new(0),
                 received: Line(Received {
                     base: AtomicU64::new(base),
                     echo: AtomicU64::new(0),

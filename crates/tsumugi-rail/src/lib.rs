@@ -12,6 +12,7 @@ pub mod sim;
 mod sys;
 pub mod trace;
 pub mod udp;
+pub mod xdp;
 
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};

@@ -56,6 +56,14 @@ impl Memory {
     /// # Errors
     /// The geometry is impossible, or the system has no memory.
     pub fn new(geometry: Geometry) -> Result<Memory, MemoryError> {
+        Memory::check(geometry)?;
+        let bytes = geometry.bytes();
+        let map = sys::Mapping::anonymous(bytes).map_err(|source| MemoryError::Map { bytes, source })?;
+        Ok(Memory::lay_out(map, geometry))
+    }
+
+    /// Whether the layout allows these sizes.
+    pub(crate) fn check(geometry: Geometry) -> Result<(), MemoryError> {
         let Geometry { flows, ring_bytes } = geometry;
         if flows == 0 || flows > FLOWS_MAX {
             return Err(MemoryError::Flows(flows));
@@ -66,8 +74,17 @@ impl Memory {
         if !ring_bytes.is_power_of_two() {
             return Err(MemoryError::RingNotPowerOfTwo(ring_bytes));
         }
-        let bytes = geometry.bytes();
-        let map = sys::Mapping::anonymous(bytes).map_err(|source| MemoryError::Map { bytes, source })?;
+        Ok(())
+    }
+
+    /// Initialises a mapping as receive memory.
+    ///
+    /// # Panics
+    /// The geometry is impossible, or the mapping shorter than it says.
+    pub(crate) fn lay_out(map: sys::Mapping, geometry: Geometry) -> Memory {
+        Memory::check(geometry).expect("a geometry that was checked");
+        let Geometry { flows, ring_bytes } = geometry;
+        assert!(map.bytes() >= geometry.bytes(), "{} bytes for {geometry:?}", map.bytes());
         // SAFETY: the ring begins within the mapping, which is `geometry.bytes()` long.
         let ring = unsafe { map.start().add(geometry.ring_offset()) };
         let memory = Memory { map, ring, mask: ring_bytes - 1, flows };
@@ -76,7 +93,16 @@ impl Memory {
         control.flows.store(flows, Ordering::Relaxed);
         control.ring_bytes.store(ring_bytes, Ordering::Relaxed);
         control.magic.store(MAGIC, Ordering::Release);
-        Ok(memory)
+        memory
+    }
+
+    /// Every word of the mapping, for tests and tools that compare or show all of it.
+    #[must_use]
+    pub const fn words(&self) -> &[AtomicU64] {
+        // SAFETY: the mapping is page-aligned, initialised throughout and as long as the geometry says, a
+        // multiple of 8 bytes; it lives as long as `self`. A torn look at a record's body, whose bytes are
+        // written by plain copies, is possible only while somebody deposits it; who compares waits for that.
+        unsafe { std::slice::from_raw_parts(self.map.start().cast().as_ptr(), self.geometry().bytes() / 8) }
     }
 
     /// Takes the page faults now rather than with the first packets. A wish: failing is no harm.

@@ -11,7 +11,7 @@ fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
     if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// Shared, anonymous, zeroed memory.
+/// Shared memory that is zeroed when it is made.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
@@ -19,16 +19,30 @@ pub(crate) struct Mapping {
 }
 
 impl Mapping {
-    /// Maps `bytes` of it, page-aligned.
+    /// Maps `bytes` of anonymous memory, page-aligned.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
-        let (access, kind) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | libc::MAP_ANONYMOUS);
+        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1)
+    }
+
+    /// Maps the first `bytes` of a BPF array's elements, page-aligned.
+    pub(crate) fn of_map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
+        Mapping::make(bytes, 0, map.as_raw_fd())
+    }
+
+    fn make(bytes: usize, flags: i32, file: i32) -> io::Result<Mapping> {
+        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, kind, -1, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Mapping { start, bytes })
+    }
+
+    /// Bytes of the mapping.
+    pub(crate) const fn bytes(&self) -> usize {
+        self.bytes
     }
 
     /// First byte of the mapping; valid for reads and writes of its whole length while `self` lives.
@@ -45,7 +59,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        // SAFETY: exactly what `anonymous` mapped; every reference into it borrowed from `self`.
+        // SAFETY: exactly what `make` mapped; every reference into it borrowed from `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
 }

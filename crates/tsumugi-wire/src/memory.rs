@@ -15,9 +15,11 @@
 //! | words                          | written by            | how                                    |
 //! |--------------------------------|-----------------------|----------------------------------------|
 //! | geometry, `Flow` identity, `limit` | owner             | before the flow's token is published    |
+//! | `peer_flow`, `peer_token`      | owner                 | when the peer is known; the token last (release) |
 //! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` only grows    |
+//! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
 //! | a record                       | whoever claimed it    | length word last (release)             |
 //! | a released record              | owner                 | zeroed before `ring_tail` passes it    |
 //! | counters                       | depositors            | fetch-and-add                          |
@@ -144,6 +146,11 @@ pub struct Flow {
     pub repeat: AtomicU32,
     /// PSNs from here on are beyond the credit given. Only grows.
     pub limit: AtomicU64,
+    /// Token of our flow to this peer, for depositors that answer by themselves; 0 while the owner does not
+    /// know it: they answer nothing. Published after `peer_flow` (release).
+    pub peer_token: AtomicU64,
+    /// Index of our flow to this peer in the peer's flow table.
+    pub peer_flow: AtomicU32,
     /// How far the flow has been received.
     pub received: Line<Received>,
     /// How far our flow to this peer has been acknowledged.
@@ -324,6 +331,8 @@ mod tests {
         assert_eq!(offset_of!(Control, stopped), 256);
         assert_eq!(offset_of!(Control, counters), 320);
         assert_eq!(offset_of!(Flow, limit), 16);
+        assert_eq!(offset_of!(Flow, peer_token), 24);
+        assert_eq!(offset_of!(Flow, peer_flow), 32);
         assert_eq!(offset_of!(Flow, received), 64);
         assert_eq!(offset_of!(Flow, acknowledged), 128);
         assert_eq!(offset_of!(Flow, window), 192);

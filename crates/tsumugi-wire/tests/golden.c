@@ -351,6 +351,8 @@ static void print_memory(void)
 	OFFSET(flow, epoch);
 	OFFSET(flow, repeat);
 	OFFSET(flow, limit);
+	OFFSET(flow, peer_token);
+	OFFSET(flow, peer_flow);
 	OFFSET(flow, received);
 	OFFSET(flow, received.base);
 	OFFSET(flow, received.echo);

@@ -56,6 +56,8 @@ fn flow() -> Flow {
         epoch: AtomicU32::new(0),
         repeat: AtomicU32::new(0),
         limit: AtomicU64::new(0),
+        peer_token: AtomicU64::new(0),
+        peer_flow: AtomicU32::new(0),
         received: Line(Received::default()),
         acknowledged: Line(Acknowledged::default()),
         window: Line(array::from_fn(|_| AtomicU64::new(0))),

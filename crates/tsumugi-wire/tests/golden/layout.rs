@@ -30,7 +30,21 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         stopped, counters
     );
     size!(all, "control", Control);
-    offsets!(all, "flow", 0, Flow, token, epoch, repeat, limit, received, acknowledged, window);
+    offsets!(
+        all,
+        "flow",
+        0,
+        Flow,
+        token,
+        epoch,
+        repeat,
+        limit,
+        peer_token,
+        peer_flow,
+        received,
+        acknowledged,
+        window
+    );
     offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped);
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
     size!(all, "flow", Flow);

@@ -1,0 +1,209 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The driver depositor: checks Tsumugi's DATA packets, places them in the receive memory of the process that they
+ * are for, and answers, all in the NIC driver's poll. Everything else goes on to the kernel's network stack.
+ *
+ * The receive memory of an endpoint is the one element of a mapped array. The verifier cannot relate a variable
+ * place to a variable length, so the element ends with a pad as long as the longest record: whatever begins in
+ * the ring ends in the element.
+ */
+#include <linux/bpf.h>
+#include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
+#include <linux/udp.h>
+#include <bpf/bpf_endian.h>
+#include <bpf/bpf_helpers.h>
+#include "tsumugi_wire.h"
+#include "receive/atomic.h"
+#include "receive/deposit.h"
+#include "receive/answer.h"
+
+/* The loader puts the size of an endpoint's memory in place of this number: it depends on the geometry. */
+#define MEMORY_BYTES 0x14534d47
+
+#define ENDPOINTS_MAX 4096
+
+struct memory {
+	__uint(type, BPF_MAP_TYPE_ARRAY);
+	__uint(max_entries, 1);
+	__uint(map_flags, BPF_F_MMAPABLE);
+	__uint(key_size, sizeof(__u32)); /* no types: the kernel would want the value's, too */
+	__uint(value_size, MEMORY_BYTES);
+};
+
+/* UDP port to receive memory. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, ENDPOINTS_MAX);
+	__type(key, __u32);
+	__array(values, struct memory);
+} endpoints SEC(".maps");
+
+struct bell {
+	__uint(type, BPF_MAP_TYPE_RINGBUF);
+	__uint(max_entries, 4096);
+};
+
+/* UDP port to doorbell: one each, so that nobody is woken for another. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
+	__uint(max_entries, ENDPOINTS_MAX);
+	__type(key, __u32);
+	__array(values, struct bell);
+} bells SEC(".maps");
+
+/* Finds the UDP header. Whatever is in any way unusual is left to the kernel: -1. */
+static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
+{
+	char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	struct ethhdr *ethernet = (void *)data;
+	__u32 frame_bytes = bpf_xdp_get_buff_len(context), ip_bytes;
+	__u16 protocol;
+
+	if ((void *)(ethernet + 1) > (void *)end)
+		return -1;
+	protocol = ethernet->h_proto;
+	frame->ip = sizeof(*ethernet);
+	if (protocol == bpf_htons(ETH_P_8021Q) || protocol == bpf_htons(ETH_P_8021AD)) {
+		/* One tag: its two bytes, then what it tags. */
+		__u16 *tag = (void *)(ethernet + 1);
+
+		if ((void *)(tag + 2) > (void *)end)
+			return -1;
+		protocol = tag[1];
+		frame->ip += 4;
+	}
+	if (protocol == bpf_htons(ETH_P_IP)) {
+		struct iphdr *ip = (void *)(data + frame->ip);
+
+		if ((void *)(ip + 1) > (void *)end)
+			return -1;
+		/* No options, and no fragment: neither an offset nor more to follow. */
+		if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP ||
+		    ip->frag_off & bpf_htons(0x3fff))
+			return -1;
+		ip_bytes = bpf_ntohs(ip->tot_len);
+		if (ip_bytes < sizeof(*ip) + sizeof(struct udphdr))
+			return -1;
+		frame->six = 0;
+		frame->udp = frame->ip + sizeof(*ip);
+	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
+		struct ipv6hdr *ip = (void *)(data + frame->ip);
+
+		if ((void *)(ip + 1) > (void *)end)
+			return -1;
+		if (ip->version != 6 || ip->nexthdr != IPPROTO_UDP)
+			return -1;
+		ip_bytes = sizeof(*ip) + bpf_ntohs(ip->payload_len);
+		frame->six = 1;
+		frame->udp = frame->ip + sizeof(*ip);
+	} else {
+		return -1;
+	}
+	/* The frame may be longer than the packet (Ethernet's shortest), never shorter. */
+	if (frame->ip + ip_bytes > frame_bytes)
+		return -1;
+	frame->payload = frame->udp + sizeof(struct udphdr);
+	return ip_bytes - (frame->udp - frame->ip);
+}
+
+/* Reads the packet's header as Header::decode does. XDP_TX says that it is a DATA packet, alone in its datagram. */
+static __always_inline int decode(struct xdp_md *context, char *memory, const struct frame *frame, __u32 bytes,
+				  struct data *data)
+{
+	struct tsumugi_header *header = (void *)(long)context->data + frame->payload;
+
+	if (bytes < sizeof(*header))
+		goto malformed;
+	if ((void *)(header + 1) > (void *)(long)context->data_end)
+		return XDP_PASS; /* a driver that splits frames this early */
+	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header) ||
+	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_RESET || header->epoch == 0 ||
+	    bytes - sizeof(*header) < header->body_bytes)
+		goto malformed;
+	/* Everything but DATA is the owner's; so are datagrams that were coalesced on the way. */
+	if (header->kind != TSUMUGI_DATA || bytes - sizeof(*header) != header->body_bytes)
+		return XDP_PASS;
+	data->token = header->token;
+	data->psn = header->psn;
+	data->ack = header->ack;
+	data->flow = header->flow;
+	data->epoch = header->epoch;
+	data->body_crc = header->body_crc;
+	data->credit = header->credit;
+	data->body_bytes = header->body_bytes;
+	data->flags = header->flags;
+	return XDP_TX;
+malformed:
+	count(memory, TSUMUGI_COUNT_MALFORMED);
+	return XDP_DROP;
+}
+
+static __always_inline void ring_bell(char *memory, __u32 port)
+{
+	struct tsumugi_control *control = (void *)memory;
+	__u64 stroke = 1;
+	void *bell;
+
+	if (load(&control->sleeping) == 0)
+		return;
+	bell = bpf_map_lookup_elem(&bells, &port);
+	/* A full bell has rung often enough. */
+	if (bell)
+		bpf_ringbuf_output(bell, &stroke, sizeof(stroke), BPF_RB_FORCE_WAKEUP);
+}
+
+SEC("xdp.frags")
+int receive(struct xdp_md *context)
+{
+	struct tsumugi_flow *flow = NULL;
+	struct frame frame = {};
+	struct data data = {};
+	struct udphdr *udp;
+	__u32 port, first = 0, verdict;
+	char *memory;
+	void *endpoint;
+	int bytes, action;
+
+	bytes = find_udp(context, &frame);
+	if (bytes < 0)
+		return XDP_PASS;
+	udp = (void *)(long)context->data + frame.udp;
+	if ((void *)(udp + 1) > (void *)(long)context->data_end)
+		return XDP_PASS;
+	port = bpf_ntohs(udp->dest);
+	endpoint = bpf_map_lookup_elem(&endpoints, &port);
+	if (!endpoint)
+		return XDP_PASS;
+	memory = bpf_map_lookup_elem(endpoint, &first);
+	if (!memory)
+		return XDP_PASS;
+	frame.epoch = load(&((struct tsumugi_control *)memory)->epoch);
+	if (frame.epoch == 0)
+		return XDP_PASS; /* nobody owns it */
+	if (bpf_ntohs(udp->len) < sizeof(*udp) || bpf_ntohs(udp->len) > bytes)
+		return XDP_PASS;
+	action = decode(context, memory, &frame, bpf_ntohs(udp->len) - sizeof(*udp), &data);
+	if (action != XDP_TX)
+		return action;
+	verdict = find(memory, &data, &flow);
+	if (!flow) {
+		count(memory, verdict);
+		return XDP_DROP;
+	}
+	note(flow, &data);
+	verdict = place(context, memory, flow, &data, frame.payload + sizeof(struct tsumugi_header));
+	if (verdict == GIVEN_UP)
+		return XDP_DROP;
+	count(memory, verdict);
+	if (verdict == TSUMUGI_COUNT_DEPOSITED || data.flags & TSUMUGI_FLAG_HAS_ACK)
+		ring_bell(memory, port);
+	frame.kind = answer_due(flow, &data, verdict);
+	if (frame.kind == 0)
+		return XDP_DROP;
+	return answer(context, flow, &frame, data.psn);
+}
+
+char dual_license[] SEC("license") = "Dual MIT/GPL";

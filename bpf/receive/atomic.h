@@ -1,0 +1,38 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Atomics with the orders that the receive half needs. clang 14 has no __atomic_* loads and stores for BPF; its
+ * __sync_* become BPF's atomic instructions, which are fully ordered (Linux: Documentation/bpf/standardization).
+ */
+#ifndef TSUMUGI_RECEIVE_ATOMIC_H
+#define TSUMUGI_RECEIVE_ATOMIC_H
+
+#define load(at) (*(const volatile typeof(*(at)) *)(at))
+#define store(at, value) (*(volatile typeof(*(at)) *)(at) = (value))
+#define compare_and_swap(at, old, new) __sync_val_compare_and_swap(at, old, new)
+#define add(at, by) ((void)__sync_fetch_and_add(at, by))
+/* A read that is a write, too: who comes second to a word sees all that the first had done. */
+#define read_modify_write(at) __sync_fetch_and_or(at, 0)
+
+/* Keeps the compiler from knowing where a value came from, so that it neither copies it nor makes branches of it. */
+#define opaque(value) asm volatile("" : "+r"(value))
+
+#ifdef __TARGET_ARCH_x86
+/* Loads are acquires and stores are releases; only the compiler must be kept from moving them. */
+#define barrier() asm volatile("" ::: "memory")
+#define load_acquire(at)                     \
+	({                                   \
+		typeof(*(at)) _l = load(at); \
+		barrier();                   \
+		_l;                          \
+	})
+#define store_release(at, value)  \
+	do {                      \
+		barrier();        \
+		store(at, value); \
+	} while (0)
+#else
+#define load_acquire(at) read_modify_write(at)
+#define store_release(at, value) ((void)__sync_lock_test_and_set(at, value))
+#endif
+
+#endif

@@ -1,0 +1,276 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * The receive half on receive memory: crates/tsumugi-proto/src/{receiver,window,queue}.rs in C, function by
+ * function. tests/conformance.rs of tsumugi-rail holds the two together.
+ *
+ * The memory's owner may write anything into it at any time. So every index is masked or compared with a constant
+ * each time it is used, and every loop has an end that no word of the memory can move.
+ */
+#ifndef TSUMUGI_RECEIVE_DEPOSIT_H
+#define TSUMUGI_RECEIVE_DEPOSIT_H
+
+/* Geometry of every endpoint memory, set before loading. The verifier knows the values as constants. */
+const volatile __u32 flows = 0;
+const volatile __u64 ring_bytes = 0;
+
+/* Tries before a packet is given up as if it had been lost; only other CPUs' progress uses them up. */
+#define CLAIMS_MAX 16
+/* A whole window of blocks, and as many again for other CPUs' progress. */
+#define ADVANCES_MAX (2 * TSUMUGI_WINDOW_WORDS)
+
+/* What became of a packet: a counter, or this. */
+#define GIVEN_UP TSUMUGI_COUNTERS
+
+enum claim {
+	CLAIM_MINE,
+	CLAIM_TAKEN,
+	CLAIM_BEYOND,
+	CLAIM_GIVEN_UP,
+};
+
+/* The fields of a DATA packet that matter here, out of the packet. No padding: the verifier would see it as unset. */
+struct data {
+	__u64 token;
+	__u64 psn;
+	__u64 ack;
+	__u32 flow;
+	__u32 epoch;
+	__u32 body_crc;
+	__u32 flags;
+	__u32 credit;
+	__u32 body_bytes;
+};
+
+static __always_inline void count(char *memory, __u32 counter)
+{
+	struct tsumugi_control *control = (void *)memory;
+
+	add(&control->counters[counter & (TSUMUGI_COUNTERS - 1)], 1);
+}
+
+/* receiver::find. */
+static __always_inline __u32 find(char *memory, const struct data *data, struct tsumugi_flow **found)
+{
+	struct tsumugi_flow *flow;
+	__u64 token;
+
+	if (data->flow >= flows)
+		return TSUMUGI_COUNT_UNKNOWN_FLOW;
+	flow = (void *)(memory + TSUMUGI_PAGE_BYTES + (__u64)data->flow * sizeof(*flow));
+	token = load_acquire(&flow->token);
+	if (token == 0)
+		return TSUMUGI_COUNT_UNKNOWN_FLOW;
+	if (token != data->token)
+		return TSUMUGI_COUNT_WRONG_TOKEN;
+	if (load(&flow->epoch) != data->epoch)
+		return TSUMUGI_COUNT_WRONG_EPOCH;
+	*found = flow;
+	return TSUMUGI_COUNT_DEPOSITED;
+}
+
+/* The word becomes `to`, unless it is more. Given up quietly: a later acknowledgement says as much. */
+static __always_inline void raise(__u64 *at, __u64 to)
+{
+	__u64 is = load(at), seen;
+
+	for (int try = 0; try < CLAIMS_MAX && is < to; try++) {
+		seen = compare_and_swap(at, is, to);
+		if (seen == is)
+			return;
+		is = seen;
+	}
+}
+
+/* answer::note: what the packet acknowledges of our flow to the peer. */
+static __always_inline void note(struct tsumugi_flow *flow, const struct data *data)
+{
+	__u64 limit = data->ack + data->credit;
+
+	if (!(data->flags & TSUMUGI_FLAG_HAS_ACK))
+		return;
+	raise(&flow->acknowledged.ack, data->ack);
+	raise(&flow->acknowledged.limit, limit < data->ack ? ~0ULL : limit);
+}
+
+/* window::age: distance from the block in `word` to `block`, negative when the word's is newer. */
+static __always_inline __s32 age(__u64 word, __u64 block)
+{
+	return (__s32)((__u32)block - (__u32)(word >> 32));
+}
+
+static __always_inline __u64 *window_word(struct tsumugi_flow *flow, __u64 block)
+{
+	return &flow->window[block & (TSUMUGI_WINDOW_WORDS - 1)];
+}
+
+/* window::look. */
+static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn)
+{
+	__u64 base = load_acquire(&flow->received.base);
+	__u64 block = psn / TSUMUGI_WORD_PSNS, word;
+	__s32 older;
+
+	if (psn < base)
+		return CLAIM_TAKEN;
+	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
+		return CLAIM_BEYOND;
+	word = load_acquire(window_word(flow, block));
+	older = age(word, block);
+	if (older < 0 || (older == 0 && word & 1ULL << psn % TSUMUGI_WORD_PSNS))
+		return CLAIM_TAKEN;
+	return CLAIM_MINE;
+}
+
+/* window::claim; `left` is the word as it was left. */
+static __always_inline enum claim claim(struct tsumugi_flow *flow, __u64 psn, __u64 *left)
+{
+	__u64 base = load_acquire(&flow->received.base);
+	__u64 block = psn / TSUMUGI_WORD_PSNS, bit = 1ULL << psn % TSUMUGI_WORD_PSNS;
+	__u64 *slot = window_word(flow, block);
+	__u64 word, wanted, seen;
+	__s32 older;
+
+	if (psn < base)
+		return CLAIM_TAKEN;
+	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
+		return CLAIM_BEYOND;
+	word = load_acquire(slot);
+	for (int try = 0; try < CLAIMS_MAX; try++) {
+		older = age(word, block);
+		if (older < 0 || (older == 0 && word & bit))
+			return CLAIM_TAKEN;
+		wanted = older == 0 ? word | bit : block << 32 | bit;
+		seen = compare_and_swap(slot, word, wanted);
+		if (seen == word) {
+			*left = wanted;
+			return CLAIM_MINE;
+		}
+		word = seen;
+	}
+	return CLAIM_GIVEN_UP;
+}
+
+/* How many bits are set from the lowest on. BPF has no instruction for it, and clang 14 dies of its builtin. */
+static __always_inline __u32 trailing_ones(__u32 bits)
+{
+	__u64 rest = ~(__u64)bits; /* not 0: its upper half is set */
+	__u32 ones = (__u32)((rest & -rest) - 1);
+
+	ones -= ones >> 1 & 0x55555555;
+	ones = (ones & 0x33333333) + (ones >> 2 & 0x33333333);
+	ones = (ones + (ones >> 4)) & 0x0f0f0f0f;
+	return ones * 0x01010101 >> 24;
+}
+
+/* window::advance. */
+static __always_inline void advance(struct tsumugi_flow *flow, __u64 psn, __u64 own)
+{
+	__u64 base = load_acquire(&flow->received.base), block, word, run, seen;
+	__s32 older;
+
+	for (int try = 0; try < ADVANCES_MAX; try++) {
+		block = base / TSUMUGI_WORD_PSNS;
+		if (block == psn / TSUMUGI_WORD_PSNS)
+			word = own;
+		else
+			word = read_modify_write(window_word(flow, block));
+		older = age(word, block);
+		if (older != 0)
+			return;
+		run = trailing_ones((__u32)word >> base % TSUMUGI_WORD_PSNS);
+		if (run == 0)
+			return;
+		seen = compare_and_swap(&flow->received.base, base, base + run);
+		if (seen != base) {
+			base = seen;
+			continue;
+		}
+		base += run;
+		if (base % TSUMUGI_WORD_PSNS != 0)
+			return;
+	}
+}
+
+/* queue::claim. */
+static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 span, __u64 *position)
+{
+	__u64 head = load(&control->ring_head), seen;
+
+	for (int try = 0; try < CLAIMS_MAX; try++) {
+		if (head + span - load_acquire(&control->ring_tail) > ring_bytes)
+			return TSUMUGI_COUNT_QUEUE_FULL;
+		seen = compare_and_swap(&control->ring_head, head, head + span);
+		if (seen == head) {
+			*position = head;
+			return TSUMUGI_COUNT_DEPOSITED;
+		}
+		head = seen;
+	}
+	return GIVEN_UP;
+}
+
+/* receiver::admit. */
+static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct data *data)
+{
+	switch (look(flow, data->psn)) {
+	case CLAIM_TAKEN:
+		return TSUMUGI_COUNT_DUPLICATE;
+	case CLAIM_BEYOND:
+		return TSUMUGI_COUNT_BEYOND_WINDOW;
+	default:
+		break;
+	}
+	if (data->psn >= load(&flow->limit))
+		return TSUMUGI_COUNT_BEYOND_WINDOW;
+	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && data->psn != load_acquire(&flow->received.base))
+		return TSUMUGI_COUNT_OUT_OF_ORDER;
+	return TSUMUGI_COUNT_DEPOSITED;
+}
+
+/* receiver::place: the body lies at `offset` of the frame. Says what became of the packet. */
+static __always_inline __u32 place(struct xdp_md *context, char *memory, struct tsumugi_flow *flow,
+				   const struct data *data, __u32 offset)
+{
+	struct tsumugi_control *control = (void *)memory;
+	__u64 position = 0, word = 0, length = data->body_bytes;
+	__u32 verdict = admit(flow, data), bytes = data->body_bytes, owner = TSUMUGI_RECORD_PADDING;
+	struct tsumugi_record *record;
+	enum claim claimed;
+
+	if (verdict != TSUMUGI_COUNT_DEPOSITED)
+		return verdict;
+	/* Space first, the PSN second: what is claimed as received is sure to be deposited. */
+	verdict = claim_space(control, tsumugi_record_span(bytes), &position);
+	if (verdict == TSUMUGI_COUNT_QUEUE_FULL) {
+		store(&flow->received.stopped, 1);
+		store_release(&control->stopped, 1);
+	}
+	if (verdict != TSUMUGI_COUNT_DEPOSITED)
+		return verdict;
+	/* The owner may have put anything into the head: the place is in the ring, and aligned, all the same. */
+	record = (void *)(memory + tsumugi_ring_offset(flows) +
+			  (position & (ring_bytes - 1) & ~(__u64)(TSUMUGI_RECORD_ALIGN - 1)));
+	claimed = claim(flow, data->psn, &word);
+	if (claimed == CLAIM_MINE) {
+		owner = data->flow;
+		/*
+		 * The verifier must see the bounds in the very register that the helper gets, not in a copy. The
+		 * pad is longer than any body, and the copy cannot fail: the frame was found to hold the body.
+		 */
+		opaque(length);
+		if (length >= 1 && length <= 0xffff)
+			bpf_xdp_load_bytes(context, offset, record + 1, length);
+	}
+	store(&record->psn, data->psn);
+	store(&record->crc, tsumugi_record_crc(data->body_crc, data->token, 0));
+	store_release(&record->first, tsumugi_record_first(owner, bytes));
+	if (claimed == CLAIM_GIVEN_UP)
+		return GIVEN_UP;
+	if (claimed != CLAIM_MINE)
+		return TSUMUGI_COUNT_DUPLICATE;
+	store(&flow->received.echo, data->psn);
+	advance(flow, data->psn, word);
+	return TSUMUGI_COUNT_DEPOSITED;
+}
+
+#endif

@@ -1,0 +1,86 @@
+//! Answers of a depositor that answers by itself, from nothing but receive memory.
+//!
+//! A program in the driver does the same in C. The user depositor has more to go by (what else is due, how many
+//! packets it left unanswered) and puts its answers together itself.
+
+use crate::receiver::Verdict;
+use crate::window;
+use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
+use tsumugi_wire::atomic::{AtomicU64, Ordering};
+use tsumugi_wire::memory::{Control, Flow};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
+
+/// Notes what a DATA packet of the peer acknowledges of our flow to it: the owner reads it when it runs next.
+///
+/// What the packet says is the peer's word; the owner compares it with what it has sent.
+#[inline]
+pub fn note(flow: &Flow, header: &Header) {
+    if header.flags.has(Flags::HAS_ACK) {
+        raise(&flow.acknowledged.0.ack, header.ack.0);
+        raise(&flow.acknowledged.0.limit, header.ack.0.saturating_add(header.credit.into()));
+    }
+}
+
+/// The word becomes `to`, unless it is more.
+fn raise(word: &AtomicU64, to: u64) {
+    let mut is = word.load(Ordering::Relaxed);
+    while is < to {
+        match word.compare_exchange_weak(is, to, Ordering::AcqRel, Ordering::Relaxed) {
+            Ok(_) => return,
+            Err(seen) => is = seen,
+        }
+    }
+}
+
+/// The answer that a DATA packet must have now.
+///
+/// An ACK is due at once when the sender asks for it or the packet lies behind a gap; otherwise the sender will
+/// ask at the end of its burst.
+#[inline]
+#[must_use]
+pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
+    let asked = header.flags.has(Flags::ACK_REQUEST);
+    match verdict.answer() {
+        None if verdict == Verdict::Deposited && (asked || header.psn >= window::base(flow)) => {
+            Some(Kind::Ack)
+        }
+        answer => answer,
+    }
+}
+
+/// An answer, and the body that goes with it; `crc32c` is asked for the body's CRC32C. `None` while the owner has
+/// not said how to address the peer.
+///
+/// The credit is what the owner has given, as far as it reaches from the base.
+#[must_use]
+pub fn make(
+    control: &Control,
+    flow: &Flow,
+    kind: Kind,
+    refused: Psn,
+    crc32c: impl FnOnce(&[u8]) -> u32,
+) -> Option<(Header, Sack)> {
+    // Acquire: the token is published after the index.
+    let token = flow.peer_token.load(Ordering::Acquire);
+    if token == 0 {
+        return None;
+    }
+    let (base, sack) = window::snapshot(flow);
+    let mut header = Header::new(kind, control.epoch.load(Ordering::Relaxed));
+    header.flags = Flags::HAS_ACK;
+    (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
+    header.psn = if kind == Kind::Stop { refused } else { Psn(0) };
+    header.ack = base;
+    let credit = flow.limit.load(Ordering::Relaxed).saturating_sub(base.0);
+    header.credit = u16::try_from(credit).unwrap_or(u16::MAX);
+    let mut buffer = [0; BODY_BYTES_MAX];
+    let body = sack.encode(&mut buffer);
+    (header.body_bytes, header.body_crc) = (body.len() as u16, crc32c(body));
+    Some((header, sack))
+}
+
+/// Says how to address the peer of a flow, so that depositors may answer it by themselves.
+pub fn address(flow: &Flow, peer_flow: u32, peer_token: u64) {
+    flow.peer_flow.store(peer_flow, Ordering::Relaxed);
+    flow.peer_token.store(peer_token, Ordering::Release);
+}

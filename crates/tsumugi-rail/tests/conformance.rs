@@ -1,0 +1,341 @@
+//! The receive half in C, as loaded into the kernel, against the one in Rust: the same packets go into both, and
+//! verdict, answer and all of receive memory must be equal after each. Needs root and the compiled program.
+
+#[path = "../../tsumugi-proto/tests/common/mod.rs"]
+#[allow(dead_code, unused_imports)]
+mod common;
+#[path = "conformance/frames.rs"]
+mod frames;
+#[path = "conformance/pair.rs"]
+mod pair;
+
+use common::{GEOMETRY, Model, Step, steps};
+use frames::Wrapping;
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use pair::Pair;
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
+use tsumugi_rail::xdp::Action;
+use tsumugi_wire::ack::Sack;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::memory::{Counter, Geometry};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
+
+const SEEDS: u64 = 16;
+const STEPS: usize = 8000;
+
+/// Does a step to both memories.
+fn take(pair: &mut Pair, step: &Step, model: &Model) -> Result<Option<Verdict>, String> {
+    match *step {
+        Step::Open { flow, token, epoch, repeat, limit } => pair.both(|memory| {
+            let entry = memory.flow(flow).expect("an entry of the table");
+            receiver::open(entry, token, epoch, repeat, limit);
+            // Nobody has told how to address the peer of the last flow.
+            if flow != 2 {
+                answer::address(entry, flow + 100, token.rotate_left(7) | 1);
+            }
+        }),
+        Step::Close { flow } => {
+            pair.both(|memory| receiver::close(memory.flow(flow).expect("an entry of the table")));
+        }
+        Step::Credit { flow, limit } => pair.both(|memory| {
+            memory.flow(flow).expect("an entry of the table").limit.store(limit, Ordering::Relaxed);
+        }),
+        Step::Release { records } => pair.both(|memory| {
+            let tail = memory.control().ring_tail.0.load(Ordering::Relaxed);
+            queue::release(memory, tail, model.release_to(records));
+        }),
+        Step::Data { ref header, ref body, .. } => {
+            let mut header = *header;
+            // The CRC is random, and nobody here compares it with the body: it decides what else varies.
+            let dice = header.body_crc;
+            header.flags = Flags(dice as u8 & 7);
+            header.ack = Psn(u64::from(dice) << (dice >> 8 & 31));
+            header.credit = (dice >> 16) as u16;
+            let trailer = if dice >> 24 & 7 == 0 { 9 } else { 0 };
+            let wrapping = Wrapping { vlan: dice >> 3 & 1 != 0, six: dice >> 4 & 1 != 0, trailer };
+            return pair.take(wrapping, &[&header.encode()[..], body].concat());
+        }
+    }
+    Ok(None)
+}
+
+#[test]
+fn random_sequences_leave_the_same_behind() {
+    let Some(mut pair) = Pair::load(GEOMETRY) else { return };
+    let mut counts = BTreeMap::<_, u64>::new();
+    for seed in 0..SEEDS {
+        pair.reset();
+        let mut model = Model::default();
+        for (number, step) in steps(seed, STEPS).iter().enumerate() {
+            let done = take(&mut pair, step, &model);
+            let fault = |what: &str| -> ! { panic!("seed {seed}, step {number}: {what}\n{step:?}") };
+            let verdict = done.unwrap_or_else(|what| fault(&what));
+            if verdict.map(Verdict::counter) != model.apply(step) {
+                fault("not even the Rust receiver does what the model says");
+            }
+            if let Some(verdict) = verdict {
+                *counts.entry(Counter::ALL[verdict.counter() as usize].1).or_default() += 1;
+            }
+        }
+    }
+    println!("{} steps: {counts:?}", SEEDS * STEPS as u64);
+    assert_eq!(counts.len(), 8, "every verdict must have been met: {counts:?}");
+    assert!(counts.values().all(|count| *count >= 100), "{counts:?}");
+}
+
+/// The packets of the golden vectors, by name.
+fn golden() -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../tsumugi-wire/vectors");
+    let mut vectors: Vec<(String, Vec<u8>)> = Vec::new();
+    for file in std::fs::read_dir(folder).expect("the folder of golden vectors") {
+        let file = file.expect("a golden vector").path();
+        if file.extension().is_none_or(|extension| extension != "txt") {
+            continue;
+        }
+        for line in std::fs::read_to_string(&file).expect("golden vectors").lines() {
+            if let Some(name) = line.strip_prefix("name=") {
+                vectors.push((name.to_owned(), Vec::new()));
+            } else if let Some(hex) = line.strip_prefix("hex=") {
+                let bytes = (0..hex.len())
+                    .step_by(2)
+                    .map(|at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hex"));
+                vectors.last_mut().expect("a name first").1.extend(bytes);
+            }
+        }
+    }
+    vectors
+}
+
+/// Room for jumbo frames.
+const ROOMY: Geometry = Geometry { flows: 9, ring_bytes: 1 << 16 };
+/// Who sends the golden vectors' packets: what most of them say.
+const TOKEN: u64 = 0x0123_4567_89ab_cdef;
+const PEER_EPOCH: u32 = 0xe90c_0001;
+const FLOW: u32 = 5;
+
+fn open(pair: &Pair, repeat: Repeat) {
+    pair.reset();
+    pair.both(|memory| {
+        let flow = memory.flow(FLOW).expect("an entry of the table");
+        receiver::open(flow, TOKEN, PEER_EPOCH, repeat, u64::MAX);
+        answer::address(flow, 77, 0xfeed_beef_feed_beef);
+    });
+}
+
+/// A DATA packet of the open flow.
+fn data(psn: u64, flags: Flags, body: &[u8]) -> Vec<u8> {
+    let mut header = Header::new(Kind::Data, PEER_EPOCH);
+    (header.token, header.flow, header.psn, header.flags) = (TOKEN, FLOW, Psn(psn), flags);
+    header.body_bytes = body.len() as u16;
+    [&header.encode()[..], body].concat()
+}
+
+#[test]
+fn golden_vectors_mean_the_same() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    let vectors = golden();
+    assert!(vectors.len() > 40, "only {} vectors", vectors.len());
+    let mut deposited = 0;
+    for wrapping in [false, true].map(|six| Wrapping { six, ..Wrapping::PLAIN }) {
+        for (name, packet) in &vectors {
+            // Most vectors are far from PSN 0; the window is brought to them.
+            open(&pair, Repeat::Selective);
+            let psn = Header::decode(packet).map_or(0, |(header, ..)| header.psn.0);
+            pair.both(|memory| {
+                let flow = memory.flow(FLOW).expect("an entry of the table");
+                window::restore(flow, Psn(psn), &Sack::EMPTY);
+            });
+            for _ in 0..2 {
+                let verdict = pair.take(wrapping, packet).unwrap_or_else(|what| panic!("{name}: {what}"));
+                deposited += u64::from(verdict == Some(Verdict::Deposited));
+            }
+        }
+    }
+    assert!(deposited >= 10, "only {deposited} were for the flow");
+}
+
+#[test]
+fn a_jumbo_frame_is_deposited_whole() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    let body: Vec<u8> = (0..8924u32).map(|at| (at * 7) as u8).collect();
+    for (psn, bytes) in [3100, 3400, 3500, 4096, 8000, 8924, 0, 1].into_iter().enumerate() {
+        let packet = data(psn as u64, Flags::ACK_REQUEST, &body[..bytes]);
+        let verdict =
+            pair.take(Wrapping::PLAIN, &packet).unwrap_or_else(|what| panic!("{bytes} bytes: {what}"));
+        assert_eq!(verdict, Some(Verdict::Deposited), "{bytes} bytes");
+    }
+    // The ring is 64 KiB and has 32 KiB in it: the wrap into the pad, then full.
+    let verdicts: Vec<_> = (8..16)
+        .map(|psn| pair.take(Wrapping::PLAIN, &data(psn, Flags(0), &body)).expect("the same"))
+        .collect();
+    assert_eq!(verdicts[0], Some(Verdict::Deposited));
+    assert_eq!(verdicts[7], Some(Verdict::Full));
+    pair.both(|memory| {
+        queue::release(memory, 0, memory.control().ring_head.0.load(Ordering::Relaxed) - 9000 / 32 * 32)
+    });
+    let verdict = pair.take(Wrapping::PLAIN, &data(8 + 4, Flags(0), &body));
+    assert_eq!(verdict, Ok(Some(Verdict::Deposited)), "into the pad");
+}
+
+#[test]
+fn a_whole_window_out_of_order_is_answered_with_every_length_of_bitmap() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    for start in [0, 1, 31, 1 << 20, (1 << 37) - 40] {
+        open(&pair, Repeat::Selective);
+        pair.both(|memory| {
+            let flow = memory.flow(FLOW).expect("an entry of the table");
+            window::restore(flow, Psn(start), &Sack::EMPTY);
+        });
+        for six in [false, true] {
+            for psn in (1..1000).step_by(if six { 7 } else { 13 }).chain([0]) {
+                let packet = data(start + psn, Flags(0), &[psn as u8; 8]);
+                let taken = pair.take(Wrapping { six, ..Wrapping::PLAIN }, &packet);
+                taken.unwrap_or_else(|what| panic!("{psn} from {start}: {what}"));
+            }
+        }
+        // The gaps between are filled from the end: the base moves once, over all of it.
+        for psn in (0..992).rev() {
+            let taken = pair.take(Wrapping::PLAIN, &data(start + psn, Flags(0), &[]));
+            taken.unwrap_or_else(|what| panic!("back at {psn} from {start}: {what}"));
+        }
+        let flow = pair.rust.flow(FLOW).expect("an entry of the table");
+        assert!(window::base(flow).0 >= start + 992);
+    }
+}
+
+#[test]
+fn what_is_not_ours_is_left_to_the_kernel() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    let good = Wrapping::PLAIN.question(&data(0, Flags(0), &[1; 40]));
+    let six = Wrapping { six: true, ..Wrapping::PLAIN }.question(&data(0, Flags(0), &[1; 40]));
+    let edit = |frame: &[u8], edits: &[(usize, u8)]| {
+        let mut frame = frame.to_vec();
+        edits.iter().for_each(|(at, byte)| frame[*at] = *byte);
+        frame
+    };
+    let mut strangers = vec![
+        ("another port", edit(&good, &[(37, 0)])),
+        ("TCP", edit(&good, &[(23, 6)])),
+        ("ARP", edit(&good, &[(12, 8), (13, 6)])),
+        ("IPv4 that says 6", edit(&good, &[(14, 0x65)])),
+        ("options", edit(&good, &[(14, 0x46)])),
+        ("a first fragment", edit(&good, &[(20, 0x20)])),
+        ("a later fragment", edit(&good, &[(21, 9)])),
+        ("IP longer than the frame", edit(&good, &[(16, 1)])),
+        ("IP shorter than its headers", edit(&good, &[(16, 0), (17, 27)])),
+        ("UDP longer than IP", edit(&good, &[(38, 1)])),
+        ("UDP shorter than its header", edit(&good, &[(38, 0), (39, 7)])),
+        ("IPv6 that says 4", edit(&six, &[(14, 0x45)])),
+        ("an extension header", edit(&six, &[(20, 44)])),
+        ("IPv6 longer than the frame", edit(&six, &[(18, 1)])),
+        ("a tag and nothing", edit(&good[..18], &[(12, 0x81), (13, 0)])),
+        ("two tags", edit(&good, &[(12, 0x81), (13, 0), (16, 0x81), (17, 0)])),
+    ];
+    for bytes in 14..90 {
+        strangers.push(("cut short", good[..bytes].to_vec()));
+    }
+    for (name, frame) in strangers {
+        let (action, left) = pair.drive(&frame);
+        assert_eq!((action, left == frame), (Action::Pass, true), "{name}");
+        pair.compare().unwrap_or_else(|what| panic!("{name}: {what}"));
+    }
+    // Several packets in one datagram are the owner's to cut apart, and so is everything but DATA.
+    let two = [data(0, Flags(0), &[1]), data(1, Flags(0), &[2])].concat();
+    assert_eq!(pair.take(Wrapping::PLAIN, &two), Ok(None));
+    for kind in Kind::ALL {
+        let mut header = Header::new(kind, PEER_EPOCH);
+        (header.token, header.flow) = (TOKEN, FLOW);
+        let verdict = pair.take(Wrapping::PLAIN, &header.encode());
+        assert_eq!(verdict, Ok((kind == Kind::Data).then_some(Verdict::Deposited)), "{kind:?}");
+    }
+    // Memory that nobody owns.
+    pair.driver.memory.control().epoch.store(0, Ordering::Relaxed);
+    assert_eq!(pair.drive(&good).0, Action::Pass);
+}
+
+#[test]
+fn the_bell_rings_for_a_sleeper_only() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    let rung = |pair: &Pair| {
+        let mut bells = [PollFd::new(pair.driver.bell(), PollFlags::POLLIN)];
+        poll(&mut bells, PollTimeout::ZERO).expect("polling the bell") == 1
+    };
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(0, Flags(0), &[1])), Ok(Some(Verdict::Deposited)));
+    assert!(!rung(&pair), "nobody sleeps");
+    pair.both(|memory| memory.control().sleeping.0.store(1, Ordering::Release));
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(0, Flags(0), &[1])), Ok(Some(Verdict::Duplicate)));
+    assert!(!rung(&pair), "a duplicate is no news");
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(1, Flags(0), &[1])), Ok(Some(Verdict::Deposited)));
+    assert!(rung(&pair));
+    // A bell that nobody hears rings full, and packets are deposited all the same.
+    for psn in 2..900 {
+        assert_eq!(pair.take(Wrapping::PLAIN, &data(psn, Flags(0), &[])), Ok(Some(Verdict::Deposited)));
+    }
+}
+
+#[test]
+fn garbage_in_its_own_memory_hurts_its_owner_only() {
+    let Some(mut pair) = Pair::load(GEOMETRY) else { return };
+    let neighbour = pair.receiver.endpoint(frames::PORT + 1).unwrap_or_else(|error| panic!("{error}")).memory;
+    let before: Vec<u64> = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+    let mut dice = 1u64;
+    let mut roll = || {
+        dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        dice ^ dice >> 29
+    };
+    let (mut answered, mut deposited) = (0, 0);
+    for round in 0..4000 {
+        let memory = &pair.driver.memory;
+        if round % 4 == 0 {
+            for word in memory.words() {
+                // Small numbers go further than random ones; so do all ones.
+                let value =
+                    [roll(), roll() >> 58, u64::MAX, u64::MAX - (roll() >> 58)][(roll() >> 40) as usize % 4];
+                word.store(value, Ordering::Relaxed);
+            }
+        }
+        // A packet that fits what the memory says, so that it goes as far as it can.
+        let index = (roll() >> 40) as u32 % GEOMETRY.flows;
+        let flow = memory.flow(index).expect("an entry of the table");
+        let base = flow.received.0.base.load(Ordering::Relaxed);
+        if round % 2 == 0 {
+            let block = base / 32;
+            for at in 0..32 {
+                let word = (block + at) << 32 | (roll() & 0xffff_ffff) & !u64::from(at == 0);
+                flow.window.0[(block + at) as usize % 32].store(word, Ordering::Relaxed);
+            }
+            let head = memory.control().ring_head.0.load(Ordering::Relaxed);
+            memory.control().ring_tail.0.store(head.wrapping_sub(roll() >> 53), Ordering::Relaxed);
+            flow.limit.store(u64::MAX, Ordering::Relaxed);
+        }
+        let mut header = Header::new(Kind::Data, flow.epoch.load(Ordering::Relaxed).max(1));
+        flow.epoch.store(header.epoch, Ordering::Relaxed);
+        (header.token, header.flow) = (flow.token.load(Ordering::Relaxed), index);
+        header.psn = Psn(base.wrapping_add(roll() >> 55));
+        header.flags = Flags(roll() as u8 & 7);
+        (header.ack, header.credit) = (Psn(roll()), roll() as u16);
+        let body = vec![0x5a; (roll() >> 40) as usize % 1400];
+        header.body_bytes = body.len() as u16;
+        let wrapping = Wrapping { six: roll() >> 63 != 0, ..Wrapping::PLAIN };
+        let question = wrapping.question(&[&header.encode()[..], &body].concat());
+        let count = |pair: &Pair| pair.driver.memory.control().counters.0[0].load(Ordering::Relaxed);
+        let before = count(&pair);
+        let action = pair.drive(&question).0;
+        assert!(
+            matches!(action, Action::Transmit | Action::Drop | Action::Pass),
+            "round {round}: {action:?}"
+        );
+        answered += u64::from(action == Action::Transmit);
+        deposited += count(&pair).wrapping_sub(before);
+    }
+    println!("{answered} answered, {deposited} deposited");
+    assert!(answered > 1000 && deposited > 500, "{answered} answered, {deposited} deposited");
+    let after = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed));
+    assert!(before.into_iter().eq(after), "the neighbour's memory was written");
+}

@@ -1,0 +1,200 @@
+//! Both receive halves side by side, each with its own memory.
+
+use super::frames::{PORT, Wrapping};
+use crc_fast::{CrcAlgorithm, checksum};
+use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use tsumugi_proto::{ReceiveMemory, Verdict, answer, receiver};
+use tsumugi_rail::Memory;
+use tsumugi_rail::xdp::{Action, Endpoint, Receiver};
+use tsumugi_wire::ack::BODY_BYTES_MAX;
+use tsumugi_wire::atomic::AtomicU64;
+use tsumugi_wire::memory::{Control, Counter, Flow, Geometry};
+use tsumugi_wire::{Header, Kind};
+
+/// Epoch of the endpoint.
+pub(crate) const EPOCH: u32 = 0x00c0_ffee;
+
+/// A mapping as the protocol sees it.
+pub(crate) struct View<'m>(pub(crate) &'m Memory);
+
+impl ReceiveMemory for View<'_> {
+    fn control(&self) -> &Control {
+        self.0.control()
+    }
+    fn flow(&self, index: u32) -> Option<&Flow> {
+        self.0.flow(index)
+    }
+    fn ring_bytes(&self) -> u64 {
+        self.0.geometry().ring_bytes
+    }
+    fn word(&self, position: u64) -> &AtomicU64 {
+        self.0.word(position)
+    }
+    fn copy_in(&self, position: u64, bytes: &[u8]) {
+        self.0.copy_in(position, bytes);
+    }
+    fn zero(&self, position: u64, bytes: u64) {
+        self.0.zero(position, bytes as usize);
+    }
+}
+
+/// What must become of a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Fate {
+    /// The kernel's.
+    Pass,
+    /// Done with it, nothing to say.
+    Drop,
+    /// This goes back.
+    Answer(Vec<u8>),
+}
+
+/// The receive half in Rust as a driver would run it: the fate of a packet, and its verdict.
+fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
+    let (header, body) = match Header::decode(packet) {
+        Err(_) => {
+            memory.count(Counter::Malformed, 1);
+            return (Fate::Drop, None);
+        }
+        Ok((header, body, [])) if header.kind == Kind::Data => (header, body),
+        Ok(_) => return (Fate::Pass, None),
+    };
+    let flow = match receiver::find(memory, &header) {
+        Ok(flow) => flow,
+        Err(verdict) => {
+            memory.count(verdict.counter(), 1);
+            return (Fate::Drop, Some(verdict));
+        }
+    };
+    answer::note(flow, &header);
+    let verdict = receiver::deposit(memory, flow, &header, body, false);
+    let crc32c = |body: &[u8]| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32;
+    let answer = answer::due(flow, &header, verdict)
+        .and_then(|kind| answer::make(memory.control(), flow, kind, header.psn, crc32c));
+    let fate = answer.map_or(Fate::Drop, |(header, sack)| {
+        Fate::Answer([&header.encode()[..], sack.encode(&mut [0; BODY_BYTES_MAX])].concat())
+    });
+    (fate, Some(verdict))
+}
+
+/// Both receive halves.
+pub(crate) struct Pair {
+    pub(crate) receiver: Receiver,
+    /// The driver's memory.
+    pub(crate) driver: Endpoint,
+    /// The Rust receiver's.
+    pub(crate) rust: Memory,
+    /// The words of an empty memory.
+    empty: Vec<u64>,
+    out: Vec<u8>,
+}
+
+impl Pair {
+    /// Loads the program; `None`, said loudly, where that cannot be and nobody insists on it.
+    pub(crate) fn load(geometry: Geometry) -> Option<Pair> {
+        let object = object()?;
+        let mut receiver = Receiver::load(&object, geometry).unwrap_or_else(|error| panic!("{error}"));
+        let driver = receiver.endpoint(PORT).unwrap_or_else(|error| panic!("{error}"));
+        let rust = Memory::new(geometry).expect("receive memory");
+        for memory in [&driver.memory, &rust] {
+            memory.control().epoch.store(EPOCH, Ordering::Relaxed);
+        }
+        let empty = rust.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
+        Some(Pair { receiver, driver, rust, empty, out: vec![0; 1 << 16] })
+    }
+
+    /// Does the same to both memories.
+    pub(crate) fn both(&self, act: impl Fn(&View<'_>)) {
+        act(&View(&self.driver.memory));
+        act(&View(&self.rust));
+    }
+
+    /// Empties both memories.
+    pub(crate) fn reset(&self) {
+        for memory in [&self.driver.memory, &self.rust] {
+            for (word, empty) in memory.words().iter().zip(&self.empty) {
+                word.store(*empty, Ordering::Relaxed);
+            }
+        }
+    }
+
+    /// Runs the program alone on a frame, and returns what it did and the frame as it left it.
+    pub(crate) fn drive(&mut self, frame: &[u8]) -> (Action, Vec<u8>) {
+        let run = self.receiver.run(frame, &mut self.out, 1).unwrap_or_else(|error| panic!("{error}"));
+        (run.action, self.out[..run.frame_bytes].to_vec())
+    }
+
+    /// Gives a packet to both, and compares what they make of it and all of their memories.
+    pub(crate) fn take(&mut self, wrapping: Wrapping, packet: &[u8]) -> Result<Option<Verdict>, String> {
+        let (fate, verdict) = reference(&View(&self.rust), packet);
+        let question = wrapping.question(packet);
+        let (action, frame) = self.drive(&question);
+        let expected = match &fate {
+            Fate::Pass => (Action::Pass, question),
+            Fate::Drop => (Action::Drop, question),
+            Fate::Answer(packet) => (Action::Transmit, wrapping.answer(packet)),
+        };
+        if action != expected.0 {
+            return Err(format!("the driver does {action:?}, must do {fate:?} ({verdict:?})"));
+        }
+        if frame != expected.1 {
+            let (frame, must_be) = (Hex(&frame), Hex(&expected.1));
+            return Err(format!(
+                "the driver leaves the frame\n{frame:?}, must leave\n{must_be:?} ({verdict:?})"
+            ));
+        }
+        self.compare().map(|()| verdict)
+    }
+
+    /// Compares the memories.
+    pub(crate) fn compare(&self) -> Result<(), String> {
+        let words = self.driver.memory.words().iter().zip(self.rust.words());
+        for (index, (driver, rust)) in words.enumerate() {
+            let (driver, rust) = (driver.load(Ordering::Acquire), rust.load(Ordering::Relaxed));
+            if driver != rust {
+                return Err(format!(
+                    "at byte {:#x} the driver left {driver:#x}, must be {rust:#x}",
+                    index * 8
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+struct Hex<'b>(&'b [u8]);
+
+impl std::fmt::Debug for Hex<'_> {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.0.iter().try_for_each(|byte| write!(to, "{byte:02x}"))
+    }
+}
+
+/// The compiled program, if it can be tried here.
+fn object() -> Option<PathBuf> {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let object = project.join("target/bpf/receive.bpf.o");
+    let missing = if !nix::unistd::geteuid().is_root() {
+        "not root"
+    } else if !object.exists() {
+        "the driver program is not compiled (cargo xtask bpf)"
+    } else {
+        let sources =
+            ["receive.bpf.c", "tsumugi_wire.h", "receive/atomic.h", "receive/deposit.h", "receive/answer.h"];
+        for source in sources {
+            let changed =
+                |path: &Path| path.metadata().and_then(|data| data.modified()).expect("a file's time");
+            let source = project.join("bpf").join(source);
+            assert!(
+                changed(&source) <= changed(&object),
+                "{} is newer than the compiled program: cargo xtask bpf",
+                source.display()
+            );
+        }
+        return Some(object);
+    };
+    assert!(std::env::var_os("CI").is_none(), "{missing}, and CI skips nothing");
+    eprintln!("SKIPPED: the driver program was NOT compared with the Rust receiver: {missing}");
+    None
+}
