@@ -68,22 +68,26 @@ static __always_inline __u32 make_reply(struct reply *reply, struct tsumugi_flow
 					__u64 psn, __u64 peer_token)
 {
 	__u64 base = load_acquire(&flow->received.base), first = base / TSUMUGI_WORD_PSNS, limit, credit, word;
-	__u64 words = 0, older, bits, news;
+	__u64 words = 0, older, same, newer, bits, news;
 
 	reply->echo = load(&flow->received.echo);
 	/* Without branches: each would double what the verifier has to follow, 32 times. */
 	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
 		word = load_acquire(window_word(flow, first + i));
 		older = (__u32)age(word, first + i);
-		opaque(older);
-		/* The word's bits if it is of this block (older - 1 is negative), every bit if it is of a newer. */
-		bits = (word & -((older - 1) >> 63)) | -(older >> 31);
+		same = (older - 1) >> 63;
+		newer = older >> 31;
+		opaque(same);
+		opaque(newer);
+		/* The word's bits if it is of this block, every bit if it is of a newer one. */
+		bits = (word & -same) | -newer;
 		bits &= 0xffffffff;
 		reply->bitmap[i] = bits;
 		/* The word that holds the base says nothing new unless a bit beyond the base is set. */
 		news = i == 0 ? bits >> base % TSUMUGI_WORD_PSNS : bits;
+		news = -news >> 63;
 		opaque(news);
-		words += (i + 1 - words) * (-news >> 63);
+		words += (i + 1 - words) * news;
 	}
 	if (words > TSUMUGI_WINDOW_WORDS)
 		return 0; /* cannot be; the verifier does not know */

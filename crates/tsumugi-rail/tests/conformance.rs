@@ -208,6 +208,25 @@ fn a_whole_window_out_of_order_is_answered_with_every_length_of_bitmap() {
 }
 
 #[test]
+fn credit_and_acknowledgements_are_bounded() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    // What the peer acknowledges is its word: it may be anything, and never goes back.
+    for (psn, (ack, credit)) in [(9, 9), (3, 100), (u64::MAX - 3, 10), (5, 5)].into_iter().enumerate() {
+        let mut header = Header::decode(&data(psn as u64, Flags::HAS_ACK, &[])).expect("our own packet").0;
+        (header.ack, header.credit) = (Psn(ack), credit);
+        assert_eq!(pair.take(Wrapping::PLAIN, &header.encode()), Ok(Some(Verdict::Deposited)));
+    }
+    // A base beyond the credit, as after a resumption with less of it.
+    pair.both(|memory| {
+        let flow = memory.flow(FLOW).expect("an entry of the table");
+        flow.limit.store(1, Ordering::Relaxed);
+    });
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(0, Flags(0), &[])), Ok(Some(Verdict::Duplicate)));
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(4, Flags(0), &[])), Ok(Some(Verdict::Beyond)));
+}
+
+#[test]
 fn what_is_not_ours_is_left_to_the_kernel() {
     let Some(mut pair) = Pair::load(ROOMY) else { return };
     open(&pair, Repeat::Selective);
