@@ -68,11 +68,25 @@ static __always_inline __u32 make_reply(struct reply *reply, struct tsumugi_flow
 					__u64 psn, __u64 peer_token)
 {
 	__u64 base = load_acquire(&flow->received.base), first = base / TSUMUGI_WORD_PSNS, limit, credit, word;
-	__u64 words = 0, older, same, newer, bits, news;
+	__u64 older, same, newer;
+	__u32 words, bits;
 
 	reply->echo = load(&flow->received.echo);
+	/* The last word with news: mostly there is none, and this is all there is to do. */
+	for (words = TSUMUGI_WINDOW_WORDS; words > 0; words--) {
+		word = load_acquire(window_word(flow, first + words - 1));
+		older = (__u32)age(word, first + words - 1);
+		if ((__s32)older > 0)
+			continue;
+		bits = older == 0 ? (__u32)word : ~0U;
+		/* The word that holds the base says nothing new unless a bit beyond the base is set. */
+		if (words == 1)
+			bits >>= base % TSUMUGI_WORD_PSNS;
+		if (bits != 0)
+			break;
+	}
 	/* Without branches: each would double what the verifier has to follow, 32 times. */
-	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
+	for (__u32 i = 0; i < words; i++) {
 		word = load_acquire(window_word(flow, first + i));
 		older = (__u32)age(word, first + i);
 		same = (older - 1) >> 63;
@@ -80,17 +94,8 @@ static __always_inline __u32 make_reply(struct reply *reply, struct tsumugi_flow
 		opaque(same);
 		opaque(newer);
 		/* The word's bits if it is of this block, every bit if it is of a newer one. */
-		bits = (word & -same) | -newer;
-		bits &= 0xffffffff;
-		reply->bitmap[i] = bits;
-		/* The word that holds the base says nothing new unless a bit beyond the base is set. */
-		news = i == 0 ? bits >> base % TSUMUGI_WORD_PSNS : bits;
-		news = -news >> 63;
-		opaque(news);
-		words += (i + 1 - words) * news;
+		reply->bitmap[i] = (word & -same) | -newer;
 	}
-	if (words > TSUMUGI_WINDOW_WORDS)
-		return 0; /* cannot be; the verifier does not know */
 	reply->words = words;
 	limit = load(&flow->limit);
 	credit = limit > base ? limit - base : 0;
@@ -172,7 +177,10 @@ static __always_inline int turn_round(struct xdp_md *context, const struct frame
 		ip->frag_off = bpf_htons(0x4000); /* do not fragment */
 		ip->ttl = 64;
 		ip->check = 0;
-		ip->check = fold((__u32)bpf_csum_diff(0, 0, (void *)ip, sizeof(*ip), 0));
+		sum = 0;
+		for (__u32 i = 0; i < sizeof(*ip) / sizeof(__u32); i++)
+			sum += ((__u32 *)ip)[i];
+		ip->check = fold(sum);
 	}
 	return 0;
 }

@@ -8,7 +8,7 @@ use rand::Rng;
 use std::net::SocketAddr;
 use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::window::REACH_PACKETS;
-use tsumugi_proto::{ReceiveMemory, Sender, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver, window};
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::HEADER_BYTES;
@@ -321,6 +321,7 @@ impl State {
         }
         if let Some(offer) = offer {
             flow.repeat.store(offer.repeat as u32, Relaxed);
+            answer::address(flow, offer.flow, offer.token);
         }
     }
 

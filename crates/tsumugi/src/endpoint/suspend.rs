@@ -12,7 +12,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::reorder::Reorder;
-use tsumugi_proto::{ReceiveMemory, Sender, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver, window};
 use tsumugi_wire::ack::{Sack, WORDS_MAX};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Fragment, WHOLE_BYTES};
@@ -226,6 +226,7 @@ impl State {
         let epoch = self.peers[index as usize].epoch;
         receiver::open(flow, saved.token, epoch, repeat_of(saved.peer_repeat), saved.limit);
         window::restore(flow, Psn(saved.base), &sack);
+        answer::address(flow, saved.remote_flow, saved.remote_token);
 
         let contents = &mut self.contents;
         let sent = saved.sent.iter().map(|body| {
