@@ -12,15 +12,15 @@ mod pair;
 use common::{GEOMETRY, Model, Step, steps};
 use frames::Wrapping;
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use pair::Pair;
+use pair::{Pair, View};
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU64, Ordering};
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
 use tsumugi_rail::xdp::Action;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::memory::{Counter, Geometry};
+use tsumugi_wire::memory::{Counter, Geometry, Record};
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 const SEEDS: u64 = 16;
@@ -357,4 +357,88 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
     assert!(answered > 1000 && deposited > 500, "{answered} answered, {deposited} deposited");
     let after = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed));
     assert!(before.into_iter().eq(after), "the neighbour's memory was written");
+}
+
+#[test]
+fn a_window_that_has_moved_on_meanwhile_is_read_as_full() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    // As another CPU leaves it that has moved the base after this one read it: words of newer blocks.
+    pair.both(|memory| {
+        let flow = memory.flow(FLOW).expect("an entry of the table");
+        flow.window.0[3].store(35 << 32 | 1, Ordering::Relaxed);
+        flow.window.0[31].store(63 << 32, Ordering::Relaxed);
+    });
+    for (psn, verdict) in [(100, Verdict::Duplicate), (1023, Verdict::Duplicate), (1, Verdict::Deposited)] {
+        assert_eq!(
+            pair.take(Wrapping::PLAIN, &data(psn, Flags::ACK_REQUEST, &[])),
+            Ok(Some(verdict)),
+            "{psn}"
+        );
+    }
+}
+
+/// Lets whoever waits for this one go on, also after a failure.
+struct Leave<'d>(&'d AtomicU64);
+
+impl Drop for Leave<'_> {
+    fn drop(&mut self) {
+        self.0.store(u64::MAX / 2, Ordering::Release);
+    }
+}
+
+#[test]
+fn two_cpus_deposit_every_packet_once() {
+    const PACKETS: u64 = 20_000;
+    /// Largest distance between the two, packets: well within the window.
+    const APART_MAX: u64 = 64;
+    let Some(pair) = Pair::load(Geometry { flows: 9, ring_bytes: 1 << 22 }) else { return };
+    open(&pair, Repeat::Selective);
+    let receiver = &pair.receiver;
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        for me in 0..2 {
+            let done = &done;
+            scope.spawn(move || {
+                let _leave = Leave(&done[me]);
+                let mut out = [0; 4096];
+                for number in 0..PACKETS {
+                    while number
+                        > done[1 - me].load(Ordering::Acquire) + if number % 3 == 0 { 0 } else { APART_MAX }
+                    {
+                        std::hint::spin_loop();
+                    }
+                    // Both bring the same packets, now and then in another order.
+                    let psn = if number % 16 >= 8 + 4 * me as u64 { number ^ 3 } else { number };
+                    let packet = data(psn, Flags(psn as u8 & 1), &psn.to_le_bytes());
+                    let run = receiver.run(&Wrapping::PLAIN.question(&packet), &mut out, 1);
+                    let action = run.unwrap_or_else(|error| panic!("{error}")).action;
+                    assert!(matches!(action, Action::Drop | Action::Transmit), "{action:?}");
+                    done[me].store(number + 1, Ordering::Release);
+                }
+            });
+        }
+    });
+    let memory = View(&pair.driver.memory);
+    let head = memory.control().ring_head.0.load(Ordering::Acquire);
+    let (mut at, mut seen, mut padding) = (0, vec![false; PACKETS as usize], 0);
+    while at < head {
+        let record =
+            queue::read(&memory, at).unwrap_or_else(|| panic!("nothing published at {at} of {head}"));
+        if record.flow == Record::PADDING {
+            padding += 1;
+        } else {
+            let body = pair.driver.memory.bytes(at + Record::HEADER_BYTES, record.bytes as usize);
+            assert_eq!((record.flow, body), (FLOW, &record.psn.to_le_bytes()[..]));
+            assert!(!std::mem::replace(&mut seen[record.psn as usize], true), "{} twice", record.psn);
+        }
+        at += Record::span(record.bytes);
+    }
+    assert!(seen.iter().all(|seen| *seen));
+    let flow = memory.flow(FLOW).expect("an entry of the table");
+    assert_eq!(window::base(flow), Psn(PACKETS));
+    let counters = &memory.control().counters.0;
+    let [deposited, duplicate] = [0, 1].map(|counter: usize| counters[counter].load(Ordering::Relaxed));
+    println!("{padding} races for a packet");
+    assert_eq!((deposited, duplicate), (PACKETS, PACKETS));
 }
