@@ -389,10 +389,10 @@ impl Drop for Leave<'_> {
 
 #[test]
 fn two_cpus_deposit_every_packet_once() {
-    const PACKETS: u64 = 20_000;
+    const PACKETS: u64 = 60_000;
     /// Largest distance between the two, packets: well within the window.
     const APART_MAX: u64 = 64;
-    let Some(pair) = Pair::load(Geometry { flows: 9, ring_bytes: 1 << 22 }) else { return };
+    let Some(pair) = Pair::load(Geometry { flows: 9, ring_bytes: 1 << 23 }) else { return };
     open(&pair, Repeat::Selective);
     let receiver = &pair.receiver;
     let done = [AtomicU64::new(0), AtomicU64::new(0)];
@@ -401,7 +401,7 @@ fn two_cpus_deposit_every_packet_once() {
             let done = &done;
             scope.spawn(move || {
                 let _leave = Leave(&done[me]);
-                let mut out = [0; 4096];
+                let (mut out, mut acknowledged) = ([0; 4096], Psn(0));
                 for number in 0..PACKETS {
                     while number
                         > done[1 - me].load(Ordering::Acquire) + if number % 3 == 0 { 0 } else { APART_MAX }
@@ -410,10 +410,17 @@ fn two_cpus_deposit_every_packet_once() {
                     }
                     // Both bring the same packets, now and then in another order.
                     let psn = if number % 16 >= 8 + 4 * me as u64 { number ^ 3 } else { number };
-                    let packet = data(psn, Flags(psn as u8 & 1), &psn.to_le_bytes());
+                    let packet = data(psn, Flags::ACK_REQUEST, &psn.to_le_bytes());
                     let run = receiver.run(&Wrapping::PLAIN.question(&packet), &mut out, 1);
-                    let action = run.unwrap_or_else(|error| panic!("{error}")).action;
-                    assert!(matches!(action, Action::Drop | Action::Transmit), "{action:?}");
+                    let run = run.unwrap_or_else(|error| panic!("{error}"));
+                    if run.action == Action::Transmit {
+                        let answer = Header::decode(&out[Wrapping::PLAIN.bytes()..run.frame_bytes]);
+                        let ack = answer.expect("an answer").0.ack;
+                        assert!(ack >= acknowledged, "the base went from {acknowledged:?} back to {ack:?}");
+                        acknowledged = ack;
+                    } else {
+                        assert_eq!(run.action, Action::Drop);
+                    }
                     done[me].store(number + 1, Ordering::Release);
                 }
             });
