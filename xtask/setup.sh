@@ -6,22 +6,31 @@
 set -u
 PATH="$PATH:/usr/sbin:/sbin"
 
-# The program, the packages that bring it, and what is left out without it.
+# The program or library, the packages that bring it, and what is left out without it.
 needed() {
     cat <<'LIST'
 cc       gcc libc6-dev    building anything at all
 ip       iproute2         labs, and all tests and figures that need them
 tc       iproute2         labs with a rate limit
 ethtool  ethtool          labs without offloads
-clang    clang libbpf-dev the driver depositor
+clang    clang            the driver depositor
+libbpf   libbpf-dev       the driver depositor
 tshark   tshark           the test of the Wireshark dissector
 LIST
 }
 
-# The lines of the programs that are not installed.
+# Whether a program is installed; of a library, its header.
+have() {
+    case $1 in
+    libbpf) [ -e /usr/include/bpf/bpf_helpers.h ] ;;
+    *) command -v "$1" >/dev/null 2>&1 ;;
+    esac
+}
+
+# The lines of what is not installed.
 missing() {
     needed | while IFS= read -r line; do
-        command -v "${line%% *}" >/dev/null 2>&1 || printf '%s\n' "$line"
+        have "${line%% *}" || printf '%s\n' "$line"
     done
 }
 
