@@ -4,9 +4,11 @@
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use tally::Tally;
 
 mod bpf;
 mod mutations;
+mod tally;
 mod tidy;
 
 const USAGE: &str = "\
@@ -71,20 +73,29 @@ fn tidy() -> bool {
     complaints.is_empty()
 }
 
-/// One cargo call, so that nothing is built twice; `--no-fail-fast`, so that one failure hides no other.
+/// One cargo call for the workspace, so that nothing is built twice; `--no-fail-fast`, so that one failure hides
+/// no other.
 fn test() -> bool {
     // Without the program the tests that need it say so, or fail where nothing may be skipped.
     let compiled = bpf::compile(&root()) || std::env::var_os("CI").is_none();
-    let interleaved = loom();
-    run("cargo", &["test", "--workspace", "--no-fail-fast"], &[]) && interleaved && compiled
+    let mut tally = Tally::default();
+    interleave(&mut tally);
+    tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
+    tally.conclude() && compiled
+}
+
+fn loom() -> bool {
+    let mut tally = Tally::default();
+    interleave(&mut tally);
+    tally.conclude()
 }
 
 /// The models in `loom.rs`. Built apart, because the flag changes what atomics are everywhere, and optimised,
 /// because they run some hundred thousand times.
-fn loom() -> bool {
+fn interleave(tally: &mut Tally) {
     let flags = std::env::var("RUSTFLAGS").map_or_else(|_| "--cfg loom".to_owned(), |it| it + " --cfg loom");
     let arguments = ["test", "--release", "--package", "tsumugi-proto", "--test", "loom"];
-    run("cargo", &arguments, &[("RUSTFLAGS", &flags), ("CARGO_TARGET_DIR", "target/loom")])
+    tally.run(&arguments, &[("RUSTFLAGS", &flags), ("CARGO_TARGET_DIR", "target/loom")]);
 }
 
 /// Every step runs even if an earlier one failed: one look at the output shows everything. The tests come

@@ -1,0 +1,83 @@
+//! Runs the tests of several cargo calls and sums up what they say, so that the output ends with one line
+//! for all.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+/// What the runs so far came to.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Tally {
+    passed: u64,
+    failed: u64,
+    /// A run did not end well.
+    broken: bool,
+}
+
+impl Tally {
+    /// Runs `cargo` with these arguments, shows what it prints, and counts.
+    pub(crate) fn run(&mut self, arguments: &[&str], environment: &[(&str, &str)]) {
+        let settings: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
+        eprintln!("+ {settings}cargo {}", arguments.join(" "));
+        let mut command = Command::new("cargo");
+        command.args(arguments).envs(environment.iter().copied()).current_dir(crate::root());
+        let mut child = match command.stdout(Stdio::piped()).spawn() {
+            Ok(child) => child,
+            Err(error) => {
+                eprintln!("xtask: cannot run cargo: {error}");
+                self.broken = true;
+                return;
+            }
+        };
+        if let Some(output) = child.stdout.take() {
+            let mut shown = std::io::stdout().lock();
+            for line in BufReader::new(output).split(b'\n').map_while(Result::ok) {
+                self.count(&String::from_utf8_lossy(&line));
+                // Nobody may be listening; the tests go on all the same.
+                let _ = shown.write_all(&line).and_then(|()| shown.write_all(b"\n"));
+            }
+        }
+        self.broken |= !child.wait().is_ok_and(|status| status.success());
+    }
+
+    /// Takes a line of a test runner into account: `test result: ok. 3 passed; 0 failed; …`.
+    fn count(&mut self, line: &str) {
+        let Some(result) = line.strip_prefix("test result: ") else { return };
+        for part in result.split(['.', ';']) {
+            let mut words = part.split_whitespace();
+            let number = words.next().and_then(|word| word.parse::<u64>().ok());
+            match (number, words.next()) {
+                (Some(number), Some("passed")) => self.passed += number,
+                (Some(number), Some("failed")) => self.failed += number,
+                _ => {}
+            }
+        }
+    }
+
+    /// Prints the sum, last of all, and says whether everything passed.
+    pub(crate) fn conclude(&self) -> bool {
+        if self.broken && self.failed == 0 {
+            eprintln!("xtask: something went wrong before or beside the tests, see above");
+        }
+        println!("{} passed, {} failed", self.passed, self.failed);
+        !self.broken && self.failed == 0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn results_are_summed_and_other_lines_are_not() {
+        let mut tally = Tally::default();
+        for line in [
+            "running 3 tests",
+            "test result: ok. 3 passed; 0 failed; 1 ignored; 0 measured; 0 filtered out; finished in 0.20s",
+            "test result: FAILED. 10 passed; 2 failed; 0 ignored; 0 measured; 4 filtered out; finished in 1.00s",
+            "12 passed; 5 failed",
+        ] {
+            tally.count(line);
+        }
+        assert_eq!(tally, Tally { passed: 13, failed: 2, broken: false });
+    }
+}
