@@ -94,6 +94,8 @@ pub struct State {
     pub(super) dirty: Vec<u32>,
     /// Peers that have timers running.
     pub(super) timed: Vec<u32>,
+    /// Empty; the room of the list before, so that a tick allocates nothing.
+    timed_before: Vec<u32>,
     /// No timer of any peer is due before this.
     pub(super) deadline: Instant,
     pub(super) failures: VecDeque<Failure>,
@@ -133,6 +135,7 @@ impl State {
             longs: Slab::new(),
             dirty: Vec::new(),
             timed: Vec::new(),
+            timed_before: Vec::new(),
             deadline: Instant::NEVER,
             failures: VecDeque::new(),
             met: Vec::new(),
@@ -213,15 +216,18 @@ impl State {
         }
         self.deadline = Instant::NEVER;
         // Only peers with something going on are looked at, however many there are.
-        let timed = std::mem::take(&mut self.timed);
+        let mut timed = std::mem::take(&mut self.timed_before);
+        std::mem::swap(&mut timed, &mut self.timed);
         for &index in &timed {
             self.peers[index as usize].timed = false;
         }
-        for index in timed {
+        for &index in &timed {
             self.tick_peer(now, index);
             let due = self.due(index);
             self.remind(index, due);
         }
+        timed.clear();
+        self.timed_before = timed;
     }
 
     /// Sees to it that the peer is looked at when `due`.
