@@ -157,7 +157,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             }
         }
         now = now.plus(u64::from(high) * MILLISECOND_NS);
-        state.drain();
+        state.drain(now);
         state.tick(now);
         state.transmit(now, &mut heard).expect("this rail takes everything");
         while state.take_failure().is_some() {}

@@ -267,7 +267,7 @@ impl Host {
         });
         let arrived = arrived.map_err(|error| error.to_string())?;
         process.arrived |= arrived > 0;
-        process.state.drain();
+        process.state.drain(now);
         process.state.tick(now);
         if process.leaving && process.state.is_flushed() {
             process.state.leave(now);

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|bpf|loom|mutations|tidy|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|mutations|tidy|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -6,7 +6,6 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tally::Tally;
 
-mod bpf;
 mod mutations;
 mod tally;
 mod tidy;
@@ -16,7 +15,6 @@ cargo xtask COMMAND
 
   setup   install what building, testing and the demo need (Debian; without root: say what is left out)
   tidy    check the project's style beyond what rustfmt and clippy know
-  bpf     compile the driver program (needs clang and libbpf-dev; without them say what is left out)
   test    run every test of the workspace, the simulation and the interleavings included
   loom    run every interleaving of writers and owner of receive memory, within bounds
   mutations [--only NAME]
@@ -29,7 +27,6 @@ fn main() -> ExitCode {
         // A script, because this program cannot be built before a linker is installed.
         ["setup"] => run("sh", &["xtask/setup.sh"], &[]),
         ["tidy"] => tidy(),
-        ["bpf"] => bpf::compile(&root()),
         ["test"] => test(),
         ["loom"] => loom(),
         ["mutations"] => mutations::run(&root(), None),
@@ -76,12 +73,10 @@ fn tidy() -> bool {
 /// One cargo call for the workspace, so that nothing is built twice; `--no-fail-fast`, so that one failure hides
 /// no other.
 fn test() -> bool {
-    // Without the program the tests that need it say so, or fail where nothing may be skipped.
-    let compiled = bpf::compile(&root()) || std::env::var_os("CI").is_none();
     let mut tally = Tally::default();
     interleave(&mut tally);
     tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
-    tally.conclude() && compiled
+    tally.conclude()
 }
 
 fn loom() -> bool {

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 
 mod compare;
 mod doctor;
+mod driver;
 mod lab;
 mod measure;
 mod peers;
@@ -23,6 +24,12 @@ struct Arguments {
 enum Command {
     /// Say what this machine can do, what is missing, and the command that mends it.
     Doctor(doctor::Arguments),
+    /// Put the driver depositor on NICs, for unprivileged processes to use (root).
+    Up(driver::Up),
+    /// Take the driver depositor off NICs (root).
+    Down(driver::Down),
+    /// Show the NICs with the driver depositor, and its endpoints with who may use them and what they counted.
+    Status(driver::Status),
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
     Lab(lab::Arguments),
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
@@ -35,6 +42,9 @@ fn main() -> ExitCode {
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
     let outcome = match Arguments::parse().command {
         Command::Doctor(arguments) => doctor::run(arguments),
+        Command::Up(arguments) => driver::up(&arguments),
+        Command::Down(arguments) => driver::down(&arguments),
+        Command::Status(arguments) => driver::status(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(*arguments),
@@ -51,6 +61,21 @@ fn main() -> ExitCode {
             ExitCode::FAILURE
         }
     }
+}
+
+/// Does something to its end, whatever the user types meanwhile: signals wait.
+fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
+    use nix::sys::signal::{SigSet, SigmaskHow, Signal, pthread_sigmask};
+    let mut signals = SigSet::empty();
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        signals.add(signal);
+    }
+    let mut before = SigSet::empty();
+    // Failing would only mean that signals do not wait.
+    let _ = pthread_sigmask(SigmaskHow::SIG_BLOCK, Some(&signals), Some(&mut before));
+    let done = work();
+    let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
+    done
 }
 
 /// What every command returns: its exit code, or an error that `main` prints.

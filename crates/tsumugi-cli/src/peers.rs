@@ -110,6 +110,16 @@ pub(crate) struct Until {
 
 /// One side of a measurement: what every transport can do.
 pub(crate) trait Peer {
+    /// How it sends, where that is a choice.
+    fn engine(&self) -> Option<&'static str> {
+        None
+    }
+
+    /// Who takes in what arrives, where that is a choice.
+    fn depositor(&self) -> Option<&'static str> {
+        None
+    }
+
     /// Sends one message. A transport without repetition writes a number to its beginning.
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure>;
 

@@ -112,7 +112,8 @@ pub(crate) struct Measure {
     /// How Tsumugi sends: `udp`, or `auto` to let it choose.
     #[arg(long, default_value = "auto", value_parser = engine)]
     pub(crate) engine: String,
-    /// Who deposits arriving messages: `user` (the library), or `auto` to let it choose.
+    /// Who deposits arriving messages: `driver` (needs `tsumugi up` on both hosts), `user` (the library), or
+    /// `auto`: the driver where it is there.
     #[arg(long, default_value = "auto", value_parser = depositor)]
     pub(crate) depositor: String,
     /// How Tsumugi repeats what was lost.
@@ -163,11 +164,9 @@ fn engine(text: &str) -> Result<String, String> {
 
 fn depositor(text: &str) -> Result<String, String> {
     match text {
-        "auto" | "user" => Ok(text.to_owned()),
-        "driver" | "neighbour" => {
-            Err(format!("the `{text}` depositor is not part of this version; use `user`"))
-        }
-        _ => Err(format!("there is no `{text}` depositor; use `user` or `auto`")),
+        "auto" | "user" | "driver" => Ok(text.to_owned()),
+        "neighbour" => Err(format!("the `{text}` depositor is not part of this version; use `auto`")),
+        _ => Err(format!("there is no `{text}` depositor; use `driver`, `user` or `auto`")),
     }
 }
 

@@ -312,7 +312,7 @@ fn wrong_usage_is_explained_and_exits_with_2() {
     for (options, words) in [
         (&["--engine", "xsk"][..], "not part of this version"),
         (&["--engine", "warp"], "there is no `warp` engine"),
-        (&["--depositor", "driver"], "not part of this version"),
+        (&["--depositor", "neighbour"], "not part of this version"),
         (&["--size", "2G"], "over the limit of one message"),
         (&["--size", "8..4"], "ends before it begins"),
         (&["--time", "0"], "not a number of seconds"),

@@ -1,11 +1,9 @@
-//! What the driver program costs per packet, without a NIC: `cargo run --release --example driver_cost`, as root,
-//! after `cargo xtask bpf`.
+//! What the driver program costs per packet, without a NIC: `cargo run --release --example driver_cost`, as root.
 //!
 //! A packet can be deposited once only, so the kernel runs the program once for each, and a run by itself
 //! carries the cost of reading the clock. The cost of a frame that is not ours, once and a million times, tells
 //! how much that is; it is taken off.
 
-use std::path::Path;
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
 use tsumugi_rail::xdp::{Action, Receiver, XdpError};
@@ -38,8 +36,8 @@ fn median(mut costs: Vec<u128>) -> u128 {
     costs[costs.len() / 2]
 }
 
-fn measure(object: &Path) -> Result<(), XdpError> {
-    let mut receiver = Receiver::load(object, GEOMETRY)?;
+fn measure() -> Result<(), XdpError> {
+    let mut receiver = Receiver::load(GEOMETRY)?;
     let endpoint = receiver.endpoint(PORT)?;
     let memory = &endpoint.memory;
     let mut out = vec![0; 4096];
@@ -88,8 +86,7 @@ fn measure(object: &Path) -> Result<(), XdpError> {
 }
 
 fn main() -> ExitCode {
-    let object = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../target/bpf/receive.bpf.o");
-    match measure(&object) {
+    match measure() {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("{error}");

@@ -307,6 +307,14 @@ impl<R: Rail> Rail for Faulty<R> {
     fn part(&mut self, peer: SocketAddr) {
         self.inner.part(peer);
     }
+
+    fn is_driven(&self) -> bool {
+        self.inner.is_driven()
+    }
+
+    fn quiesce(&mut self) {
+        self.inner.quiesce();
+    }
 }
 
 #[cfg(test)]

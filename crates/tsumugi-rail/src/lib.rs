@@ -6,6 +6,7 @@
 //! rail, [`trace`] writes what passes into a pcap file.
 
 mod dice;
+pub mod ethernet;
 pub mod fault;
 pub mod memory;
 pub mod sim;
@@ -14,6 +15,7 @@ pub mod trace;
 pub mod udp;
 pub mod xdp;
 
+pub use ethernet::{Depositor, Ethernet, EthernetError, EthernetOptions};
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
 pub use trace::Traced;
@@ -54,6 +56,14 @@ pub enum RailError {
         on: String,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// The driver depositor was demanded, and the program is not attached any more.
+    #[error(
+        "the driver depositor of UDP port {port} is gone: `tsumugi down` was called, or the NIC is gone; open the endpoint anew, or let it go on through its sockets (depositor auto)"
+    )]
+    Undriven {
+        /// The endpoint's port.
+        port: u16,
     },
 }
 
@@ -112,6 +122,15 @@ pub trait Rail {
     fn part(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
+
+    /// Whether a program in the NIC's driver deposits, as far as is known.
+    fn is_driven(&self) -> bool {
+        false
+    }
+
+    /// Returns when nobody but the caller deposits any more. For an owner that is about to leave: what arrives from
+    /// now on is not acknowledged.
+    fn quiesce(&mut self) {}
 }
 
 impl<R: Rail + ?Sized> Rail for Box<R> {
@@ -141,5 +160,11 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn part(&mut self, peer: SocketAddr) {
         (**self).part(peer);
+    }
+    fn is_driven(&self) -> bool {
+        (**self).is_driven()
+    }
+    fn quiesce(&mut self) {
+        (**self).quiesce();
     }
 }

@@ -1,6 +1,12 @@
 //! System calls that the standard library does not offer, each behind a safe function.
 
-use std::ffi::CStr;
+mod locks;
+
+pub(crate) use locks::{
+    is_bpf_fs, is_linked, lock, lock_is_held, mount_bpf_fs, page_bytes, wait_for_softirqs,
+};
+
+use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -21,18 +27,28 @@ pub(crate) struct Mapping {
 impl Mapping {
     /// Maps `bytes` of anonymous memory, page-aligned.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
-        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1)
+        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)
     }
 
     /// Maps the first `bytes` of a BPF array's elements, page-aligned.
     pub(crate) fn of_map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        Mapping::make(bytes, 0, map.as_raw_fd())
+        Mapping::make(bytes, 0, map.as_raw_fd(), 0)
     }
 
-    fn make(bytes: usize, flags: i32, file: i32) -> io::Result<Mapping> {
-        let (access, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_SHARED | flags);
+    /// Maps `bytes` of a BPF map from `offset` on, only to be read.
+    pub(crate) fn read_only(map: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<Mapping> {
+        Mapping::make_with(libc::PROT_READ, bytes, 0, map.as_raw_fd(), offset)
+    }
+
+    fn make(bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
+        Mapping::make_with(libc::PROT_READ | libc::PROT_WRITE, bytes, flags, file, offset)
+    }
+
+    fn make_with(access: i32, bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
+        let flags = libc::MAP_SHARED | flags;
+        let offset = offset as libc::off_t;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, 0) };
+        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, offset) };
         if start == libc::MAP_FAILED {
             return Err(io::Error::last_os_error());
         }
@@ -48,6 +64,14 @@ impl Mapping {
     /// First byte of the mapping; valid for reads and writes of its whole length while `self` lives.
     pub(crate) const fn start(&self) -> NonNull<u8> {
         self.start
+    }
+
+    /// Zeroes all of it. For mappings that nobody else uses at this time.
+    pub(crate) fn zero(&self) {
+        // SAFETY: exactly the bytes of this mapping, which can be written. What others that share it would make
+        // of bytes that change under them is theirs to bear: they cannot be of this program, where a mapping has
+        // one owner.
+        unsafe { self.start.write_bytes(0, self.bytes) };
     }
 
     /// Makes every page present. Kernels before 5.14 do not know how, which is no harm.
@@ -311,6 +335,25 @@ pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
     unsafe { libc::freeifaddrs(list) };
     interfaces.retain(|interface| interface.mtu_bytes > 0); // 0: gone since the list was made
     Ok(interfaces)
+}
+
+/// Index of the interface called `name` in this network namespace.
+pub(crate) fn interface_index(name: &str) -> Option<u32> {
+    let name = CString::new(name).ok()?;
+    // SAFETY: the name ends in 0 and outlives the call.
+    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
+    (index != 0).then_some(index)
+}
+
+/// Name of the interface with an index in this network namespace.
+pub(crate) fn interface_name(index: u32) -> Option<String> {
+    let mut name = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: the call writes at most `IF_NAMESIZE` bytes, with a 0 at the end, into `name`, which outlives it.
+    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
+    if found.is_null() {
+        return None;
+    }
+    CStr::from_bytes_until_nul(&name).ok().map(|name| name.to_string_lossy().into_owned())
 }
 
 /// # Safety

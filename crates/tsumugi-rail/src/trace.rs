@@ -183,4 +183,12 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
     fn part(&mut self, peer: SocketAddr) {
         self.inner.part(peer);
     }
+
+    fn is_driven(&self) -> bool {
+        self.inner.is_driven()
+    }
+
+    fn quiesce(&mut self) {
+        self.inner.quiesce();
+    }
 }

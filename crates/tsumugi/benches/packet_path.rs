@@ -77,7 +77,7 @@ impl Side {
             to.state.on_datagram(now, self.tray.address, &datagram);
             self.tray.spare.push(datagram);
         }
-        to.state.drain();
+        to.state.drain(now);
         to.state.tick(now);
     }
 }

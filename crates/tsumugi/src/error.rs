@@ -6,9 +6,7 @@ use crate::context::ContextError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tsumugi_rail::RailError;
-use tsumugi_rail::memory::MemoryError;
-use tsumugi_rail::udp::UdpError;
+use tsumugi_rail::{EthernetError, RailError};
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -16,18 +14,15 @@ pub enum OpenError {
     /// The configuration contradicts itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
-    /// The receive memory could not be made.
-    #[error("cannot make the receive memory")]
-    Memory(#[source] MemoryError),
     /// A peer on the list cannot be added.
     #[error(transparent)]
     Peer(#[from] PeerError),
     /// The context of a suspended endpoint cannot be used.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// The UDP socket could not be opened.
+    /// The rail could not be opened: its sockets, its receive memory or its depositor.
     #[error(transparent)]
-    Udp(#[from] UdpError),
+    Rail(#[from] EthernetError),
     /// The trace file could not be written.
     #[error("cannot write the trace {path}")]
     Trace {

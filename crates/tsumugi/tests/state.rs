@@ -44,7 +44,7 @@ impl Host {
     fn call(&mut self, now: Instant) {
         let Host { state, rail } = self;
         rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
-        state.drain();
+        state.drain(now);
         state.tick(now);
         state.transmit(now, rail).unwrap();
         state.audit_all(0).unwrap();

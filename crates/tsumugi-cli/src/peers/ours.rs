@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) repeat: String,
     /// Receive memory in bytes; `None` is the library's default.
     pub(crate) window: Option<u64>,
+    /// `auto`, `user` or `driver`: who deposits, on both sides.
+    pub(crate) depositor: String,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
     pub(crate) faults: Option<String>,
     /// The largest message that will be sent, in bytes.
@@ -52,6 +54,7 @@ impl Options {
                 "go-back-n" => Repeat::GoBackN,
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
             },
+            depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
             // The library refuses time-outs that would kill healthy peers.
             peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
             ..Config::default()
@@ -182,6 +185,14 @@ fn receive_failed(error: ReceiveError, watch: &mut Watch<'_>) -> Failure {
 }
 
 impl Peer for Ours {
+    fn engine(&self) -> Option<&'static str> {
+        Some("udp")
+    }
+
+    fn depositor(&self) -> Option<&'static str> {
+        Some(if self.endpoint.is_driven() { "driver" } else { "user" })
+    }
+
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         let node = self.node()?;
         self.channel.send(node, message).map_err(failed("cannot send"))?;

@@ -205,9 +205,6 @@ impl<'a> Client<'a> {
         let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
         Row {
             transport: self.measure.transport.name().to_owned(),
-            // The only ones so far, so that `auto` chooses them.
-            engine: ours.then(|| "udp".to_owned()),
-            depositor: ours.then(|| "user".to_owned()),
             wait: ours.then(|| self.measure.wait.clone()),
             repeat: repeat.filter(|_| ours),
             faults: self.measure.faults.clone(),
@@ -227,7 +224,11 @@ impl<'a> Client<'a> {
             Reply::Done(streamed) => streamed,
             _ => return Err(self.out_of_step()),
         };
-        let row = sample::row(self.metric, &measured, &theirs);
+        let row = Row {
+            engine: peer.engine().map(str::to_owned),
+            depositor: peer.depositor().map(str::to_owned),
+            ..sample::row(self.metric, &measured, &theirs)
+        };
         peer.close().map_err(|cause| self.failed(cause))?;
         Ok(row)
     }
@@ -243,6 +244,7 @@ impl<'a> Client<'a> {
             faults: self.measure.faults.clone(),
             message_bytes_max: size,
             in_place: self.measure.in_place,
+            depositor: self.measure.depositor.clone(),
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let socket = match transport {

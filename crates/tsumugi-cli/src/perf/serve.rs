@@ -228,6 +228,8 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             let options = request.ours.as_ref().ok_or_else(|| {
                 Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
             })?;
+            // The driver has ports of its own; the client is told which it is.
+            let port = if options.depositor == "driver" { 0 } else { port };
             let ours = ours::serve(here.ip(), port, options)?;
             control::say(control, &Reply::Ready { port: ours.port() })?;
             Ok(Box::new(ours))

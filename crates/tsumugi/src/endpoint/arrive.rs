@@ -15,7 +15,7 @@ use tsumugi_wire::memory::Counter;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 /// Packets of one flow after which an ACK is due though nobody asked.
-const UNANSWERED_MAX: u32 = 64;
+pub(super) const UNANSWERED_MAX: u32 = 64;
 
 impl State {
     /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
@@ -56,7 +56,7 @@ impl State {
                 Ok(challenge) => self.on_challenge(now, from, header, challenge),
                 Err(_) => self.memory.count(Counter::Violation, 1),
             },
-            Kind::Reset => self.on_reset(from, header),
+            Kind::Reset => self.on_reset(now, from, header),
             Kind::Data
             | Kind::Ack
             | Kind::Lose
@@ -86,7 +86,7 @@ impl State {
         self.peers[index as usize].heard_at = now;
         let rides_along = matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye | Kind::ByeAck);
         if rides_along && header.flags.has(Flags::HAS_ACK) {
-            self.on_answer(now, index, Answer::Piggyback, header, None);
+            self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
             if self.flows[header.flow as usize].is_none() {
                 return; // the acknowledgement was nonsense, and the peer is gone over it
             }
@@ -101,7 +101,7 @@ impl State {
                     _ => Answer::Ack,
                 };
                 match Sack::decode(body) {
-                    Ok(sack) => self.on_answer(now, index, answer, header, Some(&sack)),
+                    Ok(sack) => self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack)),
                     Err(_) => self.memory.count(Counter::Violation, 1),
                 }
             }
@@ -109,20 +109,28 @@ impl State {
                 self.peers[index as usize].demand(Kind::Ack, Psn(0));
                 self.touch(index);
             }
-            Kind::Bye => self.on_bye(index, header),
+            Kind::Bye => self.on_bye(now, index, header),
             Kind::ByeAck => self.on_bye_ack(index),
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
         }
     }
 
-    fn on_answer(&mut self, now: Instant, index: u32, answer: Answer, header: &Header, sack: Option<&Sack>) {
+    pub(super) fn on_answer(
+        &mut self,
+        now: Instant,
+        index: u32,
+        answer: Answer,
+        ack: Psn,
+        credit: u16,
+        sack: Option<&Sack>,
+    ) {
         let peer = &mut self.peers[index as usize];
         if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
         let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
         let release = |key| super::depart::release(contents, longs, pool, key);
-        let outcome = peer.sender.on_answer(now, answer, header.ack, header.credit, sack, release);
+        let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);
         match outcome {
             Ok(_) => {
                 let base = peer.sender.base();

@@ -10,7 +10,7 @@ use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
 use tsumugi_wire::memory::{Counter, Record};
-use tsumugi_wire::{Kind, Psn};
+use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
 const ASSEMBLIES_AHEAD_MAX: usize = 4;
@@ -110,7 +110,7 @@ enum Place {
 
 impl State {
     /// Reads everything that depositors have published.
-    pub fn drain(&mut self) {
+    pub fn drain(&mut self, now: Instant) {
         if queue::read(&*self.memory, self.ring_read).is_none() {
             // Another depositor may have stopped a sender since the last release.
             self.resume_stopped();
@@ -137,16 +137,17 @@ impl State {
             self.ring_read += span;
             self.kept.records.push_back(KeptRecord { span, messages: 0 });
             let body = memory.0.bytes(position, record.bytes as usize);
-            self.on_record(&record, number, position, body);
+            self.on_record(now, &record, number, position, body);
         }
         if read {
+            self.feed();
             self.kept.release(&*memory);
             self.resume_stopped();
             self.thaw();
         }
     }
 
-    fn on_record(&mut self, record: &Record, number: u64, position: u64, body: &[u8]) {
+    fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
         let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
         if self.peers[index as usize].local.map(|local| Record::stamp_of(local.token)) != Some(record.stamp) {
             // Deposited for a peer that is gone; its entry has a new tenant.
@@ -158,6 +159,9 @@ impl State {
             return;
         }
         let psn = Psn(record.psn);
+        if !record.checked && !self.on_driven(now, index, psn) {
+            return;
+        }
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
             self.on_fragment(index, psn, fragment, data);
             return;

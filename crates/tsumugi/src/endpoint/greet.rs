@@ -73,6 +73,7 @@ impl State {
     /// The peer has forgotten what our HELLO offered, or never accepted it. It may have sent in that flow and given
     /// up: another flow, and another greeting, so that nothing of the old one is taken for news.
     fn greet_anew(&mut self, now: Instant, index: u32) {
+        self.drain(now);
         if self.peers[index as usize].highest > Psn(0) {
             self.end_peer(index, Reason::Restarted);
             return;
@@ -172,7 +173,7 @@ impl State {
             self.reply(from, packet);
             return;
         }
-        self.drain();
+        self.drain(now);
         let Ok(node) = self.add_peer(&from.to_string(), from) else {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
@@ -220,6 +221,7 @@ impl State {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         };
+        self.drain(now);
         let peer = &mut self.peers[index as usize];
         let Phase::Greeting(greeting) = &mut peer.phase else { return };
         let said_at = greeting.said_at;
@@ -325,8 +327,8 @@ impl State {
         }
     }
 
-    pub(super) fn on_bye(&mut self, index: u32, header: &Header) {
-        self.drain(); // what it sent before it left is still delivered
+    pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) {
+        self.drain(now); // what it sent before it left is still delivered
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
         let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(window::base);
@@ -348,8 +350,8 @@ impl State {
         self.reply(from, reset.encode().to_vec());
     }
 
-    pub(super) fn on_reset(&mut self, from: SocketAddr, header: &Header) {
-        self.drain();
+    pub(super) fn on_reset(&mut self, now: Instant, from: SocketAddr, header: &Header) {
+        self.drain(now);
         let index = self.by_address.get(&from).copied();
         let Some(index) = index.filter(|&index| {
             self.peers[index as usize].remote.is_some_and(|remote| remote.token == header.token)

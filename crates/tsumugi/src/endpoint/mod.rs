@@ -5,6 +5,7 @@ pub(crate) mod state;
 mod arrive;
 pub(crate) mod deliver;
 mod depart;
+mod driven;
 mod greet;
 pub(crate) mod inspect;
 mod peer;
@@ -30,8 +31,8 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::trace::Traced;
-use tsumugi_rail::udp::{Udp, UdpOptions};
-use tsumugi_rail::{Rail, RailError};
+use tsumugi_rail::udp::UdpOptions;
+use tsumugi_rail::{Ethernet, EthernetOptions, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
@@ -85,13 +86,15 @@ impl Endpoint {
 
     pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {
         let geometry = config.check()?;
-        let options = UdpOptions {
+        let udp = UdpOptions {
             address: config.bind,
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
         };
-        let mut rail: Box<dyn Rail> = Box::new(Udp::open(&options)?);
+        let options = EthernetOptions { udp, depositor: config.depositor, geometry };
+        let (rail, memory) = Ethernet::open(&options)?;
+        let mut rail: Box<dyn Rail> = Box::new(rail);
         if let Some(path) = &config.trace {
             // The clock starts with the endpoint, a moment from now.
             let origin_ns =
@@ -103,7 +106,6 @@ impl Endpoint {
         if let Some(faults) = &config.faults {
             rail = Box::new(Faulty::new(rail, *faults));
         }
-        let memory = Memory::new(geometry).map_err(OpenError::Memory)?;
         let options = Options {
             job: config.job,
             accept_unknown: config.accept_unknown,
@@ -197,7 +199,7 @@ impl Endpoint {
     }
 
     /// Takes in what has arrived and sends what may be sent, once, without waiting. Returns the number of
-    /// datagrams taken in.
+    /// things that had arrived.
     ///
     /// # Errors
     /// The NIC is broken.
@@ -250,6 +252,13 @@ impl Endpoint {
         self.shared.inner.borrow_mut().state.forgive(node.0);
     }
 
+    /// Whether a program in the NIC's driver deposits what arrives, so that it is taken in and acknowledged while
+    /// nobody calls.
+    #[must_use]
+    pub fn is_driven(&self) -> bool {
+        self.shared.inner.borrow().rail.is_driven()
+    }
+
     /// What the endpoint has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
@@ -287,7 +296,8 @@ impl Endpoint {
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
         *silent = true;
-        let context = state.save(rail.address());
+        rail.quiesce();
+        let context = state.save(self.shared.clock.now(), rail.address());
         drop(inner);
         Ok(context)
     }
@@ -419,14 +429,19 @@ impl Inner {
         let arrived = rail.receive(now, &mut |from, datagram| {
             state.on_datagram(*at.get_or_insert_with(&fresh), from, datagram);
         });
+        let mut arrived = arrived?;
+        if state.has_news() {
+            arrived += 1;
+            at.get_or_insert_with(&fresh);
+        }
         *looked_at = at.unwrap_or(now);
-        arrived
+        Ok(arrived)
     }
 
     /// Reads what was deposited, lets timers run, sends what may be sent.
     fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
         let Inner { state, rail, .. } = self;
-        state.drain();
+        state.drain(now);
         state.tick(now);
         state.transmit(now, &mut **rail)
     }
@@ -450,6 +465,9 @@ impl Inner {
         // Nobody should wait for an acknowledgement until we wake.
         state.settle();
         state.transmit(now, &mut **rail)?;
+        if state.has_news() {
+            return Ok(()); // deposited before the depositor could see that we sleep
+        }
         let until = state.deadline().min(rail.wake_at()).min(deadline.unwrap_or(Instant::NEVER));
         let ns = until.since(now).min(SLEEP_NS_MAX);
         if ns == 0 {

@@ -161,6 +161,10 @@ pub(super) struct Peer {
     pub(super) answer: Option<(Kind, Psn)>,
     /// Credit was withheld for want of memory.
     pub(super) frozen: bool,
+    /// What was noted last of its acknowledgements by a depositor in the driver: PSN and limit.
+    pub(super) noted: (u64, u64),
+    /// On the list of peers to whom credit is to be given ahead.
+    pub(super) fed: bool,
 
     /// When it was last heard.
     pub(super) heard_at: Instant,
@@ -203,6 +207,8 @@ impl Peer {
             ack_due: Instant::NEVER,
             answer: None,
             frozen: false,
+            noted: (0, 0),
+            fed: false,
             heard_at: Instant(0),
             waiting_since: None,
             asked_at: Instant(0),

@@ -92,6 +92,8 @@ pub struct State {
     pub(super) contents: Slab<Content>,
     pub(super) longs: Slab<super::depart::Long>,
     pub(super) dirty: Vec<u32>,
+    /// Peers to whom credit is to be given ahead.
+    pub(super) fed: Vec<u32>,
     /// Peers that have timers running.
     pub(super) timed: Vec<u32>,
     /// Empty; the room of the list before, so that a tick allocates nothing.
@@ -134,6 +136,7 @@ impl State {
             contents: Slab::new(),
             longs: Slab::new(),
             dirty: Vec::new(),
+            fed: Vec::new(),
             timed: Vec::new(),
             timed_before: Vec::new(),
             deadline: Instant::NEVER,
@@ -279,6 +282,9 @@ impl State {
 
     fn tick_peer(&mut self, now: Instant, index: u32) {
         let timeout_ns = self.options.peer_timeout_ns;
+        if !self.on_noted(now, index) {
+            return;
+        }
         let peer = &mut self.peers[index as usize];
         if peer.is_waiting() {
             let since = *peer.waiting_since.get_or_insert(now);
@@ -359,13 +365,23 @@ impl State {
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
-        let (dirty, timed) = (peer.dirty, peer.timed);
+        let (dirty, timed, fed) = (peer.dirty, peer.timed, peer.fed);
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
         let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
         let old = std::mem::replace(
             peer,
-            Peer { acquaintance, delivered_before, dirty, timed, epoch, spent, message_bytes_max, ..fresh },
+            Peer {
+                acquaintance,
+                delivered_before,
+                dirty,
+                timed,
+                fed,
+                epoch,
+                spent,
+                message_bytes_max,
+                ..fresh
+            },
         );
         for (_, held) in old.reorder.iter() {
             if let super::peer::Held::Body(body) = held {

@@ -26,8 +26,8 @@ fn repeat_of(number: u32) -> Repeat {
 
 impl State {
     /// Everything that is needed to go on. Takes what was received out of this state; it is over.
-    pub(crate) fn save(&mut self, address: SocketAddr) -> Context {
-        self.drain();
+    pub(crate) fn save(&mut self, now: Instant, address: SocketAddr) -> Context {
+        self.drain(now);
         let memory = Rc::clone(&self.memory);
         let mut channels = Vec::new();
         for (number, inbox) in std::mem::take(&mut self.channels) {

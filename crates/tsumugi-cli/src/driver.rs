@@ -1,0 +1,315 @@
+//! `tsumugi up`, `down` and `status`: the driver depositor on this host's NICs.
+
+use clap::Args;
+use nix::unistd::{Gid, Group, Uid, User};
+use serde::Serialize;
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::io::{self, Write};
+use std::process::ExitCode;
+use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus};
+use tsumugi_wire::memory::Geometry;
+
+const UP_HELP: &str = "\
+After this, every process that may open an endpoint memory receives through the program in the driver, without \
+any privilege of its own. TCP/IP and everything else on these NICs goes on as before.
+
+An endpoint memory belongs to one UDP port; one process has it at a time. Its owner, group and permissions are \
+those of files: --owner alice gives it to alice alone. Called again, 'up' adds NICs and endpoints, and puts its own \
+program in the place of the one that is attached, while processes use it.
+
+  sudo tsumugi up eth1                          16 endpoints for you (the user who called sudo)
+  sudo tsumugi up eth1 eth2 --mode 666          two NICs, for everyone on this host
+  sudo tsumugi up eth1 --owner bob --port 7500 --endpoints 4    four more, for bob";
+
+/// What to attach to and what to make.
+#[derive(Args)]
+#[command(after_help = UP_HELP)]
+pub(crate) struct Up {
+    /// The NICs, as in `ip link`.
+    #[arg(required = true, value_name = "NIC")]
+    nics: Vec<String>,
+    /// UDP port of the first endpoint; the others have the ports behind it.
+    #[arg(long, default_value_t = PoolOptions::default().first_port)]
+    port: u16,
+    /// How many endpoints: processes that can use the driver at once.
+    #[arg(long, default_value_t = PoolOptions::default().endpoints)]
+    endpoints: u16,
+    /// How many peers an endpoint can have [default: 1024, or as those that are there].
+    #[arg(long)]
+    flows: Option<u32>,
+    /// Bytes of an endpoint's receive queue, a power of two [default: 2097152, or as those that are there].
+    #[arg(long, value_name = "BYTES")]
+    queue: Option<u64>,
+    /// User who may use the endpoints, by name or number [default: who called sudo, else root].
+    #[arg(long)]
+    owner: Option<String>,
+    /// Group that may use them, by name or number, where --mode lets it [default: the owner's].
+    #[arg(long)]
+    group: Option<String>,
+    /// Permissions, as for chmod. Who may use an endpoint can read what its other users receive.
+    #[arg(long, default_value = "600", value_parser = permissions)]
+    mode: u32,
+    /// Where the program runs: in the driver (native) or behind it (generic) [default: native where the driver can].
+    #[arg(long, value_name = "native|generic")]
+    xdp: Option<Mode>,
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What to detach from.
+#[derive(Args)]
+pub(crate) struct Down {
+    /// The NICs; all of them if none is named.
+    #[arg(value_name = "NIC")]
+    nics: Vec<String>,
+}
+
+/// What to show.
+#[derive(Args)]
+pub(crate) struct Status {
+    /// Print one JSON object.
+    #[arg(long)]
+    json: bool,
+}
+
+fn permissions(word: &str) -> Result<u32, String> {
+    match u32::from_str_radix(word, 8) {
+        Ok(mode) if mode & !0o666 == 0 => Ok(mode),
+        _ => Err("write three digits as for chmod, without execution: 600, 660, 666".to_owned()),
+    }
+}
+
+/// Why the command did not do its work.
+#[derive(Debug, thiserror::Error)]
+enum DriverError {
+    #[error("only root can do that: `sudo tsumugi {0} …`")]
+    NotRoot(&'static str),
+    #[error("there is no {kind} '{name}' here")]
+    NoSuch { kind: &'static str, name: String },
+}
+
+pub(crate) fn up(options: &Up) -> crate::Outcome {
+    require_root("up")?;
+    let owner = match &options.owner {
+        Some(name) => Some(user(name)?),
+        None => std::env::var("SUDO_UID").ok().and_then(|uid| user(&uid).ok()),
+    };
+    let group = match &options.group {
+        Some(name) => Some(group(name)?),
+        None => owner.as_ref().map(|(_, group)| group.as_raw()),
+    };
+    let default = PoolOptions::GEOMETRY;
+    let geometry = (options.flows.is_some() || options.queue.is_some()).then(|| Geometry {
+        flows: options.flows.unwrap_or(default.flows),
+        ring_bytes: options.queue.unwrap_or(default.ring_bytes),
+    });
+    let pool = PoolOptions {
+        first_port: options.port,
+        endpoints: options.endpoints,
+        geometry,
+        access: Access { owner: owner.map(|(user, _)| user.as_raw()), group, mode: options.mode },
+        mode: options.xdp,
+    };
+    let pins = Pins::here()?;
+    // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
+    crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
+    show(&xdp::status(&pins)?, options.json)
+}
+
+pub(crate) fn down(options: &Down) -> crate::Outcome {
+    require_root("down")?;
+    let pins = Pins::here()?;
+    let users = xdp::status(&pins)?.ports.iter().filter(|port| port.claimed).count();
+    let gone = crate::uninterrupted(|| xdp::down(&pins, &options.nics))?;
+    for attached in &gone {
+        eprintln!("detached from {}", nic(attached));
+    }
+    if xdp::status(&pins)?.nics.is_empty() && users > 0 {
+        eprintln!("{users} endpoints were in use; they go on through their sockets");
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(crate) fn status(options: &Status) -> crate::Outcome {
+    show(&xdp::status(&Pins::here()?)?, options.json)
+}
+
+fn require_root(command: &'static str) -> Result<(), DriverError> {
+    if Uid::effective().is_root() { Ok(()) } else { Err(DriverError::NotRoot(command)) }
+}
+
+fn user(name: &str) -> Result<(Uid, Gid), DriverError> {
+    let found = match name.parse() {
+        Ok(number) => User::from_uid(Uid::from_raw(number)),
+        Err(_) => User::from_name(name),
+    };
+    match (found, name.parse()) {
+        (Ok(Some(user)), _) => Ok((user.uid, user.gid)),
+        // A number needs no name.
+        (_, Ok(number)) => Ok((Uid::from_raw(number), Gid::from_raw(number))),
+        _ => Err(DriverError::NoSuch { kind: "user", name: name.to_owned() }),
+    }
+}
+
+fn group(name: &str) -> Result<u32, DriverError> {
+    match (name.parse(), Group::from_name(name)) {
+        (Ok(number), _) => Ok(number),
+        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
+        _ => Err(DriverError::NoSuch { kind: "group", name: name.to_owned() }),
+    }
+}
+
+/// The answer of `--json`.
+#[derive(Serialize)]
+struct Report {
+    nics: Vec<Nic>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    flows: Option<u32>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    queue_bytes: Option<u64>,
+    endpoints: Vec<Endpoint>,
+}
+
+#[derive(Serialize)]
+struct Nic {
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    index: u32,
+    xdp: String,
+}
+
+#[derive(Serialize)]
+struct Endpoint {
+    port: u16,
+    owner: u32,
+    group: u32,
+    mode: String,
+    claimed: bool,
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    counters: BTreeMap<&'static str, u64>,
+}
+
+impl From<&xdp::Status> for Report {
+    fn from(status: &xdp::Status) -> Report {
+        let nics = status.nics.iter().map(|attached| Nic {
+            name: attached.nic.clone(),
+            index: attached.index,
+            xdp: attached.mode.to_string(),
+        });
+        let endpoints = status.ports.iter().map(|endpoint| Endpoint {
+            port: endpoint.port,
+            owner: endpoint.access.owner.unwrap_or(0),
+            group: endpoint.access.group.unwrap_or(0),
+            mode: format!("{:03o}", endpoint.access.mode),
+            claimed: endpoint.claimed,
+            counters: endpoint.counters.iter().copied().collect(),
+        });
+        Report {
+            nics: nics.collect(),
+            flows: status.geometry.map(|geometry| geometry.flows),
+            queue_bytes: status.geometry.map(|geometry| geometry.ring_bytes),
+            endpoints: endpoints.collect(),
+        }
+    }
+}
+
+fn show(status: &xdp::Status, json: bool) -> crate::Outcome {
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &Report::from(status))?;
+        writeln!(out)?;
+    } else {
+        out.write_all(table(status).as_bytes())?;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+fn table(status: &xdp::Status) -> String {
+    if status.nics.is_empty() && status.ports.is_empty() {
+        return "The driver depositor is on no NIC here; as root: tsumugi up NIC\n".to_owned();
+    }
+    let mut text = String::new();
+    for attached in &status.nics {
+        _ = writeln!(text, "NIC {:<16} {}", nic(attached), attached.mode);
+    }
+    if let Some(Geometry { flows, ring_bytes }) = status.geometry {
+        let count = status.ports.len();
+        _ = writeln!(text, "{count} endpoints of {flows} flows and {} KiB of queue each", ring_bytes >> 10);
+    }
+    let (used, unused): (Vec<&PortStatus>, Vec<&PortStatus>) =
+        status.ports.iter().partition(|port| port.claimed || counted(port).next().is_some());
+    for port in used {
+        let state = if port.claimed { "in use" } else { "free" };
+        _ = writeln!(text, "  port {:<6} {state:<7} {}", port.port, access(port));
+        for (name, value) in counted(port) {
+            _ = writeln!(text, "    {name:<20} {value}");
+        }
+    }
+    for run in unused.chunk_by(|one, next| one.port + 1 == next.port && one.access == next.access) {
+        let ports = match run {
+            [one] => one.port.to_string(),
+            [first, .., last] => format!("{}-{}", first.port, last.port),
+            [] => continue,
+        };
+        _ = writeln!(text, "  ports {ports:<12} free    {}", access(run[0]));
+    }
+    text
+}
+
+fn counted(port: &PortStatus) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+    port.counters.iter().copied().filter(|(_, value)| *value > 0)
+}
+
+fn access(port: &PortStatus) -> String {
+    let Access { owner, group, mode } = port.access;
+    let name = |uid: u32| match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        _ => uid.to_string(),
+    };
+    format!("{} (group {}) {mode:03o}", name(owner.unwrap_or(0)), group.unwrap_or(0))
+}
+
+fn nic(attached: &Attached) -> String {
+    attached.nic.clone().unwrap_or_else(|| format!("{} (gone)", attached.index))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn permissions_are_those_of_files() {
+        assert_eq!(permissions("660"), Ok(0o660));
+        for wrong in ["777", "rw", "", "1666"] {
+            assert!(permissions(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn free_ports_are_shown_together() {
+        let access = Access { owner: Some(0), group: Some(0), mode: 0o600 };
+        let port = |port, claimed, deposited| PortStatus {
+            port,
+            access,
+            claimed,
+            epoch: 0,
+            counters: vec![("deposited", deposited), ("malformed", 0)],
+        };
+        let status = xdp::Status {
+            nics: Vec::new(),
+            geometry: Some(PoolOptions::GEOMETRY),
+            ports: vec![
+                port(7411, true, 5),
+                port(7412, false, 0),
+                port(7413, false, 0),
+                port(7415, false, 0),
+            ],
+        };
+        let text = table(&status);
+        assert!(text.contains("port 7411   in use"), "{text}");
+        assert!(text.contains("deposited            5") && !text.contains("malformed"), "{text}");
+        assert!(text.contains("7412-7413") && text.contains("ports 7415 "), "{text}");
+    }
+}

@@ -1,0 +1,43 @@
+//! Compiles the driver program, which becomes a part of the library, so that `tsumugi up` needs no compiler.
+//!
+//! Without clang or libbpf's headers the library is built all the same, and says so when the driver is asked for.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    println!("cargo::rerun-if-changed={}", source.display());
+    let Some(out) = std::env::var_os("OUT_DIR") else { return };
+    let object = PathBuf::from(out).join("receive.bpf.o");
+    if let Err(why) = compile(&source, &object) {
+        println!("cargo::warning=left out: the driver depositor: {why}");
+        // An empty file stands for a program that was not compiled.
+        if let Err(error) = std::fs::write(&object, []) {
+            println!("cargo::error=writing {}: {error}", object.display());
+        }
+    }
+}
+
+fn compile(source: &Path, object: &Path) -> Result<(), String> {
+    let architecture = std::env::var("CARGO_CFG_TARGET_ARCH").unwrap_or_default();
+    let machine = if architecture == "x86_64" { "-D__TARGET_ARCH_x86" } else { "-D__TARGET_ARCH_other" };
+    let status = Command::new("clang")
+        // Debian's clang 14; -g for the type information that maps are described by; atomics that return what
+        // was there (-mcpu=v3, Linux 5.12). The kernel's headers lie where the machine's architecture says; BPF
+        // has no folder of its own.
+        .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", machine])
+        .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
+        .arg("-I")
+        .arg(source)
+        .arg("-c")
+        .arg(source.join("receive.bpf.c"))
+        .arg("-o")
+        .arg(object)
+        .status();
+    match status {
+        Ok(status) if status.success() => Ok(()),
+        Ok(status) => Err(format!("clang: {status} (libbpf-dev brings the headers it needs)")),
+        Err(error) => Err(format!("clang: {error}; install clang and libbpf-dev and build again")),
+    }
+}

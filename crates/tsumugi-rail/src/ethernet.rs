@@ -1,0 +1,276 @@
+//! A rail with everything that an endpoint on Ethernet uses: sockets, which always work, and the driver depositor
+//! where there is one.
+//!
+//! Sockets stay open beside the driver depositor: what the program leaves to the kernel comes through them, and
+//! everything does once the program is gone.
+
+use crate::memory::{Memory, MemoryError};
+use crate::sys::Epoll;
+use crate::udp::{Udp, UdpError, UdpOptions};
+use crate::xdp::{Claim, Pins, Wanted, XdpError};
+use crate::{Deliver, Packet, Rail, RailError};
+use std::fmt;
+use std::net::SocketAddr;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::str::FromStr;
+use tsumugi_wire::Instant;
+use tsumugi_wire::memory::Geometry;
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
+
+/// Calls between two looks into the sockets while the driver deposits and nothing has come by a socket lately. A
+/// look costs a system call, a call without it a few loads.
+const LOOKS_PER_SOCKETS: u32 = 32;
+/// A caller that was away for so long has slept, or computed: the sockets are asked at once.
+const AWAY_NS: u64 = 20 * MICROSECOND_NS;
+/// Time between two looks whether the program is still attached.
+const SERVED_EVERY_NS: u64 = 100 * MILLISECOND_NS;
+
+/// Who is to deposit what arrives.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Depositor {
+    /// The driver where an endpoint memory is free, else the user depositor. An endpoint whose driver depositor
+    /// goes away goes on without it.
+    #[default]
+    Auto,
+    /// The library, from sockets.
+    User,
+    /// The driver; it is an error when it cannot, or cannot any more.
+    Driver,
+}
+
+impl fmt::Display for Depositor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Depositor::Auto => "auto",
+            Depositor::User => "user",
+            Depositor::Driver => "driver",
+        })
+    }
+}
+
+/// A word that names no depositor.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no depositor; choose auto, user or driver")]
+pub struct ParseDepositorError(String);
+
+impl FromStr for Depositor {
+    type Err = ParseDepositorError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "auto" => Ok(Depositor::Auto),
+            "user" => Ok(Depositor::User),
+            "driver" => Ok(Depositor::Driver),
+            other => Err(ParseDepositorError(other.to_owned())),
+        }
+    }
+}
+
+/// What to open.
+#[derive(Clone, Debug)]
+pub struct EthernetOptions {
+    /// The sockets.
+    pub udp: UdpOptions,
+    /// Who is to deposit.
+    pub depositor: Depositor,
+    /// Sizes of the receive memory, unless it comes from the driver depositor's pool.
+    pub geometry: Geometry,
+}
+
+/// Why an [`Ethernet`] rail did not open.
+#[derive(Debug, thiserror::Error)]
+pub enum EthernetError {
+    /// The sockets.
+    #[error(transparent)]
+    Udp(#[from] UdpError),
+    /// The driver depositor.
+    #[error(transparent)]
+    Xdp(#[from] XdpError),
+    /// Receive memory of our own.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+}
+
+/// A rail on Ethernet.
+#[derive(Debug)]
+pub struct Ethernet {
+    sockets: Udp,
+    driver: Option<Driver>,
+}
+
+/// The driver depositor as one endpoint has it.
+#[derive(Debug)]
+struct Driver {
+    claim: Claim,
+    /// The sockets and the doorbell.
+    epoll: Epoll,
+    /// Whether going on without it is an error.
+    demanded: bool,
+    /// Whether the program is attached, as of `asked_at`.
+    served: bool,
+    asked_at: Instant,
+    /// Calls since the sockets were looked into.
+    since_sockets: u32,
+    /// Whether something came by a socket then.
+    busy: bool,
+    /// When `receive` was called last.
+    received_at: Instant,
+}
+
+impl Ethernet {
+    /// Opens the rail, and the receive memory that its depositor deposits into.
+    ///
+    /// # Errors
+    /// Says what is in the way, and what to do.
+    pub fn open(options: &EthernetOptions) -> Result<(Ethernet, Memory), EthernetError> {
+        let claimed = match options.depositor {
+            Depositor::User => None,
+            // What is said on the loopback interface goes through no NIC.
+            Depositor::Auto if options.udp.address.is_loopback() => None,
+            Depositor::Auto | Depositor::Driver => Ethernet::claim(&options.udp)?,
+        };
+        let demanded = options.depositor == Depositor::Driver;
+        if let Some((claim, sockets)) = claimed {
+            let memory = claim.memory()?;
+            let driver = Driver::new(claim, &sockets, demanded)?;
+            return Ok((Ethernet { sockets, driver: Some(driver) }, memory));
+        }
+        if demanded {
+            return Err(XdpError::NoneFree(Ethernet::why_none(options.udp.port)).into());
+        }
+        let sockets = Udp::open(&options.udp)?;
+        Ok((Ethernet { sockets, driver: None }, Memory::new(options.geometry)?))
+    }
+
+    /// Claims an endpoint of the pool and opens sockets on its port.
+    fn claim(options: &UdpOptions) -> Result<Option<(Claim, Udp)>, EthernetError> {
+        let wanted = if options.port == 0 { Wanted::Any } else { Wanted::Port(options.port) };
+        Claim::take(&Pins::here()?, wanted, |port| match Udp::open(&UdpOptions { port, ..options.clone() }) {
+            Ok(sockets) => Ok(Some(sockets)),
+            Err(UdpError::PortTaken(_)) if wanted == Wanted::Any => Ok(None),
+            Err(error) => Err(EthernetError::Udp(error)),
+        })
+    }
+
+    /// Why nothing could be claimed, and what to do.
+    fn why_none(port: u16) -> String {
+        match Pins::here().and_then(|pins| crate::xdp::status(&pins)) {
+            Ok(status) if status.ports.is_empty() => {
+                "the program is on no NIC here; as root: `tsumugi up NIC`".to_owned()
+            }
+            Ok(status) if port != 0 && !status.ports.iter().any(|has| has.port == port) => format!(
+                "there is none for UDP port {port}; take port 0 for any, or as root: `tsumugi up NIC --port {port}`"
+            ),
+            Ok(status) => format!(
+                "all {} are taken, or other users'; `tsumugi status` shows them, `tsumugi up NIC --endpoints N` makes more",
+                status.ports.len()
+            ),
+            Err(error) => error.to_string(),
+        }
+    }
+
+    /// The sockets.
+    #[must_use]
+    pub const fn sockets(&self) -> &Udp {
+        &self.sockets
+    }
+}
+
+impl Driver {
+    fn new(claim: Claim, sockets: &Udp, demanded: bool) -> Result<Driver, UdpError> {
+        let system =
+            |doing| move |source| UdpError::System { doing, on: sockets.address().to_string(), source };
+        let epoll = Epoll::new().map_err(system("making an epoll descriptor"))?;
+        let members = sockets.descriptor().into_iter().chain([claim.descriptor()]);
+        for (token, member) in members.enumerate() {
+            epoll.add(member, token as u64).map_err(system("watching the doorbell"))?;
+        }
+        claim.watch(true);
+        Ok(Driver {
+            claim,
+            epoll,
+            demanded,
+            served: true,
+            asked_at: Instant(0),
+            since_sockets: 0,
+            busy: false,
+            received_at: Instant(0),
+        })
+    }
+
+    /// Whether the sockets are to be looked into now.
+    fn wants_sockets(&mut self, now: Instant) -> Result<bool, RailError> {
+        let away = now.since(self.received_at) > AWAY_NS;
+        self.received_at = now;
+        if away {
+            // Woken by the bell, perhaps; it must not ring for ever.
+            self.claim.silence();
+        }
+        if now.since(self.asked_at) >= SERVED_EVERY_NS {
+            self.asked_at = now;
+            self.served = self.claim.is_served();
+            if !self.served && self.demanded {
+                return Err(RailError::Undriven { port: self.claim.port() });
+            }
+        }
+        self.since_sockets += 1;
+        Ok(away || self.busy || !self.served || self.since_sockets >= LOOKS_PER_SOCKETS)
+    }
+}
+
+impl Rail for Ethernet {
+    fn address(&self) -> SocketAddr {
+        self.sockets.address()
+    }
+
+    fn datagram_bytes(&self) -> usize {
+        self.sockets.datagram_bytes()
+    }
+
+    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        self.sockets.send(now, to, burst)
+    }
+
+    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
+        let Some(driver) = &mut self.driver else { return self.sockets.receive(now, deliver) };
+        if !driver.wants_sockets(now)? {
+            return Ok(0);
+        }
+        let datagrams = self.sockets.receive(now, deliver)?;
+        driver.since_sockets = 0;
+        driver.busy = datagrams > 0;
+        Ok(datagrams)
+    }
+
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        match &self.driver {
+            Some(driver) => Some(driver.epoll.descriptor().as_fd()),
+            None => self.sockets.descriptor(),
+        }
+    }
+
+    fn watch(&mut self, on: bool) -> Result<(), RailError> {
+        if let Some(driver) = &self.driver {
+            driver.claim.watch(on);
+        }
+        self.sockets.watch(on)
+    }
+
+    fn meet(&mut self, peer: SocketAddr) {
+        self.sockets.meet(peer);
+    }
+
+    fn part(&mut self, peer: SocketAddr) {
+        self.sockets.part(peer);
+    }
+
+    fn is_driven(&self) -> bool {
+        self.driver.as_ref().is_some_and(|driver| driver.served)
+    }
+
+    fn quiesce(&mut self) {
+        if let Some(driver) = &self.driver {
+            driver.claim.quiesce();
+        }
+    }
+}

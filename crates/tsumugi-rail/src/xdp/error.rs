@@ -1,0 +1,119 @@
+//! What can stand between a process and the driver depositor.
+
+use super::MEMORY_BYTES_MAX;
+use crate::memory::MemoryError;
+use std::path::PathBuf;
+
+/// Why there is no driver depositor.
+#[derive(Debug, thiserror::Error)]
+pub enum XdpError {
+    /// The library was built where the program could not be compiled.
+    #[error("the driver program was left out of this build: install clang and libbpf-dev, and build again")]
+    NotCompiled,
+    /// The compiled program is not what is expected.
+    #[error("the compiled driver program: {0}")]
+    Object(String),
+    /// The geometry is impossible.
+    #[error(transparent)]
+    Memory(#[from] MemoryError),
+    /// The geometry is too big for the driver.
+    #[error(
+        "receive memory of {0} bytes: the driver takes at most {MEMORY_BYTES_MAX}; take fewer flows or a smaller ring"
+    )]
+    MemoryBytes(usize),
+    /// The kernel refused the program's maps.
+    #[error("loading the driver program: {}; it needs root and Linux 5.18", chain(.0))]
+    Load(#[from] aya::EbpfError),
+    /// The kernel refused the program.
+    #[error("{doing} the driver program: {}; it needs root and Linux 5.18", chain(source))]
+    Program {
+        /// What was tried.
+        doing: &'static str,
+        /// What the kernel or the library said.
+        source: aya::programs::ProgramError,
+    },
+    /// The kernel refused a map.
+    #[error("{doing} for UDP port {port}: {}", chain(source))]
+    Map {
+        /// What was tried.
+        doing: &'static str,
+        /// The endpoint's port.
+        port: u16,
+        /// What the kernel or the library said.
+        source: aya::maps::MapError,
+    },
+    /// The kernel did not map an endpoint's memory.
+    #[error("mapping the receive memory of UDP port {port}: {source}")]
+    Mapping {
+        /// The endpoint's port.
+        port: u16,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Something in the BPF file system could not be made, read or removed.
+    #[error("{doing} {path}: {source}")]
+    Pins {
+        /// What was tried.
+        doing: &'static str,
+        /// On which file or folder.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// There is no such NIC in this network namespace.
+    #[error("no NIC is called '{0}' here; `ip -br link` lists those there are")]
+    NoSuchNic(String),
+    /// Somebody else's program is attached to the NIC.
+    #[error(
+        "{0} has another XDP program attached, which is left alone; remove it if nobody needs it: `ip link set dev {0} xdp off`"
+    )]
+    NicTaken(String),
+    /// The kernel did not attach the program.
+    #[error("attaching the driver program to {nic} ({mode}): {reason}")]
+    Attach {
+        /// The NIC.
+        nic: String,
+        /// In which mode.
+        mode: super::Mode,
+        /// What the kernel said.
+        reason: String,
+    },
+    /// The NIC was not attached by us.
+    #[error("the driver depositor is not on {0}; `tsumugi status` shows where it is")]
+    NotAttached(String),
+    /// A pool with other sizes is there.
+    #[error(
+        "endpoint memories of another size or layout are there ({there}; asked for: {wanted}): `tsumugi down` first; endpoints that are open go on through their sockets"
+    )]
+    OtherPool {
+        /// What there is.
+        there: String,
+        /// What was asked for.
+        wanted: String,
+    },
+    /// The ports do not fit.
+    #[error(
+        "{count} endpoints from UDP port {first} on: take ports between 1024 and 65535, and at most {max} of them",
+        max = super::ENDPOINTS_MAX
+    )]
+    Ports {
+        /// First port.
+        first: u16,
+        /// Number of ports.
+        count: u16,
+    },
+    /// The port's memory is another user's.
+    #[error(
+        "UDP port {0} is set aside for endpoints of another user (`tsumugi status`); take another port, or 0 for any"
+    )]
+    PortForbidden(u16),
+    /// The driver depositor was demanded, and no memory is free.
+    #[error("no endpoint memory of the driver depositor is free: {0}")]
+    NoneFree(String),
+}
+
+/// An error with what caused it: the library's own text leaves out what the kernel said.
+pub(super) fn chain(error: &dyn std::error::Error) -> String {
+    let causes = std::iter::successors(error.source(), |cause| cause.source());
+    causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}

@@ -1,0 +1,45 @@
+//! The kernel objects of one endpoint: receive memory and doorbell.
+
+use super::XdpError;
+use crate::sys;
+use aya::maps::{HashOfMaps, Map, MapData};
+use std::os::fd::AsFd;
+use tsumugi_wire::memory::Geometry;
+
+/// `BPF_MAP_TYPE_ARRAY` of linux/bpf.h.
+const ARRAY: u32 = 2;
+/// `BPF_MAP_TYPE_RINGBUF` of linux/bpf.h.
+const RING_BUFFER: u32 = 27;
+/// `BPF_F_MMAPABLE` of linux/bpf.h.
+const MMAPABLE: u32 = 1 << 10;
+/// Bytes of a doorbell: one page, the least there is.
+pub(super) const BELL_BYTES: u32 = 4096;
+
+/// Makes the array whose single element is an endpoint's memory, all zero.
+pub(super) fn make_memory(port: u16, geometry: Geometry) -> Result<MapData, XdpError> {
+    let map = aya_obj::Map::new_from_params(ARRAY, 4, geometry.bytes() as u32, 1, MMAPABLE);
+    MapData::create(map, "tsumugi_memory", None).map_err(failed("making receive memory", port))
+}
+
+/// Makes an endpoint's doorbell.
+pub(super) fn make_bell(port: u16) -> Result<MapData, XdpError> {
+    let map = aya_obj::Map::new_from_params(RING_BUFFER, 0, 0, BELL_BYTES, 0);
+    MapData::create(map, "tsumugi_bell", None).map_err(failed("making a doorbell", port))
+}
+
+/// Maps an endpoint's memory into this process.
+pub(super) fn map(memory: &MapData, port: u16, bytes: usize) -> Result<sys::Mapping, XdpError> {
+    sys::Mapping::of_map(memory.fd().as_fd(), bytes).map_err(|source| XdpError::Mapping { port, source })
+}
+
+/// Enters an endpoint's object into a map from ports.
+pub(super) fn enter(ports: &mut Map, port: u16, object: &MapData) -> Result<(), XdpError> {
+    let failed = failed("entering it", port);
+    let mut ports: HashOfMaps<_, u32, MapData> = ports.try_into().map_err(failed)?;
+    ports.insert(u32::from(port), object, 0).map_err(failed)
+}
+
+/// An error about a map of `port`'s endpoint.
+pub(super) fn failed(doing: &'static str, port: u16) -> impl Fn(aya::maps::MapError) -> XdpError + Copy {
+    move |source| XdpError::Map { doing, port, source }
+}

@@ -1,0 +1,174 @@
+//! Where things lie in the BPF file system.
+//!
+//! ```text
+//! /sys/fs/bpf/tsumugi/NAMESPACE/      one network namespace, by its inode number
+//!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
+//!     pool-1-1024-2097152/            layout 1, 1024 flows, 2 MiB of ring
+//!         endpoints, bells            the program's maps from UDP ports
+//!         ports/7411/                 one endpoint; whoever has this folder locked has the endpoint
+//!             memory, bell
+//! ```
+//!
+//! Names carry what must be known of things, because nothing else can be stored here, and what lies here is
+//! root's: an endpoint's memory, which its owner can write, is not believed when it says how big it is. The kernel
+//! takes a lock off a folder with the process that had it, however that ended.
+
+use super::{Mode, XdpError};
+use crate::sys;
+use std::fs::{self, File};
+use std::io;
+use std::path::{Path, PathBuf};
+use tsumugi_wire::limits::VERSION;
+use tsumugi_wire::memory::Geometry;
+
+/// Where the BPF file system is mounted.
+const BPF_FS: &str = "/sys/fs/bpf";
+
+/// The folder of one network namespace in the BPF file system.
+#[derive(Clone, Debug)]
+pub struct Pins {
+    folder: PathBuf,
+}
+
+/// A pool's folder and what its name says.
+#[derive(Clone, Debug)]
+pub(super) struct PoolFolder {
+    pub(super) path: PathBuf,
+    pub(super) layout: u8,
+    pub(super) geometry: Geometry,
+}
+
+impl Pins {
+    /// The folder of the network namespace that the calling thread is in.
+    ///
+    /// # Errors
+    /// The namespace has no number: /proc is not mounted.
+    pub fn here() -> Result<Pins, XdpError> {
+        let namespace = Path::new("/proc/thread-self/ns/net");
+        let number = fs::metadata(namespace)
+            .map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata))
+            .map_err(failed("asking for the network namespace", namespace))?;
+        Ok(Pins { folder: Path::new(BPF_FS).join("tsumugi").join(number.to_string()) })
+    }
+
+    /// The folder.
+    #[must_use]
+    pub fn folder(&self) -> &Path {
+        &self.folder
+    }
+
+    /// Makes the folder, mounting the BPF file system where it is not, and locks it against other changes.
+    pub(super) fn make(&self) -> Result<File, XdpError> {
+        let root = Path::new(BPF_FS);
+        if !sys::is_bpf_fs(root).map_err(failed("looking at", root))? {
+            sys::mount_bpf_fs(root).map_err(failed("mounting the BPF file system on", root))?;
+        }
+        make_folder(&self.nics())?;
+        self.lock()
+    }
+
+    /// Locks the folder against other changes.
+    pub(super) fn lock(&self) -> Result<File, XdpError> {
+        let folder = File::open(&self.folder).map_err(failed("opening", &self.folder))?;
+        sys::lock(&folder, true).map_err(failed("locking", &self.folder))?;
+        Ok(folder)
+    }
+
+    /// Removes the folder when nothing is left in it.
+    pub(super) fn clear(&self) -> Result<(), XdpError> {
+        for folder in [self.nics(), self.folder.clone()] {
+            remove(&folder)?;
+        }
+        // Another namespace may still need the folder of them all.
+        if let Some(all) = self.folder.parent() {
+            let _ = fs::remove_dir(all);
+        }
+        Ok(())
+    }
+
+    pub(super) fn nics(&self) -> PathBuf {
+        self.folder.join("nics")
+    }
+
+    pub(super) fn nic(&self, index: u32, mode: Mode) -> PathBuf {
+        self.nics().join(format!("{index}-{mode}"))
+    }
+
+    pub(super) fn pool(&self, geometry: Geometry) -> PoolFolder {
+        let Geometry { flows, ring_bytes } = geometry;
+        let path = self.folder.join(format!("pool-{VERSION}-{flows}-{ring_bytes}"));
+        PoolFolder { path, layout: VERSION, geometry }
+    }
+
+    /// The pool that is there.
+    pub(super) fn find_pool(&self) -> Result<Option<PoolFolder>, XdpError> {
+        for path in entries(&self.folder)? {
+            let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let mut numbers = name.strip_prefix("pool-").unwrap_or_default().split('-');
+            let (layout, flows, ring_bytes) = (numbers.next(), numbers.next(), numbers.next());
+            let parsed = (|| {
+                let geometry =
+                    Geometry { flows: flows?.parse().ok()?, ring_bytes: ring_bytes?.parse().ok()? };
+                Some((layout?.parse().ok()?, geometry))
+            })();
+            if let Some((layout, geometry)) = parsed {
+                return Ok(Some(PoolFolder { path, layout, geometry }));
+            }
+        }
+        Ok(None)
+    }
+}
+
+impl PoolFolder {
+    pub(super) fn ports(&self) -> PathBuf {
+        self.path.join("ports")
+    }
+
+    pub(super) fn port(&self, port: u16) -> PathBuf {
+        self.ports().join(port.to_string())
+    }
+
+    /// The ports that there are memories for, in order.
+    pub(super) fn list(&self) -> Result<Vec<u16>, XdpError> {
+        let number = |path: PathBuf| path.file_name()?.to_str()?.parse().ok();
+        let mut ports: Vec<u16> = entries(&self.ports())?.into_iter().filter_map(number).collect();
+        ports.sort_unstable();
+        Ok(ports)
+    }
+
+    /// Says what the memories are like.
+    pub(super) fn describe(&self) -> String {
+        let Geometry { flows, ring_bytes } = self.geometry;
+        format!("layout {}, {flows} flows, {ring_bytes} bytes of ring", self.layout)
+    }
+}
+
+/// What lies in a folder; nothing when it is not there.
+pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
+    let listed = fs::read_dir(folder)
+        .and_then(|list| list.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>());
+    match listed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        listed => listed.map_err(failed("listing", folder)),
+    }
+}
+
+/// Makes a folder and those above it, for everyone to look into.
+pub(super) fn make_folder(path: &Path) -> Result<(), XdpError> {
+    fs::create_dir_all(path).map_err(failed("making", path))
+}
+
+/// Removes a file or an empty folder; no error when it is not there.
+pub(super) fn remove(path: &Path) -> Result<(), XdpError> {
+    let removed = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
+    match removed {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed.map_err(failed("removing", path)),
+    }
+}
+
+/// An error about a file of the BPF file system.
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> XdpError {
+    let path = path.to_owned();
+    move |source| XdpError::Pins { doing, path, source }
+}

@@ -1,0 +1,288 @@
+//! The pool of endpoint memories, and what root does: `up`, `down`, `status`.
+
+use super::maps::{self, failed as map_failed};
+use super::nic::{self, Attached, Mode};
+use super::pins::{self, Pins, PoolFolder, failed, remove};
+use super::program::{self, BELLS, ENDPOINTS, Program};
+use super::{ENDPOINTS_MAX, XdpError};
+use crate::sys;
+use aya::maps::{MapData, MapError};
+use std::fs::{self, File};
+use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use tsumugi_wire::limits::DEFAULT_PORT;
+use tsumugi_wire::memory::{Control, Counter, Geometry, PAGE_BYTES};
+
+/// Who may open an endpoint's memory, as of any file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Access {
+    /// Number of the user it belongs to; `None`: root.
+    pub owner: Option<u32>,
+    /// Number of the group it belongs to; `None`: root's.
+    pub group: Option<u32>,
+    /// Permissions, as for `chmod`. Whoever may read and write it may use the endpoint, and read what another
+    /// who may use it has received.
+    pub mode: u32,
+}
+
+/// What to make.
+#[derive(Clone, Debug)]
+pub struct PoolOptions {
+    /// UDP port of the first endpoint; the others have the ports behind it.
+    pub first_port: u16,
+    /// Number of endpoints.
+    pub endpoints: u16,
+    /// Sizes of their memories; `None`: as of those that are there, or [`PoolOptions::GEOMETRY`].
+    pub geometry: Option<Geometry>,
+    /// Who may use them.
+    pub access: Access,
+    /// Where the program is to run; `None`: natively if the driver can.
+    pub mode: Option<Mode>,
+}
+
+impl PoolOptions {
+    /// Sizes of an endpoint's memory when none are asked for: room for a message of 1 MiB to arrive while nobody
+    /// looks, and small enough for a cache. Kernels of Linux 6.1's age take elements of up to 4 MiB.
+    pub const GEOMETRY: Geometry = Geometry { flows: 1024, ring_bytes: 2 << 20 };
+}
+
+impl Default for PoolOptions {
+    fn default() -> PoolOptions {
+        PoolOptions {
+            first_port: DEFAULT_PORT,
+            endpoints: 16,
+            geometry: None,
+            access: Access { owner: None, group: None, mode: 0o600 },
+            mode: None,
+        }
+    }
+}
+
+/// One endpoint of the pool.
+#[derive(Clone, Debug)]
+pub struct PortStatus {
+    /// Its UDP port.
+    pub port: u16,
+    /// Who may use it.
+    pub access: Access,
+    /// Whether a process has it now.
+    pub claimed: bool,
+    /// Epoch of the process that has it, or had it last and was killed; 0: none.
+    pub epoch: u32,
+    /// Names and values of its counters. Empty when the caller may not look.
+    pub counters: Vec<(&'static str, u64)>,
+}
+
+/// What there is in this network namespace.
+#[derive(Clone, Debug, Default)]
+pub struct Status {
+    /// The NICs that the program is attached to.
+    pub nics: Vec<Attached>,
+    /// Sizes of the endpoint memories; `None`: there is no pool.
+    pub geometry: Option<Geometry>,
+    /// The endpoints.
+    pub ports: Vec<PortStatus>,
+}
+
+/// Attaches the program to NICs and makes endpoint memories. What is there already stays; a program that is
+/// attached is replaced by this library's, without a packet being lost, while processes use it.
+///
+/// # Errors
+/// Says what is in the way; what this call has made is gone then.
+pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Attached>, XdpError> {
+    let ports = options.ports()?;
+    for nic in nics {
+        nic::index_of(nic)?;
+    }
+    let _lock = pins.make()?;
+    let there = pins.find_pool()?;
+    let fresh = there.is_none();
+    let wanted = options.geometry.or(there.as_ref().map(|pool| pool.geometry));
+    let pool = pins.pool(wanted.unwrap_or(PoolOptions::GEOMETRY));
+    let made = match there {
+        Some(there) if there.path != pool.path => {
+            Err(XdpError::OtherPool { there: there.describe(), wanted: pool.describe() })
+        }
+        _ => make(pins, &pool, ports, nics, options),
+    };
+    if made.is_err() && fresh {
+        clear(pins, &pool)?;
+    }
+    made
+}
+
+fn make(
+    pins: &Pins,
+    pool: &PoolFolder,
+    ports: std::ops::RangeInclusive<u16>,
+    nics: &[String],
+    options: &PoolOptions,
+) -> Result<Vec<Attached>, XdpError> {
+    program::check(pool.geometry)?;
+    pins::make_folder(&pool.ports())?;
+    let mut program = Program::load(pool.geometry, Some(&pool.path))?;
+    for port in ports {
+        make_endpoint(&mut program, pool, port, options.access)?;
+    }
+    let before = nic::list(pins)?;
+    for attached in &before {
+        // A NIC that went away took its attachment with it.
+        match &attached.nic {
+            Some(_) => nic::replace(&mut program, attached)?,
+            None => nic::detach(attached)?,
+        }
+    }
+    let mut new: Vec<Attached> = Vec::new();
+    for name in nics {
+        if before.iter().chain(&new).any(|attached| attached.nic.as_deref() == Some(name)) {
+            continue;
+        }
+        match nic::attach(&mut program, pins, name, options.mode) {
+            Ok(attached) => new.push(attached),
+            Err(error) => {
+                for attached in &new {
+                    nic::detach(attached)?;
+                }
+                return Err(error);
+            }
+        }
+    }
+    nic::list(pins)
+}
+
+/// Makes the memory and the doorbell of an endpoint where they are not there, and has the program know them.
+fn make_endpoint(
+    program: &mut Program,
+    pool: &PoolFolder,
+    port: u16,
+    access: Access,
+) -> Result<(), XdpError> {
+    let folder = pool.port(port);
+    pins::make_folder(&folder)?;
+    let memory = pinned(&folder.join("memory"), port, access, || maps::make_memory(port, pool.geometry))?;
+    let bell = pinned(&folder.join("bell"), port, access, || maps::make_bell(port))?;
+    program.enter(port, &memory, &bell)?;
+    // Who may use what is in the folder may look into it.
+    permit(&folder, access, access.mode & 0o666 | (access.mode & 0o444) >> 2)
+}
+
+/// What is pinned at `pin`, made when nothing is.
+fn pinned(
+    pin: &Path,
+    port: u16,
+    access: Access,
+    make: impl FnOnce() -> Result<MapData, XdpError>,
+) -> Result<MapData, XdpError> {
+    let map = if pin.exists() {
+        MapData::from_pin(pin).map_err(map_failed("opening what is pinned", port))?
+    } else {
+        let map = make()?;
+        let refused = |error| map_failed("pinning", port)(MapError::PinError { name: None, error });
+        map.pin(pin).map_err(refused)?;
+        map
+    };
+    permit(pin, access, access.mode)?;
+    Ok(map)
+}
+
+fn permit(path: &Path, access: Access, mode: u32) -> Result<(), XdpError> {
+    chown(path, Some(access.owner.unwrap_or(0)), Some(access.group.unwrap_or(0)))
+        .map_err(failed("changing the owner of", path))?;
+    fs::set_permissions(path, fs::Permissions::from_mode(mode))
+        .map_err(failed("changing the permissions of", path))
+}
+
+impl PoolOptions {
+    fn ports(&self) -> Result<std::ops::RangeInclusive<u16>, XdpError> {
+        let wrong = XdpError::Ports { first: self.first_port, count: self.endpoints };
+        let last = self.first_port.checked_add(self.endpoints.saturating_sub(1));
+        match last {
+            Some(last) if self.first_port >= 1024 && (1..=ENDPOINTS_MAX).contains(&self.endpoints) => {
+                Ok(self.first_port..=last)
+            }
+            _ => Err(wrong),
+        }
+    }
+}
+
+/// Detaches the program from the NICs named, or from all; with the last one everything goes. Endpoints that are
+/// open go on through their sockets. Returns what it has detached.
+///
+/// # Errors
+/// The program is not on a NIC that is named, or something could not be removed.
+pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
+    if !pins.folder().exists() {
+        return match nics.first() {
+            Some(nic) => Err(XdpError::NotAttached(nic.clone())),
+            None => Ok(Vec::new()),
+        };
+    }
+    let _lock = pins.lock()?;
+    let mut all = nic::list(pins)?;
+    if let Some(stranger) =
+        nics.iter().find(|nic| !all.iter().any(|attached| attached.nic.as_ref() == Some(nic)))
+    {
+        return Err(XdpError::NotAttached(stranger.clone()));
+    }
+    let goes =
+        |attached: &Attached| attached.nic.as_ref().is_none_or(|nic| nics.is_empty() || nics.contains(nic));
+    let gone: Vec<Attached> = all.extract_if(.., |attached| goes(attached)).collect();
+    for attached in &gone {
+        nic::detach(attached)?;
+    }
+    if all.is_empty() {
+        while let Some(pool) = pins.find_pool()? {
+            clear(pins, &pool)?;
+        }
+        pins.clear()?;
+    }
+    Ok(gone)
+}
+
+/// Removes a pool and, when the program is nowhere attached, the folder of this namespace.
+fn clear(pins: &Pins, pool: &PoolFolder) -> Result<(), XdpError> {
+    for port in pool.list()? {
+        let folder = pool.port(port);
+        for name in ["memory", "bell"] {
+            remove(&folder.join(name))?;
+        }
+        remove(&folder)?;
+    }
+    for name in [ENDPOINTS, BELLS] {
+        remove(&pool.path.join(name))?;
+    }
+    remove(&pool.ports())?;
+    remove(&pool.path)?;
+    if nic::list(pins)?.is_empty() { pins.clear() } else { Ok(()) }
+}
+
+/// What there is.
+///
+/// # Errors
+/// The BPF file system cannot be read.
+pub fn status(pins: &Pins) -> Result<Status, XdpError> {
+    let nics = nic::list(pins)?;
+    let Some(pool) = pins.find_pool()? else { return Ok(Status { nics, ..Status::default() }) };
+    let ports = pool.list()?.into_iter().map(|port| port_status(&pool, port)).collect::<Result<_, _>>()?;
+    Ok(Status { nics, geometry: Some(pool.geometry), ports })
+}
+
+fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {
+    let folder = pool.port(port);
+    let metadata = fs::metadata(&folder).map_err(failed("looking at", &folder))?;
+    let access =
+        Access { owner: Some(metadata.uid()), group: Some(metadata.gid()), mode: metadata.mode() & 0o666 };
+    // Tried and given back at once: a process that claims at this very moment tries the next port.
+    let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&folder));
+    let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new() };
+    if let Ok(memory) = MapData::from_pin(folder.join("memory")) {
+        let page = maps::map(&memory, port, PAGE_BYTES)?;
+        // SAFETY: the page is the control page, which consists of atomics only; it is mapped while `page` lives.
+        let control = unsafe { page.start().cast::<Control>().as_ref() };
+        status.epoch = control.epoch.load(Ordering::Relaxed);
+        let value = |counter| control.counters.0[counter as usize].load(Ordering::Relaxed);
+        status.counters = Counter::ALL.iter().map(|(counter, name)| (*name, value(*counter))).collect();
+    }
+    Ok(status)
+}

@@ -1,0 +1,123 @@
+//! Loading the program and trying it.
+
+use super::{MEMORY_BYTES_MAX, XdpError, maps, object};
+use crate::memory::Memory;
+use aya::maps::MapData;
+use aya::programs::{TestRun, TestRunOptions, Xdp};
+use std::path::Path;
+use std::time::Duration;
+use tsumugi_wire::memory::Geometry;
+
+/// The compiled program; empty when this build left it out.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o"));
+
+/// Whether this build contains the program.
+pub const IS_COMPILED: bool = !OBJECT.is_empty();
+
+/// Name of the program.
+const PROGRAM: &str = "receive";
+/// Name of the map from UDP ports to receive memories.
+pub(super) const ENDPOINTS: &str = "endpoints";
+/// Name of the map from UDP ports to doorbells.
+pub(super) const BELLS: &str = "bells";
+
+/// What the program did with a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Action {
+    /// `XDP_ABORTED`: a fault in the program.
+    Aborted,
+    /// `XDP_DROP`: done with it.
+    Drop,
+    /// `XDP_PASS`: the kernel's.
+    Pass,
+    /// `XDP_TX`: sent back.
+    Transmit,
+    /// A number that the program never returns.
+    Unknown(u32),
+}
+
+/// A run of the program on a frame.
+#[derive(Clone, Copy, Debug)]
+pub struct Run {
+    /// What it did with the frame.
+    pub action: Action,
+    /// Bytes of the frame that it left.
+    pub frame_bytes: usize,
+    /// Time that it took: the mean of the repetitions.
+    pub duration: Duration,
+}
+
+/// The program, loaded for endpoint memories of one geometry.
+#[derive(Debug)]
+pub(super) struct Program(aya::Ebpf);
+
+impl Program {
+    /// Loads the program. With `pins`, its maps from ports are those pinned in that folder, which are made if they
+    /// are not there.
+    pub(super) fn load(geometry: Geometry, pins: Option<&Path>) -> Result<Program, XdpError> {
+        if !IS_COMPILED {
+            return Err(XdpError::NotCompiled);
+        }
+        check(geometry)?;
+        let mut file = OBJECT.to_vec();
+        object::set_memory_bytes(&mut file, geometry.bytes() as u32)?;
+        let crc_table = object::crc_table();
+        let mut loader = aya::EbpfLoader::new();
+        loader
+            .override_global("flows", &geometry.flows, true)
+            .override_global("ring_bytes", &geometry.ring_bytes, true)
+            .override_global("crc_table", &crc_table[..], true);
+        if let Some(folder) = pins {
+            for name in [ENDPOINTS, BELLS] {
+                loader.map_pin_path(name, folder.join(name));
+            }
+        }
+        let mut program = Program(loader.load(&file)?);
+        program.xdp()?.load().map_err(|source| XdpError::Program { doing: "loading", source })?;
+        Ok(program)
+    }
+
+    /// The program as what can be attached.
+    pub(super) fn xdp(&mut self) -> Result<&mut Xdp, XdpError> {
+        let program = self.0.program_mut(PROGRAM).ok_or_else(|| absent(PROGRAM))?;
+        program.try_into().map_err(|source| XdpError::Program { doing: "recognising", source })
+    }
+
+    /// Enters an endpoint's memory and doorbell.
+    pub(super) fn enter(&mut self, port: u16, memory: &MapData, bell: &MapData) -> Result<(), XdpError> {
+        // The bell first: the program looks for it only when it has found the memory.
+        for (name, object) in [(BELLS, bell), (ENDPOINTS, memory)] {
+            maps::enter(self.0.map_mut(name).ok_or_else(|| absent(name))?, port, object)?;
+        }
+        Ok(())
+    }
+
+    /// See [`super::Receiver::run`].
+    pub(super) fn run(&self, frame: &[u8], out: &mut [u8], repeat: u32) -> Result<Run, XdpError> {
+        let failed = |doing| move |source| XdpError::Program { doing, source };
+        let receive = self.0.program(PROGRAM).ok_or_else(|| absent(PROGRAM))?;
+        let receive: &Xdp = receive.try_into().map_err(failed("recognising"))?;
+        let options =
+            TestRunOptions { data_in: Some(frame), data_out: Some(out), repeat, ..TestRunOptions::new() };
+        let run = receive.test_run(options).map_err(failed("trying"))?;
+        let action = match run.return_value {
+            0 => Action::Aborted,
+            1 => Action::Drop,
+            2 => Action::Pass,
+            3 => Action::Transmit,
+            other => Action::Unknown(other),
+        };
+        Ok(Run { action, frame_bytes: run.data_size_out as usize, duration: run.duration })
+    }
+}
+
+/// Whether endpoint memories may have these sizes.
+pub(super) fn check(geometry: Geometry) -> Result<(), XdpError> {
+    Memory::check(geometry)?;
+    let bytes = geometry.bytes();
+    if bytes > MEMORY_BYTES_MAX { Err(XdpError::MemoryBytes(bytes)) } else { Ok(()) }
+}
+
+fn absent(name: &str) -> XdpError {
+    XdpError::Object(format!("there is no '{name}' in it"))
+}

@@ -1,0 +1,72 @@
+//! What a depositor in the driver does without us, as its owner finds it.
+//!
+//! It deposits and acknowledges by itself, and notes in the flow's entry what the peer has acknowledged. Left to
+//! the owner: to read all that, to give credit ahead, and to acknowledge what nobody has asked about.
+
+use super::arrive::UNANSWERED_MAX;
+use super::state::{ACK_DELAY_NS, State};
+use tsumugi_proto::sender::Answer;
+use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::{Instant, Kind, Psn};
+
+impl State {
+    /// Whether something was deposited that has not been read.
+    #[inline]
+    pub fn has_news(&self) -> bool {
+        // The record first: mostly there is none. In a queue that is full to the last byte, the place behind what
+        // was read holds the oldest record.
+        queue::read(&*self.memory, self.ring_read).is_some()
+            && self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
+    }
+
+    /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.
+    pub(super) fn on_driven(&mut self, now: Instant, index: u32, psn: Psn) -> bool {
+        if !self.on_noted(now, index) {
+            return false;
+        }
+        let peer = &mut self.peers[index as usize];
+        peer.heard_at = now;
+        peer.deposited_at = now;
+        peer.highest = peer.highest.max(psn.next());
+        peer.unanswered += 1;
+        if !peer.fed {
+            peer.fed = true;
+            self.fed.push(index);
+        }
+        if peer.unanswered >= UNANSWERED_MAX {
+            peer.demand(Kind::Ack, Psn(0));
+            self.touch(index);
+        } else if peer.ack_due == Instant::NEVER {
+            let due = now.plus(ACK_DELAY_NS);
+            peer.ack_due = due;
+            self.remind(index, due);
+        }
+        true
+    }
+
+    /// Takes in what a depositor noted of the peer's acknowledgements. `false` when the peer is gone over it.
+    pub(super) fn on_noted(&mut self, now: Instant, index: u32) -> bool {
+        let peer = &mut self.peers[index as usize];
+        let Some(local) = peer.local else { return true };
+        let Some(flow) = self.memory.flow(local.index) else { return true };
+        let ack = flow.acknowledged.0.ack.load(Ordering::Acquire);
+        let limit = flow.acknowledged.0.limit.load(Ordering::Acquire);
+        if (ack, limit) == peer.noted {
+            return true;
+        }
+        peer.noted = (ack, limit);
+        let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
+        self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
+        self.flows[local.index as usize] == Some(index)
+    }
+
+    /// Gives credit ahead to the peers whose packets have just been read: what they send next is acknowledged
+    /// without us, as far as the credit reaches.
+    pub(super) fn feed(&mut self) {
+        while let Some(index) = self.fed.pop() {
+            self.peers[index as usize].fed = false;
+            self.credit(index);
+        }
+    }
+}
