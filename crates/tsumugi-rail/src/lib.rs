@@ -7,6 +7,7 @@
 
 mod dice;
 pub mod ethernet;
+pub mod ether;
 pub mod fault;
 pub mod memory;
 pub mod sim;
@@ -16,6 +17,7 @@ pub mod udp;
 pub mod xdp;
 
 pub use ethernet::{Depositor, Ethernet, EthernetError, EthernetOptions};
+pub use ether::Template;
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
 pub use trace::Traced;
