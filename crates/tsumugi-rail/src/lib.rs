@@ -10,6 +10,7 @@ pub mod ethernet;
 pub mod ether;
 pub mod fault;
 pub mod memory;
+pub mod route;
 pub mod sim;
 mod sys;
 pub mod trace;
@@ -20,6 +21,7 @@ pub use ethernet::{Depositor, Ethernet, EthernetError, EthernetOptions};
 pub use ether::Template;
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
+pub use route::{Reach, RouteError, Routes};
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 

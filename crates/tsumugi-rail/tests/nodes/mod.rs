@@ -1,0 +1,96 @@
+//! Two nodes with a NIC each, for tests that send over a network rather than loopback. Needs root.
+
+#![allow(dead_code, reason = "every test program uses its own part")]
+
+use nix::sched::{CloneFlags, setns};
+use std::fs::File;
+use std::io::Write;
+use std::net::SocketAddr;
+use std::time::Duration;
+use tsumugi_lab::{Lab, LabGuard, Spec};
+use tsumugi_rail::ether::Mac;
+
+/// The NIC of both nodes.
+pub(crate) const NIC: &str = "nic0";
+
+/// The nodes; they go with this.
+pub(crate) struct Nodes(LabGuard);
+
+impl Nodes {
+    /// Makes them, with IPv4 and IPv6 addresses. `None`, after saying so loudly, without root.
+    pub(crate) fn up(test: &str) -> Option<Nodes> {
+        let root = nix::unistd::geteuid().is_root();
+        assert!(
+            root || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "{test} needs root, and CI never skips"
+        );
+        if !root {
+            // Not eprintln!, which the test runner keeps to itself when a test passes.
+            let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
+            return None;
+        }
+        let nodes = Nodes(Lab::up(&Spec::unique("engpacket")).expect("the lab is made").guarded());
+        for node in 0..2 {
+            let address = six(node, 0).ip();
+            nodes.shell(
+                node,
+                &format!(
+                    "cd /proc/sys/net/ipv6/conf/{NIC} && echo 1 > keep_addr_on_down && echo 0 > accept_ra && \
+                     echo 0 > accept_dad && echo 0 > disable_ipv6 && ip addr add {address}/64 dev {NIC} nodad",
+                ),
+            );
+        }
+        Some(nodes)
+    }
+
+    /// What a shell line prints in a node.
+    pub(crate) fn shell(&self, node: usize, line: &str) -> String {
+        let mut command = self.0.command(node, "/bin/sh").expect("the node can be entered");
+        let output = command.args(["-c", line]).output().expect("the shell starts");
+        let complaint = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "'{line}' in node {node}: {:?} {complaint}", output.status);
+        String::from_utf8_lossy(&output.stdout).trim().to_owned()
+    }
+
+    /// Runs `work` in a node's network: sockets that it opens stay there.
+    pub(crate) fn inside<T: Send>(&self, node: usize, work: impl FnOnce() -> T + Send) -> T {
+        let path = format!("/run/netns/tsu-{}-n{node}", self.0.name());
+        let namespace = File::open(path).expect("the namespace is there");
+        std::thread::scope(|scope| {
+            let entered = scope.spawn(|| {
+                setns(&namespace, CloneFlags::CLONE_NEWNET).expect("root may enter it");
+                work()
+            });
+            entered.join().expect("the work is done")
+        })
+    }
+
+    /// The hardware address of a node's NIC.
+    pub(crate) fn mac(&self, node: usize) -> Mac {
+        let text = self.shell(node, &format!("cat /sys/class/net/{NIC}/address"));
+        let bytes: Vec<u8> =
+            text.split(':').map(|byte| u8::from_str_radix(byte, 16).expect("a byte")).collect();
+        Mac::try_from(bytes).expect("six bytes")
+    }
+}
+
+/// A node's IPv4 address.
+pub(crate) fn four(node: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([10, 77, 0, node as u8 + 1], port))
+}
+
+/// A node's IPv6 address.
+pub(crate) fn six(node: usize, port: u16) -> SocketAddr {
+    SocketAddr::from(([0xfd77, 0, 0, 0, 0, 0, 0, node as u16 + 1], port))
+}
+
+/// Tries until something is so, for ten seconds at most.
+pub(crate) fn eventually<T>(what: &str, mut attempt: impl FnMut() -> Option<T>) -> T {
+    for _ in 0..5000 {
+        if let Some(done) = attempt() {
+            return done;
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    panic!("in vain: {what}")
+}
