@@ -7,6 +7,7 @@
 
 mod dice;
 pub mod ethernet;
+pub mod engine;
 pub mod ether;
 pub mod fault;
 pub mod memory;
@@ -18,6 +19,7 @@ pub mod udp;
 pub mod xdp;
 
 pub use ethernet::{Depositor, Ethernet, EthernetError, EthernetOptions};
+pub use engine::Engine;
 pub use ether::Template;
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
