@@ -1,7 +1,8 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * The driver depositor: checks Tsumugi's DATA packets, places them in the receive memory of the process that they
- * are for, and answers, all in the NIC driver's poll. Everything else goes on to the kernel's network stack.
+ * are for, and answers them and PROBEs, all in the NIC driver's poll: a process that computes meanwhile still gives
+ * signs of life. Everything else goes on to the kernel's network stack.
  *
  * The receive memory of an endpoint is the one element of a mapped array. The verifier cannot relate a variable
  * place to a variable length, so the element ends with a pad as long as the longest record: whatever begins in
@@ -109,9 +110,9 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 	return ip_bytes - (frame->udp - frame->ip);
 }
 
-/* Reads the packet's header as Header::decode does. XDP_TX says that it is a DATA packet, alone in its datagram. */
+/* Reads the packet's header as Header::decode does. XDP_TX says that it is a DATA or PROBE, alone in its datagram. */
 static __always_inline int decode(struct xdp_md *context, char *memory, const struct frame *frame, __u32 bytes,
-				  struct data *data)
+				  struct packet *packet)
 {
 	struct tsumugi_header *header = (void *)(long)context->data + frame->payload;
 
@@ -123,18 +124,20 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_RESET || header->epoch == 0 ||
 	    bytes - sizeof(*header) < header->body_bytes)
 		goto malformed;
-	/* Everything but DATA is the owner's; so are datagrams that were coalesced on the way. */
-	if (header->kind != TSUMUGI_DATA || bytes - sizeof(*header) != header->body_bytes)
+	/* Every other kind is the owner's; so are datagrams that were coalesced on the way. */
+	if ((header->kind != TSUMUGI_DATA && header->kind != TSUMUGI_PROBE) ||
+	    bytes - sizeof(*header) != header->body_bytes)
 		return XDP_PASS;
-	data->token = header->token;
-	data->psn = header->psn;
-	data->ack = header->ack;
-	data->flow = header->flow;
-	data->epoch = header->epoch;
-	data->body_crc = header->body_crc;
-	data->credit = header->credit;
-	data->body_bytes = header->body_bytes;
-	data->flags = header->flags;
+	packet->token = header->token;
+	packet->psn = header->psn;
+	packet->ack = header->ack;
+	packet->flow = header->flow;
+	packet->epoch = header->epoch;
+	packet->body_crc = header->body_crc;
+	packet->kind = header->kind;
+	packet->credit = header->credit;
+	packet->body_bytes = header->body_bytes;
+	packet->flags = header->flags;
 	return XDP_TX;
 malformed:
 	count(memory, TSUMUGI_COUNT_MALFORMED);
@@ -160,7 +163,7 @@ int receive(struct xdp_md *context)
 {
 	struct tsumugi_flow *flow = NULL;
 	struct frame frame = {};
-	struct data data = {};
+	struct packet packet = {};
 	struct udphdr *udp;
 	__u32 port, first = 0, verdict;
 	char *memory;
@@ -185,25 +188,34 @@ int receive(struct xdp_md *context)
 		return XDP_PASS; /* nobody owns it */
 	if (bpf_ntohs(udp->len) < sizeof(*udp) || bpf_ntohs(udp->len) > bytes)
 		return XDP_PASS;
-	action = decode(context, memory, &frame, bpf_ntohs(udp->len) - sizeof(*udp), &data);
+	action = decode(context, memory, &frame, bpf_ntohs(udp->len) - sizeof(*udp), &packet);
 	if (action != XDP_TX)
 		return action;
-	verdict = find(memory, &data, &flow);
+	verdict = find(memory, &packet, &flow);
 	if (!flow) {
 		count(memory, verdict);
 		return XDP_DROP;
 	}
-	note(flow, &data);
-	verdict = place(context, memory, flow, &data, frame.payload + sizeof(struct tsumugi_header));
+	if (packet.kind == TSUMUGI_PROBE) {
+		/* The owner, who knows the peer's address, answers as long as nobody else can. */
+		if (!ready(flow))
+			return XDP_PASS;
+		note(flow, &packet);
+		ring_bell(memory, port);
+		frame.kind = TSUMUGI_ACK;
+		return answer(context, flow, &frame, packet.psn);
+	}
+	note(flow, &packet);
+	verdict = place(context, memory, flow, &packet, frame.payload + sizeof(struct tsumugi_header));
 	if (verdict == GIVEN_UP)
 		return XDP_DROP;
 	count(memory, verdict);
-	if (verdict == TSUMUGI_COUNT_DEPOSITED || data.flags & TSUMUGI_FLAG_HAS_ACK)
+	if (verdict == TSUMUGI_COUNT_DEPOSITED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
 		ring_bell(memory, port);
-	frame.kind = answer_due(flow, &data, verdict);
+	frame.kind = answer_due(flow, &packet, verdict);
 	if (frame.kind == 0)
 		return XDP_DROP;
-	return answer(context, flow, &frame, data.psn);
+	return answer(context, flow, &frame, packet.psn);
 }
 
 char dual_license[] SEC("license") = "Dual MIT/GPL";

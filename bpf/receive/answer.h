@@ -29,8 +29,14 @@ struct frame {
 	__u32 epoch;   /* of the memory's owner */
 };
 
+/* answer::ready: the owner has said how to address the peer. */
+static __always_inline int ready(struct tsumugi_flow *flow)
+{
+	return load_acquire(&flow->peer_token) != 0;
+}
+
 /* answer::due: the kind of answer that the sender must have now, or 0. */
-static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct data *data, __u32 verdict)
+static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct packet *packet, __u32 verdict)
 {
 	switch (verdict) {
 	case TSUMUGI_COUNT_DUPLICATE:
@@ -41,7 +47,7 @@ static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct 
 	case TSUMUGI_COUNT_QUEUE_FULL:
 		return TSUMUGI_STOP;
 	case TSUMUGI_COUNT_DEPOSITED:
-		if (data->flags & TSUMUGI_FLAG_ACK_REQUEST || data->psn >= load_acquire(&flow->received.base))
+		if (packet->flags & TSUMUGI_FLAG_ACK_REQUEST || packet->psn >= load_acquire(&flow->received.base))
 			return TSUMUGI_ACK;
 		return 0;
 	default:

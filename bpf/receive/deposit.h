@@ -28,17 +28,19 @@ enum claim {
 	CLAIM_GIVEN_UP,
 };
 
-/* The fields of a DATA packet that matter here, out of the packet. No padding: the verifier would see it as unset. */
-struct data {
+/* What matters here of a packet's header, out of the packet. No padding: the verifier would see it as unset. */
+struct packet {
 	__u64 token;
 	__u64 psn;
 	__u64 ack;
 	__u32 flow;
 	__u32 epoch;
 	__u32 body_crc;
+	__u32 kind;
 	__u32 flags;
 	__u32 credit;
 	__u32 body_bytes;
+	__u32 unused;
 };
 
 static __always_inline void count(char *memory, __u32 counter)
@@ -49,20 +51,20 @@ static __always_inline void count(char *memory, __u32 counter)
 }
 
 /* receiver::find. */
-static __always_inline __u32 find(char *memory, const struct data *data, struct tsumugi_flow **found)
+static __always_inline __u32 find(char *memory, const struct packet *packet, struct tsumugi_flow **found)
 {
 	struct tsumugi_flow *flow;
 	__u64 token;
 
-	if (data->flow >= flows)
+	if (packet->flow >= flows)
 		return TSUMUGI_COUNT_UNKNOWN_FLOW;
-	flow = (void *)(memory + TSUMUGI_PAGE_BYTES + (__u64)data->flow * sizeof(*flow));
+	flow = (void *)(memory + TSUMUGI_PAGE_BYTES + (__u64)packet->flow * sizeof(*flow));
 	token = load_acquire(&flow->token);
 	if (token == 0)
 		return TSUMUGI_COUNT_UNKNOWN_FLOW;
-	if (token != data->token)
+	if (token != packet->token)
 		return TSUMUGI_COUNT_WRONG_TOKEN;
-	if (load(&flow->epoch) != data->epoch)
+	if (load(&flow->epoch) != packet->epoch)
 		return TSUMUGI_COUNT_WRONG_EPOCH;
 	*found = flow;
 	return TSUMUGI_COUNT_DEPOSITED;
@@ -82,14 +84,14 @@ static __always_inline void raise(__u64 *at, __u64 to)
 }
 
 /* answer::note: what the packet acknowledges of our flow to the peer. */
-static __always_inline void note(struct tsumugi_flow *flow, const struct data *data)
+static __always_inline void note(struct tsumugi_flow *flow, const struct packet *packet)
 {
-	__u64 limit = data->ack + data->credit;
+	__u64 limit = packet->ack + packet->credit;
 
-	if (!(data->flags & TSUMUGI_FLAG_HAS_ACK))
+	if (!(packet->flags & TSUMUGI_FLAG_HAS_ACK))
 		return;
-	raise(&flow->acknowledged.ack, data->ack);
-	raise(&flow->acknowledged.limit, limit < data->ack ? ~0ULL : limit);
+	raise(&flow->acknowledged.ack, packet->ack);
+	raise(&flow->acknowledged.limit, limit < packet->ack ? ~0ULL : limit);
 }
 
 /* window::age: distance from the block in `word` to `block`, negative when the word's is newer. */
@@ -210,9 +212,9 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 }
 
 /* receiver::admit. */
-static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct data *data)
+static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packet *packet)
 {
-	switch (look(flow, data->psn)) {
+	switch (look(flow, packet->psn)) {
 	case CLAIM_TAKEN:
 		return TSUMUGI_COUNT_DUPLICATE;
 	case CLAIM_BEYOND:
@@ -220,20 +222,20 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct data 
 	default:
 		break;
 	}
-	if (data->psn >= load(&flow->limit))
+	if (packet->psn >= load(&flow->limit))
 		return TSUMUGI_COUNT_BEYOND_WINDOW;
-	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && data->psn != load_acquire(&flow->received.base))
+	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && packet->psn != load_acquire(&flow->received.base))
 		return TSUMUGI_COUNT_OUT_OF_ORDER;
 	return TSUMUGI_COUNT_DEPOSITED;
 }
 
 /* receiver::place: the body lies at `offset` of the frame. Says what became of the packet. */
 static __always_inline __u32 place(struct xdp_md *context, char *memory, struct tsumugi_flow *flow,
-				   const struct data *data, __u32 offset)
+				   const struct packet *packet, __u32 offset)
 {
 	struct tsumugi_control *control = (void *)memory;
-	__u64 position = 0, word = 0, length = data->body_bytes;
-	__u32 verdict = admit(flow, data), bytes = data->body_bytes, owner = TSUMUGI_RECORD_PADDING;
+	__u64 position = 0, word = 0, length = packet->body_bytes;
+	__u32 verdict = admit(flow, packet), bytes = packet->body_bytes, owner = TSUMUGI_RECORD_PADDING;
 	struct tsumugi_record *record;
 	enum claim claimed;
 
@@ -250,9 +252,9 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 	/* The owner may have put anything into the head: the place is in the ring, and aligned, all the same. */
 	record = (void *)(memory + tsumugi_ring_offset(flows) +
 			  (position & (ring_bytes - 1) & ~(__u64)(TSUMUGI_RECORD_ALIGN - 1)));
-	claimed = claim(flow, data->psn, &word);
+	claimed = claim(flow, packet->psn, &word);
 	if (claimed == CLAIM_MINE) {
-		owner = data->flow;
+		owner = packet->flow;
 		/*
 		 * The verifier must see the bounds in the very register that the helper gets, not in a copy. The
 		 * pad is longer than any body, and the copy cannot fail: the frame was found to hold the body.
@@ -261,15 +263,15 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 		if (length >= 1 && length <= 0xffff)
 			bpf_xdp_load_bytes(context, offset, record + 1, length);
 	}
-	store(&record->psn, data->psn);
-	store(&record->crc, tsumugi_record_crc(data->body_crc, data->token, 0));
+	store(&record->psn, packet->psn);
+	store(&record->crc, tsumugi_record_crc(packet->body_crc, packet->token, 0));
 	store_release(&record->first, tsumugi_record_first(owner, bytes));
 	if (claimed == CLAIM_GIVEN_UP)
 		return GIVEN_UP;
 	if (claimed != CLAIM_MINE)
 		return TSUMUGI_COUNT_DUPLICATE;
-	store(&flow->received.echo, data->psn);
-	advance(flow, data->psn, word);
+	store(&flow->received.echo, packet->psn);
+	advance(flow, packet->psn, word);
 	return TSUMUGI_COUNT_DEPOSITED;
 }
 

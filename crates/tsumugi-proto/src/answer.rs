@@ -10,7 +10,7 @@ use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::memory::{Control, Flow};
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
-/// Notes what a DATA packet of the peer acknowledges of our flow to it: the owner reads it when it runs next.
+/// Notes what a DATA packet or PROBE of the peer acknowledges of our flow to it: the owner reads it when it runs next.
 ///
 /// What the packet says is the peer's word; the owner compares it with what it has sent.
 #[inline]
@@ -46,6 +46,14 @@ pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
         }
         answer => answer,
     }
+}
+
+/// Whether the owner has said how to address the peer. Until then a PROBE, which is nothing but a question, is left
+/// to the owner.
+#[inline]
+#[must_use]
+pub fn ready(flow: &Flow) -> bool {
+    flow.peer_token.load(Ordering::Acquire) != 0
 }
 
 /// An answer, and the body that goes with it; `crc32c` is asked for the body's CRC32C. `None` while the owner has

@@ -16,7 +16,7 @@ const STEPS: usize = 8000;
 /// Steps between two looks at all of the memory. It is what a step costs most.
 const STEPS_PER_CHECK: usize = 4;
 
-/// Does a step to the memory; for a packet, says what came of it.
+/// Does a step to the memory; for a packet, says what came of it, if that is anything to be counted.
 fn take(memory: &Plain, step: &Step, model: &Model) -> Option<Verdict> {
     let entry = |index| ReceiveMemory::flow(memory, index).expect("an entry of the table");
     match *step {
@@ -29,14 +29,17 @@ fn take(memory: &Plain, step: &Step, model: &Model) -> Option<Verdict> {
             let tail = ReceiveMemory::control(memory).ring_tail.0.load(Ordering::Relaxed);
             queue::release(memory, tail, model.release_to(records));
         }
-        Step::Data { ref header, ref body, checked } => {
-            return Some(match receiver::find(memory, header) {
-                Ok(flow) => receiver::deposit(memory, flow, header, body, checked),
+        Step::Data { ref header, .. } | Step::Probe { ref header } => {
+            let flow = match receiver::find(memory, header) {
+                Ok(flow) => flow,
                 Err(verdict) => {
                     memory.count(verdict.counter(), 1);
-                    verdict
+                    return Some(verdict);
                 }
-            });
+            };
+            if let Step::Data { header, body, checked } = step {
+                return Some(receiver::deposit(memory, flow, header, body, *checked));
+            }
         }
     }
     None
@@ -55,7 +58,7 @@ fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) -> Result<u64, Strin
         if number % STEPS_PER_CHECK == 0 || number + 1 == STEPS {
             model.check(&memory).map_err(fault)?;
         }
-        if let Step::Data { header, .. } = step
+        if let Step::Data { header, .. } | Step::Probe { header } = step
             && let Some(open) = model.flow(header.flow)
         {
             furthest = furthest.max(open.base);

@@ -86,7 +86,7 @@ impl Model {
         self.records.get(records).map_or(self.head, |(position, ..)| *position)
     }
 
-    /// Takes a step; for a packet, says what it must be counted as.
+    /// Takes a step; for a packet, says what it must be counted as. A PROBE of an open flow is not counted.
     pub(crate) fn apply(&mut self, step: &Step) -> Option<Counter> {
         match *step {
             Step::Open { flow, token, epoch, repeat, limit } => {
@@ -107,20 +107,34 @@ impl Model {
                 self.counters[counter as usize] += 1;
                 return Some(counter);
             }
+            Step::Probe { ref header } => {
+                let counter = self.find(header).err()?;
+                self.counters[counter as usize] += 1;
+                return Some(counter);
+            }
         }
         None
     }
 
-    fn data(&mut self, header: &Header, body: &[u8], checked: bool) -> Counter {
-        let free_bytes = self.free_bytes();
-        let Some(flow) = self.flows.get_mut(&header.flow) else { return Counter::UnknownFlow };
-        let psn = header.psn.0;
+    /// The flow that a packet belongs to, or what the packet is counted as.
+    fn find(&mut self, header: &Header) -> Result<&mut Open, Counter> {
+        let flow = self.flows.get_mut(&header.flow).ok_or(Counter::UnknownFlow)?;
         if flow.token != header.token {
-            return Counter::WrongToken;
+            return Err(Counter::WrongToken);
         }
         if flow.epoch != header.epoch {
-            return Counter::WrongEpoch;
+            return Err(Counter::WrongEpoch);
         }
+        Ok(flow)
+    }
+
+    fn data(&mut self, header: &Header, body: &[u8], checked: bool) -> Counter {
+        let free_bytes = self.free_bytes();
+        let flow = match self.find(header) {
+            Ok(flow) => flow,
+            Err(counter) => return counter,
+        };
+        let psn = header.psn.0;
         if psn < flow.base || flow.beyond.contains(&psn) {
             return Counter::Duplicate;
         }
@@ -133,7 +147,8 @@ impl Model {
         }
         let span = (24 + body.len() as u64).div_ceil(32) * 32;
         if span > free_bytes {
-            (flow.stopped, self.stopped) = (true, true);
+            flow.stopped = true;
+            self.stopped = true;
             return Counter::QueueFull;
         }
         flow.echo = psn;

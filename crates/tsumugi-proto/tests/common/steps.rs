@@ -43,6 +43,11 @@ pub(crate) enum Step {
         /// Whether the depositor says that it has compared the CRC.
         checked: bool,
     },
+    /// A PROBE arrives.
+    Probe {
+        /// Its header, the CRC as random as that of a DATA packet.
+        header: Header,
+    },
     /// The owner gives its oldest records back.
     Release {
         /// How many.
@@ -120,6 +125,7 @@ impl Maker {
             }
             // Rarer than packets: the queue fills, and is emptied.
             900..=1999 => Step::Release { records: self.dice.of(1..30) as usize },
+            2000..=2199 => Step::Probe { header: self.header(Kind::Probe, flow) },
             _ => self.data(flow),
         }
     }
@@ -133,12 +139,19 @@ impl Maker {
     fn data(&mut self, flow: u32) -> Step {
         let psn = self.psn(flow);
         let bytes = self.body_bytes();
-        let mut header = Header::new(Kind::Data, 1);
+        let mut header = self.header(Kind::Data, flow);
+        (header.psn, header.body_bytes) = (Psn(psn), bytes as u16);
+        let body = (0..bytes).map(|_| self.dice.next() as u8).collect();
+        Step::Data { header, body, checked: self.dice.percent(50) }
+    }
+
+    /// A header of this flow's, now and then with something wrong in it.
+    fn header(&mut self, kind: Kind, flow: u32) -> Header {
+        let mut header = Header::new(kind, 1);
         if let Some(open) = self.model.flow(flow) {
             (header.token, header.epoch) = (open.token, open.epoch);
         }
-        (header.flow, header.psn, header.body_bytes) = (flow, Psn(psn), bytes as u16);
-        header.body_crc = self.dice.next() as u32;
+        (header.flow, header.body_crc) = (flow, self.dice.next() as u32);
         match self.dice.of(0..200) {
             0 => header.token ^= 1 << self.dice.of(0..64),
             1 => header.token = 0,
@@ -149,8 +162,7 @@ impl Maker {
             4 => header.flow = self.dice.of(0..3) as u32,
             _ => {}
         }
-        let body = (0..bytes).map(|_| self.dice.next() as u8).collect();
-        Step::Data { header, body, checked: self.dice.percent(50) }
+        header
     }
 
     fn body_bytes(&mut self) -> u64 {

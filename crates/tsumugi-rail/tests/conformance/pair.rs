@@ -2,6 +2,7 @@
 
 use super::frames::{PORT, Wrapping};
 use crc_fast::{CrcAlgorithm, checksum};
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::sync::atomic::Ordering;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, receiver};
 use tsumugi_rail::Memory;
@@ -49,14 +50,14 @@ pub(crate) enum Fate {
     Answer(Vec<u8>),
 }
 
-/// The receive half in Rust as a driver would run it: the fate of a packet, and its verdict.
+/// The receive half in Rust as a driver would run it: the fate of a packet, and its verdict if it has one.
 fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
     let (header, body) = match Header::decode(packet) {
         Err(_) => {
             memory.count(Counter::Malformed, 1);
             return (Fate::Drop, None);
         }
-        Ok((header, body, [])) if header.kind == Kind::Data => (header, body),
+        Ok((header, body, [])) if matches!(header.kind, Kind::Data | Kind::Probe) => (header, body),
         Ok(_) => return (Fate::Pass, None),
     };
     let flow = match receiver::find(memory, &header) {
@@ -66,15 +67,22 @@ fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
             return (Fate::Drop, Some(verdict));
         }
     };
-    answer::note(flow, &header);
-    let verdict = receiver::deposit(memory, flow, &header, body, false);
+    let (verdict, due) = if header.kind == Kind::Data {
+        answer::note(flow, &header);
+        let verdict = receiver::deposit(memory, flow, &header, body, false);
+        (Some(verdict), answer::due(flow, &header, verdict))
+    } else if answer::ready(flow) {
+        answer::note(flow, &header);
+        (None, Some(Kind::Ack))
+    } else {
+        return (Fate::Pass, None);
+    };
     let crc32c = |body: &[u8]| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32;
-    let answer = answer::due(flow, &header, verdict)
-        .and_then(|kind| answer::make(memory.control(), flow, kind, header.psn, crc32c));
+    let answer = due.and_then(|kind| answer::make(memory.control(), flow, kind, header.psn, crc32c));
     let fate = answer.map_or(Fate::Drop, |(header, sack)| {
         Fate::Answer([&header.encode()[..], sack.encode(&mut [0; BODY_BYTES_MAX])].concat())
     });
-    (fate, Some(verdict))
+    (fate, verdict)
 }
 
 /// Both receive halves.
@@ -120,14 +128,29 @@ impl Pair {
         }
     }
 
+    /// Whether the bell has rung and nobody has heard it.
+    pub(crate) fn rung(&self) -> bool {
+        let mut bells = [PollFd::new(self.driver.bell(), PollFlags::POLLIN)];
+        poll(&mut bells, PollTimeout::ZERO).expect("polling the bell") == 1
+    }
+
     /// Runs the program alone on a frame, and returns what it did and the frame as it left it.
     pub(crate) fn drive(&mut self, frame: &[u8]) -> (Action, Vec<u8>) {
         let run = self.receiver.run(frame, &mut self.out, 1).unwrap_or_else(|error| panic!("{error}"));
         (run.action, self.out[..run.frame_bytes].to_vec())
     }
 
-    /// Gives a packet to both, and compares what they make of it and all of their memories.
+    /// Gives a packet to both, compares what they make of it and all of their memories, and tells the verdict.
     pub(crate) fn take(&mut self, wrapping: Wrapping, packet: &[u8]) -> Result<Option<Verdict>, String> {
+        self.fate(wrapping, packet).map(|(_, verdict)| verdict)
+    }
+
+    /// The same, and tells the packet's fate, too.
+    pub(crate) fn fate(
+        &mut self,
+        wrapping: Wrapping,
+        packet: &[u8],
+    ) -> Result<(Fate, Option<Verdict>), String> {
         let (fate, verdict) = reference(&View(&self.rust), packet);
         let question = wrapping.question(packet);
         let (action, frame) = self.drive(&question);
@@ -145,7 +168,7 @@ impl Pair {
                 "the driver leaves the frame\n{frame:?}, must leave\n{must_be:?} ({verdict:?})"
             ));
         }
-        self.compare().map(|()| verdict)
+        self.compare().map(|()| (fate, verdict))
     }
 
     /// Compares the memories.
