@@ -192,10 +192,8 @@ int receive(struct xdp_md *context)
 	if (action != XDP_TX)
 		return action;
 	verdict = find(memory, &packet, &flow);
-	if (!flow) {
-		count(memory, verdict);
-		return XDP_DROP;
-	}
+	if (!flow)
+		return refuse(memory, verdict);
 	if (packet.kind == TSUMUGI_PROBE) {
 		/* The owner, who knows the peer's address, answers as long as nobody else can. */
 		if (!ready(flow))

@@ -50,6 +50,19 @@ static __always_inline void count(char *memory, __u32 counter)
 	add(&control->counters[counter & (TSUMUGI_COUNTERS - 1)], 1);
 }
 
+/* answer::refuse: of so many strangers of a kind one goes on to the owner, who may answer RESET. */
+#define STRANGERS_PER_RESET 64
+
+static __always_inline int refuse(char *memory, __u32 counter)
+{
+	struct tsumugi_control *control = (void *)memory;
+	__u64 before = __sync_fetch_and_add(&control->counters[counter & (TSUMUGI_COUNTERS - 1)], 1);
+
+	if (counter == TSUMUGI_COUNT_WRONG_EPOCH || before % STRANGERS_PER_RESET != 0)
+		return XDP_DROP;
+	return XDP_PASS;
+}
+
 /* receiver::find. */
 static __always_inline __u32 find(char *memory, const struct packet *packet, struct tsumugi_flow **found)
 {

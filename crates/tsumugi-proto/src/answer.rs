@@ -3,12 +3,27 @@
 //! A program in the driver does the same in C. The user depositor has more to go by (what else is due, how many
 //! packets it left unanswered) and puts its answers together itself.
 
+use crate::memory::ReceiveMemory;
 use crate::receiver::Verdict;
 use crate::window;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::memory::{Control, Flow};
 use tsumugi_wire::{Flags, Header, Kind, Psn};
+
+/// Of so many packets of strangers of a kind one goes on to the owner.
+pub const STRANGERS_PER_RESET: u64 = 64;
+
+/// Counts a packet that belongs to no flow, and says whether the owner is to see it all the same, who may answer
+/// RESET: the peer of an endpoint that is gone learns of it so.
+///
+/// That is the first packet and then every [`STRANGERS_PER_RESET`]th of an unknown flow or with a wrong token, so that
+/// a flood of them costs next to nothing. Nobody is left of another epoch.
+pub fn refuse<M: ReceiveMemory + ?Sized>(memory: &M, verdict: Verdict) -> bool {
+    let counter = &memory.control().counters.0[verdict.counter() as usize];
+    let before = counter.fetch_add(1, Ordering::Relaxed);
+    verdict != Verdict::WrongEpoch && before.is_multiple_of(STRANGERS_PER_RESET)
+}
 
 /// Notes what a DATA packet or PROBE of the peer acknowledges of our flow to it: the owner reads it when it runs next.
 ///

@@ -13,7 +13,7 @@ mod probe;
 
 use common::{GEOMETRY, Model, Step, steps};
 use frames::Wrapping;
-use pair::{Pair, View};
+use pair::{Fate, Pair, View};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -382,6 +382,37 @@ fn a_window_that_has_moved_on_meanwhile_is_read_as_full() {
             Ok(Some(verdict)),
             "{psn}"
         );
+    }
+}
+
+#[test]
+fn now_and_then_a_stranger_is_passed_to_the_owner() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    let mut stranger = |change: &dyn Fn(&mut Header), kind, number: u32| {
+        let mut header = Header::new(kind, PEER_EPOCH);
+        (header.token, header.flow) = (TOKEN, FLOW);
+        change(&mut header);
+        let wrapping = Wrapping { six: number.is_multiple_of(3), ..Wrapping::PLAIN };
+        pair.fate(wrapping, &header.encode()).expect("the same")
+    };
+    let told = |number| if number % 64 == 0 { Fate::Pass } else { Fate::Drop };
+    for number in 0..200 {
+        let kind = if number % 5 == 0 { Kind::Probe } else { Kind::Data };
+        // Each kind of stranger by itself; of another epoch nobody is left who could be told.
+        let closed = stranger(&|header| header.flow = 4, kind, number);
+        assert_eq!(closed, (told(number), Some(Verdict::UnknownFlow)), "{number}");
+        let wrong = stranger(&|header| header.token ^= 1 << 63, kind, number);
+        assert_eq!(wrong, (told(number), Some(Verdict::WrongToken)), "{number}");
+        let earlier = stranger(&|header| header.epoch ^= 1, kind, number);
+        assert_eq!(earlier, (Fate::Drop, Some(Verdict::WrongEpoch)), "{number}");
+        // No entry of the table at all is the same counter. 64 of them, and the count goes on where it was.
+        if number == 130 {
+            let beyond = |_| stranger(&|header| header.flow = u32::MAX, kind, number);
+            let fates: Vec<_> = (0..64).map(beyond).collect();
+            assert!(fates.iter().all(|(_, verdict)| *verdict == Some(Verdict::UnknownFlow)));
+            assert_eq!(fates.iter().filter(|(fate, _)| *fate == Fate::Pass).count(), 1);
+        }
     }
 }
 

@@ -63,8 +63,8 @@ fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
     let flow = match receiver::find(memory, &header) {
         Ok(flow) => flow,
         Err(verdict) => {
-            memory.count(verdict.counter(), 1);
-            return (Fate::Drop, Some(verdict));
+            let fate = if answer::refuse(memory, verdict) { Fate::Pass } else { Fate::Drop };
+            return (fate, Some(verdict));
         }
     };
     let (verdict, due) = if header.kind == Kind::Data {
