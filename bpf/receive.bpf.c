@@ -20,6 +20,7 @@
 #include "receive/atomic.h"
 #include "receive/deposit.h"
 #include "receive/answer.h"
+#include "receive/owner.h"
 
 /* The loader puts the size of an endpoint's memory in place of this number: it depends on the geometry. */
 #define MEMORY_BYTES 0x14534d47
@@ -194,6 +195,8 @@ int receive(struct xdp_md *context)
 	verdict = find(memory, &packet, &flow);
 	if (!flow)
 		return refuse(memory, verdict);
+	if (!owned(context, memory, &frame))
+		return XDP_PASS; /* the kernel answers as for any port that nobody has */
 	if (packet.kind == TSUMUGI_PROBE) {
 		/* The owner, who knows the peer's address, answers as long as nobody else can. */
 		if (!ready(flow))

@@ -6,6 +6,8 @@
 mod common;
 #[path = "conformance/frames.rs"]
 mod frames;
+#[path = "conformance/owner.rs"]
+mod owner;
 #[path = "conformance/pair.rs"]
 mod pair;
 #[path = "conformance/probe.rs"]
@@ -307,6 +309,9 @@ fn the_bell_rings_for_a_sleeper_only() {
 #[test]
 fn garbage_in_its_own_memory_hurts_its_owner_only() {
     let Some(mut pair) = Pair::load(GEOMETRY) else { return };
+    // A socket, so that nobody finds the owner dead whenever there is garbage in `checked_at`.
+    owner::alone();
+    let _socket = owner::socket("::");
     let neighbour = pair.receiver.endpoint(frames::PORT + 1).unwrap_or_else(|error| panic!("{error}")).memory;
     let before: Vec<u64> = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
     let mut dice = 1u64;

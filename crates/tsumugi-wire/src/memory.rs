@@ -16,6 +16,8 @@
 //! |--------------------------------|-----------------------|----------------------------------------|
 //! | geometry, `Flow` identity, `limit` | owner             | before the flow's token is published    |
 //! | `peer_flow`, `peer_token`      | owner                 | when the peer is known; the token last (release) |
+//! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
+//! | `checked_at`                   | the driver's program  | compare-and-swap, every 100 ms at most |
 //! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` only grows    |
@@ -120,8 +122,11 @@ pub struct Control {
     pub flows: AtomicU32,
     /// Bytes of the ring: a power of two.
     pub ring_bytes: AtomicU64,
-    /// Epoch of the endpoint that owns the memory; 0 while nobody does.
+    /// Epoch of the endpoint that owns the memory; 0 while nobody does. Set when the endpoint's UDP socket is bound.
     pub epoch: AtomicU32,
+    /// When a program in the driver last looked for the owner's UDP socket: `CLOCK_MONOTONIC_COARSE`, ns. It looks
+    /// again with a packet 100 ms later, and sets `epoch` to 0 when there is none: the owner was killed.
+    pub checked_at: AtomicU64,
     /// Bytes claimed since the beginning.
     pub ring_head: Line<AtomicU64>,
     /// Bytes released since the beginning.
@@ -325,6 +330,7 @@ mod tests {
     fn the_layout_is_what_a_driver_program_is_compiled_against() {
         use core::mem::offset_of;
         assert_eq!(offset_of!(Control, ring_bytes), 16);
+        assert_eq!(offset_of!(Control, checked_at), 32);
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);

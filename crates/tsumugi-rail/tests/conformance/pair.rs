@@ -3,6 +3,7 @@
 use super::frames::{PORT, Wrapping};
 use crc_fast::{CrcAlgorithm, checksum};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, receiver};
 use tsumugi_rail::Memory;
@@ -14,6 +15,9 @@ use tsumugi_wire::{Header, Kind};
 
 /// Epoch of the endpoint.
 pub(crate) const EPOCH: u32 = 0x00c0_ffee;
+
+/// A time that no clock of a test reaches: nobody looks for the owner's socket. Most tests have none.
+pub(crate) const NEVER: u64 = i64::MAX as u64;
 
 /// A mapping as the protocol sees it.
 pub(crate) struct View<'m>(pub(crate) &'m Memory);
@@ -108,6 +112,7 @@ impl Pair {
         let rust = Memory::new(geometry).expect("receive memory");
         for memory in [&driver.memory, &rust] {
             memory.control().epoch.store(EPOCH, Ordering::Relaxed);
+            memory.control().checked_at.store(NEVER, Ordering::Relaxed);
         }
         let empty = rust.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
         Some(Pair { receiver, driver, rust, empty, out: vec![0; 1 << 16] })
@@ -171,10 +176,11 @@ impl Pair {
         self.compare().map(|()| (fate, verdict))
     }
 
-    /// Compares the memories.
+    /// Compares the memories, but for the time when the driver looked for the owner: nobody else does.
     pub(crate) fn compare(&self) -> Result<(), String> {
         let words = self.driver.memory.words().iter().zip(self.rust.words());
-        for (index, (driver, rust)) in words.enumerate() {
+        let words = words.enumerate().filter(|(index, _)| index * 8 != offset_of!(Control, checked_at));
+        for (index, (driver, rust)) in words {
             let (driver, rust) = (driver.load(Ordering::Acquire), rust.load(Ordering::Relaxed));
             if driver != rust {
                 return Err(format!(
