@@ -6,6 +6,7 @@
 
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
+use tsumugi_rail::Memory;
 use tsumugi_rail::xdp::{Action, Receiver, XdpError};
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
@@ -13,13 +14,17 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 const GEOMETRY: Geometry = Geometry { flows: 64, ring_bytes: 1 << 20 };
 const PORT: u16 = 7411;
 const RUNS: usize = 20_000;
+const REPEAT: u32 = 1_000_000;
 const TOKEN: u64 = 0x1234_5678;
 const EPOCH: u32 = 7;
 
-/// A frame with a DATA packet.
-fn frame(psn: u64, flags: Flags, body_bytes: usize) -> Vec<u8> {
-    let mut header = Header::new(Kind::Data, EPOCH);
-    (header.token, header.flow, header.psn, header.flags) = (TOKEN, 3, Psn(psn), flags);
+/// A frame with a packet of the flow.
+fn frame(kind: Kind, psn: u64, flags: Flags, body_bytes: usize) -> Vec<u8> {
+    let mut header = Header::new(kind, EPOCH);
+    (header.token, header.flow, header.flags) = (TOKEN, 3, flags);
+    header.psn = Psn(if kind == Kind::Data { psn } else { 0 });
+    // As in a conversation: each packet acknowledges one more.
+    (header.ack, header.credit) = (Psn(psn), 900);
     header.body_bytes = body_bytes as u16;
     let packet = [&header.encode()[..], &vec![0x5a; body_bytes]].concat();
     let mut frame = Vec::new();
@@ -36,6 +41,14 @@ fn median(mut costs: Vec<u128>) -> u128 {
     costs[costs.len() / 2]
 }
 
+/// The owner's work: everything is read and given back.
+fn release(memory: &Memory) {
+    let (from, to) = (&memory.control().ring_tail.0, &memory.control().ring_head.0);
+    let (from, to) = (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed));
+    memory.zero(from, (to - from) as usize);
+    memory.control().ring_tail.0.store(to, Ordering::Release);
+}
+
 fn measure() -> Result<(), XdpError> {
     let mut receiver = Receiver::load(GEOMETRY)?;
     let endpoint = receiver.endpoint(PORT)?;
@@ -50,40 +63,48 @@ fn measure() -> Result<(), XdpError> {
     flow.peer_token.store(1, Ordering::Relaxed);
     flow.token.store(TOKEN, Ordering::Release);
 
-    let mut other = frame(0, Flags(0), 64);
+    let mut other = frame(Kind::Data, 0, Flags(0), 64);
     other[37] = 1;
-    let pass_ns = receiver.run(&other, &mut out, 1_000_000)?.duration.as_nanos();
+    let pass_ns = receiver.run(&other, &mut out, REPEAT)?.duration.as_nanos();
     let mut once = Vec::new();
     for _ in 0..RUNS {
         once.push(receiver.run(&other, &mut out, 1)?.duration.as_nanos());
     }
     let alone_ns = median(once) - pass_ns;
     println!("not ours {pass_ns} ns; reading the clock adds {alone_ns} ns to a single run, taken off below");
+    let acknowledging = |flags: Flags| Flags(flags.0 | Flags::HAS_ACK.0);
+    let mut rows = vec![("PROBE", Kind::Probe, acknowledging(Flags(0)), 0)];
+    for body_bytes in [8, 16, 72, 136, 1400, 3300] {
+        rows.extend([
+            ("deposit", Kind::Data, Flags(0), body_bytes),
+            ("deposit, note an ACK", Kind::Data, acknowledging(Flags(0)), body_bytes),
+            ("deposit and ACK", Kind::Data, Flags::ACK_REQUEST, body_bytes),
+            ("deposit, note, ACK", Kind::Data, acknowledging(Flags::ACK_REQUEST), body_bytes),
+        ]);
+    }
     let mut psn = 0;
-    for body_bytes in [8, 64, 1400, 3300] {
-        for (name, flags) in [("deposit", Flags(0)), ("deposit and ACK", Flags::ACK_REQUEST)] {
-            let mut costs = Vec::new();
-            for _ in 0..RUNS {
-                let run = receiver.run(&frame(psn, flags, body_bytes), &mut out, 1)?;
-                assert!(matches!(run.action, Action::Drop | Action::Transmit), "{:?}", run.action);
-                costs.push(run.duration.as_nanos());
-                psn += 1;
-                // The owner's work: everything is read and given back.
-                let (from, to) = (&memory.control().ring_tail.0, &memory.control().ring_head.0);
-                let (from, to) = (from.load(Ordering::Relaxed), to.load(Ordering::Relaxed));
-                memory.zero(from, (to - from) as usize);
-                memory.control().ring_tail.0.store(to, Ordering::Release);
-            }
-            println!("{body_bytes:5} B {name:16} {:4} ns", median(costs).saturating_sub(alone_ns));
+    for (name, kind, flags, body_bytes) in rows {
+        let mut costs = Vec::new();
+        for _ in 0..RUNS {
+            let run = receiver.run(&frame(kind, psn, flags, body_bytes), &mut out, 1)?;
+            let answered = kind == Kind::Probe || flags.has(Flags::ACK_REQUEST);
+            assert_eq!(run.action, if answered { Action::Transmit } else { Action::Drop });
+            costs.push(run.duration.as_nanos());
+            psn += u64::from(kind == Kind::Data);
+            release(memory);
         }
+        println!("{body_bytes:5} B {name:20} {:4} ns", median(costs).saturating_sub(alone_ns));
     }
     flow.peer_token.store(0, Ordering::Relaxed);
-    let duplicate_ns = receiver.run(&frame(0, Flags(0), 64), &mut out, 1_000_000)?.duration.as_nanos();
-    println!("duplicate, unanswered {duplicate_ns} ns");
-    let mut wrong = frame(0, Flags(0), 64);
+    let mut wrong = frame(Kind::Data, 0, Flags(0), 64);
     wrong[50] ^= 1;
-    let malformed_ns = receiver.run(&wrong, &mut out, 1_000_000)?.duration.as_nanos();
-    println!("malformed {malformed_ns} ns");
+    for (name, frame) in [
+        ("duplicate, unanswered", frame(Kind::Data, 0, Flags(0), 64)),
+        ("malformed", wrong),
+        ("PROBE, left to the owner", frame(Kind::Probe, 0, Flags(0), 0)),
+    ] {
+        println!("{name} {} ns", receiver.run(&frame, &mut out, REPEAT)?.duration.as_nanos());
+    }
     Ok(())
 }
 
