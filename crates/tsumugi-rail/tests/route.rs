@@ -194,13 +194,13 @@ fn changes_are_followed() {
         nodes.shell(0, &format!("ip neigh replace {} lladdr {other} dev {NIC} nud permanent", to.ip()));
         let Answer::Frame(moved) = asker.ask(to) else { panic!("still reachable") };
         assert_ne!(moved, first);
-        nodes.shell(0, &format!("ip neigh del {} dev {NIC}", to.ip()));
-        assert_eq!(asker.ask(to), Answer::NotYet);
-        assert_eq!(asker.frame(to), first);
-
-        nodes.shell(1, &format!("ip link set {NIC} down")); // takes our carrier away
+        // Such a neighbour outlives the carrier.
+        nodes.shell(1, &format!("ip link set {NIC} down"));
         eventually("the lost carrier", || (asker.ask(to) == Answer::NotYet).then_some(()));
         nodes.shell(1, &format!("ip link set {NIC} up"));
+        assert_eq!(asker.frame(to), moved);
+        nodes.shell(0, &format!("ip neigh del {} dev {NIC}", to.ip()));
+        assert_eq!(asker.ask(to), Answer::NotYet);
         assert_eq!(asker.frame(to), first);
 
         nodes.shell(0, &format!("ip link set {NIC} down"));
@@ -210,6 +210,22 @@ fn changes_are_followed() {
         assert_eq!(healed, asker.expected(from, to, 1500));
         assert_ne!(healed, first);
     }
+}
+
+#[test]
+fn what_is_doubted_is_asked_again_without_news() {
+    let Some(nodes) = Nodes::up("what_is_doubted_is_asked_again_without_news") else { return };
+    let to = four(1, 8000);
+    let mut asker = Asker::open(&nodes, four(0, PORT));
+    let first = asker.frame(to);
+    assert_eq!(asker.ask(to), Answer::Frame(first));
+    nodes.shell(0, &format!("ip link set {NIC} mtu 1400"));
+    // Too soon after the last look for another one.
+    asker.now = asker.now.plus(MILLISECOND_NS / 2);
+    assert_eq!(asker.routes.to(asker.now, to), Reach::Frame(&first));
+    asker.routes.doubt(to);
+    let Reach::Frame(frame) = asker.routes.to(asker.now, to) else { panic!("still reachable") };
+    assert_eq!(frame.datagram_bytes(), first.datagram_bytes() - 100);
 }
 
 #[test]
