@@ -93,6 +93,7 @@ impl Drop for Mapping {
 pub(crate) enum RawAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),
+    Interface(libc::sockaddr_ll),
 }
 
 impl From<SocketAddr> for RawAddress {
@@ -116,18 +117,40 @@ impl From<SocketAddr> for RawAddress {
 }
 
 impl RawAddress {
+    /// Where a packet socket sends: a NIC, by its index. The frame itself says the rest.
+    pub(crate) fn interface(index: u32) -> RawAddress {
+        RawAddress::Interface(libc::sockaddr_ll {
+            sll_family: libc::AF_PACKET as libc::sa_family_t,
+            sll_protocol: 0,
+            sll_ifindex: index.cast_signed(),
+            sll_hatype: 0,
+            sll_pkttype: 0,
+            sll_halen: 0,
+            sll_addr: [0; 8],
+        })
+    }
+
     fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         match self {
             RawAddress::V4(v4) => (std::ptr::from_ref(v4).cast(), size_of_val(v4) as libc::socklen_t),
             RawAddress::V6(v6) => (std::ptr::from_ref(v6).cast(), size_of_val(v6) as libc::socklen_t),
+            RawAddress::Interface(ll) => (std::ptr::from_ref(ll).cast(), size_of_val(ll) as libc::socklen_t),
         }
     }
 }
 
 /// A new non-blocking UDP socket of `address`'s family.
 pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    let family = if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 };
-    let kind = libc::SOCK_DGRAM | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
+    socket(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }, libc::SOCK_DGRAM)
+}
+
+/// A new non-blocking socket that takes whole frames and, being of protocol 0, receives none.
+pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+    socket(libc::AF_PACKET, libc::SOCK_RAW)
+}
+
+fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
+    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
     unsafe { checked(libc::socket(family, kind, 0)).map(|fd| OwnedFd::from_raw_fd(fd)) }
 }
@@ -220,11 +243,11 @@ pub(crate) fn send_segmented(
 /// Most datagrams of one [`send_many`].
 pub(crate) const MANY_MAX: usize = 64;
 
-/// Sends up to [`MANY_MAX`] datagrams of two pieces each, and returns how many were taken (at least one).
-pub(crate) fn send_many(
+/// Sends up to [`MANY_MAX`] datagrams of so many pieces each, and returns how many were taken (at least one).
+pub(crate) fn send_many<const PIECES: usize>(
     socket: BorrowedFd<'_>,
     to: Option<&RawAddress>,
-    datagrams: &[[IoSlice<'_>; 2]],
+    datagrams: &[[IoSlice<'_>; PIECES]],
 ) -> io::Result<usize> {
     let mut messages = [libc::mmsghdr { msg_hdr: empty_message(), msg_len: 0 }; MANY_MAX];
     let count = datagrams.len().min(MANY_MAX);

@@ -29,7 +29,7 @@ impl Nodes {
             let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
             return None;
         }
-        let nodes = Nodes(Lab::up(&Spec::unique("engpacket")).expect("the lab is made").guarded());
+        let nodes = Nodes(Lab::up(&Spec::unique("rail")).expect("the lab is made").guarded());
         for node in 0..2 {
             let address = six(node, 0).ip();
             nodes.shell(
@@ -52,9 +52,14 @@ impl Nodes {
         String::from_utf8_lossy(&output.stdout).trim().to_owned()
     }
 
+    /// What `ip netns` calls a node's namespace.
+    pub(crate) fn namespace(&self, node: usize) -> String {
+        format!("tsu-{}-n{node}", self.0.name())
+    }
+
     /// Runs `work` in a node's network: sockets that it opens stay there.
     pub(crate) fn inside<T: Send>(&self, node: usize, work: impl FnOnce() -> T + Send) -> T {
-        let path = format!("/run/netns/tsu-{}-n{node}", self.0.name());
+        let path = format!("/run/netns/{}", self.namespace(node));
         let namespace = File::open(path).expect("the namespace is there");
         std::thread::scope(|scope| {
             let entered = scope.spawn(|| {
