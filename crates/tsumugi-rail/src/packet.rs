@@ -3,10 +3,10 @@
 //! It needs CAP_NET_RAW and any NIC. What it passes by is passed by: packet filters, traffic control and
 //! captures on this machine see nothing of these frames; the receiver sees ordinary datagrams.
 //!
-//! It is for what goes alone. Over veth, p50, µs, through the connected socket (with segmentation) and
-//! through this: 1 × 100 B 1.10 (1.22) and 0.94; 4 × 1,472 B 4.6 (2.1) and 3.8; 32 × 1,472 B 35 (9.8) and
-//! 30. Into a receiving XDP program, which takes segmentation away from the NIC: 1.07 (1.20) and 0.86; 4.4 (2.6) and
-//! 3.4; 36 (16.5) and 28.
+//! It is for what goes alone. Over veth, p50, µs a burst, through a connected socket, the same with segmentation,
+//! and through this (`cargo run --release --example send_cost`): 1 × 100 B 1.37, 1.36, 1.06; 2 × 1,472 B 2.96, 1.96,
+//! 2.27; 4 × 1,472 B 5.5, 2.3, 4.1; 32 × 1,472 B 41, 10.2, 31. Towards a NIC with an XDP program, which takes
+//! segmentation away from a veth pair: 1 × 100 B 1.07 and 0.86; 4 × 1,472 B 4.4, 2.6, 3.4; 32 × 1,472 B 36, 16.5, 28.
 //!
 //! A ring of frames shared with the kernel (PACKET_TX_RING) is slower: 16 × 1,472 B take 14.7 µs by `sendmmsg`, 15.6 and
 //! 15.5 through rings of TPACKET_V2 and V3; 64 × 100 B 54.7, 57.4 and 57.6.
