@@ -109,7 +109,8 @@ pub(crate) struct Measure {
     /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once.
     #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block"])]
     pub(crate) wait: String,
-    /// How Tsumugi sends: `udp`, or `auto` to let it choose.
+    /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket; needs CAP_NET_RAW), or `auto`:
+    /// whichever was quickest with messages of that size.
     #[arg(long, default_value = "auto", value_parser = engine)]
     pub(crate) engine: String,
     /// Who deposits arriving messages: `driver` (needs `tsumugi up` on both hosts), `user` (the library), or
@@ -154,11 +155,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn engine(text: &str) -> Result<String, String> {
     match text {
-        "auto" | "udp" => Ok(text.to_owned()),
-        "xsk" | "packet" | "shm" => {
-            Err(format!("the `{text}` engine is not part of this version; use `udp`"))
-        }
-        _ => Err(format!("there is no `{text}` engine; use `udp` or `auto`")),
+        "auto" | "udp" | "packet" => Ok(text.to_owned()),
+        "xsk" | "shm" => Err(format!("the `{text}` engine is not part of this version; use `auto`")),
+        _ => Err(format!("there is no `{text}` engine; use `udp`, `packet` or `auto`")),
     }
 }
 

@@ -1,10 +1,13 @@
-//! A rail with everything that an endpoint on Ethernet uses: sockets, which always work, and the driver depositor
-//! where there is one.
+//! A rail with everything that an endpoint on Ethernet uses: sockets, which always work; engines that send past
+//! them; and the driver depositor where there is one.
 //!
 //! Sockets stay open beside the driver depositor: what the program leaves to the kernel comes through them, and
-//! everything does once the program is gone.
+//! everything does once the program is gone. What an engine does not reach goes through them, too.
 
+use crate::choose::Chooser;
+use crate::engine::Engine;
 use crate::memory::{Memory, MemoryError};
+use crate::packet::{PacketEngine, PacketError};
 use crate::sys::Epoll;
 use crate::udp::{Udp, UdpError, UdpOptions};
 use crate::xdp::{Claim, Pins, Wanted, XdpError};
@@ -66,11 +69,53 @@ impl FromStr for Depositor {
     }
 }
 
+/// What is to send.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EngineChoice {
+    /// Whichever was quickest with bursts of the same kind, of those that may be used here.
+    #[default]
+    Auto,
+    /// UDP sockets.
+    Udp,
+    /// Frames through a packet socket; an error when that is not permitted.
+    Packet,
+}
+
+impl fmt::Display for EngineChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            EngineChoice::Auto => "auto",
+            EngineChoice::Udp => "udp",
+            EngineChoice::Packet => "packet",
+        })
+    }
+}
+
+/// A word that names no engine.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("'{0}' is no engine; choose auto, udp or packet")]
+pub struct ParseEngineError(String);
+
+impl FromStr for EngineChoice {
+    type Err = ParseEngineError;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        match word {
+            "auto" => Ok(EngineChoice::Auto),
+            "udp" => Ok(EngineChoice::Udp),
+            "packet" => Ok(EngineChoice::Packet),
+            other => Err(ParseEngineError(other.to_owned())),
+        }
+    }
+}
+
 /// What to open.
 #[derive(Clone, Debug)]
 pub struct EthernetOptions {
     /// The sockets.
     pub udp: UdpOptions,
+    /// What is to send.
+    pub engine: EngineChoice,
     /// Who is to deposit.
     pub depositor: Depositor,
     /// Sizes of the receive memory, unless it comes from the driver depositor's pool.
@@ -89,12 +134,18 @@ pub enum EthernetError {
     /// Receive memory of our own.
     #[error(transparent)]
     Memory(#[from] MemoryError),
+    /// The `packet` engine.
+    #[error(transparent)]
+    Packet(#[from] PacketError),
 }
 
 /// A rail on Ethernet.
-#[derive(Debug)]
 pub struct Ethernet {
     sockets: Udp,
+    engines: Vec<Box<dyn Engine>>,
+    /// Which engine sends: the sockets are number 0, if they take part.
+    chooser: Chooser,
+    choice: EngineChoice,
     driver: Option<Driver>,
 }
 
@@ -133,13 +184,32 @@ impl Ethernet {
         if let Some((claim, sockets)) = claimed {
             let memory = claim.memory()?;
             let driver = Driver::new(claim, &sockets, demanded)?;
-            return Ok((Ethernet { sockets, driver: Some(driver) }, memory));
+            return Ok((Ethernet::assemble(sockets, Some(driver), options)?, memory));
         }
         if demanded {
             return Err(XdpError::NoneFree(Ethernet::why_none(options.udp.port)).into());
         }
         let sockets = Udp::open(&options.udp)?;
-        Ok((Ethernet { sockets, driver: None }, Memory::new(options.geometry)?))
+        Ok((Ethernet::assemble(sockets, None, options)?, Memory::new(options.geometry)?))
+    }
+
+    fn assemble(
+        sockets: Udp,
+        driver: Option<Driver>,
+        options: &EthernetOptions,
+    ) -> Result<Ethernet, EthernetError> {
+        let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+        if options.engine != EngineChoice::Udp {
+            match PacketEngine::open(sockets.address(), options.udp.queue_bytes) {
+                Ok(engine) => engines.push(Box::new(engine)),
+                // Who may not send frames sends datagrams.
+                Err(_) if options.engine == EngineChoice::Auto => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let choice = if engines.is_empty() { EngineChoice::Udp } else { options.engine };
+        let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
+        Ok(Ethernet { sockets, engines, chooser, choice, driver })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -228,7 +298,24 @@ impl Rail for Ethernet {
     }
 
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
-        self.sockets.send(now, to, burst)
+        let Some(first) = burst.first() else { return Ok(0) };
+        let trial = self.chooser.choose(burst.len(), first.bytes());
+        let engine = match self.choice {
+            EngineChoice::Udp => None,
+            EngineChoice::Auto => trial.engine.checked_sub(1),
+            EngineChoice::Packet => Some(0),
+        };
+        if let Some(engine) = engine {
+            if let Some(taken) = self.engines[engine].send(now, to, burst)? {
+                self.chooser.sent(&trial, taken);
+                return Ok(taken);
+            }
+            self.chooser.refused(&trial);
+            return self.sockets.send(now, to, burst);
+        }
+        let taken = self.sockets.send(now, to, burst)?;
+        self.chooser.sent(&trial, taken);
+        Ok(taken)
     }
 
     fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
@@ -258,10 +345,20 @@ impl Rail for Ethernet {
 
     fn meet(&mut self, peer: SocketAddr) {
         self.sockets.meet(peer);
+        self.engines.iter_mut().for_each(|engine| engine.meet(peer));
     }
 
     fn part(&mut self, peer: SocketAddr) {
         self.sockets.part(peer);
+        self.engines.iter_mut().for_each(|engine| engine.part(peer));
+    }
+
+    fn engine(&self) -> &'static str {
+        match self.choice {
+            EngineChoice::Auto => "auto",
+            EngineChoice::Udp => "udp",
+            EngineChoice::Packet => "packet",
+        }
     }
 
     fn is_driven(&self) -> bool {

@@ -308,6 +308,10 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.part(peer);
     }
 
+    fn engine(&self) -> &'static str {
+        self.inner.engine()
+    }
+
     fn is_driven(&self) -> bool {
         self.inner.is_driven()
     }

@@ -5,6 +5,7 @@
 //! Rails wrap each other: [`fault`] loses, doubles, reorders, delays and damages packets around any
 //! rail, [`trace`] writes what passes into a pcap file.
 
+mod choose;
 mod dice;
 pub mod ethernet;
 pub mod engine;
@@ -19,7 +20,7 @@ pub mod trace;
 pub mod udp;
 pub mod xdp;
 
-pub use ethernet::{Depositor, Ethernet, EthernetError, EthernetOptions};
+pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use engine::Engine;
 pub use ether::Template;
 pub use fault::{FaultOptions, Faulty};
@@ -131,6 +132,11 @@ pub trait Rail {
         let _ = peer;
     }
 
+    /// What the engine that sends is called; `auto` when there are several to choose from.
+    fn engine(&self) -> &'static str {
+        "udp"
+    }
+
     /// Whether a program in the NIC's driver deposits, as far as is known.
     fn is_driven(&self) -> bool {
         false
@@ -168,6 +174,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn part(&mut self, peer: SocketAddr) {
         (**self).part(peer);
+    }
+    fn engine(&self) -> &'static str {
+        (**self).engine()
     }
     fn is_driven(&self) -> bool {
         (**self).is_driven()

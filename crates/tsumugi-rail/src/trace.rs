@@ -184,6 +184,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.part(peer);
     }
 
+    fn engine(&self) -> &'static str {
+        self.inner.engine()
+    }
+
     fn is_driven(&self) -> bool {
         self.inner.is_driven()
     }

@@ -4,7 +4,7 @@ use crate::Wait;
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
-use tsumugi_rail::Depositor;
+use tsumugi_rail::{Depositor, EngineChoice};
 use tsumugi_rail::fault::FaultOptions;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
@@ -40,6 +40,8 @@ pub struct Config {
     /// Bytes that may wait to be sent to one peer before [`crate::SendError::WouldBlock`]. One message of
     /// any length is always accepted.
     pub send_bytes: u64,
+    /// What sends.
+    pub engine: EngineChoice,
     /// Who deposits what arrives. The sizes of the driver depositor's memory are those of its pool.
     pub depositor: Depositor,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
@@ -66,6 +68,7 @@ impl Default for Config {
             queue_bytes: 1 << 20,
             receive_bytes: 256 << 20,
             send_bytes: 4 << 20,
+            engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
             datagram_bytes: None,
             faults: None,

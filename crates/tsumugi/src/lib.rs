@@ -60,7 +60,7 @@ pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};
 pub use peers::{HostFileError, parse_host_file};
-pub use tsumugi_rail::ethernet::{Depositor, ParseDepositorError};
+pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;
 pub use tsumugi_wire::handshake::Repeat;
 pub use tsumugi_wire::limits::DEFAULT_PORT;

@@ -29,6 +29,8 @@ pub(crate) struct Options {
     pub(crate) repeat: String,
     /// Receive memory in bytes; `None` is the library's default.
     pub(crate) window: Option<u64>,
+    /// `auto`, `udp` or `packet`: what sends, on both sides.
+    pub(crate) engine: String,
     /// `auto`, `user` or `driver`: who deposits, on both sides.
     pub(crate) depositor: String,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
@@ -54,6 +56,7 @@ impl Options {
                 "go-back-n" => Repeat::GoBackN,
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
             },
+            engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
             // The library refuses time-outs that would kill healthy peers.
             peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
@@ -186,7 +189,7 @@ fn receive_failed(error: ReceiveError, watch: &mut Watch<'_>) -> Failure {
 
 impl Peer for Ours {
     fn engine(&self) -> Option<&'static str> {
-        Some("udp")
+        Some(self.endpoint.engine())
     }
 
     fn depositor(&self) -> Option<&'static str> {

@@ -244,6 +244,7 @@ impl<'a> Client<'a> {
             faults: self.measure.faults.clone(),
             message_bytes_max: size,
             in_place: self.measure.in_place,
+            engine: self.measure.engine.clone(),
             depositor: self.measure.depositor.clone(),
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };

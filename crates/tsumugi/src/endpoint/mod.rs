@@ -92,7 +92,7 @@ impl Endpoint {
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
         };
-        let options = EthernetOptions { udp, depositor: config.depositor, geometry };
+        let options = EthernetOptions { udp, engine: config.engine, depositor: config.depositor, geometry };
         let (rail, memory) = Ethernet::open(&options)?;
         let mut rail: Box<dyn Rail> = Box::new(rail);
         if let Some(path) = &config.trace {
@@ -250,6 +250,12 @@ impl Endpoint {
     /// Forgets that a peer is gone: the next message to it greets it anew.
     pub fn forgive(&self, node: Node) {
         self.shared.inner.borrow_mut().state.forgive(node.0);
+    }
+
+    /// What the engine that sends is called; `auto` when there are several to choose from.
+    #[must_use]
+    pub fn engine(&self) -> &'static str {
+        self.shared.inner.borrow().rail.engine()
     }
 
     /// Whether a program in the NIC's driver deposits what arrives, so that it is taken in and acknowledged while
