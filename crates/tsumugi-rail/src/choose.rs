@@ -65,7 +65,8 @@ impl Chooser {
         let length = LENGTHS.iter().position(|most| bytes <= *most).unwrap_or(LENGTHS.len());
         let number = count * (LENGTHS.len() + 1) + length;
         let kind = &mut self.kinds[number];
-        let most_left = (0..self.engines).max_by_key(|engine| (kind.trials_left[*engine], usize::MAX - engine));
+        let most_left =
+            (0..self.engines).max_by_key(|engine| (kind.trials_left[*engine], usize::MAX - engine));
         match most_left.filter(|engine| self.engines > 1 && kind.trials_left[*engine] > 0) {
             Some(engine) => Trial { kind: number, engine, begun: Some(Instant::now()) },
             None => {
@@ -110,7 +111,13 @@ mod tests {
     use super::*;
 
     /// Sends so many bursts, engine `e` taking `cost_ns[e]` a packet; returns how many went through each.
-    fn send(chooser: &mut Chooser, bursts: usize, packets: usize, bytes: usize, cost_ns: [u64; 3]) -> [usize; 3] {
+    fn send(
+        chooser: &mut Chooser,
+        bursts: usize,
+        packets: usize,
+        bytes: usize,
+        cost_ns: [u64; 3],
+    ) -> [usize; 3] {
         let mut through = [0; 3];
         for _ in 0..bursts {
             let trial = chooser.choose(packets, bytes);

@@ -20,9 +20,9 @@ use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 
-/// Calls between two looks into the sockets while the driver deposits and nothing has come by a socket lately. A
-/// look costs a system call, a call without it a few loads.
-const LOOKS_PER_SOCKETS: u32 = 32;
+/// Time between two looks into the sockets while the driver deposits and nothing has come by a socket lately. A look
+/// costs a system call, 0.3 µs in which what is deposited is not seen.
+const SOCKETS_EVERY_NS: u64 = 20 * MICROSECOND_NS;
 /// A caller that was away for so long has slept, or computed: the sockets are asked at once.
 const AWAY_NS: u64 = 20 * MICROSECOND_NS;
 /// Time between two looks whether the program is still attached.
@@ -160,8 +160,8 @@ struct Driver {
     /// Whether the program is attached, as of `asked_at`.
     served: bool,
     asked_at: Instant,
-    /// Calls since the sockets were looked into.
-    since_sockets: u32,
+    /// When the sockets were looked into.
+    sockets_at: Instant,
     /// Whether something came by a socket then.
     busy: bool,
     /// When `receive` was called last.
@@ -262,7 +262,7 @@ impl Driver {
             demanded,
             served: true,
             asked_at: Instant(0),
-            since_sockets: 0,
+            sockets_at: Instant(0),
             busy: false,
             received_at: Instant(0),
         })
@@ -283,8 +283,7 @@ impl Driver {
                 return Err(RailError::Undriven { port: self.claim.port() });
             }
         }
-        self.since_sockets += 1;
-        Ok(away || self.busy || !self.served || self.since_sockets >= LOOKS_PER_SOCKETS)
+        Ok(away || self.busy || !self.served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
     }
 }
 
@@ -324,7 +323,7 @@ impl Rail for Ethernet {
             return Ok(0);
         }
         let datagrams = self.sockets.receive(now, deliver)?;
-        driver.since_sockets = 0;
+        driver.sockets_at = now;
         driver.busy = datagrams > 0;
         Ok(datagrams)
     }

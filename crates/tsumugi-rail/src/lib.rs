@@ -7,9 +7,9 @@
 
 mod choose;
 mod dice;
-pub mod ethernet;
 pub mod engine;
 pub mod ether;
+pub mod ethernet;
 pub mod fault;
 pub mod memory;
 pub mod packet;
@@ -20,9 +20,9 @@ pub mod trace;
 pub mod udp;
 pub mod xdp;
 
-pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use engine::Engine;
 pub use ether::Template;
+pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
 pub use packet::{PacketEngine, PacketError};

@@ -15,6 +15,9 @@ use tsumugi_wire::{Instant, Kind, Psn};
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
 const ASSEMBLIES_AHEAD_MAX: usize = 4;
 
+/// Pieces in which the queue is given back.
+const PIECES: u64 = 16;
+
 /// A message's bytes.
 #[derive(Debug)]
 pub enum Content {
@@ -72,6 +75,8 @@ pub(crate) struct Kept {
     first: u64,
     /// Where it begins.
     position: u64,
+    /// What comes before this is given back to the depositors.
+    given_back: u64,
 }
 
 impl Kept {
@@ -84,8 +89,14 @@ impl Kept {
         self.records.iter().map(|record| record.span).sum()
     }
 
+    /// Bytes of the queue that nobody needs and that are not given back yet.
+    pub(super) const fn spare_bytes(&self) -> u64 {
+        self.position - self.given_back
+    }
+
+    /// Counts off what nobody needs any more. It is given back in large pieces, unless a depositor waits for room:
+    /// its words are in the cache of a depositor's CPU, from which every touch takes them away.
     fn release<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
-        let from = self.position;
         while let Some(record) = self.records.front()
             && record.messages == 0
         {
@@ -93,8 +104,15 @@ impl Kept {
             self.first += 1;
             self.records.pop_front();
         }
-        if self.position != from {
-            queue::release(memory, from, self.position);
+        if self.spare_bytes() >= memory.ring_bytes() / PIECES {
+            self.give_back(memory);
+        }
+    }
+
+    fn give_back<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
+        if self.spare_bytes() > 0 {
+            queue::release(memory, self.given_back, self.position);
+            self.given_back = self.position;
         }
     }
 }
@@ -111,22 +129,11 @@ enum Place {
 impl State {
     /// Reads everything that depositors have published.
     pub fn drain(&mut self, now: Instant) {
-        if queue::read(&*self.memory, self.ring_read).is_none() {
-            // Another depositor may have stopped a sender since the last release.
-            self.resume_stopped();
-            return;
-        }
         let memory = Rc::clone(&self.memory);
         let mut read = false;
-        loop {
-            // The head first: in a queue that is full to the last byte, the place behind it holds the oldest record.
-            let head = memory.control().ring_head.0.load(Ordering::Acquire);
-            if self.ring_read == head {
-                break;
-            }
-            let Some(record) = queue::read(&*memory, self.ring_read) else { break };
+        while let Some(record) = self.next_record() {
             let span = Record::span(record.bytes);
-            if self.ring_read + span > head {
+            if self.ring_read + span > self.kept.given_back + memory.ring_bytes() {
                 // Somebody wrote garbage into our memory. Nothing behind it can be found any more.
                 memory.count(Counter::Violation, 1);
                 break;
@@ -142,9 +149,18 @@ impl State {
         if read {
             self.feed();
             self.kept.release(&*memory);
-            self.resume_stopped();
             self.thaw();
         }
+        // Another depositor may have stopped a sender since the last release.
+        self.resume_stopped();
+    }
+
+    /// The record that was deposited next.
+    #[inline]
+    pub(super) fn next_record(&self) -> Option<Record> {
+        // In a queue that is full to the last byte, the place behind what was read holds the oldest record.
+        let full = self.ring_read - self.kept.given_back == self.memory.ring_bytes();
+        if full { None } else { queue::read(&*self.memory, self.ring_read) }
     }
 
     fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
@@ -423,6 +439,7 @@ impl State {
         }
         let memory = Rc::clone(&self.memory);
         let control = memory.control();
+        self.kept.give_back(&*memory);
         if queue::free_bytes(&*memory) < memory.ring_bytes() / 4 {
             return;
         }

@@ -5,8 +5,8 @@
 
 use super::arrive::UNANSWERED_MAX;
 use super::state::{ACK_DELAY_NS, State};
+use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::sender::Answer;
-use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::{Instant, Kind, Psn};
 
@@ -14,10 +14,7 @@ impl State {
     /// Whether something was deposited that has not been read.
     #[inline]
     pub fn has_news(&self) -> bool {
-        // The record first: mostly there is none. In a queue that is full to the last byte, the place behind what
-        // was read holds the oldest record.
-        queue::read(&*self.memory, self.ring_read).is_some()
-            && self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
+        self.next_record().is_some()
     }
 
     /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.

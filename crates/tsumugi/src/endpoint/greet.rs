@@ -21,6 +21,9 @@ use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
 /// Credit that a new flow begins with, packets.
 pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
+/// A sender with more credit than this gets the next only in steps.
+const CREDIT_PACKETS_PLENTY: u64 = 256;
+const CREDIT_PACKETS_STEP: u64 = 64;
 /// Stateless replies that may wait at once; more are not sent, the peer will ask again.
 pub(super) const REPLIES_MAX: usize = 256;
 
@@ -413,7 +416,9 @@ impl State {
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
         };
-        let base = window::base(flow);
+        // What we have read, which is all that was deposited or a little less. The entry's own word is in the cache
+        // of a depositor's CPU.
+        let base = peer.reorder.next();
         use tsumugi_wire::atomic::Ordering::Relaxed;
         let limit = flow.limit.load(Relaxed);
         let packets = if !full {
@@ -431,10 +436,15 @@ impl State {
         };
         self.freezes |= peer.frozen;
         let wanted = base.0 + packets;
-        if wanted > limit {
+        // In steps while there is plenty, because depositors read this with every packet.
+        let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
+        let limit = if wanted > limit && !plenty {
             flow.limit.store(wanted, Relaxed);
-        }
-        (base, (wanted.max(limit) - base.0).min(u64::from(u16::MAX)) as u16)
+            wanted
+        } else {
+            limit
+        };
+        (base, limit.saturating_sub(base.0).min(u64::from(u16::MAX)) as u16)
     }
 
     /// The flags that go with [`State::credit`].

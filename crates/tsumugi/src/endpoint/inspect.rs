@@ -97,8 +97,8 @@ impl State {
         ensure(tail <= self.ring_read && self.ring_read <= head, &|| {
             format!("ring: read up to {} between {tail} and {head}", self.ring_read)
         })?;
-        let (kept, read) = (self.kept.bytes(), self.ring_read - tail);
-        ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not released"))?;
+        let (kept, read) = (self.kept.bytes() + self.kept.spare_bytes(), self.ring_read - tail);
+        ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
         let outstanding: usize = self.peers.iter().map(|peer| peer.sender.outstanding()).sum();
         ensure(self.contents.len() == outstanding, &|| {
             format!("{} packets kept for {outstanding} outstanding", self.contents.len())

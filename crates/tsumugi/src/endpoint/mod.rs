@@ -387,22 +387,26 @@ impl Shared {
         let mut now = inner.looked_at;
         let mut looks = 0u32;
         loop {
-            // The clock costs a tenth of a look: an idle look now and then is enough for timers.
-            let arrived = inner.look(now, || self.clock.now())?;
+            let arrived = inner.look(now, || self.clock.now())? > 0;
             looks += 1;
+            // The clock costs as much as a look: an idle look now and then is enough for timers.
             let timers = looks.is_multiple_of(LOOKS_PER_CLOCK);
-            if arrived > 0 || timers {
-                now = if arrived > 0 { inner.looked_at } else { self.clock.now() };
+            if arrived {
+                now = inner.looked_at;
+            } else if timers {
+                now = self.clock.now();
+            }
+            if arrived || timers && (inner.state.is_due(now) || inner.rail.wake_at() <= now) {
                 inner.follow_up(now)?;
                 if let Some(found) = ready(&mut inner.state) {
                     inner.waiter.busy(now);
                     return Ok(Some(found));
                 }
-                if deadline.is_some_and(|deadline| now >= deadline) {
-                    return Ok(None);
-                }
             }
-            if arrived > 0 {
+            if timers && deadline.is_some_and(|deadline| now >= deadline) {
+                return Ok(None);
+            }
+            if arrived {
                 continue;
             }
             match inner.waiter.idle(now) {

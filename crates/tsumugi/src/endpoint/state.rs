@@ -193,6 +193,16 @@ impl State {
         self.deadline
     }
 
+    /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a depositor that
+    /// waits for room.
+    #[inline]
+    pub fn is_due(&self, now: Instant) -> bool {
+        now >= self.deadline
+            || !self.dirty.is_empty()
+            || !self.replies.is_empty()
+            || self.memory.control().stopped.0.load(Ordering::Relaxed) != 0
+    }
+
     /// Bytes of received messages outside the queue, complete or arriving.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
