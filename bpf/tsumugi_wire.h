@@ -217,6 +217,7 @@ struct tsumugi_flow {
 		__u64 base; /* every PSN before it is deposited */
 		__u64 echo; /* PSN deposited last, in order of time */
 		__u32 stopped; /* a packet was refused for want of room; until GO */
+		__u64 newest; /* block of 32 PSNs: no later one has a bit in the window */
 	} received TSUMUGI_ALIGNED(64);
 	struct {
 		__u64 ack;   /* our flow to this peer: every PSN before it is acknowledged */

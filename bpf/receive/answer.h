@@ -1,25 +1,28 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
  * Answers: crates/tsumugi-proto/src/answer.rs in C, and the received frame turned round to carry them.
+ *
+ * Most answers have no bitmap. Those are put together in registers and written in words: what is written in pieces and
+ * read as a word waits for the pieces to reach the cache.
  */
 #ifndef TSUMUGI_RECEIVE_ANSWER_H
 #define TSUMUGI_RECEIVE_ANSWER_H
 
-/* CRC32C four bytes at a time: table[k][b] is byte b followed by k zero bytes. Set before loading. */
-const volatile __u32 crc_table[4 * 256] = {};
+/* CRC32C: entry 256 k + b is byte b followed by k zero bytes. Set before loading. */
+const volatile __u32 crc_table[16 * 256] = {};
 
-/* What is written behind the UDP header. */
+/* What is written behind the UDP header, in front of the bitmap. */
 struct reply {
 	struct tsumugi_header header;
 	__u64 echo;
-	__u32 delay_ns;
-	__u32 words;
-	__u32 bitmap[TSUMUGI_WINDOW_WORDS];
+	__u64 words; /* in the upper half; the lower is the delay, which is 0 */
 };
 
-#define REPLY_BYTES_MIN (sizeof(struct reply) - sizeof(__u32) * TSUMUGI_WINDOW_WORDS)
+#define REPLY_WORDS (sizeof(struct reply) / sizeof(__u64))
 
-/* Where things lie in the frame, and what it is answered with. No padding, as above. */
+_Static_assert(sizeof(struct reply) == sizeof(struct tsumugi_header) + sizeof(struct tsumugi_answer), "the bitmap follows");
+
+/* Where things lie in the frame, and what it is answered with. No padding: the verifier would see it as unset. */
 struct frame {
 	__u32 ip;      /* bytes before the IP header */
 	__u32 udp;     /* bytes before the UDP header */
@@ -55,72 +58,87 @@ static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct 
 	}
 }
 
-static __always_inline __u32 crc32c(const __u32 *words, __u32 count)
+/* Blocks from the base's on that the window may have bits of. */
+static __always_inline __u32 blocks_in_use(struct tsumugi_flow *flow, __u64 first)
 {
-	__u32 crc = ~0U;
+	__u64 newest = load(&flow->received.newest);
 
-	for (__u32 i = 0; i < 4 + TSUMUGI_WINDOW_WORDS; i++) {
-		if (i >= count)
+	if (newest < first)
+		return 0;
+	return newest - first < TSUMUGI_WINDOW_WORDS ? newest - first + 1 : TSUMUGI_WINDOW_WORDS;
+}
+
+/* What the window says of a block. Without branches: each would double what the verifier has to follow, 32 times. */
+static __always_inline __u32 block_bits(struct tsumugi_flow *flow, __u64 block)
+{
+	__u64 word = load_acquire(window_word(flow, block)), older = (__u32)age(word, block);
+	__u64 same = (older - 1) >> 63, newer = older >> 31;
+
+	opaque(same);
+	opaque(newer);
+	/* The word's bits if it is of this block, every bit if it is of a newer one. */
+	return (word & -same) | -newer;
+}
+
+/* The CRC over an answer without its bitmap: every byte by itself, where it lies, so that none waits for another. */
+static __always_inline __u32 start_crc(__u64 echo, __u32 words)
+{
+	__u32 crc = crc_table[3 * 256 + (words & 255)];
+
+	echo ^= 0xffffffff; /* what a CRC32C starts from */
+#define BYTE(at) (crc_table[(15 - (at)) * 256 + (echo >> 8 * (at) & 255)])
+	crc ^= BYTE(0) ^ BYTE(1) ^ BYTE(2) ^ BYTE(3) ^ BYTE(4) ^ BYTE(5) ^ BYTE(6) ^ BYTE(7);
+#undef BYTE
+	return crc;
+}
+
+/* What lies beyond the base, for an answer. */
+struct gaps {
+	__u32 words; /* of the bitmap in use; zeros behind them */
+	__u32 crc;   /* over the answer and its bitmap, not yet inverted */
+	__u32 bitmap[TSUMUGI_WINDOW_WORDS];
+};
+
+/* window::snapshot for when there may be something to tell. A global function, as answer() is. */
+__attribute__((noinline)) int tell_gaps(struct tsumugi_flow *flow, struct gaps *gaps, __u64 base, __u64 echo)
+{
+	__u32 blocks, words = 0, known = base % TSUMUGI_WORD_PSNS, bits, news, crc;
+
+	if (!flow || !gaps)
+		return 0;
+	blocks = blocks_in_use(flow, base / TSUMUGI_WORD_PSNS);
+	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
+		if (i >= blocks)
 			break;
-		crc ^= words[i];
+		bits = block_bits(flow, base / TSUMUGI_WORD_PSNS + i);
+		/* The word that holds the base says nothing new unless a bit beyond the base is set. */
+		news = i == 0 ? bits >> known : bits;
+		/* All ones if there is any: again without a branch. */
+		news = (__s32)(news | -news) >> 31;
+		opaque(news);
+		words = (words & ~news) | ((i + 1) & news);
+		gaps->bitmap[i] = bits;
+	}
+	gaps->words = words;
+	crc = start_crc(echo, words);
+	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
+		if (i >= words)
+			break;
+		crc ^= gaps->bitmap[i];
 		crc = crc_table[768 + (crc & 255)] ^ crc_table[512 + (crc >> 8 & 255)] ^
 		      crc_table[256 + (crc >> 16 & 255)] ^ crc_table[crc >> 24];
 	}
-	return ~crc;
+	gaps->crc = crc;
+	return 0;
 }
 
-/* window::snapshot and answer::make. Returns the words in use. */
-static __always_inline __u32 make_reply(struct reply *reply, struct tsumugi_flow *flow, const struct frame *frame,
-					__u64 psn, __u64 peer_token)
+/* The sum of a word's halves, for the Internet checksums. */
+static __always_inline __u64 halves(__u64 word)
 {
-	__u64 base = load_acquire(&flow->received.base), first = base / TSUMUGI_WORD_PSNS, limit, credit, word;
-	__u64 older, same, newer;
-	__u32 words, bits;
-
-	reply->echo = load(&flow->received.echo);
-	/* The last word with news: mostly there is none, and this is all there is to do. */
-	for (words = TSUMUGI_WINDOW_WORDS; words > 0; words--) {
-		word = load_acquire(window_word(flow, first + words - 1));
-		older = (__u32)age(word, first + words - 1);
-		if ((__s32)older > 0)
-			continue;
-		bits = older == 0 ? (__u32)word : ~0U;
-		/* The word that holds the base says nothing new unless a bit beyond the base is set. */
-		if (words == 1)
-			bits >>= base % TSUMUGI_WORD_PSNS;
-		if (bits != 0)
-			break;
-	}
-	/* Without branches: each would double what the verifier has to follow, 32 times. */
-	for (__u32 i = 0; i < words; i++) {
-		word = load_acquire(window_word(flow, first + i));
-		older = (__u32)age(word, first + i);
-		same = (older - 1) >> 63;
-		newer = older >> 31;
-		opaque(same);
-		opaque(newer);
-		/* The word's bits if it is of this block, every bit if it is of a newer one. */
-		reply->bitmap[i] = (word & -same) | -newer;
-	}
-	reply->words = words;
-	limit = load(&flow->limit);
-	credit = limit > base ? limit - base : 0;
-	reply->header.version = TSUMUGI_VERSION;
-	reply->header.kind = frame->kind;
-	reply->header.flags = TSUMUGI_FLAG_HAS_ACK;
-	reply->header.token = peer_token;
-	reply->header.flow = load(&flow->peer_flow);
-	reply->header.epoch = frame->epoch;
-	reply->header.psn = frame->kind == TSUMUGI_STOP ? psn : 0;
-	reply->header.ack = base;
-	reply->header.credit = credit < 0xffff ? credit : 0xffff;
-	reply->header.body_bytes = TSUMUGI_OFFSETOF(struct tsumugi_answer, bitmap) + words * sizeof(__u32);
-	reply->header.body_crc = crc32c((const __u32 *)&reply->echo, 4 + words);
-	reply->header.check = tsumugi_header_check(&reply->header);
-	return words;
+	return (word & 0xffffffff) + (word >> 32);
 }
 
-/* The sum of 16-bit words as the Internet checksums have it (RFC 1071). */
+/* The Internet checksum of what was summed up in pieces of 16 or 32 bits (RFC 1071). */
 static __always_inline __u16 fold(__u64 sum)
 {
 	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
@@ -129,89 +147,124 @@ static __always_inline __u16 fold(__u64 sum)
 	return ~sum;
 }
 
-/* Turns addresses and ports round and states the new lengths. */
+/* Where headers are read and written in words: at any address, as in a packet (tsumugi_wire.h). */
+#define U32(at) (*(__u32 *)(at))
+#define U64(at) (*(__u64 *)(at))
+
+/*
+ * Turns addresses and ports round, states the new lengths, and puts the reply behind them. `sum` is that of the bitmap,
+ * which is stored by itself.
+ */
 static __always_inline int turn_round(struct xdp_md *context, const struct frame *frame, const struct reply *reply,
-				      __u32 reply_bytes)
+				      __u32 reply_bytes, __u64 sum)
 {
 	char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-	__u16 udp_bytes = sizeof(struct udphdr) + reply_bytes;
-	struct ethhdr *ethernet = (void *)data;
-	struct udphdr *udp = (void *)(data + (frame->udp & 63));
-	__u8 mac[ETH_ALEN];
-	__u16 port;
-	__s64 sum;
+	char *ip = data + (frame->ip & 31), *udp = data + (frame->udp & 63);
+	__u64 udp_bytes = sizeof(struct udphdr) + reply_bytes, word, other, ports, check = 0;
+	const __u64 *from = (const __u64 *)reply;
+	__u64 *to = (void *)(udp + sizeof(struct udphdr));
 
-	if ((void *)(ethernet + 1) > (void *)end || (void *)(udp + 1) > (void *)end)
+	if ((void *)(to + REPLY_WORDS) > (void *)end || data + ETH_HLEN > end)
 		return -1;
-	__builtin_memcpy(mac, ethernet->h_dest, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_dest, ethernet->h_source, ETH_ALEN);
-	__builtin_memcpy(ethernet->h_source, mac, ETH_ALEN);
-	port = udp->source;
-	udp->source = udp->dest;
-	udp->dest = port;
-	udp->len = bpf_htons(udp_bytes);
-	udp->check = 0;
+	/* Two addresses of six bytes. */
+	word = U64(data);
+	other = U32(data + 8);
+	U64(data) = word >> 48 | other << 16 | word << 48;
+	U32(data + 8) = word >> 16;
+	ports = U32(udp);
+	ports = (ports >> 16 | ports << 16) & 0xffffffff;
 	if (frame->six) {
-		struct ipv6hdr *ip = (void *)(data + (frame->ip & 31));
-		struct in6_addr address;
-
-		if ((void *)(ip + 1) > (void *)end)
+		if (ip + sizeof(struct ipv6hdr) > end)
 			return -1;
-		address = ip->saddr;
-		ip->saddr = ip->daddr;
-		ip->daddr = address;
-		ip->payload_len = bpf_htons(udp_bytes);
-		ip->hop_limit = 64;
 		/* RFC 8200, 8.1: over a pseudo header, UDP's header and what it carries; 0 stands for none. */
-		sum = bpf_csum_diff(0, 0, (void *)&ip->saddr, 2 * sizeof(address), bpf_htonl(udp_bytes));
-		sum = bpf_csum_diff(0, 0, (void *)udp, sizeof(*udp), (__u32)sum);
-		sum = bpf_csum_diff(0, 0, (void *)reply, reply_bytes, (__u32)sum);
-		port = fold((__u32)sum + (__u64)bpf_htons(IPPROTO_UDP));
-		udp->check = port ? port : 0xffff;
+		sum += bpf_htons(udp_bytes) + bpf_htons(IPPROTO_UDP);
+		sum += ports + bpf_htons(udp_bytes);
+		for (__u32 i = 0; i < 2; i++) {
+			word = U64(ip + 8 + 8 * i);
+			other = U64(ip + 24 + 8 * i);
+			U64(ip + 8 + 8 * i) = other;
+			U64(ip + 24 + 8 * i) = word;
+			sum += halves(word) + halves(other);
+		}
+		for (__u32 i = 0; i < REPLY_WORDS; i++)
+			sum += halves(from[i]);
+		check = fold(sum);
+		check = check ? check : 0xffff;
+		/* Length, next header, hop limit. */
+		U32(ip + 4) = bpf_htons(udp_bytes) | IPPROTO_UDP << 16 | 64 << 24;
 	} else {
-		struct iphdr *ip = (void *)(data + (frame->ip & 31));
-		__u32 address;
-
-		if ((void *)(ip + 1) > (void *)end)
+		if (ip + sizeof(struct iphdr) > end)
 			return -1;
-		address = ip->saddr;
-		ip->saddr = ip->daddr;
-		ip->daddr = address;
-		ip->tos = 0;
-		ip->tot_len = bpf_htons(sizeof(*ip) + udp_bytes);
-		ip->id = 0;
-		ip->frag_off = bpf_htons(0x4000); /* do not fragment */
-		ip->ttl = 64;
-		ip->check = 0;
-		sum = 0;
-		for (__u32 i = 0; i < sizeof(*ip) / sizeof(__u32); i++)
-			sum += ((__u32 *)ip)[i];
-		ip->check = fold(sum);
+		/* Version, header length and length; do not fragment; time to live and protocol. */
+		word = 0x45 | (__u64)bpf_htons(sizeof(struct iphdr) + udp_bytes) << 16 | (__u64)bpf_htons(0x4000) << 48;
+		other = 64 | IPPROTO_UDP << 8;
+		sum = U64(ip + 12);
+		U64(ip + 12) = sum >> 32 | sum << 32;
+		U64(ip) = word;
+		U32(ip + 8) = other | (__u32)fold(halves(sum) + halves(word) + other) << 16;
 	}
+	U64(udp) = ports | (__u64)bpf_htons(udp_bytes) << 32 | check << 48;
+	for (__u32 i = 0; i < REPLY_WORDS; i++)
+		to[i] = from[i];
 	return 0;
 }
 
 /*
- * Puts the answer into the received frame and sends it back. What cannot be answered counts as a lost answer.
+ * answer::make, put into the received frame to be sent back. What cannot be answered counts as a lost answer.
  *
  * A global function, so that the verifier looks at it once by itself and not again for each of the ways that lead
  * here; so it knows nothing of the arguments but their types.
  */
 __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow *flow, struct frame *frame, __u64 psn)
 {
-	struct reply reply = {};
-	__u64 peer_token;
-	__u32 bytes;
+	__u64 peer_token, base, first, limit, credit, sum = 0, bitmap_bytes;
+	__u32 blocks, words = 0, crc, bytes;
+	struct reply reply;
+	struct gaps gaps;
+	int longer;
 
 	if (!flow || !frame)
 		return XDP_DROP;
 	peer_token = load_acquire(&flow->peer_token);
 	if (peer_token == 0)
 		return XDP_DROP;
-	bytes = REPLY_BYTES_MIN + sizeof(__u32) * make_reply(&reply, flow, frame, psn, peer_token);
-	if (bpf_xdp_adjust_tail(context, (int)(frame->payload + bytes) - (int)bpf_xdp_get_buff_len(context)))
+	base = load_acquire(&flow->received.base);
+	first = base / TSUMUGI_WORD_PSNS;
+	reply.echo = load(&flow->received.echo);
+	blocks = blocks_in_use(flow, first);
+	/* Mostly nothing lies beyond the base, and one look tells. */
+	if (blocks > 1 || (blocks == 1 && block_bits(flow, first) >> base % TSUMUGI_WORD_PSNS)) {
+		__builtin_memset(&gaps, 0, sizeof(gaps));
+		tell_gaps(flow, &gaps, base, reply.echo);
+		words = gaps.words & 63;
+		crc = gaps.crc;
+		if (words != 0)
+			sum = (__u32)bpf_csum_diff(0, 0, gaps.bitmap, sizeof(gaps.bitmap), 0);
+	} else {
+		crc = start_crc(reply.echo, 0);
+	}
+	reply.words = (__u64)words << 32;
+	bytes = sizeof(reply) + sizeof(__u32) * words;
+	limit = load(&flow->limit);
+	credit = limit > base ? limit - base : 0;
+	if (credit > 0xffff)
+		credit = 0xffff;
+	reply.header.words[1] = peer_token;
+	reply.header.words[2] = load(&flow->peer_flow) | (__u64)frame->epoch << 32;
+	reply.header.words[3] = frame->kind == TSUMUGI_STOP ? psn : 0;
+	reply.header.words[4] = base;
+	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
+	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | TSUMUGI_FLAG_HAS_ACK << 16;
+	reply.header.words[0] |= (__u64)tsumugi_header_check(&reply.header) << 32;
+	longer = (int)(frame->payload + bytes) - (int)bpf_xdp_get_buff_len(context);
+	if (longer != 0 && bpf_xdp_adjust_tail(context, longer))
 		return XDP_DROP;
-	if (turn_round(context, frame, &reply, bytes) || bpf_xdp_store_bytes(context, frame->payload, &reply, bytes))
+	if (turn_round(context, frame, &reply, bytes, sum))
+		return XDP_DROP;
+	bitmap_bytes = sizeof(__u32) * words;
+	opaque(bitmap_bytes);
+	if (bitmap_bytes >= sizeof(__u32) && bitmap_bytes <= sizeof(gaps.bitmap) &&
+	    bpf_xdp_store_bytes(context, frame->payload + sizeof(reply), gaps.bitmap, bitmap_bytes))
 		return XDP_DROP;
 	return XDP_TX;
 }

@@ -8,13 +8,23 @@
 
 #define load(at) (*(const volatile typeof(*(at)) *)(at))
 #define store(at, value) (*(volatile typeof(*(at)) *)(at) = (value))
-#define compare_and_swap(at, old, new) __sync_val_compare_and_swap(at, old, new)
 #define add(at, by) ((void)__sync_fetch_and_add(at, by))
 /* A read that is a write, too: who comes second to a word sees all that the first had done. */
 #define read_modify_write(at) __sync_fetch_and_or(at, 0)
 
 /* Keeps the compiler from knowing where a value came from, so that it neither copies it nor makes branches of it. */
 #define opaque(value) asm volatile("" : "+r"(value))
+
+/* What was there. Opaque, or clang 14 makes a flag of whether that is `old`, and branches twice. */
+#define compare_and_swap(at, old, new)                                        \
+	({                                                                    \
+		typeof(*(at)) _seen = __sync_val_compare_and_swap(at, old, new); \
+		opaque(_seen);                                                \
+		_seen;                                                        \
+	})
+
+#define likely(condition) __builtin_expect(!!(condition), 1)
+#define unlikely(condition) __builtin_expect(!!(condition), 0)
 
 #ifdef __TARGET_ARCH_x86
 /* Loads are acquires and stores are releases; only the compiler must be kept from moving them. */

@@ -83,20 +83,21 @@ static __always_inline __u32 find(char *memory, const struct packet *packet, str
 	return TSUMUGI_COUNT_DEPOSITED;
 }
 
-/* The word becomes `to`, unless it is more. Given up quietly: a later acknowledgement says as much. */
-static __always_inline void raise(__u64 *at, __u64 to)
+/* The word becomes `to`, unless it is more. 0: given up. */
+static __always_inline int raise(__u64 *at, __u64 to)
 {
 	__u64 is = load(at), seen;
 
 	for (int try = 0; try < CLAIMS_MAX && is < to; try++) {
 		seen = compare_and_swap(at, is, to);
 		if (seen == is)
-			return;
+			return 1;
 		is = seen;
 	}
+	return is >= to;
 }
 
-/* answer::note: what the packet acknowledges of our flow to the peer. */
+/* answer::note: what the packet acknowledges of our flow to the peer. If given up, a later one says as much. */
 static __always_inline void note(struct tsumugi_flow *flow, const struct packet *packet)
 {
 	__u64 limit = packet->ack + packet->credit;
@@ -149,6 +150,8 @@ static __always_inline enum claim claim(struct tsumugi_flow *flow, __u64 psn, __
 		return CLAIM_TAKEN;
 	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
 		return CLAIM_BEYOND;
+	if (!raise(&flow->received.newest, block))
+		return CLAIM_GIVEN_UP;
 	word = load_acquire(slot);
 	for (int try = 0; try < CLAIMS_MAX; try++) {
 		older = age(word, block);

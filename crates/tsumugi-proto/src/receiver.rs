@@ -183,6 +183,7 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.received.0.base.store(0, Ordering::Relaxed);
     flow.received.0.echo.store(0, Ordering::Relaxed);
     flow.received.0.stopped.store(0, Ordering::Relaxed);
+    flow.received.0.newest.store(0, Ordering::Relaxed);
     flow.acknowledged.0.ack.store(0, Ordering::Relaxed);
     flow.acknowledged.0.limit.store(0, Ordering::Relaxed);
     for (index, word) in flow.window.0.iter().enumerate() {

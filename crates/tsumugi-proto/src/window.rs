@@ -82,6 +82,11 @@ pub fn claim(flow: &Flow, psn: Psn) -> Claim {
         Ok(found) => found,
         Err(outside) => return outside,
     };
+    let newest = &flow.received.0.newest;
+    // A look is enough for all but a block's first packet.
+    if newest.load(Ordering::Relaxed) < block {
+        newest.fetch_max(block, Ordering::Relaxed);
+    }
     let mut word = slot.load(Ordering::Acquire);
     loop {
         let wanted = match age(word, block) {
@@ -134,12 +139,17 @@ pub fn advance(flow: &Flow, psn: Psn, word: u64) {
 }
 
 /// The base, and the bitmap of what lies beyond it, for an answer.
+///
+/// Mostly nothing does, and there is no more than one word to look at. What another depositor claims meanwhile may be
+/// told or not.
 #[must_use]
 pub fn snapshot(flow: &Flow) -> (Psn, Sack) {
     let base = base(flow);
     let first = block_of(base);
     let mut sack = Sack { echo: Psn(flow.received.0.echo.load(Ordering::Relaxed)), ..Sack::EMPTY };
-    for index in 0..WINDOW_WORDS.min(WORDS_MAX) {
+    let newest = flow.received.0.newest.load(Ordering::Relaxed);
+    let words = newest.saturating_sub(first).saturating_add(1).min(WINDOW_WORDS.min(WORDS_MAX) as u64);
+    for index in 0..words as usize {
         let block = first + index as u64;
         let word = flow.window.0[(block % WINDOW_WORDS as u64) as usize].load(Ordering::Acquire);
         let bits = match age(word, block) {
@@ -172,5 +182,6 @@ pub fn restore(flow: &Flow, base: Psn, sack: &Sack) {
         let word = (block & BITS) << 32 | u64::from(bits);
         flow.window.0[(block % WINDOW_WORDS as u64) as usize].store(word, Ordering::Relaxed);
     }
+    flow.received.0.newest.store(first + sack.words.saturating_sub(1) as u64, Ordering::Relaxed);
     flow.received.0.base.store(base.0, Ordering::Release);
 }

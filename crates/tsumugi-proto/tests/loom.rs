@@ -104,6 +104,7 @@ impl Small {
                     base: AtomicU64::new(base),
                     echo: AtomicU64::new(0),
                     stopped: AtomicU32::new(0),
+                    newest: AtomicU64::new(first),
                 }),
                 acknowledged: Line(Acknowledged { ack: AtomicU64::new(0), limit: AtomicU64::new(0) }),
                 window: Line(window),

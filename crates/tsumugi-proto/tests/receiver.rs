@@ -9,6 +9,7 @@ use plain::Plain;
 use std::collections::BTreeMap;
 use tsumugi_proto::{ReceiveMemory, Verdict, queue, receiver, window};
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::Counter;
 
 const SEEDS: u64 = 32;
@@ -100,6 +101,30 @@ fn random_sequences_end_as_the_model_says() {
         let (_, name) = Counter::ALL[counter as usize];
         let count = counts.get(name).copied().unwrap_or(0);
         assert!(count >= 200, "{name}: only {count} in {counts:?}");
+    }
+}
+
+#[test]
+fn a_window_that_is_restored_says_what_it_said() {
+    for seed in 0..4 {
+        let (memory, other, mut model) = (Plain::new(), Plain::new(), Model::default());
+        let entry = |memory, index| ReceiveMemory::flow(memory, index).expect("an entry of the table");
+        for step in steps(seed, STEPS / 8) {
+            take(&memory, &step, &model);
+            model.apply(&step);
+            for index in 0..3 {
+                let (base, sack) = window::snapshot(entry(&memory, index));
+                receiver::open(entry(&other, index), 1, 1, Repeat::Selective, u64::MAX);
+                window::restore(entry(&other, index), base, &sack);
+                let again = window::snapshot(entry(&other, index));
+                assert_eq!((again.0, again.1.words), (base, sack.words), "flow {index}, seed {seed}");
+                assert_eq!(
+                    again.1.bitmap[..sack.words],
+                    sack.bitmap[..sack.words],
+                    "flow {index}, seed {seed}"
+                );
+            }
+        }
     }
 }
 

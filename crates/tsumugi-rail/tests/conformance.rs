@@ -380,6 +380,7 @@ fn a_window_that_has_moved_on_meanwhile_is_read_as_full() {
         let flow = memory.flow(FLOW).expect("an entry of the table");
         flow.window.0[3].store(35 << 32 | 1, Ordering::Relaxed);
         flow.window.0[31].store(63 << 32, Ordering::Relaxed);
+        flow.received.0.newest.store(63, Ordering::Relaxed);
     });
     for (psn, verdict) in [(100, Verdict::Duplicate), (1023, Verdict::Duplicate), (1, Verdict::Deposited)] {
         assert_eq!(
@@ -417,6 +418,24 @@ fn now_and_then_a_stranger_is_passed_to_the_owner() {
             let fates: Vec<_> = (0..64).map(beyond).collect();
             assert!(fates.iter().all(|(_, verdict)| *verdict == Some(Verdict::UnknownFlow)));
             assert_eq!(fates.iter().filter(|(fate, _)| *fate == Fate::Pass).count(), 1);
+        }
+    }
+}
+
+#[test]
+fn a_block_that_is_said_to_have_bits_may_have_none() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    for newest in [1, 31, 32, 63, u64::MAX] {
+        open(&pair, Repeat::Selective);
+        // As another CPU leaves it that is about to claim a packet, or somebody who writes what he likes.
+        pair.both(|memory| {
+            let flow = memory.flow(FLOW).expect("an entry of the table");
+            flow.received.0.newest.store(newest, Ordering::Relaxed);
+        });
+        for (number, psn) in [0, 1, 2, 5, 3, 4].into_iter().enumerate() {
+            let wrapping = Wrapping { six: number % 2 != 0, ..Wrapping::PLAIN };
+            let packet = data(psn, Flags::ACK_REQUEST, &[]);
+            assert_eq!(pair.take(wrapping, &packet), Ok(Some(Verdict::Deposited)), "{psn}, {newest}");
         }
     }
 }

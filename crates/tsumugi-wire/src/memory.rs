@@ -20,7 +20,7 @@
 //! | `checked_at`                   | the driver's program  | compare-and-swap, every 100 ms at most |
 //! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
-//! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` only grows    |
+//! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
 //! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
 //! | a record                       | whoever claimed it    | length word last (release)             |
 //! | a released record              | owner                 | zeroed before `ring_tail` passes it    |
@@ -174,6 +174,9 @@ pub struct Received {
     pub echo: AtomicU64,
     /// Not 0 after a packet was refused for want of room, until the owner has said GO.
     pub stopped: AtomicU32,
+    /// Number of the newest block of 32 PSNs that may have a bit in the window: an answer looks no further. Only
+    /// grows, before the block's first bit is set.
+    pub newest: AtomicU64,
 }
 
 /// How far the flow in the other direction has been acknowledged.

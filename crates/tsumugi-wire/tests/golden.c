@@ -358,6 +358,7 @@ static void print_memory(void)
 	OFFSET(flow, received.base);
 	OFFSET(flow, received.echo);
 	OFFSET(flow, received.stopped);
+	OFFSET(flow, received.newest);
 	OFFSET(flow, acknowledged);
 	OFFSET(flow, acknowledged.ack);
 	OFFSET(flow, acknowledged.limit);

@@ -28,14 +28,14 @@ pub(super) fn set_memory_bytes(file: &mut [u8], bytes: u32) -> Result<(), XdpErr
     Ok(())
 }
 
-/// CRC32C four bytes at a time: entry `256 k + b` is byte `b` followed by `k` zero bytes (Kounavis and Berry,
+/// CRC32C several bytes at a time: entry `256 k + b` is byte `b` followed by `k` zero bytes (Kounavis and Berry,
 /// "A systematic approach to building high performance software-based CRC generators", 2005).
-pub(super) const fn crc_table() -> [u32; 1024] {
+pub(super) const fn crc_table() -> [u32; 4096] {
     /// Castagnoli's polynomial, bits reversed.
     const POLYNOMIAL: u32 = 0x82f6_3b78;
-    let mut table = [0; 1024];
+    let mut table = [0; 4096];
     let mut index = 0;
-    while index < 1024 {
+    while index < table.len() {
         let mut crc = if index < 256 { index as u32 } else { table[index - 256] };
         let mut bit = 0;
         while bit < 8 {

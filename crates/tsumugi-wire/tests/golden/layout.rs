@@ -45,7 +45,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         acknowledged,
         window
     );
-    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped);
+    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, newest);
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
     size!(all, "flow", Flow);
     let none = Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, stamp: 0, checked: false };
