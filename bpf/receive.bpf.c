@@ -35,10 +35,10 @@ struct memory {
 	__uint(value_size, MEMORY_BYTES);
 };
 
-/* UDP port to receive memory. */
+/* UDP port to receive memory: an array, because looking into it takes no call. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, ENDPOINTS_MAX);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, 65536);
 	__type(key, __u32);
 	__array(values, struct memory);
 } endpoints SEC(".maps");
@@ -60,39 +60,36 @@ struct {
 static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 {
 	char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-	struct ethhdr *ethernet = (void *)data;
-	__u32 frame_bytes = bpf_xdp_get_buff_len(context), ip_bytes;
+	__u32 at = ETH_HLEN, ip_bytes;
 	__u16 protocol;
 
-	if ((void *)(ethernet + 1) > (void *)end)
+	if (data + ETH_HLEN > end)
 		return -1;
-	protocol = ethernet->h_proto;
-	frame->ip = sizeof(*ethernet);
+	/* In words, where a structure that is packed would be read in bytes. */
+	protocol = U16(data + TSUMUGI_OFFSETOF(struct ethhdr, h_proto));
 	if (protocol == bpf_htons(ETH_P_8021Q) || protocol == bpf_htons(ETH_P_8021AD)) {
 		/* One tag: its two bytes, then what it tags. */
-		__u16 *tag = (void *)(ethernet + 1);
-
-		if ((void *)(tag + 2) > (void *)end)
+		if (data + ETH_HLEN + 4 > end)
 			return -1;
-		protocol = tag[1];
-		frame->ip += 4;
+		protocol = U16(data + ETH_HLEN + 2);
+		at += 4;
 	}
-	if (protocol == bpf_htons(ETH_P_IP)) {
-		struct iphdr *ip = (void *)(data + frame->ip);
+	frame->ip = at;
+	if (likely(protocol == bpf_htons(ETH_P_IP))) {
+		struct iphdr *ip = (void *)(data + at);
 
 		if ((void *)(ip + 1) > (void *)end)
 			return -1;
 		/* No options, and no fragment: neither an offset nor more to follow. */
-		if (ip->version != 4 || ip->ihl != 5 || ip->protocol != IPPROTO_UDP ||
-		    ip->frag_off & bpf_htons(0x3fff))
+		if (*(__u8 *)ip != 0x45 || ip->protocol != IPPROTO_UDP || ip->frag_off & bpf_htons(0x3fff))
 			return -1;
 		ip_bytes = bpf_ntohs(ip->tot_len);
 		if (ip_bytes < sizeof(*ip) + sizeof(struct udphdr))
 			return -1;
 		frame->six = 0;
-		frame->udp = frame->ip + sizeof(*ip);
+		frame->udp = at + sizeof(*ip);
 	} else if (protocol == bpf_htons(ETH_P_IPV6)) {
-		struct ipv6hdr *ip = (void *)(data + frame->ip);
+		struct ipv6hdr *ip = (void *)(data + at);
 
 		if ((void *)(ip + 1) > (void *)end)
 			return -1;
@@ -100,15 +97,15 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 			return -1;
 		ip_bytes = sizeof(*ip) + bpf_ntohs(ip->payload_len);
 		frame->six = 1;
-		frame->udp = frame->ip + sizeof(*ip);
+		frame->udp = at + sizeof(*ip);
 	} else {
 		return -1;
 	}
-	/* The frame may be longer than the packet (Ethernet's shortest), never shorter. */
-	if (frame->ip + ip_bytes > frame_bytes)
+	/* The frame may be longer than the packet (Ethernet's shortest), never shorter. Few have fragments to ask for. */
+	if (at + ip_bytes > end - data && at + ip_bytes > bpf_xdp_get_buff_len(context))
 		return -1;
 	frame->payload = frame->udp + sizeof(struct udphdr);
-	return ip_bytes - (frame->udp - frame->ip);
+	return ip_bytes - (frame->udp - at);
 }
 
 /* Reads the packet's header as Header::decode does. XDP_TX says that it is a DATA or PROBE, alone in its datagram. */
@@ -163,8 +160,8 @@ SEC("xdp.frags")
 int receive(struct xdp_md *context)
 {
 	struct tsumugi_flow *flow = NULL;
-	struct frame frame = {};
 	struct packet packet = {};
+	struct frame frame;
 	struct udphdr *udp;
 	__u32 port, first = 0, verdict;
 	char *memory;

@@ -147,10 +147,6 @@ static __always_inline __u16 fold(__u64 sum)
 	return ~sum;
 }
 
-/* Where headers are read and written in words: at any address, as in a packet (tsumugi_wire.h). */
-#define U32(at) (*(__u32 *)(at))
-#define U64(at) (*(__u64 *)(at))
-
 /*
  * Turns addresses and ports round, states the new lengths, and puts the reply behind them. `sum` is that of the bitmap,
  * which is stored by itself.

@@ -28,6 +28,11 @@ enum claim {
 	CLAIM_GIVEN_UP,
 };
 
+/* Words at any address, as in a packet (tsumugi_wire.h). */
+#define U16(at) (*(__u16 *)(at))
+#define U32(at) (*(__u32 *)(at))
+#define U64(at) (*(__u64 *)(at))
+
 /* What matters here of a packet's header, out of the packet. No padding: the verifier would see it as unset. */
 struct packet {
 	__u64 token;
@@ -90,7 +95,7 @@ static __always_inline int raise(__u64 *at, __u64 to)
 
 	for (int try = 0; try < CLAIMS_MAX && is < to; try++) {
 		seen = compare_and_swap(at, is, to);
-		if (seen == is)
+		if (likely(seen == is))
 			return 1;
 		is = seen;
 	}
@@ -119,51 +124,49 @@ static __always_inline __u64 *window_word(struct tsumugi_flow *flow, __u64 block
 	return &flow->window[block & (TSUMUGI_WINDOW_WORDS - 1)];
 }
 
-/* window::look. */
-static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn)
+/* window::look; `seen` is the word for the PSN where it may be claimed. */
+static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn, __u64 *seen)
 {
 	__u64 base = load_acquire(&flow->received.base);
-	__u64 block = psn / TSUMUGI_WORD_PSNS, word;
+	__u64 block = psn / TSUMUGI_WORD_PSNS;
 	__s32 older;
 
 	if (psn < base)
 		return CLAIM_TAKEN;
 	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
 		return CLAIM_BEYOND;
-	word = load_acquire(window_word(flow, block));
-	older = age(word, block);
-	if (older < 0 || (older == 0 && word & 1ULL << psn % TSUMUGI_WORD_PSNS))
+	*seen = load_acquire(window_word(flow, block));
+	older = age(*seen, block);
+	if (older < 0 || (older == 0 && *seen & 1ULL << psn % TSUMUGI_WORD_PSNS))
 		return CLAIM_TAKEN;
 	return CLAIM_MINE;
 }
 
-/* window::claim; `left` is the word as it was left. */
-static __always_inline enum claim claim(struct tsumugi_flow *flow, __u64 psn, __u64 *left)
+/*
+ * window::claim, for a PSN that look() has found free in `word`; `left` is the word as it was left.
+ *
+ * The base need not be looked at again: it passes no PSN whose bit is not set, and a word never reads the same again.
+ */
+static __always_inline enum claim claim(struct tsumugi_flow *flow, __u64 psn, __u64 word, __u64 *left)
 {
-	__u64 base = load_acquire(&flow->received.base);
 	__u64 block = psn / TSUMUGI_WORD_PSNS, bit = 1ULL << psn % TSUMUGI_WORD_PSNS;
 	__u64 *slot = window_word(flow, block);
-	__u64 word, wanted, seen;
+	__u64 wanted, seen;
 	__s32 older;
 
-	if (psn < base)
-		return CLAIM_TAKEN;
-	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
-		return CLAIM_BEYOND;
 	if (!raise(&flow->received.newest, block))
 		return CLAIM_GIVEN_UP;
-	word = load_acquire(slot);
 	for (int try = 0; try < CLAIMS_MAX; try++) {
-		older = age(word, block);
-		if (older < 0 || (older == 0 && word & bit))
-			return CLAIM_TAKEN;
-		wanted = older == 0 ? word | bit : block << 32 | bit;
+		wanted = age(word, block) == 0 ? word | bit : block << 32 | bit;
 		seen = compare_and_swap(slot, word, wanted);
-		if (seen == word) {
+		if (likely(seen == word)) {
 			*left = wanted;
 			return CLAIM_MINE;
 		}
 		word = seen;
+		older = age(word, block);
+		if (older < 0 || (older == 0 && word & bit))
+			return CLAIM_TAKEN;
 	}
 	return CLAIM_GIVEN_UP;
 }
@@ -218,7 +221,7 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 		if (head + span - load_acquire(&control->ring_tail) > ring_bytes)
 			return TSUMUGI_COUNT_QUEUE_FULL;
 		seen = compare_and_swap(&control->ring_head, head, head + span);
-		if (seen == head) {
+		if (likely(seen == head)) {
 			*position = head;
 			return TSUMUGI_COUNT_DEPOSITED;
 		}
@@ -227,10 +230,10 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 	return GIVEN_UP;
 }
 
-/* receiver::admit. */
-static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packet *packet)
+/* receiver::admit; `seen` as look() says. */
+static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packet *packet, __u64 *seen)
 {
-	switch (look(flow, packet->psn)) {
+	switch (look(flow, packet->psn, seen)) {
 	case CLAIM_TAKEN:
 		return TSUMUGI_COUNT_DUPLICATE;
 	case CLAIM_BEYOND:
@@ -251,7 +254,7 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 {
 	struct tsumugi_control *control = (void *)memory;
 	__u64 position = 0, word = 0, length = packet->body_bytes;
-	__u32 verdict = admit(flow, packet), bytes = packet->body_bytes, owner = TSUMUGI_RECORD_PADDING;
+	__u32 verdict = admit(flow, packet, &word), bytes = packet->body_bytes, owner = TSUMUGI_RECORD_PADDING;
 	struct tsumugi_record *record;
 	enum claim claimed;
 
@@ -268,7 +271,7 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 	/* The owner may have put anything into the head: the place is in the ring, and aligned, all the same. */
 	record = (void *)(memory + tsumugi_ring_offset(flows) +
 			  (position & (ring_bytes - 1) & ~(__u64)(TSUMUGI_RECORD_ALIGN - 1)));
-	claimed = claim(flow, packet->psn, &word);
+	claimed = claim(flow, packet->psn, word, &word);
 	if (claimed == CLAIM_MINE) {
 		owner = packet->flow;
 		/*
