@@ -257,10 +257,11 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 		return XDP_DROP;
 	if (turn_round(context, frame, &reply, bytes, sum))
 		return XDP_DROP;
-	bitmap_bytes = sizeof(__u32) * words;
+	/* One less than the length, as in place(): Linux 6.1's verifier must not think that it may be 0. */
+	bitmap_bytes = sizeof(__u32) * words - 1;
 	opaque(bitmap_bytes);
-	if (bitmap_bytes >= sizeof(__u32) && bitmap_bytes <= sizeof(gaps.bitmap) &&
-	    bpf_xdp_store_bytes(context, frame->payload + sizeof(reply), gaps.bitmap, bitmap_bytes))
+	if (bitmap_bytes <= sizeof(gaps.bitmap) - 1 &&
+	    bpf_xdp_store_bytes(context, frame->payload + sizeof(reply), gaps.bitmap, bitmap_bytes + 1))
 		return XDP_DROP;
 	return XDP_TX;
 }

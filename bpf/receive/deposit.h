@@ -71,12 +71,14 @@ static __always_inline int refuse(char *memory, __u32 counter)
 /* receiver::find. */
 static __always_inline __u32 find(char *memory, const struct packet *packet, struct tsumugi_flow **found)
 {
+	__u64 token, index = packet->flow;
 	struct tsumugi_flow *flow;
-	__u64 token;
 
-	if (packet->flow >= flows)
+	/* Linux 6.1's verifier must see the bound in the very register that makes the place, all 64 bits of it. */
+	opaque(index);
+	if (index >= flows)
 		return TSUMUGI_COUNT_UNKNOWN_FLOW;
-	flow = (void *)(memory + TSUMUGI_PAGE_BYTES + (__u64)packet->flow * sizeof(*flow));
+	flow = (void *)(memory + TSUMUGI_PAGE_BYTES + index * sizeof(*flow));
 	token = load_acquire(&flow->token);
 	if (token == 0)
 		return TSUMUGI_COUNT_UNKNOWN_FLOW;
@@ -275,12 +277,14 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 	if (claimed == CLAIM_MINE) {
 		owner = packet->flow;
 		/*
-		 * The verifier must see the bounds in the very register that the helper gets, not in a copy. The
+		 * The verifier must see the bounds in the very register that the helper gets, not in a copy; and
+		 * Linux 6.1's does not conclude from `!= 0` that it is 1 or more, so they are put on one less. The
 		 * pad is longer than any body, and the copy cannot fail: the frame was found to hold the body.
 		 */
+		length--;
 		opaque(length);
-		if (length >= 1 && length <= 0xffff)
-			bpf_xdp_load_bytes(context, offset, record + 1, length);
+		if (length <= 0xffff - 1)
+			bpf_xdp_load_bytes(context, offset, record + 1, length + 1);
 	}
 	store(&record->psn, packet->psn);
 	store(&record->crc, tsumugi_record_crc(packet->body_crc, packet->token, 0));
