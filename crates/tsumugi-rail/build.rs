@@ -1,20 +1,25 @@
-//! Compiles the driver program, which becomes a part of the library, so that `tsumugi up` needs no compiler.
+//! Compiles the programs for NIC drivers, which become a part of the library, so that `tsumugi up` needs no compiler.
 //!
-//! Without clang or libbpf's headers the library is built all the same, and says so when the driver is asked for.
+//! Without clang or libbpf's headers the library is built all the same, and says so when a program is asked for.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;
+
+/// The programs, each `bpf/NAME.bpf.c`.
+const PROGRAMS: [&str; 2] = ["receive", "redirect"];
 
 fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
     println!("cargo::rerun-if-changed={}", source.display());
     let Some(out) = std::env::var_os("OUT_DIR") else { return };
-    let object = PathBuf::from(out).join("receive.bpf.o");
-    if let Err(why) = compile(&source, &object) {
-        println!("cargo::warning=left out: the driver depositor: {why}");
-        // An empty file stands for a program that was not compiled.
-        if let Err(error) = std::fs::write(&object, []) {
-            println!("cargo::error=writing {}: {error}", object.display());
+    for name in PROGRAMS {
+        let object = PathBuf::from(&out).join(format!("{name}.bpf.o"));
+        if let Err(why) = compile(&source.join(format!("{name}.bpf.c")), &object) {
+            println!("cargo::warning=left out: the driver program '{name}': {why}");
+            // An empty file stands for a program that was not compiled.
+            if let Err(error) = std::fs::write(&object, []) {
+                println!("cargo::error=writing {}: {error}", object.display());
+            }
         }
     }
 }
@@ -28,10 +33,8 @@ fn compile(source: &Path, object: &Path) -> Result<(), String> {
         // has no folder of its own.
         .args(["-O2", "-g", "-target", "bpf", "-mcpu=v3", "-Wall", "-Wextra", "-Werror", machine])
         .arg(format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH))
-        .arg("-I")
-        .arg(source)
         .arg("-c")
-        .arg(source.join("receive.bpf.c"))
+        .arg(source)
         .arg("-o")
         .arg(object)
         .status();

@@ -19,6 +19,7 @@ mod sys;
 pub mod trace;
 pub mod udp;
 pub mod xdp;
+pub mod xsk;
 
 pub use engine::Engine;
 pub use ether::Template;

@@ -198,6 +198,18 @@ impl Routes {
         nic(&mut self.questions, &mut self.nics, interface)
     }
 
+    /// The NIC that packets to `peer`, who need not have been met, leave through; `None` when they do not leave this
+    /// machine, or not in plain IP packets.
+    ///
+    /// # Errors
+    /// What the kernel said; there may be no route.
+    pub fn nic_to(&mut self, peer: SocketAddr) -> io::Result<Option<&Nic>> {
+        match self.questions.way(self.local, peer)? {
+            Some(way) => self.nic(way.interface).map(Some),
+            None => Ok(None),
+        }
+    }
+
     /// Looks for news if it has not done so for a while. [`Routes::to`] does it by itself.
     pub fn refresh(&mut self, now: Instant) {
         if now.since(self.looked_at) < NEWS_NS {

@@ -13,7 +13,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
 /// What a system call returned, with -1 turned into the error it stands for.
-fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
+pub(crate) fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
     if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
@@ -23,6 +23,9 @@ pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
 }
+
+// SAFETY: nothing about a mapping belongs to a thread.
+unsafe impl Send for Mapping {}
 
 impl Mapping {
     /// Maps `bytes` of anonymous memory, page-aligned.
@@ -38,6 +41,11 @@ impl Mapping {
     /// Maps `bytes` of a BPF map from `offset` on, only to be read.
     pub(crate) fn read_only(map: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<Mapping> {
         Mapping::make_with(libc::PROT_READ, bytes, 0, map.as_raw_fd(), offset)
+    }
+
+    /// Maps `bytes` of what a socket shares at `offset`: one of the rings of an AF_XDP socket.
+    pub(crate) fn of_socket(socket: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Mapping> {
+        Mapping::make(bytes, 0, socket.as_raw_fd(), offset as usize)
     }
 
     fn make(bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {

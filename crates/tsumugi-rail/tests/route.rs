@@ -122,6 +122,17 @@ fn a_router_takes_what_is_for_those_behind_it() {
 }
 
 #[test]
+fn the_nic_of_a_way_is_known_before_the_neighbour() {
+    let Some(nodes) = Nodes::up("the_nic_of_a_way_is_known_before_the_neighbour") else { return };
+    nodes.shell(0, "ip link set lo up");
+    let mut routes = nodes.inside(0, || Routes::open(four(0, PORT))).unwrap();
+    let nic = routes.nic_to(four(1, 8000)).unwrap().expect("a NIC");
+    assert_eq!((nic.name.as_str(), nic.mac, nic.mtu_bytes), (NIC, nodes.mac(0), 1500));
+    assert_eq!(routes.nic_to(four(0, 8000)).unwrap(), None, "stays on this machine");
+    assert!(routes.nic_to("192.0.2.1:8000".parse().unwrap()).is_err(), "no route");
+}
+
+#[test]
 fn what_does_not_leave_in_a_frame_to_one_receiver_is_never_reached() {
     let Some(nodes) = Nodes::up("what_does_not_leave_in_a_frame_to_one_receiver_is_never_reached") else {
         return;

@@ -113,7 +113,7 @@ pub enum XdpError {
 }
 
 /// An error with what caused it: the library's own text leaves out what the kernel said.
-pub(super) fn chain(error: &dyn std::error::Error) -> String {
+pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
 }

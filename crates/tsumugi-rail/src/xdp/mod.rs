@@ -20,7 +20,9 @@ mod receiver;
 
 pub use claim::{Claim, Wanted};
 pub use error::XdpError;
+pub(crate) use error::chain;
 pub use nic::{Attached, Mode};
+pub(crate) use nic::{attach_to, is_taken};
 pub use pins::Pins;
 pub use pool::{Access, PoolOptions, PortStatus, Status, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};

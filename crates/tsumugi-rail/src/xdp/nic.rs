@@ -6,8 +6,8 @@ use super::pins::{Pins, entries, remove};
 use super::program::Program;
 use crate::sys;
 use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::xdp::XdpLink;
-use aya::programs::{ProgramError, XdpMode};
+use aya::programs::xdp::{XdpLink, XdpLinkId};
+use aya::programs::{ProgramError, Xdp, XdpMode};
 use std::fmt;
 use std::path::PathBuf;
 use std::str::FromStr;
@@ -99,12 +99,8 @@ fn attach_as(
     mode: Mode,
 ) -> Result<Attached, XdpError> {
     let refused = |reason: String| XdpError::Attach { nic: nic.to_owned(), mode, reason };
-    let flags = match mode {
-        Mode::Native => XdpMode::Driver,
-        Mode::Generic => XdpMode::Skb,
-    };
     let xdp = program.xdp()?;
-    let link = match xdp.attach_to_if_index(index, flags) {
+    let link = match attach_to(xdp, index, mode) {
         Err(error) if is_taken(&error) => return Err(XdpError::NicTaken(nic.to_owned())),
         link => link.map_err(|error| refused(chain(&error)))?,
     };
@@ -116,8 +112,17 @@ fn attach_as(
     Ok(Attached { nic: Some(nic.to_owned()), index, mode, pin })
 }
 
+/// Attaches a program to the NIC with this index.
+pub(crate) fn attach_to(program: &mut Xdp, index: u32, mode: Mode) -> Result<XdpLinkId, ProgramError> {
+    let flags = match mode {
+        Mode::Native => XdpMode::Driver,
+        Mode::Generic => XdpMode::Skb,
+    };
+    program.attach_to_if_index(index, flags)
+}
+
 /// Whether the kernel refused because something else is attached.
-fn is_taken(error: &ProgramError) -> bool {
+pub(crate) fn is_taken(error: &ProgramError) -> bool {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
     causes.any(|cause| {
         cause

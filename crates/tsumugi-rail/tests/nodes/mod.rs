@@ -19,6 +19,11 @@ pub(crate) struct Nodes(LabGuard);
 impl Nodes {
     /// Makes them, with IPv4 and IPv6 addresses. `None`, after saying so loudly, without root.
     pub(crate) fn up(test: &str) -> Option<Nodes> {
+        Nodes::up_with_mtu(test, 1500)
+    }
+
+    /// The same with another MTU, bytes.
+    pub(crate) fn up_with_mtu(test: &str, mtu: u32) -> Option<Nodes> {
         let root = nix::unistd::geteuid().is_root();
         assert!(
             root || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
@@ -29,7 +34,8 @@ impl Nodes {
             let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
             return None;
         }
-        let nodes = Nodes(Lab::up(&Spec::unique("rail")).expect("the lab is made").guarded());
+        let spec = Spec { mtu, ..Spec::unique("rail") };
+        let nodes = Nodes(Lab::up(&spec).expect("the lab is made").guarded());
         for node in 0..2 {
             let address = six(node, 0).ip();
             nodes.shell(

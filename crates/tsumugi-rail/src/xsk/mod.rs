@@ -1,0 +1,453 @@
+//! AF_XDP: Ethernet frames straight to and from one queue of a NIC, through rings shared with the kernel.
+//!
+//! An [`Xsk`] is one socket with memory of its own. Sending needs nothing else. To receive, a program in the
+//! NIC's driver must hand frames to the socket: [`Redirect`] is a small one. Both need root.
+//!
+//! ```text
+//!            fill ring: empty chunks                    tx ring: frames
+//!   Xsk  ------------------------------>  kernel   <-------------------------  Xsk
+//!   receive  <-------------------------   and NIC  ------------------------->  push, kick
+//!            rx ring: frames                            completion ring: chunks again
+//! ```
+//!
+//! *Chunks* are the equal pieces of a socket's memory. A frame longer than a chunk lies in several of them.
+//!
+//! The layer is our own because there is no crate with preferred busy polling and frames of several chunks, and
+//! libxdp would bring in libbpf and a C compiler.
+
+mod options;
+mod redirect;
+mod shared;
+mod sys;
+
+pub use options::{BusyPoll, CopyMode, XskError, XskOptions, XskStatistics};
+pub use redirect::{ETHERTYPE, Redirect, RedirectError};
+
+use crate::sys as system;
+use arrayvec::ArrayVec;
+use shared::{Consumer, Producer, Side, Slot, Umem};
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::{Duration, Instant};
+use sys::Which;
+
+/// Most chunks of one frame: the kernel's MAX_SKB_FRAGS (include/linux/skbuff.h) and one.
+const PIECES_MAX: usize = 18;
+/// What the kernel keeps free in front of a frame that it receives: XDP_PACKET_HEADROOM of linux/bpf.h.
+const HEADROOM_BYTES: usize = 256;
+/// Lengths of chunks to choose from: the kernel's smallest, and a page, its largest.
+const CHUNK_BYTES: [usize; 2] = [2048, 4096];
+/// How long to wait for a queue: the kernel frees it a moment after its last socket was closed.
+const BIND_PATIENCE: Duration = Duration::from_secs(1);
+/// How often to look meanwhile.
+const BIND_AGAIN_AFTER: Duration = Duration::from_millis(2);
+
+/// Why a frame was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PushError {
+    /// Everything is on its way: [`Xsk::kick`], and try again.
+    #[error("the tx ring is full")]
+    Full,
+    /// The frame is longer than the socket was opened for.
+    #[error("the frame is longer than {0} bytes, for which the AF_XDP socket was opened")]
+    TooLong(usize),
+}
+
+/// An AF_XDP socket on one queue of a NIC. Everything it holds is freed when it is dropped.
+#[derive(Debug)]
+pub struct Xsk {
+    // Closed before the memory goes.
+    socket: OwnedFd,
+    rings: Rings,
+    umem: Umem,
+    /// Memory to send from. What was used last comes first: it may still be in the cache.
+    free: Vec<Slot>,
+    /// Chunks that are to go back into the fill ring.
+    emptied: Vec<Slot>,
+    queue: u32,
+    frame_bytes: usize,
+    busy_poll: bool,
+}
+
+impl Xsk {
+    /// Opens a socket.
+    ///
+    /// Waits a second at most for a queue whose last socket has just been closed.
+    ///
+    /// # Errors
+    /// See [`XskError`]; each says what to do.
+    pub fn open(options: &XskOptions) -> Result<Xsk, XskError> {
+        let plan = Plan::new(options)?;
+        let start = Instant::now();
+        loop {
+            match Xsk::try_open(options, &plan) {
+                Err(XskError::Busy { .. }) if start.elapsed() < BIND_PATIENCE => {
+                    std::thread::sleep(BIND_AGAIN_AFTER);
+                }
+                other => return other,
+            }
+        }
+    }
+
+    fn try_open(options: &XskOptions, plan: &Plan) -> Result<Xsk, XskError> {
+        let failed =
+            |doing| move |source| XskError::System { doing, nic: options.nic, queue: options.queue, source };
+        let socket = make_socket()?;
+        let fd = socket.as_fd();
+        let memory = |source: io::Error| match source.raw_os_error() {
+            Some(libc::ENOBUFS | libc::ENOMEM) => XskError::Memory { bytes: plan.bytes(), source },
+            _ => failed("registering memory of an AF_XDP socket")(source),
+        };
+        let Plan { chunk_bytes, receive_chunks, send_slots, slot_chunks } = *plan;
+        let (umem, emptied, free) =
+            Umem::new(chunk_bytes, receive_chunks, send_slots, slot_chunks).map_err(memory)?;
+        sys::register(fd, &umem).map_err(memory)?;
+        let rings = Rings::make(fd, plan).map_err(failed("making the rings of an AF_XDP socket"))?;
+        let mut xsk = Xsk {
+            rings,
+            umem,
+            free,
+            emptied,
+            queue: options.queue,
+            frame_bytes: options.frame_bytes,
+            busy_poll: false,
+            socket,
+        };
+        xsk.refill();
+        xsk.bind(options, plan)?;
+        if send_slots > 0 {
+            // One call for a whole burst, where the kernel can; otherwise `kick` makes several.
+            let _ = sys::set_send_budget(xsk.socket.as_fd(), size(plan.send_chunks()));
+        }
+        if let Some(busy_poll) = options.busy_poll {
+            xsk.poll_busily(busy_poll).map_err(failed("setting busy polling of an AF_XDP socket"))?;
+        }
+        Ok(xsk)
+    }
+
+    fn bind(&self, options: &XskOptions, plan: &Plan) -> Result<(), XskError> {
+        let XskOptions { nic, queue, frame_bytes, .. } = *options;
+        let mode = match options.copy {
+            CopyMode::Any => 0,
+            CopyMode::Copy => libc::XDP_COPY,
+            CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+        };
+        let pieces = if frame_bytes > plan.piece_bytes() { libc::XDP_USE_SG } else { 0 };
+        let flags = mode | pieces | libc::XDP_USE_NEED_WAKEUP;
+        sys::bind(self.socket.as_fd(), nic, queue, flags).map_err(|source| match source.raw_os_error() {
+            Some(libc::ENODEV) => XskError::NoSuchNic { nic },
+            Some(libc::EBUSY) => XskError::Busy { nic, queue },
+            Some(libc::EOPNOTSUPP) => XskError::NotOffered { nic, queue, copy: options.copy },
+            // The kernel says the same of flags that it does not know and of queues that are not there.
+            Some(libc::EINVAL) if pieces != 0 => XskError::NoQueueOrTooLong { nic, queue, frame_bytes },
+            Some(libc::EINVAL) => XskError::NoSuchQueue { nic, queue },
+            _ => XskError::System { doing: "binding an AF_XDP socket", nic, queue, source },
+        })
+    }
+
+    fn poll_busily(&mut self, wanted: BusyPoll) -> io::Result<()> {
+        let fd = self.socket.as_fd();
+        let set = |option, value| system::set_option(fd, libc::SOL_SOCKET, option, value);
+        set(libc::SO_PREFER_BUSY_POLL, 1)?;
+        set(libc::SO_BUSY_POLL, i32::from(wanted.time_us))?;
+        set(libc::SO_BUSY_POLL_BUDGET, i32::from(wanted.frames))?;
+        self.busy_poll = true;
+        Ok(())
+    }
+
+    /// The queue that the socket is bound to.
+    #[must_use]
+    pub const fn queue(&self) -> u32 {
+        self.queue
+    }
+
+    /// Longest frame that can be sent and received, bytes from its Ethernet header to its end.
+    #[must_use]
+    pub const fn frame_bytes(&self) -> usize {
+        self.frame_bytes
+    }
+
+    /// Whether the NIC itself reads and writes the socket's memory.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn zero_copy(&self) -> io::Result<bool> {
+        sys::zero_copy(self.socket.as_fd())
+    }
+
+    /// What the kernel has counted.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn statistics(&self) -> io::Result<XskStatistics> {
+        sys::statistics(self.socket.as_fd()).map(XskStatistics::from)
+    }
+
+    /// Becomes readable when frames have arrived.
+    #[must_use]
+    pub fn descriptor(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+
+    /// Puts a frame of `bytes` bytes into the tx ring. The kernel knows of it after the next [`Xsk::kick`].
+    ///
+    /// `write` is handed the frame's memory. What that held before is still there: bytes that `write` leaves out go
+    /// out as they are.
+    ///
+    /// # Errors
+    /// The frame was not taken, and nothing has changed.
+    pub fn push(&mut self, bytes: usize, write: impl FnOnce(&mut [u8])) -> Result<(), PushError> {
+        if bytes > self.frame_bytes {
+            return Err(PushError::TooLong(self.frame_bytes));
+        }
+        let Some(send) = &mut self.rings.send else {
+            return Err(PushError::Full);
+        };
+        let chunk_bytes = self.umem.chunk_bytes();
+        let pieces = bytes.div_ceil(chunk_bytes).max(1) as u32;
+        if self.free.is_empty() {
+            reap(&mut self.rings.completion, &mut self.umem, &mut self.free);
+        }
+        if send.room(pieces) < pieces {
+            return Err(PushError::Full);
+        }
+        let mut slot = self.free.pop().ok_or(PushError::Full)?;
+        write(&mut self.umem.bytes_mut(&mut slot)[..bytes]);
+        let start = self.umem.lend(slot, pieces);
+        for piece in 0..pieces as usize {
+            let at = piece * chunk_bytes;
+            let len = (bytes - at).min(chunk_bytes) as u32;
+            let options = if piece + 1 < pieces as usize { libc::XDP_PKT_CONTD } else { 0 };
+            send.push(libc::xdp_desc { addr: start + at as u64, len, options });
+        }
+        Ok(())
+    }
+
+    /// Has the kernel send what was pushed, and returns whether it has taken all of it. What it has not taken,
+    /// because the NIC's queue is full or the NIC down, goes with the next kick; a NIC that uses the socket's
+    /// memory itself may get to it sooner.
+    ///
+    /// # Errors
+    /// The socket is broken: the NIC has gone.
+    pub fn kick(&mut self) -> io::Result<bool> {
+        let Some(send) = &self.rings.send else { return Ok(true) };
+        send.publish();
+        let mut waiting = send.waiting();
+        while waiting > 0 && send.needs_wakeup() {
+            let outcome = sys::wake_send(self.socket.as_fd());
+            let before = std::mem::replace(&mut waiting, send.waiting());
+            match outcome.map_err(|error| (error.raw_os_error(), error)) {
+                Ok(()) => {}
+                // EAGAIN: the kernel sends so many at a time, and then there may be more to do at once.
+                Err((Some(libc::EAGAIN), _)) if waiting < before => continue,
+                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN), _)) => {
+                }
+                Err((_, error)) => return Err(error),
+            }
+            break;
+        }
+        Ok(waiting == 0)
+    }
+
+    /// Hands frames that have arrived to `deliver`, at most `frames_max` of them, without blocking, and returns
+    /// how many there were. A frame comes in pieces that lie behind each other on the wire, mostly in one.
+    pub fn receive(&mut self, frames_max: usize, mut deliver: impl FnMut(&[&[u8]])) -> usize {
+        let mut frames = 0;
+        while frames < frames_max {
+            let Some((chunks, whole)) = self.next_frame() else { break };
+            let pieces: ArrayVec<&[u8], PIECES_MAX> =
+                chunks.iter().map_while(|(chunk, at)| self.umem.bytes(chunk, at.addr, at.len)).collect();
+            if whole && pieces.len() == chunks.len() {
+                deliver(&pieces);
+            }
+            drop(pieces);
+            self.emptied.extend(chunks.into_iter().map(|(chunk, _)| chunk));
+            frames += 1;
+        }
+        if frames > 0 {
+            if let Some(receive) = &self.rings.receive {
+                receive.release();
+            }
+            self.refill();
+        } else if self.busy_poll || self.rings.fill.needs_wakeup() {
+            // Nothing to see in its outcome: with the next call there is something, or there is not.
+            let _ = sys::wake_receive(self.socket.as_fd());
+        }
+        frames
+    }
+
+    /// Takes the chunks of the next frame that has arrived, and says whether they are the whole frame: they are,
+    /// unless the kernel has lost its mind.
+    fn next_frame(&mut self) -> Option<(Pieces, bool)> {
+        let receive = self.rings.receive.as_mut()?;
+        let mut count = 1;
+        while receive.peek(count - 1)?.options & libc::XDP_PKT_CONTD != 0 {
+            count += 1;
+        }
+        let (mut chunks, mut whole) = (Pieces::new(), true);
+        for entry in (0..count).map_while(|_| receive.pop()) {
+            let Some(chunk) = self.umem.take_back(entry.addr, Side::Receive) else {
+                whole = false;
+                continue;
+            };
+            if let Err(over) = chunks.try_push((chunk, entry)) {
+                whole = false;
+                self.emptied.push(over.element().0);
+            }
+        }
+        Some((chunks, whole))
+    }
+
+    /// Gives empty chunks to the kernel.
+    fn refill(&mut self) {
+        while self.rings.fill.room(1) > 0
+            && let Some(chunk) = self.emptied.pop()
+        {
+            self.rings.fill.push(self.umem.lend(chunk, 1));
+        }
+        self.rings.fill.publish();
+    }
+}
+
+/// Whether this process may open sockets.
+///
+/// # Errors
+/// Why not.
+pub fn supported() -> Result<(), XskError> {
+    make_socket().map(drop)
+}
+
+fn make_socket() -> Result<OwnedFd, XskError> {
+    sys::socket().map_err(|source| match source.raw_os_error() {
+        Some(libc::EPERM) => XskError::NotAllowed,
+        Some(libc::EAFNOSUPPORT) => XskError::NoSupport,
+        _ => XskError::NoSocket(source),
+    })
+}
+
+/// A socket's four rings. Those of the memory must be there even if one of them is never used.
+#[derive(Debug)]
+struct Rings {
+    fill: Producer<u64>,
+    receive: Option<Consumer<libc::xdp_desc>>,
+    send: Option<Producer<libc::xdp_desc>>,
+    completion: Consumer<u64>,
+}
+
+impl Rings {
+    fn make(socket: BorrowedFd<'_>, plan: &Plan) -> io::Result<Rings> {
+        let at = sys::ring_offsets(socket)?;
+        let (receive_size, send_size) = (size(plan.receive_chunks), size(plan.send_chunks()));
+        let receive = || sys::consumer(socket, Which::Receive, at.rx, receive_size);
+        let send = || sys::producer(socket, Which::Send, at.tx, send_size);
+        Ok(Rings {
+            fill: sys::producer(socket, Which::Fill, at.fr, receive_size)?,
+            receive: (plan.receive_chunks > 0).then(receive).transpose()?,
+            send: (plan.send_slots > 0).then(send).transpose()?,
+            completion: sys::consumer(socket, Which::Completion, at.cr, send_size)?,
+        })
+    }
+}
+
+/// The chunks of one frame, each with the place of its part of the frame.
+type Pieces = ArrayVec<(Slot, libc::xdp_desc), PIECES_MAX>;
+
+/// Takes back the memory of frames that have gone out.
+fn reap(completion: &mut Consumer<u64>, umem: &mut Umem, free: &mut Vec<Slot>) {
+    while let Some(address) = completion.pop() {
+        free.extend(umem.take_back(address, Side::Send));
+    }
+    completion.release();
+}
+
+/// Entries of a ring for so many chunks.
+const fn size(chunks: u32) -> u32 {
+    // The kernel refuses a ring without entries, also where none is ever needed.
+    if chunks == 0 { 1 } else { chunks.next_power_of_two() }
+}
+
+/// How much memory a socket gets, and how it is cut.
+#[derive(Debug, PartialEq, Eq)]
+struct Plan {
+    chunk_bytes: usize,
+    receive_chunks: u32,
+    /// Frames to send, each of chunks behind each other.
+    send_slots: u32,
+    slot_chunks: u32,
+}
+
+impl Plan {
+    fn new(options: &XskOptions) -> Result<Plan, XskError> {
+        let XskOptions { frame_bytes, receive_frames, send_frames, .. } = *options;
+        let longest = PIECES_MAX * (CHUNK_BYTES[1] - HEADROOM_BYTES);
+        if !(XskOptions::FRAME_BYTES_MIN..=longest).contains(&frame_bytes) {
+            return Err(XskError::FrameBytes { wanted: frame_bytes, longest });
+        }
+        let most = XskOptions::FRAMES_MAX;
+        if receive_frames > most || send_frames > most || receive_frames + send_frames == 0 {
+            return Err(XskError::Frames { receive: receive_frames, send: send_frames });
+        }
+        let [short, long] = CHUNK_BYTES;
+        let chunk_bytes = if frame_bytes <= short - HEADROOM_BYTES { short } else { long };
+        let pieces = frame_bytes.div_ceil(chunk_bytes - HEADROOM_BYTES) as u32;
+        Ok(Plan {
+            chunk_bytes,
+            receive_chunks: receive_frames * pieces,
+            send_slots: send_frames,
+            slot_chunks: frame_bytes.div_ceil(chunk_bytes) as u32,
+        })
+    }
+
+    /// Longest part of an arriving frame that a chunk holds, bytes.
+    const fn piece_bytes(&self) -> usize {
+        self.chunk_bytes - HEADROOM_BYTES
+    }
+
+    const fn send_chunks(&self) -> u32 {
+        self.send_slots * self.slot_chunks
+    }
+
+    const fn bytes(&self) -> usize {
+        (self.receive_chunks + self.send_chunks()) as usize * self.chunk_bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plan(frame_bytes: usize, receive_frames: u32, send_frames: u32) -> Result<Plan, XskError> {
+        Plan::new(&XskOptions { frame_bytes, receive_frames, send_frames, ..XskOptions::new(1) })
+    }
+
+    #[test]
+    fn an_ordinary_frame_takes_half_a_page() {
+        let wanted = Plan { chunk_bytes: 2048, receive_chunks: 100, send_slots: 0, slot_chunks: 1 };
+        assert_eq!(plan(1514, 100, 0).unwrap(), wanted);
+        assert_eq!(plan(1792, 100, 0).unwrap(), wanted, "the longest with the kernel's room before it");
+    }
+
+    #[test]
+    fn a_long_frame_takes_pages() {
+        let wanted = Plan { chunk_bytes: 4096, receive_chunks: 8, send_slots: 8, slot_chunks: 1 };
+        assert_eq!(plan(1793, 8, 8).unwrap(), wanted);
+        let two = Plan { receive_chunks: 16, ..wanted };
+        assert_eq!(plan(3841, 8, 8).unwrap(), two, "nothing stands before a frame that is sent");
+        let three = Plan { chunk_bytes: 4096, receive_chunks: 24, send_slots: 2, slot_chunks: 3 };
+        assert_eq!(plan(9014, 8, 2).unwrap(), three);
+        assert_eq!(three.bytes(), 30 * 4096);
+    }
+
+    #[test]
+    fn impossible_sizes_are_refused() {
+        assert!(matches!(plan(13, 8, 8), Err(XskError::FrameBytes { .. })));
+        assert!(matches!(plan(100_000, 8, 8), Err(XskError::FrameBytes { .. })));
+        assert!(matches!(plan(1514, 0, 0), Err(XskError::Frames { .. })));
+        assert!(matches!(plan(1514, u32::MAX, 1), Err(XskError::Frames { .. })));
+    }
+
+    #[test]
+    fn rings_hold_every_chunk() {
+        assert_eq!([0, 1, 2, 3, 64, 65].map(size), [1, 1, 2, 4, 64, 128]);
+    }
+}
