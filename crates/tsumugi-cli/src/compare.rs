@@ -1,4 +1,4 @@
-//! `tsumugi compare`: Tsumugi beside TCP and UDP on one wire, interleaved, in one table.
+//! `tsumugi compare`: Tsumugi beside TCP, UDP and bare frames on one wire, interleaved, in one table.
 //!
 //! Every figure comes from `tsumugi perf` processes, so that whatever is shown here can be repeated by hand.
 
@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use thiserror::Error;
+use tsumugi_rail::xsk::{self, Redirect, RedirectError};
 
 use crate::measure::machine::Machine;
 use crate::measure::row::Row;
@@ -67,7 +68,8 @@ pub(crate) struct Arguments {
     pub(crate) offloads: Offloads,
     /// Which transports to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
-          default_values_t = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::Tsumugi])]
+          default_values_t = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp,
+                              Transport::Tsumugi])]
     pub(crate) transports: Vec<Transport>,
     /// Shorter and fewer rounds: a first impression.
     #[arg(long)]
@@ -91,6 +93,8 @@ pub(crate) struct Arguments {
 pub(crate) enum CompareError {
     #[error("interrupted")]
     Interrupted,
+    #[error("nothing is left to compare: {0}")]
+    Nothing(String),
     #[error("cannot make a lab to compare in: {0}; --loopback needs none")]
     Lab(#[from] tsumugi_lab::LabError),
     #[error("cannot run `{command}`: {cause}")]
@@ -115,6 +119,17 @@ pub(crate) struct Comparison {
     pub(crate) targets: Vec<targets::Target>,
 }
 
+/// Why bare frames cannot be measured here.
+fn no_bare_frames(in_lab: bool) -> Option<String> {
+    if !in_lab {
+        return Some("bare frames need NICs and root, and so a lab".to_owned());
+    }
+    if !Redirect::IS_COMPILED {
+        return Some(RedirectError::NotCompiled.to_string());
+    }
+    xsk::supported().err().map(|error| error.to_string())
+}
+
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     watch_interrupts()?;
     // Found out now, not after two minutes.
@@ -123,7 +138,13 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(write)?;
     }
     let in_lab = !arguments.loopback && nix::unistd::geteuid().is_root();
-    let plan = plan::Plan::new(&arguments, in_lab);
+    let plan = plan::Plan::new(&arguments, in_lab, no_bare_frames(in_lab).as_deref());
+    for left_out in &plan.left_out {
+        eprintln!("left out: {left_out}");
+    }
+    if plan.steps() == 0 {
+        return Err(CompareError::Nothing(plan.left_out.join("; ")).into());
+    }
     let (results, machine) = match run::run(&arguments, &plan, in_lab) {
         Ok(done) => done,
         Err(CompareError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),

@@ -34,7 +34,7 @@ enum Command {
     Lab(lab::Arguments),
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
     Perf(Box<perf::Arguments>),
-    /// Measure Tsumugi beside TCP and UDP on one wire, interleaved, in one table.
+    /// Measure Tsumugi beside TCP, UDP and bare Ethernet frames on one wire, interleaved, in one table.
     Compare(Box<compare::Arguments>),
 }
 

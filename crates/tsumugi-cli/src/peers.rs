@@ -1,9 +1,12 @@
-//! The transports that are measured, one file each, behind one trait: bare TCP, bare UDP, and Tsumugi.
+//! The transports that are measured, one file each, behind one trait: bare TCP, bare UDP, bare Ethernet frames, and
+//! Tsumugi.
 //!
 //! The bare ones are there to be compared with, so they are tuned as well as we know: a comparison with a
 //! badly used socket would prove nothing.
 
+mod number;
 pub(crate) mod ours;
+pub(crate) mod raw;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 mod watch;
@@ -14,6 +17,7 @@ use std::io;
 use std::time::Duration;
 use thiserror::Error;
 
+pub(crate) use number::Role;
 pub(crate) use watch::{Stop, Watch, interrupted, watch_interrupts};
 
 /// What carries the messages.
@@ -28,6 +32,8 @@ pub(crate) enum Transport {
     TcpBlock,
     /// A connected UDP socket that never sleeps.
     Udp,
+    /// AF_XDP sockets that never sleep: bare Ethernet frames.
+    RawXdp,
 }
 
 impl Transport {
@@ -38,9 +44,14 @@ impl Transport {
             Transport::TcpSpin => "tcp-spin",
             Transport::TcpBlock => "tcp-block",
             Transport::Udp => "udp",
+            Transport::RawXdp => "raw-xdp",
         }
     }
 }
+
+/// Silence after which a transport without repetition takes what is on its way for lost: longer than a busy machine
+/// keeps a process waiting.
+const LOST_AFTER: Duration = Duration::from_millis(200);
 
 /// Why a measurement ended early.
 #[derive(Debug, Error)]
@@ -77,7 +88,7 @@ pub(crate) struct Streamed {
     pub(crate) elapsed_ns: u64,
     /// CPU time this process used meanwhile.
     pub(crate) cpu_ns: u64,
-    /// Payload bytes that were sent and never arrived (bare UDP only).
+    /// Payload bytes that were sent and never arrived (bare UDP and bare frames only).
     pub(crate) lost_bytes: u64,
 }
 

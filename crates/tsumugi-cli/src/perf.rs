@@ -5,6 +5,8 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tsumugi_rail::xdp::Mode;
+
 use crate::measure::cpu::{Cpus, pin};
 use crate::measure::machine::Machine;
 use crate::measure::row::{Metric, Output};
@@ -84,6 +86,7 @@ pub(crate) struct Serve {
   tsumugi perf latency node1 --size 8..64K --wait spin    a curve
   tsumugi perf bandwidth node1:7500 --size 1M --rounds 5  median and spread of five rounds
   tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
+  sudo tsumugi perf latency node1 --transport raw-xdp     bare Ethernet frames; root on both hosts
   tsumugi perf overhead node1 --json                      one object on stdout
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
@@ -106,6 +109,9 @@ pub(crate) struct Measure {
     /// What carries the messages.
     #[arg(long, value_enum, default_value_t = Transport::Tsumugi)]
     pub(crate) transport: Transport,
+    /// Where raw-xdp takes frames out of the kernel: `native` (the NIC's driver) or `generic` [default: native].
+    #[arg(long)]
+    pub(crate) mode: Option<Mode>,
     /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once.
     #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block"])]
     pub(crate) wait: String,
@@ -120,7 +126,7 @@ pub(crate) struct Measure {
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,
-    /// Bytes that may be on their way: Tsumugi's receive memory (at least 32K), UDP's window,
+    /// Bytes that may be on their way: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's window,
     /// TCP's socket buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) window: Option<u64>,

@@ -149,6 +149,23 @@ fn wrong_usage_exits_with_2() {
 }
 
 #[test]
+fn what_cannot_be_measured_here_is_left_out_and_said() {
+    let compare = |transports: &str| {
+        let arguments = ["compare", "--loopback", "--quick", "--rounds", "1", "--transports", transports];
+        Command::new(TSUMUGI).args(arguments).output().expect("it runs")
+    };
+    let output = compare("raw-xdp,tcp-block");
+    assert_eq!(output.status.code(), Some(0));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("left out: raw-xdp"), "{said}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("raw-xdp"));
+    let output = compare("raw-xdp");
+    assert_eq!(output.status.code(), Some(1));
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("nothing is left to compare"), "{said}");
+}
+
+#[test]
 fn a_report_that_cannot_be_written_is_noticed_at_once() {
     let output = Command::new(TSUMUGI)
         .args(["compare", "--loopback", "--rounds", "100", "--html", "/nonexistent/report.html"])

@@ -320,6 +320,7 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         (&["--transport", "udp", "--size", "100K"], "at most 65507 bytes"),
         (&["--transport", "udp", "--faults", "loss=1%"], "--transport tsumugi"),
         (&["--transport", "udp", "--in-place"], "--transport tsumugi"),
+        (&["--transport", "udp", "--mode", "generic"], "--transport raw-xdp"),
         (&["--faults", "loss=2"], "between 0 and 1"),
         (&["--faults", "rain=1%"], "unknown fault"),
     ] {

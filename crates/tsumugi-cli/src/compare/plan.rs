@@ -1,8 +1,10 @@
 //! What a comparison measures: tests, and in each test the entries that are compared.
 
+use tsumugi_rail::xdp::Mode;
+
 use super::{Arguments, Offloads};
 use crate::measure::row::Metric;
-use crate::measure::sizes::Sizes;
+use crate::measure::sizes::{self, Sizes};
 use crate::peers::Transport;
 
 /// The faults of the fault test: what must be survived is fixed by the project's targets.
@@ -40,6 +42,8 @@ pub(crate) struct Test {
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) transport: Transport,
+    /// Where bare frames are taken out of the kernel.
+    pub(crate) mode: Option<Mode>,
     /// Tsumugi's wait.
     pub(crate) wait: &'static str,
     /// Tsumugi's repetition.
@@ -53,12 +57,20 @@ pub(crate) struct Entry {
 impl Entry {
     /// The entry with the usual settings.
     pub(crate) const fn new(transport: Transport) -> Entry {
-        Entry { transport, wait: "spin", repeat: "selective", faults: false, in_place: false }
+        let mode = match transport {
+            Transport::RawXdp => Some(Mode::Native),
+            _ => None,
+        };
+        Entry { transport, mode, wait: "spin", repeat: "selective", faults: false, in_place: false }
     }
 
     /// What it is called in tables and legends.
     pub(crate) fn name(&self) -> String {
         let mut name = self.transport.name().to_owned();
+        if let Some(mode) = self.mode {
+            name.push_str(", ");
+            name.push_str(&mode.to_string());
+        }
         if self.transport == Transport::Tsumugi {
             name.push_str(", ");
             name.push_str(self.wait);
@@ -80,21 +92,33 @@ impl Entry {
 pub(crate) struct Plan {
     pub(crate) rounds: u32,
     pub(crate) tests: Vec<Test>,
+    /// What was asked for and cannot be measured, and why.
+    pub(crate) left_out: Vec<String>,
 }
 
 impl Plan {
-    /// What `arguments` ask for; over loopback there are no offloads to switch off.
-    pub(crate) fn new(arguments: &Arguments, in_lab: bool) -> Plan {
+    /// What `arguments` ask for; over loopback there are no offloads to switch off. `no_raw`: why there can be no
+    /// bare frames.
+    pub(crate) fn new(arguments: &Arguments, in_lab: bool, no_raw: Option<&str>) -> Plan {
         let quick = arguments.quick;
         let rounds = arguments.rounds.unwrap_or(if quick { 2 } else { 5 });
         let time_s = if quick { 0.1 } else { 0.3 };
-        let has = |transport| arguments.transports.contains(&transport);
+        let asked = |transport| arguments.transports.contains(&transport);
+        let has = |transport| asked(transport) && (transport != Transport::RawXdp || no_raw.is_none());
+        let mut left_out = Vec::new();
+        if let Some(why) = no_raw.filter(|_| asked(Transport::RawXdp)) {
+            left_out.push(format!("{}: {why}", Transport::RawXdp.name()));
+        }
         let mut entries: Vec<Entry> =
-            [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::Tsumugi]
+            [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp]
                 .into_iter()
                 .filter(|&transport| has(transport))
                 .map(Entry::new)
                 .collect();
+        if has(Transport::RawXdp) {
+            entries.push(Entry { mode: Some(Mode::Generic), ..Entry::new(Transport::RawXdp) });
+        }
+        entries.extend(has(Transport::Tsumugi).then(|| Entry::new(Transport::Tsumugi)));
         // Ours also with the default wait, which is what most programs will use.
         if has(Transport::Tsumugi) {
             entries.push(Entry { wait: "adaptive", ..Entry::new(Transport::Tsumugi) });
@@ -127,8 +151,12 @@ impl Plan {
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, time_s));
         }
-        tests.extend(curves(arguments, first, &spinning));
-        Plan { rounds, tests }
+        let curves = curves(arguments, first, &spinning);
+        if has(Transport::RawXdp) {
+            left_out.extend(too_long_for_a_frame(&curves, arguments.mtu));
+        }
+        tests.extend(curves);
+        Plan { rounds, tests, left_out }
     }
 
     /// How many processes will be run one after the other.
@@ -181,11 +209,14 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
         time_s: if arguments.quick { 0.05 } else { 0.1 },
         entries: entries
             .iter()
-            // A bare datagram does not carry more.
+            // A bare datagram does not carry more, nor does a bare frame.
             .filter(|entry| {
-                entry.transport != Transport::Udp
-                    || metric == Metric::Bandwidth
-                    || size_bytes <= crate::peers::udp::DATAGRAM_BYTES_MAX
+                let most = match entry.transport {
+                    Transport::Udp => crate::peers::udp::DATAGRAM_BYTES_MAX,
+                    Transport::RawXdp => u64::from(arguments.mtu),
+                    _ => u64::MAX,
+                };
+                metric == Metric::Bandwidth || size_bytes <= most
             })
             .cloned()
             .collect(),
@@ -195,6 +226,22 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
     let bandwidths =
         bandwidth.into_iter().filter(|&size| size != 1 << 20).map(|size| point(Metric::Bandwidth, size));
     round_trips.chain(bandwidths).collect()
+}
+
+/// Says which points of the curves bare frames have no part in.
+fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
+    let sizes: Vec<String> = curves
+        .iter()
+        .filter(|test| test.metric == Metric::RoundTrip && test.size_bytes > u64::from(mtu))
+        .map(|test| sizes::show(test.size_bytes))
+        .collect();
+    (!sizes.is_empty()).then(|| {
+        format!(
+            "round trips of {} with {}: a frame carries at most the MTU, {mtu} bytes",
+            sizes.join(", "),
+            Transport::RawXdp.name()
+        )
+    })
 }
 
 #[cfg(test)]
@@ -209,7 +256,7 @@ mod tests {
     }
 
     fn plan(options: &[&str]) -> Plan {
-        Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true)
+        Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true, None)
     }
 
     #[test]
@@ -224,7 +271,9 @@ mod tests {
         assert_eq!(bandwidth.len(), 2, "offloads on and off");
         let names: Vec<String> = bandwidth[0].entries.iter().map(Entry::name).collect();
         let ours = ["tsumugi, spin", "tsumugi, adaptive", "tsumugi, spin, in place"];
-        assert_eq!(names, [&["tcp-block", "tcp-spin", "udp"], &ours[..]].concat());
+        let bare = ["tcp-block", "tcp-spin", "udp", "raw-xdp, native", "raw-xdp, generic"];
+        assert_eq!(names, [&bare, &ours[..]].concat());
+        assert!(plan.left_out.is_empty(), "{:?}", plan.left_out);
         assert!(plan.tests.iter().all(|test| test.kind != Kind::Curve));
     }
 
@@ -247,7 +296,32 @@ mod tests {
     #[test]
     fn loopback_has_no_offloads() {
         let arguments = Command::parse_from(["compare", "--offloads", "both"]).arguments;
-        assert!(Plan::new(&arguments, false).tests.iter().all(|test| test.offloads));
+        assert!(Plan::new(&arguments, false, None).tests.iter().all(|test| test.offloads));
+    }
+
+    #[test]
+    fn bare_frames_are_left_out_where_they_cannot_be_and_it_is_said() {
+        let arguments = Command::parse_from(["compare"]).arguments;
+        let plan = Plan::new(&arguments, true, Some("no program"));
+        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|e| e.transport != Transport::RawXdp));
+        assert_eq!(plan.left_out, ["raw-xdp: no program"]);
+        let arguments = Command::parse_from(["compare", "--transports", "udp"]).arguments;
+        assert!(Plan::new(&arguments, true, Some("no program")).left_out.is_empty(), "nobody asked for it");
+    }
+
+    #[test]
+    fn bare_frames_have_no_part_in_what_does_not_fit_the_mtu() {
+        let plan = plan(&["--sizes", "1K,4K,64K", "--mtu", "1500"]);
+        let raw = |metric, size_bytes| {
+            let mut tests =
+                plan.tests.iter().filter(|test| test.metric == metric && test.size_bytes == size_bytes);
+            let test = tests.next().expect("a point");
+            test.entries.iter().filter(|entry| entry.transport == Transport::RawXdp).count()
+        };
+        assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::RoundTrip, size)), [2, 0, 0]);
+        assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::Bandwidth, size)), [2, 2, 2]);
+        assert_eq!(plan.left_out.len(), 1);
+        assert!(plan.left_out[0].contains("4 KiB, 64 KiB with raw-xdp"), "{:?}", plan.left_out);
     }
 
     #[test]

@@ -105,6 +105,7 @@ pub(crate) mod samples {
             Transport::TcpBlock => 20.0,
             Transport::TcpSpin => 1.5,
             Transport::Udp => 0.9,
+            Transport::RawXdp => 0.6,
             Transport::Tsumugi if entry.wait == "adaptive" => 1.05,
             Transport::Tsumugi if entry.faults && entry.repeat == "go-back-n" => 10.0,
             Transport::Tsumugi if entry.faults => 1.25,

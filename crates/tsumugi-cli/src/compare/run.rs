@@ -183,6 +183,9 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
     let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
     option("--time", test.time_s.to_string());
     option("--transport", entry.transport.name().to_owned());
+    if let Some(mode) = entry.mode {
+        option("--mode", mode.to_string());
+    }
     if test.metric != Metric::Idle {
         option("--size", test.size_bytes.to_string());
     }

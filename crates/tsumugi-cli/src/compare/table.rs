@@ -157,7 +157,7 @@ mod tests {
 
     #[test]
     fn the_page_has_every_section_and_every_target() {
-        let plan = Plan::new(&Command::parse_from(["compare", "--sizes", "8..1K"]).arguments, true);
+        let plan = Plan::new(&Command::parse_from(["compare", "--sizes", "8..1K"]).arguments, true, None);
         let results = samples::results(&plan);
         let targets = targets::evaluate(&results);
         let comparison = Comparison { rows: results.rows(), machine: Machine::default(), targets };

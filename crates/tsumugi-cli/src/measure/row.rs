@@ -25,7 +25,7 @@ pub(crate) enum Metric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct Row {
-    /// `tsumugi`, `tcp-block`, `tcp-spin` or `udp`.
+    /// `tsumugi`, `tcp-block`, `tcp-spin`, `udp` or `raw-xdp`.
     pub(crate) transport: String,
     /// How Tsumugi sends.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -33,6 +33,9 @@ pub(crate) struct Row {
     /// Who deposits what arrives for Tsumugi.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) depositor: Option<String>,
+    /// Where `raw-xdp` takes frames out of the kernel: `native` or `generic`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mode: Option<String>,
     /// How Tsumugi waits: `spin`, `adaptive` or `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait: Option<String>,

@@ -9,7 +9,9 @@ use nix::sys::socket::sockopt::{
 };
 use nix::sys::socket::{getsockopt, setsockopt};
 
-use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
+use super::number::{Numbers, Role};
+use super::watch::Patience;
+use super::{Failure, LOST_AFTER, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 
 /// The largest payload of one UDP datagram over IPv4.
@@ -27,18 +29,6 @@ pub(crate) const WINDOWS_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
 const REPORT_BYTES: u64 = 64 << 10;
 const REPORT_MESSAGES: u64 = 512;
 
-/// Silence after which what is on its way is taken for lost: longer than a busy machine keeps a process waiting.
-const LOST_AFTER: Duration = Duration::from_millis(200);
-
-/// Which of two sides numbers the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Role {
-    /// Numbers what it sends and takes only the answer with the same number.
-    Asks,
-    /// Answers with the number of what arrived.
-    Answers,
-}
-
 /// One end of a connected UDP socket.
 pub(crate) struct Udp {
     socket: UdpSocket,
@@ -47,9 +37,7 @@ pub(crate) struct Udp {
     window_bytes: u64,
     /// Usable part of the receive buffer.
     room_bytes: u64,
-    role: Role,
-    /// Number of the latest question. A late answer to an earlier one must not be taken for a fast answer.
-    number: u64,
+    numbers: Numbers,
     /// What the receiver had reported when the last stream ended: its count goes on over several streams.
     reported: u64,
     buffer: Vec<u8>,
@@ -75,8 +63,7 @@ impl Udp {
             segment_bytes: (mtu - headers).min(DATAGRAM_BYTES_MAX as usize),
             window_bytes: window.unwrap_or(WINDOWS_BYTES[0]),
             room_bytes: buffer / 4,
-            role,
-            number: 0,
+            numbers: Numbers::new(role),
             reported: 0,
             buffer: vec![0x5a; 65_536],
         })
@@ -91,20 +78,6 @@ impl Udp {
             )));
         }
         Ok(())
-    }
-
-    /// Whether the datagram of `count` bytes that has just arrived is one to answer, or the answer.
-    fn number_fits(&mut self, count: usize) -> bool {
-        let mut number = [0; 8];
-        let length = count.min(8);
-        number[..length].copy_from_slice(&self.buffer[..length]);
-        match self.role {
-            Role::Asks => number[..length] == self.number.to_le_bytes()[..length],
-            Role::Answers => {
-                self.number = u64::from_le_bytes(number);
-                true
-            }
-        }
     }
 
     /// One datagram if there is one. A refused connection is a peer that is not there (yet): nothing arrived.
@@ -128,11 +101,7 @@ fn quiet(error: io::Error, what: &str) -> Result<(), Failure> {
 
 impl Peer for Udp {
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
-        if self.role == Role::Asks {
-            self.number += 1;
-        }
-        let length = message.len().min(8);
-        message[..length].copy_from_slice(&self.number.to_le_bytes()[..length]);
+        self.numbers.stamp(message);
         loop {
             match self.socket.send(message) {
                 Ok(_) => return Ok(()),
@@ -143,24 +112,19 @@ impl Peer for Udp {
     }
 
     fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
-        let mut deadline: Option<Instant> = None;
-        let mut polls = 0_u32;
+        let mut patience = Patience::new(LOST_AFTER);
         loop {
             if let Some(count) = self.poll()? {
                 // Anything else is a stray of another measurement, or a late answer.
-                if count == bytes && self.number_fits(count) {
+                if count == bytes && self.numbers.fits(&self.buffer[..count]) {
                     watch.progress();
                     return Ok(true);
                 }
                 continue;
             }
             watch.idle()?;
-            polls = polls.wrapping_add(1);
-            if polls.is_multiple_of(4096) {
-                let now = Instant::now();
-                if now >= *deadline.get_or_insert(now + LOST_AFTER) {
-                    return Ok(false);
-                }
+            if patience.ended() {
+                return Ok(false);
             }
         }
     }

@@ -96,6 +96,30 @@ impl<'a> Watch<'a> {
     }
 }
 
+/// How long an answer may take before it is taken for lost.
+pub(super) struct Patience {
+    time: Duration,
+    deadline: Option<Instant>,
+    polls: u32,
+}
+
+impl Patience {
+    pub(super) const fn new(time: Duration) -> Patience {
+        Patience { time, deadline: None, polls: 0 }
+    }
+
+    /// A poll that found nothing; now and then this looks at the clock, and says whether the time is over.
+    #[inline]
+    pub(super) fn ended(&mut self) -> bool {
+        self.polls = self.polls.wrapping_add(1);
+        if !self.polls.is_multiple_of(POLLS_PER_CHECK) {
+            return false;
+        }
+        let now = Instant::now();
+        now >= *self.deadline.get_or_insert(now + self.time)
+    }
+}
+
 /// Whether reading would not block: data, the end, or an error.
 fn readable(stream: &TcpStream) -> bool {
     let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];

@@ -6,15 +6,17 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
+use tsumugi_rail::xdp::Mode;
 
 use super::control::{self, ControlError, Finish, Reply, Request};
 use super::serve::{canonical, with_port};
 use super::{Measure, PORT, over_rounds, sample};
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
+use crate::peers::raw::{self, Raw};
 use crate::peers::tcp::{Tcp, Tuning};
-use crate::peers::udp::{self, Role, Udp};
-use crate::peers::{Failure, Peer, Stop, Streamed, Transport, ours};
+use crate::peers::udp::{self, Udp};
+use crate::peers::{Failure, Peer, Role, Stop, Streamed, Transport, ours};
 
 /// Why there is no measurement.
 #[derive(Debug, Error)]
@@ -41,8 +43,18 @@ pub(crate) enum ClientError {
 struct Setting {
     tuning: Option<Tuning>,
     window: Option<u64>,
+    /// Frames on their way, for bare ones.
+    frames: Option<u64>,
     /// Empty when there is no choice.
     name: String,
+}
+
+/// This side of a session before the server has opened its own.
+enum Prepared {
+    Udp(UdpSocket),
+    Raw(Box<Raw>),
+    /// Its side comes second.
+    Nothing,
 }
 
 /// A connection to a server, on which one measurement after the other is made.
@@ -64,6 +76,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
     };
     check_usage(metric, measure, &sizes)?;
     let client = Client::connect(metric, measure)?;
+    let sizes = client.carried(sizes)?;
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let progress = ProgressBar::new(u64::from(measure.rounds) * sizes.len() as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -87,6 +100,9 @@ fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), C
         for &size in sizes {
             Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
         }
+    }
+    if measure.transport != Transport::RawXdp && measure.mode.is_some() {
+        return usage("--mode is a choice of bare frames: it needs --transport raw-xdp".into());
     }
     if measure.transport != Transport::Tsumugi {
         if measure.faults.is_some() {
@@ -150,6 +166,36 @@ impl<'a> Client<'a> {
         Err(ClientError::NobodyThere { address: format!("{host}:{port}"), cause: refusal })
     }
 
+    /// The sizes that the transport carries. Those that only the NIC is too small for are left out, and named.
+    fn carried(&self, sizes: Vec<u64>) -> Result<Vec<u64>, ClientError> {
+        let whole = matches!(self.metric, Metric::RoundTrip | Metric::Overhead);
+        if self.measure.transport != Transport::RawXdp || !whole {
+            return Ok(sizes);
+        }
+        let here = self.here().map_err(|cause| self.failed(cause))?;
+        let nic = raw::nic(here, self.server).map_err(|cause| self.failed(cause))?;
+        let (carried, over): (Vec<u64>, Vec<u64>) =
+            sizes.into_iter().partition(|size| *size <= nic.mtu_bytes as u64);
+        if over.is_empty() {
+            return Ok(carried);
+        }
+        let over: Vec<String> = over.into_iter().map(sizes::show).collect();
+        let why = format!("a bare frame carries at most the MTU of {}, {} bytes", nic.name, nic.mtu_bytes);
+        if carried.is_empty() {
+            return Err(ClientError::Usage(format!(
+                "{why}, not {}: choose a smaller --size",
+                over.join(", ")
+            )));
+        }
+        eprintln!("left out: {}: {why}", over.join(", "));
+        Ok(carried)
+    }
+
+    /// This side's address, as the server sees it.
+    fn here(&self) -> Result<SocketAddr, Failure> {
+        self.control.local_addr().map(canonical).map_err(Failure::system("no local address"))
+    }
+
     /// One round of one size.
     fn round(&self, size: u64) -> Result<Row, ClientError> {
         // What a bare transport is worth is what it does at its best setting.
@@ -172,24 +218,33 @@ impl<'a> Client<'a> {
     fn settings(&self, size: u64) -> Vec<Setting> {
         let streams = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
         let window = self.measure.window;
+        let plain = Setting { tuning: None, window, frames: None, name: String::new() };
         match self.measure.transport {
             Transport::TcpSpin | Transport::TcpBlock if streams => {
                 let tunings = Tuning::for_stream(size, window).into_iter();
                 tunings
-                    .map(|tuning| Setting { tuning: Some(tuning), window, name: tuning.name(size) })
+                    .map(|tuning| Setting { tuning: Some(tuning), name: tuning.name(size), ..plain })
                     .collect()
             }
             Transport::TcpSpin | Transport::TcpBlock => {
-                vec![Setting { tuning: Some(Tuning::PROMPT), window, name: String::new() }]
+                vec![Setting { tuning: Some(Tuning::PROMPT), ..plain }]
             }
             Transport::Udp if streams && window.is_none() => {
                 let windows = udp::WINDOWS_BYTES.into_iter();
                 let name = |window| format!("window {}", sizes::show(window));
+                windows.map(|window| Setting { window: Some(window), name: name(window), ..plain }).collect()
+            }
+            Transport::RawXdp if streams && window.is_none() => {
+                let windows = raw::WINDOWS_FRAMES.into_iter();
                 windows
-                    .map(|window| Setting { tuning: None, window: Some(window), name: name(window) })
+                    .map(|frames| Setting {
+                        frames: Some(frames),
+                        name: format!("window {frames} frames"),
+                        ..plain
+                    })
                     .collect()
             }
-            _ => vec![Setting { tuning: None, window, name: String::new() }],
+            _ => vec![plain],
         }
     }
 
@@ -205,12 +260,17 @@ impl<'a> Client<'a> {
         let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
         Row {
             transport: self.measure.transport.name().to_owned(),
+            mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
             wait: ours.then(|| self.measure.wait.clone()),
             repeat: repeat.filter(|_| ours),
             faults: self.measure.faults.clone(),
             setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
             ..row
         }
+    }
+
+    fn mode(&self) -> Mode {
+        self.measure.mode.unwrap_or(Mode::Native)
     }
 
     /// Opens both sides, measures, and closes them again.
@@ -234,9 +294,7 @@ impl<'a> Client<'a> {
     }
 
     fn open(&self, size: u64, setting: &Setting, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
-        let failed = |cause| self.failed(cause);
         let transport = self.measure.transport;
-        let here = self.control.local_addr().map_err(Failure::system("no local address")).map_err(failed)?;
         let options = ours::Options {
             wait: self.measure.wait.clone(),
             repeat: self.measure.repeat.clone(),
@@ -248,48 +306,70 @@ impl<'a> Client<'a> {
             depositor: self.measure.depositor.clone(),
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
-        let socket = match transport {
-            Transport::Udp => Some(
-                UdpSocket::bind(with_port(canonical(here), 0))
-                    .map_err(Failure::system("cannot open a UDP socket"))
-                    .map_err(failed)?,
-            ),
-            _ => None,
-        };
-        let udp_port =
-            socket.as_ref().and_then(|socket| socket.local_addr().ok()).map(|address| address.port());
+        let prepared = self.prepare().map_err(|cause| self.failed(cause))?;
         self.say(&Request {
             tsumugi_perf: control::VERSION,
             metric: self.metric,
             transport,
             message_bytes: size,
-            udp_port,
+            udp_port: match &prepared {
+                Prepared::Udp(socket) => socket.local_addr().ok().map(|address| address.port()),
+                _ => None,
+            },
+            raw: match &prepared {
+                Prepared::Raw(raw) => Some(raw::Options { mode: self.mode().to_string(), mac: raw.mac() }),
+                _ => None,
+            },
             tuning: setting.tuning,
             window: setting.window,
             ours: (transport == Transport::Tsumugi).then(|| options.clone()),
             idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
             silence_max_ms: self.measure.timeout.as_millis() as u64,
         })?;
-        let Reply::Ready { port } = self.hear()? else {
+        let Reply::Ready { port, mac } = self.hear()? else {
             return Err(self.out_of_step());
         };
         let server = with_port(self.server, port);
-        let opened = match (socket, setting.tuning) {
-            (Some(socket), _) => socket
+        let opened = match (prepared, setting.tuning) {
+            (Prepared::Udp(socket), _) => socket
                 .connect(server)
                 .map_err(Failure::system(format!("cannot reach UDP port {port}")))
                 .and_then(|()| Udp::new(socket, setting.window, Role::Asks))
                 .map(|udp| Box::new(udp) as Box<dyn Peer>),
-            (None, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
+            (Prepared::Raw(mut raw), _) => {
+                raw.meet(mac.ok_or_else(|| self.out_of_step())?);
+                match (setting.frames, setting.window) {
+                    (Some(frames), _) => raw.limit(frames),
+                    (None, Some(bytes)) => raw.limit_bytes(bytes, size),
+                    (None, None) => {}
+                }
+                Ok(raw as Box<dyn Peer>)
+            }
+            (Prepared::Nothing, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
                 .map_err(Failure::system(format!("cannot connect to TCP port {port}")))
                 .and_then(|stream| Tcp::new(stream, transport == Transport::TcpSpin, tuning))
                 .map(|tcp| Box::new(tcp) as Box<dyn Peer>),
-            (None, None) => {
-                ours::connect(canonical(here).ip(), server, &options, self.measure.trace.as_deref())
-                    .map(|ours| Box::new(ours) as Box<dyn Peer>)
-            }
+            (Prepared::Nothing, None) => self
+                .here()
+                .and_then(|here| ours::connect(here.ip(), server, &options, self.measure.trace.as_deref()))
+                .map(|ours| Box::new(ours) as Box<dyn Peer>),
         };
-        opened.map_err(failed)
+        opened.map_err(|cause| self.failed(cause))
+    }
+
+    /// Opens what the server must know of before it opens its own side.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let here = self.here()?;
+        Ok(match self.measure.transport {
+            Transport::Udp => Prepared::Udp(
+                UdpSocket::bind(with_port(here, 0)).map_err(Failure::system("cannot open a UDP socket"))?,
+            ),
+            Transport::RawXdp => {
+                let raw = Raw::open(here, self.server, self.mode(), Role::Asks)?;
+                Prepared::Raw(Box::new(raw))
+            }
+            Transport::TcpSpin | Transport::TcpBlock | Transport::Tsumugi => Prepared::Nothing,
+        })
     }
 
     fn say(&self, word: &impl serde::Serialize) -> Result<(), ClientError> {

@@ -9,9 +9,10 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 use thiserror::Error;
+use tsumugi_rail::ether::Mac;
 
 use crate::measure::row::Metric;
-use crate::peers::{Streamed, Transport, interrupted, ours, tcp};
+use crate::peers::{Streamed, Transport, interrupted, ours, raw, tcp};
 
 /// Changes whenever the words below change their meaning.
 pub(crate) const VERSION: u32 = 1;
@@ -39,6 +40,9 @@ pub(crate) struct Request {
     /// UDP's window in bytes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<u64>,
+    /// How to exchange bare frames (transport `raw-xdp`).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) raw: Option<raw::Options>,
     /// Tsumugi's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ours: Option<ours::Options>,
@@ -59,12 +63,23 @@ pub(crate) struct Finish {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Reply {
-    /// Go ahead; `port` is where the data goes.
-    Ready { port: u16 },
+    /// Go ahead; `port`, or the NIC with this hardware address, is where the data goes.
+    Ready {
+        port: u16,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        mac: Option<Mac>,
+    },
     /// The server's side of the measurement.
     Done(Streamed),
     /// Why not.
     Refused { why: String },
+}
+
+impl Reply {
+    /// Go ahead; `port` is where the data goes.
+    pub(crate) const fn ready(port: u16) -> Reply {
+        Reply::Ready { port, mac: None }
+    }
 }
 
 /// Why the control connection is of no use.
@@ -148,8 +163,8 @@ mod tests {
     #[test]
     fn words_arrive_as_said() {
         let (near, far) = pair();
-        say(&near, &Reply::Ready { port: 7 }).expect("say");
-        assert!(matches!(hear(&far, None), Ok(Reply::Ready { port: 7 })));
+        say(&near, &Reply::ready(7)).expect("say");
+        assert!(matches!(hear(&far, None), Ok(Reply::Ready { port: 7, mac: None })));
     }
 
     #[test]

@@ -14,9 +14,10 @@ use thiserror::Error;
 use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::Metric;
+use crate::peers::raw::Raw;
 use crate::peers::tcp::{Tcp, Tuning};
-use crate::peers::udp::{Role, Udp};
-use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
+use crate::peers::udp::Udp;
+use crate::peers::{Failure, Peer, Role, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
 
 /// How long a client may say nothing between two measurements: others may be waiting for their turn.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -204,7 +205,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             {
                 let _ = setsockopt(&listener, RcvBuf, &bytes);
             }
-            control::say(control, &Reply::Ready { port: listener.local_addr()?.port() })?;
+            control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
             let stream = loop {
                 let stream = accept(&listener, Some(Duration::from_secs(5)))?;
                 if canonical(stream.peer_addr()?).ip() == there.ip() {
@@ -221,8 +222,18 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
                 "the server cannot reach UDP port {peer_port} of {there}"
             )))?;
             let udp = Udp::new(socket, request.window, Role::Answers)?;
-            control::say(control, &Reply::Ready { port })?;
+            control::say(control, &Reply::ready(port))?;
             Ok(Box::new(udp))
+        }
+        Transport::RawXdp => {
+            let options = request
+                .raw
+                .as_ref()
+                .ok_or_else(|| Failure::Refused("the request says nothing about bare frames".to_owned()))?;
+            let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
+            raw.meet(options.mac);
+            control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
+            Ok(Box::new(raw))
         }
         Transport::Tsumugi => {
             let options = request.ours.as_ref().ok_or_else(|| {
@@ -231,7 +242,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             // The driver has ports of its own; the client is told which it is.
             let port = if options.depositor == "driver" { 0 } else { port };
             let ours = ours::serve(here.ip(), port, options)?;
-            control::say(control, &Reply::Ready { port: ours.port() })?;
+            control::say(control, &Reply::ready(ours.port()))?;
             Ok(Box::new(ours))
         }
     }

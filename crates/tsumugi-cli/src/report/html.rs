@@ -2,6 +2,8 @@
 
 use std::fmt::Write;
 
+use tsumugi_rail::xdp::Mode;
+
 use super::columns::is_words;
 use super::plot::{Line, Plot};
 use super::units;
@@ -182,6 +184,8 @@ fn class(entry: &Entry) -> &'static str {
         Transport::TcpBlock => "tcp-block",
         Transport::TcpSpin => "tcp-spin",
         Transport::Udp => "udp",
+        Transport::RawXdp if entry.mode == Some(Mode::Generic) => "raw-xdp generic",
+        Transport::RawXdp => "raw-xdp",
         Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
         Transport::Tsumugi => "ours",
     }
@@ -208,7 +212,7 @@ mod tests {
     }
 
     fn example(options: &[&str]) -> String {
-        let plan = Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true);
+        let plan = Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true, None);
         let results = samples::results(&plan);
         let targets = targets::evaluate(&results);
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
