@@ -197,6 +197,7 @@ struct tsumugi_control {
 	__u32 flows;
 	__u64 ring_bytes; /* a power of two */
 	__u32 epoch;      /* 0 while nobody owns the memory */
+	__u32 checked_tick; /* the kernel's tick when the driver last read the clock; the driver */
 	__u64 checked_at; /* the driver looked for the owner's socket, CLOCK_MONOTONIC_COARSE, ns; the driver */
 	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */

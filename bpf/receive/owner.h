@@ -61,8 +61,15 @@ __attribute__((noinline)) int has_socket(struct xdp_md *context, struct frame *f
 static __always_inline int owned(struct xdp_md *context, char *memory, struct frame *frame)
 {
 	struct tsumugi_control *control = (void *)memory;
-	__u64 now = bpf_ktime_get_coarse_ns(), before = load(&control->checked_at);
+	__u32 tick = bpf_jiffies64();
+	__u64 now, before;
 
+	/* Compiled into a load. The clock goes on with the tick only, and takes 6 ns to read. */
+	if (likely(tick == load(&control->checked_tick)))
+		return 1;
+	store(&control->checked_tick, tick);
+	now = bpf_ktime_get_coarse_ns();
+	before = load(&control->checked_at);
 	if ((__s64)(now - before) < OWNER_CHECK_NS)
 		return 1;
 	/* Of several CPUs the first looks. */

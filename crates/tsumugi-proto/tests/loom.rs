@@ -86,6 +86,7 @@ impl Small {
                 flows: AtomicU32::new(1),
                 ring_bytes: AtomicU64::new(records * SPAN),
                 epoch: AtomicU32::new(1),
+                checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),

@@ -17,7 +17,7 @@
 //! | geometry, `Flow` identity, `limit` | owner             | before the flow's token is published    |
 //! | `peer_flow`, `peer_token`      | owner                 | when the peer is known; the token last (release) |
 //! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
-//! | `checked_at`                   | the driver's program  | compare-and-swap, every 100 ms at most |
+//! | `checked_tick`, `checked_at`   | the driver's program  | plain store with each tick; compare-and-swap, every 100 ms at most |
 //! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
@@ -124,6 +124,8 @@ pub struct Control {
     pub ring_bytes: AtomicU64,
     /// Epoch of the endpoint that owns the memory; 0 while nobody does. Set when the endpoint's UDP socket is bound.
     pub epoch: AtomicU32,
+    /// The kernel's tick when a program in the driver last read the clock, which goes on with the tick only.
+    pub checked_tick: AtomicU32,
     /// When a program in the driver last looked for the owner's UDP socket: `CLOCK_MONOTONIC_COARSE`, ns. It looks
     /// again with a packet 100 ms later, and sets `epoch` to 0 when there is none: the owner was killed.
     pub checked_at: AtomicU64,
@@ -333,6 +335,7 @@ mod tests {
     fn the_layout_is_what_a_driver_program_is_compiled_against() {
         use core::mem::offset_of;
         assert_eq!(offset_of!(Control, ring_bytes), 16);
+        assert_eq!(offset_of!(Control, checked_tick), 28);
         assert_eq!(offset_of!(Control, checked_at), 32);
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);

@@ -340,6 +340,7 @@ static void print_memory(void)
 	OFFSET(control, flows);
 	OFFSET(control, ring_bytes);
 	OFFSET(control, epoch);
+	OFFSET(control, checked_tick);
 	OFFSET(control, checked_at);
 	OFFSET(control, ring_head);
 	OFFSET(control, ring_tail);

@@ -25,6 +25,7 @@ impl Plain {
                 flows: AtomicU32::new(GEOMETRY.flows),
                 ring_bytes: AtomicU64::new(GEOMETRY.ring_bytes),
                 epoch: AtomicU32::new(1),
+                checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),

@@ -26,8 +26,22 @@ macro_rules! size {
 pub(crate) fn expected() -> Vec<(&'static str, u64)> {
     let mut all = Vec::new();
     offsets!(
-        all, "control", 0, Control, magic, version, flows, ring_bytes, epoch, checked_at, ring_head,
-        ring_tail, sleeping, stopped, counters
+        all,
+        "control",
+        0,
+        Control,
+        magic,
+        version,
+        flows,
+        ring_bytes,
+        epoch,
+        checked_tick,
+        checked_at,
+        ring_head,
+        ring_tail,
+        sleeping,
+        stopped,
+        counters
     );
     size!(all, "control", Control);
     offsets!(
