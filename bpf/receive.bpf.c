@@ -25,7 +25,8 @@
 /* The loader puts the size of an endpoint's memory in place of this number: it depends on the geometry. */
 #define MEMORY_BYTES 0x14534d47
 
-#define ENDPOINTS_MAX 4096
+/* One entry for each UDP port. */
+#define PORTS 65536
 
 struct memory {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
@@ -35,10 +36,10 @@ struct memory {
 	__uint(value_size, MEMORY_BYTES);
 };
 
-/* UDP port to receive memory: an array, because looking into it takes no call. */
+/* UDP port to receive memory. An array, because the kernel compiles looking into it into a few instructions. */
 struct {
 	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, 65536);
+	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__array(values, struct memory);
 } endpoints SEC(".maps");
@@ -50,8 +51,8 @@ struct bell {
 
 /* UDP port to doorbell: one each, so that nobody is woken for another. */
 struct {
-	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);
-	__uint(max_entries, ENDPOINTS_MAX);
+	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
+	__uint(max_entries, PORTS);
 	__type(key, __u32);
 	__array(values, struct bell);
 } bells SEC(".maps");
@@ -101,10 +102,15 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 	} else {
 		return -1;
 	}
-	/* The frame may be longer than the packet (Ethernet's shortest), never shorter. Few have fragments to ask for. */
-	if (at + ip_bytes > end - data && at + ip_bytes > bpf_xdp_get_buff_len(context))
-		return -1;
+	/* The frame may be longer than the packet (Ethernet's shortest), never shorter. */
+	frame->bytes = end - data;
+	if (unlikely(at + ip_bytes > frame->bytes)) {
+		frame->bytes = bpf_xdp_get_buff_len(context);
+		if (at + ip_bytes > frame->bytes)
+			return -1;
+	}
 	frame->payload = frame->udp + sizeof(struct udphdr);
+	frame->kind = 0;
 	return ip_bytes - (frame->udp - at);
 }
 

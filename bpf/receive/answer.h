@@ -28,6 +28,7 @@ struct frame {
 	__u32 udp;     /* bytes before the UDP header */
 	__u32 payload; /* bytes before what UDP carries */
 	__u32 six;     /* IPv6 */
+	__u32 bytes;   /* of the frame: of its first piece if the packet ends there */
 	__u32 kind;    /* of the answer; 0: none */
 	__u32 epoch;   /* of the memory's owner */
 };
@@ -252,7 +253,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
 	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | TSUMUGI_FLAG_HAS_ACK << 16;
 	reply.header.words[0] |= (__u64)tsumugi_header_check(&reply.header) << 32;
-	longer = (int)(frame->payload + bytes) - (int)bpf_xdp_get_buff_len(context);
+	longer = (int)(frame->payload + bytes) - (int)frame->bytes;
 	if (longer != 0 && bpf_xdp_adjust_tail(context, longer))
 		return XDP_DROP;
 	if (turn_round(context, frame, &reply, bytes, sum))

@@ -170,6 +170,24 @@ fn golden_vectors_mean_the_same() {
 }
 
 #[test]
+fn a_body_of_every_length_is_deposited_whole() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    for (six, vlan) in [(false, false), (false, true), (true, false), (true, true)] {
+        open(&pair, Repeat::Selective);
+        for bytes in 0..300u16 {
+            let body: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
+            let wrapping = Wrapping { six, vlan, trailer: usize::from(bytes % 4) };
+            let taken = pair.take(wrapping, &data(bytes.into(), Flags(0), &body));
+            assert_eq!(taken, Ok(Some(Verdict::Deposited)), "{bytes} bytes");
+            pair.both(|memory| {
+                let tail = memory.control().ring_tail.0.load(Ordering::Relaxed);
+                queue::release(memory, tail, tail + Record::span(bytes.into()));
+            });
+        }
+    }
+}
+
+#[test]
 fn a_jumbo_frame_is_deposited_whole() {
     let Some(mut pair) = Pair::load(ROOMY) else { return };
     open(&pair, Repeat::Selective);

@@ -2,7 +2,7 @@
 
 use super::XdpError;
 use crate::sys;
-use aya::maps::{ArrayOfMaps, HashOfMaps, Map, MapData};
+use aya::maps::{ArrayOfMaps, Map, MapData};
 use std::os::fd::AsFd;
 use tsumugi_wire::memory::Geometry;
 
@@ -32,18 +32,11 @@ pub(super) fn map(memory: &MapData, port: u16, bytes: usize) -> Result<sys::Mapp
     sys::Mapping::of_map(memory.fd().as_fd(), bytes).map_err(|source| XdpError::Mapping { port, source })
 }
 
-/// Enters an endpoint's memory into the program's array of them.
-pub(super) fn enter_memory(ports: &mut Map, port: u16, memory: &MapData) -> Result<(), XdpError> {
-    let failed = failed("entering receive memory", port);
+/// Enters an endpoint's object into one of the program's arrays from ports.
+pub(super) fn enter(ports: &mut Map, port: u16, object: &MapData) -> Result<(), XdpError> {
+    let failed = failed("entering it", port);
     let mut ports: ArrayOfMaps<_, MapData> = ports.try_into().map_err(failed)?;
-    ports.set(u32::from(port), memory, 0).map_err(failed)
-}
-
-/// Enters an endpoint's doorbell into the program's table of them.
-pub(super) fn enter_bell(ports: &mut Map, port: u16, bell: &MapData) -> Result<(), XdpError> {
-    let failed = failed("entering a doorbell", port);
-    let mut ports: HashOfMaps<_, u32, MapData> = ports.try_into().map_err(failed)?;
-    ports.insert(u32::from(port), bell, 0).map_err(failed)
+    ports.set(u32::from(port), object, 0).map_err(failed)
 }
 
 /// An error about a map of `port`'s endpoint.

@@ -30,5 +30,5 @@ pub use receiver::{Endpoint, Receiver};
 
 /// Largest endpoint memory, bytes: what the program's type information can express.
 pub const MEMORY_BYTES_MAX: usize = (1 << 30) - 1;
-/// Most endpoints of one program (`ENDPOINTS_MAX` in `bpf/receive.bpf.c`).
+/// Most endpoints of one call of [`up`]: a wrong number rather than a big host.
 pub const ENDPOINTS_MAX: u16 = 4096;

@@ -86,8 +86,10 @@ impl Program {
     /// Enters an endpoint's memory and doorbell.
     pub(super) fn enter(&mut self, port: u16, memory: &MapData, bell: &MapData) -> Result<(), XdpError> {
         // The bell first: the program looks for it only when it has found the memory.
-        maps::enter_bell(self.0.map_mut(BELLS).ok_or_else(|| absent(BELLS))?, port, bell)?;
-        maps::enter_memory(self.0.map_mut(ENDPOINTS).ok_or_else(|| absent(ENDPOINTS))?, port, memory)
+        for (name, object) in [(BELLS, bell), (ENDPOINTS, memory)] {
+            maps::enter(self.0.map_mut(name).ok_or_else(|| absent(name))?, port, object)?;
+        }
+        Ok(())
     }
 
     /// See [`super::Receiver::run`].
