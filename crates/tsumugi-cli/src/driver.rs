@@ -53,6 +53,10 @@ pub(crate) struct Up {
     /// Where the program runs: in the driver (native) or behind it (generic) [default: native where the driver can].
     #[arg(long, value_name = "native|generic")]
     xdp: Option<Mode>,
+    /// Set the NICs so that a process that waits with `reap` runs their poll and needs no interrupt; undone by
+    /// `down`. Programs on these NICs that do not reap may then wait up to 2 ms longer for a packet.
+    #[arg(long)]
+    reap: bool,
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -111,6 +115,7 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
         geometry,
         access: Access { owner: owner.map(|(user, _)| user.as_raw()), group, mode: options.mode },
         mode: options.xdp,
+        reap: options.reap,
     };
     let pins = Pins::here()?;
     // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
@@ -178,6 +183,7 @@ struct Nic {
     name: Option<String>,
     index: u32,
     xdp: String,
+    reaping: bool,
 }
 
 #[derive(Serialize)]
@@ -197,6 +203,7 @@ impl From<&xdp::Status> for Report {
             name: attached.nic.clone(),
             index: attached.index,
             xdp: attached.mode.to_string(),
+            reaping: attached.before_reaping.is_some(),
         });
         let endpoints = status.ports.iter().map(|endpoint| Endpoint {
             port: endpoint.port,
@@ -232,7 +239,8 @@ fn table(status: &xdp::Status) -> String {
     }
     let mut text = String::new();
     for attached in &status.nics {
-        _ = writeln!(text, "NIC {:<16} {}", nic(attached), attached.mode);
+        let reaping = if attached.before_reaping.is_some() { ", set for reaping" } else { "" };
+        _ = writeln!(text, "NIC {:<16} {}{reaping}", nic(attached), attached.mode);
     }
     if let Some(Geometry { flows, ring_bytes }) = status.geometry {
         let count = status.ports.len();

@@ -72,7 +72,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) once: bool,
     /// How to wait for messages, whatever the client asks for [default: what the client asks for].
-    #[arg(long, value_parser = ["spin", "adaptive", "block"])]
+    #[arg(long, value_parser = ["spin", "adaptive", "block", "reap"])]
     pub(crate) wait: Option<String>,
     /// Run on these CPUs only, as in `1` or `0,2-3`.
     #[arg(long, value_name = "CPUS")]
@@ -112,8 +112,9 @@ pub(crate) struct Measure {
     /// Where raw-xdp takes frames out of the kernel: `native` (the NIC's driver) or `generic` [default: native].
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
-    /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once.
-    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block"])]
+    /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once,
+    /// `reap` spins in the NIC's poll (see `tsumugi up --reap`).
+    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block", "reap"])]
     pub(crate) wait: String,
     /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket; needs CAP_NET_RAW), or `auto`:
     /// whichever was quickest with messages of that size.

@@ -164,6 +164,8 @@ struct Driver {
     sockets_at: Instant,
     /// Whether something came by a socket then.
     busy: bool,
+    /// Whether a look into the sockets runs the NIC's poll.
+    reaping: bool,
     /// When `receive` was called last.
     received_at: Instant,
 }
@@ -264,6 +266,7 @@ impl Driver {
             asked_at: Instant(0),
             sockets_at: Instant(0),
             busy: false,
+            reaping: false,
             received_at: Instant(0),
         })
     }
@@ -283,7 +286,8 @@ impl Driver {
                 return Err(RailError::Undriven { port: self.claim.port() });
             }
         }
-        Ok(away || self.busy || !self.served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
+        let reaping = self.reaping;
+        Ok(away || self.busy || reaping || !self.served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
     }
 }
 
@@ -350,6 +354,14 @@ impl Rail for Ethernet {
     fn part(&mut self, peer: SocketAddr) {
         self.sockets.part(peer);
         self.engines.iter_mut().for_each(|engine| engine.part(peer));
+    }
+
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        self.sockets.reap(on)?;
+        if let Some(driver) = &mut self.driver {
+            driver.reaping = on;
+        }
+        Ok(())
     }
 
     fn engine(&self) -> &'static str {

@@ -308,6 +308,10 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.part(peer);
     }
 
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.reap(on)
+    }
+
     fn engine(&self) -> &'static str {
         self.inner.engine()
     }

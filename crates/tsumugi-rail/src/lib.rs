@@ -67,6 +67,16 @@ pub enum RailError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// Preferred busy polling is not permitted.
+    #[error(
+        "reaping on {on}: {source}; it needs CAP_NET_ADMIN (`setcap cap_net_admin+ep PROGRAM`, or root), and NICs set for it (`tsumugi up NIC --reap`); spin or adaptive need nothing"
+    )]
+    CannotReap {
+        /// The address.
+        on: String,
+        /// What the system said.
+        source: std::io::Error,
+    },
     /// The driver depositor was demanded, and the program is not attached any more.
     #[error(
         "the driver depositor of UDP port {port} is gone: `tsumugi down` was called, or the NIC is gone; open the endpoint anew, or let it go on through its sockets (depositor auto)"
@@ -133,6 +143,16 @@ pub trait Rail {
         let _ = peer;
     }
 
+    /// Says whether every look ([`Rail::receive`]) is to run the NIC's poll, too (preferred busy polling), so that a
+    /// process that waits needs no interrupt.
+    ///
+    /// # Errors
+    /// The system does not permit it (CAP_NET_ADMIN).
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        let _ = on;
+        Ok(())
+    }
+
     /// What the engine that sends is called; `auto` when there are several to choose from.
     fn engine(&self) -> &'static str {
         "udp"
@@ -175,6 +195,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn part(&mut self, peer: SocketAddr) {
         (**self).part(peer);
+    }
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        (**self).reap(on)
     }
     fn engine(&self) -> &'static str {
         (**self).engine()

@@ -184,6 +184,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.part(peer);
     }
 
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.reap(on)
+    }
+
     fn engine(&self) -> &'static str {
         self.inner.engine()
     }

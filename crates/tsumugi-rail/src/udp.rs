@@ -62,6 +62,8 @@ struct Dedicated {
 pub struct Udp {
     address: SocketAddr,
     options: UdpOptions,
+    /// Whether sockets run the NIC's poll when they are looked into.
+    reaping: bool,
     datagram_bytes: usize,
     main: UdpSocket,
     /// Slots; a slot's index is its epoll token.
@@ -115,6 +117,7 @@ impl Udp {
         Ok(Udp {
             address,
             options: options.clone(),
+            reaping: false,
             datagram_bytes,
             main,
             dedicated: Vec::new(),
@@ -169,6 +172,9 @@ impl Udp {
     /// Makes the socket dedicated to `peer`.
     fn dedicate(&mut self, peer: SocketAddr) -> io::Result<()> {
         let new = socket(self.address, &self.options)?;
+        if self.reaping {
+            set_reaping(&new, true)?;
+        }
         sys::set_option(new.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         // Sharing the port needs the option on both sockets. The main one has it for this moment only:
         // while it has not, nobody else can bind the port, whatever the dedicated ones have.
@@ -360,6 +366,16 @@ impl Rail for Udp {
         Ok(())
     }
 
+    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+        let dedicated = self.dedicated.iter().flatten().map(|dedicated| &dedicated.socket);
+        for socket in dedicated.chain([&self.main]) {
+            set_reaping(socket, on)
+                .map_err(|source| RailError::CannotReap { on: format!("UDP {}", self.address), source })?;
+        }
+        self.reaping = on;
+        Ok(())
+    }
+
     fn meet(&mut self, peer: SocketAddr) {
         if self.by_peer.contains_key(&peer) || peer.is_ipv4() != self.address.is_ipv4() {
             return;
@@ -418,6 +434,22 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
     Ok(UdpSocket::from(socket))
+}
+
+/// Time that one look may spend in the NIC's poll, µs, and packets that it may take there.
+const REAP_US: i32 = 20;
+const REAP_PACKETS: i32 = 64;
+
+/// Has looks into a socket run the poll of the NIC that its packets come by (Linux 5.11).
+fn set_reaping(socket: &UdpSocket, on: bool) -> io::Result<()> {
+    let set = |option, value| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, option, value);
+    if !on {
+        set(libc::SO_PREFER_BUSY_POLL, 0)?;
+        return set(libc::SO_BUSY_POLL, 0);
+    }
+    set(libc::SO_PREFER_BUSY_POLL, 1)?;
+    set(libc::SO_BUSY_POLL, REAP_US)?;
+    set(libc::SO_BUSY_POLL_BUDGET, REAP_PACKETS)
 }
 
 /// Swallows and counts what a socket reports of its peer's fate; hands back what is its own.

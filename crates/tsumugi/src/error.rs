@@ -23,6 +23,9 @@ pub enum OpenError {
     /// The rail could not be opened: its sockets, its receive memory or its depositor.
     #[error(transparent)]
     Rail(#[from] EthernetError),
+    /// The NIC's poll may not be run while waiting.
+    #[error(transparent)]
+    Reap(RailError),
     /// The trace file could not be written.
     #[error("cannot write the trace {path}")]
     Trace {

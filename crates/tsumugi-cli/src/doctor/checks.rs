@@ -7,6 +7,7 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Instant;
 use tsumugi_lab::{Lab, Spec, Wire};
+use tsumugi_rail::xdp::{self as driver, Pins};
 
 /// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
 /// still be descheduled for 3 ms.
@@ -23,7 +24,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
     findings.extend(["rmem", "wmem"].map(socket_buffer));
     findings.extend([memlock(), crc32c()]);
-    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs()]);
+    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), reaping()]);
     findings.extend([tools(), namespaces(), leftovers()]);
     findings.extend([cores(), clock()]);
     findings
@@ -203,6 +204,52 @@ fn bpffs() -> Finding {
     }
 }
 
+fn attached() -> Finding {
+    const CHECK: &str = "attached";
+    let status = match Pins::here().and_then(|pins| driver::status(&pins)) {
+        Ok(status) => status,
+        Err(error) => return Finding::missing(Part::Driver, CHECK, error.to_string(), "sudo tsumugi doctor"),
+    };
+    if !driver::IS_COMPILED {
+        let found = "this build has no driver program";
+        return Finding::missing(Part::Driver, CHECK, found, "install clang and libbpf-dev, and build again");
+    }
+    let nics: Vec<String> = status
+        .nics
+        .iter()
+        .map(|attached| format!("{} ({})", attached.nic.as_deref().unwrap_or("gone"), attached.mode))
+        .collect();
+    let free = status.ports.iter().filter(|port| !port.claimed).count();
+    match (nics.is_empty(), free) {
+        (true, _) => Finding::missing(Part::Driver, CHECK, "on no NIC", "sudo tsumugi up NIC"),
+        (false, 0) => {
+            let action = "sudo tsumugi up NIC --endpoints N";
+            Finding::note(Part::Driver, CHECK, format!("{}; no endpoint is free", nics.join(", ")), action)
+        }
+        (false, free) => {
+            Finding::ok(Part::Driver, CHECK, format!("{}; {free} endpoints free", nics.join(", ")))
+        }
+    }
+}
+
+fn reaping() -> Finding {
+    const CHECK: &str = "reaping";
+    let names = fs::read_dir("/sys/class/net").map(|list| {
+        let names = list.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
+        names.filter(|name| name != "lo").partition::<Vec<_>, _>(|name| driver::can_reap(name))
+    });
+    match names {
+        Ok((can, _)) if !can.is_empty() => {
+            Finding::ok(Part::Driver, CHECK, format!("possible on {}", can.join(", ")))
+        }
+        Ok((_, cannot)) if !cannot.is_empty() => {
+            let found = format!("not on {}: virtual, without interrupts of their own", cannot.join(", "));
+            Finding::note(Part::Driver, CHECK, found, "nothing to do: wait with spin or adaptive")
+        }
+        _ => Finding::note(Part::Driver, CHECK, "no NIC", "nothing to do: wait with spin or adaptive"),
+    }
+}
+
 fn tools() -> Finding {
     const CHECK: &str = "tools";
     let tools = [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool")];
@@ -299,8 +346,19 @@ mod tests {
 
     #[test]
     fn what_is_found_here_is_said_completely() {
-        for finding in [kernel(), udp(), offload(true), memlock(), crc32c(), xdp(), bpffs(), cores(), clock()]
-        {
+        for finding in [
+            kernel(),
+            udp(),
+            offload(true),
+            memlock(),
+            crc32c(),
+            xdp(),
+            bpffs(),
+            attached(),
+            reaping(),
+            cores(),
+            clock(),
+        ] {
             assert!(!finding.found.is_empty(), "{finding:?}");
             assert_eq!(finding.verdict == super::super::Verdict::Ok, finding.action.is_none(), "{finding:?}");
         }

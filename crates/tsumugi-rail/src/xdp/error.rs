@@ -107,6 +107,11 @@ pub enum XdpError {
         "UDP port {0} is set aside for endpoints of another user (`tsumugi status`); take another port, or 0 for any"
     )]
     PortForbidden(u16),
+    /// The NIC has no interrupts to spare.
+    #[error(
+        "{0} cannot be reaped: it is virtual and has no interrupts of its own, so that nothing would be spared; leave --reap away"
+    )]
+    CannotReap(String),
     /// The driver depositor was demanded, and no memory is free.
     #[error("no endpoint memory of the driver depositor is free: {0}")]
     NoneFree(String),

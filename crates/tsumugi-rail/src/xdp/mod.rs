@@ -16,6 +16,7 @@ mod object;
 mod pins;
 mod pool;
 mod program;
+mod reap;
 mod receiver;
 
 pub use claim::{Claim, Wanted};
@@ -26,6 +27,7 @@ pub(crate) use nic::{attach_to, is_taken};
 pub use pins::Pins;
 pub use pool::{Access, PoolOptions, PortStatus, Status, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};
+pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};
 
 /// Largest endpoint memory, bytes: what the program's type information can express.

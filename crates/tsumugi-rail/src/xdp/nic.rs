@@ -2,8 +2,9 @@
 
 use super::XdpError;
 use super::error::chain;
-use super::pins::{Pins, entries, remove};
+use super::pins::{Pins, entries, failed, remove};
 use super::program::Program;
+use super::reap::{self, Deferral};
 use crate::sys;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpLinkId};
@@ -51,15 +52,19 @@ pub struct Attached {
     pub index: u32,
     /// Where the program runs.
     pub mode: Mode,
+    /// How the NIC was set before it was set for reaping; `None`: it was not.
+    pub before_reaping: Option<Deferral>,
     pub(super) pin: PathBuf,
 }
 
 /// The NICs that the program is attached to.
 pub(super) fn list(pins: &Pins) -> Result<Vec<Attached>, XdpError> {
     let parse = |pin: PathBuf| {
-        let (index, mode) = pin.file_name()?.to_str()?.split_once('-')?;
-        let (index, mode) = (index.parse().ok()?, mode.parse().ok()?);
-        Some(Attached { nic: sys::interface_name(index), index, mode, pin })
+        let mut parts = pin.file_name()?.to_str()?.split('-');
+        let (index, mode) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
+        let mut number = || parts.next()?.parse().ok();
+        let before_reaping = number().zip(number()).map(|(polls, flush_ns)| Deferral { polls, flush_ns });
+        Some(Attached { nic: sys::interface_name(index), index, mode, before_reaping, pin })
     };
     let mut nics: Vec<Attached> = entries(&pins.nics())?.into_iter().filter_map(parse).collect();
     nics.sort_by_key(|attached| attached.index);
@@ -109,7 +114,7 @@ fn attach_as(
     let link: FdLink = link.try_into().map_err(|error| refused(chain(&error)))?;
     let pin = pins.nic(index, mode);
     link.pin(&pin).map_err(|error| refused(chain(&error)))?;
-    Ok(Attached { nic: Some(nic.to_owned()), index, mode, pin })
+    Ok(Attached { nic: Some(nic.to_owned()), index, mode, before_reaping: None, pin })
 }
 
 /// Attaches a program to the NIC with this index.
@@ -140,7 +145,23 @@ pub(super) fn replace(program: &mut Program, attached: &Attached) -> Result<(), 
     program.xdp()?.attach_to_link(link).map(drop).map_err(|error| refused(chain(&error)))
 }
 
-/// Detaches the program from a NIC.
+/// Sets a NIC for reaping, and remembers how it was.
+pub(super) fn reap(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
+    let (Some(nic), None) = (&attached.nic, attached.before_reaping) else { return Ok(()) };
+    if !reap::can_reap(nic) {
+        return Err(XdpError::CannotReap(nic.clone()));
+    }
+    let Deferral { polls, flush_ns } = reap::read(nic)?;
+    // On record before it is done, so that it can be undone whatever comes between.
+    let pin = pins.nics().join(format!("{}-{}-{polls}-{flush_ns}", attached.index, attached.mode));
+    std::fs::rename(&attached.pin, &pin).map_err(failed("renaming", &attached.pin))?;
+    reap::write(nic, Deferral::REAPING)
+}
+
+/// Detaches the program from a NIC, and leaves the NIC as it was found.
 pub(super) fn detach(attached: &Attached) -> Result<(), XdpError> {
+    if let (Some(nic), Some(before)) = (&attached.nic, attached.before_reaping) {
+        reap::write(nic, before)?;
+    }
     remove(&attached.pin)
 }

@@ -3,6 +3,7 @@
 //! ```text
 //! /sys/fs/bpf/tsumugi/NAMESPACE/      one network namespace, by its inode number
 //!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
+//!     nics/8-native-0-0               the same, of a NIC set for reaping, and how it was set before
 //!     pool-1-1024-2097152/            layout 1, 1024 flows, 2 MiB of ring
 //!         endpoints, bells            the program's maps from UDP ports
 //!         ports/7411/                 one endpoint; whoever has this folder locked has the endpoint

@@ -4,6 +4,7 @@ use super::maps::{self, failed as map_failed};
 use super::nic::{self, Attached, Mode};
 use super::pins::{self, Pins, PoolFolder, failed, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
+use super::reap::can_reap;
 use super::{ENDPOINTS_MAX, XdpError};
 use crate::sys;
 use aya::maps::{MapData, MapError};
@@ -39,6 +40,8 @@ pub struct PoolOptions {
     pub access: Access,
     /// Where the program is to run; `None`: natively if the driver can.
     pub mode: Option<Mode>,
+    /// Whether to set the NICs for reaping ([`Deferral`](super::Deferral)).
+    pub reap: bool,
 }
 
 impl PoolOptions {
@@ -55,6 +58,7 @@ impl Default for PoolOptions {
             geometry: None,
             access: Access { owner: None, group: None, mode: 0o600 },
             mode: None,
+            reap: false,
         }
     }
 }
@@ -94,6 +98,9 @@ pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Att
     let ports = options.ports()?;
     for nic in nics {
         nic::index_of(nic)?;
+        if options.reap && !can_reap(nic) {
+            return Err(XdpError::CannotReap(nic.clone()));
+        }
     }
     let _lock = pins.make()?;
     let there = pins.find_pool()?;
@@ -146,6 +153,12 @@ fn make(
                 }
                 return Err(error);
             }
+        }
+    }
+    if options.reap {
+        let named = |attached: &&Attached| attached.nic.as_ref().is_some_and(|nic| nics.contains(nic));
+        for attached in nic::list(pins)?.iter().filter(named) {
+            nic::reap(pins, attached)?;
         }
     }
     nic::list(pins)

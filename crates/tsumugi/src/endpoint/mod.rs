@@ -93,7 +93,10 @@ impl Endpoint {
             ..UdpOptions::default()
         };
         let options = EthernetOptions { udp, engine: config.engine, depositor: config.depositor, geometry };
-        let (rail, memory) = Ethernet::open(&options)?;
+        let (mut rail, memory) = Ethernet::open(&options)?;
+        if config.wait == Wait::Reap {
+            rail.reap(true).map_err(OpenError::Reap)?;
+        }
         let mut rail: Box<dyn Rail> = Box::new(rail);
         if let Some(path) = &config.trace {
             // The clock starts with the endpoint, a moment from now.
@@ -208,8 +211,17 @@ impl Endpoint {
     }
 
     /// How blocking calls wait from now on.
-    pub fn set_wait(&self, wait: Wait) {
-        self.shared.inner.borrow_mut().waiter = Waiter::new(wait);
+    ///
+    /// # Errors
+    /// The system does not permit to reap.
+    pub fn set_wait(&self, wait: Wait) -> Result<(), RailError> {
+        let mut inner = self.shared.inner.borrow_mut();
+        let reaps = |wait| wait == Wait::Reap;
+        if reaps(wait) != reaps(inner.waiter.policy()) {
+            inner.rail.reap(reaps(wait))?;
+        }
+        inner.waiter = Waiter::new(wait);
+        Ok(())
     }
 
     /// How blocking calls wait.
