@@ -3,6 +3,7 @@
 //! The receiver is a socket that nobody reads, so that the costs are the sender's, and those of the
 //! receiving kernel, which veth runs on the sender's core.
 
+use nix::net::if_::if_nametoindex;
 use nix::sched::{CloneFlags, setns};
 use std::error::Error;
 use std::fs::File;
@@ -10,6 +11,7 @@ use std::net::{SocketAddr, UdpSocket};
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 use tsumugi_lab::{Lab, Spec};
+use tsumugi_rail::xsk::XskEngine;
 use tsumugi_rail::{Engine, Packet, PacketEngine, Rail, RailError, Udp, UdpOptions};
 use tsumugi_wire::Instant;
 
@@ -58,6 +60,9 @@ fn main() -> Result<(), Box<dyn Error>> {
     let (mut segmented, mut plain) = (open(true)??, open(false)??);
     let local = plain.address();
     let mut packet = inside(&lab, 0, || PacketEngine::open(local, 8 << 20))??;
+    let nic = inside(&lab, 0, || if_nametoindex("nic0"))??;
+    let mut xsk = inside(&lab, 0, || XskEngine::open(local, nic, 0, 256))??;
+    xsk.meet(to);
     segmented.meet(to);
     plain.meet(to);
     packet.meet(to);
@@ -67,10 +72,11 @@ fn main() -> Result<(), Box<dyn Error>> {
         plain.send(Instant(0), to, &[one])?; // makes the kernel resolve the peer
         thread::sleep(Duration::from_millis(10));
     }
-    let mut ways: [(&str, Box<Send<'_>>); 3] = [
+    let mut ways: [(&str, Box<Send<'_>>); 4] = [
         ("udp, one by one", Box::new(|now, to, burst| plain.send(now, to, burst).map(Some))),
         ("udp, segmented", Box::new(|now, to, burst| segmented.send(now, to, burst).map(Some))),
         ("packet", Box::new(|now, to, burst| packet.send(now, to, burst))),
+        ("xsk", Box::new(|now, to, burst| xsk.send(now, to, burst))),
     ];
     println!("{:>10}  {:<16} {:>9} {:>9}", "burst", "", "p50, ns", "p10, ns");
     for (packets, bytes) in BURSTS {

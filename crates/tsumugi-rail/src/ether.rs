@@ -10,7 +10,7 @@ use std::net::{IpAddr, SocketAddr};
 pub type Mac = [u8; 6];
 
 /// Bytes of an Ethernet header without a VLAN tag: VLANs are NICs of their own, which tag by themselves.
-const ETHERNET_BYTES: usize = 14;
+pub const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;

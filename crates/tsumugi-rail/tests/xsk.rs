@@ -4,9 +4,10 @@ mod nodes;
 #[path = "xsk/pair.rs"]
 mod pair;
 
-use pair::{HEADER_BYTES, Pair, frame, push, receive, wait};
+use pair::{Pair, frame, push, receive, wait};
 use std::net::UdpSocket;
 use std::process::Command;
+use tsumugi_rail::ether::ETHERNET_BYTES;
 use tsumugi_rail::xdp::Mode;
 use tsumugi_rail::xsk::{
     CopyMode, PushError, Redirect, RedirectError, Xsk, XskError, XskOptions, XskStatistics,
@@ -34,7 +35,7 @@ fn every_length_is_whole(mtu: u32, lengths: &[usize]) {
 
 #[test]
 fn frames_go_out_and_come_in_whole() {
-    let lengths: Vec<usize> = (HEADER_BYTES + 4..1515).step_by(7).chain([1513, 1514]).collect();
+    let lengths: Vec<usize> = (ETHERNET_BYTES + 4..1515).step_by(7).chain([1513, 1514]).collect();
     every_length_is_whole(1500, &lengths);
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tsumugi_rail::Routes;
-use tsumugi_rail::ether::Mac;
+use tsumugi_rail::ether::{ETHERNET_BYTES, Mac};
 use tsumugi_rail::route::Nic;
 use tsumugi_rail::xdp::Mode;
 use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
@@ -18,9 +18,6 @@ use super::number::{Numbers, Role};
 use super::watch::Patience;
 use super::{Failure, LOST_AFTER, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
-
-/// Bytes of an Ethernet header.
-const HEADER_BYTES: usize = 14;
 
 /// Shortest frame on a wire, without its check sequence (IEEE Std 802.3): shorter ones would arrive padded.
 const FRAME_BYTES_MIN: usize = 60;
@@ -75,7 +72,7 @@ pub(crate) struct Raw {
     /// Hands frames to the socket while it lives.
     _program: Redirect,
     /// What a frame of ours begins with.
-    header: [u8; HEADER_BYTES],
+    header: [u8; ETHERNET_BYTES],
     mac: Mac,
     /// Hardware address of the other side.
     there: Mac,
@@ -93,7 +90,7 @@ impl Raw {
         let refused =
             |why: &dyn std::error::Error| Failure::Refused(format!("raw-xdp on {}: {why}", nic.name));
         let options = XskOptions {
-            frame_bytes: nic.mtu_bytes + HEADER_BYTES,
+            frame_bytes: nic.mtu_bytes + ETHERNET_BYTES,
             receive_frames: FRAMES,
             send_frames: FRAMES,
             ..XskOptions::new(nic.interface)
@@ -104,7 +101,7 @@ impl Raw {
         Ok(Raw {
             socket,
             _program: program,
-            header: [0; HEADER_BYTES],
+            header: [0; ETHERNET_BYTES],
             mac: nic.mac,
             there: Mac::default(),
             mtu_bytes: nic.mtu_bytes,
@@ -151,9 +148,9 @@ impl Raw {
     ) -> Result<(), Failure> {
         let header = self.header;
         loop {
-            let posted = self.socket.push((HEADER_BYTES + bytes).max(FRAME_BYTES_MIN), |frame| {
-                frame[..HEADER_BYTES].copy_from_slice(&header);
-                write(&mut frame[HEADER_BYTES..HEADER_BYTES + bytes]);
+            let posted = self.socket.push((ETHERNET_BYTES + bytes).max(FRAME_BYTES_MIN), |frame| {
+                frame[..ETHERNET_BYTES].copy_from_slice(&header);
+                write(&mut frame[ETHERNET_BYTES..ETHERNET_BYTES + bytes]);
             });
             match posted {
                 Ok(()) => return Ok(()),
@@ -178,14 +175,14 @@ impl Raw {
 /// The payload of a frame from `there`: its first piece, and the bytes of all.
 #[inline]
 fn payload<'a>(pieces: &[&'a [u8]], there: &Mac) -> Option<(&'a [u8], usize)> {
-    let (header, first) = pieces.first()?.split_at_checked(HEADER_BYTES)?;
+    let (header, first) = pieces.first()?.split_at_checked(ETHERNET_BYTES)?;
     let rest: usize = pieces[1..].iter().map(|piece| piece.len()).sum();
     (header[6..12] == *there).then_some((first, first.len() + rest))
 }
 
 /// Payload bytes of a frame that carries `bytes`, padding included.
 fn padded(bytes: usize) -> usize {
-    bytes.max(FRAME_BYTES_MIN - HEADER_BYTES)
+    bytes.max(FRAME_BYTES_MIN - ETHERNET_BYTES)
 }
 
 impl Peer for Raw {

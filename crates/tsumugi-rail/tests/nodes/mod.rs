@@ -2,6 +2,8 @@
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
+pub(crate) mod pair;
+
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
 use std::io::Write;

@@ -2,11 +2,9 @@
 
 use crate::nodes::{NIC, Nodes};
 use std::time::{Duration, Instant};
+use tsumugi_rail::ether::ETHERNET_BYTES;
 use tsumugi_rail::xdp::Mode;
 use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
-
-/// Bytes of an Ethernet header.
-pub(crate) const HEADER_BYTES: usize = 14;
 
 /// How long to wait for what must come; a busy machine may take its time.
 const PATIENCE: Duration = Duration::from_secs(30);
@@ -26,7 +24,7 @@ impl Pair {
             eprintln!("SKIPPED: {test}: this build has no redirect program (needs clang and libbpf-dev)");
             return None;
         }
-        Some(Pair { nodes, frame_bytes: mtu as usize + HEADER_BYTES })
+        Some(Pair { nodes, frame_bytes: mtu as usize + ETHERNET_BYTES })
     }
 
     /// What to open in a node.
