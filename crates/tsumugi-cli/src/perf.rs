@@ -116,8 +116,9 @@ pub(crate) struct Measure {
     /// `reap` spins in the NIC's poll (see `tsumugi up --reap`).
     #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block", "reap"])]
     pub(crate) wait: String,
-    /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket; needs CAP_NET_RAW), or `auto`:
-    /// whichever was quickest with messages of that size.
+    /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket), `xsk` (frames through an AF_XDP
+    /// socket, which takes a queue of the NIC for itself), or `auto`: whichever was quickest with messages of that
+    /// size. `packet` and `xsk` need CAP_NET_RAW.
     #[arg(long, default_value = "auto", value_parser = engine)]
     pub(crate) engine: String,
     /// Who deposits arriving messages: `driver` (needs `tsumugi up` on both hosts), `user` (the library), or
@@ -162,9 +163,9 @@ fn seconds(text: &str) -> Result<Duration, String> {
 
 fn engine(text: &str) -> Result<String, String> {
     match text {
-        "auto" | "udp" | "packet" => Ok(text.to_owned()),
-        "xsk" | "shm" => Err(format!("the `{text}` engine is not part of this version; use `auto`")),
-        _ => Err(format!("there is no `{text}` engine; use `udp`, `packet` or `auto`")),
+        "auto" | "udp" | "packet" | "xsk" => Ok(text.to_owned()),
+        "shm" => Err(format!("the `{text}` engine is not part of this version; use `auto`")),
+        _ => Err(format!("there is no `{text}` engine; use `udp`, `packet`, `xsk` or `auto`")),
     }
 }
 

@@ -11,6 +11,7 @@ use crate::packet::{PacketEngine, PacketError};
 use crate::sys::Epoll;
 use crate::udp::{Udp, UdpError, UdpOptions};
 use crate::xdp::{Claim, Pins, Wanted, XdpError};
+use crate::xsk::{XskEngineError, XskEngines};
 use crate::{Deliver, Packet, Rail, RailError};
 use std::fmt;
 use std::net::SocketAddr;
@@ -79,6 +80,8 @@ pub enum EngineChoice {
     Udp,
     /// Frames through a packet socket; an error when that is not permitted.
     Packet,
+    /// Frames through AF_XDP sockets, each on a queue of a NIC that nobody else has; an error when that is not permitted.
+    Xsk,
 }
 
 impl fmt::Display for EngineChoice {
@@ -87,13 +90,14 @@ impl fmt::Display for EngineChoice {
             EngineChoice::Auto => "auto",
             EngineChoice::Udp => "udp",
             EngineChoice::Packet => "packet",
+            EngineChoice::Xsk => "xsk",
         })
     }
 }
 
 /// A word that names no engine.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no engine; choose auto, udp or packet")]
+#[error("'{0}' is no engine; choose auto, udp, packet or xsk")]
 pub struct ParseEngineError(String);
 
 impl FromStr for EngineChoice {
@@ -104,6 +108,7 @@ impl FromStr for EngineChoice {
             "auto" => Ok(EngineChoice::Auto),
             "udp" => Ok(EngineChoice::Udp),
             "packet" => Ok(EngineChoice::Packet),
+            "xsk" => Ok(EngineChoice::Xsk),
             other => Err(ParseEngineError(other.to_owned())),
         }
     }
@@ -137,6 +142,9 @@ pub enum EthernetError {
     /// The `packet` engine.
     #[error(transparent)]
     Packet(#[from] PacketError),
+    /// The `xsk` engine.
+    #[error(transparent)]
+    Xsk(#[from] XskEngineError),
 }
 
 /// A rail on Ethernet.
@@ -201,12 +209,21 @@ impl Ethernet {
         options: &EthernetOptions,
     ) -> Result<Ethernet, EthernetError> {
         let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-        if options.engine != EngineChoice::Udp {
-            match PacketEngine::open(sockets.address(), options.udp.queue_bytes) {
+        let (choice, address) = (options.engine, sockets.address());
+        // Who may not send frames sends datagrams.
+        let optional = choice == EngineChoice::Auto;
+        if matches!(choice, EngineChoice::Auto | EngineChoice::Packet) {
+            match PacketEngine::open(address, options.udp.queue_bytes) {
                 Ok(engine) => engines.push(Box::new(engine)),
-                // Who may not send frames sends datagrams.
-                Err(_) if options.engine == EngineChoice::Auto => {}
-                Err(error) => return Err(error.into()),
+                Err(error) if !optional => return Err(error.into()),
+                Err(_) => {}
+            }
+        }
+        if matches!(choice, EngineChoice::Auto | EngineChoice::Xsk) {
+            match XskEngines::open(address) {
+                Ok(engine) => engines.push(Box::new(engine)),
+                Err(error) if !optional => return Err(error.into()),
+                Err(_) => {}
             }
         }
         let choice = if engines.is_empty() { EngineChoice::Udp } else { options.engine };
@@ -306,7 +323,7 @@ impl Rail for Ethernet {
         let engine = match self.choice {
             EngineChoice::Udp => None,
             EngineChoice::Auto => trial.engine.checked_sub(1),
-            EngineChoice::Packet => Some(0),
+            EngineChoice::Packet | EngineChoice::Xsk => Some(0),
         };
         if let Some(engine) = engine {
             if let Some(taken) = self.engines[engine].send(now, to, burst)? {
@@ -369,6 +386,7 @@ impl Rail for Ethernet {
             EngineChoice::Auto => "auto",
             EngineChoice::Udp => "udp",
             EngineChoice::Packet => "packet",
+            EngineChoice::Xsk => "xsk",
         }
     }
 

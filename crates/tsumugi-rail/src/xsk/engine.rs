@@ -14,6 +14,7 @@ use crate::route::{Reach, RouteError, Routes};
 use crate::{Packet, RailError};
 use std::io;
 use std::net::SocketAddr;
+use std::time::Duration;
 use tsumugi_wire::Instant;
 
 /// Why there is no `xsk` engine.
@@ -82,6 +83,8 @@ impl XskEngine {
             receive_frames: 0,
             send_frames: frames,
             copy: CopyMode::Copy,
+            // Another queue, or another engine, will do.
+            patience: Duration::ZERO,
             ..XskOptions::new(nic)
         };
         let socket = Xsk::open(&options)?;

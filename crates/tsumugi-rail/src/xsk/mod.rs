@@ -16,12 +16,14 @@
 //! libxdp would bring in libbpf and a C compiler.
 
 mod engine;
+mod engines;
 mod options;
 mod redirect;
 mod shared;
 mod sys;
 
 pub use engine::{XskCounters, XskEngine, XskEngineError};
+pub use engines::XskEngines;
 pub use options::{BusyPoll, CopyMode, XskError, XskOptions, XskStatistics};
 pub use redirect::{ETHERTYPE, Redirect, RedirectError};
 
@@ -39,9 +41,7 @@ const PIECES_MAX: usize = 18;
 const HEADROOM_BYTES: usize = 256;
 /// Lengths of chunks to choose from: the kernel's smallest, and a page, its largest.
 const CHUNK_BYTES: [usize; 2] = [2048, 4096];
-/// How long to wait for a queue: the kernel frees it a moment after its last socket was closed.
-const BIND_PATIENCE: Duration = Duration::from_secs(1);
-/// How often to look meanwhile.
+/// How often to look whether a queue is free.
 const BIND_AGAIN_AFTER: Duration = Duration::from_millis(2);
 
 /// Why a frame was not taken.
@@ -83,7 +83,7 @@ impl Xsk {
         let start = Instant::now();
         loop {
             match Xsk::try_open(options, &plan) {
-                Err(XskError::Busy { .. }) if start.elapsed() < BIND_PATIENCE => {
+                Err(XskError::Busy { .. }) if start.elapsed() < options.patience => {
                     std::thread::sleep(BIND_AGAIN_AFTER);
                 }
                 other => return other,

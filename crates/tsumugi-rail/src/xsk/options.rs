@@ -1,6 +1,7 @@
 //! What to open, why it did not open, and what happened since.
 
 use std::io;
+use std::time::Duration;
 
 /// What to open.
 #[derive(Clone, Debug)]
@@ -19,6 +20,8 @@ pub struct XskOptions {
     pub copy: CopyMode,
     /// Have the NIC polled by our own calls instead of its interrupts.
     pub busy_poll: Option<BusyPoll>,
+    /// How long to wait for a queue that another socket has: the kernel frees it a moment after that was closed.
+    pub patience: Duration,
 }
 
 impl XskOptions {
@@ -38,6 +41,7 @@ impl XskOptions {
             send_frames: 1024,
             copy: CopyMode::Any,
             busy_poll: None,
+            patience: Duration::from_secs(1),
         }
     }
 }
