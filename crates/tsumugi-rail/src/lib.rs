@@ -14,6 +14,7 @@ pub mod fault;
 pub mod memory;
 pub mod packet;
 pub mod route;
+mod run;
 pub mod sim;
 mod sys;
 pub mod trace;

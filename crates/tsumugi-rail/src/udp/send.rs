@@ -2,12 +2,11 @@
 
 use super::UdpCounters;
 use crate::Packet;
+use crate::run::run_length;
 use crate::sys::{self, RawAddress};
 use std::io::{self, IoSlice};
 use std::os::fd::BorrowedFd;
 
-/// Most segments of one segmented send (`UDP_MAX_SEGMENTS`, include/linux/udp.h, before 6.9 raised it).
-const SEGMENTS_MAX: usize = 64;
 /// Most bytes of one send: what an IPv4 datagram holds. The kernel checks it before it segments.
 const SEND_BYTES_MAX: usize = 65_507;
 
@@ -85,7 +84,7 @@ impl Sender {
         if !self.segments && burst.len() > 1 {
             return send_unsegmented(socket, to, burst);
         }
-        let run = run_length(burst);
+        let run = run_length(burst, SEND_BYTES_MAX);
         if run == 1 {
             return self.send_one(socket, to, &burst[0]);
         }
@@ -123,19 +122,6 @@ impl Sender {
         sys::send(socket, to, bytes)?;
         Ok(Outcome::Taken(1))
     }
-}
-
-/// How many packets at the start of `burst` one segmented send can carry: equally long ones, and one
-/// shorter after them.
-fn run_length(burst: &[Packet<'_>]) -> usize {
-    let segment = burst[0].bytes();
-    if segment == 0 {
-        return 1;
-    }
-    let most = (SEND_BYTES_MAX / segment).clamp(1, SEGMENTS_MAX).min(burst.len());
-    let equal = burst[..most].iter().take_while(|packet| packet.bytes() == segment).count();
-    let one_shorter = burst[..most].get(equal).is_some_and(|packet| (1..segment).contains(&packet.bytes()));
-    equal + usize::from(one_shorter)
 }
 
 /// Sends a run of packets in one call, put together in one place first.
@@ -207,34 +193,5 @@ fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<Outcome> {
             Ok(Outcome::Lost)
         }
         _ => Err(error),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use proptest::prelude::*;
-
-    proptest! {
-        #[test]
-        fn a_run_is_what_the_kernel_can_segment(sizes in proptest::collection::vec(prop_oneof![Just(1472usize), Just(100), Just(9000), 0usize..3000], 1..200)) {
-            let bytes = [0; 9000];
-            let burst: Vec<Packet<'_>> = sizes.iter().map(|size| {
-                let (head, body) = bytes[..*size].split_at(size / 3);
-                Packet { head, body }
-            }).collect();
-            let run = run_length(&burst);
-            prop_assert!((1..=SEGMENTS_MAX).contains(&run));
-            prop_assert!(sizes[..run].iter().sum::<usize>() <= SEND_BYTES_MAX);
-            prop_assert!(sizes[..run - 1].iter().all(|size| *size == sizes[0]));
-            prop_assert!(sizes[run - 1] <= sizes[0]);
-            // And it is the longest such run.
-            if let Some(next) = sizes.get(run) {
-                let fits = run < SEGMENTS_MAX && sizes[..=run].iter().sum::<usize>() <= SEND_BYTES_MAX;
-                let ended = sizes[run - 1] < sizes[0] || *next > sizes[0] || *next == 0;
-                let full = (run + 1) * sizes[0] > SEND_BYTES_MAX; // a shorter last one is not squeezed in
-                prop_assert!(!fits || ended || full, "{run} of {sizes:?}");
-            }
-        }
     }
 }
