@@ -14,6 +14,8 @@ pub const ETHERNET_BYTES: usize = 14;
 const IPV4_BYTES: usize = 20;
 const IPV6_BYTES: usize = 40;
 const UDP_BYTES: usize = 8;
+/// Place of the checksum in a UDP header.
+pub const UDP_CHECKSUM_OFFSET: usize = 6;
 /// Most bytes of headers that a template writes.
 pub const HEADER_BYTES_MAX: usize = ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES;
 
@@ -48,6 +50,8 @@ pub struct Template {
     header_bytes: usize,
     /// Sum of what never changes under the checksum: IPv4's header, or IPv6's pseudo-header and UDP's ports.
     sum: u32,
+    /// Sum of the pseudo-header without the length: addresses and protocol.
+    pseudo_sum: u32,
     interface: u32,
     datagram_bytes: usize,
 }
@@ -84,17 +88,20 @@ impl Template {
         ethernet[12..].copy_from_slice(&ethertype.to_be_bytes());
         ip[ip_bytes..ip_bytes + 2].copy_from_slice(&from.port().to_be_bytes());
         ip[ip_bytes + 2..ip_bytes + 4].copy_from_slice(&to.port().to_be_bytes());
+        let addresses = if ip_bytes == IPV4_BYTES { &ip[12..ip_bytes] } else { &ip[8..ip_bytes] };
+        let pseudo_sum = sum(addresses) + u32::from(u16::from(PROTOCOL_UDP).to_be());
         let sum = if ip_bytes == IPV4_BYTES {
             sum(&ip[..IPV4_BYTES])
         } else {
             // RFC 8200, section 8.1: addresses, length, protocol; then the UDP header. The length is added twice,
             // for it stands in both.
-            sum(&ip[8..ip_bytes + 4]) + u32::from(u16::from(PROTOCOL_UDP).to_be())
+            pseudo_sum + sum(&ip[ip_bytes..ip_bytes + 4])
         };
         Some(Template {
             header,
             header_bytes: ETHERNET_BYTES + ip_bytes + UDP_BYTES,
             sum,
+            pseudo_sum,
             interface: hop.interface,
             datagram_bytes: hop.mtu_bytes.min(usize::from(u16::MAX)).checked_sub(ip_bytes + UDP_BYTES)?,
         })
@@ -118,6 +125,13 @@ impl Template {
         self.datagram_bytes
     }
 
+    /// Longest run of packets that [`Template::write_uncut`] takes, bytes. The kernel has NICs segment frames of less
+    /// than 64 KiB, headers included (`GSO_LEGACY_MAX_SIZE`, include/linux/netdevice.h).
+    #[must_use]
+    pub const fn run_bytes_max(&self) -> usize {
+        u16::MAX as usize - self.header_bytes
+    }
+
     /// Writes the frame of `packet` to the beginning of `into` and returns its length in bytes; `None`,
     /// and nothing is written, when the packet is too long for the route or for `into`.
     pub fn write(&self, packet: &Packet<'_>, into: &mut [u8]) -> Option<usize> {
@@ -127,31 +141,69 @@ impl Template {
             return None;
         }
         let (header, payload) = into[..frame_bytes].split_at_mut(self.header_bytes);
-        header.copy_from_slice(&self.header[..self.header_bytes]);
         let (head, body) = payload.split_at_mut(packet.head.len());
         head.copy_from_slice(packet.head);
         body.copy_from_slice(packet.body);
-
-        // What fits the MTU fits 16 bits; `new` saw to that.
-        let udp_bytes = ((UDP_BYTES + datagram_bytes) as u16).to_be();
-        let (ip, udp) = header[ETHERNET_BYTES..].split_at_mut(self.header_bytes - ETHERNET_BYTES - UDP_BYTES);
-        udp[4..6].copy_from_slice(&udp_bytes.to_ne_bytes());
-        if ip.len() == IPV4_BYTES {
-            let total_bytes = ((IPV4_BYTES + UDP_BYTES + datagram_bytes) as u16).to_be();
-            ip[2..4].copy_from_slice(&total_bytes.to_ne_bytes());
-            let checksum = !fold(u64::from(self.sum) + u64::from(total_bytes));
-            ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
-            // UDP's own checksum stays 0, "none" (RFC 768): header and body carry checks that are better.
-        } else {
-            ip[4..6].copy_from_slice(&udp_bytes.to_ne_bytes());
+        let udp_bytes = self.write_headers(datagram_bytes, header);
+        // Over IPv4, UDP's checksum stays 0, "none" (RFC 768): header and body carry checks that are better.
+        if self.is_ipv6() {
             let fixed = u64::from(self.sum) + 2 * u64::from(udp_bytes);
             let checksum = match !fold(fixed + u64::from(sum(payload))) {
                 0 => 0xffff, // 0 would mean "none", which IPv6 does not allow
                 checksum => checksum,
             };
-            udp[6..8].copy_from_slice(&checksum.to_ne_bytes());
+            header[self.checksum_offset()..][..2].copy_from_slice(&checksum.to_ne_bytes());
         }
         Some(frame_bytes)
+    }
+
+    /// Writes the headers in front of a run of packets, `run_bytes` long together, to the beginning of `into` and
+    /// returns their length in bytes; `None`, and nothing is written, when the run is too long or `into` too short.
+    ///
+    /// Whoever cuts the run into frames puts their lengths in place of the whole's, and completes the
+    /// checksum of each: in place of UDP's stands the sum of the pseudo-header, as
+    /// for any checksum that is left to others (`CHECKSUM_PARTIAL`, include/linux/skbuff.h).
+    pub fn write_uncut(&self, run_bytes: usize, into: &mut [u8]) -> Option<usize> {
+        if run_bytes > self.run_bytes_max() {
+            return None;
+        }
+        let header = into.get_mut(..self.header_bytes)?;
+        let udp_bytes = self.write_headers(run_bytes, header);
+        let partial = fold(u64::from(self.pseudo_sum) + u64::from(udp_bytes));
+        header[self.checksum_offset()..].copy_from_slice(&partial.to_ne_bytes());
+        Some(self.header_bytes)
+    }
+
+    /// Place of the UDP header in a frame.
+    #[must_use]
+    pub const fn udp_offset(&self) -> usize {
+        self.header_bytes - UDP_BYTES
+    }
+
+    const fn checksum_offset(&self) -> usize {
+        self.udp_offset() + UDP_CHECKSUM_OFFSET
+    }
+
+    const fn is_ipv6(&self) -> bool {
+        self.header_bytes == ETHERNET_BYTES + IPV6_BYTES + UDP_BYTES
+    }
+
+    /// Fills `header`, which is as long as the headers are, but for UDP's checksum. Returns the UDP length
+    /// as it stands there. With it, and `payload_bytes` of payload, IP's length must fit 16 bits.
+    fn write_headers(&self, payload_bytes: usize, header: &mut [u8]) -> u16 {
+        header.copy_from_slice(&self.header[..self.header_bytes]);
+        let udp_bytes = ((UDP_BYTES + payload_bytes) as u16).to_be();
+        let (ip, udp) = header[ETHERNET_BYTES..].split_at_mut(self.udp_offset() - ETHERNET_BYTES);
+        udp[4..6].copy_from_slice(&udp_bytes.to_ne_bytes());
+        if ip.len() == IPV4_BYTES {
+            let total_bytes = ((IPV4_BYTES + UDP_BYTES + payload_bytes) as u16).to_be();
+            ip[2..4].copy_from_slice(&total_bytes.to_ne_bytes());
+            let checksum = !fold(u64::from(self.sum) + u64::from(total_bytes));
+            ip[10..12].copy_from_slice(&checksum.to_ne_bytes());
+        } else {
+            ip[4..6].copy_from_slice(&udp_bytes.to_ne_bytes());
+        }
+        udp_bytes
     }
 }
 
@@ -200,8 +252,9 @@ mod tests {
         ]
     }
 
-    /// Reads a frame with somebody else's parser: addresses and payload. Fails on wrong checksums.
-    fn parse(frame: &[u8]) -> (SocketAddr, SocketAddr, Vec<u8>) {
+    /// Reads a frame with somebody else's parser: addresses and payload. Fails on wrong checksums; IPv4 has
+    /// one for UDP only where that is `checked`.
+    fn parse(frame: &[u8], checked: bool) -> (SocketAddr, SocketAddr, Vec<u8>) {
         let sliced = SlicedPacket::from_ethernet(frame).unwrap();
         let Some(etherparse::LinkSlice::Ethernet2(ethernet)) = &sliced.link else { panic!("{sliced:?}") };
         assert_eq!((ethernet.source(), ethernet.destination()), (SOURCE, DESTINATION));
@@ -213,7 +266,9 @@ mod tests {
                 assert!(header.dont_fragment() && !header.more_fragments());
                 assert_eq!((header.ttl(), header.identification()), (64, 0));
                 assert_eq!(usize::from(header.total_len()), frame.len() - 14);
-                assert_eq!(udp.checksum(), 0);
+                let checksum =
+                    udp.to_header().calc_checksum_ipv4(&header.to_header(), udp.payload()).unwrap();
+                assert_eq!(udp.checksum(), if checked { checksum } else { 0 });
                 (header.source_addr().into(), header.destination_addr().into())
             }
             Some(NetSlice::Ipv6(ipv6)) => {
@@ -245,8 +300,32 @@ mod tests {
             let mut into = vec![0xaa; template.header_bytes() + bytes.len() + room];
             let written = template.write(&Packet { head, body }, &mut into).unwrap();
             prop_assert_eq!(written, template.header_bytes() + bytes.len());
-            prop_assert_eq!(parse(&into[..written]), (from, to, bytes));
+            prop_assert_eq!(parse(&into[..written], false), (from, to, bytes));
             prop_assert!(into[written..].iter().all(|byte| *byte == 0xaa));
+        }
+
+        #[test]
+        fn a_run_has_headers_that_a_cutter_can_complete(
+            (from, to) in addresses(),
+            run_bytes in 1usize..66_000,
+        ) {
+            let template = Template::new(&hop(1500), from, to).unwrap();
+            let mut into = vec![0xaa; 200 + run_bytes];
+            let Some(written) = template.write_uncut(run_bytes, &mut into) else {
+                prop_assert!(run_bytes + template.header_bytes() > 65_535);
+                prop_assert!(into.iter().all(|byte| *byte == 0xaa));
+                return Ok(());
+            };
+            prop_assert_eq!(written, template.header_bytes());
+            prop_assert!(into[written..].iter().all(|byte| *byte == 0xaa));
+            prop_assert_eq!(template.write_uncut(run_bytes, &mut into[..written - 1]), None);
+            // What a NIC does: it sums from the UDP header on, the partial sum included.
+            let udp = template.udp_offset();
+            let checksum = (!fold(u64::from(sum(&into[udp..written + run_bytes])))).to_ne_bytes();
+            let checksum = if checksum == [0, 0] { [0xff, 0xff] } else { checksum };
+            let frame = &mut into[..written + run_bytes];
+            frame[udp + UDP_CHECKSUM_OFFSET..][..2].copy_from_slice(&checksum);
+            prop_assert_eq!(parse(frame, true), (from, to, frame[written..].to_vec()));
         }
 
         #[test]
@@ -280,7 +359,7 @@ mod tests {
         let word = [into[60], into[61]];
         template.write(&Packet { head: &word, body: &[] }, &mut into).unwrap();
         assert_eq!(into[60..62], [0xff, 0xff]);
-        parse(&into[..64]);
+        parse(&into[..64], false);
     }
 
     #[test]
