@@ -210,6 +210,30 @@ pub(crate) fn send(socket: BorrowedFd<'_>, to: Option<&RawAddress>, bytes: &[u8]
     .map(drop)
 }
 
+/// Sends one datagram of several pieces. `to` is for sockets that are not connected.
+pub(crate) fn send_pieces(
+    socket: BorrowedFd<'_>,
+    to: Option<&RawAddress>,
+    pieces: &[IoSlice<'_>],
+) -> io::Result<()> {
+    let mut message = empty_message();
+    fill(&mut message, to, pieces);
+    // SAFETY: the pieces and the address outlive the call, and the kernel only reads them.
+    checked(unsafe {
+        libc::sendmsg(socket.as_raw_fd(), &raw const message, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL)
+    })
+    .map(drop)
+}
+
+/// Whether the kernel still has anything that was sent through `socket`: in a queue, in the NIC, or on its way to a
+/// receiver on this machine.
+pub(crate) fn has_unsent(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut bytes: libc::c_int = 0;
+    // SAFETY: the kernel writes one integer to `bytes`, which outlives the call.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    Ok(bytes > 0)
+}
+
 /// Sends `bytes` as datagrams of `segment_bytes`, the last perhaps shorter, in one call
 /// (`UDP_SEGMENT`, Linux 4.18). All or nothing. `to` is for sockets that are not connected.
 pub(crate) fn send_segmented(
