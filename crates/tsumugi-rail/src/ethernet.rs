@@ -200,6 +200,11 @@ impl Ethernet {
             return Err(XdpError::NoneFree(Ethernet::why_none(options.udp.port)).into());
         }
         let sockets = Udp::open(&options.udp)?;
+        if !options.udp.address.is_loopback() {
+            // Who has no part in the driver depositor gets what comes by the socket, unless a memory on this port is
+            // another user's who was killed.
+            let _ = Pins::here().and_then(|pins| Claim::disown_dead(&pins, sockets.address().port()));
+        }
         Ok((Ethernet::assemble(sockets, None, options)?, Memory::new(options.geometry)?))
     }
 

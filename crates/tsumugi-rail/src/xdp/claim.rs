@@ -73,6 +73,17 @@ impl Claim {
         Ok(None)
     }
 
+    /// Has the program leave what comes for `port` to the kernel, if the endpoint is nobody's. A process that was
+    /// killed leaves its memory as it was, and as soon as another has a socket on the port the program takes that
+    /// for the owner's.
+    ///
+    /// # Errors
+    /// The memory is another user's, or of a layout that this library does not know.
+    pub fn disown_dead(pins: &Pins, port: u16) -> Result<(), XdpError> {
+        // Given back at once, which leaves no epoch in it.
+        Claim::take(pins, Wanted::Port(port), |_| Ok(Some(()))).map(drop)
+    }
+
     fn open(pool: PoolFolder, port: u16, folder: File) -> Result<Claim, XdpError> {
         if pool.layout != VERSION {
             let wanted = format!("layout {VERSION}");
