@@ -19,6 +19,7 @@ impl State {
 
     /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.
     pub(super) fn on_driven(&mut self, now: Instant, index: u32, psn: Psn) -> bool {
+        self.tally.packets_driven += 1;
         if !self.on_noted(now, index) {
             return false;
         }

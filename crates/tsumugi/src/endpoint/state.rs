@@ -62,6 +62,8 @@ pub(super) struct Tally {
     pub(super) packets_sent: u64,
     pub(super) packets_resent: u64,
     pub(super) answers_sent: u64,
+    /// Packets read that a depositor in the driver had deposited.
+    pub(super) packets_driven: u64,
     pub(super) messages_sent: u64,
     pub(super) messages_received: u64,
     pub(super) peers_lost: u64,
@@ -418,6 +420,7 @@ impl State {
             packets_sent,
             packets_resent,
             answers_sent,
+            packets_driven,
             messages_sent,
             messages_received,
             peers_lost,
@@ -428,6 +431,7 @@ impl State {
             ("packets_sent", packets_sent),
             ("packets_resent", packets_resent),
             ("answers_sent", answers_sent),
+            ("packets_driven", packets_driven),
             ("peers_lost", peers_lost),
         ];
         let counters = &self.memory.control().counters.0;
