@@ -49,8 +49,18 @@ fn release(memory: &Memory) {
     memory.control().ring_tail.0.store(to, Ordering::Release);
 }
 
+/// Instructions that the verifier looked at of the program that was loaded last; it gives up at a million.
+fn verified() -> Option<u32> {
+    let programs = aya::programs::loaded_programs().filter_map(Result::ok);
+    let last = programs.filter(|program| program.name_as_str() == Some("receive")).last();
+    last?.verified_instruction_count()
+}
+
 fn measure() -> Result<(), XdpError> {
     let mut receiver = Receiver::load(GEOMETRY)?;
+    if let Some(count) = verified() {
+        println!("the verifier looked at {count} instructions");
+    }
     let endpoint = receiver.endpoint(PORT)?;
     let memory = &endpoint.memory;
     let mut out = vec![0; 4096];
