@@ -7,6 +7,21 @@
  * The receive memory of an endpoint is the one element of a mapped array. The verifier cannot relate a variable
  * place to a variable length, so the element ends with a pad as long as the longest record: whatever begins in
  * the ring ends in the element.
+ *
+ * Linux 5.18 has all that is used here. Whoever adds to it looks first since when there has been what he wants:
+ *
+ *   4.12  arrays of maps
+ *   4.16  bpf_csum_diff in XDP
+ *   5.0   bpf_sk_lookup_udp and bpf_sk_release in XDP
+ *   5.5   arrays that can be mapped
+ *   5.6   bpf_jiffies64; global functions
+ *   5.8   bpf_ringbuf_output; bpf_xdp_adjust_tail that makes a frame longer (shorter: 4.18)
+ *   5.11  bpf_ktime_get_coarse_ns
+ *   5.12  atomics that return what was there, on x86-64 (on arm64: 5.18); global functions that take memory
+ *   5.18  bpf_xdp_get_buff_len, bpf_xdp_load_bytes, bpf_xdp_store_bytes, and frames in several pieces (xdp.frags)
+ *
+ * The verifier's limit is a million instructions looked at: Linux 6.1 looks at 21,000, 6.18 at 43,000
+ * (examples/driver_cost.rs of tsumugi-rail tells).
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
