@@ -1,5 +1,6 @@
 //! What is promised when processes are killed, stopped, closed, confined or idle: with real ones.
 
+#[path = "../common/process.rs"]
 mod process;
 mod roles;
 
