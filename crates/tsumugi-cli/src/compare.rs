@@ -9,6 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use thiserror::Error;
+use tsumugi_rail::xdp;
 use tsumugi_rail::xsk::{self, Redirect, RedirectError};
 
 use crate::measure::machine::Machine;
@@ -18,6 +19,7 @@ use crate::peers::{Transport, watch_interrupts};
 use crate::perf::EXIT_INTERRUPTED;
 
 pub(crate) mod child;
+pub(crate) mod entry;
 mod place;
 pub(crate) mod plan;
 pub(crate) mod results;
@@ -43,11 +45,16 @@ As root this makes two nodes of its own (network namespaces joined by a veth pai
 otherwise it measures over loopback, and says so.
 
 Each round runs every transport once, in a rotated order, each in fresh processes pinned to different CPUs.
-A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait) within a round.
+A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, engine udp and depositor
+user) within a round.
+
+Tsumugi's other rows are named by engine and depositor, as in udp+driver. The program of the driver depositor is
+attached in labs of their own, for these rows and no others, because on a veth pair it takes TCP's segmentation
+offload away. What raw-xdp streams are full frames within a window. Unless --mtu is 9000 or --offloads on, a section of bandwidth at MTU 9000 is added.
 
 Examples:
   tsumugi compare --quick                   a third of a minute
-  sudo tsumugi compare                      the whole table; some two or three minutes
+  sudo tsumugi compare                      the whole table; four or five minutes
   sudo tsumugi compare --html report.html   with plots of latency and bandwidth against size
   sudo tsumugi compare --json --offloads on --mtu 9000 > compare.json
   tsumugi compare --loopback --transports udp,tsumugi
@@ -130,6 +137,17 @@ fn no_bare_frames(in_lab: bool) -> Option<String> {
     xsk::supported().err().map(|error| error.to_string())
 }
 
+/// What cannot be measured here, and why.
+fn missing(in_lab: bool) -> plan::Missing {
+    let needs_lab = |what: &str| (!in_lab).then(|| format!("{what} needs NICs and root, and so a lab"));
+    let not_compiled = || (!xdp::IS_COMPILED).then(|| xdp::XdpError::NotCompiled.to_string());
+    plan::Missing {
+        raw: no_bare_frames(in_lab),
+        driver: needs_lab("it").or_else(not_compiled),
+        packet: needs_lab("it"),
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     watch_interrupts()?;
     // Found out now, not after two minutes.
@@ -138,7 +156,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(write)?;
     }
     let in_lab = !arguments.loopback && nix::unistd::geteuid().is_root();
-    let plan = plan::Plan::new(&arguments, in_lab, no_bare_frames(in_lab).as_deref());
+    let plan = plan::Plan::new(&arguments, in_lab, &missing(in_lab));
     for left_out in &plan.left_out {
         eprintln!("left out: {left_out}");
     }

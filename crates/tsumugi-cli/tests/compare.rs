@@ -75,13 +75,62 @@ fn a_comparison_over_loopback_is_rows_machine_and_targets() {
     assert!(said.contains("over loopback"), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(json["machine"]["wire"], "loopback");
-    assert_eq!(json["targets"].as_array().map(Vec::len), Some(9));
+    assert_eq!(json["targets"].as_array().map(Vec::len), Some(16));
     let rows = json["rows"].as_array().expect("rows");
     // Round trip, bandwidth and rate of both; and the curves at 1 KiB and 64 B.
     assert_eq!(rows.len(), 2 * (3 + 1 + 2), "{rows:?}");
     assert!(rows.iter().all(|row| row["rounds"] == 2 && row.get("ratio").is_none()));
     let page = fs::read_to_string(&report).expect("the report");
     assert!(page.contains("<svg") && page.contains("tcp-spin"));
+}
+
+/// Whether the driver depositor can be compared here; says so where it cannot.
+fn has_driver(test: &str) -> bool {
+    let missing = if !is_root() {
+        "needs root"
+    } else if !tsumugi_rail::xdp::IS_COMPILED {
+        "needs a build with the driver program (clang and libbpf-dev)"
+    } else {
+        return true;
+    };
+    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
+    eprintln!("SKIPPED: {test} {missing}");
+    false
+}
+
+#[test]
+fn every_engine_is_compared_with_every_depositor() {
+    if !has_driver("every_engine_is_compared_with_every_depositor") {
+        return;
+    }
+    let output = Command::new(TSUMUGI)
+        .args([
+            "compare",
+            "--quick",
+            "--rounds",
+            "1",
+            "--offloads",
+            "on",
+            "--json",
+            "--transports",
+            "tsumugi",
+        ])
+        .output()
+        .expect("it runs");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    assert!(!said.contains("left out"), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let rows = json["rows"].as_array().expect("rows");
+    for metric in ["round_trip", "bandwidth"] {
+        let ways = rows
+            .iter()
+            .filter(|row| row["metric"] == metric && row["wait"] == "spin" && row["offloads"] == "on")
+            .filter_map(|row| Some((row["engine"].as_str()?, row["depositor"].as_str()?)));
+        let ways: HashSet<(&str, &str)> = ways.collect();
+        let wanted = [("udp", "user"), ("udp", "driver"), ("packet", "driver"), ("packet", "user")];
+        assert_eq!(ways, HashSet::from(wanted), "{metric}");
+    }
 }
 
 #[test]

@@ -13,6 +13,21 @@ use crate::peers::interrupted;
 /// How the lab of a comparison is called: `compare-PID-NUMBER`.
 const LAB_STEM: &str = "compare";
 
+/// What a place is like.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Site {
+    pub(super) offloads: bool,
+    pub(super) mtu_bytes: u32,
+    /// Whether the driver depositor's program is attached on both sides.
+    pub(super) attached: bool,
+}
+
+/// How many processes of a side can receive through the driver at once: more than a comparison ever runs.
+const DRIVEN_MAX: &str = "4";
+
+/// How long attaching may take: it is half a second's work.
+const ATTACH_MAX: Duration = Duration::from_secs(30);
+
 /// Two ends of a wire. Removed when dropped.
 pub(super) struct Place {
     /// Servers first: they must be gone before the lab goes.
@@ -33,13 +48,29 @@ impl Place {
     }
 
     /// A lab of our own.
-    pub(super) fn lab(mtu: u32, offloads: bool) -> Result<Place, CompareError> {
-        let spec = Spec { mtu, offloads, ..Spec::unique(LAB_STEM) };
-        match Lab::up_watched(&spec, &mut |_| !interrupted()) {
-            Ok(lab) => Ok(Place { servers: Vec::new(), lab: Some(lab.guarded()) }),
-            Err(_) if interrupted() => Err(CompareError::Interrupted),
-            Err(error) => Err(error.into()),
+    pub(super) fn lab(site: Site) -> Result<Place, CompareError> {
+        let spec = Spec { mtu: site.mtu_bytes, offloads: site.offloads, ..Spec::unique(LAB_STEM) };
+        let place = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
+            Ok(lab) => Place { servers: Vec::new(), lab: Some(lab.guarded()) },
+            Err(_) if interrupted() => return Err(CompareError::Interrupted),
+            Err(error) => return Err(error.into()),
+        };
+        if site.attached {
+            place.attach()?;
         }
+        Ok(place)
+    }
+
+    /// Attaches the driver depositor's program on both sides. It goes with the lab.
+    fn attach(&self) -> Result<(), CompareError> {
+        for (node, of) in self.lab.iter().flat_map(|lab| lab.nodes()).enumerate() {
+            let nics = of.nics.iter().map(|nic| nic.name.clone());
+            let mut arguments: Vec<String> = std::iter::once("up".to_owned()).chain(nics).collect();
+            arguments.extend(["--endpoints", DRIVEN_MAX].map(str::to_owned));
+            let (command, shown) = self.command(node, &arguments)?;
+            Running::start(command, shown)?.output(ATTACH_MAX)?;
+        }
+        Ok(())
     }
 
     /// A command line of this program on node 0 (which measures) or 1 (which serves).

@@ -2,6 +2,7 @@
 
 use tsumugi_rail::xdp::Mode;
 
+use super::entry::Entry;
 use super::{Arguments, Offloads};
 use crate::measure::row::Metric;
 use crate::measure::sizes::{self, Sizes};
@@ -9,6 +10,9 @@ use crate::peers::Transport;
 
 /// The faults of the fault test: what must be survived is fixed by the project's targets.
 pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
+
+/// The MTU of jumbo frames, in bytes: what switches and NICs agree on most often.
+const JUMBO_BYTES: u32 = 9000;
 
 /// What a test is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -33,58 +37,11 @@ pub(crate) struct Test {
     pub(crate) size_bytes: u64,
     /// Whether it runs in the lab with offloads.
     pub(crate) offloads: bool,
+    /// Largest IP packet of that lab's NICs, in bytes.
+    pub(crate) mtu_bytes: u32,
     /// Seconds of one measurement.
     pub(crate) time_s: f64,
     pub(crate) entries: Vec<Entry>,
-}
-
-/// What is compared in a test.
-#[derive(Clone, Debug, PartialEq)]
-pub(crate) struct Entry {
-    pub(crate) transport: Transport,
-    /// Where bare frames are taken out of the kernel.
-    pub(crate) mode: Option<Mode>,
-    /// Tsumugi's wait.
-    pub(crate) wait: &'static str,
-    /// Tsumugi's repetition.
-    pub(crate) repeat: &'static str,
-    /// Whether [`FAULTS`] are injected.
-    pub(crate) faults: bool,
-    /// Whether messages are built in the library's buffers.
-    pub(crate) in_place: bool,
-}
-
-impl Entry {
-    /// The entry with the usual settings.
-    pub(crate) const fn new(transport: Transport) -> Entry {
-        let mode = match transport {
-            Transport::RawXdp => Some(Mode::Native),
-            _ => None,
-        };
-        Entry { transport, mode, wait: "spin", repeat: "selective", faults: false, in_place: false }
-    }
-
-    /// What it is called in tables and legends.
-    pub(crate) fn name(&self) -> String {
-        let mut name = self.transport.name().to_owned();
-        if let Some(mode) = self.mode {
-            name.push_str(", ");
-            name.push_str(&mode.to_string());
-        }
-        if self.transport == Transport::Tsumugi {
-            name.push_str(", ");
-            name.push_str(self.wait);
-            if self.in_place {
-                name.push_str(", in place");
-            }
-        }
-        name
-    }
-
-    /// What every peer is divided by.
-    pub(crate) fn is_base(&self) -> bool {
-        *self == Entry::new(Transport::Tsumugi)
-    }
 }
 
 /// Everything a comparison measures.
@@ -96,17 +53,27 @@ pub(crate) struct Plan {
     pub(crate) left_out: Vec<String>,
 }
 
+/// Why something cannot be measured here; `None` where it can.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Missing {
+    /// Bare frames.
+    pub(crate) raw: Option<String>,
+    /// The driver depositor.
+    pub(crate) driver: Option<String>,
+    /// Frames through a packet socket.
+    pub(crate) packet: Option<String>,
+}
+
 impl Plan {
-    /// What `arguments` ask for; over loopback there are no offloads to switch off. `no_raw`: why there can be no
-    /// bare frames.
-    pub(crate) fn new(arguments: &Arguments, in_lab: bool, no_raw: Option<&str>) -> Plan {
+    /// What `arguments` ask for; over loopback there are no offloads to switch off.
+    pub(crate) fn new(arguments: &Arguments, in_lab: bool, missing: &Missing) -> Plan {
         let quick = arguments.quick;
         let rounds = arguments.rounds.unwrap_or(if quick { 2 } else { 5 });
         let time_s = if quick { 0.1 } else { 0.3 };
         let asked = |transport| arguments.transports.contains(&transport);
-        let has = |transport| asked(transport) && (transport != Transport::RawXdp || no_raw.is_none());
+        let has = |transport| asked(transport) && (transport != Transport::RawXdp || missing.raw.is_none());
         let mut left_out = Vec::new();
-        if let Some(why) = no_raw.filter(|_| asked(Transport::RawXdp)) {
+        if let Some(why) = missing.raw.as_ref().filter(|_| asked(Transport::RawXdp)) {
             left_out.push(format!("{}: {why}", Transport::RawXdp.name()));
         }
         let mut entries: Vec<Entry> =
@@ -119,11 +86,13 @@ impl Plan {
             entries.push(Entry { mode: Some(Mode::Generic), ..Entry::new(Transport::RawXdp) });
         }
         entries.extend(has(Transport::Tsumugi).then(|| Entry::new(Transport::Tsumugi)));
-        // Ours also with the default wait, which is what most programs will use.
+        // Before what only the sections have, and the rates and curves do without.
+        let spinning = entries.clone();
         if has(Transport::Tsumugi) {
-            entries.push(Entry { wait: "adaptive", ..Entry::new(Transport::Tsumugi) });
+            let (others, without) = other_ways(missing);
+            entries.extend(others);
+            left_out.extend(without);
         }
-        let spinning: Vec<Entry> = entries.iter().filter(|entry| entry.wait == "spin").cloned().collect();
         let offloads: &[bool] = match arguments.offloads {
             _ if !in_lab => &[true],
             Offloads::On => &[true],
@@ -131,11 +100,13 @@ impl Plan {
             Offloads::Both => &[true, false],
         };
         let first = offloads[0];
+        let mtu_bytes = arguments.mtu;
         let main = |metric, size_bytes, offloads, entries: &[Entry]| Test {
             kind: Kind::Main,
             metric,
             size_bytes,
             offloads,
+            mtu_bytes,
             time_s,
             entries: entries.to_vec(),
         };
@@ -147,15 +118,24 @@ impl Plan {
         for &offloads in offloads {
             tests.push(main(Metric::Bandwidth, 1 << 20, offloads, &streams));
         }
+        // Without offloads, because with them a NIC makes its own large packets, whatever the MTU.
+        let has_jumbo = has(Transport::Tsumugi) && in_lab && !quick && mtu_bytes != JUMBO_BYTES;
+        if has_jumbo && offloads.contains(&false) {
+            let entries: Vec<Entry> = streams.iter().filter(|entry| is_in_jumbo(entry)).cloned().collect();
+            let test = main(Metric::Bandwidth, 1 << 20, false, &entries);
+            // TCP takes several settings' time as it is.
+            tests.push(Test { mtu_bytes: JUMBO_BYTES, time_s: time_s / 2.0, ..test });
+        }
         tests.push(main(Metric::Rate, 8, first, &spinning));
         if has(Transport::Tsumugi) {
-            tests.extend(ours_only(first, time_s));
+            tests.extend(ours_only(first, mtu_bytes, time_s));
         }
         let curves = curves(arguments, first, &spinning);
         if has(Transport::RawXdp) {
             left_out.extend(too_long_for_a_frame(&curves, arguments.mtu));
         }
         tests.extend(curves);
+        tests.retain(|test| !test.entries.is_empty());
         Plan { rounds, tests, left_out }
     }
 
@@ -165,8 +145,37 @@ impl Plan {
     }
 }
 
+/// Tsumugi's other ways of sending, taking in and waiting, and why some of them are left out.
+fn other_ways(missing: &Missing) -> (Vec<Entry>, Vec<String>) {
+    let (driver, packet) = (missing.driver.as_ref(), missing.packet.as_ref());
+    let mut entries = Vec::new();
+    for (engine, depositor) in [("udp", "driver"), ("packet", "driver"), ("packet", "user")] {
+        let impossible = depositor == "driver" && driver.is_some() || engine == "packet" && packet.is_some();
+        entries.extend((!impossible).then(|| Entry::ours(engine, depositor)));
+    }
+    // Ours also with the default wait, which is what most programs will use.
+    entries.push(Entry { wait: "adaptive", ..Entry::new(Transport::Tsumugi) });
+    if driver.is_none() {
+        entries.push(Entry { wait: "adaptive", ..Entry::ours("udp", "driver") });
+    }
+    let said = [("the driver depositor", driver), ("the packet engine", packet)];
+    let left_out =
+        said.iter().filter_map(|(what, why)| Some(format!("tsumugi with {what}: {}", why.as_ref()?)));
+    (entries, left_out.collect())
+}
+
+/// Whether an entry of the bandwidth section is in that with jumbo frames, too: the peers that must be beaten, and
+/// what is expected to be best.
+fn is_in_jumbo(entry: &Entry) -> bool {
+    match entry.transport {
+        Transport::TcpBlock | Transport::TcpSpin | Transport::RawXdp => true,
+        Transport::Udp => false,
+        Transport::Tsumugi => entry.is_base() || *entry == Entry::ours("packet", "driver"),
+    }
+}
+
 /// What has no counterpart elsewhere.
-fn ours_only(offloads: bool, time_s: f64) -> [Test; 3] {
+fn ours_only(offloads: bool, mtu_bytes: u32, time_s: f64) -> [Test; 3] {
     let ours = Entry::new(Transport::Tsumugi);
     let adaptive = Entry { wait: "adaptive", ..ours.clone() };
     let test = |kind, metric, size_bytes, time_s, entries| Test {
@@ -174,6 +183,7 @@ fn ours_only(offloads: bool, time_s: f64) -> [Test; 3] {
         metric,
         size_bytes,
         offloads,
+        mtu_bytes,
         time_s,
         entries,
     };
@@ -206,6 +216,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
         metric,
         size_bytes,
         offloads,
+        mtu_bytes: arguments.mtu,
         time_s: if arguments.quick { 0.05 } else { 0.1 },
         entries: entries
             .iter()
@@ -256,7 +267,15 @@ mod tests {
     }
 
     fn plan(options: &[&str]) -> Plan {
-        Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true, None)
+        Plan::new(
+            &Command::parse_from(["compare"].iter().chain(options)).arguments,
+            true,
+            &Missing::default(),
+        )
+    }
+
+    fn names(test: &Test) -> Vec<String> {
+        test.entries.iter().map(Entry::name).collect()
     }
 
     #[test]
@@ -268,11 +287,25 @@ mod tests {
             .iter()
             .filter(|test| test.kind == Kind::Main && test.metric == Metric::Bandwidth)
             .collect();
-        assert_eq!(bandwidth.len(), 2, "offloads on and off");
-        let names: Vec<String> = bandwidth[0].entries.iter().map(Entry::name).collect();
-        let ours = ["tsumugi, spin", "tsumugi, adaptive", "tsumugi, spin, in place"];
+        let wires: Vec<(bool, u32)> = bandwidth.iter().map(|test| (test.offloads, test.mtu_bytes)).collect();
+        assert_eq!(wires, [(true, 1500), (false, 1500), (false, 9000)]);
         let bare = ["tcp-block", "tcp-spin", "udp", "raw-xdp, native", "raw-xdp, generic"];
-        assert_eq!(names, [&bare, &ours[..]].concat());
+        let ours = [
+            "tsumugi, spin",
+            "tsumugi udp+driver, spin",
+            "tsumugi packet+driver, spin",
+            "tsumugi packet+user, spin",
+            "tsumugi, adaptive",
+            "tsumugi udp+driver, adaptive",
+            "tsumugi, spin, in place",
+        ];
+        assert_eq!(names(bandwidth[0]), [&bare, &ours[..]].concat());
+        assert_eq!(names(bandwidth[0]), names(bandwidth[1]));
+        let jumbo = ["tcp-block", "tcp-spin", "raw-xdp, native", "raw-xdp, generic", ours[0], ours[2]];
+        assert_eq!(names(bandwidth[2]), jumbo);
+        assert_eq!(names(&plan.tests[0]), [&bare, &ours[..6]].concat());
+        let rate = plan.tests.iter().find(|test| test.metric == Metric::Rate).expect("rates");
+        assert_eq!(names(rate), [&bare, &ours[..1]].concat());
         assert!(plan.left_out.is_empty(), "{:?}", plan.left_out);
         assert!(plan.tests.iter().all(|test| test.kind != Kind::Curve));
     }
@@ -296,17 +329,55 @@ mod tests {
     #[test]
     fn loopback_has_no_offloads() {
         let arguments = Command::parse_from(["compare", "--offloads", "both"]).arguments;
-        assert!(Plan::new(&arguments, false, None).tests.iter().all(|test| test.offloads));
+        let plan = Plan::new(&arguments, false, &Missing::default());
+        assert!(plan.tests.iter().all(|test| test.offloads && test.mtu_bytes == 1500));
+    }
+
+    #[test]
+    fn jumbo_frames_have_a_section_where_there_is_none_yet() {
+        let sections = |options: &[&str]| {
+            let tests = plan(options).tests.into_iter();
+            tests.filter(|test| test.kind == Kind::Main && test.metric == Metric::Bandwidth).count()
+        };
+        assert_eq!(sections(&[]), 3);
+        assert_eq!(sections(&["--mtu", "9000"]), 2);
+        assert_eq!(sections(&["--offloads", "on"]), 1);
+        assert_eq!(sections(&["--quick"]), 2);
+        let udp = plan(&["--transports", "udp"]);
+        assert!(udp.tests.iter().all(|test| test.mtu_bytes == 1500), "nothing of it has a jumbo row");
+    }
+
+    #[test]
+    fn ways_that_are_missing_are_left_out_and_it_is_said_once() {
+        let arguments = Command::parse_from(["compare"]).arguments;
+        let driver = Some("no program".to_owned());
+        let missing = Missing { driver: driver.clone(), ..Missing::default() };
+        let plan = Plan::new(&arguments, true, &missing);
+        let all = || plan.tests.iter().flat_map(|test| &test.entries);
+        assert!(all().all(|entry| !entry.is_attached()));
+        assert!(all().any(|entry| *entry == Entry::ours("packet", "user")));
+        assert_eq!(plan.left_out, ["tsumugi with the driver depositor: no program"]);
+        let missing = Missing { driver, packet: Some("no NIC".to_owned()), ..Missing::default() };
+        let plan = Plan::new(&arguments, true, &missing);
+        let mut ours = plan.tests.iter().flat_map(|test| &test.entries);
+        assert!(ours.all(|entry| (entry.engine, entry.depositor) == ("udp", "user")));
+        assert_eq!(plan.left_out.len(), 2);
+        let missing = Missing { packet: Some("no NIC".to_owned()), ..Missing::default() };
+        let plan = Plan::new(&arguments, true, &missing);
+        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|entry| entry.engine == "udp"));
+        let arguments = Command::parse_from(["compare", "--transports", "udp"]).arguments;
+        assert!(Plan::new(&arguments, true, &missing).left_out.is_empty(), "nobody asked for it");
     }
 
     #[test]
     fn bare_frames_are_left_out_where_they_cannot_be_and_it_is_said() {
         let arguments = Command::parse_from(["compare"]).arguments;
-        let plan = Plan::new(&arguments, true, Some("no program"));
+        let missing = Missing { raw: Some("no program".to_owned()), ..Missing::default() };
+        let plan = Plan::new(&arguments, true, &missing);
         assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|e| e.transport != Transport::RawXdp));
         assert_eq!(plan.left_out, ["raw-xdp: no program"]);
         let arguments = Command::parse_from(["compare", "--transports", "udp"]).arguments;
-        assert!(Plan::new(&arguments, true, Some("no program")).left_out.is_empty(), "nobody asked for it");
+        assert!(Plan::new(&arguments, true, &missing).left_out.is_empty(), "nobody asked for it");
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! What the rounds of a comparison gave, and ratios within the rounds.
 
-use super::plan::{Entry, Kind, Test};
+use super::entry::Entry;
+use super::plan::{Kind, Test};
 use crate::measure::row::{Row, rounded};
 use crate::measure::statistics::median;
 use crate::perf::over_rounds;
@@ -106,6 +107,7 @@ pub(crate) mod samples {
             Transport::TcpSpin => 1.5,
             Transport::Udp => 0.9,
             Transport::RawXdp => 0.6,
+            Transport::Tsumugi if entry.is_driven() => 0.4,
             Transport::Tsumugi if entry.wait == "adaptive" => 1.05,
             Transport::Tsumugi if entry.faults && entry.repeat == "go-back-n" => 10.0,
             Transport::Tsumugi if entry.faults => 1.25,
@@ -115,8 +117,8 @@ pub(crate) mod samples {
         let ours = entry.transport == Transport::Tsumugi;
         let mut row = Row {
             transport: entry.transport.name().into(),
-            engine: ours.then(|| "udp".into()),
-            depositor: ours.then(|| "user".into()),
+            engine: ours.then(|| entry.engine.into()),
+            depositor: ours.then(|| entry.depositor.into()),
             wait: ours.then(|| entry.wait.into()),
             metric: test.metric,
             size_bytes: test.size_bytes,
@@ -168,6 +170,7 @@ mod tests {
             metric: Metric::RoundTrip,
             size_bytes: 64,
             offloads: true,
+            mtu_bytes: 1500,
             time_s: 0.1,
             entries: Vec::new(),
         };

@@ -4,8 +4,9 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::place::{Place, remove_left_behind, two_cpus};
-use super::plan::{Entry, FAULTS, Kind, Plan, Test};
+use super::entry::Entry;
+use super::place::{Place, Site, remove_left_behind, two_cpus};
+use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
 use super::{Arguments, CompareError};
 use crate::measure::cpu;
@@ -23,7 +24,7 @@ pub(super) fn run(
     plan: &Plan,
     in_lab: bool,
 ) -> Result<(Results, Machine), CompareError> {
-    let mut places = Places::new(arguments, plan, in_lab)?;
+    let mut places = Places::new(plan, in_lab)?;
     let machine =
         Machine { wire: places.any().wire(), mtu_bytes: in_lab.then_some(arguments.mtu), ..Machine::here() };
     if !in_lab {
@@ -91,10 +92,9 @@ fn command(metric: Metric) -> &'static str {
     }
 }
 
-/// The labs with and without offloads, as far as the plan needs them.
+/// A lab of each kind that the plan needs; over loopback, one place for everything.
 struct Places {
-    with: Option<Place>,
-    without: Option<Place>,
+    places: Vec<(Site, Place)>,
     in_lab: bool,
     client_cpu: Option<String>,
 }
@@ -102,49 +102,56 @@ struct Places {
 /// Server 0 is pinned to a CPU of its own; 1 and 2 serve the two pairs that share two CPUs.
 const PAIR_SERVERS: [usize; 2] = [1, 2];
 
+/// Where an entry of a test is measured.
+fn site(test: &Test, entry: &Entry) -> Site {
+    Site { offloads: test.offloads, mtu_bytes: test.mtu_bytes, attached: entry.is_attached() }
+}
+
 impl Places {
-    fn new(arguments: &Arguments, plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
+    fn new(plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
         let (client_cpu, server_cpu) = two_cpus();
         if in_lab {
             remove_left_behind();
         }
-        let needs = |offloads| plan.tests.iter().any(|test| test.offloads == offloads);
-        let pairs = plan.tests.iter().find(|test| test.kind == Kind::Pairs);
-        let make = |offloads: bool| -> Result<Option<Place>, CompareError> {
-            if !needs(offloads) {
-                return Ok(None);
+        let mut places: Vec<(Site, Place)> = Vec::new();
+        let wanted = |test: &Test| test.entries.iter().map(|entry| site(test, entry)).collect::<Vec<_>>();
+        for site in plan.tests.iter().flat_map(wanted) {
+            if places.iter().any(|(made, _)| *made == site) {
+                continue;
             }
-            let mut place = if in_lab { Place::lab(arguments.mtu, offloads)? } else { Place::loopback() };
+            let mut place = if in_lab { Place::lab(site)? } else { Place::loopback() };
             place.serve(server_cpu.clone())?;
-            if pairs.is_some_and(|test| test.offloads == offloads) {
+            let pairs = |test: &&Test| test.kind == Kind::Pairs && wanted(test).contains(&site);
+            if plan.tests.iter().any(|test| pairs(&test)) {
                 for _ in PAIR_SERVERS {
                     place.serve(shared_cpus())?;
                 }
             }
-            Ok(Some(place))
-        };
-        Ok(Places { with: make(true)?, without: make(false)?, in_lab, client_cpu })
+            places.push((site, place));
+        }
+        Ok(Places { places, in_lab, client_cpu })
     }
 
     fn any(&self) -> &Place {
-        self.with.as_ref().or(self.without.as_ref()).expect("a plan has tests, and a test has a place")
+        &self.places.first().expect("a plan has tests, and a test has a place").1
     }
 
-    fn place(&self, test: &Test) -> &Place {
-        let place = if test.offloads { &self.with } else { &self.without };
-        place.as_ref().expect("a place was made for every test of the plan")
+    fn place(&self, test: &Test, entry: &Entry) -> &Place {
+        let wanted = site(test, entry);
+        let found = self.places.iter().find(|(site, _)| *site == wanted);
+        &found.expect("a place was made for every entry of the plan").1
     }
 
     fn one(&mut self, test: &Test, entry: &Entry) -> Result<Row, CompareError> {
         let options = options(test, entry, self.client_cpu.as_deref());
-        let process = self.place(test).perf(command(test.metric), 0, &options)?;
+        let process = self.place(test, entry).perf(command(test.metric), 0, &options)?;
         self.row(test, process)
     }
 
     /// Two pairs at once on the same two CPUs.
     fn pairs(&mut self, test: &Test, entry: &Entry) -> Result<[Row; 2], CompareError> {
         let options = options(test, entry, shared_cpus().as_deref());
-        let place = self.place(test);
+        let place = self.place(test, entry);
         let first = place.perf(command(test.metric), PAIR_SERVERS[0], &options)?;
         let second = place.perf(command(test.metric), PAIR_SERVERS[1], &options)?;
         Ok([self.row(test, first)?, self.row(test, second)?])
@@ -161,6 +168,7 @@ impl Places {
         let mut row = row.ok_or_else(|| unreadable(serde::de::Error::custom("it has no rows")))?;
         if self.in_lab {
             row.offloads = Some(if test.offloads { "on" } else { "off" }.to_owned());
+            row.mtu_bytes = Some(test.mtu_bytes);
         }
         Ok(row)
     }
@@ -190,6 +198,8 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
         option("--size", test.size_bytes.to_string());
     }
     if entry.transport == Transport::Tsumugi {
+        option("--engine", entry.engine.to_owned());
+        option("--depositor", entry.depositor.to_owned());
         option("--wait", entry.wait.to_owned());
         option("--repeat", entry.repeat.to_owned());
         if entry.faults {

@@ -2,10 +2,12 @@
 
 use serde::Serialize;
 
+use super::entry::Entry;
 use super::plan::Kind;
 use super::results::{Measured, Results, Series};
 use crate::measure::row::{Metric, Row, rounded};
 use crate::measure::statistics::median;
+use crate::peers::Transport;
 
 /// Which side of the limit is good.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -55,9 +57,18 @@ pub(crate) fn evaluate(results: &Results) -> Vec<Target> {
         measured.named(peer)?.ratio_to(measured.named(OURS)?)
     };
     let against_tcp = |offloads| {
-        let measured = main(Metric::Bandwidth, Some(offloads))?;
-        let (block, spin) = (measured.named("tcp-block")?, measured.named("tcp-spin")?);
-        over_best(measured.named(OURS)?, block, spin)
+        let measured = main(Metric::Bandwidth, Some(offloads));
+        best_over_best(measured, Entry::is_base, is_tcp)
+    };
+    let driven = |one: &Entry| one.is_driven() && one.wait == "spin";
+    let udp_driven = |one: &Entry| *one == Entry::ours("udp", "driver");
+    let raw = |one: &Entry| one.transport == Transport::RawXdp;
+    let ours = |one: &Entry| one.transport == Transport::Tsumugi;
+    let is = |transport| move |one: &Entry| one.transport == transport;
+    let stream = |mtu_bytes| {
+        results.of(Kind::Main).find(|Measured { test, .. }| {
+            test.metric == Metric::Bandwidth && !test.offloads && test.mtu_bytes == mtu_bytes
+        })
     };
     let faults = results.of(Kind::Faults).next();
     let kept = faults.and_then(|measured| {
@@ -84,6 +95,55 @@ pub(crate) fn evaluate(results: &Results) -> Vec<Target> {
         ("bandwidth kept under injected faults, selective repeat", AtLeast, 0.6, Ratio, kept),
         ("an idle endpoint with the adaptive wait", AtMost, 0.01, Share, idle),
         ("two pairs on two cores, adaptive: the slower pair's round trips", AtLeast, 10e3, PerSecond, pairs),
+        (
+            "64 B round trip, best with the driver, against the better raw AF_XDP",
+            AtMost,
+            0.75,
+            Ratio,
+            best_over_best(round_trip, driven, raw),
+        ),
+        (
+            "64 B round trip, best with the driver: faster than TCP spinning",
+            AtLeast,
+            3.2,
+            Ratio,
+            best_over_best(round_trip, is(Transport::TcpSpin), driven),
+        ),
+        (
+            "64 B round trip, best with the driver: faster than TCP blocking",
+            AtLeast,
+            35.0,
+            Ratio,
+            best_over_best(round_trip, is(Transport::TcpBlock), driven),
+        ),
+        (
+            "64 B round trip, udp+driver (no privilege): faster than TCP spinning",
+            AtLeast,
+            2.6,
+            Ratio,
+            best_over_best(round_trip, is(Transport::TcpSpin), udp_driven),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 1500, no offloads, our best against the best TCP",
+            AtLeast,
+            1.8,
+            Ratio,
+            best_over_best(stream(1500), ours, is_tcp),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 1500, no offloads, our best against raw AF_XDP",
+            AtLeast,
+            1.1,
+            Ratio,
+            best_over_best(stream(1500), ours, raw),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 9000, no offloads, our best against the best TCP",
+            AtLeast,
+            2.5,
+            Ratio,
+            best_over_best(stream(9000), ours, is_tcp),
+        ),
     ]
     .into_iter()
     .map(|(name, limit, wanted, unit, measured)| Target {
@@ -100,19 +160,45 @@ pub(crate) fn evaluate(results: &Results) -> Vec<Target> {
     .collect()
 }
 
-/// Median over the rounds of ours over the better of two others in that round.
-fn over_best(ours: &Series, one: &Series, other: &Series) -> Option<f64> {
-    let rounds = ours.rounds.iter().zip(&one.rounds).zip(&other.rounds);
-    median(rounds.filter_map(|((ours, one), other)| Some(ours.value()? / one.value()?.max(other.value()?))))
+fn is_tcp(entry: &Entry) -> bool {
+    matches!(entry.transport, Transport::TcpBlock | Transport::TcpSpin)
+}
+
+/// Median over the rounds of (the best of one kind / the best of another kind in that round).
+fn best_over_best(
+    measured: Option<&Measured>,
+    one: impl Fn(&Entry) -> bool,
+    other: impl Fn(&Entry) -> bool,
+) -> Option<f64> {
+    let measured = measured?;
+    let best = |of: &dyn Fn(&Entry) -> bool, round: usize| {
+        let of = measured.series.iter().filter(|series| of(&series.entry));
+        let values = of.filter_map(|series| series.rounds.get(round)?.value());
+        match measured.test.metric {
+            Metric::RoundTrip => values.min_by(f64::total_cmp),
+            _ => values.max_by(f64::total_cmp),
+        }
+    };
+    let rounds = measured.series.iter().map(|series| series.rounds.len()).max().unwrap_or(0);
+    median((0..rounds).filter_map(|round| Some(best(&one, round)? / best(&other, round)?)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::plan::{Entry, Test};
-    use crate::peers::Transport;
+    use crate::compare::plan::Test;
+    use tsumugi_rail::xdp::Mode;
 
     fn measured(kind: Kind, metric: Metric, series: &[(Entry, &[f64])]) -> Measured {
+        wire(kind, metric, (true, 1500), series)
+    }
+
+    fn wire(
+        kind: Kind,
+        metric: Metric,
+        (offloads, mtu_bytes): (bool, u32),
+        series: &[(Entry, &[f64])],
+    ) -> Measured {
         let row = |&value: &f64| Row {
             metric,
             p50_ns: Some(value),
@@ -121,7 +207,8 @@ mod tests {
             cpu_share: Some(value),
             ..Row::default()
         };
-        let test = Test { kind, metric, size_bytes: 64, offloads: true, time_s: 0.1, entries: Vec::new() };
+        let entries = Vec::new();
+        let test = Test { kind, metric, size_bytes: 64, offloads, mtu_bytes, time_s: 0.1, entries };
         let series = series
             .iter()
             .map(|(entry, values)| Series { entry: entry.clone(), rounds: values.iter().map(row).collect() });
@@ -156,6 +243,59 @@ mod tests {
         let block = find(&targets, "TCP blocking");
         assert_eq!((block.measured, block.met), (Some(20.0), Some(true)));
         assert_eq!(find(&targets, "8 B messages").met, None, "not measured is not missed");
+    }
+
+    #[test]
+    fn the_best_driver_row_of_each_round_meets_the_best_of_the_others() {
+        let adaptive = Entry { wait: "adaptive", ..Entry::ours("udp", "driver") };
+        let generic = Entry { mode: Some(Mode::Generic), ..entry(Transport::RawXdp) };
+        let tests = vec![measured(
+            Kind::Main,
+            Metric::RoundTrip,
+            &[
+                (entry(Transport::TcpBlock), &[80.0, 80.0]),
+                (entry(Transport::TcpSpin), &[6.0, 6.0]),
+                (entry(Transport::RawXdp), &[4.0, 2.0]),
+                (generic, &[2.0, 4.0]),
+                (entry(Transport::Tsumugi), &[1.0, 1.0]),
+                (Entry::ours("packet", "user"), &[1.0, 1.0]),
+                (adaptive, &[0.1, 0.1]),
+                (Entry::ours("udp", "driver"), &[1.5, 3.0]),
+                (Entry::ours("packet", "driver"), &[3.0, 1.5]),
+            ],
+        )];
+        let targets = evaluate(&Results { tests });
+        let measured = |words| {
+            let target = find(&targets, words);
+            (target.measured, target.met)
+        };
+        assert_eq!(measured("better raw AF_XDP"), (Some(0.75), Some(true)));
+        assert_eq!(measured("driver: faster than TCP spinning"), (Some(4.0), Some(true)));
+        assert_eq!(measured("driver: faster than TCP blocking"), (Some(rounded(80.0 / 1.5)), Some(true)));
+        assert_eq!(measured("udp+driver"), (Some(3.0), Some(true)));
+    }
+
+    #[test]
+    fn bandwidth_without_offloads_is_judged_for_each_mtu() {
+        let off = |mtu_bytes, ours: f64| {
+            let driven = (Entry::ours("packet", "driver"), &[ours, ours][..]);
+            let rest: [(Entry, &[f64]); 3] = [
+                (entry(Transport::TcpSpin), &[8.0, 10.0]),
+                (entry(Transport::RawXdp), &[12.5, 12.5]),
+                (entry(Transport::Tsumugi), &[9.0, 9.0]),
+            ];
+            wire(Kind::Main, Metric::Bandwidth, (false, mtu_bytes), &[&[driven], &rest[..]].concat())
+        };
+        let on = wire(Kind::Main, Metric::Bandwidth, (true, 1500), &[(entry(Transport::TcpSpin), &[40.0])]);
+        let targets = evaluate(&Results { tests: vec![on, off(1500, 15.0), off(9000, 20.0)] });
+        let measured = |words| {
+            let target = find(&targets, words);
+            (target.measured, target.met)
+        };
+        assert_eq!(measured("MTU 1500, no offloads, our best against the best TCP").0, Some(1.6875));
+        assert_eq!(measured("MTU 1500, no offloads, our best against raw"), (Some(1.2), Some(true)));
+        assert_eq!(measured("MTU 9000"), (Some(2.25), Some(false)));
+        assert_eq!(measured("offloads off").0, Some(1.0125), "that of the MTU asked for");
     }
 
     #[test]

@@ -102,6 +102,9 @@ pub(crate) struct Row {
     /// In a comparison: the NIC's offloads, `on` or `off`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) offloads: Option<String>,
+    /// In a comparison: the largest IP packet of the NICs, in bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) mtu_bytes: Option<u32>,
     /// In a comparison: which of several pairs that ran at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pair: Option<u32>,

@@ -7,7 +7,8 @@ use tsumugi_rail::xdp::Mode;
 use super::columns::is_words;
 use super::plot::{Line, Plot};
 use super::units;
-use crate::compare::plan::{Entry, Kind};
+use crate::compare::entry::Entry;
+use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
 use crate::compare::targets::Target;
 use crate::compare::{Comparison, table};
@@ -87,7 +88,7 @@ fn method(comparison: &Comparison, results: &Results) -> String {
         "<section><h2>How this was measured</h2><p>{count} measurements in {rounds} rounds. A round runs every \
          transport once, in an order that rotates from round to round, each in fresh processes pinned to \
          different CPUs. Figures are medians over the rounds; the spread is (largest − smallest) / median. A \
-         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait) within a round: \
+         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait, engine udp and depositor user) within a round: \
          for times more than 1 means slower than Tsumugi, for bandwidth and rate more than 1 means faster. TCP \
          is shown at its best of several write sizes and socket buffers, UDP with segmentation offload.</p>\
          <p>{}. Load average before: {:.1}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\
@@ -142,10 +143,13 @@ fn curve(
 ) -> Option<String> {
     let curves: Vec<&Measured> =
         results.of(Kind::Curve).filter(|point| point.test.metric == metric).collect();
-    let offloads = curves.first()?.test.offloads;
+    let first = &curves.first()?.test;
+    let wire = (first.offloads, first.mtu_bytes);
     let mut points = curves;
     points.extend(
-        results.of(Kind::Main).filter(|main| main.test.metric == metric && main.test.offloads == offloads),
+        results
+            .of(Kind::Main)
+            .filter(|main| main.test.metric == metric && (main.test.offloads, main.test.mtu_bytes) == wire),
     );
     points.sort_by_key(|point| point.test.size_bytes);
     let mut entries: Vec<&Entry> = Vec::new();
@@ -199,7 +203,7 @@ pub(super) fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::compare::plan::Plan;
+    use crate::compare::plan::{Missing, Plan};
     use crate::compare::results::samples;
     use crate::compare::{Arguments, targets};
     use crate::measure::machine::Machine;
@@ -212,7 +216,11 @@ mod tests {
     }
 
     fn example(options: &[&str]) -> String {
-        let plan = Plan::new(&Command::parse_from(["compare"].iter().chain(options)).arguments, true, None);
+        let plan = Plan::new(
+            &Command::parse_from(["compare"].iter().chain(options)).arguments,
+            true,
+            &Missing::default(),
+        );
         let results = samples::results(&plan);
         let targets = targets::evaluate(&results);
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
@@ -228,11 +236,14 @@ mod tests {
         let svg = ("http://www.w3.org/2000/svg", "svg");
         assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
         assert_eq!(count("figure"), 2);
-        assert_eq!(count("h3"), 7);
+        assert_eq!(count("h3"), 8);
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
         assert_eq!(json["machine"]["host"], "a <b> & \"c\"");
-        assert_eq!(json["targets"].as_array().map(Vec::len), Some(9));
+        assert_eq!(
+            json["targets"].as_array().map(Vec::len),
+            Some(targets::evaluate(&Results::default()).len())
+        );
     }
 
     #[test]
