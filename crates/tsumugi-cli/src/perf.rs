@@ -1,4 +1,4 @@
-//! `tsumugi perf`: latency, bandwidth, message rate and overhead between two hosts.
+//! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -33,6 +33,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf latency node1 --size 8..64K --wait spin
                   tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
                   tsumugi perf bandwidth node1 --transport tcp-spin
+                  tsumugi perf overlap node1 --depositor driver
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -53,7 +54,18 @@ enum Command {
     Overhead(Measure),
     /// Share of a core that a waiting endpoint costs.
     Idle(Measure),
+    /// Share of a message's transfer that is hidden behind a computation of the receiver.
+    #[command(long_about = OVERLAP)]
+    Overlap(Measure),
 }
+
+const OVERLAP: &str = "\
+Share of a message's transfer that is hidden behind a computation of the receiver, which is this side.
+
+It asks the server for a message of --size [default: 1M] and waits: that takes t_transfer. It asks for another one,
+computes for T = 2 t_transfer without calling the library, and receives it: that takes t_both. The overlap is
+(t_transfer + T - t_both) / t_transfer, within 0 and 1: 1 when the message was there after the computation, 0 when it
+only began to arrive then. Figures are medians.";
 
 /// Options of `perf serve`.
 #[derive(Args)]
@@ -94,7 +106,8 @@ pub(crate) struct Measure {
     /// Where `tsumugi perf serve` runs: name or address, and port if it is not 7411.
     #[arg(value_name = "HOST[:PORT]")]
     pub(crate) host: String,
-    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M` [default: 64; bandwidth 1M; rate 8].
+    /// Message sizes: `64`, `8,1K,1M`, or a doubling range `8..1M` [default: 64; bandwidth and
+    /// overlap 1M; rate 8].
     #[arg(long)]
     pub(crate) size: Option<Sizes>,
     /// Messages per round, instead of --time or as well; whichever ends first.
@@ -195,6 +208,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         Command::Rate(measure) => (Metric::Rate, measure),
         Command::Overhead(measure) => (Metric::Overhead, measure),
         Command::Idle(measure) => (Metric::Idle, measure),
+        Command::Overlap(measure) => (Metric::Overlap, measure),
     };
     if let Some(cpus) = &measure.cpu {
         pin(cpus)?;

@@ -75,7 +75,7 @@ fn a_comparison_over_loopback_is_rows_machine_and_targets() {
     assert!(said.contains("over loopback"), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     assert_eq!(json["machine"]["wire"], "loopback");
-    assert_eq!(json["targets"].as_array().map(Vec::len), Some(16));
+    assert_eq!(json["targets"].as_array().map(Vec::len), Some(17));
     let rows = json["rows"].as_array().expect("rows");
     // Round trip, bandwidth and rate of both; and the curves at 1 KiB and 64 B.
     assert_eq!(rows.len(), 2 * (3 + 1 + 2), "{rows:?}");

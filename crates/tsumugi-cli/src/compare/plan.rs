@@ -21,6 +21,8 @@ pub(crate) enum Kind {
     Main,
     /// Bandwidth with and without injected faults.
     Faults,
+    /// A receiver that computes while a message arrives.
+    Overlap,
     /// An endpoint that waits.
     Idle,
     /// Two pairs of processes on two cores.
@@ -129,6 +131,9 @@ impl Plan {
         tests.push(main(Metric::Rate, 8, first, &spinning));
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, mtu_bytes, time_s));
+            let mut depositors = vec![Entry::new(Transport::Tsumugi)];
+            depositors.extend(missing.driver.is_none().then(|| Entry::ours("udp", "driver")));
+            tests.push(Test { kind: Kind::Overlap, ..main(Metric::Overlap, 1 << 20, first, &depositors) });
         }
         let curves = curves(arguments, first, &spinning);
         if has(Transport::RawXdp) {
@@ -331,6 +336,14 @@ mod tests {
         let arguments = Command::parse_from(["compare", "--offloads", "both"]).arguments;
         let plan = Plan::new(&arguments, false, &Missing::default());
         assert!(plan.tests.iter().all(|test| test.offloads && test.mtu_bytes == 1500));
+    }
+
+    #[test]
+    fn overlap_is_measured_for_both_depositors() {
+        let plan = plan(&[]);
+        let overlap = plan.tests.iter().find(|test| test.kind == Kind::Overlap).expect("overlap");
+        assert_eq!((overlap.metric, overlap.size_bytes), (Metric::Overlap, 1 << 20));
+        assert_eq!(names(overlap), ["tsumugi, spin", "tsumugi udp+driver, spin"]);
     }
 
     #[test]

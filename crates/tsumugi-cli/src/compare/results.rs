@@ -43,8 +43,10 @@ impl Measured {
     /// The rows of this test, with ratios.
     pub(crate) fn rows(&self) -> Vec<Row> {
         let pairs = self.test.kind == Kind::Pairs;
+        // A share that may be zero is nothing to divide by.
+        let has_ratios = !matches!(self.test.kind, Kind::Pairs | Kind::Overlap);
         let row = |(number, series): (usize, &Series)| Row {
-            ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| !pairs),
+            ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| has_ratios),
             pair: pairs.then_some(number as u32 + 1),
             ..series.row()
         };
@@ -138,6 +140,7 @@ pub(crate) mod samples {
             Metric::Rate => row.per_s = Some(3e6 / worse),
             Metric::Overhead => {}
             Metric::Idle => row.cpu_share = Some(0.002),
+            Metric::Overlap => row.overlap = Some(if entry.is_driven() { 0.98 } else { 0.1 }),
         }
         row
     }

@@ -89,6 +89,7 @@ fn command(metric: Metric) -> &'static str {
         Metric::Rate => "rate",
         Metric::Overhead => "overhead",
         Metric::Idle => "idle",
+        Metric::Overlap => "overlap",
     }
 }
 

@@ -54,6 +54,12 @@ pub(crate) fn title(test: &Test) -> String {
         (Kind::Faults, _) => {
             format!("Bandwidth of {} messages with faults injected ({FAULTS})", sizes::show(test.size_bytes))
         }
+        (Kind::Overlap, _) => {
+            format!(
+                "Transfer of {} messages hidden behind computation, {offloads}",
+                sizes::show(test.size_bytes)
+            )
+        }
         (Kind::Idle, _) => "CPU time of an endpoint that waits".to_owned(),
         (Kind::Pairs, _) => {
             "Four processes, two pairs, on two cores, adaptive wait: 64 B round trips".to_owned()
@@ -68,6 +74,7 @@ pub(crate) fn title(test: &Test) -> String {
 pub(crate) fn section(measured: &Measured) -> (Vec<String>, Vec<Vec<String>>) {
     let header: &[&str] = match (measured.test.kind, measured.test.metric) {
         (Kind::Faults, _) => &["transport", "bandwidth", "of clean", "spread"],
+        (Kind::Overlap, _) => &["transport", "overlap", "transfer", "computation", "both", "spread"],
         (Kind::Idle, _) => &["transport", "share of a core"],
         (Kind::Pairs, _) => &["pair", "round trips/s", "p50", "p99", "spread"],
         (_, Metric::RoundTrip) => &["transport", "p50", "p99", "p99.9", "spread", "ratio"],
@@ -90,6 +97,14 @@ fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
             let name = format!("{}, {}", entry.repeat, if entry.faults { "faults" } else { "clean" });
             vec![name, text(row.gbit_s, units::bandwidth), text(row.ratio, units::percent), spread]
         }
+        (Kind::Overlap, _) => vec![
+            entry.name(),
+            text(row.overlap, units::percent),
+            text(row.transfer_ns, units::time),
+            text(row.compute_ns, units::time),
+            text(row.both_ns, units::time),
+            spread,
+        ],
         (Kind::Idle, _) => vec![entry.name(), text(row.cpu_share, |share| format!("{:.2} %", share * 100.0))],
         (Kind::Pairs, _) => vec![
             (index + 1).to_string(),
@@ -174,6 +189,7 @@ mod tests {
             "Bandwidth of 1 MiB messages, offloads off, MTU 1500",
             "Bandwidth of 1 MiB messages, offloads off, MTU 9000",
             "tsumugi udp+driver, spin",
+            "Transfer of 1 MiB messages hidden behind computation, offloads on",
             "tsumugi packet+user, spin",
             "Rate of 8 B messages, offloads on",
             "go-back-n, faults",

@@ -19,6 +19,8 @@ pub(crate) enum Metric {
     Overhead,
     /// Share of a core that an endpoint costs while nothing arrives.
     Idle,
+    /// Share of a message's transfer that is hidden behind a computation of the receiver.
+    Overlap,
 }
 
 /// One measurement. Keys that do not apply are absent, never null.
@@ -77,6 +79,18 @@ pub(crate) struct Row {
     /// CPU time of the waiting process divided by the time it waited: 0.01 is 1 % of a core.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) cpu_share: Option<f64>,
+    /// Share of the transfer that the receiver's computation hid, 0 to 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) overlap: Option<f64>,
+    /// From asking for a message to having it, when the receiver does nothing but wait.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) transfer_ns: Option<f64>,
+    /// How long the receiver computed without calling the library.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) compute_ns: Option<f64>,
+    /// From asking for a message to having it and having computed.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) both_ns: Option<f64>,
     /// In a comparison: this row's value divided by that of Tsumugi with the spinning wait, median over the
     /// rounds of the ratio within a round.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -118,6 +132,7 @@ impl Row {
             Metric::Bandwidth => self.gbit_s,
             Metric::Rate => self.per_s,
             Metric::Idle => self.cpu_share,
+            Metric::Overlap => self.overlap,
         }
     }
 }

@@ -70,7 +70,7 @@ pub(super) struct Client<'a> {
 pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientError> {
     let sizes = match (&measure.size, metric) {
         (Some(sizes), _) => sizes.0.clone(),
-        (None, Metric::Bandwidth) => vec![1 << 20],
+        (None, Metric::Bandwidth | Metric::Overlap) => vec![1 << 20],
         (None, Metric::Rate) => vec![8],
         (None, _) => vec![64],
     };
@@ -96,7 +96,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
 /// What would fail anyway, said before anything is done.
 fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
     let usage = |text: String| Err(ClientError::Usage(text));
-    if measure.transport == Transport::Udp && matches!(metric, Metric::RoundTrip | Metric::Overhead) {
+    if measure.transport == Transport::Udp && is_whole(metric) {
         for &size in sizes {
             Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
         }
@@ -120,6 +120,11 @@ fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), C
             .map_err(|why| ClientError::Usage(format!("--faults `{faults}`: {why}")))?;
     }
     Ok(())
+}
+
+/// Whether a message is one datagram or one frame for a transport that does not cut messages.
+const fn is_whole(metric: Metric) -> bool {
+    matches!(metric, Metric::RoundTrip | Metric::Overhead | Metric::Overlap)
 }
 
 /// `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
@@ -168,8 +173,7 @@ impl<'a> Client<'a> {
 
     /// The sizes that the transport carries. Those that only the NIC is too small for are left out, and named.
     fn carried(&self, sizes: Vec<u64>) -> Result<Vec<u64>, ClientError> {
-        let whole = matches!(self.metric, Metric::RoundTrip | Metric::Overhead);
-        if self.measure.transport != Transport::RawXdp || !whole {
+        if self.measure.transport != Transport::RawXdp || !is_whole(self.metric) {
             return Ok(sizes);
         }
         let here = self.here().map_err(|cause| self.failed(cause))?;
@@ -417,10 +421,24 @@ impl<'a> Client<'a> {
 
 /// What a session's client side found.
 pub(super) enum Measured {
-    Samples { samples: Vec<u64>, elapsed_ns: u64, lost: u64, bytes: u64 },
+    Samples {
+        samples: Vec<u64>,
+        elapsed_ns: u64,
+        lost: u64,
+        bytes: u64,
+    },
     Streamed(Streamed),
-    Overhead { send: Vec<u64>, receive: Vec<u64> },
+    Overhead {
+        send: Vec<u64>,
+        receive: Vec<u64>,
+    },
     Idle(Streamed),
+    /// Samples with and without a computation of `compute_ns`.
+    Overlap {
+        transfer: Vec<u64>,
+        both: Vec<u64>,
+        compute_ns: u64,
+    },
 }
 
 #[cfg(test)]

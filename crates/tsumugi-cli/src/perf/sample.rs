@@ -1,4 +1,5 @@
-//! What is timed: round trips, streams, the halves of a message's overhead, and waiting for nothing.
+//! What is timed: round trips, streams, the halves of a message's overhead, waiting for nothing, and computing while a
+//! message arrives.
 
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,9 @@ use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
 
 /// Most samples kept of one round (16 MiB): some ten seconds of the fastest round trips.
 const SAMPLES_MAX: u64 = 2_000_000;
+
+/// Bytes of the message that asks for another one (metric `overlap`).
+pub(super) const OVERLAP_QUESTION_BYTES: usize = 8;
 
 /// Round trips that may be lost by a transport without repetition before a round is given up.
 const LOST_MAX: u64 = 100;
@@ -43,6 +47,7 @@ pub(super) fn measure(
             peer.stream(stream, warm_up, &mut watch)?;
             peer.stream(stream, until, &mut watch).map(Measured::Streamed)
         }
+        Metric::Overlap => overlap(peer, size, warm_up, until, &mut watch),
         Metric::Idle => {
             let (start, cpu) = (Instant::now(), process_cpu_time());
             peer.idle(time, &mut Watch::new(Some(&client.control), Duration::MAX))?;
@@ -121,6 +126,55 @@ fn overhead(
     Ok(Measured::Overhead { send, receive })
 }
 
+/// Asks for a message and takes it in, computing for `compute` in between; nanoseconds. `None` when it was lost.
+fn fetch(
+    peer: &mut dyn Peer,
+    size: u64,
+    compute: Option<Duration>,
+    watch: &mut Watch<'_>,
+) -> Result<Option<u64>, Failure> {
+    let mut question = [0x5a; OVERLAP_QUESTION_BYTES];
+    let before = Instant::now();
+    peer.send(&mut question, watch)?;
+    if let Some(compute) = compute {
+        let asked = Instant::now();
+        while asked.elapsed() < compute {
+            std::hint::spin_loop();
+        }
+    }
+    let arrived = peer.receive(size as usize, watch)?;
+    Ok(arrived.then(|| before.elapsed().as_nanos() as u64))
+}
+
+/// What the receiver's computation hides of a transfer, after the definition of most overlap benchmarks: the
+/// computation is longer than the transfer, so that a message that needs nothing of the receiver is there when it
+/// ends.
+fn overlap(
+    peer: &mut dyn Peer,
+    size: u64,
+    warm_up: Until,
+    until: Until,
+    watch: &mut Watch<'_>,
+) -> Result<Measured, Failure> {
+    let mut first = Vec::new();
+    let start = Instant::now();
+    while first.is_empty() || (first.len() as u64) < warm_up.messages && start.elapsed() < warm_up.time {
+        first.extend(fetch(peer, size, None, watch)?);
+    }
+    let transfer_ns = Percentiles::of(&mut first).map_or(0, |percentiles| percentiles.p50);
+    let compute = Duration::from_nanos(2 * transfer_ns);
+    let (mut transfer, mut both) = (Vec::new(), Vec::new());
+    let start = Instant::now();
+    while both.is_empty()
+        || (both.len() as u64) < until.messages.min(SAMPLES_MAX) && start.elapsed() < until.time
+    {
+        // In turn, so that a disturbance meets both.
+        transfer.extend(fetch(peer, size, None, watch)?);
+        both.extend(fetch(peer, size, Some(compute), watch)?);
+    }
+    Ok(Measured::Overlap { transfer, both, compute_ns: 2 * transfer_ns })
+}
+
 /// What reading the clock adds to an interval: the shortest of many empty ones.
 fn clock_cost() -> Duration {
     let empty = || {
@@ -163,6 +217,16 @@ pub(super) fn row(metric: Metric, measured: &Measured, theirs: &Streamed) -> Row
                 row.p99_ns = Some(percentiles.p99 as f64);
             }
         }
+        Measured::Overlap { transfer, both, compute_ns } => {
+            let middle = |samples: &[u64]| Percentiles::of(&mut samples.to_vec()).map(|of| of.p50 as f64);
+            let compute = *compute_ns as f64;
+            row.transfer_ns = middle(transfer);
+            row.compute_ns = Some(compute);
+            row.both_ns = middle(both);
+            if let (Some(transfer), Some(both)) = (row.transfer_ns, row.both_ns) {
+                row.overlap = Some(rounded(((transfer + compute - both) / transfer).clamp(0.0, 1.0)));
+            }
+        }
         Measured::Idle(ours) => {
             let share = |side: &Streamed| side.cpu_ns as f64 / side.elapsed_ns.max(1) as f64;
             row.cpu_share = Some(rounded(share(ours).max(share(theirs))));
@@ -200,6 +264,29 @@ mod tests {
         let side = |cpu_ns| Streamed { elapsed_ns: 1000, cpu_ns, ..Streamed::default() };
         let row = row(Metric::Idle, &Measured::Idle(side(5)), &side(7));
         assert_eq!(row.cpu_share, Some(0.007));
+    }
+
+    #[test]
+    fn overlap_is_the_hidden_share_of_the_transfer() {
+        let of = |transfer: &[u64], both: &[u64]| {
+            let measured =
+                Measured::Overlap { transfer: transfer.into(), both: both.into(), compute_ns: 200 };
+            row(Metric::Overlap, &measured, &Streamed::default())
+        };
+        let half = of(&[90, 100, 500], &[250, 249, 900]);
+        assert_eq!(
+            (half.transfer_ns, half.compute_ns, half.both_ns),
+            (Some(100.0), Some(200.0), Some(250.0))
+        );
+        assert_eq!(half.overlap, Some(0.5));
+        assert_eq!(half.value(), Some(0.5));
+        assert_eq!(of(&[100], &[200]).overlap, Some(1.0));
+        assert_eq!(
+            of(&[100], &[190]).overlap,
+            Some(1.0),
+            "the computation was chosen by an earlier transfer"
+        );
+        assert_eq!(of(&[100], &[310]).overlap, Some(0.0));
     }
 
     #[test]

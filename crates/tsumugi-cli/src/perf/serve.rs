@@ -12,6 +12,7 @@ use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use thiserror::Error;
 
 use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
+use super::sample::OVERLAP_QUESTION_BYTES;
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::Metric;
 use crate::peers::raw::Raw;
@@ -145,8 +146,11 @@ fn measurement(
     let mut watch = Watch::new(Some(control), silence_max);
     let stream = Stream::of(request.message_bytes);
     let done = match request.metric {
-        Metric::RoundTrip | Metric::Overhead => echo(peer.as_mut(), request.message_bytes, &mut watch)?,
+        Metric::RoundTrip | Metric::Overhead => {
+            answer(peer.as_mut(), request.message_bytes as usize, request.message_bytes, &mut watch)?
+        }
         Metric::Bandwidth | Metric::Rate => peer.sink(stream, &mut watch)?,
+        Metric::Overlap => answer(peer.as_mut(), OVERLAP_QUESTION_BYTES, request.message_bytes, &mut watch)?,
         Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
     };
     let _: Finish = control::hear(control, Some(silence_max))?;
@@ -154,12 +158,17 @@ fn measurement(
     Ok(peer.close()?)
 }
 
-/// Sends back what arrives, until the client says that it has finished.
-fn echo(peer: &mut dyn Peer, bytes: u64, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+/// Answers each message of `question_bytes` by one of `bytes`, until the client says that it has finished.
+fn answer(
+    peer: &mut dyn Peer,
+    question_bytes: usize,
+    bytes: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Streamed, Failure> {
     let mut message = vec![0xa5; bytes as usize];
-    let mut echoed = Streamed::default();
+    let mut answered = Streamed::default();
     let end = loop {
-        match peer.receive(message.len(), watch) {
+        match peer.receive(question_bytes, watch) {
             Ok(true) => {}
             Ok(false) => continue,
             Err(error) => break error,
@@ -167,11 +176,11 @@ fn echo(peer: &mut dyn Peer, bytes: u64, watch: &mut Watch<'_>) -> Result<Stream
         if let Err(error) = peer.send(&mut message, watch) {
             break error;
         }
-        echoed.messages += 1;
-        echoed.bytes += bytes;
+        answered.messages += 1;
+        answered.bytes += bytes;
     };
     match end {
-        Failure::Stopped(Stop::Control) => Ok(echoed),
+        Failure::Stopped(Stop::Control) => Ok(answered),
         error => Err(error),
     }
 }

@@ -18,6 +18,7 @@ pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
             Columns::new(&["size", "messages/s", "bandwidth", "CPU per KiB", "spread", "best with"])
         }
         Metric::Overhead => Columns::new(&["size", "send", "receive", "sum p50", "sum p99", "spread"]),
+        Metric::Overlap => Columns::new(&["size", "overlap", "transfer", "computation", "both", "spread"]),
         Metric::Idle => Columns::new(&["share of a core", "spread"]),
     };
     for row in rows {
@@ -48,6 +49,14 @@ pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
                 ns(row.receive_ns),
                 ns(row.p50_ns),
                 ns(row.p99_ns),
+                spread,
+            ]),
+            Metric::Overlap => columns.row(vec![
+                size,
+                row.overlap.map_or(String::new(), units::percent),
+                ns(row.transfer_ns),
+                ns(row.compute_ns),
+                ns(row.both_ns),
                 spread,
             ]),
             Metric::Idle => columns.row(vec![row.cpu_share.map_or(String::new(), units::percent), spread]),
