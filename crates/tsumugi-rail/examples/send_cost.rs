@@ -32,6 +32,7 @@ const ROUND_BYTES: usize = 400_000;
 const PACKETS: [usize; 7] = [1, 2, 4, 8, 16, 32, 64];
 const BURST_BYTES: usize = 65_507;
 const IPV4_UDP_BYTES: usize = 28;
+const NIC: &str = "nic0";
 const PORT: u16 = 7411;
 const TOKEN: u64 = 0x1234_5678;
 const EPOCH: u32 = 7;
@@ -95,7 +96,7 @@ impl Receiver {
 fn receive() -> Result<(), Failure> {
     let pins = Pins::here()?;
     let options = PoolOptions { first_port: PORT, endpoints: 1, ..PoolOptions::default() };
-    xdp::up(&pins, &["nic0".to_owned()], &options)?;
+    xdp::up(&pins, &[NIC.to_owned()], &options)?;
     let claimed = Claim::take(&pins, Wanted::Any, |_| Ok::<_, XdpError>(Some(())))?;
     let (claim, ()) = claimed.ok_or("the endpoint is taken")?;
     let memory = claim.memory()?;
@@ -182,16 +183,15 @@ fn main() -> Result<(), Failure> {
     };
     let (mut segmented, mut plain) = (socket(true)??, socket(false)??);
     let local = plain.address();
-    let nic = inside(&lab, 0, || if_nametoindex("nic0"))??;
-    let mut xsk = inside(&lab, 0, || XskEngine::open(local, nic, 0, 256))??;
-    xsk.meet(to);
     let engine = || inside(&lab, 0, || PacketEngine::open(local, 8 << 20));
     let (mut alone, mut packet) = (engine()??, engine()??);
+    let nic = inside(&lab, 0, || if_nametoindex(NIC))??;
+    let mut xsk = inside(&lab, 0, || XskEngine::open(local, nic, 0, 256))??;
     segmented.meet(to);
     plain.meet(to);
     let start = Clock::now();
     let one = [Packet { head: &[0; HEADER_BYTES], body: &[] }];
-    for engine in [&mut alone, &mut packet] {
+    for engine in [&mut alone as &mut dyn Engine, &mut packet, &mut xsk] {
         engine.meet(to);
         while engine.send(Instant(start.elapsed().as_nanos() as u64), to, &one)?.is_none() {
             plain.send(Instant(0), to, &one)?; // makes the kernel resolve the peer

@@ -4,7 +4,7 @@ mod nodes;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
 use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
-use nodes::pair::Pair;
+use nodes::pair::{Pair, bodies, packets};
 use nodes::{NIC, Nodes, eventually, four, six};
 use std::os::fd::{AsRawFd, OwnedFd};
 use tsumugi_rail::packet::PacketCounters;
@@ -15,28 +15,6 @@ const QUEUE_BYTES: u32 = 1 << 20;
 /// `wildcard`: the engine is not told its own address.
 fn open(nodes: &Nodes, ipv4: bool, wildcard: bool) -> Pair<'_, PacketEngine> {
     Pair::open(nodes, ipv4, wildcard, |local| PacketEngine::open(local, QUEUE_BYTES).unwrap())
-}
-
-/// Fails unless these datagrams arrive next.
-fn expect(pair: &Pair<'_, PacketEngine>, bodies: &[Vec<u8>]) {
-    let mut buffer = vec![0; 70_000];
-    for body in bodies {
-        let (bytes, from) = pair.receive(&mut buffer);
-        assert_eq!(from, pair.beside.local_addr().unwrap());
-        assert_eq!(buffer[..bytes], body[..], "{} bytes", body.len());
-    }
-}
-
-/// As many packets as `sizes`, no two alike.
-fn bodies(sizes: &[usize]) -> Vec<Vec<u8>> {
-    let body = |(n, size): (usize, &usize)| (0..*size).map(|at| (n * 7 + at * 13) as u8).collect();
-    sizes.iter().enumerate().map(body).collect()
-}
-
-/// The same in two pieces each.
-fn packets(bodies: &[Vec<u8>]) -> Vec<Packet<'_>> {
-    let cut = |body: &[u8]| body.len() / 3;
-    bodies.iter().map(|body| Packet { head: &body[..cut(body)], body: &body[cut(body)..] }).collect()
 }
 
 /// Switches what NICs do for the stack on or off, in both nodes.
@@ -55,13 +33,14 @@ fn packets_reach_an_ordinary_socket_whole_and_from_the_right_address() {
         for wildcard in [true, false] {
             let mut pair = open(&nodes, ipv4, wildcard);
             pair.reach();
+            let before = pair.engine.counters().sent;
             for size in [0, 1, 2, 3, 63, 64, 65, 100, longest - 1, longest] {
                 pair.pass(&[size]);
             }
             pair.pass(&[longest; 64]);
             pair.pass(&(0..150).map(|n| n * 7 + 1).collect::<Vec<usize>>());
-            let PacketCounters { full, lost, .. } = pair.engine.counters();
-            assert_eq!((full, lost), (0, 0));
+            let PacketCounters { sent, full, lost, .. } = pair.engine.counters();
+            assert_eq!((sent - before, full, lost), (10 + 64 + 150, 0, 0));
         }
     }
 }
@@ -252,7 +231,7 @@ fn checksums_are_right_where_no_nic_completes_them() {
         let frames = nodes.inside(1, all_frames);
         let bodies = bodies(&[vec![1451; 40], vec![332, 9, 10, 11, 11]].concat());
         assert_eq!(pair.send(&packets(&bodies)), Some(bodies.len()));
-        expect(&pair, &bodies);
+        pair.expect(&bodies);
         let mut arrived = bodies.iter();
         while arrived.len() > 0 {
             let mut frame = [0; 2000];
@@ -312,7 +291,7 @@ fn nothing_overtakes_a_run_that_waits() {
     assert_eq!(pair.send(&packets(&first)), Some(40));
     assert_eq!(pair.send(&packets(&then[..1])), Some(1));
     assert_eq!(pair.send(&packets(&then[1..])), Some(2));
-    expect(&pair, &[first, then].concat());
+    pair.expect(&[first, then].concat());
     assert!(queued() >= 43);
     eventually("a packet past the queue again", || {
         let through = queued();

@@ -107,21 +107,15 @@ impl<E: Engine> Pair<'_, E> {
     /// Sends packets of these sizes through the engine, and fails unless all arrive whole and in order from
     /// the right address.
     pub(crate) fn pass(&mut self, sizes: &[usize]) {
-        let bodies: Vec<Vec<u8>> = sizes
-            .iter()
-            .enumerate()
-            .map(|(n, size)| (0..*size).map(|at| (n * 7 + at * 13) as u8).collect())
-            .collect();
-        let burst: Vec<Packet<'_>> = bodies
-            .iter()
-            .map(|body| {
-                let (head, body) = body.split_at(body.len() / 3);
-                Packet { head, body }
-            })
-            .collect();
-        assert_eq!(self.send(&burst), Some(sizes.len()));
+        let bodies = bodies(sizes);
+        assert_eq!(self.send(&packets(&bodies)), Some(sizes.len()));
+        self.expect(&bodies);
+    }
+
+    /// Fails unless these datagrams arrive next, and nothing else.
+    pub(crate) fn expect(&self, bodies: &[Vec<u8>]) {
         let mut buffer = vec![0; 70_000];
-        for body in &bodies {
+        for body in bodies {
             let (bytes, from) = self.receive(&mut buffer);
             assert_eq!(from, self.beside.local_addr().unwrap());
             assert_eq!(buffer[..bytes], body[..], "{} bytes", body.len());
@@ -131,4 +125,16 @@ impl<E: Engine> Pair<'_, E> {
         assert_eq!(more, Err(ErrorKind::WouldBlock), "nothing else");
         self.peer.set_nonblocking(false).unwrap();
     }
+}
+
+/// As many packets as `sizes`, no two alike.
+pub(crate) fn bodies(sizes: &[usize]) -> Vec<Vec<u8>> {
+    let body = |(n, size): (usize, &usize)| (0..*size).map(|at| (n * 7 + at * 13) as u8).collect();
+    sizes.iter().enumerate().map(body).collect()
+}
+
+/// The same in two pieces each.
+pub(crate) fn packets(bodies: &[Vec<u8>]) -> Vec<Packet<'_>> {
+    let cut = |body: &[u8]| body.len() / 3;
+    bodies.iter().map(|body| Packet { head: &body[..cut(body)], body: &body[cut(body)..] }).collect()
 }
