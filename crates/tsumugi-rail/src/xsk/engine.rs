@@ -75,6 +75,17 @@ impl XskEngine {
     /// # Errors
     /// See [`XskEngineError`]; each says what to do.
     pub fn open(local: SocketAddr, nic: u32, queue: u32, frames: u32) -> Result<XskEngine, XskEngineError> {
+        XskEngine::open_within(local, nic, queue, frames, XskOptions::new(nic).patience)
+    }
+
+    /// The same, waiting so long for a queue that another socket has.
+    pub(super) fn open_within(
+        local: SocketAddr,
+        nic: u32,
+        queue: u32,
+        frames: u32,
+        patience: Duration,
+    ) -> Result<XskEngine, XskEngineError> {
         let mut routes = Routes::open(local)?;
         let mtu_bytes = routes.nic(nic).map_err(|source| XskEngineError::Nic { nic, source })?.mtu_bytes;
         let options = XskOptions {
@@ -83,8 +94,7 @@ impl XskEngine {
             receive_frames: 0,
             send_frames: frames,
             copy: CopyMode::Copy,
-            // Another queue, or another engine, will do.
-            patience: Duration::ZERO,
+            patience,
             ..XskOptions::new(nic)
         };
         let socket = Xsk::open(&options)?;

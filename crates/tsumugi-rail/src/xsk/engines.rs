@@ -5,6 +5,7 @@ use crate::engine::Engine;
 use crate::route::Routes;
 use crate::{Packet, RailError};
 use std::net::SocketAddr;
+use std::time::Duration;
 use tsumugi_wire::Instant;
 
 /// Frames that may wait to be sent by a NIC: two windows of a flow.
@@ -34,7 +35,8 @@ impl XskEngines {
     /// Opens an engine on the first free queue of a NIC.
     fn engine(&self, nic: u32) -> Option<XskEngine> {
         for queue in 0..QUEUES_MAX {
-            match XskEngine::open(self.local, nic, queue, FRAMES) {
+            // Another queue, or another engine, will do.
+            match XskEngine::open_within(self.local, nic, queue, FRAMES, Duration::ZERO) {
                 Ok(engine) => return Some(engine),
                 Err(XskEngineError::Socket(XskError::Busy { .. })) => {}
                 Err(_) => return None,
