@@ -18,6 +18,9 @@ const ASSEMBLIES_AHEAD_MAX: usize = 4;
 /// Pieces in which the queue is given back.
 const PIECES: u64 = 16;
 
+/// Part of the queue that must be free before senders that were stopped go on: one in so many.
+const ROOM_TO_GO: u64 = 4;
+
 /// A message's bytes.
 #[derive(Debug)]
 pub enum Content {
@@ -432,7 +435,7 @@ impl State {
         }
     }
 
-    /// Says GO to everyone who was stopped, once a quarter of the queue is free.
+    /// Says GO to everyone who was stopped, once [a quarter](ROOM_TO_GO) of the queue is free.
     fn resume_stopped(&mut self) {
         if self.memory.control().stopped.0.load(Ordering::Acquire) == 0 {
             return;
@@ -440,7 +443,7 @@ impl State {
         let memory = Rc::clone(&self.memory);
         let control = memory.control();
         self.kept.give_back(&*memory);
-        if queue::free_bytes(&*memory) < memory.ring_bytes() / 4 {
+        if queue::free_bytes(&*memory) < memory.ring_bytes() / ROOM_TO_GO {
             return;
         }
         control.stopped.0.store(0, Ordering::Release);
@@ -477,9 +480,13 @@ impl State {
     /// full so that nothing more can arrive.
     #[must_use]
     pub fn exhausted(&self) -> Option<(u64, u64)> {
-        let stopped = self.memory.control().stopped.0.load(Ordering::Relaxed) != 0;
-        if stopped {
-            return Some((self.kept.bytes(), self.memory.ring_bytes()));
+        if self.memory.control().stopped.0.load(Ordering::Relaxed) != 0 {
+            // A depositor may have found the queue full since it was last read. As long as reading it makes room
+            // enough to say GO, nobody has to release anything.
+            let (kept, ring) = (self.kept.bytes(), self.memory.ring_bytes());
+            if ring - kept < ring / ROOM_TO_GO {
+                return Some((kept, ring));
+            }
         }
         // What is arriving needs nobody's help to become complete.
         let frozen = self.peers.iter().any(|peer| peer.frozen);

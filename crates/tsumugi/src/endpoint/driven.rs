@@ -68,3 +68,34 @@ impl State {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::state::Options;
+    use tsumugi_rail::memory::Memory;
+    use tsumugi_wire::handshake::Repeat;
+    use tsumugi_wire::memory::Geometry;
+
+    #[test]
+    fn a_queue_found_full_between_two_looks_is_not_exhausted() {
+        let options = Options {
+            job: 0,
+            accept_unknown: true,
+            peers_max: 1,
+            repeat: Repeat::Selective,
+            peer_timeout_ns: 1,
+            message_bytes_max: 0,
+            receive_bytes: 0,
+            send_bytes: 0,
+            datagram_bytes: 1472,
+            seed: Some(1),
+        };
+        let memory = Memory::new(Geometry { flows: 1, ring_bytes: 32 << 10 }).unwrap();
+        let mut state = State::new(options, memory);
+        state.memory.control().stopped.0.store(1, Ordering::Release);
+        assert_eq!(state.exhausted(), None);
+        state.drain(Instant(0));
+        assert_eq!(state.memory.control().stopped.0.load(Ordering::Acquire), 0);
+    }
+}
