@@ -52,6 +52,9 @@ Tsumugi's other rows are named by engine and depositor, as in udp+driver. The pr
 attached in labs of their own, for these rows and no others, because on a veth pair it takes TCP's segmentation
 offload away. What raw-xdp streams are full frames within a window. Unless --mtu is 9000 or --offloads on, a section of bandwidth at MTU 9000 is added.
 
+TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's
+(udp+driver, adaptive) that share the NICs and the CPUs with it.
+
 Examples:
   tsumugi compare --quick                   a third of a minute
   sudo tsumugi compare                      the whole table; four or five minutes

@@ -104,17 +104,8 @@ fn every_engine_is_compared_with_every_depositor() {
         return;
     }
     let output = Command::new(TSUMUGI)
-        .args([
-            "compare",
-            "--quick",
-            "--rounds",
-            "1",
-            "--offloads",
-            "on",
-            "--json",
-            "--transports",
-            "tsumugi",
-        ])
+        .args(["compare", "--quick", "--rounds", "1", "--offloads", "on", "--json"])
+        .args(["--transports", "tsumugi,tcp-spin"])
         .output()
         .expect("it runs");
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
@@ -130,7 +121,13 @@ fn every_engine_is_compared_with_every_depositor() {
         let ways: HashSet<(&str, &str)> = ways.collect();
         let wanted = [("udp", "user"), ("udp", "driver"), ("packet", "driver"), ("packet", "user")];
         assert_eq!(ways, HashSet::from(wanted), "{metric}");
+        let tcp = rows.iter().filter(|row| row["metric"] == metric && row["ratio"].is_f64());
+        let programs: Vec<&str> = tcp.filter_map(|row| row["program"].as_str()).collect();
+        assert_eq!(programs, ["absent", "idle", "busy"], "{metric}");
     }
+    let overlap = rows.iter().filter(|row| row["metric"] == "overlap");
+    let overlap: Vec<_> = overlap.map(|row| (&row["depositor"], row["overlap"].is_f64())).collect();
+    assert_eq!(overlap, [(&"user".into(), true), (&"driver".into(), true)]);
 }
 
 #[test]

@@ -69,6 +69,14 @@ impl Running {
         }
     }
 
+    /// Fails when it has ended, which it should not have.
+    pub(super) fn check_running(&mut self) -> Result<(), CompareError> {
+        match self.child.try_wait() {
+            Ok(None) => Ok(()),
+            _ => Err(self.failed()),
+        }
+    }
+
     /// The command line.
     pub(super) fn command(&self) -> &str {
         &self.command
@@ -156,6 +164,16 @@ mod tests {
         assert!(error.contains("no luck") && error.contains('3'), "{error}");
         let error = shell("exit 0").first_line(LONG).expect_err("no line").to_string();
         assert!(error.contains("exit 0"), "{error}");
+    }
+
+    #[test]
+    fn a_child_that_should_run_and_does_not_is_quoted() {
+        let mut child = shell("sleep 1000");
+        assert!(child.check_running().is_ok());
+        let mut child = shell("echo gone >&2; exit 4");
+        child.child.wait().expect("it ends");
+        let error = child.check_running().expect_err("it has ended").to_string();
+        assert!(error.contains("gone") && error.contains('4'), "{error}");
     }
 
     #[test]

@@ -4,6 +4,28 @@ use tsumugi_rail::xdp::Mode;
 
 use crate::peers::Transport;
 
+/// The driver depositor's program on the NICs that another transport uses.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Program {
+    /// Not attached.
+    Absent,
+    /// Attached, with nothing for it but the other transport's packets.
+    Idle,
+    /// Attached, and busy with round trips of Tsumugi's.
+    Busy,
+}
+
+impl Program {
+    /// As rows have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Program::Absent => "absent",
+            Program::Idle => "idle",
+            Program::Busy => "busy",
+        }
+    }
+}
+
 /// What is compared in a test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
@@ -22,6 +44,8 @@ pub(crate) struct Entry {
     pub(crate) faults: bool,
     /// Whether messages are built in the library's buffers.
     pub(crate) in_place: bool,
+    /// Where that is what is compared: what the driver depositor's program does meanwhile.
+    pub(crate) program: Option<Program>,
 }
 
 impl Entry {
@@ -40,6 +64,7 @@ impl Entry {
             repeat: "selective",
             faults: false,
             in_place: false,
+            program: None,
         }
     }
 
@@ -55,6 +80,12 @@ impl Entry {
             name.push_str(", ");
             name.push_str(&mode.to_string());
         }
+        name.push_str(match self.program {
+            None => "",
+            Some(Program::Absent) => ", not attached",
+            Some(Program::Idle) => ", attached, idle",
+            Some(Program::Busy) => ", attached, busy",
+        });
         if self.transport == Transport::Tsumugi {
             if (self.engine, self.depositor) != ("udp", "user") {
                 name.push_str(&format!(" {}+{}", self.engine, self.depositor));
@@ -81,7 +112,7 @@ impl Entry {
     /// Whether the driver depositor's program is attached to the NICs meanwhile. Only where it must be: on a veth
     /// pair it takes the other side's segmentation offload away, which is TCP's bandwidth.
     pub(crate) fn is_attached(&self) -> bool {
-        self.is_driven()
+        self.is_driven() || matches!(self.program, Some(Program::Idle | Program::Busy))
     }
 }
 
@@ -104,6 +135,12 @@ mod tests {
         assert!(Entry::ours("packet", "driver").is_attached());
         assert!(!Entry::ours("packet", "user").is_attached());
         assert!(!Entry::new(Transport::TcpSpin).is_attached());
+        let tcp = |program| Entry { program: Some(program), ..Entry::new(Transport::TcpSpin) };
+        assert_eq!(
+            [Program::Absent, Program::Idle, Program::Busy].map(|program| tcp(program).is_attached()),
+            [false, true, true]
+        );
+        assert_eq!(tcp(Program::Busy).name(), "tcp-spin, attached, busy");
         assert!(Entry::ours("udp", "user").is_base());
         assert!(!Entry::ours("udp", "driver").is_base());
     }

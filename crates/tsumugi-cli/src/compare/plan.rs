@@ -2,7 +2,7 @@
 
 use tsumugi_rail::xdp::Mode;
 
-use super::entry::Entry;
+use super::entry::{Entry, Program};
 use super::{Arguments, Offloads};
 use crate::measure::row::Metric;
 use crate::measure::sizes::{self, Sizes};
@@ -23,6 +23,8 @@ pub(crate) enum Kind {
     Faults,
     /// A receiver that computes while a message arrives.
     Overlap,
+    /// TCP through NICs with and without the driver depositor's program.
+    Coexistence,
     /// An endpoint that waits.
     Idle,
     /// Two pairs of processes on two cores.
@@ -134,6 +136,17 @@ impl Plan {
             let mut depositors = vec![Entry::new(Transport::Tsumugi)];
             depositors.extend(missing.driver.is_none().then(|| Entry::ours("udp", "driver")));
             tests.push(Test { kind: Kind::Overlap, ..main(Metric::Overlap, 1 << 20, first, &depositors) });
+        }
+        if has(Transport::Tsumugi) && has(Transport::TcpSpin) && missing.driver.is_none() {
+            let entry = |program| Entry { program: Some(program), ..Entry::new(Transport::TcpSpin) };
+            let tcp = [Program::Absent, Program::Idle, Program::Busy].map(entry);
+            // A stream tries several settings, each in a fraction of the time.
+            let times = [(Metric::RoundTrip, 64, time_s), (Metric::Bandwidth, 1 << 20, time_s / 2.0)];
+            tests.extend(times.map(|(metric, size_bytes, time_s)| Test {
+                kind: Kind::Coexistence,
+                time_s,
+                ..main(metric, size_bytes, first, &tcp)
+            }));
         }
         let curves = curves(arguments, first, &spinning);
         if has(Transport::RawXdp) {
@@ -344,6 +357,18 @@ mod tests {
         let overlap = plan.tests.iter().find(|test| test.kind == Kind::Overlap).expect("overlap");
         assert_eq!((overlap.metric, overlap.size_bytes), (Metric::Overlap, 1 << 20));
         assert_eq!(names(overlap), ["tsumugi, spin", "tsumugi udp+driver, spin"]);
+    }
+
+    #[test]
+    fn tcp_is_measured_with_and_without_the_program() {
+        let sections = |options: &[&str]| {
+            let tests = plan(options).tests.into_iter().filter(|test| test.kind == Kind::Coexistence);
+            tests.map(|test| (test.metric, names(&test))).collect::<Vec<_>>()
+        };
+        let tcp = ["tcp-spin, not attached", "tcp-spin, attached, idle", "tcp-spin, attached, busy"];
+        let tcp: Vec<String> = tcp.map(str::to_owned).into();
+        assert_eq!(sections(&[]), [(Metric::RoundTrip, tcp.clone()), (Metric::Bandwidth, tcp)]);
+        assert!(sections(&["--transports", "tcp-spin,udp"]).is_empty(), "nobody asked about Tsumugi");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What the rounds of a comparison gave, and ratios within the rounds.
 
-use super::entry::Entry;
+use super::entry::{Entry, Program};
 use super::plan::{Kind, Test};
 use crate::measure::row::{Row, rounded};
 use crate::measure::statistics::median;
@@ -35,9 +35,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What the others are compared with: Tsumugi with the spinning wait.
+    /// What the others are compared with: Tsumugi with the spinning wait, or TCP without the program.
     pub(crate) fn base(&self) -> Option<&Series> {
-        self.series.iter().find(|series| series.entry.is_base())
+        self.series.iter().find(|series| match self.test.kind {
+            Kind::Coexistence => series.entry.program == Some(Program::Absent),
+            _ => series.entry.is_base(),
+        })
     }
 
     /// The rows of this test, with ratios.
@@ -164,6 +167,26 @@ mod tests {
         let udp = series(Transport::Udp, &[3.0, 6.0, 3.0]);
         assert_eq!(udp.ratio_to(&ours), Some(0.75));
         assert_eq!(ours.ratio_to(&ours), Some(1.0));
+    }
+
+    #[test]
+    fn tcp_with_the_program_is_compared_with_tcp_without() {
+        let test = Test {
+            kind: Kind::Coexistence,
+            metric: Metric::RoundTrip,
+            size_bytes: 64,
+            offloads: true,
+            mtu_bytes: 1500,
+            time_s: 0.1,
+            entries: Vec::new(),
+        };
+        let tcp = |program, p50_ns: &[f64]| {
+            let series = series(Transport::TcpSpin, p50_ns);
+            Series { entry: Entry { program: Some(program), ..series.entry }, ..series }
+        };
+        let series = vec![tcp(Program::Absent, &[6.0, 12.0]), tcp(Program::Busy, &[9.0, 18.0])];
+        let rows = Measured { test, series }.rows();
+        assert_eq!(rows.iter().map(|row| row.ratio).collect::<Vec<_>>(), [Some(1.0), Some(1.5)]);
     }
 
     #[test]

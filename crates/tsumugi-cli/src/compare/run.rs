@@ -4,7 +4,8 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::entry::Entry;
+use super::child::Running;
+use super::entry::{Entry, Program};
 use super::place::{Place, Site, remove_left_behind, two_cpus};
 use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
@@ -103,6 +104,15 @@ struct Places {
 /// Server 0 is pinned to a CPU of its own; 1 and 2 serve the two pairs that share two CPUs.
 const PAIR_SERVERS: [usize; 2] = [1, 2];
 
+/// The server of the round trips that keep the program busy beside another transport; shares two CPUs with it.
+const BUSY_SERVER: usize = 1;
+
+/// How long those round trips would go on, seconds: longer than any measurement beside them.
+const BUSY_S: u32 = 600;
+
+/// How long they take to begin: processes start, shake hands and become acquainted.
+const BUSY_BEGINS: Duration = Duration::from_millis(200);
+
 /// Where an entry of a test is measured.
 fn site(test: &Test, entry: &Entry) -> Site {
     Site { offloads: test.offloads, mtu_bytes: test.mtu_bytes, attached: entry.is_attached() }
@@ -122,8 +132,8 @@ impl Places {
             }
             let mut place = if in_lab { Place::lab(site)? } else { Place::loopback() };
             place.serve(server_cpu.clone())?;
-            let pairs = |test: &&Test| test.kind == Kind::Pairs && wanted(test).contains(&site);
-            if plan.tests.iter().any(|test| pairs(&test)) {
+            let shares = |test: &Test| matches!(test.kind, Kind::Pairs | Kind::Coexistence);
+            if plan.tests.iter().any(|test| shares(test) && wanted(test).contains(&site)) {
                 for _ in PAIR_SERVERS {
                     place.serve(shared_cpus())?;
                 }
@@ -145,8 +155,27 @@ impl Places {
 
     fn one(&mut self, test: &Test, entry: &Entry) -> Result<Row, CompareError> {
         let options = options(test, entry, self.client_cpu.as_deref());
+        let busy = (entry.program == Some(Program::Busy)).then(|| self.busy(test, entry)).transpose()?;
         let process = self.place(test, entry).perf(command(test.metric), 0, &options)?;
-        self.row(test, process)
+        let mut row = self.row(test, process)?;
+        row.program = entry.program.map(|program| program.name().to_owned());
+        if let Some(mut busy) = busy {
+            busy.check_running()?;
+        }
+        Ok(row)
+    }
+
+    /// Round trips through the driver depositor, until they are dropped.
+    fn busy(&self, test: &Test, entry: &Entry) -> Result<Running, CompareError> {
+        let driven = Entry { wait: "adaptive", ..Entry::ours("udp", "driver") };
+        let time_s = f64::from(BUSY_S);
+        let test =
+            Test { kind: Kind::Main, metric: Metric::RoundTrip, size_bytes: 64, time_s, ..test.clone() };
+        let options = options(&test, &driven, shared_cpus().as_deref());
+        let mut busy = self.place(&test, entry).perf(command(test.metric), BUSY_SERVER, &options)?;
+        std::thread::sleep(BUSY_BEGINS);
+        busy.check_running()?;
+        Ok(busy)
     }
 
     /// Two pairs at once on the same two CPUs.
@@ -158,7 +187,7 @@ impl Places {
         Ok([self.row(test, first)?, self.row(test, second)?])
     }
 
-    fn row(&self, test: &Test, process: super::child::Running) -> Result<Row, CompareError> {
+    fn row(&self, test: &Test, process: Running) -> Result<Row, CompareError> {
         let shown = process.command().to_owned();
         // A TCP stream tries up to eight settings, each with warm-up and connection.
         let limit = Duration::from_secs_f64(30.0 + 16.0 * test.time_s);

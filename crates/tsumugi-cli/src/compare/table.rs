@@ -60,6 +60,11 @@ pub(crate) fn title(test: &Test) -> String {
                 sizes::show(test.size_bytes)
             )
         }
+        (Kind::Coexistence, metric) => {
+            let what = if metric == Metric::RoundTrip { "round trip" } else { "bandwidth" };
+            let size = sizes::show(test.size_bytes);
+            format!("TCP through NICs with the driver's program: {what} of {size}, {offloads}")
+        }
         (Kind::Idle, _) => "CPU time of an endpoint that waits".to_owned(),
         (Kind::Pairs, _) => {
             "Four processes, two pairs, on two cores, adaptive wait: 64 B round trips".to_owned()
@@ -75,6 +80,12 @@ pub(crate) fn section(measured: &Measured) -> (Vec<String>, Vec<Vec<String>>) {
     let header: &[&str] = match (measured.test.kind, measured.test.metric) {
         (Kind::Faults, _) => &["transport", "bandwidth", "of clean", "spread"],
         (Kind::Overlap, _) => &["transport", "overlap", "transfer", "computation", "both", "spread"],
+        (Kind::Coexistence, Metric::RoundTrip) => {
+            &["transport", "p50", "p99", "p99.9", "spread", "of not attached"]
+        }
+        (Kind::Coexistence, _) => {
+            &["transport", "bandwidth", "CPU per KiB", "spread", "of not attached", "best with"]
+        }
         (Kind::Idle, _) => &["transport", "share of a core"],
         (Kind::Pairs, _) => &["pair", "round trips/s", "p50", "p99", "spread"],
         (_, Metric::RoundTrip) => &["transport", "p50", "p99", "p99.9", "spread", "ratio"],
@@ -189,6 +200,8 @@ mod tests {
             "Bandwidth of 1 MiB messages, offloads off, MTU 1500",
             "Bandwidth of 1 MiB messages, offloads off, MTU 9000",
             "tsumugi udp+driver, spin",
+            "TCP through NICs with the driver's program: bandwidth of 1 MiB, offloads on",
+            "tcp-spin, attached, busy",
             "Transfer of 1 MiB messages hidden behind computation, offloads on",
             "tsumugi packet+user, spin",
             "Rate of 8 B messages, offloads on",

@@ -91,8 +91,8 @@ pub(crate) struct Row {
     /// From asking for a message to having it and having computed.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) both_ns: Option<f64>,
-    /// In a comparison: this row's value divided by that of Tsumugi with the spinning wait, median over the
-    /// rounds of the ratio within a round.
+    /// In a comparison: this row's value divided by that of Tsumugi with the spinning wait (with `program`: by
+    /// that without the program), median over the rounds of the ratio within a round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
     /// How many rounds the medians are over.
@@ -119,6 +119,9 @@ pub(crate) struct Row {
     /// In a comparison: the largest IP packet of the NICs, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mtu_bytes: Option<u32>,
+    /// In a comparison of TCP with itself: the driver depositor's program on its NICs, `absent`, `idle` or `busy`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) program: Option<String>,
     /// In a comparison: which of several pairs that ran at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pair: Option<u32>,

@@ -236,7 +236,7 @@ mod tests {
         let svg = ("http://www.w3.org/2000/svg", "svg");
         assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
         assert_eq!(count("figure"), 2);
-        assert_eq!(count("h3"), 9);
+        assert_eq!(count("h3"), 11);
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
         assert_eq!(json["machine"]["host"], "a <b> & \"c\"");
