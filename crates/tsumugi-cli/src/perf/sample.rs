@@ -15,6 +15,9 @@ const SAMPLES_MAX: u64 = 2_000_000;
 /// Bytes of the message that asks for another one (metric `overlap`).
 pub(super) const OVERLAP_QUESTION_BYTES: usize = 8;
 
+/// Fewest transfers that the length of the computation is chosen by: the first of all is far slower than the rest.
+const FIRST_MIN: usize = 16;
+
 /// Round trips that may be lost by a transport without repetition before a round is given up.
 const LOST_MAX: u64 = 100;
 
@@ -158,7 +161,8 @@ fn overlap(
 ) -> Result<Measured, Failure> {
     let mut first = Vec::new();
     let start = Instant::now();
-    while first.is_empty() || (first.len() as u64) < warm_up.messages && start.elapsed() < warm_up.time {
+    while first.len() < FIRST_MIN || (first.len() as u64) < warm_up.messages && start.elapsed() < warm_up.time
+    {
         first.extend(fetch(peer, size, None, watch)?);
     }
     let transfer_ns = Percentiles::of(&mut first).map_or(0, |percentiles| percentiles.p50);
