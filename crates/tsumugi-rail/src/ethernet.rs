@@ -214,9 +214,10 @@ impl Ethernet {
         options: &EthernetOptions,
     ) -> Result<Ethernet, EthernetError> {
         let mut engines: Vec<Box<dyn Engine>> = Vec::new();
-        let (choice, address) = (options.engine, sockets.address());
-        // Who may not send frames sends datagrams.
-        let optional = choice == EngineChoice::Auto;
+        let address = sockets.address();
+        // What is said on the loopback interface goes through no NIC, and who may not send frames sends datagrams.
+        let optional = options.engine == EngineChoice::Auto;
+        let choice = if optional && address.ip().is_loopback() { EngineChoice::Udp } else { options.engine };
         if matches!(choice, EngineChoice::Auto | EngineChoice::Packet) {
             match PacketEngine::open(address, options.udp.queue_bytes) {
                 Ok(engine) => engines.push(Box::new(engine)),
@@ -231,7 +232,7 @@ impl Ethernet {
                 Err(_) => {}
             }
         }
-        let choice = if engines.is_empty() { EngineChoice::Udp } else { options.engine };
+        let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
         let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
         Ok(Ethernet { sockets, engines, chooser, choice, driver })
     }
