@@ -10,6 +10,7 @@ use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpLinkId};
 use aya::programs::{ProgramError, Xdp, XdpMode};
 use std::fmt;
+use std::os::fd::AsFd;
 use std::path::PathBuf;
 use std::str::FromStr;
 
@@ -158,10 +159,13 @@ pub(super) fn reap(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
     reap::write(nic, Deferral::REAPING)
 }
 
-/// Detaches the program from a NIC, and leaves the NIC as it was found.
+/// Detaches the program from a NIC, and leaves the NIC as it was found. When this returns, it is free for another.
 pub(super) fn detach(attached: &Attached) -> Result<(), XdpError> {
     if let (Some(nic), Some(before)) = (&attached.nic, attached.before_reaping) {
         reap::write(nic, before)?;
     }
-    remove(&attached.pin)
+    // First the name: interrupted in between, the link goes with this process.
+    let link = sys::open_pin(&attached.pin).map_err(failed("opening", &attached.pin))?;
+    remove(&attached.pin)?;
+    sys::detach_link(link.as_fd()).map_err(failed("detaching what was pinned at", &attached.pin))
 }
