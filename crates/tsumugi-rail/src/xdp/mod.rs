@@ -1,11 +1,13 @@
 //! The driver depositor: a program in the NIC's driver that deposits into receive memory.
 //!
-//! `bpf/receive.bpf.c` is compiled with this crate. Root loads it for one [`Geometry`], attaches it to NICs and
-//! makes a pool of endpoint memories, each the single element of a mapped array that the program finds by its
-//! UDP port ([`up`], [`down`], [`status`]). All of that is pinned in the BPF file system ([`Pins`]) with ordinary
-//! owners and permissions, so that from then on unprivileged processes open what they may ([`Claim`]).
+//! `bpf/receive.bpf.c` is compiled with this crate. Root loads it for one [`Geometry`], attaches it to NICs and makes
+//! a pool of endpoint memories, each the single element of a mapped array that the program finds by its UDP port
+//! ([`up`], [`down`], [`status`]). All of that is pinned in the BPF file system ([`Pins`]) with ordinary owners and
+//! permissions, so that from then on unprivileged processes open what they may ([`Claim`]).
 //!
 //! [`Receiver`] is the program without a NIC, for tests and measurements.
+//!
+//! [`Geometry`]: tsumugi_wire::memory::Geometry
 
 mod bell;
 mod claim;
