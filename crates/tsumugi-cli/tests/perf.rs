@@ -314,7 +314,7 @@ fn an_unknown_host_is_named() {
 #[test]
 fn wrong_usage_is_explained_and_exits_with_2() {
     for (options, words) in [
-        (&["--engine", "xsk"][..], "not part of this version"),
+        (&["--engine", "shm"][..], "not part of this version"),
         (&["--engine", "warp"], "there is no `warp` engine"),
         (&["--depositor", "neighbour"], "not part of this version"),
         (&["--size", "2G"], "over the limit of one message"),
