@@ -1,8 +1,10 @@
 //! Other processes: copies of this test program, each playing a role.
 
-use std::io::{BufRead, BufReader};
+#![allow(dead_code, reason = "every test program uses its own part")]
+
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -19,12 +21,42 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(120);
 /// Another process. Killed when dropped.
 pub(crate) struct Process {
     child: Child,
+    orders: ChildStdin,
     lines: Receiver<String>,
 }
 
 /// What a role says to the test that started it.
 pub(crate) fn say(what: impl std::fmt::Display) {
     println!("{MARK}{what}");
+}
+
+/// What a role is told by the test that started it. The process ends when the test has ended.
+pub(crate) struct Orders(Receiver<String>);
+
+impl Orders {
+    /// From now on what the test says is read.
+    pub(crate) fn listen() -> Orders {
+        let (told, orders) = channel();
+        thread::spawn(move || {
+            for line in std::io::stdin().lines().map_while(Result::ok) {
+                if told.send(line).is_err() {
+                    return;
+                }
+            }
+            std::process::exit(0);
+        });
+        Orders(orders)
+    }
+
+    /// The next order; waits for it.
+    pub(crate) fn next(&self) -> String {
+        self.0.recv().expect("the listening thread ends with the process")
+    }
+
+    /// The next order, if there is one.
+    pub(crate) fn try_next(&self) -> Option<String> {
+        self.0.try_recv().ok()
+    }
 }
 
 /// Waits for ever, without a call into the library.
@@ -48,10 +80,12 @@ impl Process {
         Process::start_by(command, role)
     }
 
-    fn start_by(mut command: Command, role: &str) -> Process {
+    /// As [`Process::start`], by a command that runs a copy of this program.
+    pub(crate) fn start_by(mut command: Command, role: &str) -> Process {
         command.args(["--exact", STAGE, "--nocapture", "--test-threads=1"]).env(ROLE, role);
         let mut child =
-            command.stdin(Stdio::null()).stdout(Stdio::piped()).spawn().expect("a copy of this program");
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().expect("a copy of this program");
+        let orders = child.stdin.take().expect("a pipe");
         let output = BufReader::new(child.stdout.take().expect("a pipe"));
         let (said, lines) = channel();
         thread::spawn(move || {
@@ -63,14 +97,24 @@ impl Process {
                 }
             }
         });
-        Process { child, lines }
+        Process { child, orders, lines }
+    }
+
+    /// Tells it something.
+    pub(crate) fn tell(&mut self, order: &str) {
+        writeln!(self.orders, "{order}").expect("the other process listens");
     }
 
     /// The next thing that it says.
     pub(crate) fn hear(&mut self) -> String {
-        match self.lines.recv_timeout(PATIENCE) {
-            Ok(line) => line,
-            Err(RecvTimeoutError::Timeout) => panic!("the other process says nothing"),
+        self.hear_within(PATIENCE).expect("the other process says something")
+    }
+
+    /// The next thing that it says; `None` when it says nothing for so long.
+    pub(crate) fn hear_within(&mut self, patience: Duration) -> Option<String> {
+        match self.lines.recv_timeout(patience) {
+            Ok(line) => Some(line),
+            Err(RecvTimeoutError::Timeout) => None,
             Err(RecvTimeoutError::Disconnected) => panic!("the other process ended: {:?}", self.child.wait()),
         }
     }

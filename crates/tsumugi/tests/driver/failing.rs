@@ -1,0 +1,63 @@
+//! Processes that are killed, and NICs that go down.
+
+use crate::cluster::{Cluster, NIC, PORT, eventually, four};
+use crate::remote::{Remote, conclude};
+use std::time::{Duration, Instant};
+
+#[test]
+fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
+    const PEER_TIMEOUT: Duration = Duration::from_secs(1);
+    /// For the program, which looks for the owner every 100 ms, and for a machine that has other things to do.
+    const MARGIN: Duration = Duration::from_secs(1);
+    let test = "a_receiver_that_is_killed_is_missed_though_the_program_stays";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    let timeout_ms = PEER_TIMEOUT.as_millis();
+    let settings =
+        format!("port={PORT} peer={} peer_timeout_ms={timeout_ms} send_bytes=100000000", four(1, PORT));
+    let mut sender = Remote::open(&cluster, 0, &settings);
+    let mut receiver = Remote::open(&cluster, 1, &format!("port={PORT} depositor=driver"));
+    // More than it can have taken when it is killed, for the program to have something to deposit.
+    sender.order("stream");
+    let report = receiver.until_taken(20);
+    assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
+    assert_ne!(cluster.status(1).ports[&PORT]["epoch"], 0);
+    receiver.0.kill();
+    let killed = Instant::now();
+    let failure =
+        eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
+    let took = killed.elapsed();
+    println!("after {took:?}: {failure}");
+    assert!(failure.contains("Silent(1s)"), "{failure}");
+    assert!(took <= PEER_TIMEOUT + MARGIN, "heard of it after {took:?}");
+    let fates = sender.ask("tickets");
+    assert!(fates.contains("pending=0") && !fates.contains("failed=0"), "{fates}");
+    // The program has taken the memory from it.
+    let port = &cluster.status(1).ports[&PORT];
+    assert_eq!((port["claimed"], port["epoch"]), (0, 0));
+}
+
+#[test]
+fn a_nic_that_goes_down_for_a_while_loses_nothing() {
+    let test = "a_nic_that_goes_down_for_a_while_loses_nothing";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    for engine in ["udp", "packet"] {
+        let mut remotes = [0, 1].map(|node| {
+            let peer = four(1 - node, PORT);
+            Remote::open(&cluster, node, &format!("port={PORT} peer={peer} engine={engine} depositor=driver"))
+        });
+        for remote in &mut remotes {
+            remote.order("stream");
+        }
+        for node in [0, 1] {
+            let taken = remotes.each_mut().map(|remote| remote.until_taken(50).get("taken"));
+            cluster.shell(node, &format!("ip link set {NIC} down; sleep 0.3; ip link set {NIC} up"));
+            for (remote, taken) in remotes.iter_mut().zip(taken) {
+                remote.until_taken(taken + 100);
+            }
+        }
+        let [one, other] = &mut remotes;
+        for report in conclude(one, other) {
+            assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
+        }
+    }
+}
