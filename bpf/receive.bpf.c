@@ -224,11 +224,12 @@ int receive(struct xdp_md *context)
 		frame.kind = TSUMUGI_ACK;
 		return answer(context, flow, &frame, packet.psn);
 	}
-	note(flow, &packet);
 	verdict = place(context, memory, flow, &packet, frame.payload + sizeof(struct tsumugi_header));
 	if (verdict == GIVEN_UP)
 		return XDP_DROP;
 	count(memory, verdict);
+	if (verdict != TSUMUGI_COUNT_DEPOSITED)
+		note(flow, &packet);
 	if (verdict == TSUMUGI_COUNT_DEPOSITED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
 		ring_bell(memory, port);
 	frame.kind = answer_due(flow, &packet, verdict);

@@ -41,7 +41,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Tsumugi's C header is
 #define TSUMUGI_DATAGRAM_BYTES_MAX (9000 - TSUMUGI_IPV4_UDP_BYTES)
 #define TSUMUGI_WINDOW_PACKETS 1024
 #define TSUMUGI_MESSAGE_BYTES_MAX (1ULL << 40)
-#define TSUMUGI_RECORD_ALIGN 32
+#define TSUMUGI_RECORD_ALIGN 64
 
 /* ---- the header (header.rs) -------------------------------------------------------------------- */
 
@@ -199,6 +199,7 @@ struct tsumugi_control {
 	__u32 epoch;      /* 0 while nobody owns the memory */
 	__u32 checked_tick; /* the kernel's tick when the driver last read the clock; the driver */
 	__u64 checked_at; /* the driver looked for the owner's socket, CLOCK_MONOTONIC_COARSE, ns; the driver */
+	__u64 seal;       /* the owner's secret, random with each epoch: see tsumugi_record */
 	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
 	__u32 sleeping TSUMUGI_ALIGNED(64);  /* not 0: ring the doorbell; owner */
@@ -230,28 +231,30 @@ struct tsumugi_flow {
 
 /* In front of what is deposited in the ring. */
 struct tsumugi_record {
-	__u64 first; /* tsumugi_record_first(); 0 until published, so it is written last */
+	__u64 seal;  /* the control page's, plus the record's position: it is published; so it is written last */
+	__u64 sizes; /* tsumugi_record_sizes() */
 	__u64 psn;
+	__u64 ack; /* what the packet acknowledges of the flow in the other direction, if TSUMUGI_RECORD_HAS_ACK */
 	__u64 crc; /* tsumugi_record_crc() */
 };
 
-#define TSUMUGI_RECORD_PUBLISHED (1ULL << 31)
 #define TSUMUGI_RECORD_PADDING 0xffffffffU
 #define TSUMUGI_RECORD_CHECKED (1ULL << 63)
+#define TSUMUGI_RECORD_HAS_ACK (1ULL << 62)
 
-/* The word that publishes a record of `bytes` that came by `flow`, or TSUMUGI_RECORD_PADDING. */
-static inline __u64 tsumugi_record_first(__u32 flow, __u32 bytes)
+/* Bytes of body, the credit that comes with the acknowledgement, and the flow or TSUMUGI_RECORD_PADDING. */
+static inline __u64 tsumugi_record_sizes(__u32 flow, __u16 credit, __u16 bytes)
 {
-	return (__u64)flow << 32 | TSUMUGI_RECORD_PUBLISHED | bytes;
+	return (__u64)flow << 32 | (__u64)credit << 16 | bytes;
 }
 
 /*
- * The CRC32C that the packet announced, whether the depositor has compared it, and the lower 31 bits of the
- * flow's token: they tell a record of an entry's former flow from one of its present flow.
+ * The CRC32C that the packet announced, the lower 30 bits of the flow's token, which tell a record of an entry's former
+ * flow from one of its present flow, and TSUMUGI_RECORD_CHECKED and TSUMUGI_RECORD_HAS_ACK.
  */
-static inline __u64 tsumugi_record_crc(__u32 body_crc, __u64 token, int checked)
+static inline __u64 tsumugi_record_crc(__u32 body_crc, __u64 token, __u64 marks)
 {
-	return (checked ? TSUMUGI_RECORD_CHECKED : 0) | (token & 0x7fffffffULL) << 32 | body_crc;
+	return marks | (token & 0x3fffffffULL) << 32 | body_crc;
 }
 
 /* Bytes of ring that a record with a body of `bytes` takes up. */

@@ -103,7 +103,10 @@ static __always_inline int raise(__u64 *at, __u64 to)
 	return is >= to;
 }
 
-/* answer::note: what the packet acknowledges of our flow to the peer. If given up, a later one says as much. */
+/*
+ * answer::note: what the packet acknowledges of our flow to the peer, if no record tells it. If given up, a later packet
+ * says as much.
+ */
 static __always_inline void note(struct tsumugi_flow *flow, const struct packet *packet)
 {
 	__u64 limit = packet->ack + packet->credit;
@@ -330,9 +333,12 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 		owner = packet->flow;
 		copy_body(context, offset, (char *)(record + 1), bytes);
 	}
+	store(&record->sizes, tsumugi_record_sizes(owner, packet->credit, bytes));
 	store(&record->psn, packet->psn);
-	store(&record->crc, tsumugi_record_crc(packet->body_crc, packet->token, 0));
-	store_release(&record->first, tsumugi_record_first(owner, bytes));
+	store(&record->ack, packet->ack);
+	store(&record->crc, tsumugi_record_crc(packet->body_crc, packet->token,
+					       packet->flags & TSUMUGI_FLAG_HAS_ACK ? TSUMUGI_RECORD_HAS_ACK : 0));
+	store_release(&record->seal, load(&control->seal) + position);
 	if (claimed == CLAIM_GIVEN_UP)
 		return GIVEN_UP;
 	if (claimed != CLAIM_MINE)

@@ -25,7 +25,8 @@ pub fn refuse<M: ReceiveMemory + ?Sized>(memory: &M, verdict: Verdict) -> bool {
     verdict != Verdict::WrongEpoch && before.is_multiple_of(STRANGERS_PER_RESET)
 }
 
-/// Notes what a DATA packet or PROBE of the peer acknowledges of our flow to it: the owner reads it when it runs next.
+/// Notes what a PROBE, or a DATA packet that was not deposited, acknowledges of our flow to the peer: the owner reads
+/// it when it runs next. Of what is deposited the record tells it.
 ///
 /// What the packet says is the peer's word; the owner compares it with what it has sent.
 #[inline]

@@ -17,9 +17,6 @@ pub trait ReceiveMemory {
     ///
     /// The caller has claimed the place; nobody else reads or writes it until it is published.
     fn copy_in(&self, position: u64, bytes: &[u8]);
-    /// Zeroes `bytes` of the ring from `position` modulo the ring on; what runs past its end is zeroed at its
-    /// beginning, where the next records will start. The pad is left alone.
-    fn zero(&self, position: u64, bytes: u64);
 
     /// Adds to a counter.
     fn count(&self, counter: Counter, by: u64) {

@@ -9,7 +9,7 @@ use crate::window::{self, Claim};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Flow, Record};
-use tsumugi_wire::{Header, Kind, Psn};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// What became of a packet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,7 +129,7 @@ fn place<M: ReceiveMemory + ?Sized>(
         return verdict;
     }
     // Space first, the PSN second: what is claimed as received is sure to be deposited (invariant 2).
-    let bytes = body.len() as u32;
+    let bytes = body.len() as u16;
     let Ok(position) = queue::claim(memory, bytes) else {
         flow.received.0.stopped.store(1, Ordering::Relaxed);
         memory.control().stopped.0.store(1, Ordering::Release);
@@ -144,8 +144,17 @@ fn place<M: ReceiveMemory + ?Sized>(
         // Another depositor was faster.
         Claim::Taken | Claim::Beyond => Record::PADDING,
     };
-    let stamp = Record::stamp_of(header.token);
-    let record = Record { bytes, flow: owner, psn: header.psn.0, body_crc: header.body_crc, stamp, checked };
+    let record = Record {
+        bytes,
+        flow: owner,
+        psn: header.psn.0,
+        ack: header.ack.0,
+        credit: header.credit,
+        has_ack: header.flags.has(Flags::HAS_ACK),
+        body_crc: header.body_crc,
+        stamp: Record::stamp_of(header.token),
+        checked,
+    };
     queue::publish(memory, position, record);
     conclude(flow, header.psn, claim)
 }

@@ -19,7 +19,8 @@
 //! | `queue::claim` moves the head by load and store | `two_psns_are_both_deposited` |
 //! | … lets one record too many in, or reads the tail relaxed | `a_full_ring_is_never_overwritten` |
 //! | `queue::publish` publishes relaxed, or before the other words; `queue::read` reads relaxed | `two_psns_are_both_deposited` |
-//! | `queue::release` moves the tail relaxed, or before it zeroes | `a_full_ring_is_never_overwritten` |
+//! | `queue::release` moves the tail relaxed | `a_full_ring_is_never_overwritten` |
+//! | a seal does not depend on the position | the same |
 //!
 //! Not shown: that the window's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
 //! the newest value whatever its ordering, and that is all these models ask of them.
@@ -44,8 +45,9 @@ use tsumugi_wire::{Header, Kind, Psn};
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
 const EPOCH: u32 = 7;
+const SEAL: u64 = 0x5ea1_0000;
 /// Every body is one word, so that a record is one unit of the ring.
-const BODY_BYTES: u32 = 8;
+const BODY_BYTES: u16 = 8;
 const SPAN: u64 = RECORD_ALIGN;
 /// Stack of a model, words.
 const STACK_WORDS: usize = 16 << 10;
@@ -54,9 +56,9 @@ const STACK_WORDS: usize = 16 << 10;
 struct Small {
     control: Control,
     flow: Flow,
-    /// The ring's words; the fourth of each unit is not used.
+    /// The ring's words; those behind the record's header are not used.
     words: Vec<AtomicU64>,
-    /// The ring's bodies, one for each unit. Here `loom` sees who copies while somebody else reads or zeroes.
+    /// The ring's bodies, one for each unit. Here `loom` sees who copies while somebody else reads.
     bodies: Vec<UnsafeCell<u64>>,
 }
 
@@ -88,6 +90,7 @@ impl Small {
                 epoch: AtomicU32::new(1),
                 checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
+                seal: AtomicU64::new(SEAL),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
@@ -163,17 +166,6 @@ impl ReceiveMemory for Small {
         // SAFETY: the pointer is valid while the closure runs, and loom has checked that nobody else is at it.
         self.bodies[self.unit(position)].with_mut(|place| unsafe { *place = body });
     }
-
-    fn zero(&self, position: u64, bytes: u64) {
-        assert_eq!((position % SPAN, bytes % SPAN), (0, 0));
-        for unit in (position..position + bytes).step_by(SPAN as usize) {
-            // SAFETY: as in `copy_in`.
-            self.bodies[self.unit(unit)].with_mut(|place| unsafe { *place = 0 });
-            for word in 0..3 {
-                self.word(unit + 8 * word).store(0, Ordering::Relaxed);
-            }
-        }
-    }
 }
 
 /// The process that the memory belongs to.
@@ -181,8 +173,6 @@ impl ReceiveMemory for Small {
 struct Owner {
     /// Where the next record will begin.
     read: u64,
-    /// Where the last release ended.
-    released: u64,
     /// PSNs of the records read, [`None`] for padding.
     seen: Vec<Option<u64>>,
 }
@@ -206,8 +196,7 @@ impl Owner {
     }
 
     fn release(&mut self, memory: &Small) {
-        queue::release(memory, self.released, self.read);
-        self.released = self.read;
+        queue::release(memory, self.read);
     }
 
     /// Reads what is left, and returns the PSNs of everything in the order of their numbers; padding last.

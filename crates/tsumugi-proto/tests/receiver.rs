@@ -27,8 +27,7 @@ fn take(memory: &Plain, step: &Step, model: &Model) -> Option<Verdict> {
         Step::Close { flow } => receiver::close(entry(flow)),
         Step::Credit { flow, limit } => entry(flow).limit.store(limit, Ordering::Relaxed),
         Step::Release { records } => {
-            let tail = ReceiveMemory::control(memory).ring_tail.0.load(Ordering::Relaxed);
-            queue::release(memory, tail, model.release_to(records));
+            queue::release(memory, model.release_to(records));
         }
         Step::Data { ref header, .. } | Step::Probe { ref header } => {
             let flow = match receiver::find(memory, header) {

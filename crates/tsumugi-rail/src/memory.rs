@@ -177,26 +177,6 @@ impl Memory {
         unsafe { std::slice::from_raw_parts(self.ring.add(at).as_ptr(), len) }
     }
 
-    /// Zeroes the `len` bytes of ring at `position`, which the owner is about to release: one record or
-    /// a run of them. What runs past the ring's end is zeroed at its beginning, where the next records
-    /// will start; the pad is left alone, because no record starts there.
-    ///
-    /// # Panics
-    /// `len` is more than the ring.
-    #[inline]
-    pub fn zero(&self, position: u64, len: usize) {
-        let ring_bytes = self.mask as usize + 1;
-        assert!(len <= ring_bytes, "{len} bytes to zero in a ring of {ring_bytes}");
-        let at = (position & self.mask) as usize;
-        let before_end = len.min(ring_bytes - at);
-        // SAFETY: both pieces lie in the ring; they are published and unreleased, so that they belong to
-        // the owner alone until `ring_tail` passes them (invariant 1).
-        unsafe {
-            self.ring.add(at).write_bytes(0, before_end);
-            self.ring.write_bytes(0, len - before_end);
-        }
-    }
-
     /// Place of `position` in the ring, having asserted that `len` bytes from there end within the pad.
     #[inline]
     fn range(&self, position: u64, len: usize) -> usize {
@@ -260,7 +240,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_copied_in_is_read_and_zeroed(position in 0u64..1 << 40, data in proptest::collection::vec(1u8.., 0..9000)) {
+        fn what_is_copied_in_is_read(position in 0u64..1 << 40, data in proptest::collection::vec(1u8.., 0..9000)) {
             let position = position & !31;
             let memory = memory();
             memory.copy_in(position, &data);
@@ -270,23 +250,7 @@ mod tests {
                 let word = u64::from_ne_bytes(data[..8].try_into().unwrap());
                 prop_assert_eq!(memory.word(position + RING).load(Ordering::Relaxed), word);
             }
-            memory.zero(position, data.len().min(RING as usize));
-            if data.len() <= RING as usize {
-                prop_assert!((0..RING).step_by(8).all(|at| memory.word(at).load(Ordering::Relaxed) == 0));
-            }
         }
-    }
-
-    #[test]
-    fn zeroing_wraps_into_the_ring_and_spares_its_neighbours() {
-        let memory = memory();
-        for at in (0..RING).step_by(8) {
-            memory.word(at).store(u64::MAX, Ordering::Relaxed);
-        }
-        memory.zero(RING - 32, 96);
-        let zeroed: Vec<u64> =
-            (0..RING).step_by(8).filter(|at| memory.word(*at).load(Ordering::Relaxed) == 0).collect();
-        assert_eq!(zeroed, [0, 8, 16, 24, 32, 40, 48, 56, 8160, 8168, 8176, 8184]);
     }
 
     #[test]

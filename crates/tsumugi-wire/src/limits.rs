@@ -19,8 +19,9 @@ pub const WINDOW_PACKETS: u64 = 1024;
 /// Longest message, bytes. A limit on what a header may announce, far above what memory will take.
 pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 
-/// Unit in which the receive queue is claimed, bytes. A record's header never straddles it.
-pub const RECORD_ALIGN: u64 = 32;
+/// Unit in which the receive queue is claimed, bytes: a cache line, which no two records share and no record's header
+/// straddles.
+pub const RECORD_ALIGN: u64 = 64;
 
 /// Port that tools use when none is given.
 pub const DEFAULT_PORT: u16 = 7411;

@@ -3,7 +3,7 @@
 //! ```text
 //! page 0            Control      geometry, the queue's head and tail, doorbell, counters
 //! pages 1 …         Flow × n     eight to a page
-//! ring              records      a power of two of bytes, claimed in units of 32
+//! ring              records      a power of two of bytes, claimed in units of 64
 //! pad               64 KiB       a record that begins before the ring's end may run into it
 //! ```
 //!
@@ -18,18 +18,20 @@
 //! | `peer_flow`, `peer_token`      | owner                 | when the peer is known; the token last (release) |
 //! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
 //! | `checked_tick`, `checked_at`   | the driver's program  | plain store with each tick; compare-and-swap, every 100 ms at most |
+//! | `seal`                         | owner                 | before the epoch                        |
 //! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
 //! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
-//! | a record                       | whoever claimed it    | length word last (release)             |
-//! | a released record              | owner                 | zeroed before `ring_tail` passes it    |
+//! | a record                       | whoever claimed it    | its seal last (release)                |
 //! | counters                       | depositors            | fetch-and-add                          |
 //!
 //! # Invariants
 //!
 //! 1. `ring_tail ≤ ring_head ≤ ring_tail + ring_bytes`; between tail and head every byte belongs to
-//!    exactly one record; elsewhere every possible start of a record reads 0.
+//!    exactly one record. A record is published when its first word is its seal: the owner's secret plus its
+//!    position. No earlier contents of that place are: they are of another position, or a peer's, who does not know
+//!    the secret. So what is released is not cleared, and its lines stay where they are.
 //! 2. A PSN's bit in `Flow::window` is set by exactly one depositor, and that one publishes its record.
 //!    Space is claimed *before* the bit is set: a full queue is known before anything is taken. Who
 //!    loses the race for the bit publishes its claimed space as padding.
@@ -129,6 +131,8 @@ pub struct Control {
     /// When a program in the driver last looked for the owner's UDP socket: `CLOCK_MONOTONIC_COARSE`, ns. It looks
     /// again with a packet 100 ms later, and sets `epoch` to 0 when there is none: the owner was killed.
     pub checked_at: AtomicU64,
+    /// The owner's secret, random with each epoch: see [`Control::seal_at`].
+    pub seal: AtomicU64,
     /// Bytes claimed since the beginning.
     pub ring_head: Line<AtomicU64>,
     /// Bytes released since the beginning.
@@ -139,6 +143,15 @@ pub struct Control {
     pub stopped: Line<AtomicU32>,
     /// See [`Counter`].
     pub counters: Line<[AtomicU64; COUNTERS]>,
+}
+
+impl Control {
+    /// What the first word of a record at this position of the ring reads once it is published.
+    #[inline]
+    #[must_use]
+    pub fn seal_at(&self, position: u64) -> u64 {
+        self.seal.load(crate::atomic::Ordering::Relaxed).wrapping_add(position)
+    }
 }
 
 /// One peer's flow towards this endpoint, and what its acknowledgements say of ours towards it.
@@ -181,7 +194,8 @@ pub struct Received {
     pub newest: AtomicU64,
 }
 
-/// How far the flow in the other direction has been acknowledged.
+/// How far the flow in the other direction has been acknowledged, by packets that left no record: PROBEs and what
+/// was refused.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct Acknowledged {
@@ -197,23 +211,31 @@ const _: () = {
     assert!(size_of::<Flow>() == FLOW_BYTES);
 };
 
-/// Header of a record in the ring: three words, then the packet's body.
+/// Header of a record in the ring: its seal, then the words that describe it, then the packet's body.
 ///
 /// ```text
-/// bytes u31 | published 1 | flow u32     written last
+/// seal u64                                               written last: see Control::seal_at
+/// bytes u16 | credit u16 | flow u32
 /// psn u64
-/// body_crc u32 | stamp u31 | checked 1
+/// ack u64
+/// body_crc u32 | stamp u30 | has_ack 1 | checked 1
 /// ```
 ///
 /// The words are read and written as [`AtomicU64`]; this describes their contents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Bytes of body that follow the record's header.
-    pub bytes: u32,
+    pub bytes: u16,
     /// Flow that the body came by, or [`Record::PADDING`].
     pub flow: u32,
     /// The packet's number in that flow.
     pub psn: u64,
+    /// What the packet acknowledges of the flow in the other direction, as its header says it: every PSN before this.
+    pub ack: u64,
+    /// PSNs from `ack` on that the peer takes.
+    pub credit: u16,
+    /// Whether `ack` and `credit` mean anything.
+    pub has_ack: bool,
     /// CRC32C that the packet announced for its body.
     pub body_crc: u32,
     /// Lower bits of the flow's token: tells a record of an entry's former flow from one of its present flow.
@@ -224,48 +246,53 @@ pub struct Record {
 
 impl Record {
     /// Bytes of a record's header.
-    pub const HEADER_BYTES: u64 = 24;
+    pub const HEADER_BYTES: u64 = 40;
     /// In place of a flow: claimed, but nothing was deposited.
     pub const PADDING: u32 = u32::MAX;
-    /// Bit of the first word that says that the record is published.
-    const PUBLISHED: u64 = 1 << 31;
+    /// Bits of the last word.
+    const CHECKED: u64 = 1 << 63;
+    const HAS_ACK: u64 = 1 << 62;
+    const STAMP: u32 = (1 << 30) - 1;
 
     /// The stamp of records of a flow with this token.
     #[must_use]
     pub const fn stamp_of(token: u64) -> u32 {
-        token as u32 & 0x7fff_ffff
+        token as u32 & Self::STAMP
     }
 
     /// Bytes of ring that a record with a body of `bytes` takes up.
     #[must_use]
-    pub const fn span(bytes: u32) -> u64 {
+    pub const fn span(bytes: u16) -> u64 {
         (Self::HEADER_BYTES + bytes as u64).next_multiple_of(crate::limits::RECORD_ALIGN)
     }
 
-    /// The record's words; the first publishes it and is never 0.
+    /// The words behind the seal.
     #[must_use]
-    pub const fn words(&self) -> [u64; 3] {
+    pub const fn words(&self) -> [u64; 4] {
+        let flags =
+            if self.checked { Self::CHECKED } else { 0 } | if self.has_ack { Self::HAS_ACK } else { 0 };
         [
-            (self.flow as u64) << 32 | Self::PUBLISHED | self.bytes as u64,
+            (self.flow as u64) << 32 | (self.credit as u64) << 16 | self.bytes as u64,
             self.psn,
-            (self.checked as u64) << 63 | (self.stamp as u64) << 32 | self.body_crc as u64,
+            self.ack,
+            flags | ((self.stamp & Self::STAMP) as u64) << 32 | self.body_crc as u64,
         ]
     }
 
-    /// The record that the words describe; `None` while it is not published.
+    /// The record that the words behind a seal describe.
     #[must_use]
-    pub const fn from_words([first, psn, crc]: [u64; 3]) -> Option<Record> {
-        if first & Self::PUBLISHED == 0 {
-            return None;
-        }
-        Some(Record {
-            bytes: (first & (Self::PUBLISHED - 1)) as u32,
-            flow: (first >> 32) as u32,
+    pub const fn from_words([sizes, psn, ack, crc]: [u64; 4]) -> Record {
+        Record {
+            bytes: sizes as u16,
+            credit: (sizes >> 16) as u16,
+            flow: (sizes >> 32) as u32,
             psn,
+            ack,
+            has_ack: crc & Self::HAS_ACK != 0,
             body_crc: crc as u32,
-            stamp: (crc >> 32) as u32 & 0x7fff_ffff,
-            checked: crc >> 63 != 0,
-        })
+            stamp: (crc >> 32) as u32 & Self::STAMP,
+            checked: crc & Self::CHECKED != 0,
+        }
     }
 }
 
@@ -313,22 +340,18 @@ mod tests {
     }
 
     #[test]
-    fn records_come_back_and_unpublished_ones_do_not() {
+    fn records_come_back() {
+        let none = Record::from_words([0; 4]);
         for record in [
-            Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, stamp: 0, checked: false },
-            Record {
-                bytes: 8972,
-                flow: 7,
-                psn: u64::MAX,
-                body_crc: u32::MAX,
-                stamp: 0x7fff_ffff,
-                checked: true,
-            },
-            Record { bytes: 40, flow: Record::PADDING, psn: 0, body_crc: 1, stamp: 5, checked: true },
+            none,
+            Record { bytes: 8972, flow: 7, psn: u64::MAX, body_crc: u32::MAX, stamp: 0x3fff_ffff, ..none },
+            Record { ack: u64::MAX, credit: u16::MAX, ..none },
+            Record { has_ack: true, ..none },
+            Record { checked: true, ..none },
+            Record { bytes: u16::MAX, flow: Record::PADDING, body_crc: 1, stamp: 5, ..none },
         ] {
-            assert_eq!(Record::from_words(record.words()), Some(record));
+            assert_eq!(Record::from_words(record.words()), record);
         }
-        assert_eq!(Record::from_words([0, 5, 0]), None);
     }
 
     #[test]
@@ -337,6 +360,7 @@ mod tests {
         assert_eq!(offset_of!(Control, ring_bytes), 16);
         assert_eq!(offset_of!(Control, checked_tick), 28);
         assert_eq!(offset_of!(Control, checked_at), 32);
+        assert_eq!(offset_of!(Control, seal), 40);
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);

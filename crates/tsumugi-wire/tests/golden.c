@@ -342,6 +342,7 @@ static void print_memory(void)
 	OFFSET(control, epoch);
 	OFFSET(control, checked_tick);
 	OFFSET(control, checked_at);
+	OFFSET(control, seal);
 	OFFSET(control, ring_head);
 	OFFSET(control, ring_tail);
 	OFFSET(control, sleeping);
@@ -375,13 +376,16 @@ static void print_memory(void)
 	CONSTANT(COUNTERS);
 	CONSTANT(RING_BYTES_MIN);
 	print("PADDING", TSUMUGI_RECORD_PADDING);
-	print("record_first", tsumugi_record_first(7, 8972));
-	print("record_first_padding", tsumugi_record_first(TSUMUGI_RECORD_PADDING, 40));
-	OFFSET(record, first);
+	print("record_sizes", tsumugi_record_sizes(7, 992, 8972));
+	print("record_sizes_padding", tsumugi_record_sizes(TSUMUGI_RECORD_PADDING, 0, 40));
+	OFFSET(record, seal);
+	OFFSET(record, sizes);
 	OFFSET(record, psn);
+	OFFSET(record, ack);
 	OFFSET(record, crc);
 	print("record_crc", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, 0));
-	print("record_crc_checked", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, 1));
+	print("record_crc_checked", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, TSUMUGI_RECORD_CHECKED));
+	print("record_crc_has_ack", tsumugi_record_crc(0x89abcdef, 0xfedcba98f6543210ULL, TSUMUGI_RECORD_HAS_ACK));
 	print("span_0", tsumugi_record_span(0));
 	print("span_8", tsumugi_record_span(8));
 	print("span_9", tsumugi_record_span(9));

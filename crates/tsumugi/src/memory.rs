@@ -29,8 +29,4 @@ impl ReceiveMemory for Mapped {
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         self.0.copy_in(position, bytes);
     }
-    #[inline]
-    fn zero(&self, position: u64, bytes: u64) {
-        self.0.zero(position, bytes as usize);
-    }
 }

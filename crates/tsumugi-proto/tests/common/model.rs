@@ -7,7 +7,7 @@ use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::WINDOW_PACKETS;
 use tsumugi_wire::memory::{Control, Counter, Flow, Record};
-use tsumugi_wire::{Header, Psn};
+use tsumugi_wire::{Flags, Header, Psn};
 
 /// Receive memory as [`Model::check`] looks at it.
 pub(crate) trait View {
@@ -145,7 +145,7 @@ impl Model {
         if flow.repeat == Repeat::GoBackN && psn != flow.base {
             return Counter::OutOfOrder;
         }
-        let span = (24 + body.len() as u64).div_ceil(32) * 32;
+        let span = (40 + body.len() as u64).div_ceil(64) * 64;
         if span > free_bytes {
             flow.stopped = true;
             self.stopped = true;
@@ -157,11 +157,14 @@ impl Model {
             flow.base += 1;
         }
         let record = Record {
-            bytes: body.len() as u32,
+            bytes: body.len() as u16,
             flow: header.flow,
             psn,
+            ack: header.ack.0,
+            credit: header.credit,
+            has_ack: header.flags.has(Flags::HAS_ACK),
             body_crc: header.body_crc,
-            stamp: (header.token & 0x7fff_ffff) as u32,
+            stamp: (header.token & 0x3fff_ffff) as u32,
             checked,
         };
         self.records.push_back((self.head, record, body.to_vec()));
@@ -189,14 +192,17 @@ impl Model {
             same("flow stopped", entry.received.0.stopped.load(Ordering::Relaxed) != 0, open.stopped)?;
         }
         for (position, record, body) in &self.records {
-            let words = [0, 8, 16].map(|at| view.word(position + at).load(Ordering::Acquire));
-            same("record", Record::from_words(words), Some(*record))?;
+            let seal = control.seal.load(Ordering::Relaxed).wrapping_add(*position);
+            same("seal", view.word(*position).load(Ordering::Acquire), seal)?;
+            let words = [8, 16, 24, 32].map(|at| view.word(position + at).load(Ordering::Relaxed));
+            same("record", Record::from_words(words), *record)?;
             same("body", &view.bytes(position + Record::HEADER_BYTES, body.len()), body)?;
         }
-        // Every possible start of a record that is not there reads 0 (invariant 1).
+        // No possible start of a record that is not there is sealed (invariant 1).
         let free = self.head..self.tail + GEOMETRY.ring_bytes;
-        for position in free.step_by(32) {
-            same("a free word of the ring", view.word(position).load(Ordering::Acquire), 0)?;
+        for position in free.step_by(64) {
+            let seal = control.seal.load(Ordering::Relaxed).wrapping_add(position);
+            same("sealed free place", view.word(position).load(Ordering::Acquire) == seal, false)?;
         }
         Ok(())
     }

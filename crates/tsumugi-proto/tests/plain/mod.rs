@@ -27,6 +27,7 @@ impl Plain {
                 epoch: AtomicU32::new(1),
                 checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
+                seal: AtomicU64::new(0x5ea1_0f5e_a15e_a150),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
@@ -86,12 +87,6 @@ impl ReceiveMemory for Plain {
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         for (place, byte) in (Plain::place(position)..).zip(bytes) {
             self.set(place, *byte);
-        }
-    }
-
-    fn zero(&self, position: u64, bytes: u64) {
-        for position in position..position + bytes {
-            self.set(Plain::place(position), 0);
         }
     }
 }

@@ -16,6 +16,9 @@ use tsumugi_wire::{Header, Kind};
 /// Epoch of the endpoint.
 pub(crate) const EPOCH: u32 = 0x00c0_ffee;
 
+/// What the endpoint seals records with.
+const SEAL: u64 = 0x5ea1_0f5e_a15e_a150;
+
 /// A time that no clock of a test reaches: nobody looks for the owner's socket. Most tests have none.
 pub(crate) const NEVER: u64 = i64::MAX as u64;
 
@@ -41,9 +44,6 @@ impl ReceiveMemory for View<'_> {
     }
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         self.0.copy_in(position, bytes);
-    }
-    fn zero(&self, position: u64, bytes: u64) {
-        self.0.zero(position, bytes as usize);
     }
 }
 
@@ -76,8 +76,10 @@ fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
         }
     };
     let (verdict, due) = if header.kind == Kind::Data {
-        answer::note(flow, &header);
         let verdict = receiver::deposit(memory, flow, &header, body, false);
+        if verdict != Verdict::Deposited {
+            answer::note(flow, &header);
+        }
         (Some(verdict), answer::due(flow, &header, verdict))
     } else if answer::ready(flow) {
         answer::note(flow, &header);
@@ -116,6 +118,7 @@ impl Pair {
         let rust = Memory::new(geometry).expect("receive memory");
         for memory in [&driver.memory, &rust] {
             memory.control().epoch.store(EPOCH, Ordering::Relaxed);
+            memory.control().seal.store(SEAL, Ordering::Relaxed);
             memory.control().checked_at.store(NEVER, Ordering::Relaxed);
         }
         let empty = rust.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();

@@ -37,6 +37,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         epoch,
         checked_tick,
         checked_at,
+        seal,
         ring_head,
         ring_tail,
         sleeping,
@@ -62,11 +63,12 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
     offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, newest);
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
     size!(all, "flow", Flow);
-    let none = Record { bytes: 0, flow: 0, psn: 0, body_crc: 0, stamp: 0, checked: false };
-    let place = |one: [u64; 3], other: [u64; 3]| {
-        8 * one.iter().zip(other).position(|(one, other)| *one != other).expect("two records differ") as u64
+    let none = Record::from_words([0; 4]);
+    // Behind the seal, where in the record's words what was put in comes out.
+    let place = |record: Record| {
+        let mut words = record.words().into_iter().zip(none.words());
+        8 + 8 * words.position(|(one, other)| one != other).expect("the record is not empty") as u64
     };
-    let record = |bytes, flow, body_crc| Record { bytes, flow, body_crc, ..none }.words();
     let stamp = Record::stamp_of(0xfedc_ba98_f654_3210);
     all.extend([
         ("sizeof=header", header::HEADER_BYTES as u64),
@@ -96,14 +98,16 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("COUNTERS", memory::COUNTERS as u64),
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
         ("PADDING", u64::from(Record::PADDING)),
-        ("record_first", record(8972, 7, 0)[0]),
-        ("record_first_padding", record(40, Record::PADDING, 0)[0]),
-        // Where in the record's words what was put in comes out.
-        ("record.first", place(record(8972, 7, 0), record(8973, 7, 0))),
-        ("record.psn", place(Record { psn: 4, ..none }.words(), none.words())),
-        ("record.crc", place(record(8972, 7, 1), record(8972, 7, 2))),
-        ("record_crc", Record { body_crc: 0x89ab_cdef, stamp, ..none }.words()[2]),
-        ("record_crc_checked", Record { body_crc: 0x89ab_cdef, stamp, checked: true, ..none }.words()[2]),
+        ("record_sizes", Record { bytes: 8972, flow: 7, credit: 992, ..none }.words()[0]),
+        ("record_sizes_padding", Record { bytes: 40, flow: Record::PADDING, ..none }.words()[0]),
+        ("record.seal", 0),
+        ("record.sizes", place(Record { bytes: 1, ..none })),
+        ("record.psn", place(Record { psn: 4, ..none })),
+        ("record.ack", place(Record { ack: 4, ..none })),
+        ("record.crc", place(Record { body_crc: 1, ..none })),
+        ("record_crc", Record { body_crc: 0x89ab_cdef, stamp, ..none }.words()[3]),
+        ("record_crc_checked", Record { body_crc: 0x89ab_cdef, stamp, checked: true, ..none }.words()[3]),
+        ("record_crc_has_ack", Record { body_crc: 0x89ab_cdef, stamp, has_ack: true, ..none }.words()[3]),
         ("span_0", Record::span(0)),
         ("span_8", Record::span(8)),
         ("span_9", Record::span(9)),

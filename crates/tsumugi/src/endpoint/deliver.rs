@@ -92,6 +92,11 @@ impl Kept {
         self.records.iter().map(|record| record.span).sum()
     }
 
+    /// Bytes of the queue that are not given back, of what was `read` so far.
+    pub(super) const fn used_bytes(&self, read: u64) -> u64 {
+        read - self.given_back
+    }
+
     /// Bytes of the queue that nobody needs and that are not given back yet.
     pub(super) const fn spare_bytes(&self) -> u64 {
         self.position - self.given_back
@@ -114,7 +119,7 @@ impl Kept {
 
     fn give_back<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
         if self.spare_bytes() > 0 {
-            queue::release(memory, self.given_back, self.position);
+            queue::release(memory, self.position);
             self.given_back = self.position;
         }
     }
@@ -161,9 +166,7 @@ impl State {
     /// The record that was deposited next.
     #[inline]
     pub(super) fn next_record(&self) -> Option<Record> {
-        // In a queue that is full to the last byte, the place behind what was read holds the oldest record.
-        let full = self.ring_read - self.kept.given_back == self.memory.ring_bytes();
-        if full { None } else { queue::read(&*self.memory, self.ring_read) }
+        queue::read(&*self.memory, self.ring_read)
     }
 
     fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
@@ -178,7 +181,7 @@ impl State {
             return;
         }
         let psn = Psn(record.psn);
-        if !record.checked && !self.on_driven(now, index, psn) {
+        if !record.checked && !self.on_driven(now, index, record) {
             return;
         }
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {

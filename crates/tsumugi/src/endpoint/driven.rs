@@ -1,13 +1,15 @@
 //! What a depositor in the driver does without us, as its owner finds it.
 //!
-//! It deposits and acknowledges by itself, and notes in the flow's entry what the peer has acknowledged. Left to
-//! the owner: to read all that, to give credit ahead, and to acknowledge what nobody has asked about.
+//! It deposits and acknowledges by itself. What the peer has acknowledged lies in the record beside the body, or is
+//! noted in the flow's entry when there is no record. Left to the owner: to read all that, to give credit ahead, and to
+//! acknowledge what nobody has asked about.
 
 use super::arrive::UNANSWERED_MAX;
 use super::state::{ACK_DELAY_NS, State};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::sender::Answer;
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::memory::Record;
 use tsumugi_wire::{Instant, Kind, Psn};
 
 impl State {
@@ -18,15 +20,18 @@ impl State {
     }
 
     /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.
-    pub(super) fn on_driven(&mut self, now: Instant, index: u32, psn: Psn) -> bool {
+    pub(super) fn on_driven(&mut self, now: Instant, index: u32, record: &Record) -> bool {
         self.tally.packets_driven += 1;
-        if !self.on_noted(now, index) {
-            return false;
+        if record.has_ack {
+            self.on_answer(now, index, Answer::Piggyback, Psn(record.ack), record.credit, None);
+            if self.flows[record.flow as usize] != Some(index) {
+                return false;
+            }
         }
         let peer = &mut self.peers[index as usize];
         peer.heard_at = now;
         peer.deposited_at = now;
-        peer.highest = peer.highest.max(psn.next());
+        peer.highest = peer.highest.max(Psn(record.psn).next());
         peer.unanswered += 1;
         if !peer.fed {
             peer.fed = true;

@@ -412,6 +412,9 @@ impl State {
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
         let full = self.held_bytes() > self.options.receive_bytes;
         let body_bytes = self.body_bytes(index) as u64;
+        // Beside what was read and not given back. How far depositors are the queue's head would tell, but it is in the
+        // cache of one's CPU.
+        let free_bytes = self.memory.ring_bytes() - self.kept.used_bytes(self.ring_read);
         let peer = &mut self.peers[index as usize];
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
@@ -424,7 +427,7 @@ impl State {
         let packets = if !full {
             peer.frozen = false;
             // Generous: many peers share the queue, and STOP mends what is too generous.
-            (tsumugi_proto::queue::free_bytes(&*self.memory) / body_bytes).clamp(32, REACH_PACKETS)
+            (free_bytes / body_bytes).clamp(32, REACH_PACKETS)
         } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
             // The memory is full, but a message that has begun must be able to end, or nobody could go on.
             peer.frozen = true;

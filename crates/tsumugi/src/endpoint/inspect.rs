@@ -5,7 +5,7 @@ use super::greet::REPLIES_MAX;
 use super::peer::{Body, Held, Outgoing, Phase};
 use super::state::State;
 use crate::Node;
-use tsumugi_proto::ReceiveMemory;
+use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::RECORD_ALIGN;
@@ -129,10 +129,10 @@ impl State {
         let control = self.memory.control();
         let head = control.ring_head.0.load(Ordering::Relaxed);
         let free_end = control.ring_tail.0.load(Ordering::Relaxed) + self.memory.ring_bytes();
-        let dirty = (head..free_end)
+        let sealed = (head..free_end)
             .step_by(RECORD_ALIGN as usize)
-            .find(|&position| self.memory.word(position).load(Ordering::Relaxed) != 0);
-        dirty.map_or(Ok(()), |at| Err(format!("ring: free place {at} is not zero")))
+            .find(|&position| queue::read(&*self.memory, position).is_some());
+        sealed.map_or(Ok(()), |at| Err(format!("ring: there is a record at {at}, which is free")))
     }
 
     fn audit_held(&self, lent_bytes: u64) -> Result<(), String> {

@@ -119,6 +119,7 @@ impl State {
         let mut random = options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let flows = memory.geometry().flows as usize;
         let epoch = random.random_range(1..=u32::MAX);
+        memory.control().seal.store(random.random(), Ordering::Relaxed);
         memory.control().epoch.store(epoch, Ordering::Release);
         State {
             epoch,
