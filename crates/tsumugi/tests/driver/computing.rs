@@ -55,8 +55,8 @@ fn a_receiver_that_sleeps_is_woken() {
         )
     });
     // An endpoint that is not woken sleeps for seconds, and this goes on for longer than anybody waits.
+    assert_eq!(other.ask(&format!("throw_back {ROUNDS}")), "ready");
     one.0.tell(&format!("throw {ROUNDS}"));
-    other.0.tell(&format!("throw_back {ROUNDS}"));
     for remote in [&mut one, &mut other] {
         assert_eq!(remote.0.hear(), "yes");
         assert_eq!(remote.report().get("packets_driven"), u64::from(ROUNDS));

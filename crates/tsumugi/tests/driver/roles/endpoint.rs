@@ -153,8 +153,9 @@ impl Actor {
         }
     }
 
-    /// Sends back whatever comes, so many times.
+    /// Sends back whatever comes from now on, so many times.
     fn throw_back(&mut self, rounds: u64) {
+        say("ready");
         for _ in 0..rounds {
             let message = self.channel.receive().unwrap();
             self.channel.send(message.source(), &message).unwrap();

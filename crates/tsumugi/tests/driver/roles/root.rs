@@ -97,8 +97,8 @@ impl Loaded {
                 loaded.maps.insert(map.id());
             }
         }
-        // The program's constants are a map that is not pinned.
-        for program in loaded_programs().map_while(Result::ok) {
+        // The program's constants are a map that is not pinned. What is unloaded while we look is somebody else's.
+        for program in loaded_programs().filter_map(Result::ok) {
             if loaded.programs.contains(&program.id()) {
                 loaded.maps.extend(program.map_ids().expect("its maps").expect("Linux says"));
             }
@@ -108,8 +108,8 @@ impl Loaded {
 
     /// Those that are still there.
     fn left(&self) -> Loaded {
-        let links = loaded_links().map_while(Result::ok).map(|link| link.id());
-        let programs = loaded_programs().map_while(Result::ok).map(|program| program.id());
+        let links = loaded_links().filter_map(Result::ok).map(|link| link.id());
+        let programs = loaded_programs().filter_map(Result::ok).map(|program| program.id());
         Loaded {
             links: links.filter(|id| self.links.contains(id)).collect(),
             programs: programs.filter(|id| self.programs.contains(id)).collect(),

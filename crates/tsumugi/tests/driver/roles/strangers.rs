@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::{FromRawFd, OwnedFd};
+use std::time::Duration;
 use tsumugi_wire::handshake::{Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::{Header, Kind, Psn};
@@ -220,6 +221,8 @@ pub(super) fn attack(settings: &Settings<'_>) {
     let frames: usize = settings.get("frames").unwrap();
     let socket = packet_socket();
     let overheard = overhear(&socket);
+    // If it was refused for want of room, it has arrived by then, and is a duplicate when it comes again.
+    std::thread::sleep(Duration::from_millis(300));
     let mut dice = Dice(0x7375_6d75_6769);
     let crafted: Vec<(Harm, Vec<u8>)> = (0..4096)
         .map(|nth| Harm::ALL[nth % Harm::ALL.len()])
