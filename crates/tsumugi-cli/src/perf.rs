@@ -86,6 +86,9 @@ pub(crate) struct Serve {
     /// How to wait for messages, whatever the client asks for [default: what the client asks for].
     #[arg(long, value_parser = ["spin", "adaptive", "block", "reap"])]
     pub(crate) wait: Option<String>,
+    /// Who deposits arriving messages here, whatever the client asks for [default: what the client asks for].
+    #[arg(long, value_parser = depositor)]
+    pub(crate) depositor: Option<String>,
     /// Run on these CPUs only, as in `1` or `0,2-3`.
     #[arg(long, value_name = "CPUS")]
     pub(crate) cpu: Option<Cpus>,
@@ -134,8 +137,8 @@ pub(crate) struct Measure {
     /// size. `packet` and `xsk` need CAP_NET_RAW.
     #[arg(long, default_value = "auto", value_parser = engine)]
     pub(crate) engine: String,
-    /// Who deposits arriving messages: `driver` (needs `tsumugi up` on both hosts), `user` (the library), or
-    /// `auto`: the driver where it is there.
+    /// Who deposits arriving messages, on both hosts: `driver` (needs `tsumugi up`), `user` (the library), or `auto`:
+    /// the driver where it is there.
     #[arg(long, default_value = "auto", value_parser = depositor)]
     pub(crate) depositor: String,
     /// How Tsumugi repeats what was lost.

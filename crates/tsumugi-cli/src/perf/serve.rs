@@ -43,7 +43,7 @@ pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
                 let client = control
                     .peer_addr()
                     .map_or("a client".to_owned(), |address| canonical(address).to_string());
-                match session(&control, port, serve.wait.as_deref()) {
+                match session(&control, port, serve) {
                     Ok(()) => {}
                     Err(SessionError::Control(ControlError::Interrupted)) => {}
                     Err(error) => eprintln!("tsumugi perf: {client}: {error}"),
@@ -107,7 +107,7 @@ enum SessionError {
 }
 
 /// One client's measurements, one after the other, until it closes its control connection.
-fn session(control: &TcpStream, port: u16, wait: Option<&str>) -> Result<(), SessionError> {
+fn session(control: &TcpStream, port: u16, serve: &super::Serve) -> Result<(), SessionError> {
     control::prepare(control)?;
     loop {
         let request: Request = match control::hear(control, Some(SILENCE_MAX)) {
@@ -115,7 +115,7 @@ fn session(control: &TcpStream, port: u16, wait: Option<&str>) -> Result<(), Ses
             Err(ControlError::Closed) => return Ok(()),
             Err(error) => return Err(error.into()),
         };
-        if let Err(error) = measurement(control, port, wait, request) {
+        if let Err(error) = measurement(control, port, serve, request) {
             // The client learns why, if it is still there, and nothing more is expected of it.
             let _ = control::say(control, &Reply::Refused { why: error.to_string() });
             return Err(error);
@@ -126,7 +126,7 @@ fn session(control: &TcpStream, port: u16, wait: Option<&str>) -> Result<(), Ses
 fn measurement(
     control: &TcpStream,
     port: u16,
-    wait: Option<&str>,
+    serve: &super::Serve,
     mut request: Request,
 ) -> Result<(), SessionError> {
     if request.tsumugi_perf != control::VERSION {
@@ -138,8 +138,9 @@ fn measurement(
         ))
         .into());
     }
-    if let (Some(wait), Some(options)) = (wait, &mut request.ours) {
-        options.wait = wait.to_owned();
+    if let Some(options) = &mut request.ours {
+        options.wait = serve.wait.clone().unwrap_or_else(|| options.wait.clone());
+        options.depositor = serve.depositor.clone().unwrap_or_else(|| options.depositor.clone());
     }
     let mut peer = open(control, port, &request)?;
     let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
