@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
 use std::process::ExitCode;
-use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus};
+use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, XdpError};
 use tsumugi_wire::memory::Geometry;
 
 const UP_HELP: &str = "\
@@ -119,8 +119,25 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
     };
     let pins = Pins::here()?;
     // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
-    crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
+    let all = crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
+    for caution in all.iter().filter_map(caution) {
+        eprintln!("tsumugi: {caution}");
+    }
     show(&xdp::status(&pins)?, options.json)
+}
+
+/// What is wrong with a NIC to which the program is attached.
+fn caution(attached: &Attached) -> Option<String> {
+    let nic = attached.nic.clone()?;
+    let excess = xdp::mtu_excess(&nic)?;
+    // Lower, it could be native; but nothing is lost meanwhile.
+    let then = match attached.mode {
+        Mode::Native => String::new(),
+        Mode::Generic => {
+            format!("; then `tsumugi down {nic}` and `up`, for it is behind the driver (generic) now")
+        }
+    };
+    Some(XdpError::Mtu { nic, excess }.to_string() + &then)
 }
 
 pub(crate) fn down(options: &Down) -> crate::Outcome {

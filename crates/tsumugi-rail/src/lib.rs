@@ -29,6 +29,7 @@ pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
 pub use packet::{PacketEngine, PacketError};
 pub use route::{Reach, RouteError, Routes};
+pub use sys::kernel_version;
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 

@@ -1,8 +1,10 @@
 //! System calls that the standard library does not offer, each behind a safe function.
 
+mod kernel;
 mod links;
 mod locks;
 
+pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use locks::{
     is_bpf_fs, is_linked, lock, lock_is_held, mount_bpf_fs, page_bytes, wait_for_softirqs,

@@ -7,7 +7,8 @@ use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Instant;
 use tsumugi_lab::{Lab, Spec, Wire};
-use tsumugi_rail::xdp::{self as driver, Pins};
+use tsumugi_rail::kernel_version;
+use tsumugi_rail::xdp::{self as driver, MtuExcess, Pins};
 
 /// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
 /// still be descheduled for 3 ms.
@@ -24,7 +25,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
     findings.extend(["rmem", "wmem"].map(socket_buffer));
     findings.extend([memlock(), crc32c()]);
-    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), reaping()]);
+    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), mtu(), reaping()]);
     findings.extend([tools(), namespaces(), leftovers()]);
     findings.extend([cores(), clock()]);
     findings
@@ -34,20 +35,14 @@ fn read(path: &str) -> Option<String> {
     fs::read_to_string(path).ok().map(|text| text.trim().to_owned())
 }
 
-/// Major and minor version of the running kernel, and its full name.
-fn kernel_version() -> ((u32, u32), String) {
-    let release = read("/proc/sys/kernel/osrelease").unwrap_or_default();
-    (parse_version(&release), release)
-}
-
-fn parse_version(release: &str) -> (u32, u32) {
-    let mut numbers = release.split(|c: char| !c.is_ascii_digit()).map(|part| part.parse().unwrap_or(0));
-    (numbers.next().unwrap_or(0), numbers.next().unwrap_or(0))
+/// The running kernel's full name.
+fn kernel_release() -> String {
+    read("/proc/sys/kernel/osrelease").unwrap_or_default()
 }
 
 fn kernel() -> Finding {
-    let (version, release) = kernel_version();
-    if version >= KERNEL_OFFLOADS {
+    let release = kernel_release();
+    if kernel_version() >= KERNEL_OFFLOADS {
         Finding::ok(Part::User, "kernel", format!("Linux {release}"))
     } else {
         let found = format!("Linux {release}: works, without UDP offloads");
@@ -145,8 +140,8 @@ fn crc32c() -> Finding {
 
 fn driver_kernel() -> Finding {
     const CHECK: &str = "kernel 5.18";
-    let (version, release) = kernel_version();
-    if version >= KERNEL_DRIVER {
+    let release = kernel_release();
+    if kernel_version() >= KERNEL_DRIVER {
         Finding::ok(Part::Driver, CHECK, format!("Linux {release}"))
     } else {
         let found = format!("Linux {release} lacks bpf_xdp_load_bytes");
@@ -232,17 +227,32 @@ fn attached() -> Finding {
     }
 }
 
+/// The NICs' names.
+fn nics() -> Vec<String> {
+    let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
+    let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
+    names.filter(|name| name != "lo").collect()
+}
+
+fn mtu() -> Finding {
+    const CHECK: &str = "MTU";
+    let excess = nics().into_iter().find_map(|nic| driver::mtu_excess(&nic).map(|excess| (nic, excess)));
+    match excess {
+        None => Finding::ok(Part::Driver, CHECK, "no driver here is known to lose long packets"),
+        Some((nic, MtuExcess { mtu_bytes, max_bytes })) => {
+            let found = format!("{nic}: {mtu_bytes}; under a program its driver drops over {max_bytes}");
+            let action = format!("sudo ip link set dev {nic} mtu {max_bytes} (or run Linux 6.3 or later)");
+            Finding::missing(Part::Driver, CHECK, found, action)
+        }
+    }
+}
+
 fn reaping() -> Finding {
     const CHECK: &str = "reaping";
-    let names = fs::read_dir("/sys/class/net").map(|list| {
-        let names = list.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
-        names.filter(|name| name != "lo").partition::<Vec<_>, _>(|name| driver::can_reap(name))
-    });
-    match names {
-        Ok((can, _)) if !can.is_empty() => {
-            Finding::ok(Part::Driver, CHECK, format!("possible on {}", can.join(", ")))
-        }
-        Ok((_, cannot)) if !cannot.is_empty() => {
+    let (can, cannot) = nics().into_iter().partition::<Vec<_>, _>(|name| driver::can_reap(name));
+    match (can.is_empty(), cannot.is_empty()) {
+        (false, _) => Finding::ok(Part::Driver, CHECK, format!("possible on {}", can.join(", "))),
+        (true, false) => {
             let found = format!("not on {}: virtual, without interrupts of their own", cannot.join(", "));
             Finding::note(Part::Driver, CHECK, found, "nothing to do: wait with spin or adaptive")
         }
@@ -336,15 +346,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn kernel_versions_are_compared_as_numbers() {
-        assert_eq!(parse_version("6.18.44-fc-v657"), (6, 18));
-        assert_eq!(parse_version("5.4"), (5, 4));
-        assert_eq!(parse_version("6"), (6, 0));
-        assert_eq!(parse_version(""), (0, 0));
-        assert!(parse_version("5.4.0") < KERNEL_DRIVER && parse_version("5.18.0-rc1+") >= KERNEL_DRIVER);
-    }
-
-    #[test]
     fn what_is_found_here_is_said_completely() {
         for finding in [
             kernel(),
@@ -355,6 +356,7 @@ mod tests {
             xdp(),
             bpffs(),
             attached(),
+            mtu(),
             reaping(),
             cores(),
             clock(),

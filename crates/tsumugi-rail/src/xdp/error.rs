@@ -78,6 +78,17 @@ pub enum XdpError {
         /// What the kernel said.
         reason: String,
     },
+    /// The NIC's driver would lose long packets to the program.
+    #[error(
+        "{nic} has an MTU of {mtu}, and with the program in it, this kernel's driver drops packets of more than {max} bytes: `ip link set dev {nic} mtu {max}`",
+        mtu = excess.mtu_bytes, max = excess.max_bytes
+    )]
+    Mtu {
+        /// The NIC.
+        nic: String,
+        /// How much it is.
+        excess: super::MtuExcess,
+    },
     /// The NIC was not attached by us.
     #[error("the driver depositor is not on {0}; `tsumugi status` shows where it is")]
     NotAttached(String),

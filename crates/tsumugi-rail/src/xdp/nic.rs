@@ -2,6 +2,7 @@
 
 use super::XdpError;
 use super::error::chain;
+use super::mtu::mtu_excess;
 use super::pins::{Pins, entries, failed, remove};
 use super::program::Program;
 use super::reap::{self, Deferral};
@@ -90,7 +91,7 @@ pub(super) fn attach(
     let mut last = None;
     for mode in modes {
         match attach_as(program, pins, nic, index, mode) {
-            Err(error @ XdpError::Attach { .. }) => last = Some(error),
+            Err(error @ (XdpError::Attach { .. } | XdpError::Mtu { .. })) => last = Some(error),
             done => return done,
         }
     }
@@ -105,6 +106,9 @@ fn attach_as(
     mode: Mode,
 ) -> Result<Attached, XdpError> {
     let refused = |reason: String| XdpError::Attach { nic: nic.to_owned(), mode, reason };
+    if let (Mode::Native, Some(excess)) = (mode, mtu_excess(nic)) {
+        return Err(XdpError::Mtu { nic: nic.to_owned(), excess });
+    }
     let xdp = program.xdp()?;
     let link = match attach_to(xdp, index, mode) {
         Err(error) if is_taken(&error) => return Err(XdpError::NicTaken(nic.to_owned())),

@@ -24,7 +24,7 @@ impl Deferral {
     pub const REAPING: Deferral = Deferral { polls: 2, flush_ns: 2_000_000 };
 }
 
-fn folder(nic: &str) -> PathBuf {
+pub(super) fn folder(nic: &str) -> PathBuf {
     Path::new("/sys/class/net").join(nic)
 }
 
