@@ -1,0 +1,260 @@
+//! What scripts may rely on: output, exit codes and traces of `tsumugi up`, `down` and `status`. Needs root and the
+//! compiled program.
+
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use tsumugi_lab::{Lab, LabGuard, Spec};
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+
+/// Two nodes with two NICs each.
+struct Cluster(LabGuard);
+
+/// What a command printed, on stdout and stderr.
+type Printed = (String, String);
+
+impl Cluster {
+    /// `None`, after saying so loudly, where there can be none; never where CI=true.
+    fn new(test: &str) -> Option<Cluster> {
+        let missing = if !nix::unistd::geteuid().is_root() {
+            "needs root"
+        } else if !tsumugi_rail::xdp::IS_COMPILED {
+            "needs a build with the driver program (clang and libbpf-dev)"
+        } else {
+            let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("updown") }).expect("the lab is made");
+            return Some(Cluster(lab.guarded()));
+        };
+        assert!(
+            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
+            "{test}: {missing}, and CI never skips"
+        );
+        // Not eprintln!, which the test runner keeps to itself when a test passes.
+        let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED ({missing}) ***");
+        None
+    }
+
+    fn command(&self, node: usize, program: &str) -> Command {
+        self.0.command(node, program).expect("the node can be entered")
+    }
+
+    /// Runs `tsumugi LINE` in node 0 and returns what it prints, if it ends with that code.
+    fn expect(&self, line: &str, code: i32) -> Printed {
+        let mut command = self.command(0, TSUMUGI);
+        // Who called sudo would own the endpoints.
+        command.args(line.split_whitespace()).env_remove("SUDO_UID");
+        expect(command, code)
+    }
+
+    /// The answer of a command that prints JSON.
+    fn json(&self, line: &str) -> Value {
+        let (out, err) = self.expect(line, 0);
+        assert_eq!(err, "", "{line}");
+        serde_json::from_str(&out).expect("one JSON object")
+    }
+
+    /// What is left of the driver depositor in node 0.
+    fn traces(&self) -> String {
+        let mut shell = self.command(0, "sh");
+        shell.args([
+            "-c",
+            "ls -d /sys/fs/bpf/tsumugi 2>&1 | grep -v 'No such'; ip -o link | grep -o prog/xdp; :",
+        ]);
+        expect(shell, 0).0
+    }
+}
+
+fn expect(mut command: Command, code: i32) -> Printed {
+    let output = command.output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {out}{err}");
+    (out, err)
+}
+
+/// The endpoints of a status as (port, owner, group, mode).
+fn endpoints(status: &Value) -> Vec<(u64, u64, u64, &str)> {
+    let endpoints = status["endpoints"].as_array().expect("a list").iter();
+    let number = |endpoint: &Value, name: &str| endpoint[name].as_u64().expect("a number");
+    endpoints
+        .map(|endpoint| {
+            let mode = endpoint["mode"].as_str().expect("a text");
+            (number(endpoint, "port"), number(endpoint, "owner"), number(endpoint, "group"), mode)
+        })
+        .collect()
+}
+
+/// The NICs of a status as (name, mode).
+fn nics(status: &Value) -> Vec<(&str, &str)> {
+    let nics = status["nics"].as_array().expect("a list").iter();
+    nics.map(|nic| (nic["name"].as_str().expect("a name"), nic["xdp"].as_str().expect("a mode"))).collect()
+}
+
+#[test]
+fn a_program_from_up_to_down() {
+    let Some(cluster) = Cluster::new("a_program_from_up_to_down") else { return };
+    assert!(cluster.expect("status", 0).0.contains("on no NIC here"));
+    assert_eq!(cluster.json("status --json"), json!({ "nics": [], "endpoints": [] }));
+    assert_eq!(cluster.expect("down", 0), Printed::default(), "there is nothing to do");
+
+    let options = "--port 7500 --endpoints 2 --flows 8 --queue 65536 --owner 65534 --group 54321 --mode 660";
+    let status = cluster.json(&format!("up nic0 {options} --json"));
+    assert_eq!(nics(&status), [("nic0", "native")]);
+    assert_eq!(status["nics"][0]["reaping"], false);
+    assert_eq!((&status["flows"], &status["queue_bytes"]), (&8.into(), &65536.into()));
+    assert_eq!(endpoints(&status), [(7500, 65534, 54321, "660"), (7501, 65534, 54321, "660")]);
+    for endpoint in status["endpoints"].as_array().expect("a list") {
+        assert_eq!((&endpoint["claimed"], &endpoint["counters"]["deposited"]), (&false.into(), &0.into()));
+    }
+    assert_eq!(cluster.json("status --json"), status);
+
+    // Again: what is there stays as it is, and there is more.
+    let (table, _) = cluster.expect("up nic0 nic1 --port 7600 --endpoints 3 --xdp generic", 0);
+    let status = cluster.json("status --json");
+    assert_eq!(nics(&status), [("nic0", "native"), ("nic1", "generic")]);
+    assert_eq!((status["flows"].as_u64(), endpoints(&status).len()), (Some(8), 5));
+    assert_eq!(endpoints(&status)[1..3], [(7501, 65534, 54321, "660"), (7600, 0, 0, "600")]);
+    assert_eq!(table, cluster.expect("status", 0).0);
+    for part in ["nic0             native", "5 endpoints of 8 flows and 64 KiB", "7500-7501", "7600-7602"] {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+
+    let (out, err) = cluster.expect("down nic1", 0);
+    assert_eq!((out.as_str(), err.as_str()), ("", "detached from nic1\n"));
+    let (_, err) = cluster.expect("down nic1", 1);
+    assert!(err.contains("not on nic1"), "{err}");
+    let status = cluster.json("status --json");
+    assert_eq!((nics(&status), endpoints(&status).len()), (vec![("nic0", "native")], 5));
+    cluster.expect("down", 0);
+    assert_eq!(cluster.traces(), "");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_leaves_nothing() {
+    let Some(cluster) = Cluster::new("what_cannot_be_is_refused_and_leaves_nothing") else { return };
+    for (line, reason) in [
+        ("up", "required"),
+        ("up nic0 --mode 777", "600, 660, 666"),
+        ("up nic0 --xdp fast", "native or generic"),
+        ("up nic0 --port 70000", "70000"),
+        ("up nic0 --endpoints many", "many"),
+        ("status nic0", "nic0"),
+    ] {
+        let (out, err) = cluster.expect(line, 2);
+        assert!(out.is_empty() && err.contains(reason), "{line}: {out}{err}");
+    }
+    for (line, reason) in [
+        ("up nic9", "no NIC is called 'nic9'"),
+        ("up nic0 nic9", "no NIC is called 'nic9'"),
+        ("up nic0 --port 80", "between 1024 and 65535"),
+        ("up nic0 --port 65535 --endpoints 2", "between 1024 and 65535"),
+        ("up nic0 --endpoints 0", "0 endpoints"),
+        ("up nic0 --owner no-such-user", "no user 'no-such-user'"),
+        ("up nic0 --group no-such-group", "no group 'no-such-group'"),
+        ("up nic0 --queue 5000", "5000"),
+        ("up nic0 --reap", "leave --reap away"),
+        ("down nic0", "not on nic0"),
+    ] {
+        let (out, err) = cluster.expect(line, 1);
+        assert!(out.is_empty() && err.contains(reason), "{line}: {out}{err}");
+        assert_eq!(cluster.traces(), "", "{line}");
+    }
+    cluster.expect("up nic0 --flows 8 --queue 65536 --endpoints 1", 0);
+    let (_, err) = cluster.expect("up nic1 --flows 16", 1);
+    assert!(err.contains("`tsumugi down` first"), "{err}");
+    assert_eq!(nics(&cluster.json("status --json")), [("nic0", "native")]);
+    cluster.expect("down", 0);
+    assert_eq!(cluster.traces(), "");
+}
+
+#[test]
+fn another_program_is_left_alone() {
+    let Some(cluster) = Cluster::new("another_program_is_left_alone") else { return };
+    // Ours, but in a BPF file system that nobody else sees and that goes with the shell.
+    let line = "mount -t bpf bpf /sys/fs/bpf && \"$0\" up nic0 --endpoints 1 && read -r end";
+    let mut shell = cluster.command(0, "unshare");
+    shell.args(["--mount", "sh", "-c", line, TSUMUGI]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = Running(shell.spawn().expect("it starts"));
+    assert!(other.line().contains("nic0"), "it is attached");
+    let theirs = cluster.traces();
+    assert_eq!(theirs, "prog/xdp\n");
+    for line in ["up nic0", "up nic0 --xdp generic", "up nic1 nic0"] {
+        let (out, err) = cluster.expect(line, 1);
+        assert!(out.is_empty() && err.contains("another XDP program"), "{line}: {out}{err}");
+        assert!(err.contains("`ip link set dev nic0 xdp off`"), "{err}");
+        assert_eq!(cluster.traces(), theirs, "{line}");
+    }
+}
+
+#[test]
+fn who_is_not_root_may_only_look() {
+    let Some(cluster) = Cluster::new("who_is_not_root_may_only_look") else { return };
+    // The build's folder may be closed to others.
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("tsumugi");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    let nobody = |line: &str, code| {
+        let mut command = cluster.command(0, "setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
+        command.args(line.split_whitespace());
+        expect(command, code)
+    };
+    cluster.expect("up nic0 --endpoints 1 --owner 65534", 0);
+    cluster.expect("up nic0 --port 7500 --endpoints 1", 0);
+    for line in ["up nic1", "down"] {
+        let (_, err) = nobody(line, 1);
+        assert!(err.contains("only root can do that: `sudo tsumugi"), "{err}");
+    }
+    let status: Value = serde_json::from_str(&nobody("status --json", 0).0).expect("one JSON object");
+    assert_eq!(nics(&status), [("nic0", "native")]);
+    // Counters are shown to those who may use the endpoint.
+    let counters = [0, 1].map(|endpoint: usize| status["endpoints"][endpoint].get("counters").is_some());
+    assert_eq!(counters, [true, false], "{status}");
+}
+
+#[test]
+fn status_shows_who_receives() {
+    let Some(cluster) = Cluster::new("status_shows_who_receives") else { return };
+    cluster.expect("up nic0 --endpoints 1", 0);
+    let mut serve = cluster.command(0, TSUMUGI);
+    // Only this side has a driver.
+    serve.args(["perf", "serve", "--once", "--port", "0", "--depositor", "driver"]).stdout(Stdio::piped());
+    let mut server = Running(serve.spawn().expect("it starts"));
+    let line = server.line();
+    let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()).expect("a port");
+    let mut client = cluster.command(1, TSUMUGI);
+    client.args(["perf", "latency", &format!("10.77.0.1:{port}"), "--depositor", "user", "--json"]);
+    client.args(["--rounds", "1", "--count", "1000000", "--time", "60", "--timeout", "60"]);
+    let mut client = Running(client.stdout(Stdio::null()).spawn().expect("it starts"));
+    let mut status = cluster.json("status --json");
+    while status["endpoints"][0]["counters"]["deposited"].as_u64() < Some(100) {
+        assert!(client.0.try_wait().expect("it can be asked").is_none(), "it ended: {status}");
+        status = cluster.json("status --json");
+    }
+    assert_eq!(status["endpoints"][0]["claimed"], true);
+    let (_, err) = cluster.expect("down", 0);
+    assert_eq!(err, "detached from nic0\n1 endpoints were in use; they go on through their sockets\n");
+    assert_eq!(cluster.traces(), "");
+}
+
+/// Another process; it ends when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Its next line on stdout.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.0.stdout.as_mut().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        line
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
