@@ -149,7 +149,9 @@ pub(crate) fn down(options: &Down) -> crate::Outcome {
         eprintln!("detached from {}", nic(attached));
     }
     if xdp::status(&pins)?.nics.is_empty() && users > 0 {
-        eprintln!("{users} endpoints were in use; they go on through their sockets");
+        eprintln!(
+            "in use: {users} endpoints; they go on through their sockets, but for those that demand the driver"
+        );
     }
     Ok(ExitCode::SUCCESS)
 }
