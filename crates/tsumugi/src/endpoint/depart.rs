@@ -489,13 +489,16 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let (_, credit) = self.credit(index);
+        let (read, credit) = self.credit(index);
         let peer = &mut self.peers[index as usize];
         let (Some((kind, psn)), Some(remote)) = (peer.answer.take(), peer.remote) else { return Ok(true) };
         let (base, mut sack) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
             Some(flow) => window::snapshot(flow),
             None => (Psn(0), Sack::EMPTY),
         };
+        // The credit counts from what was read, the answer from what was deposited, which may be more.
+        let unread = base.since(read).unwrap_or(0);
+        let credit = u64::from(credit).saturating_sub(unread) as u16;
         sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
         let mut buffer = [0; BODY_BYTES_MAX];
         let body = sack.encode(&mut buffer);
