@@ -5,7 +5,7 @@ use tsumugi::internal::{Delivery, Options, State};
 use tsumugi::{Node, Reason, Repeat};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
+use tsumugi_rail::sim::{HostOptions, LinkOptions, Network, SimRail};
 use tsumugi_wire::memory::{Counter, Geometry, Record};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind};
@@ -78,6 +78,28 @@ fn who_greets_in_vain_sleeps_between_two_hellos() {
     }
     here.call(now);
     assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Unreachable(_)));
+}
+
+#[test]
+fn who_cannot_send_sleeps_before_trying_again() {
+    let network = Network::new(1, LinkOptions::default());
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let node = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    for step in 0..20 {
+        here.call(Instant(step * 10_000));
+        there.call(Instant(step * 10_000));
+    }
+    assert!(here.state.is_flushed());
+    network.set_host_options(HostOptions { short_burst: 1.0, ..HostOptions::default() });
+    let nobody = here.state.add_peer("nobody", address(3)).unwrap();
+    let now = Instant(MILLISECOND_NS);
+    // A HELLO is due at once, behind a packet that the NIC does not take.
+    here.state.post(now, nobody, 1, b"?").unwrap();
+    here.state.post(now, node, 1, b"!").unwrap();
+    here.state.transmit(now, &mut here.rail).unwrap();
+    assert!(here.state.deadline() > now, "a timer that is always due");
+    assert!(here.state.deadline() < now.plus(MILLISECOND_NS), "not tried again");
 }
 
 #[test]

@@ -318,9 +318,10 @@ impl State {
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
             if !all_taken {
-                // The NIC's queue is full: leave the rest for the next call, and see to it that there is one.
+                // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
+                // before it can help, whatever timer is due: what that asked for cannot be sent either.
                 self.touch(index);
-                self.deadline = self.deadline.min(now.plus(RETRY_NS));
+                self.deadline = now.plus(RETRY_NS);
                 break;
             }
         }
