@@ -36,7 +36,9 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
         Some((welcomed, standing)) if welcomed == nonce && peer.epoch == epoch => standing,
         _ => {
             let another = if peer.epoch == epoch { 0 } else { peer.epoch };
-            another ^ peer.acquaintance.wrapping_mul(0x9e37_79b1) // odd: different acquaintances stay different
+            // A greeting that led to an acquaintance is another standing than one that led to nothing yet.
+            let nth = peer.acquaintance.wrapping_mul(2) + u32::from(peer.remote.is_some());
+            another ^ nth.wrapping_mul(0x9e37_79b1) // odd: different standings stay different
         }
     }
 }
