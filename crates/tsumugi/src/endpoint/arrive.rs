@@ -110,7 +110,7 @@ impl State {
                 self.touch(index);
             }
             Kind::Bye => self.on_bye(now, index, header),
-            Kind::ByeAck => self.on_bye_ack(index),
+            Kind::ByeAck => self.on_bye_ack(now, index),
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
         }
     }

@@ -79,6 +79,9 @@ impl State {
     /// up: another flow, and another greeting, so that nothing of the old one is taken for news.
     fn greet_anew(&mut self, now: Instant, index: u32) {
         self.drain(now);
+        if !matches!(self.peers[index as usize].phase, Phase::Greeting(_)) {
+            return; // it is gone over what was read
+        }
         if self.peers[index as usize].highest > Psn(0) {
             self.end_peer(index, Reason::Restarted);
             return;
@@ -160,6 +163,8 @@ impl State {
     }
 
     pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        // First of all: what was deposited before it may change how things stand with the peer.
+        self.drain(now);
         let known = self.by_address.get(&from).copied();
         let listed = known.is_some() || self.options.accept_unknown;
         if !self.is_acceptable(offer) || !listed {
@@ -178,7 +183,6 @@ impl State {
             self.reply(from, packet);
             return;
         }
-        self.drain(now);
         let Ok(node) = self.add_peer(&from.to_string(), from) else {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
@@ -334,6 +338,9 @@ impl State {
 
     pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) {
         self.drain(now); // what it sent before it left is still delivered
+        if self.flows[header.flow as usize] != Some(index) {
+            return; // it is gone over what was read
+        }
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
         let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(window::base);
@@ -341,7 +348,8 @@ impl State {
         self.end_peer(index, reason);
     }
 
-    pub(super) fn on_bye_ack(&mut self, index: u32) {
+    pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) {
+        self.drain(now); // as in on_bye: it may have sent something before it heard ours
         if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
             self.forget(index);
             self.peers[index as usize].phase = Phase::Gone(Reason::Closed);
@@ -366,7 +374,7 @@ impl State {
         };
         if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
             // It had said BYE too, and is gone.
-            self.on_bye_ack(index);
+            self.on_bye_ack(now, index);
         } else {
             self.end_peer(index, Reason::Restarted);
         }
