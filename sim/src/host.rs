@@ -85,6 +85,8 @@ pub(crate) struct Host {
     pub(crate) process: Option<Process>,
     pub(crate) called_at: Instant,
     pub(crate) silent_until: Instant,
+    /// How long it had made no call before this one though it would have, ns.
+    away_ns: u64,
     pub(crate) messages_left: u64,
     pub(crate) next_post: Instant,
 }
@@ -119,6 +121,7 @@ impl Host {
             process: None,
             called_at: Instant(0),
             silent_until: Instant(0),
+            away_ns: 0,
             messages_left: plan.messages,
             next_post: Instant(0),
             plan,
@@ -225,6 +228,7 @@ impl Host {
 
     /// One call of everything, as an application would.
     pub(crate) fn call(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        self.away_ns = self.silent_until.min(now).since(self.called_at);
         self.called_at = now;
         let Some(mut process) = self.process.take() else { return Ok(()) };
         let outcome = self.call_process(&mut process, world, now);
@@ -420,9 +424,12 @@ impl Host {
                 }
             }
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
-            if !has_waited || heard_from.contains(&address) || peer.quiet_since.is_none() {
+            // Who was away for long has to ask first.
+            let was_away = self.away_ns > self.plan.options.peer_timeout_ns / 10;
+            if !has_waited || heard_from.contains(&address) || was_away {
                 peer.quiet_since = Some(now);
             }
+            peer.quiet_since = Some(peer.quiet_since.unwrap_or(now).plus(self.away_ns).min(now));
             let quiet_ns = now.since(peer.quiet_since.unwrap_or(now));
             if view.waiting && quiet_ns > self.plan.options.peer_timeout_ns + 10 * MILLISECOND_NS {
                 return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));

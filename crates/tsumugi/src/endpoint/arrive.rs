@@ -83,7 +83,7 @@ impl State {
             }
         };
         let Some(index) = self.flows[header.flow as usize] else { return };
-        self.peers[index as usize].heard_at = now;
+        self.peers[index as usize].hear(now);
         let rides_along = matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye | Kind::ByeAck);
         if rides_along && header.flags.has(Flags::HAS_ACK) {
             self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);

@@ -29,7 +29,7 @@ impl State {
             }
         }
         let peer = &mut self.peers[index as usize];
-        peer.heard_at = now;
+        peer.hear(now);
         peer.deposited_at = now;
         peer.highest = peer.highest.max(Psn(record.psn).next());
         peer.unanswered += 1;

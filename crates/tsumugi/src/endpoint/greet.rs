@@ -235,14 +235,14 @@ impl State {
         let Phase::Greeting(greeting) = &mut peer.phase else { return };
         let said_at = greeting.said_at;
         if greeting.refused(challenge.nonce, challenge.cookie) {
-            peer.heard_at = now;
+            peer.hear(now);
             return;
         }
         if !greeting.challenged(now, challenge.nonce, challenge.cookie) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
-        peer.heard_at = now;
+        peer.hear(now);
         peer.sender.sample(0, now.since(said_at).max(1));
         if peer.highest > Psn(0) && peer.epoch != header.epoch {
             // What it sent before it could say WELCOME came from an incarnation that is no more.
@@ -285,7 +285,7 @@ impl State {
         let repeat = self.options.repeat;
         let peer = &mut self.peers[index as usize];
         let fresh = peer.remote.is_none();
-        peer.heard_at = now;
+        peer.hear(now);
         peer.remote = Some(Remote {
             flow: offer.flow,
             token: offer.token,

@@ -170,8 +170,9 @@ pub(super) struct Peer {
     pub(super) heard_at: Instant,
     /// Since when something is outstanding with it.
     pub(super) waiting_since: Option<Instant>,
-    /// When it was last asked for a sign of life.
+    /// When it was last asked for a sign of life, and how often since it was heard.
     pub(super) asked_at: Instant,
+    pub(super) asks: u32,
     /// On the list of peers that have something to send.
     pub(super) dirty: bool,
     /// On the list of peers that have timers running.
@@ -212,6 +213,7 @@ impl Peer {
             heard_at: Instant(0),
             waiting_since: None,
             asked_at: Instant(0),
+            asks: 0,
             dirty: false,
             timed: false,
         }
@@ -229,6 +231,18 @@ impl Peer {
             Phase::Greeting(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,
         }
+    }
+
+    /// It gave a sign of life.
+    pub(super) fn hear(&mut self, now: Instant) {
+        self.heard_at = now;
+        self.asks = 0;
+    }
+
+    /// Nothing is outstanding with it.
+    pub(super) fn wait_no_more(&mut self) {
+        self.waiting_since = None;
+        self.asks = 0;
     }
 
     /// Messages accepted and not acknowledged.

@@ -31,6 +31,11 @@ use tsumugi_wire::{Instant, Kind};
 /// How long an ACK may wait for a packet to ride on, ns.
 pub(super) const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
 
+/// PROBEs that a peer must have left unanswered before it counts as silent. An owner that made no call for longer
+/// than the time-out has not asked: a depositor in the driver answers what it is asked itself meanwhile, and neither
+/// side's owner hears of that.
+const ASKS: u32 = 4;
+
 /// What [`State`] needs of a configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -230,6 +235,8 @@ impl State {
         if now < self.deadline {
             return;
         }
+        // Nobody is silent who sent something that was not read yet.
+        self.drain(now);
         self.deadline = Instant::NEVER;
         // Only peers with something going on are looked at, however many there are.
         let mut timed = std::mem::take(&mut self.timed_before);
@@ -272,13 +279,20 @@ impl State {
         }
         if let Some(since) = peer.waiting_since {
             let quiet_since = peer.heard_at.max(since);
-            due = due.min(quiet_since.plus(self.options.peer_timeout_ns));
+            let silent_at = quiet_since.plus(self.options.peer_timeout_ns);
             // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
-            if matches!(peer.phase, Phase::Open) {
-                due = due.min(peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / 5));
-            }
+            due = due.min(match peer.phase {
+                Phase::Open if peer.asks < ASKS => self.ask_at(peer, quiet_since),
+                Phase::Open => self.ask_at(peer, quiet_since).max(silent_at),
+                _ => silent_at,
+            });
         }
         due
+    }
+
+    /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
+    fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
+        peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
     }
 
     /// Makes sure that the peer's next timer will be seen.
@@ -287,39 +301,15 @@ impl State {
         if peer.is_waiting() {
             peer.waiting_since.get_or_insert(now);
         } else {
-            peer.waiting_since = None;
+            peer.wait_no_more();
         }
         let due = self.due(index);
         self.remind(index, due);
     }
 
     fn tick_peer(&mut self, now: Instant, index: u32) {
-        let timeout_ns = self.options.peer_timeout_ns;
-        if !self.on_noted(now, index) {
+        if !self.on_noted(now, index) || !self.is_alive(now, index) {
             return;
-        }
-        let peer = &mut self.peers[index as usize];
-        if peer.is_waiting() {
-            let since = *peer.waiting_since.get_or_insert(now);
-            let quiet_since = peer.heard_at.max(since);
-            if now >= quiet_since.plus(timeout_ns) {
-                let timeout = Duration::from_nanos(timeout_ns);
-                let reason = match peer.phase {
-                    Phase::Greeting(_) => Reason::Unreachable(timeout),
-                    Phase::Leaving(_) => Reason::Closed,
-                    _ => Reason::Silent(timeout),
-                };
-                self.end_peer(index, reason);
-                return;
-            }
-            if now >= peer.asked_at.max(quiet_since).plus(timeout_ns / 5) && matches!(peer.phase, Phase::Open)
-            {
-                // Ours may all be acknowledged and its message be half here: ask for a sign of life.
-                peer.asked_at = now;
-                self.reply_on_flow(index, Kind::Probe);
-            }
-        } else {
-            peer.waiting_since = None;
         }
         let peer = &mut self.peers[index as usize];
         let mut wants_to_send = false;
@@ -343,6 +333,43 @@ impl State {
         if wants_to_send {
             self.touch(index);
         }
+    }
+
+    /// Asks a peer that has been quiet for a while for a sign of life, and ends the acquaintance with one that has
+    /// been silent for too long: `false`.
+    fn is_alive(&mut self, now: Instant, index: u32) -> bool {
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_waiting() {
+            peer.wait_no_more();
+            return true;
+        }
+        let since = *peer.waiting_since.get_or_insert(now);
+        let quiet_since = peer.heard_at.max(since);
+        let peer = &self.peers[index as usize];
+        let is_open = matches!(peer.phase, Phase::Open);
+        if is_open && now < self.ask_at(peer, quiet_since) {
+            return true;
+        }
+        if is_open && peer.asks < ASKS {
+            // Ours may all be acknowledged and its message be half here: ask for a sign of life.
+            let peer = &mut self.peers[index as usize];
+            peer.asked_at = now;
+            peer.asks += 1;
+            self.reply_on_flow(index, Kind::Probe);
+            return true;
+        }
+        let timeout_ns = self.options.peer_timeout_ns;
+        if now < quiet_since.plus(timeout_ns) {
+            return true;
+        }
+        let timeout = Duration::from_nanos(timeout_ns);
+        let reason = match peer.phase {
+            Phase::Greeting(_) => Reason::Unreachable(timeout),
+            Phase::Leaving(_) => Reason::Closed,
+            _ => Reason::Silent(timeout),
+        };
+        self.end_peer(index, reason);
+        false
     }
 
     /// Ends the acquaintance with a peer: every operation that is outstanding with it fails.
