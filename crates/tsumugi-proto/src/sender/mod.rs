@@ -273,7 +273,7 @@ impl<P> Sender<P> {
             return Err(ImpossibleAck { ack, next: self.next() });
         }
         self.limit = self.limit.max(ack.plus(u64::from(credit)));
-        self.sample_echo(now, sack);
+        self.sample_echo(now, ack, sack);
         let mut newly = 0;
         let mut resent = false;
         let mut after_stop = false;
@@ -337,8 +337,12 @@ impl<P> Sender<P> {
         Ok(newly)
     }
 
-    fn sample_echo(&mut self, now: Instant, sack: Option<&Sack>) {
+    fn sample_echo(&mut self, now: Instant, ack: Psn, sack: Option<&Sack>) {
         let Some(sack) = sack else { return };
+        // Before anything has arrived the echo is 0 all the same, in the answer to a PROBE for one.
+        if sack.echo >= ack && !sack.has(ack, sack.echo) {
+            return;
+        }
         let Some(index) = sack.echo.since(self.base) else { return };
         let Some(slot) = self.slots.get(index as usize) else { return };
         // Karn: of a packet that was sent twice nobody knows which one arrived.

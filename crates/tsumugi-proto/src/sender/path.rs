@@ -4,6 +4,9 @@ use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
 
 /// Round trip assumed before one was measured, ns.
 const RTT_NS_INITIAL: u64 = MILLISECOND_NS;
+/// Longest round trip that is believed, ns: ten times what a long queue in a cluster costs. More is our own absence,
+/// in which the answer waited for us, and would put off every time-out to come.
+const RTT_NS_MAX: u64 = 50 * MILLISECOND_NS;
 /// Queueing delay that is taken for congestion, ns, unless the empty path itself takes longer.
 const QUEUE_DELAY_NS_MAX: u64 = MILLISECOND_NS;
 /// Share of a round's packets lost that is taken for congestion: one in this many.
@@ -80,6 +83,7 @@ impl Path {
 
     /// Takes a measured round trip into account, ns.
     pub fn sample(&mut self, rtt_ns: u64) {
+        let rtt_ns = rtt_ns.min(RTT_NS_MAX);
         self.rtt_ns_min = self.rtt_ns_min.min(rtt_ns);
         self.round_rtt_ns_min = self.round_rtt_ns_min.min(rtt_ns);
         if self.measured {

@@ -79,6 +79,27 @@ fn a_lost_tail_is_probed_then_the_head() {
 }
 
 #[test]
+fn only_what_is_acknowledged_measures_a_round_trip() {
+    let echo = |ack: u64, psns: &[u64], echo| {
+        let mut sender = Sender::new(Repeat::Selective, 1, 992);
+        (0..4).for_each(|packet| _ = sender.send(Instant(0), 0, packet));
+        let sack = Sack { echo: Psn(echo), ..sack(ack, psns) };
+        sender.on_answer(Instant(7 * US), Answer::Ack, Psn(ack), 992, Some(&sack), drop).unwrap();
+        sender.paths()[0].rtt_ns_min == 7 * US
+    };
+    assert!(echo(1, &[], 0) && echo(1, &[2], 2));
+    assert!(!echo(0, &[], 0) && !echo(1, &[3], 2));
+}
+
+#[test]
+fn our_own_absence_is_no_round_trip() {
+    let mut sender = sender(Repeat::Selective, 1);
+    let sack = Sack { echo: Psn(0), ..sack(1, &[]) };
+    sender.on_answer(Instant(3 * SECOND_NS), Answer::Ack, Psn(1), 992, Some(&sack), drop).unwrap();
+    assert!(sender.paths()[0].srtt_ns < 10 * MILLISECOND_NS, "{} ns", sender.paths()[0].srtt_ns);
+}
+
+#[test]
 fn stop_holds_everything_and_go_sends_what_was_refused() {
     let mut sender = sender(Repeat::Selective, 6);
     sender.on_answer(Instant(20 * US), Answer::Stop, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
