@@ -10,13 +10,15 @@
 //! | both      | come to know a peer   | in the library                               | [`handshake`] |
 //!
 //! What the driver also does is kept small and works on shared memory with atomics only
-//! ([`memory::ReceiveMemory`]); a program in C repeats it, and one suite holds both to the same answers.
+//! ([`memory::ReceiveMemory`]); a program in C repeats it, and one suite holds both to the same answers. [`driver`] puts
+//! it together as that program does.
 #![no_std]
 #![forbid(unsafe_code)]
 
 extern crate alloc;
 
 pub mod answer;
+pub mod driver;
 pub mod handshake;
 pub mod memory;
 pub mod queue;

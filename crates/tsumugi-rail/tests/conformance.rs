@@ -15,10 +15,11 @@ mod probe;
 
 use common::{GEOMETRY, Model, Step, steps};
 use frames::Wrapping;
-use pair::{Fate, Pair, View};
+use pair::{Pair, View};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
+use tsumugi_proto::driver::Fate;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
 use tsumugi_rail::xdp::Action;
 use tsumugi_wire::ack::Sack;

@@ -5,13 +5,12 @@ use crc_fast::{CrcAlgorithm, checksum};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
-use tsumugi_proto::{ReceiveMemory, Verdict, answer, receiver};
+use tsumugi_proto::driver::{self, Fate};
+use tsumugi_proto::{ReceiveMemory, Verdict};
 use tsumugi_rail::Memory;
 use tsumugi_rail::xdp::{Action, Endpoint, Receiver};
-use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::atomic::AtomicU64;
-use tsumugi_wire::memory::{Control, Counter, Flow, Geometry};
-use tsumugi_wire::{Header, Kind};
+use tsumugi_wire::memory::{Control, Flow, Geometry};
 
 /// Epoch of the endpoint.
 pub(crate) const EPOCH: u32 = 0x00c0_ffee;
@@ -47,52 +46,9 @@ impl ReceiveMemory for View<'_> {
     }
 }
 
-/// What must become of a packet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Fate {
-    /// The kernel's.
-    Pass,
-    /// Done with it, nothing to say.
-    Drop,
-    /// This goes back.
-    Answer(Vec<u8>),
-}
-
-/// The receive half in Rust as a driver would run it: the fate of a packet, and its verdict if it has one.
+/// What must become of a packet: its fate, and its verdict if it has one.
 fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
-    let (header, body) = match Header::decode(packet) {
-        Err(_) => {
-            memory.count(Counter::Malformed, 1);
-            return (Fate::Drop, None);
-        }
-        Ok((header, body, [])) if matches!(header.kind, Kind::Data | Kind::Probe) => (header, body),
-        Ok(_) => return (Fate::Pass, None),
-    };
-    let flow = match receiver::find(memory, &header) {
-        Ok(flow) => flow,
-        Err(verdict) => {
-            let fate = if answer::refuse(memory, verdict) { Fate::Pass } else { Fate::Drop };
-            return (fate, Some(verdict));
-        }
-    };
-    let (verdict, due) = if header.kind == Kind::Data {
-        let verdict = receiver::deposit(memory, flow, &header, body, false);
-        if verdict != Verdict::Deposited {
-            answer::note(flow, &header);
-        }
-        (Some(verdict), answer::due(flow, &header, verdict))
-    } else if answer::ready(flow) {
-        answer::note(flow, &header);
-        (None, Some(Kind::Ack))
-    } else {
-        return (Fate::Pass, None);
-    };
-    let crc32c = |body: &[u8]| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32;
-    let answer = due.and_then(|kind| answer::make(memory.control(), flow, kind, header.psn, crc32c));
-    let fate = answer.map_or(Fate::Drop, |(header, sack)| {
-        Fate::Answer([&header.encode()[..], sack.encode(&mut [0; BODY_BYTES_MAX])].concat())
-    });
-    (fate, verdict)
+    driver::receive(memory, packet, |body| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32)
 }
 
 /// Both receive halves.

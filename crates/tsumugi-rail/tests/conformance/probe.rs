@@ -1,10 +1,11 @@
 //! PROBE: a question that the driver answers for a process that computes.
 
 use super::frames::Wrapping;
-use super::pair::{Fate, Pair};
+use super::pair::Pair;
 use super::{FLOW, PEER_EPOCH, ROOMY, TOKEN, data, open};
 use std::sync::atomic::Ordering;
 use tsumugi_proto::ReceiveMemory;
+use tsumugi_proto::driver::Fate;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::{Flags, Header, Kind, Psn};

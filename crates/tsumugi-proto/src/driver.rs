@@ -1,0 +1,86 @@
+//! The driver depositor as a whole: what becomes of a datagram that reaches a NIC before its owner runs.
+//!
+//! The program in the driver does the same in C (`bpf/receive.bpf.c`), and one suite compares the two after every
+//! datagram. The simulation puts this in the program's place.
+
+use crate::memory::ReceiveMemory;
+use crate::receiver::{self, Verdict};
+use crate::answer;
+use alloc::vec::Vec;
+use tsumugi_wire::ack::BODY_BYTES_MAX;
+use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::memory::{Counter, Flow};
+use tsumugi_wire::{Header, Kind};
+
+/// What becomes of a datagram.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// It goes on to the kernel, and so to the user depositor.
+    Pass,
+    /// It is done with, and there is nothing to say.
+    Drop,
+    /// It is done with, and this datagram goes back.
+    Answer(Vec<u8>),
+}
+
+/// Takes a datagram that is for the owner of `memory`, and says what becomes of it, and the verdict on it if it is a
+/// DATA packet or belongs to no flow. `crc32c` is asked for an answer's CRC32C.
+///
+/// The body's CRC is not compared, and nobody looks for the owner's socket.
+pub fn receive<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    datagram: &[u8],
+    crc32c: impl FnOnce(&[u8]) -> u32,
+) -> (Fate, Option<Verdict>) {
+    if memory.control().epoch.load(Ordering::Relaxed) == 0 {
+        return (Fate::Pass, None); // nobody owns it
+    }
+    let (header, body) = match Header::decode(datagram) {
+        Err(_) => {
+            memory.count(Counter::Malformed, 1);
+            return (Fate::Drop, None);
+        }
+        // Alone in its datagram, which others may have been coalesced with on the way.
+        Ok((header, body, [])) if matches!(header.kind, Kind::Data | Kind::Probe) => (header, body),
+        Ok(_) => return (Fate::Pass, None),
+    };
+    let flow = match receiver::find(memory, &header) {
+        Ok(flow) => flow,
+        Err(verdict) => {
+            let fate = if answer::refuse(memory, verdict) { Fate::Pass } else { Fate::Drop };
+            return (fate, Some(verdict));
+        }
+    };
+    if header.kind == Kind::Probe {
+        // The owner, who knows the peer's address, answers as long as nobody else can.
+        if !answer::ready(flow) {
+            return (Fate::Pass, None);
+        }
+        answer::note(flow, &header);
+        return (make(memory, flow, Kind::Ack, &header, crc32c), None);
+    }
+    let verdict = receiver::deposit(memory, flow, &header, body, false);
+    if verdict != Verdict::Deposited {
+        answer::note(flow, &header); // of what is deposited the record tells
+    }
+    let fate = match answer::due(flow, &header, verdict) {
+        Some(kind) => make(memory, flow, kind, &header, crc32c),
+        None => Fate::Drop,
+    };
+    (fate, Some(verdict))
+}
+
+fn make<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    flow: &Flow,
+    kind: Kind,
+    to: &Header,
+    crc32c: impl FnOnce(&[u8]) -> u32,
+) -> Fate {
+    match answer::make(memory.control(), flow, kind, to.psn, crc32c) {
+        Some((header, sack)) => {
+            Fate::Answer([&header.encode()[..], sack.encode(&mut [0; BODY_BYTES_MAX])].concat())
+        }
+        None => Fate::Drop,
+    }
+}
