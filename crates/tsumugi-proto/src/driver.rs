@@ -3,9 +3,9 @@
 //! The program in the driver does the same in C (`bpf/receive.bpf.c`), and one suite compares the two after every
 //! datagram. The simulation puts this in the program's place.
 
+use crate::answer;
 use crate::memory::ReceiveMemory;
 use crate::receiver::{self, Verdict};
-use crate::answer;
 use alloc::vec::Vec;
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::atomic::Ordering;

@@ -3,9 +3,10 @@
 use std::net::SocketAddr;
 use tsumugi::internal::{Delivery, Options, State};
 use tsumugi::{Node, Reason, Repeat};
-use tsumugi_rail::Rail;
+use tsumugi_proto::driver::{self, Fate};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network, SimRail};
+use tsumugi_rail::{Packet, Rail};
 use tsumugi_wire::memory::{Counter, Geometry, Record};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind};
@@ -50,6 +51,24 @@ impl Host {
         state.audit_all(0).unwrap();
     }
 
+    /// A program in the driver takes what arrived, after `damage` was done to it; the rest goes on.
+    fn drive(&mut self, now: Instant, damage: impl Fn(&mut Vec<u8>)) {
+        let Host { state, rail } = self;
+        let mut arrived = Vec::new();
+        rail.receive(now, &mut |from, bytes| arrived.push((from, bytes.to_vec()))).unwrap();
+        for (from, mut bytes) in arrived {
+            damage(&mut bytes);
+            let crc32c = |body: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
+            match driver::receive(state.receive_memory(), &bytes, crc32c).0 {
+                Fate::Pass => state.on_datagram(now, from, &bytes),
+                Fate::Drop => {}
+                Fate::Answer(answer) => {
+                    _ = rail.send(now, from, &[Packet { head: &answer, body: &[] }]).unwrap();
+                }
+            }
+        }
+    }
+
     /// Takes what arrived, and gives it back at once.
     fn read(&mut self) -> Vec<Vec<u8>> {
         let mut messages = Vec::new();
@@ -80,17 +99,103 @@ fn who_greets_in_vain_sleeps_between_two_hellos() {
     assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Unreachable(_)));
 }
 
-#[test]
-fn who_cannot_send_sleeps_before_trying_again() {
-    let network = Network::new(1, LinkOptions::default());
-    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+/// Two hosts that know each other, and the number of the second with the first.
+fn acquainted(network: &Network) -> (Host, Host, Node) {
+    let (mut here, mut there) = (host(network, 1, 1), host(network, 2, 2));
     let node = here.state.add_peer("there", address(2)).unwrap();
     here.state.post(Instant(0), node, 1, b"hello").unwrap();
-    for step in 0..20 {
+    for step in 0..40 {
         here.call(Instant(step * 10_000));
         there.call(Instant(step * 10_000));
     }
     assert!(here.state.is_flushed());
+    (here, there, node)
+}
+
+#[test]
+fn an_answer_tells_no_more_credit_than_there_is_though_not_all_is_read() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    let now = Instant(MILLISECOND_NS);
+    // The answer to a packet that the socket brought, which waits.
+    here.state.post(now, node, 1, b"one").unwrap();
+    here.state.transmit(now, &mut here.rail).unwrap();
+    let later = now.plus(2000);
+    let there_rail = &mut there.rail;
+    there_rail.receive(later, &mut |from, bytes| there.state.on_datagram(later, from, bytes)).unwrap();
+    there.state.settle();
+    // And meanwhile others are deposited.
+    for _ in 0..5 {
+        here.state.post(later, node, 1, &[0; 1400]).unwrap();
+        here.state.transmit(later, &mut here.rail).unwrap();
+    }
+    there.drive(later.plus(2000), |_| {});
+    there.state.transmit(later.plus(2000), &mut there.rail).unwrap();
+    let limit = there.state.view(Node(0)).unwrap().limit;
+    let mut told = 0;
+    here.rail
+        .receive(later.plus(4000), &mut |_, bytes| {
+            let header = Header::decode(bytes).unwrap().0;
+            told = told.max(header.ack.0 + u64::from(header.credit));
+        })
+        .unwrap();
+    assert!(told > 0 && told <= limit, "told of credit up to {told}, takes {limit}");
+}
+
+#[test]
+fn the_sender_of_a_packet_that_was_damaged_and_acknowledged_hears_of_it() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    assert_eq!(there.read(), [b"hello"]);
+    let now = Instant(MILLISECOND_NS);
+    here.state.post(now, node, 1, &[7; 100]).unwrap();
+    here.state.transmit(now, &mut here.rail).unwrap();
+    there.drive(now.plus(2000), |bytes| *bytes.last_mut().unwrap() ^= 1);
+    there.call(now.plus(2000));
+    assert!(matches!(there.state.take_failure().unwrap().reason, Reason::Violation(_)));
+    assert_eq!(there.read(), Vec::<Vec<u8>>::new());
+    here.call(now.plus(4000));
+    assert_eq!(here.state.take_failure().unwrap().reason, Reason::Restarted);
+}
+
+/// A driver answers PROBEs for a process that computes, which hears nothing of the peer meanwhile.
+#[test]
+fn nobody_is_silent_who_was_not_asked() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    let mut now = Instant(MILLISECOND_NS);
+    network.cut(address(1), address(2));
+    here.state.post(now, node, 1, b"?").unwrap();
+    here.call(now);
+    network.heal(address(1), address(2));
+    // `here` computes for longer than the time-out.
+    now = now.plus(2 * TIMEOUT_NS);
+    let end = now.plus(TIMEOUT_NS);
+    here.call(now);
+    assert!(here.state.take_failure().is_none(), "it was not even asked");
+    while now < end {
+        now = now.plus(MILLISECOND_NS);
+        there.call(now);
+        here.call(now);
+    }
+    assert!(here.state.take_failure().is_none() && here.state.is_flushed());
+    // Nobody answers any more, and it asks in time.
+    network.cut(address(1), address(2));
+    here.state.post(now, node, 1, b"?").unwrap();
+    while now < end.plus(TIMEOUT_NS) {
+        assert!(here.state.take_failure().is_none(), "given up too early");
+        here.call(now);
+        now = here.state.deadline().max(now.plus(1000));
+    }
+    here.call(now);
+    here.call(now.plus(MILLISECOND_NS));
+    assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Silent(_)));
+}
+
+#[test]
+fn who_cannot_send_sleeps_before_trying_again() {
+    let network = Network::new(1, LinkOptions::default());
+    let (mut here, _there, node) = acquainted(&network);
     network.set_host_options(HostOptions { short_burst: 1.0, ..HostOptions::default() });
     let nobody = here.state.add_peer("nobody", address(3)).unwrap();
     let now = Instant(MILLISECOND_NS);

@@ -77,7 +77,7 @@ impl State {
                 // Nobody is left of another epoch, and its token may be in use again by the present one.
                 let unknown = verdict != Verdict::WrongEpoch;
                 if unknown && matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye) {
-                    self.reset(from, header);
+                    self.reset(from, header.token);
                 }
                 return;
             }

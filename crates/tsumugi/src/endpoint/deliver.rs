@@ -1,6 +1,6 @@
 //! From the receive queue into channels: in order, whole, once.
 
-use super::peer::{Assembly, Held, Phase};
+use super::peer::{Assembly, Held, Local, Peer, Phase};
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::error::{Failure, Reason};
@@ -171,13 +171,18 @@ impl State {
 
     fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
         let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
-        if self.peers[index as usize].local.map(|local| Record::stamp_of(local.token)) != Some(record.stamp) {
+        let Peer { address, local: Some(Local { token, .. }), .. } = self.peers[index as usize] else {
+            return;
+        };
+        if Record::stamp_of(token) != record.stamp {
             // Deposited for a peer that is gone; its entry has a new tenant.
             return;
         }
         if !record.checked && crc32c(body) != record.body_crc {
             self.memory.count(Counter::Corrupt, 1);
             self.end_peer(index, Reason::Violation("a packet that was acknowledged fails its CRC"));
+            // It believes that all is well, and may have nothing more to send.
+            self.reset(address, token);
             return;
         }
         let psn = Psn(record.psn);

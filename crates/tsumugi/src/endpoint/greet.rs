@@ -268,7 +268,7 @@ impl State {
             Some(index) if expected && self.peers[index as usize].spent == offer.token => {
                 // It still greets us in a flow of which our side is over. Let it begin anew, and be challenged.
                 let token = self.peers[index as usize].local.map_or(0, |local| local.token);
-                self.reset(from, &Header { token, ..*header });
+                self.reset(from, token);
             }
             Some(index) if expected => self.accept(now, index, header.epoch, offer),
             // A second WELCOME after a HELLO that was sent twice.
@@ -356,11 +356,11 @@ impl State {
         }
     }
 
-    /// A packet came for a flow that is not open here: tell its sender, who repeats the token as proof.
-    pub(super) fn reset(&mut self, from: SocketAddr, header: &Header) {
+    /// Tells the sender of a flow that it is not open here. The flow's token is repeated as proof.
+    pub(super) fn reset(&mut self, to: SocketAddr, token: u64) {
         let mut reset = Header::new(Kind::Reset, self.epoch);
-        reset.token = header.token;
-        self.reply(from, reset.encode().to_vec());
+        reset.token = token;
+        self.reply(to, reset.encode().to_vec());
     }
 
     pub(super) fn on_reset(&mut self, now: Instant, from: SocketAddr, header: &Header) {

@@ -77,6 +77,12 @@ impl State {
         }
     }
 
+    /// The receive memory, for whoever deposits in the place of a driver.
+    #[must_use]
+    pub fn receive_memory(&self) -> &dyn ReceiveMemory {
+        &*self.memory
+    }
+
     /// What a counter of the receive memory says.
     #[must_use]
     pub fn counted(&self, counter: Counter) -> u64 {
