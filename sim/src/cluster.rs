@@ -28,6 +28,8 @@ pub struct Report {
     pub datagrams: u64,
     /// STOPs sent.
     pub stops: u64,
+    /// Packets deposited by programs in drivers.
+    pub driven: u64,
     /// Calls made by hosts.
     pub calls: u64,
     /// Virtual time at the end, ns.
@@ -42,6 +44,7 @@ impl Report {
         self.failed += other.failed;
         self.datagrams += other.datagrams;
         self.stops += other.stops;
+        self.driven += other.driven;
         self.calls += other.calls;
         self.ended_at_ns += other.ended_at_ns;
     }
@@ -74,6 +77,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         changed: vec![vec![Instant(0); count]; count],
         epochs: vec![0; count],
         left: vec![Instant(0); count],
+        doors: vec![Vec::new(); count],
         phase: Phase::Storm,
     };
     let hosts = (0..count).map(|index| Host::new(&world, seed, index)).collect::<Vec<_>>();
@@ -111,6 +115,7 @@ impl Cluster {
             failed: self.world.ledger.failed,
             datagrams: statistics.sent,
             stops: self.world.wire.borrow().stops,
+            driven: self.world.wire.borrow().driven,
             calls: self.calls,
             ended_at_ns: self.now.0,
         })
@@ -144,6 +149,7 @@ impl Cluster {
             Event::Stop { host, orderly } => hosts[host].stop(world, now, orderly)?,
             Event::Start { host } => hosts[host].start(world, now),
             Event::Leave { host } => hosts[host].leave(),
+            Event::Program { host, attached } => hosts[host].attach(now, attached)?,
         }
         Ok(())
     }
@@ -171,7 +177,7 @@ impl Cluster {
         self.world.phase = phase;
         self.world.wire.borrow_mut().note(self.now, || format!("{phase:?}"));
         for host in &mut self.hosts {
-            host.enter(phase);
+            host.enter(phase, self.now);
         }
         let deadline = self.now.plus(patience_ns);
         loop {
@@ -196,10 +202,18 @@ impl Cluster {
         Ok(())
     }
 
-    /// The next call of the host whose turn it is. `false` when nothing happens before `end`.
+    /// The next call of the host whose turn it is, or what arrives at a NIC before. `false` when nothing happens
+    /// before `end`.
     fn step(&mut self, end: Instant) -> Result<bool, Wrong> {
         let turns = self.hosts.iter().map(|host| host.next_call(&self.world));
         let Some((host, at)) = turns.enumerate().min_by_key(|(_, at)| *at) else { return Ok(false) };
+        let arrivals = self.hosts.iter().map(Host::next_arrival);
+        let arrival = arrivals.enumerate().min_by_key(|(_, arrival)| *arrival);
+        if let Some((host, arrival)) = arrival.filter(|(_, arrival)| *arrival <= at.min(end)) {
+            self.now = self.now.max(arrival);
+            self.hosts[host].drive(&mut self.world, self.now)?;
+            return Ok(true);
+        }
         if at > end {
             return Ok(false);
         }

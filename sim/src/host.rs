@@ -19,6 +19,12 @@ use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
 
+/// What an endpoint says of a peer whose packet a program acknowledged and that turned out to be damaged.
+const DAMAGED: &str = "a packet that was acknowledged fails its CRC";
+/// A driven host's process looks into its socket in all but one of so many calls.
+const BLIND_ONE_IN: u64 = 3;
+/// A driven host's process computes after one in so many calls.
+const COMPUTES_ONE_IN: u64 = 50;
 /// See [`Process::overdue`].
 const OVERDUE_MAX: u32 = 4;
 
@@ -37,6 +43,8 @@ pub(crate) struct World {
     pub(crate) epochs: Vec<u32>,
     /// When a host last said that it leaves.
     pub(crate) left: Vec<Instant>,
+    /// Tokens of the flows that each host takes and can answer in.
+    pub(crate) doors: Vec<Vec<u64>>,
     pub(crate) phase: Phase,
 }
 
@@ -87,6 +95,8 @@ pub(crate) struct Host {
     pub(crate) silent_until: Instant,
     /// How long it had made no call before this one though it would have, ns.
     away_ns: u64,
+    /// There is a program in its NIC's driver.
+    pub(crate) attached: bool,
     pub(crate) messages_left: u64,
     pub(crate) next_post: Instant,
 }
@@ -122,6 +132,7 @@ impl Host {
             called_at: Instant(0),
             silent_until: Instant(0),
             away_ns: 0,
+            attached: plan.driven,
             messages_left: plan.messages,
             next_post: Instant(0),
             plan,
@@ -139,7 +150,7 @@ impl Host {
         let geometry = Geometry { flows: options.peers_max, ring_bytes: self.plan.queue_bytes };
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
         let rail = world.network.rail(world.addresses[self.index], options.datagram_bytes);
-        let spy = Spy { rail, wire: Rc::clone(&world.wire), pairs: HashMap::new() };
+        let spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
         self.process = Some(Process {
             state: State::new(options, memory),
             spy,
@@ -170,6 +181,13 @@ impl Host {
         for kept in process.kept.drain(..) {
             check_kept(&process.state, &kept)?;
         }
+        // What a program has acknowledged counts as delivered.
+        process.state.drain(now);
+        while let Some(failure) = process.state.take_failure() {
+            if matches!(failure.reason, Reason::Violation(DAMAGED)) {
+                world.ledger.damage(host_of(world, failure.address)?, self.index);
+            }
+        }
         for channel in 1..=world.plan.channels {
             while let Some(delivery) = process.state.take(channel) {
                 if let Delivery::Message { source, content } = delivery {
@@ -196,7 +214,10 @@ impl Host {
     /// When the host will call next.
     pub(crate) fn next_call(&self, world: &World) -> Instant {
         let Some(process) = &self.process else { return Instant::NEVER };
-        let due = process.spy.wake_at().min(process.state.deadline()).min(self.next_app(world, process));
+        let mut due = process.spy.wake_at().min(process.state.deadline()).min(self.next_app(world, process));
+        if process.state.has_news() {
+            due = Instant(0); // the doorbell has rung
+        }
         due.max(self.called_at.plus(self.plan.call_ns)).max(self.silent_until)
     }
 
@@ -230,10 +251,33 @@ impl Host {
     pub(crate) fn call(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
         self.away_ns = self.silent_until.min(now).since(self.called_at);
         self.called_at = now;
+        self.get_forged(world, now)?;
         let Some(mut process) = self.process.take() else { return Ok(()) };
         let outcome = self.call_process(&mut process, world, now);
         self.process = Some(process);
+        let computes = world.phase == Phase::Storm && self.plan.computes_ns > 0;
+        if computes && self.dice.one_in(COMPUTES_ONE_IN) {
+            self.silent_until = self.silent_until.max(now.plus(self.dice.below(self.plan.computes_ns)));
+        }
         outcome
+    }
+
+    /// Now and then a datagram arrives that nobody sent.
+    fn get_forged(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        let me = world.addresses[self.index];
+        let forged_one_in = world.plan.forged_one_in;
+        if world.phase != Phase::Storm || forged_one_in == 0 || !self.dice.one_in(forged_one_in) {
+            return Ok(());
+        }
+        let forged = forge::forge(&mut self.dice, &world.wire.borrow(), me, &world.addresses);
+        let Some((from, bytes)) = forged else { return Ok(()) };
+        world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
+        if self.attached {
+            return self.drive_datagram(world, now, from, bytes);
+        }
+        let Some(process) = &mut self.process else { return Ok(()) };
+        process.spy.passed.push_back((from, bytes));
+        Ok(())
     }
 
     fn call_process(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
@@ -252,24 +296,16 @@ impl Host {
     fn progress(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let me = world.addresses[self.index];
         let full_before = process.state.held_bytes() > self.plan.options.receive_bytes;
-        let forged_one_in = world.plan.forged_one_in;
-        if world.phase == Phase::Storm && forged_one_in > 0 && self.dice.one_in(forged_one_in) {
-            let forged = forge::forge(&mut self.dice, &world.wire.borrow(), me, &world.addresses);
-            if let Some((from, bytes)) = forged {
-                world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
-                watch(&process.state, &world.wire, now, me, from, &bytes);
-                process.state.on_datagram(now, from, &bytes);
-                process.heard_from.push(from);
-            }
-        }
         let Process { state, spy, heard_from, .. } = process;
-        let wire = Rc::clone(&world.wire);
-        let arrived = spy.receive(now, &mut |from, bytes| {
-            watch(state, &wire, now, me, from, bytes);
-            state.on_datagram(now, from, bytes);
-            heard_from.push(from);
-        });
-        let arrived = arrived.map_err(|error| error.to_string())?;
+        let mut arrived = usize::from(state.has_news());
+        // What was deposited and what was passed on are seen in any order.
+        if !spy.attached || !self.dice.one_in(BLIND_ONE_IN) {
+            arrived += spy.hand_over(now, |spy, from, bytes| {
+                watch(state, spy, now, me, from, bytes, true);
+                state.on_datagram(now, from, bytes);
+                heard_from.push(from);
+            })?;
+        }
         process.arrived |= arrived > 0;
         process.state.drain(now);
         process.state.tick(now);
@@ -311,9 +347,17 @@ impl Host {
         for index in 0..state.peers() {
             if let Some(view) = state.view(Node(index)).filter(|view| view.remote_token != 0) {
                 spy.pairs.insert(view.remote_token, (view.local_token, view.epoch));
+                if let Some(header) = spy.early.remove(&view.local_token) {
+                    spy.wire.borrow_mut().on_answer(now, (view.remote_token, state.epoch()), &header);
+                }
             }
         }
-        state.transmit(now, spy).map_err(|error| error.to_string())
+        state.transmit(now, spy).map_err(|error| error.to_string())?;
+        for view in (0..state.peers()).filter_map(|index| state.view(Node(index))) {
+            let flow = (view.local_token, view.epoch);
+            spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
+        }
+        Ok(())
     }
 
     fn look_at_failures(
@@ -327,6 +371,9 @@ impl Host {
             let other = host_of(world, failure.address)?;
             process.arrived = true;
             self.judge(process, world, other, &failure)?;
+            if matches!(failure.reason, Reason::Violation(DAMAGED)) {
+                world.ledger.damage(other, self.index);
+            }
             for count in process.open.iter_mut().flatten() {
                 *count += 1;
             }
@@ -351,8 +398,14 @@ impl Host {
         let view = process.known.get(&failure.node.0).and_then(|known| known.view);
         let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
+            // Nobody but the process itself compares what a program took.
+            Reason::Violation(DAMAGED) => self.plan.driven && world.plan.link.corrupt > 0.0,
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
+            // It would have answered, or its program for it.
+            Reason::Silent(_) if world.plan.patient => {
+                !view.is_some_and(|view| world.doors[other].contains(&view.remote_token))
+            }
             Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
             // Words of a former incarnation may have arrived after it was no more.
             Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
@@ -371,6 +424,7 @@ impl Host {
     ) -> Result<(), Wrong> {
         let Process { state, known, heard_from, .. } = process;
         let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
+        world.doors[self.index].clear();
         for index in 0..state.peers() {
             let node = Node(index);
             let address = state.address_of(node).ok_or("a peer without address")?;
@@ -422,6 +476,9 @@ impl Host {
                 if before.goes_back && view.goes_back && view.held > before.held {
                     return Err(format!("host {} took a Go-back-N flow out of order", self.index));
                 }
+            }
+            if view.open {
+                world.doors[self.index].push(view.local_token);
             }
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
             // Who was away for long has to ask first.
@@ -496,8 +553,8 @@ impl Host {
     }
 
     /// What the host does from here on when the phase changes.
-    pub(crate) fn enter(&mut self, phase: Phase) {
-        self.silent_until = Instant(0);
+    pub(crate) fn enter(&mut self, phase: Phase, now: Instant) {
+        self.silent_until = self.silent_until.min(now);
         if let Some(process) = &mut self.process {
             process.arrived = true;
             process.leaving |= phase == Phase::Closing;
@@ -551,32 +608,35 @@ pub(crate) fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
     }
 }
 
-/// Looks at what arrives with the eyes of the endpoint that is about to take it.
-fn watch(
+/// Looks at what arrives with the eyes of the endpoint that is about to take it, or of the program that takes it without
+/// comparing CRCs.
+pub(crate) fn watch(
     state: &State,
-    wire: &Rc<RefCell<Wire>>,
+    spy: &mut Spy,
     now: Instant,
     me: SocketAddr,
     from: SocketAddr,
     datagram: &[u8],
+    compares: bool,
 ) {
-    let mut wire = wire.borrow_mut();
+    let mut wire = spy.wire.borrow_mut();
     let mut rest = datagram;
     while let Ok((header, body, next)) = Header::decode(rest) {
         rest = next;
         wire.note(now, || format!("{me} < {from} {}", show(&header)));
         if !header.kind.on_a_flow()
             || !header.flags.has(Flags::HAS_ACK)
-            || header.body_crc != forge::crc32c(body)
+            || compares && header.body_crc != forge::crc32c(body)
         {
             continue;
         }
         let view = state.node_of_flow(header.flow).and_then(|node| state.view(node));
-        let ours = view.filter(|view| {
-            view.local_token == header.token && view.epoch == header.epoch && view.remote_token != 0
-        });
-        if let Some(view) = ours {
-            wire.on_answer(now, (view.remote_token, state.epoch()), &header);
+        match view.filter(|view| view.local_token == header.token && view.epoch == header.epoch) {
+            Some(view) if view.remote_token != 0 => {
+                wire.on_answer(now, (view.remote_token, state.epoch()), &header);
+            }
+            Some(view) if !compares => _ = spy.early.insert(view.local_token, header),
+            _ => {}
         }
     }
 }

@@ -37,6 +37,8 @@ pub(crate) struct Stretch {
     reported: u64,
     /// The sender was told that it is over, or is no more.
     over: bool,
+    /// A packet that was acknowledged turned out to be damaged: what was reported delivered may be lost.
+    damaged: bool,
 }
 
 /// What is wrong.
@@ -66,6 +68,7 @@ impl Ledger {
             taken_by: None,
             reported: 0,
             over: false,
+            damaged: false,
         });
         self.stretches.len() as u32 - 1
     }
@@ -181,6 +184,13 @@ impl Ledger {
         Ok(())
     }
 
+    /// Host `at` ended its acquaintance with host `from`, because a packet that a program had acknowledged was damaged.
+    pub(crate) fn damage(&mut self, from: usize, at: usize) {
+        for stretch in self.stretches.iter_mut().filter(|stretch| (stretch.from, stretch.to) == (from, at)) {
+            stretch.damaged |= stretch.posted.iter().any(|posted| !posted.taken);
+        }
+    }
+
     /// Nobody waits any more for what became of a stretch.
     pub(crate) fn end(&mut self, stretch: u32) {
         self.stretches[stretch as usize].over = true;
@@ -189,10 +199,10 @@ impl Ledger {
     /// At the end: everything reported was taken, and everything not reported has failed.
     pub(crate) fn settle(&self) -> Result<(), Wrong> {
         for (index, stretch) in self.stretches.iter().enumerate() {
-            let Stretch { from, to, reported, posted, over, incarnation, .. } = stretch;
+            let Stretch { from, to, reported, posted, over, incarnation, damaged, .. } = stretch;
             let shown = format!("stretch {index} (host {from}, incarnation {incarnation}, to host {to})");
             let missing = posted.iter().take(*reported as usize).position(|posted| !posted.taken);
-            if let Some(missing) = missing {
+            if let Some(missing) = missing.filter(|_| !damaged) {
                 let channel = posted[missing].channel;
                 return Err(format!(
                     "{shown}: message {missing} on channel {channel} was reported delivered and never arrived"

@@ -12,6 +12,7 @@ mod forge;
 mod host;
 mod ledger;
 mod message;
+mod nic;
 mod plan;
 mod wire;
 

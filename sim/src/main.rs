@@ -114,9 +114,9 @@ fn many(arguments: &Arguments) -> ExitCode {
         }
     });
     let Ok(sums) = sums.into_inner() else { return ExitCode::FAILURE };
-    let Report { posted, taken, failed, datagrams, stops, calls, .. } = sums.all;
+    let Report { posted, taken, failed, datagrams, stops, driven, calls, .. } = sums.all;
     eprintln!(
-        "{} seeds in {:.1} s: {posted} messages posted, {taken} taken, {failed} failed; {datagrams} datagrams, {stops} STOPs, {calls} calls",
+        "{} seeds in {:.1} s: {posted} messages posted, {taken} taken, {failed} failed; {datagrams} datagrams, {driven} deposited by drivers, {stops} STOPs, {calls} calls",
         sums.runs,
         began.elapsed().as_secs_f64()
     );

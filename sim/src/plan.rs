@@ -25,6 +25,8 @@ pub(crate) enum Event {
     Start { host: usize },
     /// Hosts say that they leave, once all is delivered; a new process begins later.
     Leave { host: usize },
+    /// The program in the host's driver comes or goes.
+    Program { host: usize, attached: bool },
 }
 
 /// How a host's application reads.
@@ -47,6 +49,10 @@ pub(crate) struct Reader {
 pub(crate) struct HostPlan {
     pub(crate) options: Options,
     pub(crate) queue_bytes: u64,
+    /// A program in the NIC's driver deposits what arrives.
+    pub(crate) driven: bool,
+    /// How long the application computes now and then without a call, ns, at most.
+    pub(crate) computes_ns: u64,
     pub(crate) reader: Reader,
     /// Time that a call takes, ns, at least: it is not called again before.
     pub(crate) call_ns: u64,
@@ -67,6 +73,8 @@ pub(crate) struct HostPlan {
 pub(crate) struct Plan {
     /// Nothing happens that may make a peer give up: every message must be delivered.
     pub(crate) calm: bool,
+    /// Hosts compute for longer than the time-out, and their programs give signs of life for them: nobody is silent.
+    pub(crate) patient: bool,
     pub(crate) hosts: Vec<HostPlan>,
     pub(crate) channels: u16,
     pub(crate) link: LinkOptions,
@@ -114,8 +122,9 @@ impl Plan {
         let hosts = (0..count).map(|_| HostPlan::new(dice, timeout_ns, ends_at, flood)).collect();
         let events =
             if calm { calm_events(dice, count, ends_at) } else { events(dice, count, ends_at, timeout_ns) };
-        Plan {
+        let mut plan = Plan {
             calm,
+            patient: false,
             hosts,
             channels: dice.between(1, 3) as u16,
             link,
@@ -126,6 +135,60 @@ impl Plan {
             long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
             bytes_max: if flood { 4 << 20 } else { 700 << 10 },
             forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+        };
+        // Chance of its own: the other seeds stay as they are.
+        let dice = &mut Dice::new(seed, 2);
+        if dice.one_in(2) {
+            plan.drive(dice);
+        }
+        plan
+    }
+
+    /// Puts programs into the drivers of some hosts.
+    fn drive(&mut self, dice: &mut Dice) {
+        self.patient = !self.calm && dice.one_in(4);
+        for host in &mut self.hosts {
+            host.driven = self.patient || !dice.one_in(3);
+            if host.driven {
+                host.computes_ns =
+                    dice.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
+            }
+        }
+        // A body that was damaged is acknowledged by the program and ends the acquaintance.
+        self.link.corrupt *= if self.calm || dice.one_in(2) { 0.0 } else { 0.05 };
+        if self.patient {
+            self.be_patient(dice);
+        } else {
+            for host in 0..self.hosts.len() {
+                if self.hosts[host].driven && dice.one_in(4) {
+                    let at = Instant(dice.below(self.ends_at.0));
+                    self.events.push((at, Event::Program { host, attached: false }));
+                    let again = at.plus(dice.below(20 * MILLISECOND_NS));
+                    self.events.push((again, Event::Program { host, attached: true }));
+                }
+            }
+        }
+        self.events.sort_by_key(|(at, _)| *at);
+    }
+
+    /// Hosts that compute for longer than the time-out, and nothing else that could make one silent.
+    fn be_patient(&mut self, dice: &mut Dice) {
+        let timeout_ns = 50 * MILLISECOND_NS;
+        self.ends_at = Instant(dice.pick(&[100, 300]) * MILLISECOND_NS);
+        self.link.loss = self.link.loss.min(0.02);
+        self.link.corrupt = 0.0;
+        self.link.queue_bytes = 1 << 20;
+        self.habits.short_burst = 0.0;
+        self.events.clear();
+        for host in &mut self.hosts {
+            host.options.peer_timeout_ns = timeout_ns;
+            host.gap_ns = self.ends_at.0 / 20;
+        }
+        for _ in 0..dice.between(1, 5) {
+            let at = Instant(dice.below(self.ends_at.0));
+            let host = dice.below(self.hosts.len() as u64) as usize;
+            let until = at.plus(dice.between(timeout_ns / 2, 3 * timeout_ns));
+            self.events.push((at, Event::Silence { host, until }));
         }
     }
 
@@ -154,6 +217,8 @@ impl HostPlan {
                 seed: None,
             },
             queue_bytes: dice.pick(&[32 << 10, 32 << 10, 128 << 10]),
+            driven: false,
+            computes_ns: 0,
             reader: Reader {
                 keep_max: if slow { dice.pick(&[20, 1000, 1_000_000]) } else { dice.pick(&[0, 0, 5]) }
                     as usize,

@@ -2,7 +2,7 @@
 
 use crate::ledger::Wrong;
 use std::cell::RefCell;
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
@@ -42,6 +42,8 @@ struct Flow {
     stopped: Option<(Instant, u64)>,
     /// The receiver has said STOP and not GO since.
     owes_go: bool,
+    /// The receiver has told of credit up to here.
+    told: u64,
 }
 
 /// Everything that passed.
@@ -55,6 +57,8 @@ pub(crate) struct Wire {
     seen: usize,
     pub(crate) wrong: Option<Wrong>,
     pub(crate) stops: u64,
+    /// Packets deposited by programs in drivers.
+    pub(crate) driven: u64,
     pub(crate) capturing: bool,
     pub(crate) trace: Option<Vec<String>>,
 }
@@ -86,6 +90,10 @@ impl Wire {
         }
         if usize::from(header.body_bytes) != rest {
             self.complain(format!("{from} announced {} bytes of body and sent {rest}", header.body_bytes));
+        }
+        if paired.0 != 0 && header.kind.on_a_flow() && header.flags.has(Flags::HAS_ACK) {
+            let flow = self.flow(paired);
+            flow.told = flow.told.max(header.ack.0.saturating_add(u64::from(header.credit)));
         }
         match header.kind {
             Kind::Data => self.on_send_data(now, from, &header),
@@ -140,6 +148,14 @@ impl Wire {
             flow.stopped.get_or_insert((now, 0));
         } else {
             flow.stopped = None;
+        }
+    }
+
+    /// Whether no more credit was told in a flow than its receiver takes: everything before `limit`.
+    pub(crate) fn check_told(&self, flow: FlowKey, limit: u64, receiver: SocketAddr) -> Result<(), Wrong> {
+        match self.flows.get(&flow).map_or(0, |flow| flow.told) {
+            told if told > limit => Err(format!("{receiver} told of credit up to {told} and takes {limit}")),
+            _ => Ok(()),
         }
     }
 
@@ -209,12 +225,66 @@ pub(crate) fn show(header: &Header) -> String {
     )
 }
 
-/// A rail of a simulated network under watch.
+/// A rail of a simulated network under watch, and with a program in its NIC's driver if the host has one.
 pub(crate) struct Spy {
     pub(crate) rail: SimRail,
     pub(crate) wire: Rc<RefCell<Wire>>,
     /// For each token that we send to, the flow in the other direction.
     pub(crate) pairs: HashMap<u64, FlowKey>,
+    /// The program gets what arrives before the process does.
+    pub(crate) attached: bool,
+    /// What waits for the process, although the rail has given it out.
+    pub(crate) passed: VecDeque<(SocketAddr, Vec<u8>)>,
+    /// The last acknowledgement that a program noted for a flow of ours before we knew it, by the flow that it came by.
+    pub(crate) early: HashMap<u64, Header>,
+}
+
+impl Spy {
+    pub(crate) fn new(rail: SimRail, wire: Rc<RefCell<Wire>>, attached: bool) -> Spy {
+        let (pairs, passed, early) = (HashMap::new(), VecDeque::new(), HashMap::new());
+        Spy { rail, wire, pairs, attached, passed, early }
+    }
+
+    /// Hands everything that waits for the process to it; returns how many datagrams that were.
+    pub(crate) fn hand_over(
+        &mut self,
+        now: Instant,
+        mut take: impl FnMut(&mut Spy, SocketAddr, &[u8]),
+    ) -> Result<usize, Wrong> {
+        if !self.attached {
+            self.hold(now).map_err(|error| error.to_string())?;
+        }
+        let all = std::mem::take(&mut self.passed);
+        for (from, bytes) in &all {
+            take(self, *from, bytes);
+        }
+        Ok(all.len())
+    }
+
+    /// Takes what has arrived off the rail: it waits for the process.
+    pub(crate) fn hold(&mut self, now: Instant) -> Result<(), RailError> {
+        let Spy { rail, passed, .. } = self;
+        while rail.wake_at() <= now {
+            rail.receive(now, &mut |from, bytes| passed.push_back((from, bytes.to_vec())))?;
+        }
+        Ok(())
+    }
+
+    /// The program sends an answer to a packet of `flow`; the NIC may have no room for it.
+    pub(crate) fn answer(
+        &mut self,
+        now: Instant,
+        to: SocketAddr,
+        answer: &[u8],
+        flow: FlowKey,
+    ) -> Result<(), Wrong> {
+        let packet = Packet { head: answer, body: &[] };
+        let taken = self.rail.send(now, to, &[packet]).map_err(|error| error.to_string())?;
+        if taken == 1 {
+            self.wire.borrow_mut().on_send(now, self.rail.address(), to, &packet, flow);
+        }
+        Ok(())
+    }
 }
 
 impl Rail for Spy {
@@ -235,11 +305,17 @@ impl Rail for Spy {
         }
         Ok(taken)
     }
-    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
-        self.rail.receive(now, deliver)
+    fn receive(&mut self, _: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
+        let all = std::mem::take(&mut self.passed);
+        all.iter().for_each(|(from, bytes)| deliver(*from, bytes));
+        Ok(all.len())
     }
     fn wake_at(&self) -> Instant {
-        self.rail.wake_at()
+        match self.attached {
+            _ if !self.passed.is_empty() => Instant(0),
+            true => Instant::NEVER,
+            false => self.rail.wake_at(),
+        }
     }
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

@@ -37,7 +37,10 @@ fn ten_thousand_seeds_keep_every_promise() {
     assert!(complaints.is_empty(), "{}", complaints.join("\n"));
     println!("{all:?}");
     // What never happens is not tested: the storm must have been one.
-    assert!(all.taken > 1_000_000 && all.failed > 10_000 && all.stops > 500, "{all:?}");
+    assert!(
+        all.taken > 1_000_000 && all.failed > 10_000 && all.stops > 500 && all.driven > 300_000,
+        "{all:?}"
+    );
 }
 
 #[test]

@@ -1,0 +1,71 @@
+//! The program in a driven host's NIC: what arrives is its first, when it arrives, whether the process runs or not.
+
+use crate::forge::crc32c;
+use crate::host::{Host, World, watch};
+use crate::ledger::Wrong;
+use std::net::SocketAddr;
+use tsumugi_proto::Verdict;
+use tsumugi_proto::driver::{self, Fate};
+use tsumugi_rail::Rail;
+use tsumugi_wire::{Header, Instant};
+
+impl Host {
+    /// When something arrives that the program takes: [`Instant::NEVER`] without one, or without a process.
+    pub(crate) fn next_arrival(&self) -> Instant {
+        match &self.process {
+            Some(process) if self.attached => process.spy.rail.wake_at(),
+            _ => Instant::NEVER,
+        }
+    }
+
+    /// The program takes everything that has arrived.
+    pub(crate) fn drive(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let mut arrived = Vec::new();
+        let received = process.spy.rail.receive(now, &mut |from, bytes| arrived.push((from, bytes.to_vec())));
+        received.map_err(|error| error.to_string())?;
+        for (from, bytes) in arrived {
+            self.drive_datagram(world, now, from, bytes)?;
+        }
+        Ok(())
+    }
+
+    /// The program takes a datagram.
+    pub(crate) fn drive_datagram(
+        &mut self,
+        world: &mut World,
+        now: Instant,
+        from: SocketAddr,
+        bytes: Vec<u8>,
+    ) -> Result<(), Wrong> {
+        let Some(process) = &mut self.process else { return Ok(()) };
+        let me = world.addresses[self.index];
+        let memory = process.state.receive_memory();
+        let (fate, verdict) = driver::receive(memory, &bytes, crc32c);
+        if fate == Fate::Pass {
+            process.spy.passed.push_back((from, bytes));
+            return Ok(());
+        }
+        watch(&process.state, &mut process.spy, now, me, from, &bytes, false);
+        if verdict == Some(Verdict::Deposited) {
+            process.heard_from.push(from);
+            world.wire.borrow_mut().driven += 1;
+        }
+        if let (Fate::Answer(answer), Ok((question, ..))) = (fate, Header::decode(&bytes)) {
+            let flow = (question.token, question.epoch);
+            process.spy.answer(now, from, &answer, flow)?;
+            let limit = process.state.node_of_flow(question.flow).and_then(|node| process.state.view(node));
+            world.wire.borrow().check_told(flow, limit.map_or(0, |view| view.limit), me)?;
+        }
+        Ok(())
+    }
+
+    /// The program comes or goes. What had arrived before it came is the process's.
+    pub(crate) fn attach(&mut self, now: Instant, attached: bool) -> Result<(), Wrong> {
+        self.attached = attached;
+        let Some(process) = &mut self.process else { return Ok(()) };
+        process.spy.hold(now).map_err(|error| error.to_string())?;
+        process.spy.attached = attached;
+        Ok(())
+    }
+}
