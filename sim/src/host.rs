@@ -295,7 +295,9 @@ impl Host {
 
     fn progress(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let me = world.addresses[self.index];
-        let full_before = process.state.held_bytes() > self.plan.options.receive_bytes;
+        // A long message may begin and end with what a program took: credit to finish it is fair.
+        let full_before =
+            !process.state.has_news() && process.state.held_bytes() > self.plan.options.receive_bytes;
         let Process { state, spy, heard_from, .. } = process;
         let mut arrived = usize::from(state.has_news());
         // What was deposited and what was passed on are seen in any order.
