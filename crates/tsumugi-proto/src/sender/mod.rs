@@ -181,13 +181,43 @@ impl<P> Sender<P> {
     /// How many new packets may be sent over `path` now.
     #[must_use]
     pub fn room(&self, path: u8) -> u64 {
-        if self.lost > 0 {
+        let path = &self.paths[usize::from(path)];
+        if self.lost > 0 || !path.is_usable() {
             return 0;
         }
+        self.flow_room().min(u64::from(path.room()))
+    }
+
+    /// How many new packets the flow may send now, whatever the path.
+    #[must_use]
+    pub fn flow_room(&self) -> u64 {
         let stopped = if self.stopped_at.is_some() { u64::from(self.forced) } else { u64::MAX };
         let credit = self.limit.0.saturating_sub(self.next().0);
         let window = REACH_PACKETS - (self.slots.len() as u64).min(REACH_PACKETS);
-        credit.min(window).min(u64::from(self.paths[usize::from(path)].room())).min(stopped)
+        credit.min(window).min(stopped)
+    }
+
+    /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
+    pub fn add_path(&mut self, speed_bits: u64) -> u8 {
+        let mut path = Path::of_speed(speed_bits);
+        path.suspend();
+        self.paths.push(path);
+        (self.paths.len() - 1) as u8
+    }
+
+    /// The path is gone: what is under way there counts as lost, and goes over others.
+    pub fn suspend(&mut self, path: u8) {
+        self.paths[usize::from(path)].suspend();
+        for index in 0..self.slots.len() {
+            if self.slots[index].state == State::InFlight && self.slots[index].path == path {
+                self.mark_lost(index);
+            }
+        }
+    }
+
+    /// The path has given a sign of life.
+    pub fn revive(&mut self, path: u8) {
+        self.paths[usize::from(path)].revive();
     }
 
     /// A new packet goes out over `path`. The caller has asked for [`Sender::room`].
@@ -209,7 +239,7 @@ impl<P> Sender<P> {
             resent: false,
         });
         self.order += 1;
-        self.paths[usize::from(path)].sent();
+        self.paths[usize::from(path)].sent(now);
         psn
     }
 
@@ -229,7 +259,7 @@ impl<P> Sender<P> {
         self.lost -= 1;
         let order = self.order;
         self.order += 1;
-        self.paths[usize::from(path)].sent();
+        self.paths[usize::from(path)].sent(now);
         let slot = &mut self.slots[index];
         slot.state = State::InFlight;
         slot.sent_at = now;
@@ -285,7 +315,7 @@ impl<P> Sender<P> {
                 newly += 1;
                 resent |= slot.resent;
                 after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
-                self.settle(slot, &mut release);
+                self.settle(now, slot, &mut release);
             }
             self.base = self.base.next();
             if self.base.0.is_multiple_of(WORD_PSNS) {
@@ -308,7 +338,7 @@ impl<P> Sender<P> {
                     newly += 1;
                     resent |= settled.resent;
                     after_stop |= self.stopped_at.is_some_and(|stopped_at| settled.sent_at > stopped_at);
-                    self.settle(settled, &mut release);
+                    self.settle(now, settled, &mut release);
                 }
             }
         }
@@ -353,14 +383,14 @@ impl<P> Sender<P> {
     }
 
     /// Accounts for a slot that has just been acknowledged, and gives its content back.
-    fn settle(&mut self, slot: Slot<P>, release: &mut impl FnMut(P)) {
+    fn settle(&mut self, now: Instant, slot: Slot<P>, release: &mut impl FnMut(P)) {
         let path = &mut self.paths[usize::from(slot.path)];
         if slot.state == State::Lost {
             // It had only been late, and is not under way.
             self.lost -= 1;
             path.in_flight += 1;
         }
-        path.acked(slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
+        path.acked(now, slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
         release(slot.packet.expect("a slot that is not acknowledged has its packet"));
     }
 
@@ -374,9 +404,12 @@ impl<P> Sender<P> {
     }
 
     /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
-    /// and has had time to arrive late. Looks at what lies before `end`.
+    /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
+    /// before `end`.
     fn find_lost(&mut self, now: Instant, end: Psn) {
         self.loss_due = Instant::NEVER;
+        let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+        let mut silent = None;
         let mut psn = self.base;
         while psn < end {
             // Word by word: almost everything beyond a hole is acknowledged.
@@ -388,24 +421,32 @@ impl<P> Sender<P> {
                 let suspect = Psn(first + u64::from(left.trailing_zeros()));
                 left &= left - 1;
                 if suspect < end {
-                    self.suspect(now, (suspect.0 - self.base.0) as usize);
+                    silent = self.suspect(now, (suspect.0 - self.base.0) as usize, newest).or(silent);
                 }
             }
         }
+        if let Some(path) = silent {
+            self.suspend(path);
+        }
     }
 
-    fn suspect(&mut self, now: Instant, index: usize) {
+    /// Looks whether a packet is lost, when packet number `newest` has arrived. The path, if it has delivered nothing
+    /// since the packet was sent, while another has.
+    fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
         let slot = &self.slots[index];
-        let path = &self.paths[usize::from(slot.path)];
-        if slot.state != State::InFlight || slot.order >= path.newest.0 {
-            return;
+        let (number, path) = (slot.path, &self.paths[usize::from(slot.path)]);
+        if slot.state != State::InFlight || slot.order >= newest {
+            return None;
         }
-        let due = slot.sent_at.plus(path.srtt_ns + path.reorder_ns());
-        if due <= now {
-            self.mark_lost(index);
-        } else {
+        let overtaken = slot.order < path.newest.0;
+        let patience_ns = if overtaken { path.srtt_ns + path.reorder_ns() } else { path.overtaken_ns() };
+        let due = slot.sent_at.plus(patience_ns);
+        if due > now {
             self.loss_due = self.loss_due.min(due);
+            return None;
         }
+        self.mark_lost(index);
+        (!overtaken).then_some(number)
     }
 
     fn go_back(&mut self, now: Instant, ack: Psn) {
@@ -454,8 +495,8 @@ impl<P> Sender<P> {
 
     fn timeout_ns(&self) -> u64 {
         // The slowest path decides: the timer is the last resort.
-        let (srtt_ns, rttvar_ns) =
-            self.paths.iter().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        let usable = self.paths.iter().filter(|path| path.is_usable());
+        let (srtt_ns, rttvar_ns) = usable.map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
         if self.timeouts == 0 {
             (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
         } else {

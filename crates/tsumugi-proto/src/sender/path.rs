@@ -21,6 +21,9 @@ const CWND_PACKETS_MIN: u32 = 8;
 /// Smallest window that delay alone leads to, packets: about what a switch's port can queue. Delay is also what
 /// a peer's scheduler causes, and a window that follows that down never comes up again.
 const CWND_PACKETS_MIN_BY_DELAY: u32 = 128;
+/// How long after another path's packets one of this path may arrive before it counts as lost, ns, beside twice the
+/// round trip: paths are not equally long, and queues on them neither.
+const OVERTAKEN_NS: u64 = 2 * MILLISECOND_NS;
 /// Longest queue of reordered packets that a path is forgiven, ns, at least.
 const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
 
@@ -42,6 +45,17 @@ pub struct Path {
     pub in_flight: u32,
     /// Packets found lost, ever.
     pub lost: u64,
+    /// Packets that arrived, ever.
+    pub delivered: u64,
+    /// Speed that the NIC says it has, bits a second; 0: unknown.
+    pub speed_bits: u64,
+    /// Nothing is sent over it until it gives a sign of life.
+    suspended: bool,
+    /// Packets a second that arrived over it while there was always something under way; 0: unknown.
+    rate: u64,
+    round_began: Instant,
+    /// Nothing was under way at some time in this round.
+    round_idle: bool,
     measured: bool,
     slow_start: bool,
     /// Transmission number and time of the newest packet known to have arrived.
@@ -62,6 +76,12 @@ impl Default for Path {
             cwnd_packets: CWND_PACKETS_INITIAL,
             in_flight: 0,
             lost: 0,
+            delivered: 0,
+            speed_bits: 0,
+            suspended: false,
+            rate: 0,
+            round_began: Instant(0),
+            round_idle: true,
             measured: false,
             slow_start: true,
             newest: (0, Instant(0)),
@@ -75,10 +95,62 @@ impl Default for Path {
 }
 
 impl Path {
+    /// A path of which nothing is known but the NIC's speed, bits a second.
+    #[must_use]
+    pub fn of_speed(speed_bits: u64) -> Path {
+        Path { speed_bits, ..Path::default() }
+    }
+
     /// Packets that may still be sent now.
     #[must_use]
     pub const fn room(&self) -> u32 {
         self.cwnd_packets.saturating_sub(self.in_flight)
+    }
+
+    /// Whether packets may be sent over it.
+    #[must_use]
+    pub const fn is_usable(&self) -> bool {
+        !self.suspended
+    }
+
+    /// Nothing arrives over it any more.
+    pub fn suspend(&mut self) {
+        self.suspended = true;
+    }
+
+    /// It has given a sign of life. It begins carefully: it may be another link than it was.
+    pub fn revive(&mut self) {
+        if core::mem::take(&mut self.suspended) {
+            *self = Path {
+                in_flight: self.in_flight,
+                lost: self.lost,
+                delivered: self.delivered,
+                speed_bits: self.speed_bits,
+                newest: self.newest,
+                ..Path::default()
+            };
+        }
+    }
+
+    /// Packets a second that it delivers, as far as is known.
+    #[must_use]
+    pub fn rate(&self) -> u64 {
+        if self.rate > 0 {
+            self.rate
+        } else {
+            u64::from(self.cwnd_packets) * 1_000_000_000 / self.srtt_ns.max(1)
+        }
+    }
+
+    /// Round trip when nothing queues, ns.
+    #[must_use]
+    pub const fn empty_rtt_ns(&self) -> u64 {
+        if self.rtt_ns_min == u64::MAX { self.srtt_ns } else { self.rtt_ns_min }
+    }
+
+    /// How long a packet may be overtaken by others on other paths before it counts as lost, ns.
+    pub(super) fn overtaken_ns(&self) -> u64 {
+        2 * self.srtt_ns + 4 * self.rttvar_ns + OVERTAKEN_NS
     }
 
     /// Takes a measured round trip into account, ns.
@@ -101,7 +173,11 @@ impl Path {
         (self.srtt_ns / 2).max(REORDER_NS_MIN)
     }
 
-    pub(super) fn sent(&mut self) {
+    pub(crate) fn sent(&mut self, now: Instant) {
+        if self.in_flight == 0 {
+            self.round_idle = true;
+            self.round_began = now;
+        }
         self.in_flight += 1;
         self.round_limited |= self.in_flight >= self.cwnd_packets;
     }
@@ -113,16 +189,41 @@ impl Path {
     }
 
     /// Packet number `order`, sent at `sent_at`, arrived; `order_next` is the next one to be sent.
-    pub(super) fn acked(&mut self, order: u64, sent_at: Instant, order_next: u64, cwnd_packets_max: u32) {
+    pub(crate) fn acked(
+        &mut self,
+        now: Instant,
+        order: u64,
+        sent_at: Instant,
+        order_next: u64,
+        cwnd_packets_max: u32,
+    ) {
         self.in_flight = self.in_flight.saturating_sub(1);
         self.round_acked += 1;
+        self.delivered += 1;
         if order >= self.newest.0 {
             self.newest = (order, sent_at);
         }
         if order >= self.round_end {
+            self.measure_rate(now);
             self.end_round(cwnd_packets_max);
             self.round_end = order_next;
         }
+    }
+
+    /// A round in which nothing was under way for a while tells how fast the path is at least.
+    fn measure_rate(&mut self, now: Instant) {
+        let elapsed_ns = now.since(self.round_began);
+        if elapsed_ns == 0 {
+            return;
+        }
+        let measured = u64::from(self.round_acked) * 1_000_000_000 / elapsed_ns;
+        if self.rate == 0 {
+            self.rate = measured;
+        } else if !self.round_idle || measured > self.rate {
+            self.rate = (7 * self.rate + measured) / 8;
+        }
+        self.round_began = now;
+        self.round_idle = self.in_flight == 0;
     }
 
     fn end_round(&mut self, cwnd_packets_max: u32) {
@@ -161,14 +262,14 @@ mod tests {
         for _ in 0..rounds {
             let window = path.cwnd_packets;
             for _ in 0..window {
-                path.sent();
+                path.sent(Instant(0));
             }
             path.sample(rtt_ns);
             for packet in 0..window {
                 if loss != 0 && packet % loss == loss - 1 {
                     path.lost();
                 } else {
-                    path.acked(order, Instant(0), order + u64::from(window), 1000);
+                    path.acked(Instant(0), order, Instant(0), order + u64::from(window), 1000);
                 }
                 order += 1;
             }

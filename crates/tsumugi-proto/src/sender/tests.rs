@@ -180,3 +180,72 @@ fn a_lost_go_is_found_out_though_nothing_is_outstanding() {
     sender.on_answer(due.plus(20 * US), Answer::Ack, psn.next(), 992, None, drop).unwrap();
     assert!(sender.room(0) > 1);
 }
+
+/// Two paths, over which so many packets went in turn, the even ones over the first.
+fn two_paths(packets: u64) -> Sender<u64> {
+    let mut sender = sender(Repeat::Selective, 0);
+    assert_eq!((sender.add_path(0), sender.room(1)), (1, 0), "nothing is sent before a sign of life");
+    sender.revive(1);
+    sender.sample(1, 20 * US);
+    for packet in 0..packets {
+        sender.send(Instant(packet * US), (packet % 2) as u8, packet);
+    }
+    sender
+}
+
+#[test]
+fn a_path_may_be_slower_than_another_for_a_while() {
+    let mut sender = two_paths(6);
+    let even = sack(1, &[2, 4]);
+    sender.on_answer(Instant(30 * US), Answer::Ack, Psn(1), 992, Some(&even), drop).unwrap();
+    assert_eq!(resends(&mut sender, Instant(1000 * US)), [0u64; 0]);
+    sender.on_answer(Instant(1000 * US), Answer::Ack, Psn(6), 992, None, drop).unwrap();
+    assert!(sender.paths()[1].is_usable() && sender.paths()[1].lost == 0);
+}
+
+#[test]
+fn a_silent_path_is_left_and_what_it_lost_goes_over_the_other() {
+    let mut sender = two_paths(8);
+    let even = sack(1, &[2, 4, 6]);
+    sender.on_answer(Instant(30 * US), Answer::Ack, Psn(1), 992, Some(&even), drop).unwrap();
+    let mut now = Instant(30 * US);
+    let mut again = Vec::new();
+    // The tail is tried at once.
+    while sender.paths()[1].is_usable() {
+        now = sender.timeout();
+        assert!(now < Instant(5000 * US), "{now:?}");
+        sender.on_timeout(now);
+        again.append(&mut resends(&mut sender, now));
+    }
+    again.sort_unstable();
+    assert_eq!(again, [1, 3, 5, 7]);
+    assert!(sender.paths()[0].is_usable());
+    assert_eq!((sender.room(1), sender.paths()[1].in_flight), (0, 0));
+    sender.on_answer(now.plus(30 * US), Answer::Ack, Psn(8), 992, None, drop).unwrap();
+    sender.revive(1);
+    assert!(sender.room(1) > 0 && sender.outstanding() == 0);
+}
+
+#[test]
+fn a_path_that_delivers_some_is_not_given_up_for_what_it_loses() {
+    let mut sender = two_paths(8);
+    // 3 is lost; 1, 5 and 7 arrive.
+    sender
+        .on_answer(Instant(30 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[4, 5, 6, 7])), drop)
+        .unwrap();
+    sender.on_timeout(sender.timeout());
+    assert!(sender.paths()[1].is_usable());
+    assert_eq!(resends(&mut sender, Instant(5000 * US)), [3]);
+}
+
+#[test]
+fn when_nobody_is_heard_no_path_is_to_blame() {
+    let mut sender = two_paths(8);
+    let mut now = Instant(8 * US);
+    for _ in 0..20 {
+        now = sender.timeout();
+        sender.on_timeout(now);
+        resends(&mut sender, now);
+    }
+    assert!(now > Instant(SECOND_NS) && sender.paths().iter().all(Path::is_usable));
+}
