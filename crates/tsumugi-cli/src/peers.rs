@@ -11,6 +11,7 @@ pub(crate) mod tcp;
 pub(crate) mod udp;
 mod watch;
 
+use crate::measure::row::PathRow;
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -129,6 +130,11 @@ pub(crate) trait Peer {
     /// Who takes in what arrives, where that is a choice.
     fn depositor(&self) -> Option<&'static str> {
         None
+    }
+
+    /// The paths to the other side, where there are several.
+    fn paths(&self) -> Vec<PathRow> {
+        Vec::new()
     }
 
     /// Sends one message. A transport without repetition writes a number to its beginning.

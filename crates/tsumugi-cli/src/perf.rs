@@ -141,6 +141,10 @@ pub(crate) struct Measure {
     /// the driver where it is there.
     #[arg(long, default_value = "auto", value_parser = depositor)]
     pub(crate) depositor: String,
+    /// How Tsumugi spreads packets where both hosts have several NICs: `adaptive`, `round-robin`, `tlb`,
+    /// `active-backup`, `hash` or `broadcast`.
+    #[arg(long, default_value = "adaptive", value_parser = policy)]
+    pub(crate) policy: String,
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,
@@ -183,6 +187,10 @@ fn engine(text: &str) -> Result<String, String> {
         "shm" => Err(format!("the `{text}` engine is not part of this version; use `auto`")),
         _ => Err(format!("there is no `{text}` engine; use `udp`, `packet`, `xsk` or `auto`")),
     }
+}
+
+fn policy(text: &str) -> Result<String, String> {
+    text.parse::<tsumugi::Policy>().map(|policy| policy.to_string()).map_err(|error| error.to_string())
 }
 
 fn depositor(text: &str) -> Result<String, String> {

@@ -32,9 +32,9 @@ pub trait Policy {
     /// way has arrived. There is at least one path.
     fn pick(&mut self, now: Instant, flow: u32, paths: &[Path], waiting: u32) -> Option<Pick>;
 
-    /// So many bytes of `flow` were handed to the NIC of `path`.
-    fn on_sent(&mut self, now: Instant, flow: u32, path: u8, bytes: u64) {
-        let _ = (now, flow, path, bytes);
+    /// So many packets of `flow`, of so many bytes in all, were handed to the NIC of `path`.
+    fn on_sent(&mut self, flow: u32, path: u8, packets: u32, bytes: u64) {
+        let _ = (flow, path, packets, bytes);
     }
 
     /// Whether what is sent over the picked path goes over all other usable ones as well.

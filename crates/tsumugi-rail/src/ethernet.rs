@@ -7,6 +7,7 @@
 use crate::choose::Chooser;
 use crate::engine::Engine;
 use crate::memory::{Memory, MemoryError};
+use crate::nics::{NicAddress, nic_addresses};
 use crate::packet::{PacketEngine, PacketError};
 use crate::sys::Epoll;
 use crate::udp::{Udp, UdpError, UdpOptions};
@@ -398,6 +399,11 @@ impl Rail for Ethernet {
 
     fn is_driven(&self) -> bool {
         self.driver.as_ref().is_some_and(|driver| driver.served)
+    }
+
+    fn nics(&self) -> Vec<NicAddress> {
+        let bound = self.sockets.address().ip();
+        if bound.is_loopback() { Vec::new() } else { nic_addresses(bound) }
     }
 
     fn quiesce(&mut self) {

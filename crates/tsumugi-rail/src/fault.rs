@@ -320,6 +320,10 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.is_driven()
     }
 
+    fn nics(&self) -> Vec<crate::NicAddress> {
+        self.inner.nics()
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

@@ -12,6 +12,7 @@ pub mod ether;
 pub mod ethernet;
 pub mod fault;
 pub mod memory;
+pub mod nics;
 pub mod packet;
 pub mod route;
 mod run;
@@ -27,6 +28,7 @@ pub use ether::Template;
 pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use fault::{FaultOptions, Faulty};
 pub use memory::{Memory, MemoryError};
+pub use nics::NicAddress;
 pub use packet::{PacketEngine, PacketError};
 pub use route::{Reach, RouteError, Routes};
 pub use sys::kernel_version;
@@ -165,6 +167,11 @@ pub trait Rail {
         false
     }
 
+    /// Addresses that this end can be reached by now, at most one for each NIC; none: only by [`Rail::address`].
+    fn nics(&self) -> Vec<NicAddress> {
+        Vec::new()
+    }
+
     /// Returns when nobody but the caller deposits any more. For an owner that is about to leave: what arrives from
     /// now on is not acknowledged.
     fn quiesce(&mut self) {}
@@ -206,6 +213,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn is_driven(&self) -> bool {
         (**self).is_driven()
+    }
+    fn nics(&self) -> Vec<NicAddress> {
+        (**self).nics()
     }
     fn quiesce(&mut self) {
         (**self).quiesce();

@@ -358,7 +358,11 @@ impl Epoll {
 pub(crate) struct Interface {
     pub(crate) name: String,
     pub(crate) address: Option<IpAddr>,
+    /// Bits of the address that everybody on the same link has.
+    pub(crate) prefix_bits: u8,
     pub(crate) up: bool,
+    /// Whether it has a carrier.
+    pub(crate) running: bool,
     pub(crate) loopback: bool,
     pub(crate) mtu_bytes: usize,
 }
@@ -385,7 +389,10 @@ pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
             name: name.to_string_lossy().into_owned(),
             // SAFETY: as above.
             address: unsafe { ip_address(entry.ifa_addr) },
+            // SAFETY: as above.
+            prefix_bits: unsafe { ip_address(entry.ifa_netmask) }.map_or(0, prefix_bits),
             up: flag(libc::IFF_UP),
+            running: flag(libc::IFF_RUNNING),
             loopback: flag(libc::IFF_LOOPBACK),
             mtu_bytes: mtu_bytes(&any, name).unwrap_or(0),
         });
@@ -432,6 +439,15 @@ unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
             _ => None,
         }
     }
+}
+
+/// Length of the prefix that a network mask leaves, bits.
+fn prefix_bits(mask: IpAddr) -> u8 {
+    let ones = match mask {
+        IpAddr::V4(four) => four.to_bits().leading_ones(),
+        IpAddr::V6(six) => six.to_bits().leading_ones(),
+    };
+    ones as u8
 }
 
 /// MTU of the interface called `name`, bytes.

@@ -196,6 +196,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.is_driven()
     }
 
+    fn nics(&self) -> Vec<crate::NicAddress> {
+        self.inner.nics()
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

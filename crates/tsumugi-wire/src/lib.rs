@@ -35,6 +35,7 @@ pub mod header;
 pub mod limits;
 pub mod memory;
 pub mod psn;
+pub mod rails;
 pub mod time;
 
 pub use header::{Flags, Header, Kind, MalformedHeader};

@@ -23,5 +23,11 @@ pub const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 /// straddles.
 pub const RECORD_ALIGN: u64 = 64;
 
+/// NICs of an endpoint that its peers are told of, at most; and so the paths to a peer.
+pub const RAILS_MAX: usize = 8;
+
+/// Bytes of an entry in the list of them.
+pub const RAIL_BYTES: usize = 24;
+
 /// Port that tools use when none is given.
 pub const DEFAULT_PORT: u16 = 7411;

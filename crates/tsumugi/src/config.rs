@@ -1,6 +1,6 @@
 //! What an endpoint is opened with.
 
-use crate::Wait;
+use crate::{Policy, Wait};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -44,6 +44,8 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Who deposits what arrives. The sizes of the driver depositor's memory are those of its pool.
     pub depositor: Depositor,
+    /// How packets are spread over the paths to a peer with several NICs.
+    pub policy: Policy,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
     pub datagram_bytes: Option<u16>,
     /// Faults to inject into what this endpoint sends.
@@ -70,6 +72,7 @@ impl Default for Config {
             send_bytes: 4 << 20,
             engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
+            policy: Policy::Adaptive,
             datagram_bytes: None,
             faults: None,
             trace: None,

@@ -125,6 +125,25 @@ pub(crate) struct Row {
     /// In a comparison: which of several pairs that ran at once.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) pair: Option<u32>,
+    /// The paths that the last round's packets took, where there were several.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) paths: Vec<PathRow>,
+}
+
+/// What the sending side counted of a path.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub(crate) struct PathRow {
+    /// The server's address on it.
+    pub(crate) address: String,
+    /// Whether it was used in the end, and not silent.
+    pub(crate) usable: bool,
+    /// Packets that arrived.
+    pub(crate) delivered: u64,
+    /// Packets found lost.
+    pub(crate) lost: u64,
+    /// Smoothed round trip, ns.
+    pub(crate) srtt_ns: u64,
 }
 
 impl Row {

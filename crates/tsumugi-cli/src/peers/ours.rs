@@ -1,15 +1,16 @@
 //! Tsumugi itself, through the public library: one endpoint and one channel on each side.
 
 use std::error::Error;
-use std::net::{IpAddr, SocketAddr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tsumugi::{Channel, Config, Endpoint, FaultOptions, Node, ReceiveError, Repeat, SendError};
+use tsumugi::{Channel, Config, Endpoint, FaultOptions, Node, PathReport, ReceiveError, Repeat, SendError};
 
 use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
+use crate::measure::row::PathRow;
 
 /// The channel that measurements use.
 const CHANNEL: u16 = 1;
@@ -33,6 +34,8 @@ pub(crate) struct Options {
     pub(crate) engine: String,
     /// `auto`, `user` or `driver`: who deposits, on both sides.
     pub(crate) depositor: String,
+    /// How packets are spread over several NICs, on both sides.
+    pub(crate) policy: String,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
     pub(crate) faults: Option<String>,
     /// The largest message that will be sent, in bytes.
@@ -48,7 +51,7 @@ impl Options {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
         let mut config = Config {
             port,
-            bind,
+            bind: every_nic(bind),
             accept_unknown: true,
             wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
             repeat: match self.repeat.as_str() {
@@ -58,6 +61,7 @@ impl Options {
             },
             engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
+            policy: self.policy.parse().map_err(|why| refused("--policy", &why))?,
             // The library refuses time-outs that would kill healthy peers.
             peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
             ..Config::default()
@@ -75,6 +79,15 @@ impl Options {
         // Two messages: one that is being received, and one that is being assembled.
         config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
         Ok(config)
+    }
+}
+
+/// What to bind to, so that NICs beside that of `address` are used as well.
+const fn every_nic(address: IpAddr) -> IpAddr {
+    match address {
+        _ if address.is_loopback() => address,
+        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
     }
 }
 
@@ -194,6 +207,21 @@ impl Peer for Ours {
 
     fn depositor(&self) -> Option<&'static str> {
         Some(if self.endpoint.is_driven() { "driver" } else { "user" })
+    }
+
+    fn paths(&self) -> Vec<PathRow> {
+        let paths = self.node.map_or(Vec::new(), |node| self.endpoint.paths(node));
+        if paths.len() < 2 {
+            return Vec::new();
+        }
+        let row = |path: &PathReport| PathRow {
+            address: path.address.ip().to_string(),
+            usable: path.is_usable,
+            delivered: path.delivered,
+            lost: path.lost,
+            srtt_ns: path.srtt_ns,
+        };
+        paths.iter().map(row).collect()
     }
 
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {

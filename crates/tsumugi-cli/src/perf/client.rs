@@ -291,6 +291,7 @@ impl<'a> Client<'a> {
         let row = Row {
             engine: peer.engine().map(str::to_owned),
             depositor: peer.depositor().map(str::to_owned),
+            paths: peer.paths(),
             ..sample::row(self.metric, &measured, &theirs)
         };
         peer.close().map_err(|cause| self.failed(cause))?;
@@ -308,6 +309,7 @@ impl<'a> Client<'a> {
             in_place: self.measure.in_place,
             engine: self.measure.engine.clone(),
             depositor: self.measure.depositor.clone(),
+            policy: self.measure.policy.clone(),
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let prepared = self.prepare().map_err(|cause| self.failed(cause))?;

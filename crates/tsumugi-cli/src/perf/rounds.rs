@@ -29,6 +29,7 @@ pub(crate) fn over_rounds(rounds: &[Row]) -> Option<Row> {
         rounds: Some(rounds.len() as u32),
         spread: value.map(|value| rounded(value.spread)),
         setting: most_frequent(rounds),
+        paths: rounds.last()?.paths.clone(),
         lost_bytes: (lost > 0).then_some(lost),
         ..first.clone()
     })

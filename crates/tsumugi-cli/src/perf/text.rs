@@ -62,7 +62,24 @@ pub(super) fn table(metric: Metric, rows: &[Row]) -> String {
             Metric::Idle => columns.row(vec![row.cpu_share.map_or(String::new(), units::percent), spread]),
         }
     }
-    columns.to_string()
+    columns.to_string() + &paths(rows)
+}
+
+/// What the paths of the last row carried, if there were several.
+fn paths(rows: &[Row]) -> String {
+    let Some(row) = rows.last().filter(|row| !row.paths.is_empty()) else { return String::new() };
+    let mut columns = Columns::new(&["path", "to", "delivered", "lost", "round trip", "state"]);
+    for (number, path) in row.paths.iter().enumerate() {
+        columns.row(vec![
+            number.to_string(),
+            path.address.clone(),
+            path.delivered.to_string(),
+            path.lost.to_string(),
+            units::time(path.srtt_ns as f64),
+            if path.usable { "used" } else { "silent" }.to_owned(),
+        ]);
+    }
+    format!("\n{columns}")
 }
 
 #[cfg(test)]

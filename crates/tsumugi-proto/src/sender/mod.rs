@@ -197,6 +197,12 @@ impl<P> Sender<P> {
         credit.min(window).min(stopped)
     }
 
+    /// Whether a time-out wants something sent again whatever the window says: how many there were in a row.
+    #[must_use]
+    pub fn urgent(&self) -> Option<u32> {
+        (self.forced > 0).then_some(self.timeouts)
+    }
+
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
     pub fn add_path(&mut self, speed_bits: u64) -> u8 {
         let mut path = Path::of_speed(speed_bits);

@@ -33,9 +33,9 @@ impl Policy for RoundRobin {
             .map(|pick| Pick { packets: pick.packets.min(TURN_PACKETS - self.sent), ..pick })
     }
 
-    fn on_sent(&mut self, _: Instant, _: u32, path: u8, _: u64) {
+    fn on_sent(&mut self, _: u32, path: u8, packets: u32, _: u64) {
         if path == self.next {
-            self.sent += 1;
+            self.sent += packets;
         }
     }
 }
@@ -89,7 +89,7 @@ mod tests {
             for left in (1..=TURN_PACKETS).rev() {
                 let picked = policy.pick(Instant(0), 0, &paths, 9);
                 assert_eq!(picked, Some(Pick { path: turn, packets: left }));
-                policy.on_sent(Instant(0), 0, turn, 1472);
+                policy.on_sent(0, turn, 1, 1472);
             }
         }
         paths[0].in_flight = paths[0].cwnd_packets;

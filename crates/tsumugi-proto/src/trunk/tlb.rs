@@ -60,7 +60,7 @@ impl Policy for Tlb {
         (packets > 0).then_some(Pick { path, packets })
     }
 
-    fn on_sent(&mut self, _: Instant, flow: u32, _: u8, bytes: u64) {
+    fn on_sent(&mut self, flow: u32, _: u8, _: u32, bytes: u64) {
         *self.sent.entry(flow).or_default() += bytes;
     }
 }
@@ -88,7 +88,7 @@ mod tests {
         // Three flows, of which the first and the third share a path; the first sends most.
         assert_eq!([0, 1, 2].map(|flow| pick(&mut policy, 0, flow)), [0, 1, 0]);
         for (flow, bytes) in [(0, 90), (1, 10), (2, 20)] {
-            policy.on_sent(Instant(5), flow, 0, bytes * 1_000_000);
+            policy.on_sent(flow, 0, 1, bytes * 1_000_000);
         }
         assert_eq!([0, 1, 2].map(|flow| pick(&mut policy, PERIOD_NS - 1, flow)), [0, 1, 0]);
         assert_eq!([2, 1, 0].map(|flow| pick(&mut policy, PERIOD_NS, flow)), [0, 1, 1]);

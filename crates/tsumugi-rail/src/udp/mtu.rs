@@ -59,7 +59,15 @@ mod tests {
 
     fn interface(name: &str, address: &str, up: bool, mtu_bytes: usize) -> Interface {
         let address: Option<IpAddr> = address.parse().ok();
-        Interface { name: name.into(), address, up, loopback: name == "lo", mtu_bytes }
+        Interface {
+            name: name.into(),
+            address,
+            prefix_bits: 24,
+            up,
+            running: up,
+            loopback: name == "lo",
+            mtu_bytes,
+        }
     }
 
     fn machine() -> Vec<Interface> {

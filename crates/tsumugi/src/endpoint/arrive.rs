@@ -92,8 +92,12 @@ impl State {
             }
         }
         match header.kind {
-            Kind::Data => self.on_data(now, index, flow, header, body),
+            Kind::Data => {
+                self.peers[index as usize].answer_to = from;
+                self.on_data(now, index, flow, header, body);
+            }
             Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
+                self.on_way(index, from);
                 let answer = match header.kind {
                     Kind::Lose => Answer::Lose,
                     Kind::Stop => Answer::Stop,
@@ -106,7 +110,9 @@ impl State {
                 }
             }
             Kind::Probe => {
-                self.peers[index as usize].demand(Kind::Ack, Psn(0));
+                let peer = &mut self.peers[index as usize];
+                peer.answer_to = from;
+                peer.demand(Kind::Ack, Psn(0));
                 self.touch(index);
             }
             Kind::Bye => self.on_bye(now, index, header),

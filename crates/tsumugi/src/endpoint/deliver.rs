@@ -10,6 +10,7 @@ use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
 use tsumugi_wire::memory::{Counter, Record};
+use tsumugi_wire::rails::CONTROL_CHANNEL;
 use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
@@ -366,6 +367,13 @@ impl State {
     }
 
     fn push(&mut self, source: u32, channel: u16, content: Content) {
+        if channel == CONTROL_CHANNEL {
+            if let Content::Owned(list) = &content {
+                self.on_control(source, list);
+            }
+            self.release_message(content);
+            return;
+        }
         self.tally.messages_received += 1;
         let inbox = self.channels.entry(channel).or_default();
         inbox.queue.push_back(Delivery::Message { source, content });
@@ -378,6 +386,9 @@ impl State {
 
     /// Opens a channel; `false` when it is open already.
     pub fn open_channel(&mut self, channel: u16) -> bool {
+        if channel == CONTROL_CHANNEL {
+            return false; // for good
+        }
         let inbox = self.channels.entry(channel).or_default();
         !std::mem::replace(&mut inbox.open, true)
     }

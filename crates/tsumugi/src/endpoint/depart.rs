@@ -8,6 +8,7 @@ use crate::pool::Pool;
 use crate::{Failure, Node};
 use arrayvec::ArrayVec;
 use slab::Slab;
+use tsumugi_proto::trunk::Pick;
 use tsumugi_proto::{ReceiveMemory, window};
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
@@ -23,8 +24,6 @@ const BURST_PACKETS_MAX: usize = 64;
 const BURST_BYTES_MAX: usize = 65_507;
 /// After this time a NIC whose queue was full is tried again, ns: some packets later.
 const RETRY_NS: u64 = 20 * MICROSECOND_NS;
-/// The only path there is.
-const PATH: u8 = 0;
 
 /// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
 /// fragments need. A longer one that needs more is moved, which its length forgives.
@@ -348,15 +347,16 @@ impl State {
         if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
         }
-        loop {
-            self.gather(now, index);
+        while let Some(pick) = self.pick(now, index) {
+            self.gather(now, index, pick);
             if self.burst.packets.is_empty() {
                 break;
             }
-            if !self.send_burst(now, index, rail)? {
+            if !self.send_burst(now, index, pick.path, rail)? {
                 return Ok(false);
             }
         }
+        self.probe_ways(now, index);
         let peer = &mut self.peers[index as usize];
         if !peer.outbox.is_empty() {
             peer.sender.starve(now);
@@ -370,21 +370,22 @@ impl State {
         Ok(true)
     }
 
-    /// Collects the packets that may be sent to a peer now: first again, then anew.
-    fn gather(&mut self, now: Instant, index: u32) {
+    /// Collects the packets that may be sent to a peer over a path now: first again, then anew.
+    fn gather(&mut self, now: Instant, index: u32, pick: Pick) {
         self.burst.packets.clear();
         let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
-        while self.burst.packets.len() < fitting.clamp(1, BURST_PACKETS_MAX) {
+        let most = fitting.clamp(1, BURST_PACKETS_MAX).min(pick.packets as usize);
+        while self.burst.packets.len() < most {
             let peer = &mut self.peers[index as usize];
-            if let Some((psn, &key)) = peer.sender.resend(now, PATH) {
+            if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
                 self.burst.packets.push((psn, key, Flags::RESENT));
                 self.tally.packets_resent += 1;
-            } else if peer.sender.room(PATH) > 0
+            } else if peer.sender.room(pick.path) > 0
                 && let Some((content, messages)) = self.cut(index)
             {
                 let key = self.contents.insert(content);
                 let peer = &mut self.peers[index as usize];
-                let psn = peer.sender.send(now, PATH, key);
+                let psn = peer.sender.send(now, pick.path, key);
                 if let Some(messages) = messages {
                     peer.marks.push_back((psn, messages));
                 }
@@ -436,6 +437,7 @@ impl State {
         &mut self,
         now: Instant,
         index: u32,
+        path: u8,
         rail: &mut R,
     ) -> Result<bool, RailError> {
         let (ack, credit) = self.credit(index);
@@ -445,12 +447,12 @@ impl State {
         let Some(remote) = peer.remote else { return Ok(true) };
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
         // it may send, after a resend, and after a long message, whose buffer it wants back.
-        let full = peer.sender.room(PATH) == 0;
+        let full = peer.sender.room(path) == 0;
         let Burst { packets, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.epoch);
-        (header.flow, header.token, header.path) = (remote.flow, remote.token, PATH);
+        (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.ack, header.credit) = (ack, credit);
         for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
             let content = &self.contents[*key];
@@ -468,7 +470,19 @@ impl State {
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
             out.push(Packet { head: &head[..HEADER_BYTES + frame.len()], body });
         }
-        let taken = rail.send(now, peer.address, &out)?;
+        let address = peer.ways[usize::from(path)].address;
+        let taken = rail.send(now, address, &out)?;
+        if peer.is_trunk() {
+            let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
+            self.policy.on_sent(index, path, taken as u32, bytes);
+            if self.policy.is_copied() {
+                for (number, way) in peer.ways.iter().enumerate() {
+                    if number != usize::from(path) && peer.sender.paths()[number].is_usable() {
+                        rail.send(now, way.address, &out[..taken])?;
+                    }
+                }
+            }
+        }
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
         }
@@ -504,14 +518,14 @@ impl State {
         let mut buffer = [0; BODY_BYTES_MAX];
         let body = sack.encode(&mut buffer);
         let mut header = Header::new(kind, self.epoch);
-        (header.flow, header.token, header.path) = (remote.flow, remote.token, PATH);
+        (header.flow, header.token) = (remote.flow, remote.token);
         header.flags = Flags::HAS_ACK;
         (header.psn, header.ack, header.credit) = (psn, base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
         peer.unanswered = 0;
         peer.ack_due = Instant::NEVER;
-        let taken = rail.send(now, peer.address, &[Packet { head: &header.encode(), body }])?;
+        let taken = rail.send(now, peer.answer_to, &[Packet { head: &header.encode(), body }])?;
         if taken == 0 {
             peer.answer = Some((kind, psn));
             return Ok(false);

@@ -114,7 +114,7 @@ impl State {
         packet
     }
 
-    fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
+    pub(super) fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
         if self.replies.len() < REPLIES_MAX {
             self.replies.push((to, packet));
         }
@@ -122,17 +122,24 @@ impl State {
 
     /// Queues a packet without body on the flow to a peer.
     pub(super) fn reply_on_flow(&mut self, index: u32, kind: Kind) {
+        let address = self.peers[index as usize].way();
+        if let Some(packet) = self.flow_packet(index, kind, 0) {
+            self.reply(address, packet);
+        }
+    }
+
+    /// A packet without body on the flow to a peer; `None` before the peer has said which that is.
+    pub(super) fn flow_packet(&mut self, index: u32, kind: Kind, path: u8) -> Option<Vec<u8>> {
         let (ack, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
-        let Some(remote) = peer.remote else { return };
+        let remote = peer.remote?;
         let mut header = Header::new(kind, self.epoch);
-        (header.flow, header.token) = (remote.flow, remote.token);
+        (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.flags, header.ack, header.credit) = (self.has_ack(index), ack, credit);
         if kind == Kind::Bye {
             header.psn = peer.sender.next();
         }
-        let address = peer.address;
-        self.reply(address, header.encode().to_vec());
+        Some(header.encode().to_vec())
     }
 
     /// Our entry in the flow table for a peer, made when there is none yet.
@@ -296,8 +303,12 @@ impl State {
             let rtt_ns = peer.sender.paths()[0].srtt_ns;
             peer.sender = Sender::new(repeat, 1, CREDIT_PACKETS_INITIAL);
             peer.sender.sample(0, rtt_ns);
+            // What it told of its NICs may have overtaken this.
+            peer.ways.truncate(1);
             self.met.push(peer.address);
+            self.find_ways(index);
         }
+        let peer = &mut self.peers[index as usize];
         if !matches!(peer.phase, Phase::Leaving(_)) {
             peer.phase = Phase::Open;
         }
@@ -308,6 +319,9 @@ impl State {
             self.reply_on_flow(index, Kind::Bye);
             self.end_peer(index, Reason::TooLong(limit));
             return;
+        }
+        if fresh && self.has_several_nics() {
+            self.announce(index);
         }
         self.touch(index);
         self.arm(now, index);

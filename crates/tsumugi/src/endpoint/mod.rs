@@ -10,6 +10,7 @@ mod greet;
 pub(crate) mod inspect;
 mod peer;
 pub(crate) mod suspend;
+pub(crate) mod trunk;
 
 use crate::channel::{Channel, Status, Ticket};
 use crate::clock::Clock;
@@ -19,7 +20,7 @@ use crate::counters::Counters;
 use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::memory::Mapped;
 use crate::wait::{Step, Wait, Waiter};
-use crate::{Node, peers};
+use crate::{Node, Policy, peers};
 use state::{Options, State};
 use std::cell::RefCell;
 use std::fs::File;
@@ -28,6 +29,7 @@ use std::net::SocketAddr;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use trunk::PathReport;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::trace::Traced;
@@ -42,6 +44,8 @@ const LEAVE_NS_MAX: u64 = SECOND_NS;
 const LOOKS_PER_CLOCK: u32 = 8;
 /// Idle looks after which the rail is told not to ring.
 const SPINS_UNWATCHED: u32 = 200;
+/// Time between two looks for NICs that have come or gone, ns.
+const NICS_EVERY_NS: u64 = SECOND_NS;
 /// Longest sleep, ns; a bound on what a missed timer could cost.
 const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
@@ -63,6 +67,8 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     rail: Box<dyn Rail>,
     waiter: Waiter,
+    /// When the NICs are looked at next.
+    nics_at: Instant,
     /// When something was last looked for; a few looks out of date while nothing arrives.
     looked_at: Instant,
     /// Looks since the last sleep.
@@ -136,12 +142,17 @@ impl Endpoint {
                 state,
                 rail,
                 waiter: Waiter::new(config.wait),
+                nics_at: Instant(0),
                 looked_at: Instant(0),
                 spins: 0,
                 silent: false,
                 shown: false,
             }),
         };
+        let mut inner = shared.inner.borrow_mut();
+        inner.state.set_policy(config.policy);
+        inner.look_at_nics(Instant(0));
+        drop(inner);
         let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {
             endpoint.add_peer(peer)?;
@@ -275,6 +286,18 @@ impl Endpoint {
     #[must_use]
     pub fn is_driven(&self) -> bool {
         self.shared.inner.borrow().rail.is_driven()
+    }
+
+    /// How packets are spread over the paths to peers from now on.
+    pub fn set_policy(&self, policy: Policy) {
+        self.shared.inner.borrow_mut().state.set_policy(policy);
+    }
+
+    /// What is known of the paths to a peer, in the order of their numbers: one for each of its NICs that is on a link of
+    /// one of ours.
+    #[must_use]
+    pub fn paths(&self, node: Node) -> Vec<PathReport> {
+        self.shared.inner.borrow().state.paths(node.0)
     }
 
     /// What the endpoint has counted.
@@ -460,8 +483,17 @@ impl Inner {
         Ok(arrived)
     }
 
+    /// Notices NICs that have come or gone since the last look.
+    fn look_at_nics(&mut self, now: Instant) {
+        if now >= self.nics_at {
+            self.nics_at = now.plus(NICS_EVERY_NS);
+            self.state.set_nics(self.rail.address().port(), self.rail.nics());
+        }
+    }
+
     /// Reads what was deposited, lets timers run, sends what may be sent.
     fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
+        self.look_at_nics(now);
         let Inner { state, rail, .. } = self;
         state.drain(now);
         state.tick(now);

@@ -1,5 +1,6 @@
 //! One peer, as the endpoint knows it.
 
+use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -8,6 +9,7 @@ use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::reorder::Reorder;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
 use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Key of a packet's content in [`super::state::State::contents`].
@@ -118,6 +120,12 @@ pub(super) struct Assembly {
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) address: SocketAddr,
+    /// Where its packets are addressed to; the number is the path's.
+    pub(super) ways: Vec<Way>,
+    /// The NICs that it has told of.
+    pub(super) rails: Vec<RailAddress>,
+    /// Where it sent what it wants an answer to.
+    pub(super) answer_to: SocketAddr,
     pub(super) phase: Phase,
     /// Epoch of the incarnation that we talk to; 0 while unknown.
     pub(super) epoch: u32,
@@ -184,6 +192,9 @@ impl Peer {
         Peer {
             name,
             address,
+            ways: vec![Way::new(address)],
+            rails: Vec::new(),
+            answer_to: address,
             phase: Phase::Strange,
             epoch: 0,
             acquaintance: 0,

@@ -20,11 +20,14 @@ use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
+use tsumugi_proto::trunk::{Policy, PolicyChoice};
+use tsumugi_rail::NicAddress;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
+use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Instant, Kind};
 
@@ -113,6 +116,11 @@ pub struct State {
     pub(super) parted: Vec<SocketAddr>,
     /// Stateless answers waiting to be sent: to whom, and the whole packet.
     pub(super) replies: Vec<(SocketAddr, Vec<u8>)>,
+    /// The NICs that peers can reach us by, and what is said of them.
+    pub(super) nics: Vec<NicAddress>,
+    pub(super) rails: Vec<RailAddress>,
+    /// Spreads packets over the paths to a peer.
+    pub(super) policy: Box<dyn Policy>,
     pub(super) tally: Tally,
     pub(super) burst: super::depart::Burst,
 }
@@ -152,6 +160,9 @@ impl State {
             met: Vec::new(),
             parted: Vec::new(),
             replies: Vec::new(),
+            nics: Vec::new(),
+            rails: Vec::new(),
+            policy: PolicyChoice::default().policy(),
             tally: Tally::default(),
             burst: super::depart::Burst::default(),
             options,
@@ -273,6 +284,9 @@ impl State {
         let mut due = peer.ack_due;
         match &peer.phase {
             Phase::Greeting(greeting) => due = due.min(greeting.due),
+            Phase::Open if peer.waiting_since.is_some() => {
+                due = due.min(peer.sender.timeout()).min(peer.probe_due());
+            }
             Phase::Open => due = due.min(peer.sender.timeout()),
             Phase::Leaving(said_at) => due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS)),
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
@@ -312,7 +326,7 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = false;
+        let mut wants_to_send = peer.probe_due() <= now;
         if now >= peer.ack_due {
             peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
             peer.ack_due = Instant::NEVER;
@@ -399,7 +413,12 @@ impl State {
     pub(super) fn forget(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
-        self.parted.push(peer.address);
+        for way in std::mem::take(&mut peer.ways) {
+            if way.address != peer.address && self.by_address.get(&way.address) == Some(&index) {
+                self.by_address.remove(&way.address);
+            }
+            self.parted.push(way.address);
+        }
         let keys: Vec<_> = peer.sender.abandon().collect();
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
