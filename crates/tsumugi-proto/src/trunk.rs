@@ -129,15 +129,15 @@ mod tests {
         for (choice, name) in PolicyChoice::ALL {
             let mut policy = choice.policy();
             let mut paths = [Path::default(), Path::default(), Path::default()];
-            paths[0].suspend();
+            paths[0].suspend(Instant(0));
             let picked = policy.pick(Instant(0), 7, &paths, 5).expect(name);
             assert!(picked.path != 0 && picked.packets > 0, "{name}: {picked:?}");
-            paths[usize::from(picked.path)].suspend();
+            paths[usize::from(picked.path)].suspend(Instant(0));
             let last = 3 - picked.path;
             assert_eq!(policy.pick(Instant(1), 7, &paths, 5).map(|it| it.path), Some(last), "{name}");
             paths[usize::from(last)].in_flight = paths[usize::from(last)].cwnd_packets;
             assert_eq!(policy.pick(Instant(2), 7, &paths, 5), None, "{name}");
-            paths[usize::from(last)].suspend();
+            paths[usize::from(last)].suspend(Instant(0));
             assert_eq!(policy.pick(Instant(3), 7, &paths, 5), None, "{name}");
         }
     }

@@ -206,14 +206,14 @@ impl<P> Sender<P> {
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
     pub fn add_path(&mut self, speed_bits: u64) -> u8 {
         let mut path = Path::of_speed(speed_bits);
-        path.suspend();
+        path.suspend(Instant(0));
         self.paths.push(path);
         (self.paths.len() - 1) as u8
     }
 
     /// The path is gone: what is under way there counts as lost, and goes over others.
-    pub fn suspend(&mut self, path: u8) {
-        self.paths[usize::from(path)].suspend();
+    pub fn suspend(&mut self, now: Instant, path: u8) {
+        self.paths[usize::from(path)].suspend(now);
         for index in 0..self.slots.len() {
             if self.slots[index].state == State::InFlight && self.slots[index].path == path {
                 self.mark_lost(index);
@@ -222,8 +222,8 @@ impl<P> Sender<P> {
     }
 
     /// The path has given a sign of life.
-    pub fn revive(&mut self, path: u8) {
-        self.paths[usize::from(path)].revive();
+    pub fn revive(&mut self, now: Instant, path: u8) {
+        self.paths[usize::from(path)].revive(now);
     }
 
     /// A new packet goes out over `path`. The caller has asked for [`Sender::room`].
@@ -432,7 +432,7 @@ impl<P> Sender<P> {
             }
         }
         if let Some(path) = silent {
-            self.suspend(path);
+            self.suspend(now, path);
         }
     }
 

@@ -23,7 +23,11 @@ const CWND_PACKETS_MIN: u32 = 8;
 const CWND_PACKETS_MIN_BY_DELAY: u32 = 128;
 /// How long after another path's packets one of this path may arrive before it counts as lost, ns, beside twice the
 /// round trip: paths are not equally long, and queues on them neither.
-const OVERTAKEN_NS: u64 = 2 * MILLISECOND_NS;
+const OVERTAKEN_NS: u64 = 5 * MILLISECOND_NS;
+/// A path that was silent for longer may be another link than it was.
+const ANOTHER_NS: u64 = 100 * MILLISECOND_NS;
+/// Time in which an idle path's measured rate counts for half of what is expected of it, ns.
+const FORGET_NS: u64 = 2 * MILLISECOND_NS;
 /// Longest queue of reordered packets that a path is forgiven, ns, at least.
 const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
 
@@ -49,11 +53,13 @@ pub struct Path {
     pub delivered: u64,
     /// Speed that the NIC says it has, bits a second; 0: unknown.
     pub speed_bits: u64,
-    /// Nothing is sent over it until it gives a sign of life.
-    suspended: bool,
+    /// Since when nothing is sent over it, until it gives a sign of life.
+    suspended_at: Option<Instant>,
     /// Packets a second that arrived over it while there was always something under way; 0: unknown.
     rate: u64,
     round_began: Instant,
+    /// Since when nothing is under way.
+    idle_since: Instant,
     /// Nothing was under way at some time in this round.
     round_idle: bool,
     measured: bool,
@@ -78,9 +84,10 @@ impl Default for Path {
             lost: 0,
             delivered: 0,
             speed_bits: 0,
-            suspended: false,
+            suspended_at: None,
             rate: 0,
             round_began: Instant(0),
+            idle_since: Instant(0),
             round_idle: true,
             measured: false,
             slow_start: true,
@@ -110,17 +117,17 @@ impl Path {
     /// Whether packets may be sent over it.
     #[must_use]
     pub const fn is_usable(&self) -> bool {
-        !self.suspended
+        self.suspended_at.is_none()
     }
 
     /// Nothing arrives over it any more.
-    pub fn suspend(&mut self) {
-        self.suspended = true;
+    pub fn suspend(&mut self, now: Instant) {
+        self.suspended_at.get_or_insert(now);
     }
 
-    /// It has given a sign of life. It begins carefully: it may be another link than it was.
-    pub fn revive(&mut self) {
-        if core::mem::take(&mut self.suspended) {
+    /// It has given a sign of life. After a while it begins as an unknown one.
+    pub fn revive(&mut self, now: Instant) {
+        if self.suspended_at.take().is_some_and(|since| now.since(since) > ANOTHER_NS) {
             *self = Path {
                 in_flight: self.in_flight,
                 lost: self.lost,
@@ -140,6 +147,14 @@ impl Path {
         } else {
             u64::from(self.cwnd_packets) * 1_000_000_000 / self.srtt_ns.max(1)
         }
+    }
+
+    /// The rate to expect: what was measured, and more the longer ago that is, or a path that was slow once would never
+    /// be tried again.
+    #[must_use]
+    pub fn rate_expected(&self, now: Instant) -> u64 {
+        let idle_ns = if self.in_flight == 0 { now.since(self.idle_since) } else { 0 };
+        self.rate().saturating_mul(1 + idle_ns / FORGET_NS)
     }
 
     /// Round trip when nothing queues, ns.
@@ -198,6 +213,9 @@ impl Path {
         cwnd_packets_max: u32,
     ) {
         self.in_flight = self.in_flight.saturating_sub(1);
+        if self.in_flight == 0 {
+            self.idle_since = now;
+        }
         self.round_acked += 1;
         self.delivered += 1;
         if order >= self.newest.0 {

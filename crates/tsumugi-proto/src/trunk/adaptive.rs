@@ -18,15 +18,15 @@ const WORTH_WAITING: u64 = 4;
 pub struct Adaptive;
 
 /// When the last of so many further packets would arrive over the path, ns from now.
-fn completion_ns(path: &Path, packets: u32) -> u64 {
-    let rate = path.rate().max(1);
+fn completion_ns(path: &Path, now: Instant, packets: u32) -> u64 {
+    let rate = path.rate_expected(now).max(1);
     let queue = u64::from(path.in_flight + packets);
     path.empty_rtt_ns() / 2 + queue.saturating_mul(1_000_000_000) / rate
 }
 
 impl Policy for Adaptive {
-    fn pick(&mut self, _: Instant, _: u32, paths: &[Path], waiting: u32) -> Option<Pick> {
-        let expected = |path: &Path| completion_ns(path, waiting.clamp(1, RUN_PACKETS));
+    fn pick(&mut self, now: Instant, _: u32, paths: &[Path], waiting: u32) -> Option<Pick> {
+        let expected = |path: &Path| completion_ns(path, now, waiting.clamp(1, RUN_PACKETS));
         let best_ns = usable(paths).map(|(_, path)| expected(path)).min()?;
         let (number, path) = usable(paths)
             .filter(|(_, path)| path.room() > 0)
@@ -92,6 +92,17 @@ mod tests {
         for (share, rate) in shares.iter().zip(rates) {
             assert!(*share >= rate * 9 / 10, "{shares:?}");
         }
+    }
+
+    #[test]
+    fn a_path_that_was_slow_once_is_tried_again() {
+        let (mut slow, mut quick) = (Path::default(), Path::default());
+        (0..50).for_each(|_| quick.sent(Instant(0)));
+        slow.sent(Instant(0));
+        slow.acked(Instant(100_000_000), 0, Instant(0), 1, 992);
+        let paths = [quick, slow];
+        let picked = |now| Adaptive.pick(Instant(now), 0, &paths, 16).map(|it| it.path);
+        assert_eq!((picked(100_000_000), picked(20_000_000_000)), (Some(0), Some(1)));
     }
 
     #[test]

@@ -101,9 +101,9 @@ mod tests {
         let mut paths = [Path::default(), Path::default()];
         let picked = |paths: &[Path]| ActiveBackup.pick(Instant(0), 0, paths, 1).map(|it| it.path);
         assert_eq!(picked(&paths), Some(0));
-        paths[0].suspend();
+        paths[0].suspend(Instant(0));
         assert_eq!(picked(&paths), Some(1));
-        paths[0].revive();
+        paths[0].revive(Instant(0));
         assert_eq!(picked(&paths), Some(0));
     }
 

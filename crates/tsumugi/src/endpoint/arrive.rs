@@ -97,7 +97,7 @@ impl State {
                 self.on_data(now, index, flow, header, body);
             }
             Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
-                self.on_way(index, from);
+                self.on_way(now, index, from);
                 let answer = match header.kind {
                     Kind::Lose => Answer::Lose,
                     Kind::Stop => Answer::Stop,

@@ -347,6 +347,9 @@ impl State {
         if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
         }
+        if self.peers[index as usize].has_told {
+            self.find_ways(now, index);
+        }
         while let Some(pick) = self.pick(now, index) {
             self.gather(now, index, pick);
             if self.burst.packets.is_empty() {

@@ -306,7 +306,7 @@ impl State {
             // What it told of its NICs may have overtaken this.
             peer.ways.truncate(1);
             self.met.push(peer.address);
-            self.find_ways(index);
+            self.find_ways(now, index);
         }
         let peer = &mut self.peers[index as usize];
         if !matches!(peer.phase, Phase::Leaving(_)) {

@@ -487,7 +487,7 @@ impl Inner {
     fn look_at_nics(&mut self, now: Instant) {
         if now >= self.nics_at {
             self.nics_at = now.plus(NICS_EVERY_NS);
-            self.state.set_nics(self.rail.address().port(), self.rail.nics());
+            self.state.set_nics(now, self.rail.address().port(), self.rail.nics());
         }
     }
 

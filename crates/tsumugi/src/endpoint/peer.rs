@@ -124,6 +124,8 @@ pub(super) struct Peer {
     pub(super) ways: Vec<Way>,
     /// The NICs that it has told of.
     pub(super) rails: Vec<RailAddress>,
+    /// It has told of them since the ways to it were found.
+    pub(super) has_told: bool,
     /// Where it sent what it wants an answer to.
     pub(super) answer_to: SocketAddr,
     pub(super) phase: Phase,
@@ -194,6 +196,7 @@ impl Peer {
             address,
             ways: vec![Way::new(address)],
             rails: Vec::new(),
+            has_told: false,
             answer_to: address,
             phase: Phase::Strange,
             epoch: 0,

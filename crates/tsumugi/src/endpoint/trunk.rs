@@ -32,7 +32,7 @@ pub(super) struct Way {
     pub(super) address: SocketAddr,
     /// One of our NICs is or was on its link.
     linked: bool,
-    /// The peer does not name it any more, or none of our NICs is on its link any more.
+    /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
     gone: bool,
     /// When a silent path is probed next, and how long after the PROBE before.
     probe_at: Instant,
@@ -78,8 +78,7 @@ impl Peer {
 
     /// When a silent path is to be probed.
     pub(super) fn probe_due(&self) -> Instant {
-        let silent =
-            self.ways.iter().zip(self.sender.paths()).filter(|(way, path)| !way.gone && !path.is_usable());
+        let silent = self.ways.iter().zip(self.sender.paths()).filter(|(_, path)| !path.is_usable());
         silent.map(|(way, _)| way.probe_at).min().unwrap_or(Instant::NEVER)
     }
 }
@@ -108,7 +107,7 @@ impl State {
     }
 
     /// Says by which addresses this endpoint is reached. Peers are told when there are several, and of every change.
-    pub fn set_nics(&mut self, port: u16, nics: Vec<NicAddress>) {
+    pub fn set_nics(&mut self, now: Instant, port: u16, nics: Vec<NicAddress>) {
         if nics == self.nics {
             return;
         }
@@ -121,7 +120,8 @@ impl State {
                 if told_before || self.nics.len() > 1 {
                     self.announce(index);
                 }
-                self.find_ways(index);
+                self.find_ways(now, index);
+                self.touch(index);
             }
         }
     }
@@ -150,16 +150,19 @@ impl State {
     pub(super) fn on_control(&mut self, index: u32, list: &[u8]) {
         match rails::decode(list) {
             Ok(list) => {
-                self.peers[index as usize].rails = list.collect();
-                self.find_ways(index);
+                let peer = &mut self.peers[index as usize];
+                peer.rails = list.collect();
+                peer.has_told = true;
+                self.touch(index);
             }
             Err(_) => self.memory.count(Counter::Violation, 1),
         }
     }
 
     /// Finds the ways to a peer: its NICs that are on a link of one of ours.
-    pub(super) fn find_ways(&mut self, index: u32) {
+    pub(super) fn find_ways(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
+        peer.has_told = false;
         let reached = |address: SocketAddr| self.nics.iter().any(|nic| nic.reaches(address.ip()));
         for rail in &peer.rails {
             let known = peer.ways.iter().any(|way| way.address == rail.address);
@@ -176,12 +179,13 @@ impl State {
                 (peer.rails.iter().any(|rail| rail.address == way.address), reached(way.address));
             way.linked |= reached;
             // How we met is a way even if nobody names it or it goes through a router.
-            way.gone = if named { way.linked && !reached } else { number > 0 };
-            if way.gone && peer.sender.paths()[number].is_usable() {
-                peer.sender.suspend(number as u8);
+            let gone = if named { way.linked && !reached } else { number > 0 };
+            // Nobody waits for it to fall silent. It is probed as any other: links come back before they are told of.
+            if gone && !way.gone && peer.sender.paths()[number].is_usable() {
+                peer.sender.suspend(now, number as u8);
             }
+            way.gone = gone;
         }
-        self.touch(index);
     }
 
     /// Asks silent paths whose time has come for a sign of life.
@@ -192,7 +196,7 @@ impl State {
         for number in 0..self.peers[index as usize].ways.len() {
             let peer = &mut self.peers[index as usize];
             let way = &mut peer.ways[number];
-            if way.gone || way.probe_at > now || peer.sender.paths()[number].is_usable() {
+            if way.probe_at > now || peer.sender.paths()[number].is_usable() {
                 continue;
             }
             way.probe_at = now.plus(way.pause_ns);
@@ -205,7 +209,7 @@ impl State {
     }
 
     /// The peer answered from this address: what was sent there has arrived.
-    pub(super) fn on_way(&mut self, index: u32, from: SocketAddr) {
+    pub(super) fn on_way(&mut self, now: Instant, index: u32, from: SocketAddr) {
         let peer = &mut self.peers[index as usize];
         if !peer.is_trunk() {
             return;
@@ -213,8 +217,8 @@ impl State {
         let Some(number) = peer.ways.iter().position(|way| way.address == from) else { return };
         let way = &mut peer.ways[number];
         way.pause_ns = PROBE_NS_MIN;
-        if !way.gone && !peer.sender.paths()[number].is_usable() {
-            peer.sender.revive(number as u8);
+        if !peer.sender.paths()[number].is_usable() {
+            peer.sender.revive(now, number as u8);
             self.touch(index);
         }
     }

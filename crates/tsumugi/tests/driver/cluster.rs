@@ -1,4 +1,4 @@
-//! Two nodes with a NIC each, joined by a wire, and what root does in them.
+//! Two nodes with NICs that wires join, and what root does in them.
 
 use crate::process::Process;
 use std::collections::BTreeMap;
@@ -9,7 +9,7 @@ use std::process::Command;
 use std::time::Duration;
 use tsumugi_lab::{Lab, LabGuard, NODE_VARIABLE, Spec};
 
-/// The NIC of both nodes.
+/// The first NIC of both nodes, mostly the only one.
 pub(crate) const NIC: &str = "nic0";
 /// The first port of a pool, unless another is asked for.
 pub(crate) const PORT: u16 = 7411;
@@ -33,13 +33,18 @@ pub(crate) struct Status {
 impl Cluster {
     /// Makes the nodes. `None`, after saying so loudly, where the driver depositor cannot be tried.
     pub(crate) fn new(test: &str) -> Option<Cluster> {
+        Cluster::with_nics(test, 1)
+    }
+
+    /// Makes the nodes, with several NICs each.
+    pub(crate) fn with_nics(test: &str, nics: u32) -> Option<Cluster> {
         // SAFETY: asks for a number, touches nothing.
         let missing = if unsafe { libc::geteuid() } != 0 {
             "needs root"
         } else if !tsumugi_rail::xdp::IS_COMPILED {
             "the driver program was left out of this build (install clang and libbpf-dev)"
         } else {
-            let lab = Lab::up(&Spec::unique("e2e")).expect("the lab is made").guarded();
+            let lab = Lab::up(&Spec { nics, ..Spec::unique("e2e") }).expect("the lab is made").guarded();
             return Some(Cluster { lab, public: None });
         };
         assert!(

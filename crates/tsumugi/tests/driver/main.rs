@@ -16,6 +16,7 @@ mod refusing;
 mod remote;
 mod roles;
 mod traffic;
+mod trunks;
 
 use process::ROLE;
 

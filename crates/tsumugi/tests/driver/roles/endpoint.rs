@@ -83,6 +83,7 @@ impl Actor {
             engine: settings.get("engine").unwrap_or_default(),
             depositor: settings.get("depositor").unwrap_or_default(),
             faults: settings.get("faults"),
+            policy: settings.get("policy").unwrap_or_default(),
             wait: settings.get("wait").unwrap_or(Wait::Adaptive),
             peer_timeout: peer_timeout.unwrap_or(Duration::from_secs(60)),
             send_bytes: settings.get("send_bytes").unwrap_or(default.send_bytes),
@@ -176,6 +177,12 @@ impl Actor {
         );
         for (name, value) in self.endpoint.counters().iter() {
             report += &format!(" {name}={value}");
+        }
+        let paths = self.peer.map_or(Vec::new(), |peer| self.endpoint.paths(peer));
+        let usable = paths.iter().filter(|path| path.is_usable).count();
+        report += &format!(" paths={} usable={usable}", paths.len());
+        for (number, path) in paths.iter().enumerate() {
+            report += &format!(" delivered{number}={}", path.delivered);
         }
         report
     }

@@ -10,7 +10,7 @@ use std::collections::BTreeSet;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
-use std::process::{ChildStdin, ChildStdout, Command, Stdio};
+use std::process::{Child, ChildStdout, Command, Stdio};
 use tsumugi_rail::xdp::{self, Access, Claim, Pins, PoolOptions, Wanted, XdpError};
 use tsumugi_wire::memory::Geometry;
 
@@ -134,20 +134,29 @@ fn files(folder: &Path) -> Vec<PathBuf> {
 
 /// A process that says at once what the kernel knows of the NIC.
 struct Links {
-    orders: ChildStdin,
+    process: Child,
     answers: BufReader<ChildStdout>,
+}
+
+impl Drop for Links {
+    fn drop(&mut self) {
+        // Without orders it ends.
+        drop(self.process.stdin.take());
+        let _ = self.process.wait();
+    }
 }
 
 impl Links {
     fn start() -> Links {
         let mut command = Command::new("ip");
         command.args(["-oneline", "-details", "-batch", "-"]).stdin(Stdio::piped()).stdout(Stdio::piped());
-        let child = command.spawn().unwrap();
-        Links { orders: child.stdin.unwrap(), answers: BufReader::new(child.stdout.unwrap()) }
+        let mut process = command.spawn().unwrap();
+        let answers = BufReader::new(process.stdout.take().unwrap());
+        Links { process, answers }
     }
 
     fn show(&mut self) -> String {
-        writeln!(self.orders, "link show {NIC}").unwrap();
+        writeln!(self.process.stdin.as_mut().unwrap(), "link show {NIC}").unwrap();
         let mut answer = String::new();
         self.answers.read_line(&mut answer).unwrap();
         answer
