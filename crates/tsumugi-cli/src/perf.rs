@@ -141,10 +141,10 @@ pub(crate) struct Measure {
     /// the driver where it is there.
     #[arg(long, default_value = "auto", value_parser = depositor)]
     pub(crate) depositor: String,
-    /// How Tsumugi spreads packets where both hosts have several NICs: `adaptive`, `round-robin`, `tlb`,
-    /// `active-backup`, `hash` or `broadcast`.
-    #[arg(long, default_value = "adaptive", value_parser = policy)]
-    pub(crate) policy: String,
+    /// Use every NIC that both hosts have on a common link, and spread packets over them so: `adaptive`,
+    /// `round-robin`, `tlb`, `active-backup`, `hash` or `broadcast` [default: one NIC].
+    #[arg(long, value_parser = policy)]
+    pub(crate) policy: Option<String>,
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,

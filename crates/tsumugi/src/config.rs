@@ -44,8 +44,9 @@ pub struct Config {
     pub engine: EngineChoice,
     /// Who deposits what arrives. The sizes of the driver depositor's memory are those of its pool.
     pub depositor: Depositor,
-    /// How packets are spread over the paths to a peer with several NICs.
-    pub policy: Policy,
+    /// How packets are spread over the paths to a peer where both have several NICs; `None`: they all take the path by
+    /// which we met.
+    pub policy: Option<Policy>,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
     pub datagram_bytes: Option<u16>,
     /// Faults to inject into what this endpoint sends.
@@ -72,7 +73,7 @@ impl Default for Config {
             send_bytes: 4 << 20,
             engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
-            policy: Policy::Adaptive,
+            policy: None,
             datagram_bytes: None,
             faults: None,
             trace: None,

@@ -34,8 +34,8 @@ pub(crate) struct Options {
     pub(crate) engine: String,
     /// `auto`, `user` or `driver`: who deposits, on both sides.
     pub(crate) depositor: String,
-    /// How packets are spread over several NICs, on both sides.
-    pub(crate) policy: String,
+    /// How packets are spread over several NICs, on both sides; `None`: they all take one.
+    pub(crate) policy: Option<String>,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
     pub(crate) faults: Option<String>,
     /// The largest message that will be sent, in bytes.
@@ -51,7 +51,7 @@ impl Options {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
         let mut config = Config {
             port,
-            bind: every_nic(bind),
+            bind: if self.policy.is_some() { every_nic(bind) } else { bind },
             accept_unknown: true,
             wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
             repeat: match self.repeat.as_str() {
@@ -61,7 +61,12 @@ impl Options {
             },
             engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
-            policy: self.policy.parse().map_err(|why| refused("--policy", &why))?,
+            policy: self
+                .policy
+                .as_deref()
+                .map(str::parse)
+                .transpose()
+                .map_err(|why| refused("--policy", &why))?,
             // The library refuses time-outs that would kill healthy peers.
             peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
             ..Config::default()

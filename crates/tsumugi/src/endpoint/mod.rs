@@ -67,7 +67,8 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     rail: Box<dyn Rail>,
     waiter: Waiter,
-    /// When the NICs are looked at next.
+    /// Whether other NICs than those by which we met peers are used, and when they are looked at next.
+    spreads: bool,
     nics_at: Instant,
     /// When something was last looked for; a few looks out of date while nothing arrives.
     looked_at: Instant,
@@ -142,6 +143,7 @@ impl Endpoint {
                 state,
                 rail,
                 waiter: Waiter::new(config.wait),
+                spreads: false,
                 nics_at: Instant(0),
                 looked_at: Instant(0),
                 spins: 0,
@@ -150,8 +152,7 @@ impl Endpoint {
             }),
         };
         let mut inner = shared.inner.borrow_mut();
-        inner.state.set_policy(config.policy);
-        inner.look_at_nics(Instant(0));
+        inner.set_policy(config.policy, Instant(0));
         drop(inner);
         let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {
@@ -290,7 +291,7 @@ impl Endpoint {
 
     /// How packets are spread over the paths to peers from now on.
     pub fn set_policy(&self, policy: Policy) {
-        self.shared.inner.borrow_mut().state.set_policy(policy);
+        self.shared.inner.borrow_mut().set_policy(Some(policy), self.shared.clock.now());
     }
 
     /// What is known of the paths to a peer, in the order of their numbers: one for each of its NICs that is on a link of
@@ -483,9 +484,17 @@ impl Inner {
         Ok(arrived)
     }
 
+    fn set_policy(&mut self, policy: Option<Policy>, now: Instant) {
+        self.spreads |= policy.is_some();
+        if let Some(policy) = policy {
+            self.state.set_policy(policy);
+        }
+        self.look_at_nics(now);
+    }
+
     /// Notices NICs that have come or gone since the last look.
     fn look_at_nics(&mut self, now: Instant) {
-        if now >= self.nics_at {
+        if self.spreads && now >= self.nics_at {
             self.nics_at = now.plus(NICS_EVERY_NS);
             self.state.set_nics(now, self.rail.address().port(), self.rail.nics());
         }

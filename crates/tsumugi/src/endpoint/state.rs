@@ -369,7 +369,7 @@ impl State {
             let peer = &mut self.peers[index as usize];
             peer.asked_at = now;
             peer.asks += 1;
-            self.reply_on_flow(index, Kind::Probe);
+            self.ask(index);
             return true;
         }
         let timeout_ns = self.options.peer_timeout_ns;

@@ -188,6 +188,16 @@ impl State {
         }
     }
 
+    /// Asks a peer for a sign of life, by every way there is to it.
+    pub(super) fn ask(&mut self, index: u32) {
+        for number in 0..self.peers[index as usize].ways.len() {
+            let address = self.peers[index as usize].ways[number].address;
+            if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
+                self.reply(address, packet);
+            }
+        }
+    }
+
     /// Asks silent paths whose time has come for a sign of life.
     pub(super) fn probe_ways(&mut self, now: Instant, index: u32) {
         if self.peers[index as usize].probe_due() > now {
@@ -232,14 +242,18 @@ impl State {
         }
         let waiting = u32::try_from(peer.outbox_bytes / body_bytes + 1).unwrap_or(u32::MAX);
         let paths = peer.sender.paths();
-        self.policy.pick(now, index, paths, waiting).or_else(|| {
-            // What a time-out sends again goes out in any case, over one path after the other.
-            let urgent = peer.sender.urgent()?;
+        let in_turn = |urgent: u32| {
             let usable = || (0..).zip(paths).filter(|(_, path)| path.is_usable()).map(|(number, _)| number);
             let count = usable().count();
             let nth = |count: usize| urgent as usize % count;
             let path = if count > 0 { usable().nth(nth(count))? } else { nth(paths.len()) as u8 };
             Some(Pick { path, packets: 1 })
-        })
+        };
+        // What a time-out sends again goes out in any case. When the same happens again it takes one path after the
+        // other: the policy's choice may be the very path that is silent, which nobody knows until another delivers.
+        match peer.sender.urgent() {
+            Some(urgent) if urgent > 1 => in_turn(urgent),
+            urgent => self.policy.pick(now, index, paths, waiting).or_else(|| in_turn(urgent?)),
+        }
     }
 }

@@ -37,7 +37,8 @@ fn delivered(remote: &mut Remote) -> [u64; 2] {
     ["delivered0", "delivered1"].map(|path| report.get(path))
 }
 
-/// Waits until both paths have carried more.
+/// Waits until both paths have carried more. Of round-robin that is sure; adaptive may find one to be enough where the
+/// sender's processor is slower than either NIC.
 fn until_both_carry(remote: &mut Remote) {
     let before = delivered(remote);
     eventually("both paths to carry packets", || {
@@ -56,7 +57,7 @@ fn every_nic_carries_a_stream() {
             };
             for remote in &mut remotes {
                 until_usable(remote, 2);
-                if policy != "broadcast" {
+                if policy == "round-robin" {
                     until_both_carry(remote);
                 }
                 remote.until_taken(50);
@@ -100,10 +101,10 @@ fn a_policy_that_uses_one_nic_leaves_the_other_alone() {
 #[test]
 fn a_nic_that_is_lost_in_mid_stream_is_missed_by_nobody() {
     for (nic, settings) in [
-        ("nic0", "depositor=user"),
+        ("nic0", "depositor=user policy=adaptive"),
         ("nic1", "depositor=user policy=round-robin"),
         ("nic0", "depositor=user policy=active-backup"),
-        ("nic1", "depositor=driver"),
+        ("nic1", "depositor=driver policy=adaptive"),
     ] {
         let test = "a_nic_that_is_lost_in_mid_stream_is_missed_by_nobody";
         let Some((cluster, mut remotes)) = streams(test, settings) else { return };
@@ -117,7 +118,7 @@ fn a_nic_that_is_lost_in_mid_stream_is_missed_by_nobody() {
         cluster.shell(1, &format!("ip link set {nic} up"));
         for remote in &mut remotes {
             until_usable(remote, 2);
-            if !settings.contains("active-backup") {
+            if settings.contains("round-robin") {
                 until_both_carry(remote);
             }
         }
@@ -131,7 +132,7 @@ fn a_nic_that_is_lost_in_mid_stream_is_missed_by_nobody() {
 #[test]
 fn a_stream_goes_on_by_itself_when_all_nics_were_lost_for_a_while() {
     let test = "a_stream_goes_on_by_itself_when_all_nics_were_lost_for_a_while";
-    let Some((cluster, mut remotes)) = streams(test, "depositor=user") else { return };
+    let Some((cluster, mut remotes)) = streams(test, "depositor=user policy=round-robin") else { return };
     remotes.iter_mut().for_each(|remote| until_usable(remote, 2));
     cluster.shell(0, "ip link set nic0 down; ip link set nic1 down");
     std::thread::sleep(Duration::from_secs(3));
@@ -150,7 +151,11 @@ fn a_nic_that_appears_later_is_used() {
     let Some(cluster) = Cluster::with_nics("a_nic_that_appears_later_is_used", 2) else { return };
     cluster.shell(0, "ip link set nic1 down");
     let mut remotes = [0, 1].map(|node| {
-        Remote::open(&cluster, node, &format!("port={PORT} peer={} depositor=user", four(1 - node, PORT)))
+        Remote::open(
+            &cluster,
+            node,
+            &format!("port={PORT} peer={} depositor=user policy=round-robin", four(1 - node, PORT)),
+        )
     });
     remotes.iter_mut().for_each(|remote| remote.order("stream"));
     for remote in &mut remotes {

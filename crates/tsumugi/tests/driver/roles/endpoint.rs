@@ -11,6 +11,8 @@ use tsumugi::{
 };
 
 const CHANNEL: u16 = 7;
+/// Messages to take before looking for orders.
+const TAKEN_MAX: usize = 64;
 /// How long to wait for a message before looking for orders and room again.
 const PAUSE: Duration = Duration::from_millis(1);
 
@@ -83,7 +85,7 @@ impl Actor {
             engine: settings.get("engine").unwrap_or_default(),
             depositor: settings.get("depositor").unwrap_or_default(),
             faults: settings.get("faults"),
-            policy: settings.get("policy").unwrap_or_default(),
+            policy: settings.get("policy"),
             wait: settings.get("wait").unwrap_or(Wait::Adaptive),
             peer_timeout: peer_timeout.unwrap_or(Duration::from_secs(60)),
             send_bytes: settings.get("send_bytes").unwrap_or(default.send_bytes),
@@ -205,7 +207,8 @@ impl Actor {
         }
         self.post();
         let mut patience = PAUSE;
-        loop {
+        // A stream may never pause, and orders are waiting.
+        for _ in 0..TAKEN_MAX {
             match self.channel.receive_timeout(patience) {
                 Ok(message) => self.take(message),
                 Err(ReceiveError::TimedOut(_)) => return,
