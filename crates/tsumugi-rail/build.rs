@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs, each `bpf/NAME.bpf.c`.
-const PROGRAMS: [&str; 2] = ["receive", "redirect"];
+const PROGRAMS: [&str; 3] = ["receive", "redirect", "discard"];
 
 fn main() {
     let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");

@@ -20,7 +20,7 @@ use crate::perf::EXIT_INTERRUPTED;
 
 pub(crate) mod child;
 pub(crate) mod entry;
-mod place;
+pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod results;
 mod run;

@@ -4,6 +4,7 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
 mod compare;
+mod costs;
 mod doctor;
 mod driver;
 mod lab;

@@ -1,4 +1,4 @@
-//! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts.
+//! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts; and the cost table.
 
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
@@ -34,7 +34,8 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
                   tsumugi perf bandwidth node1 --transport tcp-spin
                   tsumugi perf overlap node1 --depositor driver
-                  tsumugi perf rate node1 --json | jq '.rows[].per_s'")]
+                  tsumugi perf rate node1 --json | jq '.rows[].per_s'
+  Alone, as root: tsumugi perf costs")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -57,6 +58,8 @@ enum Command {
     /// Share of a message's transfer that is hidden behind a computation of the receiver.
     #[command(long_about = OVERLAP)]
     Overlap(Measure),
+    /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
+    Costs(crate::costs::Options),
 }
 
 const OVERLAP: &str = "\
@@ -220,6 +223,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         Command::Overhead(measure) => (Metric::Overhead, measure),
         Command::Idle(measure) => (Metric::Idle, measure),
         Command::Overlap(measure) => (Metric::Overlap, measure),
+        Command::Costs(options) => return crate::costs::run(&options),
     };
     if let Some(cpus) = &measure.cpu {
         pin(cpus)?;

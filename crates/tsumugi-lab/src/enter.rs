@@ -64,7 +64,7 @@ impl Entry {
         Ok(Entry { network, host_name, overlays, sysfs: c_text(&sysfs)? })
     }
 
-    /// Moves the calling process into the node. Makes bare system calls only: it runs between fork and
+    /// Moves the calling thread, and so a process that has only this one, into the node. Makes bare system calls only: it runs between fork and
     /// exec.
     fn enter(&self) -> io::Result<()> {
         const NOTHING: &CStr = c"";
@@ -97,6 +97,14 @@ pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, 
     // the closure owns; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(move || entry.enter()) };
     Ok(command)
+}
+
+/// Moves the calling thread into a node of a lab.
+pub(crate) fn thread(lab: &str, node: u32) -> Result<(), LabError> {
+    if !sys::is_root() {
+        return Err(LabError::NotRoot);
+    }
+    Entry::prepare(lab, node)?.enter().context("enter the node", names::node(node))
 }
 
 /// Runs code in a network namespace, on a thread of its own that ends with it.

@@ -140,13 +140,22 @@ impl Lab {
     /// `/etc/hosts`, with its own `/dev/shm` and BPF file system, and with `TSUMUGI_LAB` and `TSUMUGI_NODE`
     /// set. User and privileges stay the caller's.
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
+        enter::command(self.name(), self.index(node)?, program.as_ref())
+    }
+
+    /// Moves the calling thread into a node, as [`Lab::command`] does a process, but for the environment. It cannot
+    /// come back: let a thread of its own call this.
+    pub fn enter(&self, node: usize) -> Result<(), LabError> {
+        enter::thread(self.name(), self.index(node)?)
+    }
+
+    fn index(&self, node: usize) -> Result<u32, LabError> {
         let index = u32::try_from(node).ok().filter(|index| *index < self.spec().nodes);
-        let index = index.ok_or_else(|| LabError::NoNode {
+        index.ok_or_else(|| LabError::NoNode {
             name: self.name().to_owned(),
             node: format!("n{node}"),
             last: self.spec().nodes - 1,
-        })?;
-        enter::command(self.name(), index, program.as_ref())
+        })
     }
 
     /// The processes that run in a node now.

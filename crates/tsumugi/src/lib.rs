@@ -68,11 +68,13 @@ pub use tsumugi_wire::handshake::Repeat;
 pub use tsumugi_wire::limits::DEFAULT_PORT;
 pub use wait::{ParseWaitError, Wait};
 
-/// What the simulation and the fuzzers drive: an endpoint without a socket and without a clock.
+/// What the simulation and the fuzzers drive, an endpoint without a socket and without a clock; and what
+/// measurements look through.
 #[doc(hidden)]
 pub mod internal {
     pub use crate::endpoint::deliver::{Content, Delivery};
     pub use crate::endpoint::inspect::PeerView;
+    pub use crate::endpoint::open_through;
     pub use crate::endpoint::state::{Options, State};
 }
 

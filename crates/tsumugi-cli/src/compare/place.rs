@@ -11,7 +11,7 @@ use crate::measure::cpu;
 use crate::peers::interrupted;
 
 /// How the lab of a comparison is called: `compare-PID-NUMBER`.
-const LAB_STEM: &str = "compare";
+pub(super) const LAB_STEM: &str = "compare";
 
 /// What a place is like.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,10 +140,10 @@ pub(super) fn two_cpus() -> (Option<String>, Option<String>) {
     }
 }
 
-/// Removes the labs of comparisons that were killed before they could.
-pub(super) fn remove_left_behind() {
+/// Removes the labs called `stem-PID-NUMBER` of processes that were killed before they could.
+pub(crate) fn remove_left_behind(stem: &str) {
     for name in Lab::list() {
-        let owner = name.strip_prefix(LAB_STEM).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
+        let owner = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
         let Some(pid) = owner.and_then(|pid| pid.parse::<i32>().ok()) else {
             continue;
         };
@@ -151,9 +151,9 @@ pub(super) fn remove_left_behind() {
         if gone {
             match tsumugi_lab::down(&name) {
                 Ok(_) | Err(LabError::NotFound { .. }) => {
-                    eprintln!("removed the lab {name} of a killed comparison")
+                    eprintln!("removed the lab {name} of a process that was killed")
                 }
-                Err(error) => eprintln!("tsumugi compare: {error}"),
+                Err(error) => eprintln!("tsumugi: {error}"),
             }
         }
     }

@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 use super::child::Running;
 use super::entry::{Entry, Program};
-use super::place::{Place, Site, remove_left_behind, two_cpus};
+use super::place::{LAB_STEM, Place, Site, remove_left_behind, two_cpus};
 use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
 use super::{Arguments, CompareError};
@@ -122,7 +122,7 @@ impl Places {
     fn new(plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
         let (client_cpu, server_cpu) = two_cpus();
         if in_lab {
-            remove_left_behind();
+            remove_left_behind(LAB_STEM);
         }
         let mut places: Vec<(Site, Place)> = Vec::new();
         let wanted = |test: &Test| test.entries.iter().map(|entry| site(test, entry)).collect::<Vec<_>>();

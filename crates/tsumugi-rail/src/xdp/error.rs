@@ -123,6 +123,9 @@ pub enum XdpError {
         "{0} cannot be reaped: it is virtual and has no interrupts of its own, so that nothing would be spared; leave --reap away"
     )]
     CannotReap(String),
+    /// The kernel does not tell how long programs run.
+    #[error("asking how long programs run: {0}; it needs root and Linux 5.8")]
+    Runs(String),
     /// The driver depositor was demanded, and no memory is free.
     #[error("no endpoint memory of the driver depositor is free: {0}")]
     NoneFree(String),

@@ -11,6 +11,7 @@
 
 mod bell;
 mod claim;
+mod discard;
 mod error;
 mod maps;
 mod mtu;
@@ -21,8 +22,10 @@ mod pool;
 mod program;
 mod reap;
 mod receiver;
+mod runs;
 
 pub use claim::{Claim, Wanted};
+pub use discard::Discard;
 pub use error::XdpError;
 pub(crate) use error::chain;
 pub use mtu::{MtuExcess, mtu_excess};
@@ -33,6 +36,7 @@ pub use pool::{Access, PoolOptions, PortStatus, Status, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};
 pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};
+pub use runs::{Counting, Runs};
 
 /// Largest endpoint memory, bytes: what the program's type information can express.
 pub const MEMORY_BYTES_MAX: usize = (1 << 30) - 1;

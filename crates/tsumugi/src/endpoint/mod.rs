@@ -80,15 +80,25 @@ pub(crate) struct Inner {
     shown: bool,
 }
 
+/// Opens an endpoint whose rail is what `wrap` makes of it.
+///
+/// # Errors
+/// As [`Endpoint::open`].
+pub fn open_through(
+    config: &Config,
+    wrap: impl FnOnce(Box<dyn Rail>) -> Box<dyn Rail>,
+) -> Result<Endpoint, OpenError> {
+    let (rail, options, memory) = Endpoint::prepare(config)?;
+    Endpoint::assemble(State::new(options, memory), wrap(rail), config)
+}
+
 impl Endpoint {
     /// Opens an endpoint.
     ///
     /// # Errors
     /// Says what is wrong with the configuration, the port, the address or the memory, and what to do.
     pub fn open(config: Config) -> Result<Endpoint, OpenError> {
-        let (rail, options, memory) = Endpoint::prepare(&config)?;
-        let state = State::new(options, memory);
-        Endpoint::assemble(state, rail, &config)
+        open_through(&config, |rail| rail)
     }
 
     pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {

@@ -1,0 +1,226 @@
+//! The system calls of the engines by themselves: sending a packet's bytes, and nothing.
+
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::time::{Duration, Instant as Clock};
+
+use tsumugi_rail::ether::{ETHERNET_BYTES, HEADER_BYTES_MAX, Hop};
+use tsumugi_rail::xsk::{CopyMode, Xsk, XskEngine, XskOptions};
+use tsumugi_rail::{Engine, Packet, PacketEngine, Rail, Template, Udp, UdpOptions};
+use tsumugi_wire::Instant;
+
+use super::CostsError;
+
+/// Any UDP port: nobody receives.
+pub(super) const PORT: u16 = 7411;
+/// Frames that an AF_XDP socket has room for.
+const FRAMES: u32 = 64;
+/// How long the kernel may take to find out the peer's hardware address.
+const NEIGHBOUR_MAX: Duration = Duration::from_secs(2);
+
+/// A way out of this node: a NIC and the addresses at its two ends.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Way {
+    pub(super) nic: u32,
+    pub(super) mtu_bytes: usize,
+    pub(super) here: SocketAddr,
+    pub(super) there: SocketAddr,
+}
+
+impl Way {
+    /// Frames as the engines make them. No program looks at the hardware addresses.
+    fn template(&self) -> Result<Template, CostsError> {
+        let hop = Hop {
+            interface: self.nic,
+            source: [2, 0, 0, 0, 0, 1],
+            destination: [2, 0, 0, 0, 0, 2],
+            mtu_bytes: self.mtu_bytes,
+        };
+        Template::new(&hop, self.here, self.there).ok_or(CostsError::Lost("there is no frame for this NIC"))
+    }
+}
+
+/// A socket as an engine has it.
+pub(super) enum Bare {
+    Udp { socket: UdpSocket, payload: Vec<u8>, too_long: Vec<u8> },
+    Packet { socket: OwnedFd, nic: libc::sockaddr_ll, frame: Vec<u8> },
+    Xsk { socket: Box<Xsk>, frame: Vec<u8> },
+}
+
+impl Bare {
+    /// Opens the socket that `engine` would send packets of `bytes` through.
+    pub(super) fn open(engine: &str, way: &Way, bytes: usize) -> Result<Bare, CostsError> {
+        let payload = vec![0x5a; bytes];
+        let mut frame = vec![0; HEADER_BYTES_MAX + bytes];
+        let packet = Packet { head: &payload, body: &[] };
+        let frame_bytes = way.template()?.write(&packet, &mut frame);
+        frame.truncate(frame_bytes.ok_or(CostsError::Lost("the packet is too long for a frame"))?);
+        match engine {
+            "udp" => {
+                let socket = connected(way).map_err(CostsError::failed("opening a UDP socket"))?;
+                Ok(Bare::Udp { socket, payload, too_long: vec![0; usize::from(u16::MAX) + 1] })
+            }
+            "packet" => {
+                let (socket, nic) =
+                    packet_socket(way.nic).map_err(CostsError::failed("opening a packet socket"))?;
+                Ok(Bare::Packet { socket, nic, frame })
+            }
+            _ => {
+                let options = XskOptions {
+                    frame_bytes: ETHERNET_BYTES + way.mtu_bytes,
+                    receive_frames: 0,
+                    send_frames: FRAMES,
+                    copy: CopyMode::Copy,
+                    ..XskOptions::new(way.nic)
+                };
+                let socket = Xsk::open(&options).map_err(CostsError::failed("opening an AF_XDP socket"))?;
+                Ok(Bare::Xsk { socket: Box::new(socket), frame })
+            }
+        }
+    }
+
+    /// A system call that sends, and that the kernel refuses at once.
+    pub(super) fn refused(&mut self) {
+        match self {
+            // `udp_sendmsg` looks at the length first (net/ipv4/udp.c).
+            Bare::Udp { socket, too_long, .. } => drop(socket.send(too_long)),
+            // `packet_snd` looks at the address first (net/packet/af_packet.c); this one is too short.
+            Bare::Packet { socket, nic, frame } => {
+                send_to(socket.as_raw_fd(), frame, nic, 2, libc::MSG_DONTWAIT)
+            }
+            // `__xsk_sendmsg` wants nobody who would wait (net/xdp/xsk.c).
+            Bare::Xsk { socket, .. } => {
+                let socket = socket.descriptor().as_raw_fd();
+                // SAFETY: no memory is passed.
+                unsafe { libc::sendto(socket, std::ptr::null(), 0, 0, std::ptr::null(), 0) };
+            }
+        }
+    }
+
+    /// What comes before the system call.
+    pub(super) fn prepare(&mut self) {
+        if let Bare::Xsk { socket, frame } = self {
+            // A full ring would show as a NIC that takes nothing; it never is, for each frame is sent at once.
+            let _ = socket.push(frame.len(), |into| into.copy_from_slice(frame));
+        }
+    }
+
+    /// The system call that sends one packet. Whether anybody takes it is not asked: some NICs are there to refuse.
+    pub(super) fn send(&mut self) {
+        match self {
+            Bare::Udp { socket, payload, .. } => drop(socket.send(payload)),
+            Bare::Packet { socket, nic, frame } => {
+                let bytes = size_of::<libc::sockaddr_ll>();
+                send_to(socket.as_raw_fd(), frame, nic, bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+            }
+            Bare::Xsk { socket, .. } => drop(socket.kick()),
+        }
+    }
+}
+
+/// A UDP socket to the other end that never waits.
+pub(super) fn connected(way: &Way) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(way.here)?;
+    socket.connect(way.there)?;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
+/// A packet socket that receives nothing and passes the queueing discipline by, and the NIC as its address.
+fn packet_socket(nic: u32) -> io::Result<(OwnedFd, libc::sockaddr_ll)> {
+    // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
+    let socket = unsafe {
+        match libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) {
+            -1 => return Err(io::Error::last_os_error()),
+            socket => OwnedFd::from_raw_fd(socket),
+        }
+    };
+    let on: libc::c_int = 1;
+    let bytes = size_of::<libc::c_int>() as libc::socklen_t;
+    // SAFETY: the value's pointer and size describe `on`, which outlives the call.
+    let set = unsafe {
+        let value = (&raw const on).cast();
+        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, bytes)
+    };
+    if set != 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: all-zero is a valid `sockaddr_ll`.
+    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
+    address.sll_family = libc::AF_PACKET as libc::c_ushort;
+    address.sll_ifindex = nic as libc::c_int;
+    Ok((socket, address))
+}
+
+fn send_to(socket: RawFd, bytes: &[u8], nic: &libc::sockaddr_ll, address_bytes: usize, flags: libc::c_int) {
+    let address: *const libc::sockaddr_ll = nic;
+    // SAFETY: bytes and address outlive the call, which only reads them; `address_bytes` is at most the address's size.
+    unsafe {
+        libc::sendto(
+            socket,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+            flags,
+            address.cast(),
+            address_bytes as libc::socklen_t,
+        )
+    };
+}
+
+/// The same packets through the engine, as the library uses it.
+pub(super) struct ThroughEngine {
+    send: Box<dyn FnMut(Instant, &[Packet<'_>]) -> Option<usize>>,
+    start: Clock,
+    now: Instant,
+    payload: Vec<u8>,
+}
+
+impl ThroughEngine {
+    /// Opens the engine, and waits until it reaches the other end.
+    pub(super) fn open(engine: &str, way: &Way, bytes: usize) -> Result<ThroughEngine, CostsError> {
+        let options = UdpOptions { address: way.here.ip(), ..UdpOptions::default() };
+        let mut sockets = Udp::open(&options).map_err(CostsError::failed("opening UDP sockets"))?;
+        let (local, to) = (sockets.address(), way.there);
+        sockets.meet(to);
+        let start = Clock::now();
+        let payload = vec![0x5a; bytes];
+        let through = |send| ThroughEngine { send, start, now: Instant(0), payload };
+        let mut engine: Box<dyn Engine> = match engine {
+            "udp" => {
+                return Ok(through(Box::new(move |now, burst| sockets.send(now, to, burst).ok())));
+            }
+            "packet" => {
+                let queue_bytes = options.queue_bytes;
+                let engine = PacketEngine::open(local, queue_bytes);
+                Box::new(engine.map_err(CostsError::failed("opening the packet engine"))?)
+            }
+            _ => {
+                let engine = XskEngine::open(local, way.nic, 0, FRAMES);
+                Box::new(engine.map_err(CostsError::failed("opening the xsk engine"))?)
+            }
+        };
+        engine.meet(to);
+        let mut through = through(Box::new(move |now, burst| engine.send(now, to, burst).ok().flatten()));
+        while !through.prepared().send() {
+            if start.elapsed() > NEIGHBOUR_MAX {
+                return Err(CostsError::Lost("the engine does not reach the other node"));
+            }
+            // Makes the kernel find out the hardware address.
+            let _ = sockets.send(Instant(0), to, &[Packet { head: &[0; 64], body: &[] }]);
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        Ok(through)
+    }
+
+    /// Looks at the clock, which the library has done when it comes to its engine.
+    pub(super) fn prepared(&mut self) -> &mut ThroughEngine {
+        self.now = Instant(self.start.elapsed().as_nanos() as u64);
+        self
+    }
+
+    /// Sends one packet; whether it was taken.
+    pub(super) fn send(&mut self) -> bool {
+        (self.send)(self.now, &[Packet { head: &self.payload, body: &[] }]).is_some_and(|taken| taken > 0)
+    }
+}

@@ -1,0 +1,57 @@
+//! A program that drops packets at once, to tell what a frame costs before any program has done anything.
+
+use super::runs::{self, Runs};
+use super::{Mode, XdpError, attach_to, chain, is_taken};
+use aya::programs::Xdp;
+
+/// The compiled program; empty when this build left it out.
+static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/discard.bpf.o"));
+
+/// Name of the program.
+const PROGRAM: &str = "discard";
+
+/// Drops every IPv4 packet that arrives at a NIC, until this is dropped.
+#[derive(Debug)]
+pub struct Discard {
+    program: aya::Ebpf,
+}
+
+impl Discard {
+    /// Loads the program and attaches it to the NIC with index `nic` in this thread's network namespace.
+    ///
+    /// # Errors
+    /// Says what is in the way.
+    pub fn attach(nic: u32, mode: Mode) -> Result<Discard, XdpError> {
+        if OBJECT.is_empty() {
+            return Err(XdpError::NotCompiled);
+        }
+        let mut discard = Discard { program: aya::EbpfLoader::new().load(OBJECT)? };
+        let xdp: &mut Xdp = discard
+            .program
+            .program_mut(PROGRAM)
+            .ok_or_else(absent)?
+            .try_into()
+            .map_err(|source| XdpError::Program { doing: "recognising", source })?;
+        xdp.load().map_err(|source| XdpError::Program { doing: "loading", source })?;
+        match attach_to(xdp, nic, mode) {
+            Ok(_) => Ok(discard),
+            Err(error) if is_taken(&error) => Err(XdpError::NicTaken(nic.to_string())),
+            Err(error) => Err(XdpError::Attach { nic: nic.to_string(), mode, reason: chain(&error) }),
+        }
+    }
+
+    /// How often it has run while runs were [counted](super::Counting), and how long that took.
+    ///
+    /// # Errors
+    /// The kernel does not say.
+    pub fn runs(&self) -> Result<Runs, XdpError> {
+        let failed = |source| XdpError::Program { doing: "asking about", source };
+        let program = self.program.program(PROGRAM).ok_or_else(absent)?;
+        let program: &Xdp = program.try_into().map_err(failed)?;
+        program.info().map(|info| runs::of(&info)).map_err(failed)
+    }
+}
+
+fn absent() -> XdpError {
+    XdpError::Object(format!("there is no '{PROGRAM}' in it"))
+}
