@@ -1,6 +1,7 @@
 //! `tsumugi compare`: Tsumugi beside TCP, UDP and bare frames on one wire, interleaved, in one table.
 //!
-//! Every figure comes from `tsumugi perf` processes, so that whatever is shown here can be repeated by hand.
+//! Every figure comes from `tsumugi perf` processes, or from what `tsumugi perf costs` does, so that whatever is shown here can be
+//! repeated by hand.
 
 use std::io::Write;
 use std::path::PathBuf;
@@ -12,6 +13,7 @@ use thiserror::Error;
 use tsumugi_rail::xdp;
 use tsumugi_rail::xsk::{self, Redirect, RedirectError};
 
+use crate::costs;
 use crate::measure::machine::Machine;
 use crate::measure::row::Row;
 use crate::measure::sizes::Sizes;
@@ -51,6 +53,8 @@ user) within a round.
 Tsumugi's other rows are named by engine and depositor, as in udp+driver. The program of the driver depositor is
 attached in labs of their own, for these rows and no others, because on a veth pair it takes TCP's segmentation
 offload away. What raw-xdp streams are full frames within a window. Unless --mtu is 9000 or --offloads on, a section of bandwidth at MTU 9000 is added.
+
+Where the time of a 64 B message goes, part by part, is what `tsumugi perf costs` measures; its help tells how.
 
 TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's
 (udp+driver, adaptive) that share the NICs and the CPUs with it.
@@ -127,6 +131,9 @@ pub(crate) struct Comparison {
     pub(crate) machine: Machine,
     /// What the project has promised, and what was measured.
     pub(crate) targets: Vec<targets::Target>,
+    /// Where the time of a short message goes, where that can be measured.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) costs: Option<costs::Report>,
 }
 
 /// Why bare frames cannot be measured here.
@@ -151,6 +158,31 @@ fn missing(in_lab: bool) -> plan::Missing {
     }
 }
 
+/// Rounds of the cost table: short ones, a few tenths of a second each.
+const COST_ROUNDS: u32 = 7;
+const COST_ROUNDS_QUICK: u32 = 3;
+
+/// The cost table, where the driver depositor can be measured. Without it the comparison is still one.
+fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, CompareError> {
+    let is_ours = arguments.transports.contains(&Transport::Tsumugi);
+    if !is_ours || missing(in_lab).driver.is_some() {
+        return Ok(None);
+    }
+    let options = costs::Options {
+        engines: costs::ENGINES.map(str::to_owned).into(),
+        rounds: if arguments.quick { COST_ROUNDS_QUICK } else { COST_ROUNDS },
+        json: false,
+    };
+    match costs::report(&options) {
+        Ok(report) => Ok(Some(report)),
+        Err(costs::CostsError::Interrupted) => Err(CompareError::Interrupted),
+        Err(error) => {
+            eprintln!("left out: the cost table: {error}");
+            Ok(None)
+        }
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     watch_interrupts()?;
     // Found out now, not after two minutes.
@@ -166,14 +198,16 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     if plan.steps() == 0 {
         return Err(CompareError::Nothing(plan.left_out.join("; ")).into());
     }
-    let (results, machine) = match run::run(&arguments, &plan, in_lab) {
+    let measured = run::run(&arguments, &plan, in_lab)
+        .and_then(|(results, machine)| Ok((results, machine, costs(&arguments, in_lab)?)));
+    let (results, machine, costs) = match measured {
         Ok(done) => done,
         Err(CompareError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => return Err(error.into()),
     };
     let targets = targets::evaluate(&results);
     let missed = targets.iter().any(|target| target.met == Some(false));
-    let comparison = Comparison { rows: results.rows(), machine, targets };
+    let comparison = Comparison { rows: results.rows(), machine, targets, costs };
     if let Some(path) = &arguments.html {
         let page = crate::report::html::page(&results, &comparison);
         std::fs::write(path, page).map_err(|cause| CompareError::Write { path: path.clone(), cause })?;

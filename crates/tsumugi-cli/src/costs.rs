@@ -34,7 +34,9 @@ on two CPUs talk to each other through the library with the driver depositor, an
   driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
                        when nobody takes the frame
   softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
-  program (protocol)   the driver depositor's program, by the kernel's statistics of its runs
+  program (protocol)   the driver depositor's program: what the same call takes more in a conversation, where it deposits
+                       the frame, with all that is waited for over it
+  … its run            the program by itself, by the kernel's statistics of its runs; it is in the line above
   wire (cache line)    a veth pair has none: a cache line's way from one CPU to the other
   library, receiving   from the record in the queue to the application's bytes, and giving it back
 
@@ -45,7 +47,7 @@ has the message; that time, 'ahead of the sender', is measured too and taken off
 Examples:
   sudo tsumugi perf costs
   sudo tsumugi perf costs --engine packet --rounds 15
-  sudo tsumugi perf costs --json | jq '.costs[] | {engine, sum_ns, one_way_ns}'
+  sudo tsumugi perf costs --json | jq '.engines[] | {engine, sum_ns, one_way_ns}'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
@@ -68,9 +70,9 @@ pub(crate) struct Options {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
     /// With each engine.
-    pub(crate) costs: Vec<parts::Costs>,
+    pub(crate) engines: Vec<parts::Costs>,
     /// Without Tsumugi.
-    pub(crate) bare: parts::Bare,
+    pub(crate) bare_udp: parts::Bare,
 }
 
 /// What `--json` prints.
@@ -117,12 +119,12 @@ pub(crate) fn report(options: &Options) -> Result<Report, CostsError> {
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let progress = ProgressBar::new(u64::from(options.rounds) * (1 + options.engines.len() as u64))
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let (costs, bare) = measure::measure(options, |round, what| {
+    let (engines, bare_udp) = measure::measure(options, |round, what| {
         progress.set_message(format!("round {}: costs, {what}", round + 1));
         progress.inc(1);
     })?;
     progress.finish_and_clear();
-    Ok(Report { costs, bare })
+    Ok(Report { engines, bare_udp })
 }
 
 pub(crate) fn run(options: &Options) -> crate::Outcome {
@@ -139,5 +141,19 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
         }
         Err(CostsError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => Err(error.into()),
+    }
+}
+
+/// Figures as they might have been measured, for tests of what shows them.
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::Report;
+    use super::parts::{Bare, Costs, Part, Round};
+
+    /// Of one engine: the parts come to 700 ns less 50, one way takes `one_way_ns`.
+    pub(crate) fn report(one_way_ns: f64) -> Report {
+        let parts = [100.0; Part::ALL.len()];
+        let round = Round { parts, ahead: 50.0, call: 400.0, counted: 60.0, round_trip: 2.0 * one_way_ns };
+        Report { engines: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
     }
 }

@@ -6,6 +6,7 @@ use super::Comparison;
 use super::plan::{FAULTS, Kind, Test};
 use super::results::{Measured, Results};
 use super::targets::{Limit, Target, Unit};
+use crate::costs;
 use crate::measure::machine::utc;
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
@@ -22,6 +23,9 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
             columns.row(row);
         }
         let _ = writeln!(page, "{}\n{columns}", title(&measured.test));
+    }
+    if let Some(costs) = &comparison.costs {
+        let _ = writeln!(page, "{}", costs::table::text(costs));
     }
     let mut columns = Columns::new(&["target", "wanted", "measured", ""]);
     for target in &comparison.targets {
@@ -192,7 +196,12 @@ mod tests {
         );
         let results = samples::results(&plan);
         let targets = targets::evaluate(&results);
-        let comparison = Comparison { rows: results.rows(), machine: Machine::default(), targets };
+        let comparison = Comparison {
+            rows: results.rows(),
+            machine: Machine::default(),
+            targets,
+            costs: Some(crate::costs::samples::report(650.0)),
+        };
         let page = text(&results, &comparison);
         for line in [
             "Round trip of 64 B, offloads on",
@@ -208,6 +217,7 @@ mod tests {
             "go-back-n, faults",
             "tsumugi, adaptive",
             "share of a core",
+            "half of a round trip",
         ] {
             assert!(page.contains(line), "{line} is missing in\n{page}");
         }

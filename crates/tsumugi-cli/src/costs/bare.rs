@@ -58,7 +58,9 @@ impl Bare {
         frame.truncate(frame_bytes.ok_or(CostsError::Lost("the packet is too long for a frame"))?);
         match engine {
             "udp" => {
-                let socket = connected(way).map_err(CostsError::failed("opening a UDP socket"))?;
+                let any = SocketAddr::new(way.here.ip(), 0);
+                let socket = connected(&Way { here: any, ..*way })
+                    .map_err(CostsError::failed("opening a UDP socket"))?;
                 Ok(Bare::Udp { socket, payload, too_long: vec![0; usize::from(u16::MAX) + 1] })
             }
             "packet" => {
@@ -179,7 +181,7 @@ pub(super) struct ThroughEngine {
 impl ThroughEngine {
     /// Opens the engine, and waits until it reaches the other end.
     pub(super) fn open(engine: &str, way: &Way, bytes: usize) -> Result<ThroughEngine, CostsError> {
-        let options = UdpOptions { address: way.here.ip(), ..UdpOptions::default() };
+        let options = UdpOptions { address: way.here.ip(), port: 0, ..UdpOptions::default() };
         let mut sockets = Udp::open(&options).map_err(CostsError::failed("opening UDP sockets"))?;
         let (local, to) = (sockets.address(), way.there);
         sockets.meet(to);

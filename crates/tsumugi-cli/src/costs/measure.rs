@@ -221,13 +221,19 @@ impl Asker {
         self.tell(Task::Lines(Arc::clone(&self.lines)))?;
         let wire = self.lines.ask(LINES);
         self.hear()?;
-        let mut round = Round { call: talk.call, round_trip, ahead: talk.late + wire, ..Round::default() };
+        let mut round = Round {
+            call: talk.call,
+            counted: program_counted - drop_counted,
+            round_trip,
+            ahead: talk.late + wire,
+            ..Round::default()
+        };
         let mut set = |part: Part, ns: f64| round.parts[part as usize] = ns;
         set(Part::LibrarySend, talk.send + (calls.through - calls.dropped));
         set(Part::SystemCall, calls.refused);
         set(Part::DriverSend, calls.none - calls.refused);
         set(Part::Softirq, calls.dropped - calls.none);
-        set(Part::Program, program_counted - drop_counted);
+        set(Part::Program, talk.call - calls.through);
         set(Part::Wire, wire);
         set(Part::LibraryReceive, talk.receive);
         Ok(round)

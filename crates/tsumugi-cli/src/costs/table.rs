@@ -21,25 +21,31 @@ const P1_TOTAL: (f64, f64) = (18.8, 44.8);
 
 /// What a heading says.
 pub(crate) fn title(report: &Report) -> String {
-    let size = report.costs.first().map_or(0, |costs| costs.size_bytes);
+    let size = report.engines.first().map_or(0, |costs| costs.size_bytes);
     format!("Cost of a message of {size} B on its way, part by part")
 }
 
 /// Header and cells.
 pub(crate) fn section(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
-    let engines = report.costs.iter().map(|costs| format!("{}+{}", costs.engine, costs.depositor));
+    let engines = report.engines.iter().map(|costs| format!("{}+{}", costs.engine, costs.depositor));
     let mut header = vec!["part".to_owned()];
     header.extend(engines);
     header.extend(["bare UDP", "P1: PM", "P1: TCP"].map(str::to_owned));
-    let mut rows: Vec<Vec<String>> = Part::ALL.into_iter().map(|part| part_row(report, part)).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    for part in Part::ALL {
+        rows.push(part_row(report, part));
+        if part == Part::Program {
+            rows.push(counted_row(report));
+        }
+    }
     let mut row = |name: &str, figure: &dyn Fn(&Costs) -> String, rest: [String; 3]| {
         let mut cells = vec![name.to_owned()];
-        cells.extend(report.costs.iter().map(figure));
+        cells.extend(report.engines.iter().map(figure));
         cells.extend(rest);
         rows.push(cells);
     };
     let none = || [(); 3].map(|()| String::new());
-    let bare = &report.bare;
+    let bare = &report.bare_udp;
     row("ahead of the sender", &|costs| format!("−{}", with_spread(costs.ahead)), none());
     let (pm, tcp) = P1_TOTAL;
     let totals = [units::time(bare.one_way_ns), micro(Some(pm)), micro(Some(tcp))];
@@ -52,11 +58,11 @@ pub(crate) fn section(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
 
 fn part_row(report: &Report, part: Part) -> Vec<String> {
     let mut cells = vec![part.name().to_owned()];
-    for costs in &report.costs {
+    for costs in &report.engines {
         let cost = costs.parts.iter().find(|cost| cost.part == part);
         cells.push(cost.map_or(String::new(), |cost| with_spread(cost.figure)));
     }
-    let bare = &report.bare;
+    let bare = &report.bare_udp;
     cells.push(match part {
         Part::SystemCall => units::time(2.0 * bare.system_call.ns),
         Part::Softirq => format!("stack {}", units::time(bare.stack_ns)),
@@ -65,6 +71,14 @@ fn part_row(report: &Report, part: Part) -> Vec<String> {
     let p1 = P1.into_iter().find(|row| row.0 == part);
     cells.push(micro(p1.and_then(|row| row.1)));
     cells.push(micro(p1.and_then(|row| row.2)));
+    cells
+}
+
+/// The program's run by itself, which is in the row before.
+fn counted_row(report: &Report) -> Vec<String> {
+    let mut cells = vec!["  … its run".to_owned()];
+    cells.extend(report.engines.iter().map(|costs| format!("({})", with_spread(costs.counted))));
+    cells.extend([(); 3].map(|()| String::new()));
     cells
 }
 
@@ -85,6 +99,9 @@ fn signed(share: f64) -> String {
 pub(crate) fn remarks(report: &Report) -> Vec<String> {
     let mut remarks = vec![
         "Medians over the rounds; ± is half of (largest − smallest). A round trip has two of each.".to_owned(),
+        "Program: what the call takes more when the frame is deposited instead of dropped, with all that is waited for \
+         over it; its run: the program alone, as the kernel counts it, no part of the sum."
+            .to_owned(),
         "Ahead of the sender: on a veth pair the sender's CPU does the receiver's softirq, and is still in it when the \
          receiver has the record; that much of the parts is not on the way."
             .to_owned(),
@@ -92,7 +109,7 @@ pub(crate) fn remarks(report: &Report) -> Vec<String> {
          its driver is both sides', and in PM's row are the library's)."
             .to_owned(),
     ];
-    for costs in report.costs.iter().filter(|costs| !costs.adds_up) {
+    for costs in report.engines.iter().filter(|costs| !costs.adds_up) {
         remarks.push(format!(
             "DOES NOT ADD UP: with {} the parts come to {} and half of the round trip is {}, {} apart; more than a \
              tenth. Measure again while the machine is quiet.",
@@ -119,4 +136,45 @@ pub(crate) fn text(report: &Report) -> String {
 /// The table of a command of its own, with the machine.
 pub(super) fn page(report: &Report, machine: &Machine) -> String {
     format!("{}{}; load average {:.1} before\n", text(report), machine.line(), machine.load_average)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::costs::samples;
+
+    #[test]
+    fn a_table_of_parts() {
+        let text = text(&samples::report(650.0));
+        for line in [
+            "Cost of a message of 64 B",
+            "part                 packet+driver",
+            "bare UDP   P1: PM  P1: TCP",
+            "system call",
+            "180 ns",
+            "stack 1.82 µs",
+            "program (protocol)",
+            "−50.0 ns",
+            "sum",
+            "650 ns",
+            "+0.0 %",
+        ] {
+            assert!(text.contains(line), "{line} is missing in\n{text}");
+        }
+        assert!(!text.contains("DOES NOT ADD UP"), "{text}");
+    }
+
+    #[test]
+    fn what_does_not_add_up_is_said() {
+        let text = text(&samples::report(1000.0));
+        assert!(text.contains("DOES NOT ADD UP: with packet") && text.contains("−35.0 %"), "{text}");
+    }
+
+    #[test]
+    fn p1_adds_up() {
+        let sum =
+            |of: fn(&(Part, Option<f64>, Option<f64>)) -> Option<f64>| P1.iter().filter_map(of).sum::<f64>();
+        assert!((sum(|row| row.1) - P1_TOTAL.0).abs() < 1e-9);
+        assert!((sum(|row| row.2) - P1_TOTAL.1).abs() < 1e-9);
+    }
 }

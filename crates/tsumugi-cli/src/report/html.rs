@@ -12,6 +12,7 @@ use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
 use crate::compare::targets::Target;
 use crate::compare::{Comparison, table};
+use crate::costs::{Report, table as costs_table};
 use crate::measure::machine::utc;
 use crate::measure::row::Metric;
 use crate::measure::sizes;
@@ -67,6 +68,7 @@ pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
         body.push_str("</div>");
     }
     body.push_str("</div></section>");
+    body.push_str(&comparison.costs.as_ref().map_or(String::new(), costs));
     body.push_str(&method(comparison, results));
     // Unicode escapes: `<` and `&` in a script would end it, or break the page as XML.
     let data = serde_json::to_string(comparison).unwrap_or_default();
@@ -76,6 +78,18 @@ pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
          <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
          <title>Tsumugi beside TCP and UDP</title><style>{STYLE}</style></head><body>{body}\
          <script type=\"application/json\" id=\"comparison\">{data}</script></body></html>\n"
+    )
+}
+
+/// Where the time of a short message goes.
+fn costs(report: &Report) -> String {
+    let (header, rows) = costs_table::section(report);
+    let table = table_of(&header, rows.into_iter().map(|cells| (cells, "")));
+    let remarks = costs_table::remarks(report);
+    let remarks: String = remarks.iter().map(|remark| format!("<p>{}</p>", escaped(remark))).collect();
+    let heading = escaped(&costs_table::title(report));
+    format!(
+        "<section class=\"costs\"><h2>{heading}</h2><div class=\"tables\"><div>{table}</div></div>{remarks}</section>"
     )
 }
 
@@ -224,7 +238,8 @@ mod tests {
         let results = samples::results(&plan);
         let targets = targets::evaluate(&results);
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
-        page(&results, &Comparison { rows: results.rows(), machine, targets })
+        let costs = Some(crate::costs::samples::report(1000.0));
+        page(&results, &Comparison { rows: results.rows(), machine, targets, costs })
     }
 
     #[test]
@@ -237,6 +252,7 @@ mod tests {
         assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
         assert_eq!(count("figure"), 2);
         assert_eq!(count("h3"), 11);
+        assert!(text.contains("<td>program (protocol)</td>") && text.contains("DOES NOT ADD UP"), "{text}");
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
         assert_eq!(json["machine"]["host"], "a <b> & \"c\"");

@@ -1,0 +1,82 @@
+//! `tsumugi perf costs` for real, in its own lab.
+
+use std::process::{Command, Stdio};
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tsumugi_lab::Lab;
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+
+/// Whether costs can be measured here; skips loudly, and never in CI.
+fn can_measure(test: &str) -> bool {
+    let missing = if !nix::unistd::geteuid().is_root() {
+        "needs root"
+    } else if !tsumugi_rail::xdp::IS_COMPILED {
+        "needs a build with the driver program (clang and libbpf-dev)"
+    } else if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        "needs two CPUs"
+    } else {
+        return true;
+    };
+    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
+    eprintln!("SKIPPED: {test} {missing}");
+    false
+}
+
+fn labs_of(pid: u32) -> Vec<String> {
+    Lab::list().into_iter().filter(|name| name.starts_with(&format!("costs-{pid}-"))).collect()
+}
+
+#[test]
+fn every_part_costs_something_with_every_engine() {
+    if !can_measure("every_part_costs_something_with_every_engine") {
+        return;
+    }
+    let process = Command::new(TSUMUGI)
+        .args(["perf", "costs", "--rounds", "3", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let pid = process.id();
+    let output = process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let engines = json["engines"].as_array().expect("engines");
+    let names: Vec<&str> = engines.iter().filter_map(|costs| costs["engine"].as_str()).collect();
+    assert_eq!(names, ["udp", "packet", "xsk"]);
+    for costs in engines {
+        let parts = costs["parts"].as_array().expect("parts");
+        assert_eq!(parts.len(), 7, "{costs}");
+        for figure in parts.iter().chain([&costs["call"], &costs["round_trip"], &costs["ahead"]]) {
+            assert!(figure["ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure} in {costs}");
+        }
+        assert!(costs["adds_up"].is_boolean() && costs["difference"].is_number(), "{costs}");
+        assert_eq!(costs["rounds"], 3);
+    }
+    let bare = &json["bare_udp"];
+    assert!(bare["round_trip"]["ns"].as_f64().is_some_and(|ns| ns > 0.0), "{bare}");
+    assert_eq!(labs_of(pid), Vec::<String>::new());
+}
+
+#[test]
+fn an_interrupted_measurement_leaves_nothing_behind() {
+    if !can_measure("an_interrupted_measurement_leaves_nothing_behind") {
+        return;
+    }
+    let mut process = Command::new(TSUMUGI)
+        .args(["perf", "costs", "--rounds", "1000"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .spawn()
+        .expect("it starts");
+    while labs_of(process.id()).is_empty() {
+        assert!(process.try_wait().expect("it can be asked").is_none(), "it ended by itself");
+        std::thread::sleep(std::time::Duration::from_millis(20));
+    }
+    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("our own child");
+    assert_eq!(process.wait().expect("it ends").code(), Some(130));
+    assert_eq!(labs_of(process.id()), Vec::<String>::new());
+}
