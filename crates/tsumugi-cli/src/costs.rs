@@ -34,9 +34,9 @@ on two CPUs talk to each other through the library with the driver depositor, an
   driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
                        when nobody takes the frame
   softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
-  program (protocol)   the driver depositor's program: what the same call takes more in a conversation, where it deposits
-                       the frame, with all that is waited for over it
-  … its run            the program by itself, by the kernel's statistics of its runs; it is in the line above
+  program (protocol)   the driver depositor's program, by the kernel's statistics of its runs
+  (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the
+                       frame is dropped: with cache lines that are waited for. Not in the sum
   wire (cache line)    a veth pair has none: a cache line's way from one CPU to the other
   library, receiving   from the record in the queue to the application's bytes, and giving it back
 
@@ -153,7 +153,7 @@ pub(crate) mod samples {
     /// Of one engine: the parts come to 700 ns less 50, one way takes `one_way_ns`.
     pub(crate) fn report(one_way_ns: f64) -> Report {
         let parts = [100.0; Part::ALL.len()];
-        let round = Round { parts, ahead: 50.0, call: 400.0, counted: 60.0, round_trip: 2.0 * one_way_ns };
+        let round = Round { parts, ahead: 50.0, call: 400.0, conversing: 60.0, round_trip: 2.0 * one_way_ns };
         Report { engines: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
     }
 }

@@ -170,9 +170,12 @@ fn send_to(socket: RawFd, bytes: &[u8], nic: &libc::sockaddr_ll, address_bytes: 
     };
 }
 
+/// Hands packets to an engine; how many it took, `None` when it refuses them.
+type Send = dyn FnMut(Instant, &[Packet<'_>]) -> Option<usize>;
+
 /// The same packets through the engine, as the library uses it.
 pub(super) struct ThroughEngine {
-    send: Box<dyn FnMut(Instant, &[Packet<'_>]) -> Option<usize>>,
+    send: Box<Send>,
     start: Clock,
     now: Instant,
     payload: Vec<u8>,

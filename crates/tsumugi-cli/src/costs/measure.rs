@@ -223,7 +223,7 @@ impl Asker {
         self.hear()?;
         let mut round = Round {
             call: talk.call,
-            counted: program_counted - drop_counted,
+            conversing: talk.call - calls.through,
             round_trip,
             ahead: talk.late + wire,
             ..Round::default()
@@ -233,7 +233,7 @@ impl Asker {
         set(Part::SystemCall, calls.refused);
         set(Part::DriverSend, calls.none - calls.refused);
         set(Part::Softirq, calls.dropped - calls.none);
-        set(Part::Program, talk.call - calls.through);
+        set(Part::Program, program_counted - drop_counted);
         set(Part::Wire, wire);
         set(Part::LibraryReceive, talk.receive);
         Ok(round)

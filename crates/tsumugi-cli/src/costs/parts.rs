@@ -36,10 +36,9 @@ pub(crate) enum Part {
     Softirq,
     /// The protocol: the driver depositor's program finds flow and window, deposits and acknowledges.
     ///
-    /// What the engine's call takes more in a conversation than when the far program drops the same frame at once. So
-    /// it contains waiting for the cache lines that the receiver has, during the program and after it: stores are
-    /// still on their way when it ends. And it contains what is colder in a conversation than in a row of equal calls.
-    /// [`Costs::counted`] is the program's run alone.
+    /// The kernel's statistics of the program's runs in a conversation of its own (they cost time themselves), less
+    /// those of the program that drops. Stores that are still on their way to lines that the receiver has when it
+    /// ends are not in it: [`Costs::conversing`] has them.
     Program,
     /// On a veth pair there is no wire: what remains is a cache line's way from one CPU to the other.
     ///
@@ -87,8 +86,8 @@ pub(super) struct Round {
     pub(super) ahead: f64,
     /// See [`Costs::call`].
     pub(super) call: f64,
-    /// See [`Costs::counted`].
-    pub(super) counted: f64,
+    /// See [`Costs::conversing`].
+    pub(super) conversing: f64,
     pub(super) round_trip: f64,
 }
 
@@ -136,9 +135,10 @@ pub(crate) struct Costs {
     /// What the parts in the middle were together in the conversation: the engine and its system call, with everything
     /// that the kernel does in it. Measured in one piece.
     pub(crate) call: Figure,
-    /// The program's run by the kernel's own statistics, in a conversation of its own because they cost time themselves,
-    /// less the same of the program that drops. Stores that it leaves behind are not in it.
-    pub(crate) counted: Figure,
+    /// What the engine's call takes more in a conversation than when the far program drops the same frame at once: the
+    /// program, waiting for cache lines that the receiver has, also after the program, and all that is colder in a
+    /// conversation than in a row of equal calls. Not one of the parts.
+    pub(crate) conversing: Figure,
     /// What the message and its answer took together, without anything else being measured.
     pub(crate) round_trip: Figure,
     /// The parts, less what is not on the way.
@@ -170,7 +170,7 @@ impl Costs {
             parts,
             ahead,
             call: figure(&|round| round.call),
-            counted: figure(&|round| round.counted),
+            conversing: figure(&|round| round.conversing),
             round_trip,
             sum_ns,
             one_way_ns,
@@ -207,7 +207,7 @@ mod tests {
     use super::*;
 
     fn round(part: f64, ahead: f64, round_trip: f64) -> Round {
-        Round { parts: [part; Part::ALL.len()], ahead, call: 4.0 * part, counted: part / 2.0, round_trip }
+        Round { parts: [part; Part::ALL.len()], ahead, call: 4.0 * part, conversing: 2.0 * part, round_trip }
     }
 
     #[test]
