@@ -198,7 +198,10 @@ fn without_root_labs_are_refused_and_the_doctor_works() {
     }
     // The build's folder may be closed to others, so a copy is what nobody runs.
     let copy = std::env::temp_dir().join(format!("tsumugi-{}", std::process::id()));
-    fs::copy(env!("CARGO_BIN_EXE_tsumugi"), &copy).expect("it can be copied");
+    // By another process: a test that starts one meanwhile would hand it our descriptor, and what is open for writing
+    // cannot be run.
+    let copied = Command::new("cp").arg(env!("CARGO_BIN_EXE_tsumugi")).arg(&copy).status();
+    assert!(copied.expect("cp starts").success());
     fs::set_permissions(&copy, fs::Permissions::from_mode(0o755)).expect("it is ours");
     let nobody = |line: &str| {
         let mut command = Command::new(&copy);

@@ -148,7 +148,7 @@ mod tests {
         let text = text(&samples::report(650.0));
         for line in [
             "Cost of a message of 64 B",
-            "part                 packet+driver",
+            "part                    packet+driver",
             "bare UDP   P1: PM  P1: TCP",
             "system call",
             "180 ns",
