@@ -1,6 +1,7 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
 use crate::ledger::Wrong;
+use crate::trunk::follow::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -40,6 +41,8 @@ struct Flow {
     limit: u64,
     /// When the sender was stopped, and packets that it has sent since.
     stopped: Option<(Instant, u64)>,
+    /// PSNs that were sent since at this time: the same again over another path is no other packet.
+    at_once: (Instant, Vec<u64>),
     /// The receiver has said STOP and not GO since.
     owes_go: bool,
     /// The receiver has told of credit up to here.
@@ -128,7 +131,13 @@ impl Wire {
                 _ => flow.crcs[at] = Some(header.body_crc),
             }
         }
-        if let Some((since, sent)) = &mut flow.stopped {
+        if flow.stopped.is_some() && flow.at_once.0 != now {
+            flow.at_once = (now, Vec::new());
+        }
+        if let Some((since, sent)) = &mut flow.stopped
+            && !flow.at_once.1.contains(&psn)
+        {
+            flow.at_once.1.push(psn);
             *sent += 1;
             let allowed = STOPPED_PACKETS_MAX + now.since(*since) / STOPPED_NS_MIN;
             if *sent > allowed {
@@ -138,6 +147,14 @@ impl Wire {
         if let Some(wrong) = wrong {
             self.complain(wrong);
         }
+    }
+
+    /// What is noted of a packet that was sent, if it is a DATA packet.
+    fn data_sent(&self, to: SocketAddr, packet: &Packet<'_>) -> Option<Sent> {
+        let (header, _) = decode_head(packet).ok().filter(|(header, _)| header.kind == Kind::Data)?;
+        let Header { token, epoch, psn, path, flags, .. } = header;
+        let stopped = self.flows.get(&(token, epoch)).is_some_and(|flow| flow.stopped.is_some());
+        Some(Sent { to, token, psn: psn.0, path, again: flags.has(Flags::RESENT) || stopped })
     }
 
     /// A packet that acknowledges arrives at the sender of a flow.
@@ -157,6 +174,11 @@ impl Wire {
             told if told > limit => Err(format!("{receiver} told of credit up to {told} and takes {limit}")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the receiver of a flow refuses packets, as far as either side knows.
+    pub(crate) fn is_stopped(&self, flow: FlowKey) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.owes_go || flow.stopped.is_some())
     }
 
     /// Whether the receiver of a flow has said STOP, and never GO.
@@ -237,12 +259,19 @@ pub(crate) struct Spy {
     pub(crate) passed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// The last acknowledgement that a program noted for a flow of ours before we knew it, by the flow that it came by.
     pub(crate) early: HashMap<u64, Header>,
+    /// DATA packets that were sent, for whoever wants to know.
+    pub(crate) sent: Option<Vec<Sent>>,
 }
 
 impl Spy {
     pub(crate) fn new(rail: SimRail, wire: Rc<RefCell<Wire>>, attached: bool) -> Spy {
         let (pairs, passed, early) = (HashMap::new(), VecDeque::new(), HashMap::new());
-        Spy { rail, wire, pairs, attached, passed, early }
+        Spy { rail, wire, pairs, attached, passed, early, sent: None }
+    }
+
+    /// The address that a datagram to `to` comes from.
+    fn source(&self, to: SocketAddr) -> SocketAddr {
+        self.rail.source(to.ip()).unwrap_or(self.rail.address())
     }
 
     /// Hands everything that waits for the process to it; returns how many datagrams that were.
@@ -281,7 +310,8 @@ impl Spy {
         let packet = Packet { head: answer, body: &[] };
         let taken = self.rail.send(now, to, &[packet]).map_err(|error| error.to_string())?;
         if taken == 1 {
-            self.wire.borrow_mut().on_send(now, self.rail.address(), to, &packet, flow);
+            let from = self.source(to);
+            self.wire.borrow_mut().on_send(now, from, to, &packet, flow);
         }
         Ok(())
     }
@@ -296,12 +326,16 @@ impl Rail for Spy {
     }
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let taken = self.rail.send(now, to, burst)?;
+        let from = self.source(to);
         let mut wire = self.wire.borrow_mut();
         for packet in &burst[..taken] {
             let token =
                 packet.head.get(8..16).and_then(|token| token.try_into().ok()).map_or(0, u64::from_le_bytes);
             let paired = self.pairs.get(&token).copied().unwrap_or_default();
-            wire.on_send(now, self.rail.address(), to, packet, paired);
+            wire.on_send(now, from, to, packet, paired);
+            if let Some(sent) = &mut self.sent {
+                sent.extend(wire.data_sent(to, packet));
+            }
         }
         Ok(taken)
     }

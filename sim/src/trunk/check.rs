@@ -1,0 +1,151 @@
+//! What must hold between hosts with several NICs beside everything else.
+
+use crate::host::{Host, Process, World};
+use crate::ledger::Wrong;
+use std::net::SocketAddr;
+use tsumugi::internal::{PeerView, State};
+use tsumugi::{Node, PathReport, Repeat};
+use tsumugi_rail::NicAddress;
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::MILLISECOND_NS;
+
+/// Time between two looks at the NICs, ns: as an endpoint looks.
+const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
+/// Who makes no call for longer is away, ns, and neither answers nor notices anything.
+pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
+/// Longest time without an acknowledgement while something is outstanding and one network works, ns.
+const STALL_NS_MAX: u64 = 300 * MILLISECOND_NS;
+/// Time after which every path works again, when all networks do and there is something to send, ns.
+const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
+
+/// What is known of the paths to a peer.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct PathsKnown {
+    /// Since when a network that works has joined both, and both could have answered.
+    sound_since: Option<Instant>,
+    /// Packets that had arrived when some arrived last, and when that was.
+    delivered: u64,
+    progress_at: Instant,
+    /// Since when paths have been missing though all networks work.
+    missing_since: Option<Instant>,
+}
+
+impl PathsKnown {
+    /// Whether the peer would have been heard in the last `ns`.
+    pub(crate) fn is_sound_for(&self, now: Instant, ns: u64) -> bool {
+        self.sound_since.is_some_and(|since| now.since(since) > ns)
+    }
+}
+
+impl Host {
+    /// Tells the endpoint of its NICs now and then, as its owner does.
+    pub(crate) fn look_at_nics(&mut self, process: &mut Process, now: Instant) {
+        if self.policy.is_none() || now < process.nics_at {
+            return;
+        }
+        process.nics_at = now.plus(NICS_EVERY_NS);
+        let nics: Vec<NicAddress> = process.spy.rail.nics_with_carrier();
+        process.state.set_nics(now, crate::places::PORT, nics);
+    }
+
+    /// Looks at the paths to host `other`, peer `index`, after a call.
+    pub(crate) fn look_at_paths(
+        &self,
+        state: &State,
+        known: &mut PathsKnown,
+        world: &World,
+        now: Instant,
+        (other, index): (usize, u32),
+        view: &PeerView,
+    ) -> Result<(), Wrong> {
+        let paths = state.paths(index);
+        if !self.is_joined(world, now, other, view, &paths) {
+            known.sound_since = None;
+            return Ok(());
+        }
+        let since = *known.sound_since.get_or_insert(now);
+        let delivered = paths.iter().map(|path| path.delivered).sum();
+        let refused = world.wire.borrow().is_stopped((view.remote_token, state.epoch()));
+        if since == now || view.outstanding == 0 || refused || delivered != known.delivered {
+            known.delivered = delivered;
+            known.progress_at = now;
+        }
+        let stalled_ns = now.since(known.progress_at);
+        // Go-back-N forgets what arrived after a loss, and starts again as often as something is lost.
+        if stalled_ns > STALL_NS_MAX && self.plan.options.repeat == Repeat::Selective {
+            return Err(format!(
+                "host {} has had nothing acknowledged by host {other} for {stalled_ns} ns, though a network joins them: {} packets outstanding, paths {paths:?}",
+                self.index, view.outstanding
+            ));
+        }
+        Ok(())
+    }
+
+    /// Whether a network that works joins this host and another, both know, and both make calls.
+    fn is_joined(
+        &self,
+        world: &World,
+        now: Instant,
+        other: usize,
+        view: &PeerView,
+        paths: &[PathReport],
+    ) -> bool {
+        let sound = world.plan.trunk.as_ref().and_then(|trunk| trunk.sound);
+        let there = sound.and_then(|network| world.places.address_on(other, network));
+        let here = sound.and_then(|network| world.places.address_on(self.index, network));
+        view.open
+            && here.is_some()
+            && there.is_some_and(|address| paths.iter().any(|path| path.address == address))
+            && self.away_ns <= AWAY_NS
+            && world.present_since[other] < now
+            && world.epochs[other] == view.epoch
+            && world.doors[other].contains(&view.remote_token)
+    }
+
+    /// The peers to whom not every path works, in a phase in which all networks do. `Err`: for too long.
+    pub(crate) fn paths_missing(
+        &self,
+        process: &mut Process,
+        world: &World,
+        now: Instant,
+    ) -> Result<Vec<u32>, Wrong> {
+        let mut all = Vec::new();
+        for index in 0..process.state.peers() {
+            let missing = self.missing(process, world, index)?;
+            let known = process.known.entry(index).or_default();
+            if missing.is_empty() {
+                known.paths.missing_since = None;
+                continue;
+            }
+            all.push(index);
+            let since = *known.paths.missing_since.get_or_insert(now);
+            if now.since(since) > REVIVAL_NS_MAX {
+                let paths = process.state.paths(index);
+                return Err(format!(
+                    "host {} does not use {missing:?} though all networks work: paths {paths:?}",
+                    self.index
+                ));
+            }
+        }
+        Ok(all)
+    }
+
+    /// Addresses of a peer that packets should go to and do not.
+    fn missing(&self, process: &Process, world: &World, index: u32) -> Result<Vec<SocketAddr>, Wrong> {
+        let node = Node(index);
+        let Some(trunk) = &world.plan.trunk else { return Ok(Vec::new()) };
+        let Some(view) = process.state.view(node).filter(|view| view.open) else { return Ok(Vec::new()) };
+        let address = process.state.address_of(node).ok_or("a peer without address")?;
+        let other = world.places.host_of(address)?;
+        if world.epochs[other] != view.epoch {
+            return Ok(Vec::new());
+        }
+        let told = self.policy.is_some() && world.places.addresses(other).count() > 1;
+        let told = told && trunk.hosts[other].policy.is_some();
+        let paths = process.state.paths(index);
+        let wanted = world.places.common(self.index, other).into_iter().map(|(_, _, there)| there);
+        let wanted = wanted.filter(|there| told || *there == address);
+        let used = |there: &SocketAddr| paths.iter().any(|path| path.address == *there && path.is_usable);
+        Ok(wanted.filter(|there| !used(there)).collect())
+    }
+}
