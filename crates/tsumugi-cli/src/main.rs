@@ -9,6 +9,7 @@ mod doctor;
 mod driver;
 mod lab;
 mod measure;
+mod nics;
 mod peers;
 mod perf;
 mod report;

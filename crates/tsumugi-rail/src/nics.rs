@@ -1,8 +1,15 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
+use crate::netlink::{Events, OF_NICS};
 use crate::sys::{Interface, interfaces};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
+use tsumugi_wire::time::SECOND_NS;
+
+/// How often the NICs are looked at where the kernel may not be heard of changes.
+const LOOK_NS: u64 = SECOND_NS;
 
 /// A NIC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +18,8 @@ pub struct NicAddress {
     pub ip: IpAddr,
     /// Bits of it that every host on the same link has.
     pub prefix_bits: u8,
+    /// Speed that the NIC says it has, megabits a second; 0: it does not say.
+    pub speed_mbits: u32,
 }
 
 impl NicAddress {
@@ -31,17 +40,73 @@ impl NicAddress {
     }
 }
 
+/// The NICs that an endpoint is reached by, and what the kernel tells of them.
+#[derive(Debug)]
+pub(crate) struct Nics {
+    bound: IpAddr,
+    /// `None` where this program may not listen.
+    events: Option<Events>,
+    /// When the NICs were looked at.
+    looked_at: Option<Instant>,
+}
+
+impl Nics {
+    /// The NICs of an endpoint that is bound to `bound`.
+    pub(crate) fn open(bound: IpAddr) -> Nics {
+        Nics { bound, events: Events::open(&OF_NICS).ok(), looked_at: None }
+    }
+
+    /// The NICs, if something may have changed since the last call. One system call when nothing has.
+    pub(crate) fn news(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        let mut changed = self.looked_at.is_none();
+        match &mut self.events {
+            Some(events) => events.take(&mut |_| changed = true),
+            None => changed |= self.looked_at.is_some_and(|at| now.since(at) >= LOOK_NS),
+        }
+        if !changed {
+            return None;
+        }
+        self.looked_at = Some(now);
+        // Who cannot be asked has no NICs beside the one that is in use.
+        Some(choose(self.bound, &interfaces().unwrap_or_default()))
+    }
+}
+
 /// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
 /// is bound to all of them; its own otherwise.
 ///
 /// Two NICs on one link are one rail: the kernel sends through the first of them whatever is for that link.
-pub(crate) fn nic_addresses(bound: IpAddr) -> Vec<NicAddress> {
-    // Who cannot be asked has no NICs beside the one that is in use.
-    choose(bound, &interfaces().unwrap_or_default())
+fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
+    let candidates = candidates(bound, interfaces).into_iter();
+    candidates.filter(|nic| nic.behind.is_none()).map(|nic| nic.address).take(RAILS_MAX).collect()
 }
 
-fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
-    let mut chosen: Vec<(&str, NicAddress)> = Vec::new();
+/// A NIC that works, as an endpoint sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicReport {
+    /// Its name.
+    pub name: String,
+    /// Its first address.
+    pub address: NicAddress,
+    /// Its MTU, bytes.
+    pub mtu_bytes: usize,
+    /// The NIC that is used in its place, because it is on the same link.
+    pub behind: Option<String>,
+}
+
+/// The NICs that an endpoint on every IPv4 address (or, if there is none, IPv6 address) finds here.
+///
+/// # Errors
+/// The system does not say.
+pub fn survey() -> io::Result<Vec<NicReport>> {
+    let interfaces = interfaces()?;
+    let of = |any: IpAddr| candidates(any, &interfaces);
+    let four = of(Ipv4Addr::UNSPECIFIED.into());
+    Ok(if four.is_empty() { of(Ipv6Addr::UNSPECIFIED.into()) } else { four })
+}
+
+fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
+    let mut found: Vec<NicReport> = Vec::new();
     for interface in interfaces {
         let Some(ip) = interface.address else { continue };
         let wanted = if bound.is_unspecified() {
@@ -49,13 +114,26 @@ fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
         } else {
             ip == bound
         };
-        let nic = NicAddress { ip, prefix_bits: interface.prefix_bits };
-        let known = chosen.iter().any(|(name, has)| *name == interface.name || has.reaches(ip));
-        if wanted && interface.up && interface.running && !known && chosen.len() < RAILS_MAX {
-            chosen.push((&interface.name, nic));
+        if !wanted
+            || !interface.up
+            || !interface.running
+            || found.iter().any(|nic| nic.name == interface.name)
+        {
+            continue;
         }
+        let behind = found.iter().find(|nic| nic.behind.is_none() && nic.address.reaches(ip));
+        found.push(NicReport {
+            name: interface.name.clone(),
+            address: NicAddress {
+                ip,
+                prefix_bits: interface.prefix_bits,
+                speed_mbits: interface.speed_mbits,
+            },
+            mtu_bytes: interface.mtu_bytes,
+            behind: behind.map(|nic| nic.name.clone()),
+        });
     }
-    chosen.into_iter().map(|(_, nic)| nic).collect()
+    found
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -78,6 +156,7 @@ mod tests {
             running,
             loopback: name == "lo",
             mtu_bytes: 1500,
+            speed_mbits: 1000,
         }
     }
 
@@ -105,9 +184,22 @@ mod tests {
     }
 
     #[test]
+    fn a_nic_on_the_link_of_another_stands_behind_it() {
+        let interfaces = [
+            interface("eth0", "10.0.0.1", 24, true),
+            interface("eth1", "10.0.0.2", 24, true),
+            interface("eth2", "10.0.1.1", 24, true),
+        ];
+        let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &interfaces);
+        let behind: Vec<_> = found.iter().map(|nic| nic.behind.as_deref()).collect();
+        assert_eq!(behind, [None, Some("eth0"), None]);
+    }
+
+    #[test]
     fn a_link_is_told_by_its_prefix() {
         let reaches = |own: &str, prefix_bits, other: &str| {
-            NicAddress { ip: own.parse().unwrap(), prefix_bits }.reaches(other.parse().unwrap())
+            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0 }
+                .reaches(other.parse().unwrap())
         };
         assert!(reaches("10.0.0.1", 24, "10.0.0.254") && !reaches("10.0.0.1", 24, "10.0.1.1"));
         assert!(reaches("10.0.0.1", 0, "192.168.3.4") && !reaches("10.0.0.1", 32, "10.0.0.2"));
