@@ -212,13 +212,13 @@ impl Host {
 
     /// Silent paths are probed while there is something to send: keeps sending until all work again.
     fn use_paths(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        let missing = self.paths_missing(process, world, now)?;
-        for index in &missing {
-            let address = process.state.address_of(Node(*index)).ok_or("a peer without address")?;
+        let (back, missing) = self.paths_missing(process, world, now)?;
+        for index in missing {
+            let address = process.state.address_of(Node(index)).ok_or("a peer without address")?;
             let to = world.places.host_of(address)?;
             self.post_to(process, world, now, to, 1, LABEL_BYTES)?;
         }
-        process.paths_back = missing.is_empty();
+        process.paths_back = back;
         Ok(())
     }
 

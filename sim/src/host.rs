@@ -133,6 +133,8 @@ pub(crate) struct Process {
     pub(crate) nics_at: Instant,
     /// All paths were there at the last look in Recovery.
     pub(crate) paths_back: bool,
+    /// Its NICs take every burst as a whole.
+    pub(crate) whole_bursts: bool,
     /// Where the last packets to each peer went.
     pub(crate) follows: HashMap<u32, Follow>,
 }
@@ -188,6 +190,7 @@ impl Host {
             leaving: false,
             nics_at: Instant(0),
             paths_back: false,
+            whole_bursts: world.plan.habits.short_burst == 0.0,
             follows: HashMap::new(),
         });
         world.changed[self.index].fill(now);
@@ -350,7 +353,6 @@ impl Host {
             process.state.settle();
         }
         self.transmit(process, now)?;
-        process.follow(now, self.policy, world.plan.habits.short_burst == 0.0)?;
         process.touched = false;
         process.state.audit()?;
         // A timer may be seen late once, not again and again: who sleeps until the deadline would never sleep.
@@ -391,7 +393,7 @@ impl Host {
             let flow = (view.local_token, view.epoch);
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
-        Ok(())
+        process.follow(now, self.policy)
     }
 
     fn look_at_failures(

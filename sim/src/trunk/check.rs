@@ -5,7 +5,7 @@ use crate::ledger::Wrong;
 use std::net::SocketAddr;
 use tsumugi::internal::{PeerView, State};
 use tsumugi::{Node, PathReport, Repeat};
-use tsumugi_rail::NicAddress;
+use tsumugi_rail::Rail;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::MILLISECOND_NS;
 
@@ -17,6 +17,8 @@ pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
 const STALL_NS_MAX: u64 = 300 * MILLISECOND_NS;
 /// Time after which every path works again, when all networks do and there is something to send, ns.
 const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
+/// Time between two messages to a peer to whom a path is missing, ns: silent paths are probed while something is under way.
+const ASK_EVERY_NS: u64 = MILLISECOND_NS;
 
 /// What is known of the paths to a peer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -28,6 +30,8 @@ pub(crate) struct PathsKnown {
     progress_at: Instant,
     /// Since when paths have been missing though all networks work.
     missing_since: Option<Instant>,
+    /// When something was last sent for want of a path.
+    asked_at: Instant,
 }
 
 impl PathsKnown {
@@ -44,8 +48,9 @@ impl Host {
             return;
         }
         process.nics_at = now.plus(NICS_EVERY_NS);
-        let nics: Vec<NicAddress> = process.spy.rail.nics_with_carrier();
-        process.state.set_nics(now, crate::places::PORT, nics);
+        if let Some(nics) = process.spy.rail.nics(now) {
+            process.state.set_nics(now, crate::places::PORT, nics);
+        }
     }
 
     /// Looks at the paths to host `other`, peer `index`, after a call.
@@ -102,14 +107,15 @@ impl Host {
             && world.doors[other].contains(&view.remote_token)
     }
 
-    /// The peers to whom not every path works, in a phase in which all networks do. `Err`: for too long.
+    /// Whether there is a path by every network to every peer, in a phase in which all networks work, and peers to send
+    /// something to because there is not. `Err`: for too long.
     pub(crate) fn paths_missing(
         &self,
         process: &mut Process,
         world: &World,
         now: Instant,
-    ) -> Result<Vec<u32>, Wrong> {
-        let mut all = Vec::new();
+    ) -> Result<(bool, Vec<u32>), Wrong> {
+        let (mut back, mut all) = (true, Vec::new());
         for index in 0..process.state.peers() {
             let missing = self.missing(process, world, index)?;
             let known = process.known.entry(index).or_default();
@@ -117,7 +123,11 @@ impl Host {
                 known.paths.missing_since = None;
                 continue;
             }
-            all.push(index);
+            if now >= known.paths.asked_at.plus(ASK_EVERY_NS) {
+                known.paths.asked_at = now;
+                all.push(index);
+            }
+            back = false;
             let since = *known.paths.missing_since.get_or_insert(now);
             if now.since(since) > REVIVAL_NS_MAX {
                 let paths = process.state.paths(index);
@@ -127,7 +137,7 @@ impl Host {
                 ));
             }
         }
-        Ok(all)
+        Ok((back, all))
     }
 
     /// Addresses of a peer that packets should go to and do not.

@@ -34,8 +34,8 @@ pub(crate) struct Follow {
 }
 
 impl Process {
-    /// Looks where the packets of the last call went. `whole`: the NIC takes every burst as a whole.
-    pub(crate) fn follow(&mut self, now: Instant, policy: Option<Policy>, whole: bool) -> Result<(), Wrong> {
+    /// Looks where the packets went that were sent just now.
+    pub(crate) fn follow(&mut self, now: Instant, policy: Option<Policy>) -> Result<(), Wrong> {
         let Some(sent) = &mut self.spy.sent else { return Ok(()) };
         let sent = std::mem::take(sent);
         let peers = 0..self.state.peers();
@@ -54,7 +54,7 @@ impl Process {
                 let judged = judge(follow, now, index, &paths, sent, policy, trunks == 1);
                 judged.map_err(|wrong| format!("{wrong}: {sent:?} by {policy:?}, paths {paths:?}"))?;
             }
-            if policy == Some(Policy::Broadcast) && whole && paths.len() > 1 {
+            if policy == Some(Policy::Broadcast) && self.whole_bursts && paths.len() > 1 {
                 all_copied(&sent, view.remote_token, &paths)?;
             }
         }
@@ -62,7 +62,7 @@ impl Process {
     }
 }
 
-/// Whether a packet took a path that it may take. `alone`: nobody else takes turns.
+/// Whether a packet took a path that it may take. `alone`: it is the only flow that is spread.
 fn judge(
     follow: &mut Follow,
     now: Instant,
@@ -103,6 +103,8 @@ fn judge(
         None => Some(0),
         Some(Policy::ActiveBackup | Policy::Broadcast) => usable.first().copied(),
         Some(Policy::Hash) => Some(usable[flow as usize % usable.len()]),
+        // Others may have the ties dissolved.
+        Some(Policy::Tlb) if !alone => None,
         Some(Policy::Tlb) => before.filter(|(_, since)| now.since(*since) < TIE_NS).map(|(last, _)| last),
         Some(Policy::RoundRobin | Policy::Adaptive) => None,
     };
