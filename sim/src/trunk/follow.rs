@@ -88,7 +88,7 @@ fn judge(
         Some((last, _, since)) => (1, now, Some((last, since))),
         None => (1, now, None),
     };
-    if policy == Some(Policy::RoundRobin) && alone && usable.len() > 1 && run > TURN_PACKETS {
+    if policy == Some(Policy::RoundRobin) && alone && !sent.again && usable.len() > 1 && run > TURN_PACKETS {
         return Err(format!("{run} packets in a row took one path"));
     }
     let turns = policy == Some(Policy::RoundRobin);
