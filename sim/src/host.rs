@@ -202,6 +202,7 @@ impl Host {
     /// Ends the process. What had arrived is looked at before it is forgotten.
     pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
+        world.present_since[self.index] = Instant::NEVER;
         if orderly {
             process.state.abort();
             world.left[self.index] = now;

@@ -14,7 +14,7 @@ const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
 /// Who makes no call for longer is away, ns, and neither answers nor notices anything.
 pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
 /// Longest time without an acknowledgement while something is outstanding and one network works, ns.
-const STALL_NS_MAX: u64 = 300 * MILLISECOND_NS;
+const STALL_NS_MAX: u64 = 40 * MILLISECOND_NS;
 /// Time after which every path works again, when all networks do and there is something to send, ns.
 const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
 /// Time between two messages to a peer to whom a path is missing, ns: silent paths are probed while something is under way.
@@ -28,6 +28,8 @@ pub(crate) struct PathsKnown {
     /// Packets that had arrived when some arrived last, and when that was.
     delivered: u64,
     progress_at: Instant,
+    /// Something was outstanding at the last look.
+    waited: bool,
     /// Since when paths have been missing though all networks work.
     missing_since: Option<Instant>,
     /// When something was last sent for want of a path.
@@ -71,10 +73,12 @@ impl Host {
         let since = *known.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
         let refused = world.wire.borrow().is_stopped((view.remote_token, state.epoch()));
-        if since == now || view.outstanding == 0 || refused || delivered != known.delivered {
+        let moves = view.outstanding == 0 || refused || delivered != known.delivered;
+        if since == now || !known.waited || moves {
             known.delivered = delivered;
             known.progress_at = now;
         }
+        known.waited = view.outstanding > 0;
         let stalled_ns = now.since(known.progress_at);
         // Go-back-N forgets what arrived after a loss, and starts again as often as something is lost.
         if stalled_ns > STALL_NS_MAX && self.plan.options.repeat == Repeat::Selective {

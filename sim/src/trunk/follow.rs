@@ -47,7 +47,8 @@ impl Process {
             let paths = self.state.paths(index);
             let follow = self.follows.entry(index).or_default();
             let usable: Vec<bool> = paths.iter().map(|path| path.is_usable).collect();
-            if follow.usable != usable {
+            // Another flow may have changed what this one is tied to, or whose turn it is.
+            if follow.usable != usable || trunks != 1 {
                 *follow = Follow { usable, last: None };
             }
             for sent in sent.iter().filter(|sent| sent.token == view.remote_token) {
