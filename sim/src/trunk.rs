@@ -18,6 +18,8 @@ use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 const NETWORKS_MAX: u64 = 4;
 /// Shortest storm in which NICs come and go, ns.
 const STORM_NS_MIN: u64 = 60 * MILLISECOND_NS;
+/// What a network loses at most that is called sound: a share of its datagrams.
+const SOUND_LOSS_MAX: f64 = 0.01;
 /// Longest time that a NIC is away in a run in which nobody may be given up, ns.
 const CALM_AWAY_NS_MAX: u64 = 100 * MILLISECOND_NS;
 
@@ -61,6 +63,10 @@ impl TrunkPlan {
             3..6 => Some(hub),
             _ => Some(dice.below(count as u64) as usize),
         };
+        if sound.is_some() {
+            // A lone packet that the NIC has no room for is lost, as good as on the way.
+            plan.habits.short_burst = plan.habits.short_burst.min(SOUND_LOSS_MAX);
+        }
         let networks = (0..count).map(|number| network(dice, plan, sound == Some(number))).collect();
         let hosts: Vec<TrunkHost> = plan.hosts.iter().map(|_| host(dice, count, hub)).collect();
         let trunk = TrunkPlan { networks, meets: meets(dice, &hosts), hosts, sound };
@@ -158,7 +164,7 @@ fn policy(dice: &mut Dice) -> Policy {
 fn network(dice: &mut Dice, plan: &Plan, sound: bool) -> NetworkPlan {
     let mild = sound || plan.patient;
     let most = match () {
-        () if mild => 0.01,
+        () if mild => SOUND_LOSS_MAX,
         () if plan.calm => 0.05,
         () => dice.pick(&[0.02, 0.1, 0.3]),
     };

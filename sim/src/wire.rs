@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use tsumugi_rail::sim::SimRail;
 use tsumugi_rail::{Deliver, Packet, Rail, RailError};
-use tsumugi_wire::time::MICROSECOND_NS;
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// Credit that every flow begins with, packets.
@@ -18,6 +18,8 @@ const CREDIT_PACKETS_INITIAL: u64 = 256;
 const STOPPED_NS_MIN: u64 = 250 * MICROSECOND_NS;
 /// Packets that a stopped sender may send at once.
 const STOPPED_PACKETS_MAX: u64 = 2;
+/// Longest time-out of a sender that was stopped by mistake, ns: five round trips in a queue that is long.
+const STOPPED_LATELY_NS: u64 = 60 * MILLISECOND_NS;
 /// Datagrams that are remembered, to be replayed.
 const REMEMBERED: usize = 64;
 
@@ -41,6 +43,8 @@ struct Flow {
     limit: u64,
     /// When the sender was stopped, and packets that it has sent since.
     stopped: Option<(Instant, u64)>,
+    /// When it was told so last.
+    stopped_last: Option<Instant>,
     /// PSNs that were sent since at this time: the same again over another path is no other packet.
     at_once: (Instant, Vec<u64>),
     /// The receiver has said STOP and not GO since.
@@ -163,6 +167,7 @@ impl Wire {
         flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
         if header.kind == Kind::Stop {
             flow.stopped.get_or_insert((now, 0));
+            flow.stopped_last = Some(now);
         } else {
             flow.stopped = None;
         }
@@ -176,9 +181,14 @@ impl Wire {
         }
     }
 
-    /// Whether the receiver of a flow refuses packets, as far as either side knows.
-    pub(crate) fn is_stopped(&self, flow: FlowKey) -> bool {
-        self.flows.get(&flow).is_some_and(|flow| flow.owes_go || flow.stopped.is_some())
+    /// Whether the receiver of a flow refuses packets, as far as either side knows, or has done so lately: a STOP that
+    /// arrives after the GO that it was sent before holds the sender until its next time-out.
+    pub(crate) fn is_stopped(&self, now: Instant, flow: FlowKey) -> bool {
+        let refuses = |flow: &Flow| {
+            let lately = flow.stopped_last.is_some_and(|at| now.since(at) < STOPPED_LATELY_NS);
+            flow.owes_go || flow.stopped.is_some() || lately
+        };
+        self.flows.get(&flow).is_some_and(refuses)
     }
 
     /// Whether the receiver of a flow has said STOP, and never GO.

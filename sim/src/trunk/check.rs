@@ -72,7 +72,7 @@ impl Host {
         }
         let since = *known.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
-        let refused = world.wire.borrow().is_stopped((view.remote_token, state.epoch()));
+        let refused = world.wire.borrow().is_stopped(now, (view.remote_token, state.epoch()));
         let moves = view.outstanding == 0 || refused || delivered != known.delivered;
         if since == now || !known.waited || moves {
             known.delivered = delivered;
