@@ -6,6 +6,7 @@ use crate::places::Places;
 use crate::plan::{Event, Plan};
 use crate::wire::Wire;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network};
@@ -76,6 +77,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         ledger: Ledger::default(),
         addresses,
         places,
+        nics: HashMap::new(),
         present_since: vec![Instant(0); count],
         changed: vec![vec![Instant(0); count]; count],
         epochs: vec![0; count],
@@ -152,7 +154,7 @@ impl Cluster {
             Event::Start { host } => hosts[host].start(world, now),
             Event::Leave { host } => hosts[host].leave(),
             Event::Program { host, attached } => hosts[host].attach(now, attached)?,
-            Event::Nic { host, network, options } => world.set_nic(host, network, options),
+            Event::Nic { host, network, options } => world.set_nic(now, host, network, options),
             Event::Policy { host, policy } => hosts[host].set_policy(policy),
         }
         Ok(())
@@ -167,7 +169,7 @@ impl Cluster {
         };
         world.network.set_options(flawless(world.plan.link));
         world.set_links(flawless);
-        world.mend_nics();
+        world.mend_nics(*now);
         world.network.set_host_options(HostOptions::default());
         for (index, host) in hosts.iter_mut().enumerate() {
             for other in 0..index {

@@ -17,7 +17,7 @@ use tsumugi::internal::{Content, Delivery, PeerView, State};
 use tsumugi::{Failure, Node, Policy, Reason};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::sim::Network;
+use tsumugi_rail::sim::{Network, NicOptions};
 use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
@@ -40,6 +40,8 @@ pub(crate) struct World {
     /// By which hosts are named.
     pub(crate) addresses: Vec<SocketAddr>,
     pub(crate) places: Places,
+    /// What NICs that have changed do, and since when.
+    pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
     /// Since when each host has been making calls; in the future for one that is away.
     pub(crate) present_since: Vec<Instant>,
     /// Bytes that may still be sent.

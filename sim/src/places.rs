@@ -75,12 +75,20 @@ impl Places {
         shared.map(|network| (*network, address(*network, a), address(*network, b))).collect()
     }
 
+    /// The network that an address is on.
+    pub(crate) fn network_of(address: SocketAddr) -> Option<usize> {
+        match address.ip() {
+            IpAddr::V4(ip) => Some(usize::from(ip.octets()[1])),
+            IpAddr::V6(_) => None,
+        }
+    }
+
     /// Whose address this is, if anybody's.
     pub(crate) fn find(&self, known: SocketAddr) -> Option<usize> {
         let IpAddr::V4(ip) = known.ip() else { return None };
-        let [_, network, _, host] = ip.octets();
-        let host = usize::from(host).checked_sub(1).filter(|host| *host < self.hosts())?;
-        self.address_on(host, usize::from(network)).filter(|address| *address == known).map(|_| host)
+        let host = usize::from(ip.octets()[3]).checked_sub(1).filter(|host| *host < self.hosts())?;
+        let address = self.address_on(host, Places::network_of(known)?);
+        address.filter(|address| *address == known).map(|_| host)
     }
 
     /// Whose address this is.

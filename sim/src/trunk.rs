@@ -268,16 +268,25 @@ impl World {
     }
 
     /// Changes what a host's NIC does.
-    pub(crate) fn set_nic(&self, host: usize, network: usize, options: NicOptions) {
+    pub(crate) fn set_nic(&mut self, now: Instant, host: usize, network: usize, options: NicOptions) {
         if let Some(address) = self.places.address_on(host, network) {
             self.network.set_nic(address, options);
+            self.nics.insert((host, network), (options, now));
         }
     }
 
+    /// Since when nothing comes through between two hosts on a network, or only one way; `None`: it does, or they were
+    /// cut apart by something else than their NICs.
+    pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
+        let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
+        nics.filter(|(does, _)| !does.sends || !does.receives).map(|(_, since)| *since).min()
+    }
+
     /// From now on all NICs work.
-    pub(crate) fn mend_nics(&self) {
-        for host in 0..self.places.hosts() {
-            self.places.addresses(host).for_each(|address| self.network.set_nic(address, NicOptions::WORKS));
+    pub(crate) fn mend_nics(&mut self, now: Instant) {
+        let changed: Vec<(usize, usize)> = self.nics.keys().copied().collect();
+        for (host, network) in changed {
+            self.set_nic(now, host, network, NicOptions::WORKS);
         }
     }
 }

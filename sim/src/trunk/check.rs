@@ -2,11 +2,13 @@
 
 use crate::host::{Host, Process, World};
 use crate::ledger::Wrong;
+use crate::places::Places;
 use std::net::SocketAddr;
 use tsumugi::internal::{PeerView, State};
 use tsumugi::{Node, PathReport, Repeat};
 use tsumugi_rail::Rail;
 use tsumugi_wire::Instant;
+use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::MILLISECOND_NS;
 
 /// Time between two looks at the NICs, ns: as an endpoint looks.
@@ -15,10 +17,27 @@ const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
 pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
 /// Longest time without an acknowledgement while something is outstanding and one network works, ns.
 const STALL_NS_MAX: u64 = 40 * MILLISECOND_NS;
+/// Longest time-out, in round trips of the slowest path: two and four times their variation.
+const TIMEOUT_ROUND_TRIPS: u64 = 6;
 /// Time after which every path works again, when all networks do and there is something to send, ns.
 const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
 /// Time between two messages to a peer to whom a path is missing, ns: silent paths are probed while something is under way.
 const ASK_EVERY_NS: u64 = MILLISECOND_NS;
+
+/// Longest time in which a path may go on losing packets, ns.
+const FAILOVER_NS_MAX: u64 = 60 * MILLISECOND_NS;
+/// Packets that may be under way on a silent path: it was tried because all were silent.
+const KEPT_MAX: u32 = 3;
+
+/// What became of a path that nothing comes through.
+#[derive(Clone, Copy, Debug)]
+struct Dead {
+    at: Instant,
+    /// Packets lost on it so far, those included that were under way when it died.
+    lost: u64,
+    /// When the first was lost that was sent afterwards.
+    first_at: Option<Instant>,
+}
 
 /// What is known of the paths to a peer.
 #[derive(Clone, Copy, Debug, Default)]
@@ -30,6 +49,8 @@ pub(crate) struct PathsKnown {
     progress_at: Instant,
     /// Something was outstanding at the last look.
     waited: bool,
+    /// Paths that are dead, by their numbers.
+    dead: [Option<Dead>; RAILS_MAX],
     /// Since when paths have been missing though all networks work.
     missing_since: Option<Instant>,
     /// When something was last sent for want of a path.
@@ -70,6 +91,7 @@ impl Host {
             known.sound_since = None;
             return Ok(());
         }
+        self.look_at_silent(known, world, now, other, &paths)?;
         let since = *known.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
         let refused = world.wire.borrow().is_stopped(now, (view.remote_token, state.epoch()));
@@ -80,12 +102,54 @@ impl Host {
         }
         known.waited = view.outstanding > 0;
         let stalled_ns = now.since(known.progress_at);
+        // Time-outs, the last resort, are as long as the slowest path that was used needs.
+        let slowest_ns = paths.iter().filter(|path| path.delivered > 0).map(|path| path.srtt_ns).max();
+        let stall_ns_max = STALL_NS_MAX + TIMEOUT_ROUND_TRIPS * slowest_ns.unwrap_or(0);
         // Go-back-N forgets what arrived after a loss, and starts again as often as something is lost.
-        if stalled_ns > STALL_NS_MAX && self.plan.options.repeat == Repeat::Selective {
+        if stalled_ns > stall_ns_max && self.plan.options.repeat == Repeat::Selective {
             return Err(format!(
                 "host {} has had nothing acknowledged by host {other} for {stalled_ns} ns, though a network joins them: {} packets outstanding, paths {paths:?}",
                 self.index, view.outstanding
             ));
+        }
+        Ok(())
+    }
+
+    /// Whether silent paths to host `other` are left: nothing under way there, and nothing more lost.
+    fn look_at_silent(
+        &self,
+        known: &mut PathsKnown,
+        world: &World,
+        now: Instant,
+        other: usize,
+        paths: &[PathReport],
+    ) -> Result<(), Wrong> {
+        let any = paths.iter().any(|path| path.is_usable);
+        for (path, dead) in paths.iter().zip(&mut known.dead) {
+            if any && !path.is_usable && path.in_flight > KEPT_MAX {
+                return Err(format!("host {} waits for packets on a silent path: {path:?}", self.index));
+            }
+            let died_at = Places::network_of(path.address)
+                .and_then(|network| world.dead_since(self.index, other, network));
+            let Some(died_at) = died_at else {
+                *dead = None;
+                continue;
+            };
+            let under_way = path.lost + u64::from(path.in_flight);
+            let fresh = Dead { at: died_at, lost: under_way, first_at: None };
+            let dead = dead.insert(dead.filter(|dead| dead.at == died_at).unwrap_or(fresh));
+            if path.lost <= dead.lost {
+                continue;
+            }
+            dead.lost = path.lost;
+            let first_at = *dead.first_at.get_or_insert(now);
+            // Whoever repeats what was said before the path fell silent makes it look as if it were not.
+            if path.is_usable && now.since(first_at) > FAILOVER_NS_MAX && world.plan.forged_one_in == 0 {
+                return Err(format!(
+                    "host {} still uses a path to host {other} that is dead since {died_at:?}: {paths:?}",
+                    self.index
+                ));
+            }
         }
         Ok(())
     }
