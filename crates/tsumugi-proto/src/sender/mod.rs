@@ -26,8 +26,8 @@ use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
 /// First time-out without an acknowledgement, ns, at least: the tail may be lost. Longer than a receiver
 /// holds an ACK back.
 const PROBE_NS_MIN: u64 = 500 * MICROSECOND_NS;
-/// The same where another path may do better, ns, at most.
-const PROBE_NS_MAX: u64 = 20 * MILLISECOND_NS;
+/// A time-out after which another path is tried that may do better, ns, at most.
+const TRY_NS_MAX: u64 = 10 * MILLISECOND_NS;
 /// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
 const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
 /// Longest time-out, ns.
@@ -579,13 +579,14 @@ impl<P> Sender<P> {
         let usable = || self.paths.iter().filter(|path| path.is_usable());
         let (srtt_ns, rttvar_ns) =
             usable().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
-        if self.timeouts == 0 {
-            let most_ns = if usable().nth(1).is_some() { PROBE_NS_MAX } else { u64::MAX };
-            (2 * srtt_ns + 4 * rttvar_ns).clamp(PROBE_NS_MIN, most_ns)
+        let timeout_ns = if self.timeouts == 0 {
+            (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
         } else {
             let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
             base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
-        }
+        };
+        let untried = self.paths.len() > 1 && (self.timeouts as usize) < usable().count();
+        if untried { timeout_ns.min(TRY_NS_MAX) } else { timeout_ns }
     }
 
     /// When [`Sender::on_timeout`] wants to be called.
