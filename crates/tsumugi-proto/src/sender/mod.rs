@@ -26,6 +26,8 @@ use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
 /// First time-out without an acknowledgement, ns, at least: the tail may be lost. Longer than a receiver
 /// holds an ACK back.
 const PROBE_NS_MIN: u64 = 500 * MICROSECOND_NS;
+/// The same where another path may do better, ns, at most.
+const PROBE_NS_MAX: u64 = 20 * MILLISECOND_NS;
 /// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
 const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
 /// Longest time-out, ns.
@@ -99,6 +101,8 @@ pub struct Sender<P> {
     lost: usize,
     /// Resends that may exceed the congestion window, because a time-out asked for them.
     forced: u32,
+    /// Path and number of the last such transmission, since when nothing was acknowledged.
+    tried: Option<(u8, u64)>,
     /// Since when nothing was acknowledged though something is outstanding.
     quiet_since: Instant,
     timeouts: u32,
@@ -127,6 +131,7 @@ impl<P> Sender<P> {
             first_lost: Psn(0),
             lost: 0,
             forced: 0,
+            tried: None,
             quiet_since: Instant(0),
             timeouts: 0,
             loss_due: Instant::NEVER,
@@ -197,10 +202,12 @@ impl<P> Sender<P> {
         self.forced > 0
     }
 
-    /// The path that the next packet to be sent again was lost on.
+    /// The path that failed last: what the last of several time-outs sent again got lost on it, or else the next packet to
+    /// be sent again.
     #[must_use]
     pub fn lost_on(&self) -> Option<u8> {
-        self.slots.get(self.next_lost()?).map(|slot| slot.path)
+        let lost = &self.slots[self.next_lost()?];
+        Some(self.tried.map_or(lost.path, |(path, _)| path))
     }
 
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
@@ -271,9 +278,12 @@ impl<P> Sender<P> {
         }
         let index = self.next_lost()?;
         self.first_lost = self.base.plus(index as u64 + 1);
-        self.forced = self.forced.saturating_sub(1);
-        self.lost -= 1;
         let order = self.order;
+        if self.forced > 0 {
+            self.forced -= 1;
+            self.tried = Some((path, order));
+        }
+        self.lost -= 1;
         self.order += 1;
         self.paths[usize::from(path)].sent(now);
         let slot = &mut self.slots[index];
@@ -371,6 +381,7 @@ impl<P> Sender<P> {
         if newly > 0 {
             self.quiet_since = now;
             self.timeouts = 0;
+            self.tried = None;
             self.find_silent(now);
         }
         if after_stop {
@@ -544,10 +555,12 @@ impl<P> Sender<P> {
 
     fn timeout_ns(&self) -> u64 {
         // The slowest path decides: the timer is the last resort.
-        let usable = self.paths.iter().filter(|path| path.is_usable());
-        let (srtt_ns, rttvar_ns) = usable.map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        let usable = || self.paths.iter().filter(|path| path.is_usable());
+        let (srtt_ns, rttvar_ns) =
+            usable().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
         if self.timeouts == 0 {
-            (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
+            let most_ns = if usable().nth(1).is_some() { PROBE_NS_MAX } else { u64::MAX };
+            (2 * srtt_ns + 4 * rttvar_ns).clamp(PROBE_NS_MIN, most_ns)
         } else {
             let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
             base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
@@ -606,9 +619,10 @@ impl<P> Sender<P> {
                 self.mark_lost(index);
             }
         }
-        if let Some(Slot { path, order, .. }) = self.next_lost().map(|index| &self.slots[index]) {
-            let path = &mut self.paths[usize::from(*path)];
-            path.doubted = path.doubted.max(*order);
+        let lost = self.next_lost().map(|index| (self.slots[index].path, self.slots[index].order));
+        for (path, order) in lost.into_iter().chain(self.tried) {
+            let path = &mut self.paths[usize::from(path)];
+            path.doubted = path.doubted.max(order);
         }
         self.forced = self.forced.max(1);
     }

@@ -290,3 +290,20 @@ fn another_path_may_take_the_place_of_a_silent_one() {
     sender.revive(Instant(60 * US), 1);
     assert!(sender.room(1) > 0 && sender.paths()[1].in_flight == 0);
 }
+
+#[test]
+fn every_time_out_tries_another_path_whatever_waits_to_be_sent_again() {
+    let mut sender = two_paths(0);
+    (0..4).for_each(|packet| _ = sender.send(Instant(0), 0, packet));
+    sender.suspend(Instant(1), 0);
+    sender.revive(Instant(2), 0);
+    let mut tried = Vec::new();
+    for _ in 0..4 {
+        let now = sender.timeout();
+        sender.on_timeout(now);
+        let path = 1 - sender.lost_on().unwrap();
+        assert!(sender.resend(now, path).is_some());
+        tried.push(path);
+    }
+    assert_eq!(tried, [1, 0, 1, 0]);
+}
