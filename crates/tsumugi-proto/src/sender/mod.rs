@@ -339,7 +339,7 @@ impl<P> Sender<P> {
             return Err(ImpossibleAck { ack, next: self.next() });
         }
         self.limit = self.limit.max(ack.plus(u64::from(credit)));
-        self.sample_echo(now, ack, sack);
+        let echoed = self.sample_echo(now, ack, sack);
         let mut newly = 0;
         let mut resent = false;
         let mut after_stop = false;
@@ -382,6 +382,7 @@ impl<P> Sender<P> {
             self.quiet_since = now;
             self.timeouts = 0;
             self.tried = None;
+            self.sample_others(now, echoed);
             self.find_silent(now);
         }
         if after_stop {
@@ -405,18 +406,35 @@ impl<P> Sender<P> {
         Ok(newly)
     }
 
-    fn sample_echo(&mut self, now: Instant, ack: Psn, sack: Option<&Sack>) {
-        let Some(sack) = sack else { return };
+    /// Takes the round trip of the packet that arrived last before the answer into account. Returns its path.
+    fn sample_echo(&mut self, now: Instant, ack: Psn, sack: Option<&Sack>) -> Option<u8> {
+        let sack = sack?;
         // Before anything has arrived the echo is 0 all the same, in the answer to a PROBE for one.
         if sack.echo >= ack && !sack.has(ack, sack.echo) {
+            return None;
+        }
+        let index = sack.echo.since(self.base)?;
+        let slot = self.slots.get(index as usize)?;
+        // Karn: of a packet that was sent twice nobody knows which one arrived.
+        if slot.state != State::InFlight || slot.resent {
+            return None;
+        }
+        let rtt_ns = now.since(slot.sent_at).saturating_sub(u64::from(sack.delay_ns));
+        self.paths[usize::from(slot.path)].sample(rtt_ns.max(1));
+        Some(slot.path)
+    }
+
+    /// Packets of a slow path are seldom the last to arrive. What an answer acknowledges of it took no longer than that.
+    fn sample_others(&mut self, now: Instant, echoed: Option<u8>) {
+        if self.paths.len() == 1 {
             return;
         }
-        let Some(index) = sack.echo.since(self.base) else { return };
-        let Some(slot) = self.slots.get(index as usize) else { return };
-        // Karn: of a packet that was sent twice nobody knows which one arrived.
-        if slot.state == State::InFlight && !slot.resent {
-            let rtt_ns = now.since(slot.sent_at).saturating_sub(u64::from(sack.delay_ns));
-            self.paths[usize::from(slot.path)].sample(rtt_ns.max(1));
+        for (number, path) in (0..).zip(&mut self.paths) {
+            if let Some(sent_at) = path.heard_of.take()
+                && Some(number) != echoed
+            {
+                path.sample(now.since(sent_at).max(1));
+            }
         }
     }
 
@@ -427,6 +445,9 @@ impl<P> Sender<P> {
             // It had only been late, and is not under way.
             self.lost -= 1;
             path.in_flight += 1;
+        }
+        if slot.state == State::InFlight && !slot.resent {
+            path.heard_of = path.heard_of.max(Some(slot.sent_at));
         }
         path.acked(now, slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
         release(slot.packet.expect("a slot that is not acknowledged has its packet"));

@@ -58,6 +58,8 @@ pub struct Path {
     pub delivered: u64,
     /// Speed that the NIC says it has, bits a second; 0: unknown.
     pub speed_bits: u64,
+    /// When the newest packet was sent that an answer has just acknowledged.
+    pub(super) heard_of: Option<Instant>,
     /// Number of a transmission over it that timed out, since when nothing was heard of it; 0: none.
     pub(super) doubted: u64,
     /// Since when nothing is sent over it, until it gives a sign of life.
@@ -93,6 +95,7 @@ impl Default for Path {
             lost: 0,
             delivered: 0,
             speed_bits: 0,
+            heard_of: None,
             doubted: 0,
             suspended_at: None,
             rate: 0,

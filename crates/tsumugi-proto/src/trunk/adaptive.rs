@@ -11,8 +11,8 @@ const RUN_PACKETS: u32 = 16;
 /// How much later a packet may arrive than the last of those that wait would on the best path, which has no room, to be
 /// sent all the same: otherwise it waits for the best one. One in so many.
 const WORTH_WAITING: u64 = 4;
-/// Of those that wait so many count: half of what may be under way, or the best path would soon wait for the slow one.
-const AHEAD_PACKETS_MAX: u32 = REACH_PACKETS as u32 / 2;
+/// Of those that wait so many count: a quarter of what may be under way, or the best path would soon wait for the slow one.
+const AHEAD_PACKETS_MAX: u32 = REACH_PACKETS as u32 / 4;
 
 /// Sends over the path with the least expected completion time: what is under way there and the next packet, at the
 /// rate at which the path has been delivering, and half an empty round trip. So the shares follow what really arrives,

@@ -36,14 +36,23 @@ pub(super) struct Way {
     pub(super) counted: (u64, u64),
     /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
     gone: bool,
-    /// When a silent path is probed next, and how long after the PROBE before.
+    /// When a silent path was probed last, when it is probed next, and how long after the PROBE before.
+    probed_at: Instant,
     probe_at: Instant,
     pause_ns: u64,
 }
 
 impl Way {
     pub(super) const fn new(address: SocketAddr) -> Way {
-        Way { address, nic: None, counted: (0, 0), gone: false, probe_at: Instant(0), pause_ns: PROBE_NS_MIN }
+        Way {
+            address,
+            nic: None,
+            counted: (0, 0),
+            gone: false,
+            probed_at: Instant(0),
+            probe_at: Instant(0),
+            pause_ns: PROBE_NS_MIN,
+        }
     }
 }
 
@@ -256,6 +265,7 @@ impl State {
             if way.probe_at > now || peer.sender.paths()[number].is_usable() {
                 continue;
             }
+            way.probed_at = now;
             way.probe_at = now.plus(way.pause_ns);
             way.pause_ns = (2 * way.pause_ns).min(PROBE_NS_MAX);
             let address = way.address;
@@ -277,6 +287,12 @@ impl State {
         way.pause_ns = PROBE_NS_MIN;
         if !peer.sender.paths()[number].is_usable() {
             peer.sender.revive(now, number as u8);
+            // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was under
+            // way: nobody will see the path so empty again.
+            let rtt_ns = now.since(way.probed_at);
+            if rtt_ns < PROBE_NS_MIN {
+                peer.sender.sample(number as u8, rtt_ns.max(1));
+            }
             self.touch(index);
         }
     }
