@@ -1,8 +1,9 @@
 //! What a host's application does: it opens channels, posts, reads, keeps and gives back.
 
-use crate::host::{Host, Kept, Phase, Process, World, check_kept, taken};
+use crate::host::{Host, Kept, Process, check_kept, taken};
 use crate::ledger::Wrong;
 use crate::message::LABEL_BYTES;
+use crate::world::{Phase, World};
 use tsumugi::internal::Delivery;
 use tsumugi::{Node, SendError};
 use tsumugi_wire::Instant;

@@ -1,10 +1,11 @@
 //! A whole run: hosts, a network, virtual time, and the order in which things happen.
 
-use crate::host::{Host, Phase, World};
+use crate::host::Host;
 use crate::ledger::{Ledger, Wrong};
 use crate::places::Places;
 use crate::plan::{Event, Plan};
 use crate::wire::Wire;
+use crate::world::{Phase, World};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -32,6 +33,10 @@ pub struct Report {
     pub stops: u64,
     /// Packets deposited by programs in drivers.
     pub driven: u64,
+    /// Packets of peers with several paths whose path was compared with what the policy says.
+    pub followed: u64,
+    /// Paths that were given up because nothing came through.
+    pub left: u64,
     /// Calls made by hosts.
     pub calls: u64,
     /// Virtual time at the end, ns.
@@ -47,6 +52,8 @@ impl Report {
         self.datagrams += other.datagrams;
         self.stops += other.stops;
         self.driven += other.driven;
+        self.followed += other.followed;
+        self.left += other.left;
         self.calls += other.calls;
         self.ended_at_ns += other.ended_at_ns;
     }
@@ -122,6 +129,8 @@ impl Cluster {
             datagrams: statistics.sent,
             stops: self.world.wire.borrow().stops,
             driven: self.world.wire.borrow().driven,
+            followed: self.world.wire.borrow().followed,
+            left: self.world.wire.borrow().left,
             calls: self.calls,
             ended_at_ns: self.now.0,
         })

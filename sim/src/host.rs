@@ -2,14 +2,13 @@
 
 use crate::dice::Dice;
 use crate::forge;
-use crate::ledger::{Ledger, Wrong};
+use crate::ledger::Wrong;
 use crate::message::Label;
-use crate::places::Places;
-use crate::plan::{HostPlan, Plan};
+use crate::plan::HostPlan;
 use crate::trunk::check::{AWAY_NS, PathsKnown};
 use crate::trunk::follow::Follow;
-use crate::wire::{Spy, Wire, show};
-use std::cell::RefCell;
+use crate::wire::{Spy, show};
+use crate::world::{Phase, World};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -17,7 +16,6 @@ use tsumugi::internal::{Content, Delivery, PeerView, State};
 use tsumugi::{Failure, Node, Policy, Reason};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::sim::{Network, NicOptions};
 use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
@@ -30,45 +28,6 @@ const BLIND_ONE_IN: u64 = 3;
 const COMPUTES_ONE_IN: u64 = 50;
 /// See [`Process::overdue`].
 const OVERDUE_MAX: u32 = 4;
-
-/// What every host shares.
-pub(crate) struct World {
-    pub(crate) plan: Plan,
-    pub(crate) network: Network,
-    pub(crate) wire: Rc<RefCell<Wire>>,
-    pub(crate) ledger: Ledger,
-    /// By which hosts are named.
-    pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) places: Places,
-    /// What NICs that have changed do, and since when.
-    pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
-    /// Since when each host has been making calls; in the future for one that is away.
-    pub(crate) present_since: Vec<Instant>,
-    /// Bytes that may still be sent.
-    pub(crate) bytes_left: u64,
-    /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
-    pub(crate) changed: Vec<Vec<Instant>>,
-    /// Epoch of each host's present incarnation.
-    pub(crate) epochs: Vec<u32>,
-    /// When a host last said that it leaves.
-    pub(crate) left: Vec<Instant>,
-    /// Tokens of the flows that each host takes and can answer in.
-    pub(crate) doors: Vec<Vec<u64>>,
-    pub(crate) phase: Phase,
-}
-
-/// What the run is at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Phase {
-    /// Faults and traffic.
-    Storm,
-    /// Nothing goes wrong any more and nothing new is posted: everything outstanding must be resolved.
-    Settling,
-    /// Everybody sends everybody one message, which must arrive.
-    Recovery,
-    /// Everybody leaves.
-    Closing,
-}
 
 /// A message that the application keeps.
 pub(crate) struct Kept {

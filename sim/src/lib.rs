@@ -17,6 +17,7 @@ mod places;
 mod plan;
 mod trunk;
 mod wire;
+mod world;
 
 pub use cluster::Report;
 

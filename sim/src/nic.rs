@@ -1,8 +1,9 @@
 //! The program in a driven host's NIC: what arrives is its first, when it arrives, whether the process runs or not.
 
 use crate::forge::crc32c;
-use crate::host::{Host, World, watch};
+use crate::host::{Host, watch};
 use crate::ledger::Wrong;
+use crate::world::World;
 use std::net::SocketAddr;
 use tsumugi_proto::Verdict;
 use tsumugi_proto::driver::{self, Fate};

@@ -6,11 +6,10 @@ pub(crate) mod check;
 pub(crate) mod follow;
 
 use crate::dice::Dice;
-use crate::host::{Host, World};
+use crate::host::Host;
 use crate::plan::{Event, Plan, share};
-use std::net::SocketAddr;
 use tsumugi::Policy;
-use tsumugi_rail::sim::{LinkOptions, NicOptions, SimRail};
+use tsumugi_rail::sim::{LinkOptions, NicOptions};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 
@@ -216,79 +215,6 @@ fn away(dice: &mut Dice) -> NicOptions {
         NicOptions { sends: false, ..NicOptions::WORKS },
         NicOptions { receives: false, ..NicOptions::WORKS },
     ])
-}
-
-/// What hosts with several NICs need of the network.
-impl World {
-    /// A rail for a host's process.
-    pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
-        match &self.plan.trunk {
-            None => self.network.rail(self.addresses[host], datagram_bytes),
-            Some(trunk) => self.network.rail_of(&self.places.nics(host, trunk), datagram_bytes),
-        }
-    }
-
-    /// One of a host's addresses.
-    pub(crate) fn any_address(&self, dice: &mut Dice, host: usize) -> SocketAddr {
-        let all: Vec<SocketAddr> = self.places.addresses(host).collect();
-        if all.len() > 1 { dice.pick(&all) } else { all[0] }
-    }
-
-    /// Makes the networks what they are planned to be, changed by `change`.
-    pub(crate) fn set_links(&self, change: impl Fn(LinkOptions) -> LinkOptions) {
-        let Some(trunk) = &self.plan.trunk else { return };
-        for a in 0..self.places.hosts() {
-            for b in (0..self.places.hosts()).filter(|b| *b != a) {
-                for (network, here, there) in self.places.common(a, b) {
-                    self.network.set_link(here, there, Some(change(trunk.networks[network].link)));
-                }
-            }
-        }
-    }
-
-    /// Cuts two hosts apart, but for a network that works all the time.
-    pub(crate) fn cut(&self, from: usize, to: usize, one_way: bool) {
-        let sound = self.plan.trunk.as_ref().and_then(|trunk| trunk.sound);
-        for (network, here, there) in self.places.common(from, to) {
-            if Some(network) == sound {
-                continue;
-            }
-            self.network.cut_one_way(here, there);
-            if !one_way {
-                self.network.cut_one_way(there, here);
-            }
-        }
-    }
-
-    /// Joins two hosts again.
-    pub(crate) fn heal(&self, a: usize, b: usize) {
-        for (_, here, there) in self.places.common(a, b) {
-            self.network.heal(here, there);
-        }
-    }
-
-    /// Changes what a host's NIC does.
-    pub(crate) fn set_nic(&mut self, now: Instant, host: usize, network: usize, options: NicOptions) {
-        if let Some(address) = self.places.address_on(host, network) {
-            self.network.set_nic(address, options);
-            self.nics.insert((host, network), (options, now));
-        }
-    }
-
-    /// Since when nothing comes through between two hosts on a network, or only one way; `None`: it does, or they were
-    /// cut apart by something else than their NICs.
-    pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
-        let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
-        nics.filter(|(does, _)| !does.sends || !does.receives).map(|(_, since)| *since).min()
-    }
-
-    /// From now on all NICs work.
-    pub(crate) fn mend_nics(&mut self, now: Instant) {
-        let changed: Vec<(usize, usize)> = self.nics.keys().copied().collect();
-        for (host, network) in changed {
-            self.set_nic(now, host, network, NicOptions::WORKS);
-        }
-    }
 }
 
 impl Host {

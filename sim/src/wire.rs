@@ -66,6 +66,9 @@ pub(crate) struct Wire {
     pub(crate) stops: u64,
     /// Packets deposited by programs in drivers.
     pub(crate) driven: u64,
+    /// Packets whose path was compared with the policy's, and paths that were given up.
+    pub(crate) followed: u64,
+    pub(crate) left: u64,
     pub(crate) capturing: bool,
     pub(crate) trace: Option<Vec<String>>,
 }

@@ -41,6 +41,7 @@ fn ten_thousand_seeds_keep_every_promise() {
         all.taken > 1_000_000 && all.failed > 10_000 && all.stops > 500 && all.driven > 300_000,
         "{all:?}"
     );
+    assert!(all.followed > 100_000 && all.left > 2000, "{all:?}");
 }
 
 #[test]

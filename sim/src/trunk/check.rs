@@ -1,8 +1,9 @@
 //! What must hold between hosts with several NICs beside everything else.
 
-use crate::host::{Host, Process, World};
+use crate::host::{Host, Process};
 use crate::ledger::Wrong;
 use crate::places::Places;
+use crate::world::World;
 use std::net::SocketAddr;
 use tsumugi::internal::{PeerView, State};
 use tsumugi::{Node, PathReport, Repeat};

@@ -48,10 +48,13 @@ impl Process {
             let follow = self.follows.entry(index).or_default();
             let usable: Vec<bool> = paths.iter().map(|path| path.is_usable).collect();
             // Another flow may have changed what this one is tied to, or whose turn it is.
+            let lost = |(before, now): &(&bool, &bool)| **before && !**now;
+            self.spy.wire.borrow_mut().left += follow.usable.iter().zip(&usable).filter(lost).count() as u64;
             if follow.usable != usable || trunks != 1 {
                 *follow = Follow { usable, last: None };
             }
             for sent in sent.iter().filter(|sent| sent.token == view.remote_token) {
+                self.spy.wire.borrow_mut().followed += u64::from(paths.len() > 1);
                 let judged = judge(follow, now, index, &paths, sent, policy, trunks == 1);
                 judged.map_err(|wrong| format!("{wrong}: {sent:?} by {policy:?}, paths {paths:?}"))?;
             }

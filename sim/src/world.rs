@@ -1,0 +1,124 @@
+//! What all hosts of a run share: the plan, the network, the ledger, and what each knows of the others.
+
+use crate::dice::Dice;
+use crate::ledger::Ledger;
+use crate::places::Places;
+use crate::plan::Plan;
+use crate::wire::Wire;
+use std::cell::RefCell;
+use std::collections::HashMap;
+use std::net::SocketAddr;
+use std::rc::Rc;
+use tsumugi_rail::sim::{LinkOptions, Network, NicOptions, SimRail};
+use tsumugi_wire::Instant;
+
+/// What every host shares.
+pub(crate) struct World {
+    pub(crate) plan: Plan,
+    pub(crate) network: Network,
+    pub(crate) wire: Rc<RefCell<Wire>>,
+    pub(crate) ledger: Ledger,
+    /// By which hosts are named.
+    pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) places: Places,
+    /// What NICs that have changed do, and since when.
+    pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
+    /// Since when each host has been making calls; in the future for one that is away.
+    pub(crate) present_since: Vec<Instant>,
+    /// Bytes that may still be sent.
+    pub(crate) bytes_left: u64,
+    /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
+    pub(crate) changed: Vec<Vec<Instant>>,
+    /// Epoch of each host's present incarnation.
+    pub(crate) epochs: Vec<u32>,
+    /// When a host last said that it leaves.
+    pub(crate) left: Vec<Instant>,
+    /// Tokens of the flows that each host takes and can answer in.
+    pub(crate) doors: Vec<Vec<u64>>,
+    pub(crate) phase: Phase,
+}
+
+/// What the run is at.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Phase {
+    /// Faults and traffic.
+    Storm,
+    /// Nothing goes wrong any more and nothing new is posted: everything outstanding must be resolved.
+    Settling,
+    /// Everybody sends everybody one message, which must arrive.
+    Recovery,
+    /// Everybody leaves.
+    Closing,
+}
+
+impl World {
+    /// A rail for a host's process.
+    pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
+        match &self.plan.trunk {
+            None => self.network.rail(self.addresses[host], datagram_bytes),
+            Some(trunk) => self.network.rail_of(&self.places.nics(host, trunk), datagram_bytes),
+        }
+    }
+
+    /// One of a host's addresses.
+    pub(crate) fn any_address(&self, dice: &mut Dice, host: usize) -> SocketAddr {
+        let all: Vec<SocketAddr> = self.places.addresses(host).collect();
+        if all.len() > 1 { dice.pick(&all) } else { all[0] }
+    }
+
+    /// Makes the networks what they are planned to be, changed by `change`.
+    pub(crate) fn set_links(&self, change: impl Fn(LinkOptions) -> LinkOptions) {
+        let Some(trunk) = &self.plan.trunk else { return };
+        for a in 0..self.places.hosts() {
+            for b in (0..self.places.hosts()).filter(|b| *b != a) {
+                for (network, here, there) in self.places.common(a, b) {
+                    self.network.set_link(here, there, Some(change(trunk.networks[network].link)));
+                }
+            }
+        }
+    }
+
+    /// Cuts two hosts apart, but for a network that works all the time.
+    pub(crate) fn cut(&self, from: usize, to: usize, one_way: bool) {
+        let sound = self.plan.trunk.as_ref().and_then(|trunk| trunk.sound);
+        for (network, here, there) in self.places.common(from, to) {
+            if Some(network) == sound {
+                continue;
+            }
+            self.network.cut_one_way(here, there);
+            if !one_way {
+                self.network.cut_one_way(there, here);
+            }
+        }
+    }
+
+    /// Joins two hosts again.
+    pub(crate) fn heal(&self, a: usize, b: usize) {
+        for (_, here, there) in self.places.common(a, b) {
+            self.network.heal(here, there);
+        }
+    }
+
+    /// Changes what a host's NIC does.
+    pub(crate) fn set_nic(&mut self, now: Instant, host: usize, network: usize, options: NicOptions) {
+        if let Some(address) = self.places.address_on(host, network) {
+            self.network.set_nic(address, options);
+            self.nics.insert((host, network), (options, now));
+        }
+    }
+
+    /// Since when nothing comes through between two hosts on a network, or only one way; `None`: it does, or they were
+    /// cut apart by something else than their NICs.
+    pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
+        let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
+        nics.filter(|(does, _)| !does.sends || !does.receives).map(|(_, since)| *since).min()
+    }
+
+    /// From now on all NICs work.
+    pub(crate) fn mend_nics(&mut self, now: Instant) {
+        let changed: Vec<(usize, usize)> = self.nics.keys().copied().collect();
+        for (host, network) in changed {
+            self.set_nic(now, host, network, NicOptions::WORKS);
+        }
+    }
+}
