@@ -3,6 +3,7 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod child;
 mod compare;
 mod costs;
 mod doctor;
