@@ -8,6 +8,7 @@ mod compare;
 mod costs;
 mod doctor;
 mod driver;
+mod eval;
 mod lab;
 mod measure;
 mod peers;
@@ -38,6 +39,8 @@ enum Command {
     Perf(Box<perf::Arguments>),
     /// Measure Tsumugi beside TCP, UDP and bare Ethernet frames on one wire, interleaved, in one table.
     Compare(Box<compare::Arguments>),
+    /// Repeat evaluations of the papers that Tsumugi builds on, beside their figures.
+    Eval(eval::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +53,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(*arguments),
+        Command::Eval(arguments) => eval::run(arguments),
     };
     match outcome {
         Ok(code) => code,

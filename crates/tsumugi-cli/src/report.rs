@@ -1,5 +1,6 @@
 //! How figures are shown: units, text columns, and the HTML reports.
 
+pub(crate) mod bonding;
 pub(crate) mod columns;
 pub(crate) mod file;
 pub(crate) mod html;
