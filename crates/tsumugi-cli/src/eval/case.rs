@@ -9,8 +9,8 @@ use tsumugi_lab::{NICS_MAX, Rate};
 /// Most senders of a case.
 const SENDERS_MAX: u32 = 16;
 /// For how long the first flow of the uneven case sends alone, seconds: one period of balance-tlb, after which its load
-/// is known.
-const ALONE_S: f64 = 10.0;
+/// is known, and a moment.
+const ALONE_S: f64 = 10.1;
 /// How much longer than other cases the rest of the uneven case is: balance-tlb makes its ties anew after ten seconds.
 const UNEVEN_TIMES: f64 = 3.0;
 
@@ -114,7 +114,7 @@ mod tests {
 
     #[test]
     fn the_uneven_case_begins_with_one_flow() {
-        assert_eq!(Case::UNEVEN.times_s(4.0), (10.0, 12.0));
+        assert_eq!(Case::UNEVEN.times_s(4.0), (10.1, 12.0));
         assert_eq!(Case::ALL[0].times_s(4.0), (0.0, 4.0));
         assert!((Case::ALL[0].gbit_s() - 0.4).abs() < 1e-9);
     }

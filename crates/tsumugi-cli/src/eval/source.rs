@@ -58,7 +58,7 @@ enum SourceError {
 pub(super) fn run(options: &Options) -> crate::Outcome {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
     let config = Config {
-        policy: Some(options.policy),
+        policy: Some(Policy::Adaptive),
         depositor: Depositor::User,
         accept_unknown: false,
         ..Config::default()
@@ -69,6 +69,8 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
     let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
     let mut source = Source { channel, messages: vec![0; nodes.len()], nodes };
     source.open_paths(&endpoint, options)?;
+    // Only now: a policy that ties flows to NICs must have seen all of them first.
+    endpoint.set_policy(options.policy);
     let begin = machine_ns() / BUCKET_NS + 1;
     source.rest(Duration::from_nanos((begin * BUCKET_NS).saturating_sub(machine_ns())))?;
     if options.alone > 0.0 {
@@ -107,11 +109,11 @@ impl Source {
         options: &Options,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
-        for &node in &self.nodes {
-            self.channel.post(node, &[HELLO])?;
-        }
         for (&node, &to) in self.nodes.clone().iter().zip(&options.to) {
             loop {
+                // Paths are looked for while there is something to send.
+                self.channel.post(node, &[HELLO])?;
+                self.rest(PAUSE)?;
                 let found = endpoint.paths(node).iter().filter(|path| path.is_usable).count();
                 if found >= options.nics || interrupted() {
                     break;
@@ -119,7 +121,6 @@ impl Source {
                 if start.elapsed() > PATHS_MAX {
                     return Err(SourceError::Paths { found, wanted: options.nics, to }.into());
                 }
-                self.rest(PAUSE)?;
             }
         }
         Ok(())
