@@ -3,7 +3,7 @@
 //! Every [`SimRail`] of a [`Network`] can send to every other. Each direction between two addresses is a
 //! link of its own: a queue that drains at the link's rate, then the latency, then whatever goes wrong.
 //! Nothing happens between calls; a datagram is delivered by the first [`receive`](Rail::receive) whose
-//! `now` has reached its arrival.
+//! `now` has reached its arrival. A host may have [several NICs](SimNic), on networks of their own.
 //!
 //! ```
 //! use tsumugi_rail::sim::{LinkOptions, Network};
@@ -19,8 +19,12 @@
 //! to.receive(arrival, &mut |source, bytes| assert_eq!((source, bytes), (a, &b"hello"[..]))).unwrap();
 //! ```
 
+mod nics;
+
 use crate::dice::Dice;
-use crate::{Deliver, Packet, Rail, RailError};
+use crate::{Deliver, NicAddress, Packet, Rail, RailError};
+use nics::Plugged;
+pub use nics::{NicOptions, SimNic};
 use std::cell::RefCell;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap, HashSet};
@@ -103,8 +107,10 @@ pub struct Statistics {
     pub corrupted: u64,
     /// Dropped because the link's queue was full.
     pub queue_full: u64,
-    /// Sent between rails that were cut apart.
+    /// Sent between rails that were cut apart, or through or to a NIC that does nothing.
     pub cut: u64,
+    /// Sent to a network that the sender has no NIC on.
+    pub unrouted: u64,
     /// Arrived where no rail was.
     pub nobody: u64,
     /// Longer than the sending rail's datagrams may be.
@@ -138,6 +144,9 @@ struct State {
 struct Port {
     address: SocketAddr,
     open: bool,
+    /// The port of the rail that receives what is sent here: this one, unless its host has several NICs.
+    inbox: usize,
+    nic: NicOptions,
     /// Arrival, order among equal arrivals, place in `datagrams`.
     arrivals: BinaryHeap<Reverse<(Instant, u64, usize)>>,
 }
@@ -189,7 +198,7 @@ impl Network {
         assert!(!state.ports[port].open, "a simulated rail is open at {address} already");
         state.drop_arrived(port);
         state.ports[port].open = true;
-        SimRail { network: self.clone(), address, port, datagram_bytes }
+        SimRail { network: self.clone(), address, port, nics: Vec::new(), datagram_bytes }
     }
 
     /// When the next datagram arrives at an open rail; [`Instant::NEVER`] when none is under way.
@@ -255,8 +264,15 @@ impl State {
     fn port(&mut self, address: SocketAddr) -> usize {
         let State { ports, by_address, .. } = self;
         *by_address.entry(address).or_insert_with(|| {
-            ports.push(Port { address, open: false, arrivals: BinaryHeap::new() });
-            ports.len() - 1
+            let inbox = ports.len();
+            ports.push(Port {
+                address,
+                open: false,
+                inbox,
+                nic: NicOptions::WORKS,
+                arrivals: BinaryHeap::new(),
+            });
+            inbox
         })
     }
 
@@ -287,12 +303,13 @@ impl State {
             self.statistics.too_long += 1;
             return;
         }
-        if self.cuts.contains(&(from, to)) {
+        if self.cuts.contains(&(from, to)) || !self.ports[from].nic.sends || !self.ports[to].nic.receives {
             self.statistics.cut += 1;
             return;
         }
-        if !self.ports[to].open {
-            self.drop_arrived(to); // nobody else does, and the queue must not grow
+        let inbox = self.ports[to].inbox;
+        if !self.ports[inbox].open {
+            self.drop_arrived(inbox); // nobody else does, and the queue must not grow
         }
         let link = self.links.entry((from, to)).or_default();
         let options = link.options.unwrap_or(self.options);
@@ -326,10 +343,10 @@ impl State {
         let corrupt = self.dice.chance(options.corrupt);
         let second = self.dice.chance(options.duplicate).then(|| self.dice.below(2 * options.latency_ns + 1));
         let from = self.ports[from].address;
-        self.enqueue(at, from, to, packet, corrupt);
+        self.enqueue(at, from, inbox, packet, corrupt);
         if let Some(later) = second {
             self.statistics.duplicated += 1;
-            self.enqueue(at.plus(later), from, to, packet, false);
+            self.enqueue(at.plus(later), from, inbox, packet, false);
         }
     }
 
@@ -384,6 +401,8 @@ pub struct SimRail {
     network: Network,
     address: SocketAddr,
     port: usize,
+    /// The host's NICs, if it has several; if it has one, that reaches everybody.
+    nics: Vec<Plugged>,
     datagram_bytes: usize,
 }
 
@@ -397,6 +416,7 @@ impl Rail for SimRail {
     }
 
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+        let from = self.route(to.ip());
         let mut state = self.network.0.borrow_mut();
         state.now = state.now.max(now);
         let to = state.port(to);
@@ -406,8 +426,13 @@ impl Rail for SimRail {
         } else {
             burst.len()
         };
-        for packet in &burst[..taken] {
-            state.send(self.port, to, self.datagram_bytes, packet);
+        match from {
+            Some(from) => {
+                for packet in &burst[..taken] {
+                    state.send(from, to, self.datagram_bytes, packet);
+                }
+            }
+            None => state.statistics.unrouted += taken as u64,
         }
         Ok(taken)
     }
@@ -439,6 +464,10 @@ impl Rail for SimRail {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn nics(&self) -> Vec<NicAddress> {
+        self.nics_with_carrier()
     }
 }
 
