@@ -16,6 +16,8 @@ fn main() {
         let object = PathBuf::from(&out).join(format!("{name}.bpf.o"));
         if let Err(why) = compile(&source.join(format!("{name}.bpf.c")), &object) {
             println!("cargo::warning=left out: the driver program '{name}': {why}");
+            // What is not there has changed, for cargo: the next build tries again.
+            println!("cargo::rerun-if-changed={}", object.with_extension("missing").display());
             // An empty file stands for a program that was not compiled.
             if let Err(error) = std::fs::write(&object, []) {
                 println!("cargo::error=writing {}: {error}", object.display());

@@ -8,7 +8,7 @@ mod adaptive;
 mod plain;
 mod tlb;
 
-use crate::sender::Path;
+use crate::sender::{Path, Sender};
 pub use adaptive::Adaptive;
 use alloc::boxed::Box;
 use core::fmt;
@@ -106,6 +106,32 @@ impl FromStr for PolicyChoice {
     }
 }
 
+/// The path for the next packets of a flow, as `policy` says, except after a time-out: what that sends again goes out
+/// whatever the windows say, and not where it was lost. The policy's choice might be that very path, which nobody knows to be
+/// silent until another delivers.
+pub fn pick<P>(
+    policy: &mut dyn Policy,
+    now: Instant,
+    flow: u32,
+    sender: &Sender<P>,
+    waiting: u32,
+) -> Option<Pick> {
+    let paths = sender.paths();
+    if !sender.is_urgent() {
+        return policy.pick(now, flow, paths, waiting);
+    }
+    match sender.lost_on() {
+        Some(lost_on) => Some(Pick { path: after(lost_on, paths), packets: 1 }),
+        None => policy.pick(now, flow, paths, waiting).or(Some(Pick { path: 0, packets: 1 })),
+    }
+}
+
+/// The usable path that comes after path number `last`, in a circle; any path if none is usable.
+fn after(last: u8, paths: &[Path]) -> u8 {
+    let next = usable(paths).find(|(number, _)| *number > last).or_else(|| usable(paths).next());
+    next.map_or_else(|| ((usize::from(last) + 1) % paths.len()) as u8, |(number, _)| number)
+}
+
 /// The usable paths with their numbers.
 fn usable(paths: &[Path]) -> impl DoubleEndedIterator<Item = (u8, &Path)> + Clone {
     paths.iter().enumerate().map(|(number, path)| (number as u8, path)).filter(|(_, path)| path.is_usable())
@@ -115,6 +141,8 @@ fn usable(paths: &[Path]) -> impl DoubleEndedIterator<Item = (u8, &Path)> + Clon
 mod tests {
     use super::*;
     use alloc::string::ToString;
+    use alloc::vec::Vec;
+    use tsumugi_wire::handshake::Repeat;
 
     #[test]
     fn policies_have_names_that_come_back() {
@@ -122,6 +150,24 @@ mod tests {
             assert_eq!((choice.to_string().as_str(), name.parse()), (name, Ok(choice)));
         }
         assert!("fastest".parse::<PolicyChoice>().is_err());
+    }
+
+    #[test]
+    fn what_timed_out_goes_over_the_path_after_the_one_that_lost_it() {
+        let mut sender = Sender::new(Repeat::Selective, 3, 100);
+        let mut picked = Vec::new();
+        sender.send(Instant(0), 0, ());
+        for _ in 0..4 {
+            let now = sender.timeout();
+            sender.on_timeout(now);
+            let pick = pick(&mut ActiveBackup, now, 0, &sender, 1).unwrap();
+            sender.resend(now, pick.path).unwrap();
+            picked.push(pick.path);
+        }
+        assert_eq!(picked, [1, 2, 0, 1]);
+        (0..3).for_each(|path| sender.suspend(Instant(0), path));
+        sender.on_timeout(sender.timeout());
+        assert_eq!(pick(&mut ActiveBackup, Instant(0), 0, &sender, 1).map(|pick| pick.path), Some(2));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use crate::choose::Chooser;
 use crate::engine::Engine;
 use crate::memory::{Memory, MemoryError};
-use crate::nics::{NicAddress, nic_addresses};
+use crate::nics::{NicAddress, Nics};
 use crate::packet::{PacketEngine, PacketError};
 use crate::sys::Epoll;
 use crate::udp::{Udp, UdpError, UdpOptions};
@@ -156,6 +156,8 @@ pub struct Ethernet {
     chooser: Chooser,
     choice: EngineChoice,
     driver: Option<Driver>,
+    /// `None` on the loopback interface.
+    nics: Option<Nics>,
 }
 
 /// The driver depositor as one endpoint has it.
@@ -235,7 +237,8 @@ impl Ethernet {
         }
         let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
         let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
-        Ok(Ethernet { sockets, engines, chooser, choice, driver })
+        let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip()));
+        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -401,9 +404,8 @@ impl Rail for Ethernet {
         self.driver.as_ref().is_some_and(|driver| driver.served)
     }
 
-    fn nics(&self) -> Vec<NicAddress> {
-        let bound = self.sockets.address().ip();
-        if bound.is_loopback() { Vec::new() } else { nic_addresses(bound) }
+    fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        self.nics.as_mut()?.news(now)
     }
 
     fn quiesce(&mut self) {

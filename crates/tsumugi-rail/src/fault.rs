@@ -320,8 +320,8 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.is_driven()
     }
 
-    fn nics(&self) -> Vec<crate::NicAddress> {
-        self.inner.nics()
+    fn nics(&mut self, now: Instant) -> Option<Vec<crate::NicAddress>> {
+        self.inner.nics(now)
     }
 
     fn quiesce(&mut self) {

@@ -12,6 +12,7 @@ pub mod ether;
 pub mod ethernet;
 pub mod fault;
 pub mod memory;
+mod netlink;
 pub mod nics;
 pub mod packet;
 pub mod route;
@@ -167,9 +168,11 @@ pub trait Rail {
         false
     }
 
-    /// Addresses that this end can be reached by now, at most one for each NIC; none: only by [`Rail::address`].
-    fn nics(&self) -> Vec<NicAddress> {
-        Vec::new()
+    /// Addresses that this end can be reached by, at most one for each NIC, if that is news since the last call; empty:
+    /// only by [`Rail::address`].
+    fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        let _ = now;
+        None
     }
 
     /// Returns when nobody but the caller deposits any more. For an owner that is about to leave: what arrives from
@@ -214,8 +217,8 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     fn is_driven(&self) -> bool {
         (**self).is_driven()
     }
-    fn nics(&self) -> Vec<NicAddress> {
-        (**self).nics()
+    fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        (**self).nics(now)
     }
     fn quiesce(&mut self) {
         (**self).quiesce();

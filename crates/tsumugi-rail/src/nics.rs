@@ -1,8 +1,14 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
+use crate::netlink::{Events, OF_NICS};
 use crate::sys::{Interface, interfaces};
 use std::net::IpAddr;
+use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
+use tsumugi_wire::time::SECOND_NS;
+
+/// How often the NICs are looked at where the kernel may not be heard of changes.
+const LOOK_NS: u64 = SECOND_NS;
 
 /// A NIC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -11,6 +17,8 @@ pub struct NicAddress {
     pub ip: IpAddr,
     /// Bits of it that every host on the same link has.
     pub prefix_bits: u8,
+    /// Speed that the NIC says it has, megabits a second; 0: it does not say.
+    pub speed_mbits: u32,
 }
 
 impl NicAddress {
@@ -31,15 +39,42 @@ impl NicAddress {
     }
 }
 
+/// The NICs that an endpoint is reached by, and what the kernel tells of them.
+#[derive(Debug)]
+pub(crate) struct Nics {
+    bound: IpAddr,
+    /// `None` where this program may not listen.
+    events: Option<Events>,
+    /// When the NICs were looked at.
+    looked_at: Option<Instant>,
+}
+
+impl Nics {
+    /// The NICs of an endpoint that is bound to `bound`.
+    pub(crate) fn open(bound: IpAddr) -> Nics {
+        Nics { bound, events: Events::open(&OF_NICS).ok(), looked_at: None }
+    }
+
+    /// The NICs, if something may have changed since the last call. One system call when nothing has.
+    pub(crate) fn news(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        let mut changed = self.looked_at.is_none();
+        match &mut self.events {
+            Some(events) => events.take(&mut |_| changed = true),
+            None => changed |= self.looked_at.is_some_and(|at| now.since(at) >= LOOK_NS),
+        }
+        if !changed {
+            return None;
+        }
+        self.looked_at = Some(now);
+        // Who cannot be asked has no NICs beside the one that is in use.
+        Some(choose(self.bound, &interfaces().unwrap_or_default()))
+    }
+}
+
 /// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
 /// is bound to all of them; its own otherwise.
 ///
 /// Two NICs on one link are one rail: the kernel sends through the first of them whatever is for that link.
-pub(crate) fn nic_addresses(bound: IpAddr) -> Vec<NicAddress> {
-    // Who cannot be asked has no NICs beside the one that is in use.
-    choose(bound, &interfaces().unwrap_or_default())
-}
-
 fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
     let mut chosen: Vec<(&str, NicAddress)> = Vec::new();
     for interface in interfaces {
@@ -49,7 +84,7 @@ fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
         } else {
             ip == bound
         };
-        let nic = NicAddress { ip, prefix_bits: interface.prefix_bits };
+        let nic = NicAddress { ip, prefix_bits: interface.prefix_bits, speed_mbits: interface.speed_mbits };
         let known = chosen.iter().any(|(name, has)| *name == interface.name || has.reaches(ip));
         if wanted && interface.up && interface.running && !known && chosen.len() < RAILS_MAX {
             chosen.push((&interface.name, nic));
@@ -78,6 +113,7 @@ mod tests {
             running,
             loopback: name == "lo",
             mtu_bytes: 1500,
+            speed_mbits: 1000,
         }
     }
 
@@ -107,7 +143,8 @@ mod tests {
     #[test]
     fn a_link_is_told_by_its_prefix() {
         let reaches = |own: &str, prefix_bits, other: &str| {
-            NicAddress { ip: own.parse().unwrap(), prefix_bits }.reaches(other.parse().unwrap())
+            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0 }
+                .reaches(other.parse().unwrap())
         };
         assert!(reaches("10.0.0.1", 24, "10.0.0.254") && !reaches("10.0.0.1", 24, "10.0.1.1"));
         assert!(reaches("10.0.0.1", 0, "192.168.3.4") && !reaches("10.0.0.1", 32, "10.0.0.2"));

@@ -11,10 +11,8 @@
 //!
 //! What the socket layer does besides is passed by: packet filters, traffic control, IPsec.
 
-mod netlink;
-
 use crate::ether::{Hop, Mac, Template};
-use netlink::{Events, News, Questions, Way};
+use crate::netlink::{Events, News, OF_ROUTES, Questions, Way};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::io;
@@ -125,7 +123,8 @@ impl Routes {
         Ok(Routes {
             local,
             questions: Questions::open().map_err(system("opening a netlink socket to ask for routes"))?,
-            events: Events::open().map_err(system("opening a netlink socket that tells of changes"))?,
+            events: Events::open(&OF_ROUTES)
+                .map_err(system("opening a netlink socket that tells of changes"))?,
             nics: HashMap::new(),
             entries: Vec::new(),
             by_peer: HashMap::new(),

@@ -466,8 +466,8 @@ impl Rail for SimRail {
         None
     }
 
-    fn nics(&self) -> Vec<NicAddress> {
-        self.nics_with_carrier()
+    fn nics(&mut self, _: Instant) -> Option<Vec<NicAddress>> {
+        Some(self.nics_with_carrier())
     }
 }
 

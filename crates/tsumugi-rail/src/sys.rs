@@ -1,18 +1,19 @@
 //! System calls that the standard library does not offer, each behind a safe function.
 
+mod interfaces;
 mod kernel;
 mod links;
 mod locks;
 
+pub(crate) use interfaces::{Interface, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use locks::{
     is_bpf_fs, is_linked, lock, lock_is_held, mount_bpf_fs, page_bytes, wait_for_softirqs,
 };
 
-use std::ffi::{CStr, CString};
 use std::io::{self, IoSlice};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -353,135 +354,9 @@ impl Epoll {
     }
 }
 
-/// A network interface, once per address.
-#[derive(Clone, Debug)]
-pub(crate) struct Interface {
-    pub(crate) name: String,
-    pub(crate) address: Option<IpAddr>,
-    /// Bits of the address that everybody on the same link has.
-    pub(crate) prefix_bits: u8,
-    pub(crate) up: bool,
-    /// Whether it has a carrier.
-    pub(crate) running: bool,
-    pub(crate) loopback: bool,
-    pub(crate) mtu_bytes: usize,
-}
-
-/// Every interface of this network namespace.
-///
-/// `/sys/class/net` would be simpler, but shows the namespace of whoever mounted it.
-pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
-    let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
-        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))))?;
-    let mut list = std::ptr::null_mut();
-    // SAFETY: `list` outlives the call, which stores a list that is freed below.
-    checked(unsafe { libc::getifaddrs(&raw mut list) })?;
-    let mut interfaces = Vec::new();
-    let mut next = list;
-    // SAFETY: entries of the list, their names and addresses are valid until it is freed; each
-    // pointer that may be null is asked first.
-    while let Some(entry) = unsafe { next.as_ref() } {
-        next = entry.ifa_next;
-        // SAFETY: as above; the name is a string that ends in 0.
-        let name = unsafe { CStr::from_ptr(entry.ifa_name) };
-        let flag = |flag: i32| entry.ifa_flags & flag as u32 != 0;
-        interfaces.push(Interface {
-            name: name.to_string_lossy().into_owned(),
-            // SAFETY: as above.
-            address: unsafe { ip_address(entry.ifa_addr) },
-            // SAFETY: as above.
-            prefix_bits: unsafe { ip_address(entry.ifa_netmask) }.map_or(0, prefix_bits),
-            up: flag(libc::IFF_UP),
-            running: flag(libc::IFF_RUNNING),
-            loopback: flag(libc::IFF_LOOPBACK),
-            mtu_bytes: mtu_bytes(&any, name).unwrap_or(0),
-        });
-    }
-    // SAFETY: the list that getifaddrs made; nothing borrows from it any more.
-    unsafe { libc::freeifaddrs(list) };
-    interfaces.retain(|interface| interface.mtu_bytes > 0); // 0: gone since the list was made
-    Ok(interfaces)
-}
-
-/// Index of the interface called `name` in this network namespace.
-pub(crate) fn interface_index(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the name ends in 0 and outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index)
-}
-
-/// Name of the interface with an index in this network namespace.
-pub(crate) fn interface_name(index: u32) -> Option<String> {
-    let mut name = [0u8; libc::IF_NAMESIZE];
-    // SAFETY: the call writes at most `IF_NAMESIZE` bytes, with a 0 at the end, into `name`, which outlives it.
-    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
-    if found.is_null() {
-        return None;
-    }
-    CStr::from_bytes_until_nul(&name).ok().map(|name| name.to_string_lossy().into_owned())
-}
-
-/// # Safety
-/// `address` is null or points to a socket address as long as its family says.
-unsafe fn ip_address(address: *const libc::sockaddr) -> Option<IpAddr> {
-    // SAFETY: the caller's promise.
-    unsafe {
-        match i32::from(address.as_ref()?.sa_family) {
-            libc::AF_INET => {
-                let v4 = address.cast::<libc::sockaddr_in>().read_unaligned();
-                Some(IpAddr::from(v4.sin_addr.s_addr.to_ne_bytes()))
-            }
-            libc::AF_INET6 => {
-                let v6 = address.cast::<libc::sockaddr_in6>().read_unaligned();
-                Some(IpAddr::from(v6.sin6_addr.s6_addr))
-            }
-            _ => None,
-        }
-    }
-}
-
-/// Length of the prefix that a network mask leaves, bits.
-fn prefix_bits(mask: IpAddr) -> u8 {
-    let ones = match mask {
-        IpAddr::V4(four) => four.to_bits().leading_ones(),
-        IpAddr::V6(six) => six.to_bits().leading_ones(),
-    };
-    ones as u8
-}
-
-/// MTU of the interface called `name`, bytes.
-fn mtu_bytes(any_socket: &OwnedFd, name: &CStr) -> io::Result<usize> {
-    let name = name.to_bytes();
-    // SAFETY: all-zero is a valid `ifreq`: an empty name and a number of 0.
-    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
-    if name.len() >= request.ifr_name.len() {
-        return Err(io::ErrorKind::InvalidInput.into());
-    }
-    for (to, from) in request.ifr_name.iter_mut().zip(name) {
-        *to = *from as libc::c_char;
-    }
-    // SAFETY: the call reads the name, which ends in 0, and writes the MTU into the union, which
-    // outlives it; after success `ifru_mtu` is the member that was written.
-    let mtu = unsafe {
-        checked(libc::ioctl(any_socket.as_raw_fd(), libc::SIOCGIFMTU, &raw mut request))?;
-        request.ifr_ifru.ifru_mtu
-    };
-    usize::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn loopback_is_found_with_its_mtu() {
-        let interfaces = interfaces().unwrap();
-        let lo =
-            interfaces.iter().find(|interface| interface.loopback && interface.address.is_some()).unwrap();
-        assert_eq!(lo.name, "lo");
-        assert!(lo.up && lo.mtu_bytes >= 1500, "{lo:?}");
-    }
 
     #[test]
     fn epoll_names_what_is_readable() {

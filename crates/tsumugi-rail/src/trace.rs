@@ -196,8 +196,8 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.is_driven()
     }
 
-    fn nics(&self) -> Vec<crate::NicAddress> {
-        self.inner.nics()
+    fn nics(&mut self, now: Instant) -> Option<Vec<crate::NicAddress>> {
+        self.inner.nics(now)
     }
 
     fn quiesce(&mut self) {

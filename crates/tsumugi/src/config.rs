@@ -73,7 +73,7 @@ impl Default for Config {
             send_bytes: 4 << 20,
             engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
-            policy: None,
+            policy: Some(Policy::Adaptive),
             datagram_bytes: None,
             faults: None,
             trace: None,

@@ -185,30 +185,39 @@ impl<P> Sender<P> {
         if self.lost > 0 || !path.is_usable() {
             return 0;
         }
-        self.flow_room().min(u64::from(path.room()))
-    }
-
-    /// How many new packets the flow may send now, whatever the path.
-    #[must_use]
-    pub fn flow_room(&self) -> u64 {
         let stopped = if self.stopped_at.is_some() { u64::from(self.forced) } else { u64::MAX };
         let credit = self.limit.0.saturating_sub(self.next().0);
         let window = REACH_PACKETS - (self.slots.len() as u64).min(REACH_PACKETS);
-        credit.min(window).min(stopped)
+        credit.min(window).min(stopped).min(u64::from(path.room()))
     }
 
-    /// Whether a time-out wants something sent again whatever the window says: how many there were in a row.
+    /// Whether a time-out wants something sent whatever the window says.
     #[must_use]
-    pub fn urgent(&self) -> Option<u32> {
-        (self.forced > 0).then_some(self.timeouts)
+    pub const fn is_urgent(&self) -> bool {
+        self.forced > 0
+    }
+
+    /// The path that the next packet to be sent again was lost on.
+    #[must_use]
+    pub fn lost_on(&self) -> Option<u8> {
+        self.slots.get(self.next_lost()?).map(|slot| slot.path)
     }
 
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
     pub fn add_path(&mut self, speed_bits: u64) -> u8 {
-        let mut path = Path::of_speed(speed_bits);
-        path.suspend(Instant(0));
-        self.paths.push(path);
+        self.paths.push(Path::untried(speed_bits));
         (self.paths.len() - 1) as u8
+    }
+
+    /// Another path takes the place and the number of one that is [suspended](Sender::suspend).
+    pub fn replace_path(&mut self, path: u8, speed_bits: u64) {
+        debug_assert!(!self.paths[usize::from(path)].is_usable());
+        self.paths[usize::from(path)] = Path::untried(speed_bits);
+    }
+
+    /// The NICs of a path say what speed they have, bits a second; 0: they do not.
+    pub fn set_speed(&mut self, path: u8, speed_bits: u64) {
+        self.paths[usize::from(path)].speed_bits = speed_bits;
     }
 
     /// The path is gone: what is under way there counts as lost, and goes over others.
@@ -257,9 +266,7 @@ impl<P> Sender<P> {
         if self.forced == 0 && self.paths[usize::from(path)].room() == 0 {
             return None;
         }
-        let from = self.first_lost.since(self.base).unwrap_or(0) as usize;
-        let ahead = self.slots.iter().skip(from).position(|slot| slot.state == State::Lost)?;
-        let index = from + ahead;
+        let index = self.next_lost()?;
         self.first_lost = self.base.plus(index as u64 + 1);
         self.forced = self.forced.saturating_sub(1);
         self.lost -= 1;
@@ -274,6 +281,16 @@ impl<P> Sender<P> {
         slot.resent = true;
         let packet = slot.packet.as_ref().expect("a slot that is not acknowledged has its packet");
         Some((self.base.plus(index as u64), packet))
+    }
+
+    /// Index of the first slot that is `Lost`.
+    fn next_lost(&self) -> Option<usize> {
+        if self.lost == 0 {
+            return None;
+        }
+        let from = self.first_lost.since(self.base).unwrap_or(0) as usize;
+        let ahead = self.slots.iter().skip(from).position(|slot| slot.state == State::Lost)?;
+        Some(from + ahead)
     }
 
     /// The NIC did not take `psn` after all: it waits to be sent again.
@@ -351,6 +368,7 @@ impl<P> Sender<P> {
         if newly > 0 {
             self.quiet_since = now;
             self.timeouts = 0;
+            self.find_silent(now);
         }
         if after_stop {
             self.go();
@@ -453,6 +471,28 @@ impl<P> Sender<P> {
         }
         self.mark_lost(index);
         (!overtaken).then_some(number)
+    }
+
+    /// Suspends paths on which a packet timed out, and from which nothing has been heard since while another path has
+    /// delivered.
+    fn find_silent(&mut self, now: Instant) {
+        if self.paths.iter().all(|path| path.doubted == 0) {
+            return;
+        }
+        for number in 0..self.paths.len() {
+            let Path { doubted, newest: (heard, _), .. } = self.paths[number];
+            if doubted == 0 {
+                continue;
+            }
+            // Of transmissions after the doubtful one only those of other paths can have arrived.
+            let others = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+            if heard >= doubted {
+                self.paths[number].doubted = 0;
+            } else if others > doubted {
+                self.paths[number].doubted = 0;
+                self.suspend(now, number as u8);
+            }
+        }
     }
 
     fn go_back(&mut self, now: Instant, ack: Psn) {
@@ -562,6 +602,10 @@ impl<P> Sender<P> {
             if let Some(index) = index {
                 self.mark_lost(index);
             }
+        }
+        if let Some(Slot { path, order, .. }) = self.next_lost().map(|index| &self.slots[index]) {
+            let path = &mut self.paths[usize::from(*path)];
+            path.doubted = path.doubted.max(*order);
         }
         self.forced = self.forced.max(1);
     }

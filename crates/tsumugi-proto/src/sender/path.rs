@@ -53,6 +53,8 @@ pub struct Path {
     pub delivered: u64,
     /// Speed that the NIC says it has, bits a second; 0: unknown.
     pub speed_bits: u64,
+    /// Number of a transmission over it that timed out, since when nothing was heard of it; 0: none.
+    pub(super) doubted: u64,
     /// Since when nothing is sent over it, until it gives a sign of life.
     suspended_at: Option<Instant>,
     /// Packets a second that arrived over it while there was always something under way; 0: unknown.
@@ -84,6 +86,7 @@ impl Default for Path {
             lost: 0,
             delivered: 0,
             speed_bits: 0,
+            doubted: 0,
             suspended_at: None,
             rate: 0,
             round_began: Instant(0),
@@ -106,6 +109,11 @@ impl Path {
     #[must_use]
     pub fn of_speed(speed_bits: u64) -> Path {
         Path { speed_bits, ..Path::default() }
+    }
+
+    /// A path that has given no sign of life yet.
+    pub(super) fn untried(speed_bits: u64) -> Path {
+        Path { suspended_at: Some(Instant(0)), ..Path::of_speed(speed_bits) }
     }
 
     /// Packets that may still be sent now.

@@ -249,3 +249,29 @@ fn when_nobody_is_heard_no_path_is_to_blame() {
     }
     assert!(now > Instant(SECOND_NS) && sender.paths().iter().all(Path::is_usable));
 }
+
+#[test]
+fn a_path_that_lost_what_another_then_delivered_is_silent() {
+    for (again_over, usable) in [(1, [false, true]), (0, [true, true])] {
+        let mut sender = two_paths(0);
+        sender.send(Instant(0), 0, 0);
+        let now = sender.timeout();
+        sender.on_timeout(now);
+        assert_eq!((sender.is_urgent(), sender.lost_on()), (true, Some(0)));
+        sender.resend(now, again_over).unwrap();
+        sender.on_answer(now.plus(30 * US), Answer::Ack, Psn(1), 992, None, drop).unwrap();
+        assert_eq!([0, 1].map(|path: usize| sender.paths()[path].is_usable()), usable);
+    }
+}
+
+#[test]
+fn another_path_may_take_the_place_of_a_silent_one() {
+    let mut sender = two_paths(4);
+    sender.suspend(Instant(10 * US), 1);
+    sender.replace_path(1, 7);
+    assert_eq!((sender.room(1), sender.paths()[1].speed_bits), (0, 7));
+    assert_eq!(resends(&mut sender, Instant(20 * US)), [1, 3]);
+    sender.on_answer(Instant(50 * US), Answer::Ack, Psn(4), 992, None, drop).unwrap();
+    sender.revive(Instant(60 * US), 1);
+    assert!(sender.room(1) > 0 && sender.paths()[1].in_flight == 0);
+}

@@ -14,12 +14,12 @@ const NEWCOMER_BYTES: u64 = 1;
 
 /// Each flow is tied to one path: when it is tied, the one with the most headroom, its speed less the load tied to it;
 /// of equal ones the first. The load of a flow is what it sent in the ten seconds before. Every ten seconds all ties are
-/// dissolved, and made again as the flows send.
+/// dissolved, and made again as the flows send; so they are when a path comes up (bonding's `bond_alb_handle_link_change`).
 #[derive(Clone, Debug, Default)]
 pub struct Tlb {
     /// When the ties are dissolved.
     until: Instant,
-    ties: BTreeMap<u32, u8>,
+    ties: BTreeMap<u32, Tie>,
     /// Bytes of each flow in the period before, and in this one.
     before: BTreeMap<u32, u64>,
     sent: BTreeMap<u32, u64>,
@@ -27,7 +27,20 @@ pub struct Tlb {
     load: Vec<u64>,
 }
 
+/// What a flow is tied to.
+#[derive(Clone, Copy, Debug)]
+struct Tie {
+    path: u8,
+    /// Paths that the flow could be tied to.
+    working: usize,
+}
+
 impl Tlb {
+    fn dissolve(&mut self) {
+        self.ties.clear();
+        self.load.clear();
+    }
+
     fn tie(&mut self, flow: u32, paths: &[Path]) -> Option<u8> {
         self.load.resize(paths.len().max(self.load.len()), 0);
         let headroom = |number: u8, path: &Path| {
@@ -37,7 +50,7 @@ impl Tlb {
         // The last of the greatest in reverse order is the first.
         let (number, _) = usable(paths).rev().max_by_key(|&(number, path)| headroom(number, path))?;
         self.load[usize::from(number)] += self.before.get(&flow).copied().unwrap_or(0).max(NEWCOMER_BYTES);
-        self.ties.insert(flow, number);
+        self.ties.insert(flow, Tie { path: number, working: usable(paths).count() });
         Some(number)
     }
 }
@@ -46,13 +59,14 @@ impl Policy for Tlb {
     fn pick(&mut self, now: Instant, flow: u32, paths: &[Path], _: u32) -> Option<Pick> {
         if now >= self.until {
             self.until = now.plus(PERIOD_NS);
-            self.ties.clear();
-            self.load.clear();
+            self.dissolve();
             self.before = core::mem::take(&mut self.sent);
         }
-        let tied = self.ties.get(&flow).copied();
-        let working = tied.filter(|number| paths.get(usize::from(*number)).is_some_and(Path::is_usable));
-        let path = match working {
+        if self.ties.get(&flow).is_some_and(|tie| tie.working < usable(paths).count()) {
+            self.dissolve();
+        }
+        let tied = self.ties.get(&flow).map(|tie| tie.path);
+        let path = match tied.filter(|number| paths.get(usize::from(*number)).is_some_and(Path::is_usable)) {
             Some(path) => path,
             None => self.tie(flow, paths)?,
         };
@@ -92,6 +106,19 @@ mod tests {
         }
         assert_eq!([0, 1, 2].map(|flow| pick(&mut policy, PERIOD_NS - 1, flow)), [0, 1, 0]);
         assert_eq!([2, 1, 0].map(|flow| pick(&mut policy, PERIOD_NS, flow)), [0, 1, 1]);
+    }
+
+    #[test]
+    fn flows_are_tied_anew_when_a_path_comes_up() {
+        let (mut policy, mut paths) = (Tlb::default(), paths(&[100_000_000; 2]));
+        let pick =
+            |policy: &mut Tlb, paths: &[Path], flow| policy.pick(Instant(0), flow, paths, 1).unwrap().path;
+        paths[1].suspend(Instant(0));
+        assert_eq!([0, 1].map(|flow| pick(&mut policy, &paths, flow)), [0, 0]);
+        paths[1].revive(Instant(0));
+        assert_eq!([0, 1].map(|flow| pick(&mut policy, &paths, flow)), [0, 1]);
+        paths[1].suspend(Instant(0));
+        assert_eq!([0, 1].map(|flow| pick(&mut policy, &paths, flow)), [0, 0], "only who was tied there");
     }
 
     #[test]

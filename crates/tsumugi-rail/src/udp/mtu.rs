@@ -67,6 +67,7 @@ mod tests {
             running: up,
             loopback: name == "lo",
             mtu_bytes,
+            speed_mbits: 0,
         }
     }
 

@@ -109,12 +109,7 @@ impl State {
                     Err(_) => self.memory.count(Counter::Violation, 1),
                 }
             }
-            Kind::Probe => {
-                let peer = &mut self.peers[index as usize];
-                peer.answer_to = from;
-                peer.demand(Kind::Ack, Psn(0));
-                self.touch(index);
-            }
+            Kind::Probe => self.answer_probe(now, index, from),
             Kind::Bye => self.on_bye(now, index, header),
             Kind::ByeAck => self.on_bye_ack(now, index),
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}

@@ -29,6 +29,9 @@ const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 /// fragments need. A longer one that needs more is moved, which its length forgives.
 const PADDING_BYTES: usize = 8 * 44;
 
+/// A whole answer.
+pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
+
 /// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
 #[derive(Debug)]
 pub(crate) struct Long {
@@ -108,6 +111,7 @@ impl State {
         match outgoing {
             Outgoing::Packet { body, .. } => self.pool.give(body),
             Outgoing::Long { key, .. } => release_long(&mut self.longs, &mut self.pool, key),
+            Outgoing::Rails => {}
         }
     }
 
@@ -312,7 +316,7 @@ impl State {
         for address in self.met.drain(..) {
             rail.meet(address);
         }
-        while let Some(index) = self.dirty.pop() {
+        while let Some(index) = self.dirty.pop_front() {
             self.peers[index as usize].dirty = false;
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
@@ -432,6 +436,12 @@ impl State {
                 let body = Body::Piece { frame, key, at, bytes };
                 Some((Content { body, crc }, last.then_some(messages)))
             }
+            Outgoing::Rails => {
+                let body = self.rails_body()?;
+                self.peers[index as usize].outbox.pop_front();
+                let crc = crc32c(&body);
+                Some((Content { body: Body::Packet(body), crc }, None))
+            }
         }
     }
 
@@ -507,9 +517,31 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let (read, credit) = self.credit(index);
+        let Some((kind, psn)) = self.peers[index as usize].answer.take() else { return Ok(true) };
+        let Some(packet) = self.answer_packet(now, index, kind, psn) else { return Ok(true) };
         let peer = &mut self.peers[index as usize];
-        let (Some((kind, psn)), Some(remote)) = (peer.answer.take(), peer.remote) else { return Ok(true) };
+        peer.unanswered = 0;
+        peer.ack_due = Instant::NEVER;
+        let taken = rail.send(now, peer.answer_to, &[Packet { head: &packet, body: &[] }])?;
+        if taken == 0 {
+            peer.answer = Some((kind, psn));
+            return Ok(false);
+        }
+        self.tally.answers_sent += 1;
+        Ok(true)
+    }
+
+    /// An answer of `kind` about `psn` with everything that was deposited; `None` before the peer has said where to.
+    pub(super) fn answer_packet(
+        &mut self,
+        now: Instant,
+        index: u32,
+        kind: Kind,
+        psn: Psn,
+    ) -> Option<AnswerPacket> {
+        let (read, credit) = self.credit(index);
+        let peer = &self.peers[index as usize];
+        let remote = peer.remote?;
         let (base, mut sack) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
             Some(flow) => window::snapshot(flow),
             None => (Psn(0), Sack::EMPTY),
@@ -526,14 +558,9 @@ impl State {
         (header.psn, header.ack, header.credit) = (psn, base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
-        peer.unanswered = 0;
-        peer.ack_due = Instant::NEVER;
-        let taken = rail.send(now, peer.answer_to, &[Packet { head: &header.encode(), body }])?;
-        if taken == 0 {
-            peer.answer = Some((kind, psn));
-            return Ok(false);
-        }
-        self.tally.answers_sent += 1;
-        Ok(true)
+        let mut packet = AnswerPacket::new();
+        packet.extend(header.encode());
+        packet.extend(body.iter().copied());
+        Some(packet)
     }
 }

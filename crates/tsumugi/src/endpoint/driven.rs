@@ -33,6 +33,9 @@ impl State {
         peer.deposited_at = now;
         peer.highest = peer.highest.max(Psn(record.psn).next());
         peer.unanswered += 1;
+        if peer.is_trunk() {
+            peer.answer_to = peer.way(); // a record does not say by which NIC it came
+        }
         if !peer.fed {
             peer.fed = true;
             self.fed.push(index);

@@ -178,6 +178,7 @@ impl State {
                         users[*key] += 1;
                         bytes += next.total - next.offset;
                     }
+                    Outgoing::Rails => {}
                 }
             }
             if bytes != peer.outbox_bytes {

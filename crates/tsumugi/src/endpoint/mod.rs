@@ -45,7 +45,7 @@ const LOOKS_PER_CLOCK: u32 = 8;
 /// Idle looks after which the rail is told not to ring.
 const SPINS_UNWATCHED: u32 = 200;
 /// Time between two looks for NICs that have come or gone, ns.
-const NICS_EVERY_NS: u64 = SECOND_NS;
+const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
 /// Longest sleep, ns; a bound on what a missed timer could cost.
 const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
@@ -506,7 +506,9 @@ impl Inner {
     fn look_at_nics(&mut self, now: Instant) {
         if self.spreads && now >= self.nics_at {
             self.nics_at = now.plus(NICS_EVERY_NS);
-            self.state.set_nics(now, self.rail.address().port(), self.rail.nics());
+            if let Some(nics) = self.rail.nics(now) {
+                self.state.set_nics(now, self.rail.address().port(), nics);
+            }
         }
     }
 

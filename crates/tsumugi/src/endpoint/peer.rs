@@ -66,13 +66,15 @@ pub(super) enum Outgoing {
         /// Messages of the flow up to and including this one.
         messages: u64,
     },
+    /// The list of our NICs, as it will be when its turn comes. It is none of the messages that were accepted.
+    Rails,
 }
 
 impl Outgoing {
-    /// Length of the long message; 0 for a packet of short ones, which every peer takes.
+    /// Length of the long message; 0 for what every peer takes.
     pub(super) fn message_bytes(&self) -> u64 {
         match self {
-            Outgoing::Packet { .. } => 0,
+            Outgoing::Packet { .. } | Outgoing::Rails => 0,
             Outgoing::Long { next, .. } => next.total,
         }
     }
@@ -126,7 +128,7 @@ pub(super) struct Peer {
     pub(super) rails: Vec<RailAddress>,
     /// It has told of them since the ways to it were found.
     pub(super) has_told: bool,
-    /// Where it sent what it wants an answer to.
+    /// Where its last DATA came from, as far as is known, and the answer goes.
     pub(super) answer_to: SocketAddr,
     pub(super) phase: Phase,
     /// Epoch of the incarnation that we talk to; 0 while unknown.

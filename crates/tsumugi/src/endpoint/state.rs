@@ -101,7 +101,7 @@ pub struct State {
     pub(crate) pool: Pool,
     pub(super) contents: Slab<Content>,
     pub(super) longs: Slab<super::depart::Long>,
-    pub(super) dirty: Vec<u32>,
+    pub(super) dirty: VecDeque<u32>,
     /// Peers to whom credit is to be given ahead.
     pub(super) fed: Vec<u32>,
     /// Peers that have timers running.
@@ -151,7 +151,7 @@ impl State {
             pool: Pool::default(),
             contents: Slab::new(),
             longs: Slab::new(),
-            dirty: Vec::new(),
+            dirty: VecDeque::new(),
             fed: Vec::new(),
             timed: Vec::new(),
             timed_before: Vec::new(),
@@ -237,7 +237,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         if !peer.dirty {
             peer.dirty = true;
-            self.dirty.push(index);
+            self.dirty.push_back(index);
         }
     }
 

@@ -61,17 +61,19 @@ impl State {
     }
 
     fn save_peer(&self, peer: &Peer) -> SavedPeer {
-        let outbox = peer.outbox.iter().map(|outgoing| match outgoing {
+        let outbox = peer.outbox.iter().filter_map(|outgoing| match outgoing {
             Outgoing::Packet { body, messages } => {
-                SavedOutgoing::Packet { body: body.clone(), messages: *messages }
+                Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
-            Outgoing::Long { key, next, messages } => SavedOutgoing::Long {
+            Outgoing::Long { key, next, messages } => Some(SavedOutgoing::Long {
                 data: self.longs[*key].data().to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
                 messages: *messages,
-            },
+            }),
+            // Whoever goes on will say by which NICs it is reached.
+            Outgoing::Rails => None,
         });
         SavedPeer {
             name: peer.name.clone(),

@@ -11,14 +11,14 @@ use super::peer::{Outgoing, Peer, Phase};
 use super::state::State;
 use std::net::SocketAddr;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_proto::trunk::{Pick, PolicyChoice};
+use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
 use tsumugi_rail::NicAddress;
 use tsumugi_wire::frame;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
 use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Instant, Kind};
+use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Time between the first two PROBEs of a silent path, ns; it doubles.
 const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
@@ -111,13 +111,16 @@ impl State {
         if nics == self.nics {
             return;
         }
-        let told_before = self.nics.len() > 1;
+        let told_before = self.has_several_nics();
         self.nics = nics;
-        let rail = |nic: &NicAddress| RailAddress { address: SocketAddr::new(nic.ip, port), speed_mbits: 0 };
+        let rail = |nic: &NicAddress| RailAddress {
+            address: SocketAddr::new(nic.ip, port),
+            speed_mbits: nic.speed_mbits,
+        };
         self.rails = self.nics.iter().map(rail).collect();
         for index in 0..self.peers.len() as u32 {
             if matches!(self.peers[index as usize].phase, Phase::Open) {
-                if told_before || self.nics.len() > 1 {
+                if told_before || self.has_several_nics() {
                     self.announce(index);
                 }
                 self.find_ways(now, index);
@@ -126,19 +129,23 @@ impl State {
         }
     }
 
-    /// Tells a peer of our NICs, if there are several, before anything else that waits.
+    /// Has a peer told of our NICs before anything else that waits.
     pub(super) fn announce(&mut self, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        if !peer.outbox.iter().any(|outgoing| matches!(outgoing, Outgoing::Rails)) {
+            peer.outbox.push_front(Outgoing::Rails);
+        }
+        self.touch(index);
+    }
+
+    /// The body of a packet that tells of our NICs.
+    pub(super) fn rails_body(&mut self) -> Option<Vec<u8>> {
         let mut buffer = [0; RAILS_BYTES_MAX];
         let list = rails::encode(&self.rails, &mut buffer);
-        let Some(mut body) = self.pool.take(frame::whole_frame_bytes(list.len())) else { return };
+        let mut body = self.pool.take(frame::whole_frame_bytes(list.len()))?;
         body.extend_from_slice(&frame::encode_whole(CONTROL_CHANNEL, list.len() as u32));
         body.extend_from_slice(list);
-        let peer = &mut self.peers[index as usize];
-        // It is none of the messages that were accepted, and completes none.
-        let messages = peer.marks.back().map_or(peer.delivered, |(_, messages)| *messages);
-        peer.outbox_bytes += body.len() as u64;
-        peer.outbox.push_front(Outgoing::Packet { body, messages });
-        self.touch(index);
+        Some(body)
     }
 
     /// Whether there is something to tell a peer that has just become one.
@@ -161,22 +168,27 @@ impl State {
 
     /// Finds the ways to a peer: its NICs that are on a link of one of ours.
     pub(super) fn find_ways(&mut self, now: Instant, index: u32) {
-        let peer = &mut self.peers[index as usize];
-        peer.has_told = false;
-        let reached = |address: SocketAddr| self.nics.iter().any(|nic| nic.reaches(address.ip()));
-        for rail in &peer.rails {
-            let known = peer.ways.iter().any(|way| way.address == rail.address);
-            if known || !reached(rail.address) || peer.ways.len() >= RAILS_MAX {
-                continue;
+        self.peers[index as usize].has_told = false;
+        self.look_over_ways(now, index);
+        for rail in self.peers[index as usize].rails.clone() {
+            let Some(nic) = self.nics.iter().find(|nic| nic.reaches(rail.address.ip())) else { continue };
+            // As fast as the slower of the two, if it says.
+            let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
+            let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
+            let peer = &mut self.peers[index as usize];
+            match peer.ways.iter().position(|way| way.address == rail.address) {
+                Some(number) => peer.sender.set_speed(number as u8, speed_bits),
+                None => self.add_way(index, rail.address, speed_bits),
             }
-            peer.sender.add_path(u64::from(rail.speed_mbits) * 1_000_000);
-            peer.ways.push(Way::new(rail.address));
-            self.by_address.entry(rail.address).or_insert(index);
-            self.met.push(rail.address);
         }
+    }
+
+    /// Notices which ways are gone since the last look, and which are back.
+    fn look_over_ways(&mut self, now: Instant, index: u32) {
+        let peer = &mut self.peers[index as usize];
         for (number, way) in peer.ways.iter_mut().enumerate() {
-            let (named, reached) =
-                (peer.rails.iter().any(|rail| rail.address == way.address), reached(way.address));
+            let named = peer.rails.iter().any(|rail| rail.address == way.address);
+            let reached = self.nics.iter().any(|nic| nic.reaches(way.address.ip()));
             way.linked |= reached;
             // How we met is a way even if nobody names it or it goes through a router.
             let gone = if named { way.linked && !reached } else { number > 0 };
@@ -185,6 +197,38 @@ impl State {
                 peer.sender.suspend(now, number as u8);
             }
             way.gone = gone;
+        }
+    }
+
+    /// Adds a way to a peer, in the place of one that is gone if there are as many as there may be.
+    fn add_way(&mut self, index: u32, address: SocketAddr, speed_bits: u64) {
+        let peer = &mut self.peers[index as usize];
+        let way = Way { linked: true, ..Way::new(address) };
+        if peer.ways.len() < RAILS_MAX {
+            peer.sender.add_path(speed_bits);
+            peer.ways.push(way);
+        } else {
+            let free = |(number, way): &(usize, &Way)| {
+                *number > 0 && way.gone && !peer.sender.paths()[*number].is_usable()
+            };
+            let Some(number) = peer.ways.iter().enumerate().find(free).map(|(number, _)| number) else {
+                return; // when one is gone, the peer or our own NICs will tell, and we look again
+            };
+            peer.sender.replace_path(number as u8, speed_bits);
+            let former = std::mem::replace(&mut peer.ways[number], way).address;
+            if self.by_address.get(&former) == Some(&index) {
+                self.by_address.remove(&former);
+            }
+            self.parted.push(former);
+        }
+        self.by_address.entry(address).or_insert(index);
+        self.met.push(address);
+    }
+
+    /// The peer wants to know whether this way to us works: it is answered by the same way.
+    pub(super) fn answer_probe(&mut self, now: Instant, index: u32, from: SocketAddr) {
+        if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0)) {
+            self.reply(from, packet.to_vec());
         }
     }
 
@@ -241,19 +285,6 @@ impl State {
             return Some(Pick { path: 0, packets: u32::MAX });
         }
         let waiting = u32::try_from(peer.outbox_bytes / body_bytes + 1).unwrap_or(u32::MAX);
-        let paths = peer.sender.paths();
-        let in_turn = |urgent: u32| {
-            let usable = || (0..).zip(paths).filter(|(_, path)| path.is_usable()).map(|(number, _)| number);
-            let count = usable().count();
-            let nth = |count: usize| urgent as usize % count;
-            let path = if count > 0 { usable().nth(nth(count))? } else { nth(paths.len()) as u8 };
-            Some(Pick { path, packets: 1 })
-        };
-        // What a time-out sends again goes out in any case. When the same happens again it takes one path after the
-        // other: the policy's choice may be the very path that is silent, which nobody knows until another delivers.
-        match peer.sender.urgent() {
-            Some(urgent) if urgent > 1 => in_turn(urgent),
-            urgent => self.policy.pick(now, index, paths, waiting).or_else(|| in_turn(urgent?)),
-        }
+        trunk::pick(&mut *self.policy, now, index, &peer.sender, waiting)
     }
 }

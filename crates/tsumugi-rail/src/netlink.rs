@@ -3,8 +3,8 @@
 //! The kernel works on a request inside the call that sends it, so that the answer lies ready when that call
 //! returns and nothing here ever waits.
 
-use super::Nic;
 use crate::ether::Mac;
+use crate::route::Nic;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType, LinkMessage as Link,
@@ -26,8 +26,11 @@ use std::net::{IpAddr, SocketAddr};
 const BUFFER_BYTES: usize = 32 * 1024;
 /// IP's number of UDP.
 const PROTOCOL_UDP: u8 = 17;
+/// What may change the NICs that an endpoint is reached by.
+pub(crate) const OF_NICS: [u32; 3] =
+    [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
 /// What may change the way that a packet takes.
-const NEWS: [u32; 9] = [
+pub(crate) const OF_ROUTES: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
     libc::RTNLGRP_IPV4_IFADDR,
@@ -43,27 +46,27 @@ const NEWS_MAX: usize = 32;
 
 /// A way to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Way {
+pub(crate) struct Way {
     /// Index of the NIC.
-    pub(super) interface: u32,
+    pub(crate) interface: u32,
     /// The kernel's choice of our own address, if it made one.
-    pub(super) source: Option<IpAddr>,
+    pub(crate) source: Option<IpAddr>,
     /// Who must take the frame: a router, or the peer itself.
-    pub(super) next_hop: IpAddr,
+    pub(crate) next_hop: IpAddr,
     /// The route's own MTU, bytes, if it has one: a setting, or what a router has reported.
-    pub(super) mtu_bytes: Option<usize>,
+    pub(crate) mtu_bytes: Option<usize>,
 }
 
 /// A socket for questions.
 #[derive(Debug)]
-pub(super) struct Questions {
+pub(crate) struct Questions {
     socket: Socket,
     sequence: u32,
     buffer: Box<[u8]>,
 }
 
 impl Questions {
-    pub(super) fn open() -> io::Result<Questions> {
+    pub(crate) fn open() -> io::Result<Questions> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
         Ok(Questions { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into() })
@@ -71,7 +74,7 @@ impl Questions {
 
     /// The way of UDP datagrams to `peer` from `source` (unspecified: as the kernel chooses). `None`: they
     /// do not leave this machine in a plain IP packet to one receiver.
-    pub(super) fn way(&mut self, source: SocketAddr, peer: SocketAddr) -> io::Result<Option<Way>> {
+    pub(crate) fn way(&mut self, source: SocketAddr, peer: SocketAddr) -> io::Result<Option<Way>> {
         let mut question = Route::default();
         let (family, bits) = family(peer.ip());
         question.header.address_family = family;
@@ -96,7 +99,7 @@ impl Questions {
     }
 
     /// The hardware address behind `next_hop`; `None` while the kernel does not vouch for it.
-    pub(super) fn neighbour(&mut self, interface: u32, next_hop: IpAddr) -> io::Result<Option<Mac>> {
+    pub(crate) fn neighbour(&mut self, interface: u32, next_hop: IpAddr) -> io::Result<Option<Mac>> {
         let mut question = Neighbour::default();
         question.header.family = family(next_hop).0;
         question.header.ifindex = interface;
@@ -110,7 +113,7 @@ impl Questions {
     }
 
     /// The NIC with this index.
-    pub(super) fn nic(&mut self, interface: u32) -> io::Result<Nic> {
+    pub(crate) fn nic(&mut self, interface: u32) -> io::Result<Nic> {
         let mut question = Link::default();
         question.header.index = interface;
         question.attributes = vec![LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])];
@@ -147,7 +150,7 @@ impl Questions {
 
 /// A piece of news.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum News {
+pub(crate) enum News {
     /// A NIC has changed.
     Nic,
     /// A route, an address or a rule has changed.
@@ -165,23 +168,24 @@ pub(super) enum News {
 
 /// A socket for news.
 #[derive(Debug)]
-pub(super) struct Events {
+pub(crate) struct Events {
     socket: Socket,
     buffer: Box<[u8]>,
 }
 
 impl Events {
-    pub(super) fn open() -> io::Result<Events> {
+    /// A socket that hears of what `groups` ([`OF_NICS`], [`OF_ROUTES`]) are about.
+    pub(crate) fn open(groups: &[u32]) -> io::Result<Events> {
         let mut socket = Socket::new(NETLINK_ROUTE)?;
         socket.bind_auto()?;
-        for group in NEWS {
-            socket.add_membership(group)?;
+        for group in groups {
+            socket.add_membership(*group)?;
         }
         Ok(Events { socket, buffer: vec![0; BUFFER_BYTES].into() })
     }
 
     /// Hands what has come to `tell`, without waiting, a bounded number of news.
-    pub(super) fn take(&mut self, tell: &mut dyn FnMut(News)) {
+    pub(crate) fn take(&mut self, tell: &mut dyn FnMut(News)) {
         for _ in 0..NEWS_MAX {
             match self.socket.recv(&mut &mut self.buffer[..], libc::MSG_DONTWAIT) {
                 Ok(bytes) => read_news(&self.buffer[..bytes], tell),
