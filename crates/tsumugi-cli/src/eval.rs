@@ -9,6 +9,7 @@ mod flow;
 mod paper;
 mod place;
 pub(crate) mod results;
+mod simulated;
 mod sink;
 mod source;
 pub(crate) mod table;

@@ -14,6 +14,7 @@ use super::contender::Contender;
 use super::paper::{self, Figure};
 use super::place::{LAB_STEM, Place};
 use super::results::CaseRow;
+use super::simulated::{self, SimulatedError};
 use super::{table, targets};
 use crate::child::ChildError;
 use crate::compare::place::remove_left_behind;
@@ -91,6 +92,17 @@ pub(crate) enum EvalError {
     Lab(#[from] tsumugi_lab::LabError),
     #[error(transparent)]
     Child(ChildError),
+    #[error(transparent)]
+    Simulated(SimulatedError),
+}
+
+impl From<SimulatedError> for EvalError {
+    fn from(error: SimulatedError) -> EvalError {
+        match error {
+            SimulatedError::Interrupted => EvalError::Interrupted,
+            error => EvalError::Simulated(error),
+        }
+    }
 }
 
 impl From<ChildError> for EvalError {
@@ -161,26 +173,82 @@ pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
 fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     let cases = if arguments.case.is_empty() { Case::ALL.to_vec() } else { arguments.case.clone() };
     let contenders = if arguments.policy.is_empty() { Contender::all() } else { arguments.policy.clone() };
+    let machine = Machine::here();
+    let progress = Progress::new(cases.len() * contenders.len());
+    let (rows, wire) = if arguments.simulated {
+        (simulate(&cases, &contenders, arguments.time, &progress)?, "simulated time".to_owned())
+    } else {
+        measure(&cases, &contenders, arguments.time, &progress)?
+    };
+    Ok(Evaluation::new(cases, rows, Machine { wire, ..machine }))
+}
+
+/// In virtual time.
+fn simulate(
+    cases: &[Case],
+    contenders: &[Contender],
+    time_s: f64,
+    progress: &Progress,
+) -> Result<Vec<CaseRow>, EvalError> {
+    let mut rows = Vec::new();
+    for &case in cases {
+        for contender in contenders {
+            progress.step(&case, contender);
+            if let Contender::Ours(policy) = contender {
+                rows.push(simulated::run(case, *policy, time_s)?.row());
+            }
+        }
+    }
+    Ok(rows)
+}
+
+/// In labs, one for each case.
+fn measure(
+    cases: &[Case],
+    contenders: &[Contender],
+    time_s: f64,
+    progress: &Progress,
+) -> Result<(Vec<CaseRow>, String), EvalError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(EvalError::NotRoot);
     }
     remove_left_behind(LAB_STEM);
-    let mut machine = Machine::here();
-    let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {eta:>4}");
-    let progress = ProgressBar::new((cases.len() * contenders.len()) as u64)
-        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut rows = Vec::new();
-    for &case in &cases {
+    let (mut rows, mut wire) = (Vec::new(), String::new());
+    for &case in cases {
         let place = Place::make(case)?;
-        machine.wire = place.wire();
-        for &contender in &contenders {
-            progress.set_message(format!("{case}, {contender}"));
+        wire = place.wire();
+        for contender in contenders {
+            progress.step(&case, contender);
             if let Contender::Ours(policy) = contender {
-                rows.push(place.run(policy, arguments.time)?.row());
+                rows.push(place.run(*policy, time_s)?.row());
             }
-            progress.inc(1);
         }
     }
-    progress.finish_and_clear();
-    Ok(Evaluation::new(cases, rows, machine))
+    Ok((rows, wire))
+}
+
+/// How far it is, on stderr.
+struct Progress(ProgressBar);
+
+impl Progress {
+    fn new(steps: usize) -> Progress {
+        let style = ProgressStyle::with_template("{msg:44} {wide_bar} {pos}/{len} {eta:>4}");
+        Progress(
+            ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar())),
+        )
+    }
+
+    /// A step begins.
+    fn step(&self, case: &Case, contender: &Contender) {
+        if !self.0.message().is_empty() {
+            self.0.inc(1);
+        }
+        self.0.set_message(format!("{case}, {contender}"));
+    }
+}
+
+impl Drop for Progress {
+    fn drop(&mut self) {
+        self.0.finish_and_clear();
+    }
 }
