@@ -6,7 +6,8 @@ mod bonding;
 mod case;
 mod contender;
 mod flow;
-mod paper;
+mod kernel;
+pub(crate) mod paper;
 mod place;
 pub(crate) mod results;
 mod simulated;
@@ -14,8 +15,12 @@ mod sink;
 mod source;
 pub(crate) mod table;
 mod targets;
+mod tcp;
 
 pub(crate) use bonding::Evaluation;
+pub(crate) use case::Case;
+#[cfg(test)]
+pub(crate) use contender::Contender;
 
 /// Options of this command.
 #[derive(Args)]

@@ -15,7 +15,7 @@ use super::paper::{self, Figure};
 use super::place::{LAB_STEM, Place};
 use super::results::CaseRow;
 use super::simulated::{self, SimulatedError};
-use super::{table, targets};
+use super::{kernel, table, targets};
 use crate::child::ChildError;
 use crate::compare::place::remove_left_behind;
 use crate::measure::machine::Machine;
@@ -86,8 +86,10 @@ pub(crate) enum EvalError {
         "only root can make the labs that this is measured in: `sudo tsumugi eval bonding`, or --simulated, which needs none"
     )]
     NotRoot,
-    #[error("nothing is left to evaluate: {0}")]
-    Nothing(&'static str),
+    #[error("nothing is left to evaluate")]
+    Nothing,
+    #[error("`{command}` failed: {said}")]
+    Tool { command: String, said: String },
     #[error("cannot make a lab to measure in: {0}; --simulated needs none")]
     Lab(#[from] tsumugi_lab::LabError),
     #[error(transparent)]
@@ -172,8 +174,8 @@ pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
 /// Runs every case with every contender; everything that was started or made is gone afterwards, however this ends.
 fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     let cases = if arguments.case.is_empty() { Case::ALL.to_vec() } else { arguments.case.clone() };
-    let contenders = if arguments.policy.is_empty() { Contender::all() } else { arguments.policy.clone() };
     let machine = Machine::here();
+    let contenders = contenders(arguments)?;
     let progress = Progress::new(cases.len() * contenders.len());
     let (rows, wire) = if arguments.simulated {
         (simulate(&cases, &contenders, arguments.time, &progress)?, "simulated time".to_owned())
@@ -181,6 +183,31 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
         measure(&cases, &contenders, arguments.time, &progress)?
     };
     Ok(Evaluation::new(cases, rows, Machine { wire, ..machine }))
+}
+
+/// What is evaluated: what was asked for, without what is impossible here, of which it is said why.
+fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, EvalError> {
+    if !arguments.simulated {
+        if !nix::unistd::geteuid().is_root() {
+            return Err(EvalError::NotRoot);
+        }
+        remove_left_behind(LAB_STEM);
+    }
+    let mut contenders =
+        if arguments.policy.is_empty() { Contender::all() } else { arguments.policy.clone() };
+    let is_kernel = |contender: &Contender| matches!(contender, Contender::Kernel(_));
+    if contenders.iter().any(is_kernel) {
+        let missing = if arguments.simulated {
+            Some("the kernel's bonding cannot be simulated".to_owned())
+        } else {
+            kernel::missing()?
+        };
+        if let Some(why) = missing {
+            eprintln!("left out: kernel-rr and kernel-tlb: {why}");
+            contenders.retain(|contender| !is_kernel(contender));
+        }
+    }
+    if contenders.is_empty() { Err(EvalError::Nothing) } else { Ok(contenders) }
 }
 
 /// In virtual time.
@@ -209,19 +236,17 @@ fn measure(
     time_s: f64,
     progress: &Progress,
 ) -> Result<(Vec<CaseRow>, String), EvalError> {
-    if !nix::unistd::geteuid().is_root() {
-        return Err(EvalError::NotRoot);
-    }
-    remove_left_behind(LAB_STEM);
     let (mut rows, mut wire) = (Vec::new(), String::new());
     for &case in cases {
         let place = Place::make(case)?;
         wire = place.wire();
         for contender in contenders {
             progress.step(&case, contender);
-            if let Contender::Ours(policy) = contender {
-                rows.push(place.run(*policy, time_s)?.row());
-            }
+            let run = match contender {
+                Contender::Ours(policy) => place.ours(*policy, time_s)?,
+                Contender::Kernel(bond) => Place::make(case)?.kernel(*bond, time_s)?,
+            };
+            rows.push(run.row());
         }
     }
     Ok((rows, wire))

@@ -7,8 +7,9 @@ use tsumugi_lab::{Lab, LabGuard, Spec};
 
 use super::bonding::EvalError;
 use super::case::Case;
-use super::contender::Contender;
+use super::contender::{Bond, Contender};
 use super::flow::{Received, Sent};
+use super::kernel;
 use super::results::Run;
 use crate::child::{ChildError, Running};
 use crate::measure::cpu;
@@ -47,33 +48,52 @@ impl Place {
     }
 
     /// Runs the case with a policy; cases usually take `time_s`.
-    pub(super) fn run(&self, policy: Policy, time_s: f64) -> Result<Run, EvalError> {
+    pub(super) fn ours(&self, policy: Policy, time_s: f64) -> Result<Run, EvalError> {
+        let host = self.lab.nodes()[RECEIVING].nics[0].address.to_string();
+        let options = [format!("--policy={policy}")];
+        self.run(Contender::Ours(policy), &host, &options, time_s)
+    }
+
+    /// Bonds the NICs, and runs the case over TCP. The lab is of no other use afterwards.
+    pub(super) fn kernel(self, bond: Bond, time_s: f64) -> Result<Run, EvalError> {
+        kernel::make(&self.lab, bond)?;
+        self.run(Contender::Kernel(bond), kernel::ADDRESSES[RECEIVING], &[], time_s)
+    }
+
+    fn run(
+        &self,
+        contender: Contender,
+        host: &str,
+        options: &[String],
+        time_s: f64,
+    ) -> Result<Run, EvalError> {
         let times_s = self.case.times_s(time_s);
         // One side each, as when they are hosts.
         let (send_cpu, receive_cpu) = match cpu::allowed().0[..] {
             [first, second, ..] => (Some(first), Some(second)),
             _ => (None, None),
         };
-        let on = |cpu: Option<usize>| cpu.map_or(Vec::new(), |cpu| vec![format!("--cpu={cpu}")]);
-        let arguments = |role: &str| vec!["eval".to_owned(), role.to_owned(), format!("--policy={policy}")];
-        let mut source = arguments("source");
-        let host = self.lab.nodes()[RECEIVING].nics[0].address;
+        let arguments = |role: &str, cpu: Option<usize>| {
+            let mut arguments = vec!["eval".to_owned(), role.to_owned()];
+            arguments.extend_from_slice(options);
+            arguments.extend(cpu.map(|cpu| format!("--cpu={cpu}")));
+            arguments
+        };
+        let mut source = arguments("source", send_cpu);
         let mut sinks = Vec::new();
         for _ in 0..self.case.senders {
-            let sink = [arguments("sink"), on(receive_cpu)].concat();
-            let mut sink = Running::ours(Some((&self.lab, RECEIVING)), &sink)?;
+            let mut sink = Running::ours(Some((&self.lab, RECEIVING)), &arguments("sink", receive_cpu))?;
             source.push(format!("--to={host}:{}", port(&mut sink)?));
             sinks.push(sink);
         }
         source.push(format!("--nics={}", self.case.nics));
         source.extend([format!("--alone={}", times_s.0), format!("--time={}", times_s.1)]);
-        source.extend(on(send_cpu));
         let source = Running::ours(Some((&self.lab, SENDING)), &source)?;
         let limit = Duration::from_secs_f64(times_s.0 + times_s.1) + LONGER_MAX;
         let sent: Sent = source.json(limit)?;
         let received = sinks.into_iter().map(|sink| sink.json(BEGIN_MAX));
         let received = received.collect::<Result<Vec<Received>, ChildError>>()?;
-        Ok(run(self.case, Contender::Ours(policy), times_s, &sent, &received))
+        Ok(run(self.case, contender, times_s, &sent, &received))
     }
 }
 

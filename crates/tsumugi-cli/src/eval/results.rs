@@ -163,12 +163,12 @@ impl CaseRow {
         (0..intervals).map(sum).collect()
     }
 
-    /// NICs that carried at least a twentieth of their share.
-    pub(crate) fn nics_used(&self) -> usize {
+    /// NICs that carried at least a twentieth of their share; `None` where nobody counted.
+    pub(crate) fn nics_used(&self) -> Option<usize> {
         let carried = |nic: usize| -> u64 { self.packets.iter().filter_map(|flow| flow.get(nic)).sum() };
         let all: u64 = self.packets.iter().flatten().sum();
         let nics = self.nics as usize;
-        (0..nics).filter(|&nic| carried(nic) * 20 * nics as u64 > all).count()
+        (all > 0).then(|| (0..nics).filter(|&nic| carried(nic) * 20 * nics as u64 > all).count())
     }
 
     /// The NICs that carried at least a tenth of a flow's packets.
@@ -232,7 +232,7 @@ mod tests {
         assert_eq!(row.row.cpu_ns_per_kib, Some(19_200.0));
         assert_eq!(row.total_gbit_s(), vec![0.32; 20]);
         assert_eq!((row.deviation, row.even_after_s), (Some(0.5), None));
-        assert_eq!(row.nics_used(), 4);
+        assert_eq!(row.nics_used(), Some(4));
         let json = serde_json::to_value(&row).expect("JSON");
         assert_eq!((&json["metric"], &json["size_bytes"]), (&"bandwidth".into(), &1024.into()));
     }
@@ -264,6 +264,6 @@ mod tests {
         let mut run = samples::run(Case::ALL[0], Policy::Tlb, &[1; 2]);
         run.packets = vec![vec![1000, 0, 0, 3], vec![0, 900, 0, 0]];
         let row = run.row();
-        assert_eq!((row.nics_used(), row.nics_of(0), row.nics_of(1)), (2, vec![0], vec![1]));
+        assert_eq!((row.nics_used(), row.nics_of(0), row.nics_of(1)), (Some(2), vec![0], vec![1]));
     }
 }

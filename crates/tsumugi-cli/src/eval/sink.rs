@@ -1,6 +1,6 @@
 //! A receiver of the evaluation: one process with an endpoint of its own, as each of P2's receivers is a host.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +8,7 @@ use clap::Args;
 use tsumugi::{Channel, Config, Depositor, Endpoint, Policy, ReceiveError};
 
 use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received, machine_ns};
+use super::tcp;
 use crate::measure::cpu::{Cpus, pin, process_cpu_time};
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
@@ -20,9 +21,9 @@ const BATCH_MESSAGES: u32 = 64;
 /// Options of this command.
 #[derive(Args)]
 pub(crate) struct Options {
-    /// How packets are spread over the NICs.
+    /// How packets are spread over the NICs; without it the messages come over TCP.
     #[arg(long)]
-    policy: Policy,
+    policy: Option<Policy>,
     /// Run on these CPUs only.
     #[arg(long)]
     cpu: Option<Cpus>,
@@ -30,22 +31,37 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> crate::Outcome {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let config = Config { policy: Some(options.policy), depositor: Depositor::User, ..Config::default() };
+    let tell_port = |port: u16| {
+        println!("port {port}");
+        std::io::stdout().flush()
+    };
+    let counting = match options.policy {
+        Some(policy) => receive(policy, tell_port)?,
+        None => tcp::sink(tell_port)?,
+    };
+    if interrupted() {
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    }
+    println!("{}", serde_json::to_string(&counting.received)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Takes one flow to its end.
+fn receive(
+    policy: Policy,
+    tell_port: impl FnOnce(u16) -> io::Result<()>,
+) -> Result<Counting, Box<dyn std::error::Error>> {
+    let config = Config { policy: Some(policy), depositor: Depositor::User, ..Config::default() };
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(CHANNEL)?;
-    println!("port {}", endpoint.port());
-    std::io::stdout().flush()?;
+    tell_port(endpoint.port())?;
     let mut counting = Counting::default();
-    while !counting.has_ended {
+    while !counting.has_ended && !interrupted() {
         take(&mut channel, &mut counting)?;
-        if interrupted() {
-            return Ok(ExitCode::from(EXIT_INTERRUPTED));
-        }
     }
     drop(channel);
     endpoint.close()?;
-    println!("{}", serde_json::to_string(&counting.received)?);
-    Ok(ExitCode::SUCCESS)
+    Ok(counting)
 }
 
 /// Takes what has arrived, or waits for it.
@@ -58,11 +74,12 @@ fn take(channel: &mut Channel, counting: &mut Counting) -> Result<(), ReceiveErr
     let mut bytes = 0;
     for _ in 0..BATCH_MESSAGES {
         let Some(message) = next else { break };
-        match message[..] {
-            [END] => counting.has_ended = true,
-            _ if message.len() == MESSAGE_BYTES => bytes += MESSAGE_BYTES as u64,
-            _ => {}
+        if message[..] == [END] {
+            // What comes behind it is that the sender has gone.
+            counting.has_ended = true;
+            break;
         }
+        bytes += if message.len() == MESSAGE_BYTES { MESSAGE_BYTES as u64 } else { 0 };
         drop(message);
         next = channel.try_receive()?;
     }
@@ -74,13 +91,13 @@ fn take(channel: &mut Channel, counting: &mut Counting) -> Result<(), ReceiveErr
 
 /// Bytes by the time at which they arrived.
 #[derive(Default)]
-struct Counting {
+pub(super) struct Counting {
     received: Received,
     has_ended: bool,
 }
 
 impl Counting {
-    fn add(&mut self, bucket: u64, bytes: u64, cpu_ns: impl FnOnce() -> u64) {
+    pub(super) fn add(&mut self, bucket: u64, bytes: u64, cpu_ns: impl FnOnce() -> u64) {
         let Received { begin, bytes: counted, cpu_ns: used } = &mut self.received;
         if counted.is_empty() {
             *begin = bucket;

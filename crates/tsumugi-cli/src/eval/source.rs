@@ -13,6 +13,7 @@ use thiserror::Error;
 use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Policy, ReceiveError, SendError};
 
 use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow, machine_ns};
+use super::tcp;
 use crate::measure::cpu::{Cpus, pin, process_cpu_time};
 use crate::measure::row::PathRow;
 use crate::peers::interrupted;
@@ -31,11 +32,11 @@ pub(crate) struct Options {
     /// A receiver; one flow for each.
     #[arg(long = "to", required = true)]
     to: Vec<SocketAddr>,
-    /// How packets are spread over the NICs.
+    /// How packets are spread over the NICs; without it the messages go over TCP.
     #[arg(long)]
-    policy: Policy,
+    policy: Option<Policy>,
     /// NICs that must carry packets before anything is sent.
-    #[arg(long)]
+    #[arg(long, default_value_t = 1)]
     nics: usize,
     /// Seconds for which the first flow sends alone.
     #[arg(long, default_value_t = 0.0)]
@@ -57,6 +58,19 @@ enum SourceError {
 
 pub(super) fn run(options: &Options) -> crate::Outcome {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
+    let sent = match options.policy {
+        Some(policy) => send(policy, options)?,
+        None => tcp::source(&options.to, options.alone, options.time)?,
+    };
+    if interrupted() {
+        return Ok(ExitCode::from(EXIT_INTERRUPTED));
+    }
+    println!("{}", serde_json::to_string(&sent)?);
+    Ok(ExitCode::SUCCESS)
+}
+
+/// Sends in one flow to each receiver.
+fn send(policy: Policy, options: &Options) -> Result<Sent, Box<dyn std::error::Error>> {
     let config = Config {
         policy: Some(Policy::Adaptive),
         depositor: Depositor::User,
@@ -70,7 +84,7 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
     let mut source = Source { channel, messages: vec![0; nodes.len()], nodes };
     source.open_paths(&endpoint, options)?;
     // Only now: a policy that ties flows to NICs must have seen all of them first.
-    endpoint.set_policy(options.policy);
+    endpoint.set_policy(policy);
     let begin = machine_ns() / BUCKET_NS + 1;
     source.rest(Duration::from_nanos((begin * BUCKET_NS).saturating_sub(machine_ns())))?;
     if options.alone > 0.0 {
@@ -81,17 +95,13 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
     let cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
     let flows =
         source.flows(&endpoint).iter().zip(&before).map(|(flow, before)| flow.since(before)).collect();
-    if interrupted() {
-        return Ok(ExitCode::from(EXIT_INTERRUPTED));
-    }
-    let sent = Sent { begin, cpu_ns, engine: endpoint.engine().to_owned(), flows };
     for &node in &source.nodes {
         source.channel.send(node, &[END])?;
     }
+    let engine = endpoint.engine().to_owned();
     drop(source);
     endpoint.close()?;
-    println!("{}", serde_json::to_string(&sent)?);
-    Ok(ExitCode::SUCCESS)
+    Ok(Sent { begin, cpu_ns, engine, flows })
 }
 
 /// A flow to each of several nodes.

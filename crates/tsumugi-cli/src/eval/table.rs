@@ -89,7 +89,7 @@ fn cells(case: &Case, row: &CaseRow) -> Vec<String> {
         name(row),
         units::bandwidth(gbit_s),
         units::percent(gbit_s / case.gbit_s()),
-        if row.packets.is_empty() { String::new() } else { row.nics_used().to_string() },
+        row.nics_used().map_or(String::new(), |nics| nics.to_string()),
         show(row.send_cpu, units::percent),
         show(row.receive_cpu, units::percent),
         show(row.row.cpu_ns_per_kib, units::time),
