@@ -173,6 +173,7 @@ struct tsumugi_challenge {
 #define TSUMUGI_PAD_BYTES (64 * 1024)
 #define TSUMUGI_WINDOW_WORDS (TSUMUGI_WINDOW_PACKETS / 32)
 #define TSUMUGI_COUNTERS 64
+#define TSUMUGI_RAILS_MAX 8 /* NICs of an endpoint */
 #define TSUMUGI_RING_BYTES_MIN 4096
 
 enum tsumugi_counter {
@@ -190,6 +191,15 @@ enum tsumugi_counter {
 	TSUMUGI_COUNT_HANDSHAKE_REFUSED,
 };
 
+/* What an endpoint says of one of its NICs, for whoever looks on. */
+struct tsumugi_rail_counters {
+	__u64 ip[2];     /* halves of an IPv6 address, IPv4 mapped into it; zeros: no NIC here */
+	__u64 delivered; /* packets that arrived over paths from this NIC */
+	__u64 lost;      /* packets found lost there */
+	__u32 paths;     /* paths from it to peers */
+	__u32 silent;    /* those of them that are silent, or have never been heard */
+};
+
 /* Page 0. */
 struct tsumugi_control {
 	__u64 magic;
@@ -205,6 +215,7 @@ struct tsumugi_control {
 	__u32 sleeping TSUMUGI_ALIGNED(64);  /* not 0: ring the doorbell; owner */
 	__u32 stopped TSUMUGI_ALIGNED(64);   /* not 0 when some flow's `stopped` is */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
+	struct tsumugi_rail_counters rails[TSUMUGI_RAILS_MAX] TSUMUGI_ALIGNED(64); /* the owner, now and then */
 } TSUMUGI_ALIGNED(4096);
 
 /* Pages 1 and on: one peer's flow. */

@@ -6,8 +6,9 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::{self, Write};
+use std::net::IpAddr;
 use std::process::ExitCode;
-use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, XdpError};
+use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, XdpError};
 use tsumugi_wire::memory::Geometry;
 
 const UP_HELP: &str = "\
@@ -214,6 +215,24 @@ struct Endpoint {
     claimed: bool,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     counters: BTreeMap<&'static str, u64>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    rails: Vec<Rail>,
+}
+
+/// What an endpoint says of one of its NICs: packets, and paths.
+#[derive(Serialize)]
+struct Rail {
+    ip: IpAddr,
+    delivered: u64,
+    lost: u64,
+    paths: u32,
+    silent: u32,
+}
+
+impl From<&RailStatus> for Rail {
+    fn from(&RailStatus { ip, delivered, lost, paths, silent }: &RailStatus) -> Rail {
+        Rail { ip, delivered, lost, paths, silent }
+    }
 }
 
 impl From<&xdp::Status> for Report {
@@ -231,6 +250,7 @@ impl From<&xdp::Status> for Report {
             mode: format!("{:03o}", endpoint.access.mode),
             claimed: endpoint.claimed,
             counters: endpoint.counters.iter().copied().collect(),
+            rails: endpoint.rails.iter().map(Rail::from).collect(),
         });
         Report {
             nics: nics.collect(),
@@ -272,6 +292,10 @@ fn table(status: &xdp::Status) -> String {
         _ = writeln!(text, "  port {:<6} {state:<7} {}", port.port, access(port));
         for (name, value) in counted(port) {
             _ = writeln!(text, "    {name:<20} {value}");
+        }
+        for RailStatus { ip, delivered, lost, paths, silent } in &port.rails {
+            let sent = format!("{delivered} delivered, {lost} lost, {paths} paths, {silent} silent");
+            _ = writeln!(text, "    through {:<12} {sent}", ip.to_string());
         }
     }
     for run in unused.chunk_by(|one, next| one.port + 1 == next.port && one.access == next.access) {
@@ -323,6 +347,13 @@ mod tests {
             claimed,
             epoch: 0,
             counters: vec![("deposited", deposited), ("malformed", 0)],
+            rails: vec![RailStatus {
+                ip: IpAddr::from([10, 0, 0, 1]),
+                delivered: 7,
+                lost: 2,
+                paths: 1,
+                silent: 0,
+            }],
         };
         let status = xdp::Status {
             nics: Vec::new(),
@@ -337,6 +368,7 @@ mod tests {
         let text = table(&status);
         assert!(text.contains("port 7411   in use"), "{text}");
         assert!(text.contains("deposited            5") && !text.contains("malformed"), "{text}");
+        assert!(text.contains("through 10.0.0.1     7 delivered, 2 lost, 1 paths, 0 silent"), "{text}");
         assert!(text.contains("7412-7413") && text.contains("ports 7415 "), "{text}");
     }
 }

@@ -11,6 +11,7 @@ mod driver;
 mod eval;
 mod lab;
 mod measure;
+mod nics;
 mod peers;
 mod perf;
 mod report;

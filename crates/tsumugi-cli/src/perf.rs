@@ -11,7 +11,7 @@ use crate::measure::cpu::{Cpus, pin};
 use crate::measure::machine::Machine;
 use crate::measure::row::{Metric, Output};
 use crate::measure::sizes::{Sizes, bytes};
-use crate::peers::{Transport, watch_interrupts};
+use crate::peers::{Transport, ours, watch_interrupts};
 
 mod client;
 mod control;
@@ -144,10 +144,10 @@ pub(crate) struct Measure {
     /// the driver where it is there.
     #[arg(long, default_value = "auto", value_parser = depositor)]
     pub(crate) depositor: String,
-    /// Use every NIC that both hosts have on a common link, and spread packets over them so: `adaptive`,
-    /// `round-robin`, `tlb`, `active-backup`, `hash` or `broadcast` [default: one NIC].
-    #[arg(long, value_parser = policy)]
-    pub(crate) policy: Option<String>,
+    /// How packets are spread over the NICs that both hosts have on common links: `adaptive`, `round-robin`, `tlb`,
+    /// `active-backup`, `hash`, `broadcast`, or `single`: everything through the one that leads to HOST.
+    #[arg(long, default_value = "adaptive", value_parser = policy)]
+    pub(crate) policy: String,
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,
@@ -193,7 +193,10 @@ fn engine(text: &str) -> Result<String, String> {
 }
 
 fn policy(text: &str) -> Result<String, String> {
-    text.parse::<tsumugi::Policy>().map(|policy| policy.to_string()).map_err(|error| error.to_string())
+    match ours::policy(text) {
+        Ok(_) => Ok(text.to_owned()),
+        Err(error) => Err(format!("{error}, or `single` for one NIC")),
+    }
 }
 
 fn depositor(text: &str) -> Result<String, String> {

@@ -217,7 +217,7 @@ fn who_is_not_root_may_only_look() {
 #[test]
 fn status_shows_who_receives() {
     let Some(cluster) = Cluster::new("status_shows_who_receives") else { return };
-    cluster.expect("up nic0 --endpoints 1", 0);
+    cluster.expect("up nic0 nic1 --endpoints 1", 0);
     let mut serve = cluster.command(0, TSUMUGI);
     // Only this side has a driver.
     serve.args(["perf", "serve", "--once", "--port", "0", "--depositor", "driver"]).stdout(Stdio::piped());
@@ -229,13 +229,23 @@ fn status_shows_who_receives() {
     client.args(["--rounds", "1", "--count", "1000000", "--time", "60", "--timeout", "60"]);
     let mut client = Running(client.stdout(Stdio::null()).spawn().expect("it starts"));
     let mut status = cluster.json("status --json");
-    while status["endpoints"][0]["counters"]["deposited"].as_u64() < Some(100) {
+    let delivered = |status: &Value| {
+        let rails = status["endpoints"][0]["rails"].as_array().map_or(&[][..], Vec::as_slice);
+        let on = |ip: &str, of: &str| {
+            rails.iter().find(|rail| rail["ip"] == ip).map_or(0, |rail| rail[of].as_u64().unwrap_or(0))
+        };
+        let used = ["10.77.0.1", "10.77.1.1"].map(|ip| on(ip, "paths") - on(ip, "silent"));
+        (used, on("10.77.0.1", "delivered") + on("10.77.1.1", "delivered"))
+    };
+    let deposited = |status: &Value| status["endpoints"][0]["counters"]["deposited"].as_u64();
+    while deposited(&status) < Some(100) || delivered(&status).0 != [1, 1] || delivered(&status).1 < 100 {
         assert!(client.0.try_wait().expect("it can be asked").is_none(), "it ended: {status}");
         status = cluster.json("status --json");
     }
     assert_eq!(status["endpoints"][0]["claimed"], true);
+    assert!(cluster.expect("status", 0).0.contains("through 10.77.1.1"));
     let (_, err) = cluster.expect("down", 0);
-    assert!(err.starts_with("detached from nic0\nin use: 1 endpoints; they go on"), "{err}");
+    assert!(err.contains("detached from nic0\n") && err.contains("in use: 1 endpoints; they go on"), "{err}");
     assert_eq!(cluster.traces(), "");
 }
 

@@ -2,7 +2,8 @@
 
 use crate::netlink::{Events, OF_NICS};
 use crate::sys::{Interface, interfaces};
-use std::net::IpAddr;
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::SECOND_NS;
@@ -76,7 +77,36 @@ impl Nics {
 ///
 /// Two NICs on one link are one rail: the kernel sends through the first of them whatever is for that link.
 fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
-    let mut chosen: Vec<(&str, NicAddress)> = Vec::new();
+    let candidates = candidates(bound, interfaces).into_iter();
+    candidates.filter(|nic| nic.behind.is_none()).map(|nic| nic.address).take(RAILS_MAX).collect()
+}
+
+/// A NIC that works, as an endpoint sees it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicReport {
+    /// Its name.
+    pub name: String,
+    /// Its first address.
+    pub address: NicAddress,
+    /// Its MTU, bytes.
+    pub mtu_bytes: usize,
+    /// The NIC that is used in its place, because it is on the same link.
+    pub behind: Option<String>,
+}
+
+/// The NICs that an endpoint on every IPv4 address (or, if there is none, IPv6 address) finds here.
+///
+/// # Errors
+/// The system does not say.
+pub fn survey() -> io::Result<Vec<NicReport>> {
+    let interfaces = interfaces()?;
+    let of = |any: IpAddr| candidates(any, &interfaces);
+    let four = of(Ipv4Addr::UNSPECIFIED.into());
+    Ok(if four.is_empty() { of(Ipv6Addr::UNSPECIFIED.into()) } else { four })
+}
+
+fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
+    let mut found: Vec<NicReport> = Vec::new();
     for interface in interfaces {
         let Some(ip) = interface.address else { continue };
         let wanted = if bound.is_unspecified() {
@@ -84,13 +114,26 @@ fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
         } else {
             ip == bound
         };
-        let nic = NicAddress { ip, prefix_bits: interface.prefix_bits, speed_mbits: interface.speed_mbits };
-        let known = chosen.iter().any(|(name, has)| *name == interface.name || has.reaches(ip));
-        if wanted && interface.up && interface.running && !known && chosen.len() < RAILS_MAX {
-            chosen.push((&interface.name, nic));
+        if !wanted
+            || !interface.up
+            || !interface.running
+            || found.iter().any(|nic| nic.name == interface.name)
+        {
+            continue;
         }
+        let behind = found.iter().find(|nic| nic.behind.is_none() && nic.address.reaches(ip));
+        found.push(NicReport {
+            name: interface.name.clone(),
+            address: NicAddress {
+                ip,
+                prefix_bits: interface.prefix_bits,
+                speed_mbits: interface.speed_mbits,
+            },
+            mtu_bytes: interface.mtu_bytes,
+            behind: behind.map(|nic| nic.name.clone()),
+        });
     }
-    chosen.into_iter().map(|(_, nic)| nic).collect()
+    found
 }
 
 fn is_link_local(ip: IpAddr) -> bool {
@@ -138,6 +181,18 @@ mod tests {
         assert_eq!(chosen("0.0.0.0"), ["10.0.0.1", "10.0.1.1"]);
         assert_eq!(chosen("::"), ["fd00::1"]);
         assert_eq!(chosen("10.0.1.1"), ["10.0.1.1"]);
+    }
+
+    #[test]
+    fn a_nic_on_the_link_of_another_stands_behind_it() {
+        let interfaces = [
+            interface("eth0", "10.0.0.1", 24, true),
+            interface("eth1", "10.0.0.2", 24, true),
+            interface("eth2", "10.0.1.1", 24, true),
+        ];
+        let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &interfaces);
+        let behind: Vec<_> = found.iter().map(|nic| nic.behind.as_deref()).collect();
+        assert_eq!(behind, [None, Some("eth0"), None]);
     }
 
     #[test]

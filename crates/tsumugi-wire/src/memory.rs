@@ -41,7 +41,7 @@
 //!    whoever reads them, each time.
 
 use crate::atomic::{AtomicU32, AtomicU64};
-use crate::limits::WINDOW_PACKETS;
+use crate::limits::{RAILS_MAX, WINDOW_PACKETS};
 
 /// Bytes of a page of the layout.
 pub const PAGE_BYTES: usize = 4096;
@@ -143,6 +143,24 @@ pub struct Control {
     pub stopped: Line<AtomicU32>,
     /// See [`Counter`].
     pub counters: Line<[AtomicU64; COUNTERS]>,
+    /// What the owner says of its NICs, now and then.
+    pub rails: Line<[RailCounters; RAILS_MAX]>,
+}
+
+/// What an endpoint says of one of its NICs, for whoever looks on. Nobody believes it.
+#[repr(C)]
+#[derive(Debug)]
+pub struct RailCounters {
+    /// The halves of the NIC's IPv6 address, into which IPv4 is mapped; zeros: there is no NIC here.
+    pub ip: [AtomicU64; 2],
+    /// Packets that arrived over paths from this NIC.
+    pub delivered: AtomicU64,
+    /// Packets found lost there.
+    pub lost: AtomicU64,
+    /// Paths from this NIC to peers.
+    pub paths: AtomicU32,
+    /// Those of them that are silent, or have never been heard.
+    pub silent: AtomicU32,
 }
 
 impl Control {

@@ -348,8 +348,16 @@ static void print_memory(void)
 	OFFSET(control, sleeping);
 	OFFSET(control, stopped);
 	OFFSET(control, counters);
+	OFFSET(control, rails);
 	SIZE(control);
 	ALIGN(control);
+	OFFSET(rail_counters, ip);
+	OFFSET(rail_counters, delivered);
+	OFFSET(rail_counters, lost);
+	OFFSET(rail_counters, paths);
+	OFFSET(rail_counters, silent);
+	SIZE(rail_counters);
+	ALIGN(rail_counters);
 	OFFSET(flow, token);
 	OFFSET(flow, epoch);
 	OFFSET(flow, repeat);
@@ -374,6 +382,7 @@ static void print_memory(void)
 	CONSTANT(PAD_BYTES);
 	CONSTANT(WINDOW_WORDS);
 	CONSTANT(COUNTERS);
+	CONSTANT(RAILS_MAX);
 	CONSTANT(RING_BYTES_MIN);
 	print("PADDING", TSUMUGI_RECORD_PADDING);
 	print("record_sizes", tsumugi_record_sizes(7, 992, 8972));

@@ -2,6 +2,7 @@
 
 use super::probe;
 use super::{Finding, Part};
+use crate::nics;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -24,7 +25,7 @@ const CAPABILITIES: [(u32, &str); 5] =
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
     findings.extend(["rmem", "wmem"].map(socket_buffer));
-    findings.extend([memlock(), crc32c()]);
+    findings.extend([nics_used(), memlock(), crc32c()]);
     findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), mtu(), reaping()]);
     findings.extend([tools(), namespaces(), leftovers()]);
     findings.extend([cores(), clock()]);
@@ -100,6 +101,27 @@ fn socket_buffer(kind: &'static str) -> Finding {
     }
     let found = format!("up to {} KiB: bursts to a busy process are lost and sent again", bytes >> 10);
     Finding::note(Part::User, check, found, format!("sysctl -w {setting}={SOCKET_BUFFER_BYTES}"))
+}
+
+fn nics_used() -> Finding {
+    const CHECK: &str = "NICs";
+    let found = match tsumugi_rail::nics::survey() {
+        Ok(found) => found,
+        Err(error) => {
+            let found = format!("cannot be listed: {error}");
+            return Finding::note(Part::User, CHECK, found, "allow this program getifaddrs(3)");
+        }
+    };
+    match nics::idle(&found).or_else(|| nics::uneven_mtus(&found)) {
+        Some((what, action)) => Finding::note(Part::User, CHECK, what, action),
+        None if found.is_empty() => Finding::note(
+            Part::User,
+            CHECK,
+            "none works: only this host is reached",
+            "ip link set dev NIC up",
+        ),
+        None => Finding::ok(Part::User, CHECK, nics::list(&found)),
+    }
 }
 
 fn memlock() -> Finding {
@@ -228,7 +250,7 @@ fn attached() -> Finding {
 }
 
 /// The NICs' names.
-fn nics() -> Vec<String> {
+fn nic_names() -> Vec<String> {
     let entries = fs::read_dir("/sys/class/net").into_iter().flatten().flatten();
     let names = entries.map(|entry| entry.file_name().to_string_lossy().into_owned());
     names.filter(|name| name != "lo").collect()
@@ -236,7 +258,7 @@ fn nics() -> Vec<String> {
 
 fn mtu() -> Finding {
     const CHECK: &str = "MTU";
-    let excess = nics().into_iter().find_map(|nic| driver::mtu_excess(&nic).map(|excess| (nic, excess)));
+    let excess = nic_names().into_iter().find_map(|nic| driver::mtu_excess(&nic).map(|excess| (nic, excess)));
     match excess {
         None => Finding::ok(Part::Driver, CHECK, "no driver here is known to lose long packets"),
         Some((nic, MtuExcess { mtu_bytes, max_bytes })) => {
@@ -249,7 +271,7 @@ fn mtu() -> Finding {
 
 fn reaping() -> Finding {
     const CHECK: &str = "reaping";
-    let (can, cannot) = nics().into_iter().partition::<Vec<_>, _>(|name| driver::can_reap(name));
+    let (can, cannot) = nic_names().into_iter().partition::<Vec<_>, _>(|name| driver::can_reap(name));
     match (can.is_empty(), cannot.is_empty()) {
         (false, _) => Finding::ok(Part::Driver, CHECK, format!("possible on {}", can.join(", "))),
         (true, false) => {
@@ -351,6 +373,7 @@ mod tests {
             kernel(),
             udp(),
             offload(true),
+            nics_used(),
             memlock(),
             crc32c(),
             xdp(),

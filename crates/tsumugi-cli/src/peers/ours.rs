@@ -6,7 +6,10 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
-use tsumugi::{Channel, Config, Endpoint, FaultOptions, Node, PathReport, ReceiveError, Repeat, SendError};
+use tsumugi::{
+    Channel, Config, Endpoint, FaultOptions, Node, PathReport, Policy, ReceiveError, Repeat, SendError,
+    UnknownPolicy,
+};
 
 use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
@@ -34,8 +37,8 @@ pub(crate) struct Options {
     pub(crate) engine: String,
     /// `auto`, `user` or `driver`: who deposits, on both sides.
     pub(crate) depositor: String,
-    /// How packets are spread over several NICs, on both sides; `None`: they all take one.
-    pub(crate) policy: Option<String>,
+    /// How packets are spread over several NICs, on both sides; see [`policy`].
+    pub(crate) policy: String,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
     pub(crate) faults: Option<String>,
     /// The largest message that will be sent, in bytes.
@@ -49,9 +52,10 @@ pub(crate) struct Options {
 impl Options {
     fn config(&self, bind: IpAddr, port: u16) -> Result<Config, Failure> {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
+        let policy = policy(&self.policy).map_err(|why| refused("--policy", &why))?;
         let mut config = Config {
             port,
-            bind: if self.policy.is_some() { every_nic(bind) } else { bind },
+            bind: if policy.is_some() { every_nic(bind) } else { bind },
             accept_unknown: true,
             wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
             repeat: match self.repeat.as_str() {
@@ -61,12 +65,7 @@ impl Options {
             },
             engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
-            policy: self
-                .policy
-                .as_deref()
-                .map(str::parse)
-                .transpose()
-                .map_err(|why| refused("--policy", &why))?,
+            policy,
             // The library refuses time-outs that would kill healthy peers.
             peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
             ..Config::default()
@@ -85,6 +84,11 @@ impl Options {
         config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
         Ok(config)
     }
+}
+
+/// The policy called `name`; `None` for `single`: everything takes one NIC.
+pub(crate) fn policy(name: &str) -> Result<Option<Policy>, UnknownPolicy> {
+    if name == "single" { Ok(None) } else { name.parse().map(Some) }
 }
 
 /// What to bind to, so that NICs beside that of `address` are used as well.

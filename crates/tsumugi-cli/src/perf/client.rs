@@ -13,6 +13,7 @@ use super::serve::{canonical, with_port};
 use super::{Measure, PORT, over_rounds, sample};
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
+use crate::nics;
 use crate::peers::raw::{self, Raw};
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::{self, Udp};
@@ -77,6 +78,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
     check_usage(metric, measure, &sizes)?;
     let client = Client::connect(metric, measure)?;
     let sizes = client.carried(sizes)?;
+    client.warn_of_mtus();
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let progress = ProgressBar::new(u64::from(measure.rounds) * sizes.len() as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -169,6 +171,18 @@ impl<'a> Client<'a> {
             }
         }
         Err(ClientError::NobodyThere { address: format!("{host}:{port}"), cause: refusal })
+    }
+
+    /// Says once that packets are shorter than one of the NICs takes.
+    fn warn_of_mtus(&self) {
+        let spreads = self.measure.transport == Transport::Tsumugi && self.measure.policy != "single";
+        if !spreads || self.server.ip().is_loopback() {
+            return;
+        }
+        if let Some((what, _)) = tsumugi_rail::nics::survey().ok().and_then(|found| nics::uneven_mtus(&found))
+        {
+            eprintln!("tsumugi perf: note: {what}");
+        }
     }
 
     /// The sizes that the transport carries. Those that only the NIC is too small for are left out, and named.

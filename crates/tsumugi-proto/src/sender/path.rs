@@ -59,11 +59,13 @@ pub struct Path {
     suspended_at: Option<Instant>,
     /// Packets a second that arrived over it while there was always something under way; 0: unknown.
     rate: u64,
-    round_began: Instant,
+    /// Since when arrivals are counted for the rate, and how many there were.
+    counted_since: Instant,
+    counted: u32,
+    /// Nothing was under way before that.
+    counted_from_idle: bool,
     /// Since when nothing is under way.
     idle_since: Instant,
-    /// Nothing was under way at some time in this round.
-    round_idle: bool,
     measured: bool,
     slow_start: bool,
     /// Transmission number and time of the newest packet known to have arrived.
@@ -89,9 +91,10 @@ impl Default for Path {
             doubted: 0,
             suspended_at: None,
             rate: 0,
-            round_began: Instant(0),
+            counted_since: Instant(0),
+            counted: 0,
+            counted_from_idle: true,
             idle_since: Instant(0),
-            round_idle: true,
             measured: false,
             slow_start: true,
             newest: (0, Instant(0)),
@@ -198,8 +201,8 @@ impl Path {
 
     pub(crate) fn sent(&mut self, now: Instant) {
         if self.in_flight == 0 {
-            self.round_idle = true;
-            self.round_began = now;
+            // What arrived before the pause says nothing about the time after it.
+            (self.counted_since, self.counted, self.counted_from_idle) = (now, 0, true);
         }
         self.in_flight += 1;
         self.round_limited |= self.in_flight >= self.cwnd_packets;
@@ -225,6 +228,7 @@ impl Path {
             self.idle_since = now;
         }
         self.round_acked += 1;
+        self.counted += 1;
         self.delivered += 1;
         if order >= self.newest.0 {
             self.newest = (order, sent_at);
@@ -238,18 +242,17 @@ impl Path {
 
     /// A round in which nothing was under way for a while tells how fast the path is at least.
     fn measure_rate(&mut self, now: Instant) {
-        let elapsed_ns = now.since(self.round_began);
+        let elapsed_ns = now.since(self.counted_since);
         if elapsed_ns == 0 {
             return;
         }
-        let measured = u64::from(self.round_acked) * 1_000_000_000 / elapsed_ns;
+        let measured = u64::from(self.counted) * 1_000_000_000 / elapsed_ns;
         if self.rate == 0 {
             self.rate = measured;
-        } else if !self.round_idle || measured > self.rate {
+        } else if !self.counted_from_idle || measured > self.rate {
             self.rate = (7 * self.rate + measured) / 8;
         }
-        self.round_began = now;
-        self.round_idle = self.in_flight == 0;
+        (self.counted_since, self.counted, self.counted_from_idle) = (now, 0, self.in_flight == 0);
     }
 
     fn end_round(&mut self, cwnd_packets_max: u32) {

@@ -2,18 +2,22 @@
 
 use super::{Pick, Policy, usable};
 use crate::sender::Path;
+use crate::window::REACH_PACKETS;
 use tsumugi_wire::Instant;
 
 /// Packets that are picked for at a time while several paths work: so many that they cost the sender little more than
 /// one, so few that the next pick sees what they changed.
 const RUN_PACKETS: u32 = 16;
-/// How much later than on the best path, which has no room, a packet may arrive to be sent all the same: otherwise it
-/// waits for the best one. One in so many.
+/// How much later a packet may arrive than the last of those that wait would on the best path, which has no room, to be
+/// sent all the same: otherwise it waits for the best one. One in so many.
 const WORTH_WAITING: u64 = 4;
+/// Of those that wait so many count: half of what may be under way, or the best path would soon wait for the slow one.
+const AHEAD_PACKETS_MAX: u32 = REACH_PACKETS as u32 / 2;
 
 /// Sends over the path with the least expected completion time: what is under way there and the next packet, at the
 /// rate at which the path has been delivering, and half an empty round trip. So the shares follow what really arrives,
-/// whatever NICs say of their speed; a path that is congested by others, or loses packets, gets less.
+/// whatever NICs say of their speed; a path that is congested by others, or loses packets, gets less. A slow path gets
+/// what it delivers before the best one would have delivered all that waits.
 #[derive(Clone, Copy, Debug)]
 pub struct Adaptive;
 
@@ -27,11 +31,12 @@ fn completion_ns(path: &Path, now: Instant, packets: u32) -> u64 {
 impl Policy for Adaptive {
     fn pick(&mut self, now: Instant, _: u32, paths: &[Path], waiting: u32) -> Option<Pick> {
         let expected = |path: &Path| completion_ns(path, now, waiting.clamp(1, RUN_PACKETS));
-        let best_ns = usable(paths).map(|(_, path)| expected(path)).min()?;
+        let last = |path: &Path| completion_ns(path, now, waiting.clamp(1, AHEAD_PACKETS_MAX));
+        let last_ns = usable(paths).map(|(_, path)| last(path)).min()?;
         let (number, path) = usable(paths)
             .filter(|(_, path)| path.room() > 0)
             .min_by_key(|(_, path)| expected(path))
-            .filter(|(_, path)| expected(path) <= best_ns + best_ns / WORTH_WAITING)?;
+            .filter(|(_, path)| expected(path) <= last_ns + last_ns / WORTH_WAITING)?;
         let alone = usable(paths).nth(1).is_none();
         let packets = if alone { path.room() } else { path.room().min(RUN_PACKETS) };
         Some(Pick { path: number, packets })

@@ -32,7 +32,7 @@ pub use mtu::{MtuExcess, mtu_excess};
 pub use nic::{Attached, Mode};
 pub(crate) use nic::{attach_to, is_taken};
 pub use pins::Pins;
-pub use pool::{Access, PoolOptions, PortStatus, Status, down, status, up};
+pub use pool::{Access, PoolOptions, PortStatus, RailStatus, Status, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};
 pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};

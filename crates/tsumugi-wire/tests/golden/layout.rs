@@ -2,7 +2,9 @@
 
 use std::mem::{align_of, offset_of, size_of};
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::memory::{self, Acknowledged, Control, Counter, Flow, Geometry, Received, Record};
+use tsumugi_wire::memory::{
+    self, Acknowledged, Control, Counter, Flow, Geometry, RailCounters, Received, Record,
+};
 use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
 
 /// Offset of every field of `$rust`, which begins at `$base` of the C structure `$c`. A field that is
@@ -42,9 +44,12 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ring_tail,
         sleeping,
         stopped,
-        counters
+        counters,
+        rails
     );
     size!(all, "control", Control);
+    offsets!(all, "rail_counters", 0, RailCounters, ip, delivered, lost, paths, silent);
+    size!(all, "rail_counters", RailCounters);
     offsets!(
         all,
         "flow",
@@ -96,6 +101,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("PAD_BYTES", memory::PAD_BYTES as u64),
         ("WINDOW_WORDS", memory::WINDOW_WORDS as u64),
         ("COUNTERS", memory::COUNTERS as u64),
+        ("RAILS_MAX", limits::RAILS_MAX as u64),
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
         ("PADDING", u64::from(Record::PADDING)),
         ("record_sizes", Record { bytes: 8972, flow: 7, credit: 992, ..none }.words()[0]),

@@ -9,6 +9,7 @@ mod driven;
 mod greet;
 pub(crate) mod inspect;
 mod peer;
+mod rails;
 pub(crate) mod suspend;
 pub(crate) mod trunk;
 
@@ -516,6 +517,7 @@ impl Inner {
     fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
         self.look_at_nics(now);
         let Inner { state, rail, .. } = self;
+        state.show_rails(now, false);
         state.drain(now);
         state.tick(now);
         state.transmit(now, &mut **rail)
@@ -548,6 +550,7 @@ impl Inner {
         if ns == 0 {
             return Ok(());
         }
+        state.show_rails(now, true);
         match rail.descriptor() {
             Some(descriptor) => crate::wait::sleep_on(descriptor, ns),
             None => std::thread::sleep(Duration::from_nanos(ns.min(MILLISECOND_NS))),

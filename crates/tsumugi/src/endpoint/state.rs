@@ -119,6 +119,7 @@ pub struct State {
     /// The NICs that peers can reach us by, and what is said of them.
     pub(super) nics: Vec<NicAddress>,
     pub(super) rails: Vec<RailAddress>,
+    pub(super) ledger: super::rails::Ledger,
     /// Spreads packets over the paths to a peer.
     pub(super) policy: Box<dyn Policy>,
     pub(super) tally: Tally,
@@ -162,6 +163,7 @@ impl State {
             replies: Vec::new(),
             nics: Vec::new(),
             rails: Vec::new(),
+            ledger: super::rails::Ledger::default(),
             policy: PolicyChoice::default().policy(),
             tally: Tally::default(),
             burst: super::depart::Burst::default(),
@@ -413,6 +415,7 @@ impl State {
     pub(super) fn forget(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
+        self.ledger.count(peer);
         for way in std::mem::take(&mut peer.ways) {
             if way.address != peer.address && self.by_address.get(&way.address) == Some(&index) {
                 self.by_address.remove(&way.address);

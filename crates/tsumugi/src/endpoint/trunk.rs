@@ -9,7 +9,7 @@
 
 use super::peer::{Outgoing, Peer, Phase};
 use super::state::State;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
 use tsumugi_rail::NicAddress;
@@ -30,8 +30,10 @@ const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
 pub(super) struct Way {
     /// Where packets over this path are addressed to.
     pub(super) address: SocketAddr,
-    /// One of our NICs is or was on its link.
-    linked: bool,
+    /// The address of our NIC that is or was on its link.
+    pub(super) nic: Option<IpAddr>,
+    /// What its path had delivered and lost when that was counted last.
+    pub(super) counted: (u64, u64),
     /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
     gone: bool,
     /// When a silent path is probed next, and how long after the PROBE before.
@@ -41,7 +43,7 @@ pub(super) struct Way {
 
 impl Way {
     pub(super) const fn new(address: SocketAddr) -> Way {
-        Way { address, linked: false, gone: false, probe_at: Instant(0), pause_ns: PROBE_NS_MIN }
+        Way { address, nic: None, counted: (0, 0), gone: false, probe_at: Instant(0), pause_ns: PROBE_NS_MIN }
     }
 }
 
@@ -178,7 +180,7 @@ impl State {
             let peer = &mut self.peers[index as usize];
             match peer.ways.iter().position(|way| way.address == rail.address) {
                 Some(number) => peer.sender.set_speed(number as u8, speed_bits),
-                None => self.add_way(index, rail.address, speed_bits),
+                None => self.add_way(index, nic.ip, rail.address, speed_bits),
             }
         }
     }
@@ -188,10 +190,10 @@ impl State {
         let peer = &mut self.peers[index as usize];
         for (number, way) in peer.ways.iter_mut().enumerate() {
             let named = peer.rails.iter().any(|rail| rail.address == way.address);
-            let reached = self.nics.iter().any(|nic| nic.reaches(way.address.ip()));
-            way.linked |= reached;
+            let reached = self.nics.iter().find(|nic| nic.reaches(way.address.ip()));
+            way.nic = reached.map(|nic| nic.ip).or(way.nic);
             // How we met is a way even if nobody names it or it goes through a router.
-            let gone = if named { way.linked && !reached } else { number > 0 };
+            let gone = if named { way.nic.is_some() && reached.is_none() } else { number > 0 };
             // Nobody waits for it to fall silent. It is probed as any other: links come back before they are told of.
             if gone && !way.gone && peer.sender.paths()[number].is_usable() {
                 peer.sender.suspend(now, number as u8);
@@ -201,9 +203,9 @@ impl State {
     }
 
     /// Adds a way to a peer, in the place of one that is gone if there are as many as there may be.
-    fn add_way(&mut self, index: u32, address: SocketAddr, speed_bits: u64) {
+    fn add_way(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
         let peer = &mut self.peers[index as usize];
-        let way = Way { linked: true, ..Way::new(address) };
+        let way = Way { nic: Some(nic), ..Way::new(address) };
         if peer.ways.len() < RAILS_MAX {
             peer.sender.add_path(speed_bits);
             peer.ways.push(way);
@@ -214,6 +216,7 @@ impl State {
             let Some(number) = peer.ways.iter().enumerate().find(free).map(|(number, _)| number) else {
                 return; // when one is gone, the peer or our own NICs will tell, and we look again
             };
+            self.ledger.count(peer);
             peer.sender.replace_path(number as u8, speed_bits);
             let former = std::mem::replace(&mut peer.ways[number], way).address;
             if self.by_address.get(&former) == Some(&index) {
