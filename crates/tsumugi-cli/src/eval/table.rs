@@ -18,7 +18,9 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
         let (header, rows) = section(evaluation, case);
         let mut columns = Columns::new(&header);
         rows.into_iter().for_each(|row| columns.row(row));
-        let _ = writeln!(page, "{}\n{columns}", title(case));
+        let is_simulated = evaluation.rows_of(case).any(|row| row.simulated);
+        let simulated = if is_simulated { "; in simulated time" } else { "" };
+        let _ = writeln!(page, "{}{simulated}\n{columns}", title(case));
     }
     let mut columns = Columns::new(&target::HEADER);
     evaluation.targets.iter().for_each(|target| columns.row(target.cells()));
@@ -77,16 +79,11 @@ pub(crate) fn section(evaluation: &Evaluation, case: &Case) -> (Vec<&'static str
     (header.into(), rows)
 }
 
-/// The name of a row.
-pub(crate) fn name(row: &CaseRow) -> String {
-    if row.simulated { format!("{}, simulated", row.policy) } else { row.policy.clone() }
-}
-
 fn cells(case: &Case, row: &CaseRow) -> Vec<String> {
     let show = |figure: Option<f64>, show: fn(f64) -> String| figure.map_or(String::new(), show);
     let gbit_s = row.row.gbit_s.unwrap_or(0.0);
     vec![
-        name(row),
+        row.policy.clone(),
         units::bandwidth(gbit_s),
         units::percent(gbit_s / case.gbit_s()),
         row.nics_used().map_or(String::new(), |nics| nics.to_string()),
@@ -109,7 +106,7 @@ fn uneven_cells(row: &CaseRow) -> Vec<String> {
         let nics: Vec<String> = row.nics_of(flow).iter().map(usize::to_string).collect();
         nics.join("+")
     };
-    let mut cells = vec![name(row)];
+    let mut cells = vec![row.policy.clone()];
     cells.extend(row.flows_gbit_s.iter().map(mean));
     cells.push(row.row.gbit_s.map_or(String::new(), units::bandwidth));
     cells.push(row.deviation.map_or(String::new(), units::percent));

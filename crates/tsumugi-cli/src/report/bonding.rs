@@ -70,10 +70,9 @@ fn figure_10(evaluation: &Evaluation) -> String {
             interval_s: row.interval_s,
             values: values.clone(),
         });
-        let title = table::name(row);
         let y_label = "throughput of a sender";
         Course {
-            title: &title,
+            title: &row.policy,
             y_label,
             show: units::bandwidth,
             series: series.collect(),
@@ -107,7 +106,7 @@ fn bars(
             Bar { name: format!("P2, {}", figure.mode), class, value: theirs(figure) }
         });
         let of_ours = evaluation.rows_of(case).filter_map(|row| {
-            Some(Bar { name: table::name(row), class: row.contender.class(), value: ours(row)? })
+            Some(Bar { name: row.policy.clone(), class: row.contender.class(), value: ours(row)? })
         });
         // P2's alone would be no comparison.
         let of_ours: Vec<Bar> = of_ours.collect();
@@ -126,7 +125,7 @@ fn bars(
 /// A case over time, with the levels that P2's modes had.
 fn course(evaluation: &Evaluation, case: &Case) -> Option<String> {
     let series = evaluation.rows_of(case).map(|row| Series {
-        name: table::name(row),
+        name: row.policy.clone(),
         class: row.contender.class(),
         interval_s: row.interval_s,
         values: row.total_gbit_s(),

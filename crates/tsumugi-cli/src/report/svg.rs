@@ -64,7 +64,7 @@ const LEGEND_LINE: f64 = 22.0;
 impl Frame {
     /// A picture with the margins that titles, ticks and labels need, and one line of legend.
     pub(super) const fn new(width: f64, height: f64) -> Frame {
-        Frame { width, height, left: 86.0, right: width - 16.0, top: 62.0, bottom: height - 52.0 }
+        Frame { width, height, left: 92.0, right: width - 16.0, top: 62.0, bottom: height - 52.0 }
     }
 
     /// The same with room for the lines that the legend takes.

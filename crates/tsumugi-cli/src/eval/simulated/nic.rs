@@ -3,7 +3,7 @@
 //! The links of [`Network`](tsumugi_rail::sim::Network) are each a pair of addresses, so flows from one NIC to several
 //! hosts would each have the NIC's rate. Here they wait for each other.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
@@ -13,8 +13,9 @@ use tsumugi_wire::Instant;
 
 /// Bytes of a frame that are not datagram: preamble 8, Ethernet 14, IPv4 20, UDP 8, check 4, gap 12.
 const FRAMING_BYTES: u64 = 66;
-/// Bytes that wait for a NIC at most; what comes on top is dropped.
-const QUEUE_BYTES_MAX: u64 = 1 << 20;
+/// Bytes to one destination that wait for a NIC at most: about what the send buffer of a socket holds, of which an
+/// endpoint has one for each. More is not taken.
+const SEND_BUFFER_BYTES: u64 = 128 << 10;
 
 /// A datagram that waits for its NIC.
 struct Waiting {
@@ -28,7 +29,8 @@ struct Waiting {
 #[derive(Default)]
 struct Queue {
     waiting: VecDeque<Waiting>,
-    waiting_bytes: u64,
+    /// Bytes that wait, by destination.
+    buffered: HashMap<SocketAddr, u64>,
     free_at: Instant,
 }
 
@@ -59,7 +61,9 @@ impl Limited {
         let next = self.queues.iter_mut().filter(|queue| !queue.waiting.is_empty());
         let Some(queue) = next.min_by_key(|queue| queue.waiting[0].leaves) else { return Ok(()) };
         let Some(Waiting { leaves, to, bytes }) = queue.waiting.pop_front() else { return Ok(()) };
-        queue.waiting_bytes -= bytes.len() as u64;
+        if let Some(buffered) = queue.buffered.get_mut(&to) {
+            *buffered -= bytes.len() as u64;
+        }
         self.rail.send(leaves, to, &[Packet { head: &[], body: &bytes }])?;
         self.free.push(bytes);
         Ok(())
@@ -81,14 +85,15 @@ impl Rail for Limited {
         let Some(queue) = nic.map(|nic| &mut self.queues[nic]) else {
             return self.rail.send(now, to, burst); // which counts it as having no way
         };
-        for packet in burst {
+        let buffered = queue.buffered.entry(to).or_default();
+        for (taken, packet) in burst.iter().enumerate() {
             let bytes = packet.bytes() as u64;
-            if queue.waiting_bytes + bytes > QUEUE_BYTES_MAX {
-                continue; // dropped, as by any NIC
+            if *buffered + bytes > SEND_BUFFER_BYTES {
+                return Ok(taken);
             }
             let time_ns = 8 * (bytes + FRAMING_BYTES) * 1_000_000_000 / self.bits_per_s;
             queue.free_at = queue.free_at.max(now).plus(time_ns);
-            queue.waiting_bytes += bytes;
+            *buffered += bytes;
             let mut copy = self.free.pop().unwrap_or_default();
             copy.clear();
             copy.extend_from_slice(packet.head);
@@ -147,13 +152,15 @@ mod tests {
     }
 
     #[test]
-    fn a_full_queue_drops() {
+    fn a_destination_fills_its_own_buffer_only() {
         let network = Network::new(1, LinkOptions::default());
         let nics = [nic(0, 1)];
         let mut rail = Limited::new(network.rail_of(&nics, 1472), &nics, 100_000_000);
         let body = [0; 1024];
-        let burst = vec![Packet { head: &[], body: &body }; 2000];
-        assert_eq!(rail.send(Instant(0), nic(0, 2).address, &burst).expect("taken"), 2000);
-        assert_eq!(rail.queues[0].waiting.len(), 1024);
+        let burst = vec![Packet { head: &[], body: &body }; 200];
+        let send = |rail: &mut Limited, to| rail.send(Instant(0), nic(0, to).address, &burst).expect("taken");
+        assert_eq!([2, 2, 3].map(|to| send(&mut rail, to)), [128, 0, 128]);
+        rail.depart().expect("sent");
+        assert_eq!([2, 3].map(|to| send(&mut rail, to)), [1, 0]);
     }
 }
