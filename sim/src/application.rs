@@ -3,8 +3,8 @@
 use crate::host::{Host, Kept, Phase, Process, World, check_kept, taken};
 use crate::ledger::Wrong;
 use crate::message::LABEL_BYTES;
-use tsumugi::SendError;
 use tsumugi::internal::Delivery;
+use tsumugi::{Node, SendError};
 use tsumugi_wire::Instant;
 
 impl Host {
@@ -99,7 +99,7 @@ impl Host {
 
     /// Posts a message to somebody. `false` when the application had better wait.
     fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
-        let count = world.addresses.len() as u64;
+        let count = world.places.hosts() as u64;
         let to = (self.index + 1 + self.dice.below(count - 1) as usize) % count as usize;
         let channel = self.dice.between(1, u64::from(world.plan.channels)) as u16;
         let bytes = self.size(world);
@@ -139,7 +139,7 @@ impl Host {
         bytes: usize,
     ) -> Result<bool, Wrong> {
         let Process { state, known, .. } = process;
-        let address = world.addresses[to];
+        let address = world.places.known_as(self.index, to);
         let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
         let peer = known.entry(node.0).or_default();
         if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
@@ -178,11 +178,12 @@ impl Host {
 
     /// Sends everybody one more message, again if the acquaintance turns out to be of the past.
     fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        for to in 0..world.addresses.len() {
+        for to in 0..world.places.hosts() {
             if to == self.index {
                 continue;
             }
-            let node = process.state.add_peer("", world.addresses[to]).map_err(|error| error.to_string())?;
+            let address = world.places.known_as(self.index, to);
+            let node = process.state.add_peer("", address).map_err(|error| error.to_string())?;
             let peer = process.known.entry(node.0).or_default();
             let done =
                 peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
@@ -205,12 +206,25 @@ impl Host {
                 }
             }
         }
+        self.use_paths(process, world, now)?;
         self.transmit(process, now)
+    }
+
+    /// Silent paths are probed while there is something to send: keeps sending until all work again.
+    fn use_paths(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
+        let (back, missing) = self.paths_missing(process, world, now)?;
+        for index in missing {
+            let address = process.state.address_of(Node(index)).ok_or("a peer without address")?;
+            let to = world.places.host_of(address)?;
+            self.post_to(process, world, now, to, 1, LABEL_BYTES)?;
+        }
+        process.paths_back = back;
+        Ok(())
     }
 
     pub(crate) fn has_recovered(&self, world: &World) -> bool {
         let Some(process) = &self.process else { return false };
         let reached = process.known.values().filter(|peer| peer.reached).count();
-        reached + 1 == world.addresses.len()
+        reached + 1 == world.places.hosts() && process.paths_back
     }
 }

@@ -2,9 +2,11 @@
 
 use crate::host::{Host, Phase, World};
 use crate::ledger::{Ledger, Wrong};
+use crate::places::Places;
 use crate::plan::{Event, Plan};
 use crate::wire::Wire;
 use std::cell::RefCell;
+use std::collections::HashMap;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network};
@@ -62,9 +64,9 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     let plan = Plan::new(seed);
     let network = Network::new(seed, plan.link);
     network.set_host_options(plan.habits);
-    let addresses: Vec<SocketAddr> =
-        (1..=plan.hosts.len() as u8).map(|host| SocketAddr::from(([10, 0, 0, host], 7411))).collect();
-    let count = addresses.len();
+    let places = Places::new(plan.hosts.len(), plan.trunk.as_ref());
+    let count = places.hosts();
+    let addresses: Vec<SocketAddr> = (0..count).map(|host| places.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
     let mut world = World {
@@ -74,12 +76,16 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         wire: Rc::clone(trace),
         ledger: Ledger::default(),
         addresses,
+        places,
+        nics: HashMap::new(),
+        present_since: vec![Instant(0); count],
         changed: vec![vec![Instant(0); count]; count],
         epochs: vec![0; count],
         left: vec![Instant(0); count],
         doors: vec![Vec::new(); count],
         phase: Phase::Storm,
     };
+    world.set_links(|link| link);
     let hosts = (0..count).map(|index| Host::new(&world, seed, index)).collect::<Vec<_>>();
     let mut cluster = Cluster {
         hosts,
@@ -138,18 +144,18 @@ impl Cluster {
         let now = *now;
         world.wire.borrow_mut().note(now, || format!("{event:?}"));
         match event {
-            Event::Silence { host, until } => hosts[host].silent_until = until,
-            Event::Cut { from, to, one_way } => {
-                world.network.cut_one_way(world.addresses[from], world.addresses[to]);
-                if !one_way {
-                    world.network.cut_one_way(world.addresses[to], world.addresses[from]);
-                }
+            Event::Silence { host, until } => {
+                hosts[host].silent_until = until;
+                world.present_since[host] = world.present_since[host].max(until);
             }
-            Event::Heal { from, to } => world.network.heal(world.addresses[from], world.addresses[to]),
+            Event::Cut { from, to, one_way } => world.cut(from, to, one_way),
+            Event::Heal { from, to } => world.heal(from, to),
             Event::Stop { host, orderly } => hosts[host].stop(world, now, orderly)?,
             Event::Start { host } => hosts[host].start(world, now),
             Event::Leave { host } => hosts[host].leave(),
             Event::Program { host, attached } => hosts[host].attach(now, attached)?,
+            Event::Nic { host, network, options } => world.set_nic(now, host, network, options),
+            Event::Policy { host, policy } => hosts[host].set_policy(policy),
         }
         Ok(())
     }
@@ -157,12 +163,17 @@ impl Cluster {
     /// Everything mends: the rest of the plan's events are those that mend.
     fn calm_down(&mut self) -> Result<(), Wrong> {
         let Cluster { hosts, world, now, .. } = self;
-        let LinkOptions { latency_ns, rate_bits_per_s, .. } = world.plan.link;
-        world.network.set_options(LinkOptions { latency_ns, rate_bits_per_s, ..LinkOptions::default() });
+        let flawless = |link: LinkOptions| {
+            let LinkOptions { latency_ns, rate_bits_per_s, .. } = link;
+            LinkOptions { latency_ns, rate_bits_per_s, ..LinkOptions::default() }
+        };
+        world.network.set_options(flawless(world.plan.link));
+        world.set_links(flawless);
+        world.mend_nics(*now);
         world.network.set_host_options(HostOptions::default());
         for (index, host) in hosts.iter_mut().enumerate() {
             for other in 0..index {
-                world.network.heal(world.addresses[index], world.addresses[other]);
+                world.heal(index, other);
             }
             if host.is_leaving() {
                 host.stop(world, *now, false)?;

@@ -4,17 +4,20 @@ use crate::dice::Dice;
 use crate::forge;
 use crate::ledger::{Ledger, Wrong};
 use crate::message::Label;
+use crate::places::Places;
 use crate::plan::{HostPlan, Plan};
+use crate::trunk::check::{AWAY_NS, PathsKnown};
+use crate::trunk::follow::Follow;
 use crate::wire::{Spy, Wire, show};
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi::internal::{Content, Delivery, PeerView, State};
-use tsumugi::{Failure, Node, Reason};
+use tsumugi::{Failure, Node, Policy, Reason};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::sim::Network;
+use tsumugi_rail::sim::{Network, NicOptions};
 use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
@@ -34,7 +37,13 @@ pub(crate) struct World {
     pub(crate) network: Network,
     pub(crate) wire: Rc<RefCell<Wire>>,
     pub(crate) ledger: Ledger,
+    /// By which hosts are named.
     pub(crate) addresses: Vec<SocketAddr>,
+    pub(crate) places: Places,
+    /// What NICs that have changed do, and since when.
+    pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
+    /// Since when each host has been making calls; in the future for one that is away.
+    pub(crate) present_since: Vec<Instant>,
     /// Bytes that may still be sent.
     pub(crate) bytes_left: u64,
     /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
@@ -82,6 +91,7 @@ pub(crate) struct Known {
     /// Recovery: attempts, and whether one has arrived.
     pub(crate) tries: u32,
     pub(crate) reached: bool,
+    pub(crate) paths: PathsKnown,
 }
 
 /// One host.
@@ -94,9 +104,11 @@ pub(crate) struct Host {
     pub(crate) called_at: Instant,
     pub(crate) silent_until: Instant,
     /// How long it had made no call before this one though it would have, ns.
-    away_ns: u64,
+    pub(crate) away_ns: u64,
     /// There is a program in its NIC's driver.
     pub(crate) attached: bool,
+    /// How it spreads packets over its NICs, if it knows of them.
+    pub(crate) policy: Option<Policy>,
     pub(crate) messages_left: u64,
     pub(crate) next_post: Instant,
 }
@@ -119,6 +131,14 @@ pub(crate) struct Process {
     /// Addresses that datagrams have come from in this call.
     pub(crate) heard_from: Vec<SocketAddr>,
     pub(crate) leaving: bool,
+    /// When it looks at its NICs next.
+    pub(crate) nics_at: Instant,
+    /// All paths were there at the last look in Recovery.
+    pub(crate) paths_back: bool,
+    /// Its NICs take every burst as a whole.
+    pub(crate) whole_bursts: bool,
+    /// Where the last packets to each peer went.
+    pub(crate) follows: HashMap<u32, Follow>,
 }
 
 impl Host {
@@ -133,6 +153,7 @@ impl Host {
             silent_until: Instant(0),
             away_ns: 0,
             attached: plan.driven,
+            policy: world.plan.trunk.as_ref().and_then(|trunk| trunk.hosts[index].policy),
             messages_left: plan.messages,
             next_post: Instant(0),
             plan,
@@ -149,10 +170,15 @@ impl Host {
         options.seed = Some(self.dice.bits());
         let geometry = Geometry { flows: options.peers_max, ring_bytes: self.plan.queue_bytes };
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
-        let rail = world.network.rail(world.addresses[self.index], options.datagram_bytes);
-        let spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
+        let rail = world.rail(self.index, options.datagram_bytes);
+        let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
+        spy.sent = world.plan.trunk.is_some().then(Vec::new);
+        let mut state = State::new(options, memory);
+        if let Some(policy) = self.policy {
+            state.set_policy(policy);
+        }
         self.process = Some(Process {
-            state: State::new(options, memory),
+            state,
             spy,
             known: HashMap::new(),
             kept: VecDeque::new(),
@@ -164,8 +190,13 @@ impl Host {
             touched: false,
             heard_from: Vec::new(),
             leaving: false,
+            nics_at: Instant(0),
+            paths_back: false,
+            whole_bursts: world.plan.habits.short_burst == 0.0,
+            follows: HashMap::new(),
         });
         world.changed[self.index].fill(now);
+        world.present_since[self.index] = now;
         world.epochs[self.index] = self.process.as_ref().map_or(0, |process| process.state.epoch());
         self.called_at = now;
     }
@@ -173,6 +204,7 @@ impl Host {
     /// Ends the process. What had arrived is looked at before it is forgotten.
     pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
+        world.present_since[self.index] = Instant::NEVER;
         if orderly {
             process.state.abort();
             world.left[self.index] = now;
@@ -185,7 +217,7 @@ impl Host {
         process.state.drain(now);
         while let Some(failure) = process.state.take_failure() {
             if matches!(failure.reason, Reason::Violation(DAMAGED)) {
-                world.ledger.damage(host_of(world, failure.address)?, self.index);
+                world.ledger.damage(world.places.host_of(failure.address)?, self.index);
             }
         }
         for channel in 1..=world.plan.channels {
@@ -259,16 +291,20 @@ impl Host {
         if computes && self.dice.one_in(COMPUTES_ONE_IN) {
             self.silent_until = self.silent_until.max(now.plus(self.dice.below(self.plan.computes_ns)));
         }
+        if self.silent_until > now.plus(AWAY_NS) {
+            let since = &mut world.present_since[self.index];
+            *since = self.silent_until.max(*since);
+        }
         outcome
     }
 
     /// Now and then a datagram arrives that nobody sent.
     fn get_forged(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        let me = world.addresses[self.index];
         let forged_one_in = world.plan.forged_one_in;
         if world.phase != Phase::Storm || forged_one_in == 0 || !self.dice.one_in(forged_one_in) {
             return Ok(());
         }
+        let me = world.any_address(&mut self.dice, self.index);
         let forged = forge::forge(&mut self.dice, &world.wire.borrow(), me, &world.addresses);
         let Some((from, bytes)) = forged else { return Ok(()) };
         world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
@@ -309,6 +345,7 @@ impl Host {
             })?;
         }
         process.arrived |= arrived > 0;
+        self.look_at_nics(process, now);
         process.state.drain(now);
         process.state.tick(now);
         if process.leaving && process.state.is_flushed() {
@@ -359,7 +396,7 @@ impl Host {
             let flow = (view.local_token, view.epoch);
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
-        Ok(())
+        process.follow(now, self.policy)
     }
 
     fn look_at_failures(
@@ -370,9 +407,9 @@ impl Host {
     ) -> Result<(), Wrong> {
         while let Some(failure) = process.state.take_failure() {
             world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
-            let other = host_of(world, failure.address)?;
+            let other = world.places.host_of(failure.address)?;
             process.arrived = true;
-            self.judge(process, world, other, &failure)?;
+            self.judge(process, world, now, other, &failure)?;
             if matches!(failure.reason, Reason::Violation(DAMAGED)) {
                 world.ledger.damage(other, self.index);
             }
@@ -393,11 +430,20 @@ impl Host {
     }
 
     /// Whether a peer may be called gone for this reason.
-    fn judge(&self, process: &Process, world: &World, other: usize, failure: &Failure) -> Result<(), Wrong> {
+    fn judge(
+        &self,
+        process: &Process,
+        world: &World,
+        now: Instant,
+        other: usize,
+        failure: &Failure,
+    ) -> Result<(), Wrong> {
         let since = world.changed[self.index][other];
         let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
         let closing = world.phase == Phase::Closing;
-        let view = process.known.get(&failure.node.0).and_then(|known| known.view);
+        let known = process.known.get(&failure.node.0);
+        let view = known.and_then(|known| known.view);
+        let timeout_ns = self.plan.options.peer_timeout_ns;
         let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
             // Nobody but the process itself compares what a program took.
@@ -407,6 +453,9 @@ impl Host {
             // It would have answered, or its program for it.
             Reason::Silent(_) if world.plan.patient => {
                 !view.is_some_and(|view| world.doors[other].contains(&view.remote_token))
+            }
+            Reason::Silent(_) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
+                false
             }
             Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
             // Words of a former incarnation may have arrived after it was no more.
@@ -430,12 +479,13 @@ impl Host {
         for index in 0..state.peers() {
             let node = Node(index);
             let address = state.address_of(node).ok_or("a peer without address")?;
-            let other = host_of(world, address)?;
+            let other = world.places.host_of(address)?;
             let peer = known.entry(index).or_default();
             let acquaintance = state.acquaintance(node);
             if acquaintance != peer.acquaintance {
                 peer.acquaintance = acquaintance;
                 peer.quiet_since = None;
+                peer.paths = PathsKnown::default();
                 world.changed[self.index][other] = now;
                 if let Some(stretch) = peer.stretch.take() {
                     // Nothing was said: nothing may have been outstanding.
@@ -485,13 +535,17 @@ impl Host {
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
             // Who was away for long has to ask first.
             let was_away = self.away_ns > self.plan.options.peer_timeout_ns / 10;
-            if !has_waited || heard_from.contains(&address) || was_away {
+            let heard = heard_from.iter().any(|from| world.places.find(*from) == Some(other));
+            if !has_waited || heard || was_away {
                 peer.quiet_since = Some(now);
             }
             peer.quiet_since = Some(peer.quiet_since.unwrap_or(now).plus(self.away_ns).min(now));
             let quiet_ns = now.since(peer.quiet_since.unwrap_or(now));
             if view.waiting && quiet_ns > self.plan.options.peer_timeout_ns + 10 * MILLISECOND_NS {
                 return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
+            }
+            if world.plan.trunk.is_some() {
+                self.look_at_paths(state, &mut peer.paths, world, now, (other, index), &view)?;
             }
             peer.view = Some(view);
         }
@@ -579,11 +633,6 @@ impl Process {
     }
 }
 
-fn host_of(world: &World, address: SocketAddr) -> Result<usize, Wrong> {
-    let host = world.addresses.iter().position(|known| *known == address);
-    host.ok_or_else(|| format!("{address} became a peer and is nobody's address"))
-}
-
 /// Enters a message that was taken into the ledger.
 pub(crate) fn taken(
     at: usize,
@@ -595,7 +644,7 @@ pub(crate) fn taken(
     content: &Content,
 ) -> Result<(Label, usize), Wrong> {
     let from = state.address_of(Node(source)).ok_or("a message of nobody")?;
-    let from = host_of(world, from)?;
+    let from = world.places.host_of(from)?;
     let message = state.bytes_of(content);
     let label = world.ledger.take(at, incarnation, from, channel, message)?;
     Ok((label, message.len()))

@@ -13,7 +13,9 @@ mod host;
 mod ledger;
 mod message;
 mod nic;
+mod places;
 mod plan;
+mod trunk;
 mod wire;
 
 pub use cluster::Report;

@@ -1,9 +1,10 @@
 //! What a run will be like. Everything follows from the seed.
 
 use crate::dice::Dice;
-use tsumugi::Repeat;
+use crate::trunk::TrunkPlan;
 use tsumugi::internal::Options;
-use tsumugi_rail::sim::{HostOptions, LinkOptions};
+use tsumugi::{Policy, Repeat};
+use tsumugi_rail::sim::{HostOptions, LinkOptions, NicOptions};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
@@ -27,6 +28,10 @@ pub(crate) enum Event {
     Leave { host: usize },
     /// The program in the host's driver comes or goes.
     Program { host: usize, attached: bool },
+    /// A host's NIC on a network changes.
+    Nic { host: usize, network: usize, options: NicOptions },
+    /// A host spreads its packets in another way from now on.
+    Policy { host: usize, policy: Policy },
 }
 
 /// How a host's application reads.
@@ -90,10 +95,12 @@ pub(crate) struct Plan {
     pub(crate) bytes_max: u64,
     /// A datagram that nobody sent arrives with one call in this many; 0: never.
     pub(crate) forged_one_in: u64,
+    /// Hosts have several NICs.
+    pub(crate) trunk: Option<TrunkPlan>,
 }
 
 /// A probability between 0 and `most`, often 0.
-fn share(dice: &mut Dice, most: f64) -> f64 {
+pub(crate) fn share(dice: &mut Dice, most: f64) -> f64 {
     if dice.one_in(3) { 0.0 } else { most * dice.below(1000) as f64 / 1000.0 }
 }
 
@@ -135,11 +142,16 @@ impl Plan {
             long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
             bytes_max: if flood { 4 << 20 } else { 700 << 10 },
             forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+            trunk: None,
         };
         // Chance of its own: the other seeds stay as they are.
         let dice = &mut Dice::new(seed, 2);
         if dice.one_in(2) {
             plan.drive(dice);
+        }
+        let dice = &mut Dice::new(seed, 3);
+        if dice.one_in(4) {
+            TrunkPlan::apply(dice, &mut plan);
         }
         plan
     }

@@ -1,6 +1,7 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
 use crate::ledger::Wrong;
+use crate::trunk::follow::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -8,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use tsumugi_rail::sim::SimRail;
 use tsumugi_rail::{Deliver, Packet, Rail, RailError};
-use tsumugi_wire::time::MICROSECOND_NS;
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// Credit that every flow begins with, packets.
@@ -17,6 +18,8 @@ const CREDIT_PACKETS_INITIAL: u64 = 256;
 const STOPPED_NS_MIN: u64 = 250 * MICROSECOND_NS;
 /// Packets that a stopped sender may send at once.
 const STOPPED_PACKETS_MAX: u64 = 2;
+/// Longest time-out of a sender that was stopped by mistake, ns: five round trips in a queue that is long.
+const STOPPED_LATELY_NS: u64 = 60 * MILLISECOND_NS;
 /// Datagrams that are remembered, to be replayed.
 const REMEMBERED: usize = 64;
 
@@ -40,6 +43,10 @@ struct Flow {
     limit: u64,
     /// When the sender was stopped, and packets that it has sent since.
     stopped: Option<(Instant, u64)>,
+    /// When it was told so last.
+    stopped_last: Option<Instant>,
+    /// PSNs that were sent since at this time: the same again over another path is no other packet.
+    at_once: (Instant, Vec<u64>),
     /// The receiver has said STOP and not GO since.
     owes_go: bool,
     /// The receiver has told of credit up to here.
@@ -128,7 +135,13 @@ impl Wire {
                 _ => flow.crcs[at] = Some(header.body_crc),
             }
         }
-        if let Some((since, sent)) = &mut flow.stopped {
+        if flow.stopped.is_some() && flow.at_once.0 != now {
+            flow.at_once = (now, Vec::new());
+        }
+        if let Some((since, sent)) = &mut flow.stopped
+            && !flow.at_once.1.contains(&psn)
+        {
+            flow.at_once.1.push(psn);
             *sent += 1;
             let allowed = STOPPED_PACKETS_MAX + now.since(*since) / STOPPED_NS_MIN;
             if *sent > allowed {
@@ -140,12 +153,21 @@ impl Wire {
         }
     }
 
+    /// What is noted of a packet that was sent, if it is a DATA packet.
+    fn data_sent(&self, to: SocketAddr, packet: &Packet<'_>) -> Option<Sent> {
+        let (header, _) = decode_head(packet).ok().filter(|(header, _)| header.kind == Kind::Data)?;
+        let Header { token, epoch, psn, path, flags, .. } = header;
+        let stopped = self.flows.get(&(token, epoch)).is_some_and(|flow| flow.stopped.is_some());
+        Some(Sent { to, token, psn: psn.0, path, again: flags.has(Flags::RESENT) || stopped })
+    }
+
     /// A packet that acknowledges arrives at the sender of a flow.
     pub(crate) fn on_answer(&mut self, now: Instant, flow: FlowKey, header: &Header) {
         let flow = self.flow(flow);
         flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
         if header.kind == Kind::Stop {
             flow.stopped.get_or_insert((now, 0));
+            flow.stopped_last = Some(now);
         } else {
             flow.stopped = None;
         }
@@ -157,6 +179,16 @@ impl Wire {
             told if told > limit => Err(format!("{receiver} told of credit up to {told} and takes {limit}")),
             _ => Ok(()),
         }
+    }
+
+    /// Whether the receiver of a flow refuses packets, as far as either side knows, or has done so lately: a STOP that
+    /// arrives after the GO that it was sent before holds the sender until its next time-out.
+    pub(crate) fn is_stopped(&self, now: Instant, flow: FlowKey) -> bool {
+        let refuses = |flow: &Flow| {
+            let lately = flow.stopped_last.is_some_and(|at| now.since(at) < STOPPED_LATELY_NS);
+            flow.owes_go || flow.stopped.is_some() || lately
+        };
+        self.flows.get(&flow).is_some_and(refuses)
     }
 
     /// Whether the receiver of a flow has said STOP, and never GO.
@@ -237,12 +269,19 @@ pub(crate) struct Spy {
     pub(crate) passed: VecDeque<(SocketAddr, Vec<u8>)>,
     /// The last acknowledgement that a program noted for a flow of ours before we knew it, by the flow that it came by.
     pub(crate) early: HashMap<u64, Header>,
+    /// DATA packets that were sent, for whoever wants to know.
+    pub(crate) sent: Option<Vec<Sent>>,
 }
 
 impl Spy {
     pub(crate) fn new(rail: SimRail, wire: Rc<RefCell<Wire>>, attached: bool) -> Spy {
         let (pairs, passed, early) = (HashMap::new(), VecDeque::new(), HashMap::new());
-        Spy { rail, wire, pairs, attached, passed, early }
+        Spy { rail, wire, pairs, attached, passed, early, sent: None }
+    }
+
+    /// The address that a datagram to `to` comes from.
+    fn source(&self, to: SocketAddr) -> SocketAddr {
+        self.rail.source(to.ip()).unwrap_or(self.rail.address())
     }
 
     /// Hands everything that waits for the process to it; returns how many datagrams that were.
@@ -281,7 +320,8 @@ impl Spy {
         let packet = Packet { head: answer, body: &[] };
         let taken = self.rail.send(now, to, &[packet]).map_err(|error| error.to_string())?;
         if taken == 1 {
-            self.wire.borrow_mut().on_send(now, self.rail.address(), to, &packet, flow);
+            let from = self.source(to);
+            self.wire.borrow_mut().on_send(now, from, to, &packet, flow);
         }
         Ok(())
     }
@@ -296,12 +336,16 @@ impl Rail for Spy {
     }
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let taken = self.rail.send(now, to, burst)?;
+        let from = self.source(to);
         let mut wire = self.wire.borrow_mut();
         for packet in &burst[..taken] {
             let token =
                 packet.head.get(8..16).and_then(|token| token.try_into().ok()).map_or(0, u64::from_le_bytes);
             let paired = self.pairs.get(&token).copied().unwrap_or_default();
-            wire.on_send(now, self.rail.address(), to, packet, paired);
+            wire.on_send(now, from, to, packet, paired);
+            if let Some(sent) = &mut self.sent {
+                sent.extend(wire.data_sent(to, packet));
+            }
         }
         Ok(taken)
     }

@@ -198,7 +198,7 @@ impl Network {
         assert!(!state.ports[port].open, "a simulated rail is open at {address} already");
         state.drop_arrived(port);
         state.ports[port].open = true;
-        SimRail { network: self.clone(), address, port, nics: Vec::new(), datagram_bytes }
+        SimRail { network: self.clone(), address, port, nics: Vec::new(), told: Vec::new(), datagram_bytes }
     }
 
     /// When the next datagram arrives at an open rail; [`Instant::NEVER`] when none is under way.
@@ -403,6 +403,8 @@ pub struct SimRail {
     port: usize,
     /// The host's NICs, if it has several; if it has one, that reaches everybody.
     nics: Vec<Plugged>,
+    /// NICs that the owner has heard of.
+    told: Vec<NicAddress>,
     datagram_bytes: usize,
 }
 
@@ -467,7 +469,9 @@ impl Rail for SimRail {
     }
 
     fn nics(&mut self, _: Instant) -> Option<Vec<NicAddress>> {
-        Some(self.nics_with_carrier())
+        let nics = self.nics_with_carrier();
+        let changed = nics != self.told;
+        changed.then(|| self.told.clone_from(&nics)).map(|()| nics)
     }
 }
 

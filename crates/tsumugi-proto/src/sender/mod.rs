@@ -240,6 +240,9 @@ impl<P> Sender<P> {
         let psn = self.next();
         if self.slots.len() == self.acked {
             self.quiet_since = now;
+            if self.stopped_at.is_none() {
+                self.timeouts = 0; // those were for want of credit, which has come
+            }
         }
         self.starving_since = None;
         if self.stopped_at.is_some() {

@@ -7,7 +7,8 @@ const RTT_NS_INITIAL: u64 = MILLISECOND_NS;
 /// Longest round trip that is believed, ns: ten times what a long queue in a cluster costs. More is our own absence,
 /// in which the answer waited for us, and would put off every time-out to come.
 const RTT_NS_MAX: u64 = 50 * MILLISECOND_NS;
-/// Queueing delay that is taken for congestion, ns, unless the empty path itself takes longer.
+/// Queueing delay that is taken for congestion, ns. The same for all: who came late and has never seen the path empty
+/// must not be more patient than the others.
 const QUEUE_DELAY_NS_MAX: u64 = MILLISECOND_NS;
 /// Share of a round's packets lost that is taken for congestion: one in this many.
 /// Below it, with no delay, loss is the wire's and slowing down would not mend it.
@@ -18,9 +19,13 @@ const LOSSES_MIN: u32 = 3;
 const CWND_PACKETS_INITIAL: u32 = 64;
 /// Smallest congestion window, packets.
 const CWND_PACKETS_MIN: u32 = 8;
-/// Smallest window that delay alone leads to, packets: about what a switch's port can queue. Delay is also what
-/// a peer's scheduler causes, and a window that follows that down never comes up again.
-const CWND_PACKETS_MIN_BY_DELAY: u32 = 128;
+/// Smallest window that delay alone leads to, packets: less than what a switch's port can queue. Delay is also what
+/// a peer's scheduler causes, and other flows, which a window that follows that down would give way to for ever. Below it
+/// only loss counts.
+const CWND_PACKETS_MIN_BY_DELAY: u32 = 64;
+/// Growth of the window in a round, packets, once it has been too large. Not a share of it: flows that share a link grow
+/// alike and shrink in proportion, and so become equal (AIMD).
+const GROWTH_PACKETS: u32 = 4;
 /// How long after another path's packets one of this path may arrive before it counts as lost, ns, beside twice the
 /// round trip: paths are not equally long, and queues on them neither.
 const OVERTAKEN_NS: u64 = 5 * MILLISECOND_NS;
@@ -34,7 +39,7 @@ const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
 /// Statistics and congestion window of one path.
 ///
 /// The window follows delay first and loss second: it doubles each round until either says stop,
-/// then grows by a sixteenth a round and shrinks by a quarter. A round is a round trip.
+/// then grows by a few packets a round and shrinks by a quarter. A round is a round trip.
 #[derive(Clone, Debug)]
 pub struct Path {
     /// Smoothed round trip, ns (RFC 6298).
@@ -259,13 +264,14 @@ impl Path {
         let all = self.round_acked + self.round_lost;
         let lossy = self.round_lost >= LOSSES_MIN && self.round_lost > all / LOSS_ONE_IN;
         let slow = self.round_rtt_ns_min != u64::MAX
-            && self.round_rtt_ns_min - self.rtt_ns_min > self.rtt_ns_min.max(QUEUE_DELAY_NS_MAX);
+            && self.round_rtt_ns_min - self.rtt_ns_min > QUEUE_DELAY_NS_MAX
+            && self.cwnd_packets > CWND_PACKETS_MIN_BY_DELAY;
         if lossy || slow {
             let floor = if lossy { CWND_PACKETS_MIN } else { CWND_PACKETS_MIN_BY_DELAY };
             self.slow_start = false;
-            self.cwnd_packets = (self.cwnd_packets - self.cwnd_packets / 4).max(floor.min(self.cwnd_packets));
+            self.cwnd_packets = (self.cwnd_packets - self.cwnd_packets / 4).max(floor);
         } else if self.round_limited {
-            let growth = if self.slow_start { self.cwnd_packets } else { (self.cwnd_packets / 16).max(1) };
+            let growth = if self.slow_start { self.cwnd_packets } else { GROWTH_PACKETS };
             self.cwnd_packets = (self.cwnd_packets + growth).min(cwnd_packets_max);
         }
         self.round_acked = 0;

@@ -149,6 +149,21 @@ fn no_credit_means_no_packet_but_a_probe_in_time() {
 }
 
 #[test]
+fn waiting_for_credit_makes_nobody_wait_longer_for_what_is_lost() {
+    let mut sender: Sender<u64> = Sender::new(Repeat::Selective, 1, 1);
+    sender.send(Instant(0), 0, 0);
+    sender.on_answer(Instant(10), Answer::Ack, Psn(1), 0, None, drop).unwrap();
+    sender.starve(Instant(20));
+    for _ in 0..6 {
+        sender.on_timeout(sender.timeout());
+    }
+    let now = sender.timeout();
+    sender.on_answer(now, Answer::Ack, Psn(1), 4, None, drop).unwrap();
+    sender.send(now, 0, 1);
+    assert!(sender.timeout() < now.plus(RTO_NS_MIN), "{:?} after {now:?}", sender.timeout());
+}
+
+#[test]
 fn an_impossible_ack_is_refused_and_changes_nothing() {
     let mut sender = sender(Repeat::Selective, 2);
     assert!(sender.on_answer(Instant(1), Answer::Ack, Psn(3), 992, None, |_| panic!()).is_err());

@@ -193,6 +193,7 @@ mod tests {
         let network = Network::new(1, LinkOptions::default());
         let (mut a, mut b) = (host(&network, 1, &[0, 1]), host(&network, 2, &[0, 1]));
         let carriers = |rail: &SimRail| rail.nics_with_carrier().len();
+        let mut carriers_before = 0;
         let deaf = NicOptions { receives: false, ..NicOptions::WORKS };
         let mute = NicOptions { sends: false, ..NicOptions::WORKS };
         for (options, there, back, carrier) in [
@@ -207,6 +208,9 @@ mod tests {
             send(&mut b, address(1, 1), b"back");
             let passed = (!receive(&mut b).is_empty(), !receive(&mut a).is_empty());
             assert_eq!((passed, carriers(&a), carriers(&b)), ((there, back), carrier, 2), "{options:?}");
+            let told = a.nics(Instant(0)).map(|nics| nics.len());
+            assert_eq!(told, (carrier != carriers_before).then_some(carrier), "{options:?}");
+            carriers_before = carrier;
             send(&mut a, address(0, 2), b"the other network");
             assert_eq!(receive(&mut b).len(), 1, "{options:?}");
         }

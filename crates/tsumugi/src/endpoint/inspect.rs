@@ -20,6 +20,8 @@ pub struct PeerView {
     pub gone: bool,
     /// Something is outstanding in either direction.
     pub waiting: bool,
+    /// Packets sent to it and not acknowledged.
+    pub outstanding: usize,
     /// Epoch of the incarnation that we talk to; 0 while unknown.
     pub epoch: u32,
     /// Token of what we send; 0 while unknown.
@@ -48,6 +50,7 @@ impl State {
             open: matches!(peer.phase, Phase::Open | Phase::Leaving(_)),
             gone: matches!(peer.phase, Phase::Gone(_)),
             waiting: peer.is_waiting(),
+            outstanding: peer.sender.outstanding(),
             epoch: peer.epoch,
             remote_token: peer.remote.map_or(0, |remote| remote.token),
             local_token: peer.local.map_or(0, |local| local.token),

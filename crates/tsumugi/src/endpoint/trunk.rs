@@ -268,7 +268,8 @@ impl State {
     /// The peer answered from this address: what was sent there has arrived.
     pub(super) fn on_way(&mut self, now: Instant, index: u32, from: SocketAddr) {
         let peer = &mut self.peers[index as usize];
-        if !peer.is_trunk() {
+        // A lone way may be silent, too: our NIC had no carrier.
+        if !peer.is_trunk() && peer.sender.paths()[0].is_usable() {
             return;
         }
         let Some(number) = peer.ways.iter().position(|way| way.address == from) else { return };

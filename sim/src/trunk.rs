@@ -1,0 +1,303 @@
+//! Runs in which hosts have several NICs: which networks there are, who is on them, and what becomes of them.
+//!
+//! [`check`] says what must hold beside everything else, [`follow`] whether packets go where the policy says.
+
+pub(crate) mod check;
+pub(crate) mod follow;
+
+use crate::dice::Dice;
+use crate::host::{Host, World};
+use crate::plan::{Event, Plan, share};
+use std::net::SocketAddr;
+use tsumugi::Policy;
+use tsumugi_rail::sim::{LinkOptions, NicOptions, SimRail};
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
+
+/// Networks of a run, at most.
+const NETWORKS_MAX: u64 = 4;
+/// Shortest storm in which NICs come and go, ns.
+const STORM_NS_MIN: u64 = 60 * MILLISECOND_NS;
+/// What a network loses at most that is called sound: a share of its datagrams.
+const SOUND_LOSS_MAX: f64 = 0.01;
+/// Longest time that a NIC is away in a run in which nobody may be given up, ns.
+const CALM_AWAY_NS_MAX: u64 = 100 * MILLISECOND_NS;
+
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkPlan {
+    /// What it is like from everybody to everybody.
+    pub(crate) link: LinkOptions,
+    /// Speed that NICs on it say they have, megabits a second; 0: they do not say.
+    pub(crate) speed_mbits: u32,
+}
+
+/// A host's part.
+#[derive(Clone, Debug)]
+pub(crate) struct TrunkHost {
+    /// Networks that it has a NIC on, in its own order.
+    pub(crate) networks: Vec<usize>,
+    /// How it spreads packets at first; `None`: it knows of no NICs and uses the one by which it met a peer.
+    pub(crate) policy: Option<Policy>,
+}
+
+/// Networks, and who is on them.
+#[derive(Clone, Debug)]
+pub(crate) struct TrunkPlan {
+    pub(crate) networks: Vec<NetworkPlan>,
+    pub(crate) hosts: Vec<TrunkHost>,
+    /// The network on which two hosts meet.
+    pub(crate) meets: Vec<Vec<usize>>,
+    /// This network works all the time, and loses little.
+    pub(crate) sound: Option<usize>,
+}
+
+impl TrunkPlan {
+    /// Makes a plan one with trunks.
+    pub(crate) fn apply(dice: &mut Dice, plan: &mut Plan) {
+        lengthen(plan);
+        let count = dice.between(2, NETWORKS_MAX) as usize;
+        let hub = dice.below(count as u64) as usize;
+        let sound = match dice.below(9) {
+            0..3 => None,
+            3..6 => Some(hub),
+            _ => Some(dice.below(count as u64) as usize),
+        };
+        if sound.is_some() {
+            // A lone packet that the NIC has no room for is lost, as good as on the way.
+            plan.habits.short_burst = plan.habits.short_burst.min(SOUND_LOSS_MAX);
+        }
+        let networks = (0..count).map(|number| network(dice, plan, sound == Some(number))).collect();
+        let hosts: Vec<TrunkHost> = plan.hosts.iter().map(|_| host(dice, count, hub)).collect();
+        let trunk = TrunkPlan { networks, meets: meets(dice, &hosts), hosts, sound };
+        // Who is patient may call nobody silent, whatever NICs do.
+        if !plan.patient {
+            trunk.add_flaps(dice, plan);
+        }
+        trunk.add_policies(dice, plan);
+        plan.events.sort_by_key(|(at, _)| *at);
+        plan.trunk = Some(trunk);
+    }
+
+    fn add_policies(&self, dice: &mut Dice, plan: &mut Plan) {
+        for _ in 0..dice.below(5) {
+            let host = dice.below(self.hosts.len() as u64) as usize;
+            if self.hosts[host].policy.is_some() {
+                let at = Instant(dice.below(plan.ends_at.0));
+                plan.events.push((at, Event::Policy { host, policy: policy(dice) }));
+            }
+        }
+    }
+
+    /// NICs and networks that go away and come back.
+    fn add_flaps(&self, dice: &mut Dice, plan: &mut Plan) {
+        let ends_at = plan.ends_at.0;
+        for _ in 0..if plan.calm { dice.below(4) } else { dice.below(8) } {
+            let host = dice.below(self.hosts.len() as u64) as usize;
+            let network = dice.pick(&self.hosts[host].networks);
+            let nics: Vec<(usize, usize)> = match dice.below(4) {
+                // The switch.
+                0 => (0..self.hosts.len()).map(|host| (host, network)).collect(),
+                // Everything that the host has.
+                1 => self.hosts[host].networks.iter().map(|network| (host, *network)).collect(),
+                _ => vec![(host, network)],
+            };
+            let times = if dice.one_in(4) { dice.between(2, 5) } else { 1 };
+            let mut at = dice.below(ends_at);
+            for _ in 0..times {
+                let options = away(dice);
+                let away_ns = self.away_ns(dice, plan);
+                for (host, network) in &nics {
+                    self.add_flap(plan, (*host, *network), at, away_ns, options);
+                }
+                at += away_ns + dice.between(1, away_ns);
+            }
+        }
+        // NICs that appear later.
+        for host in 0..self.hosts.len() {
+            for network in &self.hosts[host].networks {
+                if dice.one_in(8) {
+                    let most = if plan.calm { CALM_AWAY_NS_MAX } else { ends_at };
+                    self.add_flap(plan, (host, *network), 0, dice.below(most), NicOptions::UNPLUGGED);
+                }
+            }
+        }
+    }
+
+    fn away_ns(&self, dice: &mut Dice, plan: &Plan) -> u64 {
+        let timeout_ns = plan.hosts[0].options.peer_timeout_ns;
+        let most = dice.pick(&[
+            MILLISECOND_NS,
+            20 * MILLISECOND_NS,
+            CALM_AWAY_NS_MAX,
+            timeout_ns / 2,
+            2 * timeout_ns,
+        ]);
+        let most = if plan.calm { most.min(CALM_AWAY_NS_MAX) } else { most };
+        dice.between(most / 2, most)
+    }
+
+    fn add_flap(&self, plan: &mut Plan, nic: (usize, usize), at: u64, away_ns: u64, options: NicOptions) {
+        let (host, network) = nic;
+        if self.sound == Some(network) || !self.hosts[host].networks.contains(&network) {
+            return;
+        }
+        plan.events.push((Instant(at), Event::Nic { host, network, options }));
+        let options = NicOptions::WORKS;
+        plan.events.push((Instant(at + away_ns), Event::Nic { host, network, options }));
+    }
+}
+
+/// Gives NICs time to come and go, with messages all the while.
+fn lengthen(plan: &mut Plan) {
+    let longer = STORM_NS_MIN.div_ceil(plan.ends_at.0);
+    plan.ends_at = Instant(plan.ends_at.0 * longer);
+    for host in &mut plan.hosts {
+        host.gap_ns *= longer;
+    }
+}
+
+fn policy(dice: &mut Dice) -> Policy {
+    dice.pick(&Policy::ALL).0
+}
+
+fn network(dice: &mut Dice, plan: &Plan, sound: bool) -> NetworkPlan {
+    let mild = sound || plan.patient;
+    let most = match () {
+        () if mild => SOUND_LOSS_MAX,
+        () if plan.calm => 0.05,
+        () => dice.pick(&[0.02, 0.1, 0.3]),
+    };
+    let rate_bits_per_s =
+        dice.pick(&[0, 100_000_000, 1_000_000_000, 1_000_000_000, 2_500_000_000, 10_000_000_000]);
+    let slow = mild || plan.bytes_max > 1 << 20;
+    let link = LinkOptions {
+        latency_ns: dice.pick(&[1, 5, 20, 100]) * MICROSECOND_NS,
+        jitter_ns: dice.pick(&[0, 0, 2, 50]) * MICROSECOND_NS,
+        rate_bits_per_s: if slow && rate_bits_per_s == 100_000_000 { 1_000_000_000 } else { rate_bits_per_s },
+        queue_bytes: if plan.patient { 1 << 20 } else { dice.pick(&[20_000, 100_000, 1 << 20]) },
+        loss: share(dice, most),
+        duplicate: share(dice, most),
+        reorder: share(dice, 4.0 * most),
+        corrupt: if mild { 0.0 } else { plan.link.corrupt },
+    };
+    let speed_mbits = (link.rate_bits_per_s / 1_000_000) as u32;
+    NetworkPlan { link, speed_mbits: dice.pick(&[speed_mbits, speed_mbits, 0, 1000]) }
+}
+
+/// A host that is on the hub, and on most of the other networks.
+fn host(dice: &mut Dice, count: usize, hub: usize) -> TrunkHost {
+    let mut networks: Vec<usize> = (0..count).filter(|network| *network == hub || !dice.one_in(4)).collect();
+    let first = dice.below(networks.len() as u64) as usize;
+    networks.rotate_left(first);
+    let policy = (!dice.one_in(8)).then(|| policy(dice));
+    TrunkHost { networks, policy }
+}
+
+/// For each pair of hosts one of the networks that both are on.
+fn meets(dice: &mut Dice, hosts: &[TrunkHost]) -> Vec<Vec<usize>> {
+    let mut meets = vec![vec![0; hosts.len()]; hosts.len()];
+    for a in 0..hosts.len() {
+        for b in 0..a {
+            let common = hosts[a].networks.iter().filter(|network| hosts[b].networks.contains(network));
+            let network = dice.pick(&common.copied().collect::<Vec<_>>());
+            (meets[a][b], meets[b][a]) = (network, network);
+        }
+    }
+    meets
+}
+
+/// How a NIC is away: cut both ways or one, and its host may or may not know.
+fn away(dice: &mut Dice) -> NicOptions {
+    dice.pick(&[
+        NicOptions::SILENT,
+        NicOptions::SILENT,
+        NicOptions::UNPLUGGED,
+        NicOptions { sends: false, ..NicOptions::WORKS },
+        NicOptions { receives: false, ..NicOptions::WORKS },
+    ])
+}
+
+/// What hosts with several NICs need of the network.
+impl World {
+    /// A rail for a host's process.
+    pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
+        match &self.plan.trunk {
+            None => self.network.rail(self.addresses[host], datagram_bytes),
+            Some(trunk) => self.network.rail_of(&self.places.nics(host, trunk), datagram_bytes),
+        }
+    }
+
+    /// One of a host's addresses.
+    pub(crate) fn any_address(&self, dice: &mut Dice, host: usize) -> SocketAddr {
+        let all: Vec<SocketAddr> = self.places.addresses(host).collect();
+        if all.len() > 1 { dice.pick(&all) } else { all[0] }
+    }
+
+    /// Makes the networks what they are planned to be, changed by `change`.
+    pub(crate) fn set_links(&self, change: impl Fn(LinkOptions) -> LinkOptions) {
+        let Some(trunk) = &self.plan.trunk else { return };
+        for a in 0..self.places.hosts() {
+            for b in (0..self.places.hosts()).filter(|b| *b != a) {
+                for (network, here, there) in self.places.common(a, b) {
+                    self.network.set_link(here, there, Some(change(trunk.networks[network].link)));
+                }
+            }
+        }
+    }
+
+    /// Cuts two hosts apart, but for a network that works all the time.
+    pub(crate) fn cut(&self, from: usize, to: usize, one_way: bool) {
+        let sound = self.plan.trunk.as_ref().and_then(|trunk| trunk.sound);
+        for (network, here, there) in self.places.common(from, to) {
+            if Some(network) == sound {
+                continue;
+            }
+            self.network.cut_one_way(here, there);
+            if !one_way {
+                self.network.cut_one_way(there, here);
+            }
+        }
+    }
+
+    /// Joins two hosts again.
+    pub(crate) fn heal(&self, a: usize, b: usize) {
+        for (_, here, there) in self.places.common(a, b) {
+            self.network.heal(here, there);
+        }
+    }
+
+    /// Changes what a host's NIC does.
+    pub(crate) fn set_nic(&mut self, now: Instant, host: usize, network: usize, options: NicOptions) {
+        if let Some(address) = self.places.address_on(host, network) {
+            self.network.set_nic(address, options);
+            self.nics.insert((host, network), (options, now));
+        }
+    }
+
+    /// Since when nothing comes through between two hosts on a network, or only one way; `None`: it does, or they were
+    /// cut apart by something else than their NICs.
+    pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
+        let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
+        nics.filter(|(does, _)| !does.sends || !does.receives).map(|(_, since)| *since).min()
+    }
+
+    /// From now on all NICs work.
+    pub(crate) fn mend_nics(&mut self, now: Instant) {
+        let changed: Vec<(usize, usize)> = self.nics.keys().copied().collect();
+        for (host, network) in changed {
+            self.set_nic(now, host, network, NicOptions::WORKS);
+        }
+    }
+}
+
+impl Host {
+    /// From now on the host spreads packets in another way.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = Some(policy);
+        if let Some(process) = &mut self.process {
+            process.state.set_policy(policy);
+            process.follows.clear();
+        }
+    }
+}
