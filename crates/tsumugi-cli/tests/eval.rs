@@ -231,5 +231,5 @@ fn the_processes_of_a_kernel_bond_talk_tcp() {
         assert!(messages > 0 && bytes >= 1024 * messages && bytes.is_multiple_of(1024), "{sent} {json}");
         received.push(json["begin"].as_u64().expect("a beginning"));
     }
-    assert!(received[1] >= received[0] + 1, "the second flow begins later: {received:?}");
+    assert!(received[1] > received[0], "the second flow begins later: {received:?}");
 }

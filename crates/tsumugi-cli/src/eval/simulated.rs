@@ -299,10 +299,15 @@ mod tests {
     }
 
     #[test]
-    fn figure_10_is_seen() {
-        let row = run(Case::UNEVEN, Policy::Tlb, 0.7).expect("it comes to its end").row();
-        let ties: Vec<Vec<usize>> = (0..4).map(|flow| row.nics_of(flow)).collect();
-        assert!(ties.iter().all(|nics| nics.len() == 1), "{ties:?}");
-        assert!(ties[1] == ties[2] && ties[2] == ties[3] && ties[0] != ties[1], "{ties:?}");
+    fn in_the_uneven_case_one_flow_begins_before_the_others() {
+        let row = short(Case::UNEVEN, Policy::Hash).row();
+        let joined = (row.joined_s / row.interval_s).round() as usize;
+        for (flow, gbit_s) in row.flows_gbit_s.iter().enumerate() {
+            let (before, after) = gbit_s.split_at(joined);
+            assert_eq!(before.iter().any(|gbit_s| *gbit_s > 0.0), flow == 0);
+            assert!(after.iter().all(|gbit_s| *gbit_s > 0.0), "{flow}: {after:?}");
+        }
+        let before = &row.flows_gbit_s[0][1..joined];
+        assert!(before.iter().all(|gbit_s| (0.08..0.1).contains(gbit_s)), "it has a NIC: {before:?}");
     }
 }
