@@ -66,14 +66,13 @@ fn receive(
 
 /// Takes what has arrived, or waits for it.
 fn take(channel: &mut Channel, counting: &mut Counting) -> Result<(), ReceiveError> {
-    let mut next = match channel.receive_timeout(LOOK_UP) {
-        Ok(message) => Some(message),
+    let mut message = match channel.receive_timeout(LOOK_UP) {
+        Ok(message) => message,
         Err(ReceiveError::TimedOut(_)) => return Ok(()),
         Err(error) => return Err(error),
     };
     let mut bytes = 0;
-    for _ in 0..BATCH_MESSAGES {
-        let Some(message) = next else { break };
+    for taken in 1.. {
         if message[..] == [END] {
             // What comes behind it is that the sender has gone.
             counting.has_ended = true;
@@ -81,7 +80,13 @@ fn take(channel: &mut Channel, counting: &mut Counting) -> Result<(), ReceiveErr
         }
         bytes += if message.len() == MESSAGE_BYTES { MESSAGE_BYTES as u64 } else { 0 };
         drop(message);
-        next = channel.try_receive()?;
+        if taken == BATCH_MESSAGES {
+            break;
+        }
+        message = match channel.try_receive()? {
+            Some(message) => message,
+            None => break,
+        };
     }
     if bytes > 0 {
         counting.add(machine_ns() / BUCKET_NS, bytes, || process_cpu_time().as_nanos() as u64);
