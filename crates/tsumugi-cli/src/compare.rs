@@ -13,14 +13,16 @@ use thiserror::Error;
 use tsumugi_rail::xdp;
 use tsumugi_rail::xsk::{self, Redirect, RedirectError};
 
+use crate::child::ChildError;
 use crate::costs;
 use crate::measure::machine::Machine;
 use crate::measure::row::Row;
 use crate::measure::sizes::Sizes;
+use crate::measure::target::Target;
 use crate::peers::{Transport, watch_interrupts};
 use crate::perf::EXIT_INTERRUPTED;
+use crate::report::file::ReportFile;
 
-pub(crate) mod child;
 pub(crate) mod entry;
 pub(crate) mod place;
 pub(crate) mod plan;
@@ -111,16 +113,17 @@ pub(crate) enum CompareError {
     Nothing(String),
     #[error("cannot make a lab to compare in: {0}; --loopback needs none")]
     Lab(#[from] tsumugi_lab::LabError),
-    #[error("cannot run `{command}`: {cause}")]
-    Spawn { command: String, cause: std::io::Error },
-    #[error("`{command}` failed ({status}): {said}")]
-    Child { command: String, status: String, said: String },
-    #[error("`{command}` has not ended within {limit_s} s")]
-    Stuck { command: String, limit_s: u64 },
-    #[error("`{command}` printed what is not a measurement: {cause}")]
-    Unreadable { command: String, cause: serde_json::Error },
-    #[error("cannot write {path}: {cause}", path = path.display())]
-    Write { path: PathBuf, cause: std::io::Error },
+    #[error(transparent)]
+    Child(ChildError),
+}
+
+impl From<ChildError> for CompareError {
+    fn from(error: ChildError) -> CompareError {
+        match error {
+            ChildError::Interrupted => CompareError::Interrupted,
+            error => CompareError::Child(error),
+        }
+    }
 }
 
 /// What `--json` prints.
@@ -130,7 +133,7 @@ pub(crate) struct Comparison {
     pub(crate) rows: Vec<Row>,
     pub(crate) machine: Machine,
     /// What the project has promised, and what was measured.
-    pub(crate) targets: Vec<targets::Target>,
+    pub(crate) targets: Vec<Target>,
     /// Where the time of a short message goes, where that can be measured.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) costs: Option<costs::Report>,
@@ -185,11 +188,10 @@ fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, C
 
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     watch_interrupts()?;
-    // Found out now, not after two minutes.
-    if let Some(path) = &arguments.html {
-        let write = |cause| CompareError::Write { path: path.clone(), cause };
-        std::fs::OpenOptions::new().create(true).append(true).open(path).map_err(write)?;
-    }
+    let report = match ReportFile::probe(arguments.html.as_deref()) {
+        Ok(report) => report,
+        Err(error) => return Ok(error.wrong_usage()),
+    };
     let in_lab = !arguments.loopback && nix::unistd::geteuid().is_root();
     let plan = plan::Plan::new(&arguments, in_lab, &missing(in_lab));
     for left_out in &plan.left_out {
@@ -208,10 +210,8 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     let targets = targets::evaluate(&results);
     let missed = targets.iter().any(|target| target.met == Some(false));
     let comparison = Comparison { rows: results.rows(), machine, targets, costs };
-    if let Some(path) = &arguments.html {
-        let page = crate::report::html::page(&results, &comparison);
-        std::fs::write(path, page).map_err(|cause| CompareError::Write { path: path.clone(), cause })?;
-        eprintln!("report written to {}", path.display());
+    if let Some(report) = report {
+        report.write(&crate::report::html::page(&results, &comparison))?;
     }
     let mut stdout = std::io::stdout().lock();
     if arguments.json {

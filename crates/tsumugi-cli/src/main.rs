@@ -3,10 +3,12 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 
+mod child;
 mod compare;
 mod costs;
 mod doctor;
 mod driver;
+mod eval;
 mod lab;
 mod measure;
 mod nics;
@@ -38,6 +40,8 @@ enum Command {
     Perf(Box<perf::Arguments>),
     /// Measure Tsumugi beside TCP, UDP and bare Ethernet frames on one wire, interleaved, in one table.
     Compare(Box<compare::Arguments>),
+    /// Repeat evaluations of the papers that Tsumugi builds on, beside their figures.
+    Eval(eval::Arguments),
 }
 
 fn main() -> ExitCode {
@@ -50,6 +54,7 @@ fn main() -> ExitCode {
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(*arguments),
+        Command::Eval(arguments) => eval::run(arguments),
     };
     match outcome {
         Ok(code) => code,

@@ -5,3 +5,4 @@ pub(crate) mod machine;
 pub(crate) mod row;
 pub(crate) mod sizes;
 pub(crate) mod statistics;
+pub(crate) mod target;

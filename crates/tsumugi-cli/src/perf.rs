@@ -211,7 +211,7 @@ fn depositor(text: &str) -> Result<String, String> {
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
-    crate::compare::child::die_with_parent();
+    crate::child::die_with_parent();
     watch_interrupts()?;
     let (metric, measure) = match arguments.command {
         Command::Serve(serve) => {

@@ -217,6 +217,6 @@ fn a_report_that_cannot_be_written_is_noticed_at_once() {
         .args(["compare", "--loopback", "--rounds", "100", "--html", "/nonexistent/report.html"])
         .output()
         .expect("it runs");
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     assert!(String::from_utf8_lossy(&output.stderr).contains("/nonexistent/report.html"));
 }

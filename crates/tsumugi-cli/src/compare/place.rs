@@ -1,12 +1,11 @@
 //! Where a comparison runs: a lab of two nodes, or loopback.
 
-use std::process::Command;
 use std::time::Duration;
 
 use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 
 use super::CompareError;
-use super::child::Running;
+use crate::child::{ChildError, Running};
 use crate::measure::cpu;
 use crate::peers::interrupted;
 
@@ -67,23 +66,14 @@ impl Place {
             let nics = of.nics.iter().map(|nic| nic.name.clone());
             let mut arguments: Vec<String> = std::iter::once("up".to_owned()).chain(nics).collect();
             arguments.extend(["--endpoints", DRIVEN_MAX].map(str::to_owned));
-            let (command, shown) = self.command(node, &arguments)?;
-            Running::start(command, shown)?.output(ATTACH_MAX)?;
+            self.start(node, &arguments)?.output(ATTACH_MAX)?;
         }
         Ok(())
     }
 
-    /// A command line of this program on node 0 (which measures) or 1 (which serves).
-    fn command(&self, node: usize, arguments: &[String]) -> Result<(Command, String), CompareError> {
-        let shown = format!("tsumugi {}", arguments.join(" "));
-        let program =
-            std::env::current_exe().map_err(|cause| CompareError::Spawn { command: shown.clone(), cause })?;
-        let mut command = match &self.lab {
-            Some(lab) => lab.command(node, program)?,
-            None => Command::new(program),
-        };
-        command.args(arguments);
-        Ok((command, shown))
+    /// Starts this program on node 0 (which measures) or 1 (which serves).
+    fn start(&self, node: usize, arguments: &[String]) -> Result<Running, ChildError> {
+        Running::ours(self.lab.as_deref().map(|lab| (lab, node)), arguments)
     }
 
     /// Starts a server on node 1; its number counts from 0.
@@ -92,11 +82,10 @@ impl Place {
         if let Some(cpus) = cpus {
             arguments.extend(["--cpu".to_owned(), cpus]);
         }
-        let (command, shown) = self.command(1, &arguments)?;
-        let mut process = Running::start(command, shown)?;
+        let mut process = self.start(1, &arguments)?;
         let line = process.first_line(Duration::from_secs(10))?;
         let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()?.parse().ok());
-        let port = port.ok_or_else(|| CompareError::Child {
+        let port = port.ok_or_else(|| ChildError::Failed {
             command: process.command().to_owned(),
             status: "no port".to_owned(),
             said: line,
@@ -119,8 +108,7 @@ impl Place {
         let mut arguments = vec!["perf".to_owned(), metric.to_owned()];
         arguments.push(format!("{host}:{}", self.servers[server].port));
         arguments.extend_from_slice(options);
-        let (command, shown) = self.command(0, &arguments)?;
-        Running::start(command, shown)
+        Ok(self.start(0, &arguments)?)
     }
 
     /// What the messages cross.

@@ -4,12 +4,12 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 
-use super::child::Running;
 use super::entry::{Entry, Program};
 use super::place::{LAB_STEM, Place, Site, remove_left_behind, two_cpus};
 use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
 use super::{Arguments, CompareError};
+use crate::child::{ChildError, Running};
 use crate::measure::cpu;
 use crate::measure::machine::Machine;
 use crate::measure::row::{Metric, Output, Row};
@@ -191,11 +191,10 @@ impl Places {
         let shown = process.command().to_owned();
         // A TCP stream tries up to eight settings, each with warm-up and connection.
         let limit = Duration::from_secs_f64(30.0 + 16.0 * test.time_s);
-        let output = process.output(limit)?;
-        let unreadable = |cause| CompareError::Unreadable { command: shown.clone(), cause };
-        let output: Output = serde_json::from_slice(&output).map_err(unreadable)?;
+        let output: Output = process.json(limit)?;
+        let no_rows = || serde::de::Error::custom("it has no rows");
         let row = output.rows.into_iter().next();
-        let mut row = row.ok_or_else(|| unreadable(serde::de::Error::custom("it has no rows")))?;
+        let mut row = row.ok_or_else(|| ChildError::Unreadable { command: shown, cause: no_rows() })?;
         if self.in_lab {
             row.offloads = Some(if test.offloads { "on" } else { "off" }.to_owned());
             row.mtu_bytes = Some(test.mtu_bytes);

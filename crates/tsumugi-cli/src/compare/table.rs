@@ -5,11 +5,11 @@ use std::fmt::Write;
 use super::Comparison;
 use super::plan::{FAULTS, Kind, Test};
 use super::results::{Measured, Results};
-use super::targets::{Limit, Target, Unit};
 use crate::costs;
 use crate::measure::machine::utc;
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
+use crate::measure::target;
 use crate::report::columns::Columns;
 use crate::report::units;
 
@@ -27,10 +27,8 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
     if let Some(costs) = &comparison.costs {
         let _ = writeln!(page, "{}", costs::table::text(costs));
     }
-    let mut columns = Columns::new(&["target", "wanted", "measured", ""]);
-    for target in &comparison.targets {
-        columns.row(target_cells(target));
-    }
+    let mut columns = Columns::new(&target::HEADER);
+    comparison.targets.iter().for_each(|target| columns.row(target.cells()));
     let machine = &comparison.machine;
     let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
     let _ = writeln!(page, "Targets\n{columns}");
@@ -148,30 +146,6 @@ fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
     }
 }
 
-/// The cells of a target: name, wanted, measured, verdict.
-pub(crate) fn target_cells(target: &Target) -> Vec<String> {
-    let show = |value: f64| match target.unit {
-        Unit::Ratio => format!("{} ×", units::three_digits(value)),
-        Unit::PerSecond => units::rate(value),
-        Unit::Share => format!("{:.2} %", value * 100.0),
-    };
-    let sign = match target.limit {
-        Limit::AtLeast => '≥',
-        Limit::AtMost => '≤',
-    };
-    let verdict = match target.met {
-        Some(true) => "met",
-        Some(false) => "NOT MET",
-        None => "not measured",
-    };
-    vec![
-        target.name.to_owned(),
-        format!("{sign} {}", show(target.wanted)),
-        target.measured.map_or("–".to_owned(), show),
-        verdict.to_owned(),
-    ]
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -229,20 +203,5 @@ mod tests {
         );
         let udp = page.lines().find(|line| line.starts_with("udp")).expect("udp");
         assert!(udp.ends_with("0.90 ×"), "{udp}");
-    }
-
-    #[test]
-    fn a_target_says_what_was_wanted() {
-        let target = Target {
-            name: "speed",
-            limit: Limit::AtLeast,
-            wanted: 2e6,
-            unit: Unit::PerSecond,
-            measured: Some(1.5e6),
-            met: Some(false),
-        };
-        assert_eq!(target_cells(&target), ["speed", "≥ 2.00 M/s", "1.50 M/s", "NOT MET"]);
-        let unknown = Target { measured: None, met: None, ..target };
-        assert_eq!(target_cells(&unknown)[2..], ["–", "not measured"]);
     }
 }

@@ -1,46 +1,12 @@
 //! What the project has promised to reach, beside what was measured.
 
-use serde::Serialize;
-
 use super::entry::Entry;
 use super::plan::Kind;
 use super::results::{Measured, Results, Series};
-use crate::measure::row::{Metric, Row, rounded};
+use crate::measure::row::{Metric, Row};
 use crate::measure::statistics::median;
+use crate::measure::target::{Limit, Target, Unit};
 use crate::peers::Transport;
-
-/// Which side of the limit is good.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Limit {
-    AtLeast,
-    AtMost,
-}
-
-/// How a figure is to be read.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub(crate) enum Unit {
-    Ratio,
-    PerSecond,
-    Share,
-}
-
-/// One promise.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub(crate) struct Target {
-    /// What is promised, in words.
-    pub(crate) name: &'static str,
-    pub(crate) limit: Limit,
-    pub(crate) wanted: f64,
-    pub(crate) unit: Unit,
-    /// Median over the rounds; absent when the comparison did not measure it.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) measured: Option<f64>,
-    /// Absent when it was not measured.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) met: Option<bool>,
-}
 
 const OURS: &str = "tsumugi, spin";
 
@@ -151,17 +117,7 @@ pub(crate) fn evaluate(results: &Results) -> Vec<Target> {
         ("transfer of 1 MiB hidden behind computation, with the driver", AtLeast, 0.95, Share, hidden),
     ]
     .into_iter()
-    .map(|(name, limit, wanted, unit, measured)| Target {
-        name,
-        limit,
-        wanted,
-        unit,
-        measured: measured.map(rounded),
-        met: measured.map(|measured| match limit {
-            AtLeast => measured >= wanted,
-            AtMost => measured <= wanted,
-        }),
-    })
+    .map(|(name, limit, wanted, unit, measured)| Target::judged(name, limit, wanted, unit, measured))
     .collect()
 }
 
@@ -192,6 +148,7 @@ fn best_over_best(
 mod tests {
     use super::*;
     use crate::compare::plan::Test;
+    use crate::measure::row::rounded;
     use tsumugi_rail::xdp::Mode;
 
     fn measured(kind: Kind, metric: Metric, series: &[(Entry, &[f64])]) -> Measured {

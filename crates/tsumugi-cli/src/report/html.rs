@@ -1,25 +1,21 @@
-//! The report: one HTML file that loads nothing from anywhere, also well-formed XML.
+//! The report of a comparison.
 
 use std::fmt::Write;
 
 use tsumugi_rail::xdp::Mode;
 
-use super::columns::is_words;
+use super::page::{self, escaped, table_of};
 use super::plot::{Line, Plot};
 use super::units;
 use crate::compare::entry::Entry;
 use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
-use crate::compare::targets::Target;
 use crate::compare::{Comparison, table};
 use crate::costs::{Report, table as costs_table};
 use crate::measure::machine::utc;
 use crate::measure::row::Metric;
 use crate::measure::sizes;
 use crate::peers::Transport;
-
-/// The page's style sheet; the colours of the transports are defined there and nowhere else.
-const STYLE: &str = include_str!("style.css");
 
 /// The whole page.
 pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
@@ -34,7 +30,7 @@ pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
         escaped(&machine.host),
     );
     body.push_str("<section><h2>Targets</h2>");
-    body.push_str(&targets(&comparison.targets));
+    body.push_str(&page::targets(&comparison.targets));
     body.push_str("</section>");
     let plots: Vec<String> = [
         curve(
@@ -70,15 +66,7 @@ pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
     body.push_str("</div></section>");
     body.push_str(&comparison.costs.as_ref().map_or(String::new(), costs));
     body.push_str(&method(comparison, results));
-    // Unicode escapes: `<` and `&` in a script would end it, or break the page as XML.
-    let data = serde_json::to_string(comparison).unwrap_or_default();
-    let data = data.replace('<', "\\u003c").replace('>', "\\u003e").replace('&', "\\u0026");
-    format!(
-        "<!DOCTYPE html>\n<html lang=\"en\" xmlns=\"http://www.w3.org/1999/xhtml\"><head><meta charset=\"utf-8\"/>\
-         <meta name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\
-         <title>Tsumugi beside TCP and UDP</title><style>{STYLE}</style></head><body>{body}\
-         <script type=\"application/json\" id=\"comparison\">{data}</script></body></html>\n"
-    )
+    page::document("Tsumugi beside TCP and UDP", &body, "comparison", comparison)
 }
 
 /// Where the time of a short message goes.
@@ -111,40 +99,6 @@ fn method(comparison: &Comparison, results: &Results) -> String {
         machine.load_average,
         escaped(&machine.tsumugi),
     )
-}
-
-fn targets(targets: &[Target]) -> String {
-    let header = ["target", "wanted", "measured", ""].map(str::to_owned);
-    let rows = targets.iter().map(|target| {
-        let class = match target.met {
-            Some(true) => "met",
-            Some(false) => "missed",
-            None => "unknown",
-        };
-        (table::target_cells(target), class)
-    });
-    format!("<div class=\"targets\">{}</div>", table_of(&header, rows))
-}
-
-fn table_of(header: &[String], rows: impl Iterator<Item = (Vec<String>, &'static str)>) -> String {
-    let mut html = "<div class=\"scroll\"><table><thead><tr>".to_owned();
-    for cell in header {
-        let _ = write!(html, "<th{}>{}</th>", words(cell), escaped(cell));
-    }
-    html.push_str("</tr></thead><tbody>");
-    for (cells, class) in rows {
-        let _ = write!(html, "<tr class=\"{class}\">");
-        for (heading, cell) in header.iter().zip(cells) {
-            let _ = write!(html, "<td{}>{}</td>", words(heading), escaped(&cell));
-        }
-        html.push_str("</tr>");
-    }
-    html.push_str("</tbody></table></div>");
-    html
-}
-
-fn words(heading: &str) -> &'static str {
-    if is_words(heading) { " class=\"words\"" } else { "" }
 }
 
 /// A plot of one metric over all sizes, with its figures folded away below it.
@@ -207,11 +161,6 @@ fn class(entry: &Entry) -> &'static str {
         Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
         Transport::Tsumugi => "ours",
     }
-}
-
-/// Text for element content and attribute values.
-pub(super) fn escaped(text: &str) -> String {
-    text.replace('&', "&amp;").replace('<', "&lt;").replace('>', "&gt;").replace('"', "&quot;")
 }
 
 #[cfg(test)]

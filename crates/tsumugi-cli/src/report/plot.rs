@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-use super::html::escaped;
+use super::page::escaped;
+use super::svg::{Axis, Frame, Key, Scale, Tick, plain};
 use crate::measure::sizes;
 
 /// One line of a plot.
@@ -24,27 +25,7 @@ pub(super) struct Plot<'a> {
     pub(super) lines: Vec<Line>,
 }
 
-const WIDTH: f64 = 720.0;
-const HEIGHT: f64 = 440.0;
-const LEFT: f64 = 86.0;
-const RIGHT: f64 = 16.0;
-const TOP: f64 = 62.0;
-const BOTTOM: f64 = 52.0;
-
-/// A logarithmic axis from a value range to a pixel range.
-struct Axis {
-    low: f64,
-    high: f64,
-    from: f64,
-    to: f64,
-}
-
-impl Axis {
-    fn at(&self, value: f64) -> f64 {
-        let share = (value.ln() - self.low.ln()) / (self.high.ln() - self.low.ln());
-        self.from + share * (self.to - self.from)
-    }
-}
+const FRAME: Frame = Frame::new(720.0, 440.0);
 
 impl Plot<'_> {
     /// The SVG element; `None` when no line has two points.
@@ -60,77 +41,30 @@ impl Plot<'_> {
         };
         let (x_low, x_high) = range(|point| point.0);
         let (y_low, y_high) = range(|point| point.1);
-        let x = Axis { low: x_low, high: x_high, from: LEFT + 14.0, to: WIDTH - RIGHT - 14.0 };
+        let scale = Scale::Logarithmic;
+        let keys: Vec<Key<'_>> =
+            self.lines.iter().map(|line| Key { name: &line.name, class: line.class }).collect();
+        let frame = FRAME.with_legend(&keys);
+        let x = Axis { scale, low: x_low, high: x_high, from: frame.left + 14.0, to: frame.right - 14.0 };
         // Room above and below, and never less than a factor of two.
-        let y =
-            Axis { low: y_low / 1.3, high: (y_high * 1.3).max(y_low * 2.0), from: HEIGHT - BOTTOM, to: TOP };
-        let mut svg = format!(
-            "<svg viewBox=\"0 0 {WIDTH} {HEIGHT}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\
-             <title>{title}</title><text class=\"plot-title\" x=\"{LEFT}\" y=\"20\">{title}</text>",
-            title = escaped(self.title)
-        );
-        self.grid(&mut svg, &x, &y);
+        let high = (y_high * 1.3).max(y_low * 2.0);
+        let y = Axis { scale, low: y_low / 1.3, high, from: frame.bottom, to: frame.top };
+        let mut svg = frame.begin(self.title);
+        self.grid(&mut svg, &frame, &x, &y);
         for line in &self.lines {
             draw(&mut svg, line, &x, &y, self.show);
         }
-        self.legend(&mut svg);
+        frame.legend(&mut svg, &keys);
         svg.push_str("</svg>");
         Some(svg)
     }
 
-    fn grid(&self, svg: &mut String, x: &Axis, y: &Axis) {
-        let (right, bottom) = (WIDTH - RIGHT, HEIGHT - BOTTOM);
-        for value in decades(y.low, y.high) {
-            let height = y.at(value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{height:.1}\" y2=\"{height:.1}\"/>\
-                 <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                LEFT - 8.0,
-                height + 4.0,
-                escaped(&plain(&(self.show)(value)))
-            );
-        }
-        for value in powers(x.low, x.high) {
-            let across = x.at(value);
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{across:.1}\" x2=\"{across:.1}\" y1=\"{TOP}\" y2=\"{bottom}\"/>\
-                 <text class=\"tick\" text-anchor=\"middle\" x=\"{across:.1}\" y=\"{:.1}\">{}</text>",
-                bottom + 18.0,
-                sizes::show(value as u64)
-            );
-        }
-        let _ = write!(
-            svg,
-            "<line class=\"axis\" x1=\"{LEFT}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-             <text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">message size</text>\
-             <text class=\"label\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle:.1})\" x=\"14\" \
-             y=\"{middle:.1}\">{}</text>",
-            (LEFT + right) / 2.0,
-            HEIGHT - 10.0,
-            escaped(self.y_label),
-            middle = (TOP + bottom) / 2.0,
-        );
-    }
-
-    fn legend(&self, svg: &mut String) {
-        let mut across = LEFT;
-        for line in &self.lines {
-            let _ = write!(
-                svg,
-                "<g class=\"{}\"><line class=\"line\" x1=\"{across:.1}\" x2=\"{:.1}\" y1=\"40\" y2=\"40\"/>\
-                 <circle class=\"dot\" cx=\"{:.1}\" cy=\"40\" r=\"3.5\"/></g>\
-                 <text class=\"legend\" x=\"{:.1}\" y=\"44\">{}</text>",
-                line.class,
-                across + 24.0,
-                across + 12.0,
-                across + 30.0,
-                escaped(&line.name)
-            );
-            // Text has no measurable width here; 7 units a letter is generous at this size.
-            across += 50.0 + 7.0 * line.name.chars().count() as f64;
-        }
+    fn grid(&self, svg: &mut String, frame: &Frame, x: &Axis, y: &Axis) {
+        let row = |value| Tick { at: y.at(value), text: plain(&(self.show)(value)) };
+        let column = |value| Tick { at: x.at(value), text: sizes::show(value as u64) };
+        frame.rows(svg, &decades(y.low, y.high).into_iter().map(row).collect::<Vec<_>>());
+        frame.columns(svg, &powers(x.low, x.high).into_iter().map(column).collect::<Vec<_>>());
+        frame.labels(svg, "message size", self.y_label);
     }
 }
 
@@ -172,16 +106,6 @@ fn powers(low: f64, high: f64) -> Vec<f64> {
     (first..=last).step_by(step).map(|exponent| 2_f64.powi(exponent)).collect()
 }
 
-/// `10.0 µs` as an axis says it: `10 µs`.
-fn plain(figure: &str) -> String {
-    match figure.split_once(' ') {
-        Some((number, unit)) if number.contains('.') => {
-            format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
-        }
-        _ => figure.to_owned(),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -189,14 +113,6 @@ mod tests {
 
     fn line(points: &[(f64, f64)]) -> Line {
         Line { name: "a < b".into(), class: "udp", points: points.to_vec() }
-    }
-
-    #[test]
-    fn larger_values_are_higher_and_further_right() {
-        let x = Axis { low: 8.0, high: 1024.0, from: 0.0, to: 100.0 };
-        assert_eq!(x.at(8.0), 0.0);
-        assert_eq!(x.at(1024.0), 100.0);
-        assert!(x.at(64.0) > 40.0 && x.at(64.0) < 45.0);
     }
 
     #[test]
@@ -208,7 +124,7 @@ mod tests {
         assert_eq!(svg.matches("<circle").count(), points.len() + 1, "and one in the legend");
         for part in svg.split("cy=\"").skip(1) {
             let height: f64 = part.split('"').next().and_then(|text| text.parse().ok()).expect("a number");
-            assert!((0.0..=HEIGHT).contains(&height));
+            assert!((0.0..=FRAME.height).contains(&height));
         }
         assert!(svg.contains("a &lt; b") && !svg.contains("a < b"));
     }
@@ -225,7 +141,5 @@ mod tests {
         assert_eq!(decades(0.09, 40.0), [0.1, 1.0, 10.0]);
         assert_eq!(powers(8.0, 64.0), [8.0, 16.0, 32.0, 64.0]);
         assert!(powers(8.0, 4194304.0).len() <= 10);
-        assert_eq!(plain("10.0 µs"), "10 µs");
-        assert_eq!(plain("500 ns"), "500 ns");
     }
 }

@@ -8,7 +8,10 @@ use std::time::{Duration, Instant};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::signal::Signal;
 
-use super::CompareError;
+use serde::de::DeserializeOwned;
+use thiserror::Error;
+use tsumugi_lab::{Lab, LabError};
+
 use crate::peers::interrupted;
 
 /// Tells a child its parent's process id; see [`die_with_parent`].
@@ -29,15 +32,48 @@ pub(crate) fn die_with_parent() {
     }
 }
 
+/// Why a child process is of no use.
+#[derive(Debug, Error)]
+pub(crate) enum ChildError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("cannot run `{command}`: {cause}")]
+    Spawn { command: String, cause: io::Error },
+    #[error("cannot run `{command}` in the lab: {cause}")]
+    Enter { command: String, cause: LabError },
+    #[error("`{command}` failed ({status}): {said}")]
+    Failed { command: String, status: String, said: String },
+    #[error("`{command}` has not ended within {limit_s} s")]
+    Stuck { command: String, limit_s: u64 },
+    #[error("`{command}` printed what is not a measurement: {cause}")]
+    Unreadable { command: String, cause: serde_json::Error },
+}
+
 /// A child process; dropping it kills it.
-pub(super) struct Running {
+pub(crate) struct Running {
     child: Child,
     command: String,
 }
 
 impl Running {
+    /// Starts this program with other arguments, here or in a node of a lab.
+    pub(crate) fn ours(node: Option<(&Lab, usize)>, arguments: &[String]) -> Result<Running, ChildError> {
+        let shown = format!("tsumugi {}", arguments.join(" "));
+        let program = match std::env::current_exe() {
+            Ok(program) => program,
+            Err(cause) => return Err(ChildError::Spawn { command: shown, cause }),
+        };
+        let mut command = match node.map(|(lab, node)| lab.command(node, &program)) {
+            None => Command::new(&program),
+            Some(Ok(command)) => command,
+            Some(Err(cause)) => return Err(ChildError::Enter { command: shown, cause }),
+        };
+        command.args(arguments);
+        Running::start(command, shown)
+    }
+
     /// Starts `command`, whose output is read by us. `shown` is the command line as a user would type it.
-    pub(super) fn start(mut command: Command, shown: String) -> Result<Running, CompareError> {
+    pub(crate) fn start(mut command: Command, shown: String) -> Result<Running, ChildError> {
         command
             .env(PARENT_VARIABLE, std::process::id().to_string())
             .stdin(Stdio::null())
@@ -45,12 +81,12 @@ impl Running {
             .stderr(Stdio::piped());
         match command.spawn() {
             Ok(child) => Ok(Running { child, command: shown }),
-            Err(cause) => Err(CompareError::Spawn { command: shown, cause }),
+            Err(cause) => Err(ChildError::Spawn { command: shown, cause }),
         }
     }
 
     /// The first line of its output.
-    pub(super) fn first_line(&mut self, limit: Duration) -> Result<String, CompareError> {
+    pub(crate) fn first_line(&mut self, limit: Duration) -> Result<String, ChildError> {
         let mut line = Vec::new();
         self.read(&mut line, limit, |line| line.contains(&b'\n'))?;
         if !line.contains(&b'\n') {
@@ -60,7 +96,7 @@ impl Running {
     }
 
     /// All of its output, once it has ended well.
-    pub(super) fn output(mut self, limit: Duration) -> Result<Vec<u8>, CompareError> {
+    pub(crate) fn output(mut self, limit: Duration) -> Result<Vec<u8>, ChildError> {
         let mut output = Vec::new();
         self.read(&mut output, limit, |_| false)?;
         match self.child.wait() {
@@ -69,8 +105,15 @@ impl Running {
         }
     }
 
+    /// All of its output, once it has ended well, as JSON.
+    pub(crate) fn json<T: DeserializeOwned>(self, limit: Duration) -> Result<T, ChildError> {
+        let command = self.command.clone();
+        let output = self.output(limit)?;
+        serde_json::from_slice(&output).map_err(|cause| ChildError::Unreadable { command, cause })
+    }
+
     /// Fails when it has ended, which it should not have.
-    pub(super) fn check_running(&mut self) -> Result<(), CompareError> {
+    pub(crate) fn check_running(&mut self) -> Result<(), ChildError> {
         match self.child.try_wait() {
             Ok(None) => Ok(()),
             _ => Err(self.failed()),
@@ -78,7 +121,7 @@ impl Running {
     }
 
     /// The command line.
-    pub(super) fn command(&self) -> &str {
+    pub(crate) fn command(&self) -> &str {
         &self.command
     }
 
@@ -88,20 +131,20 @@ impl Running {
         into: &mut Vec<u8>,
         limit: Duration,
         enough: impl Fn(&[u8]) -> bool,
-    ) -> Result<(), CompareError> {
+    ) -> Result<(), ChildError> {
         let start = Instant::now();
         let command = &self.command;
-        let spawn = |cause: io::Error| CompareError::Spawn { command: command.clone(), cause };
+        let spawn = |cause: io::Error| ChildError::Spawn { command: command.clone(), cause };
         let Some(stdout) = self.child.stdout.as_mut() else {
             return Ok(());
         };
         let mut piece = [0; 65_536];
         while !enough(into) {
             if interrupted() {
-                return Err(CompareError::Interrupted);
+                return Err(ChildError::Interrupted);
             }
             if start.elapsed() > limit {
-                return Err(CompareError::Stuck { command: command.clone(), limit_s: limit.as_secs() });
+                return Err(ChildError::Stuck { command: command.clone(), limit_s: limit.as_secs() });
             }
             let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
             match poll(&mut fds, PollTimeout::from(LOOK_UP_MS)) {
@@ -118,9 +161,9 @@ impl Running {
     }
 
     /// What it said when it failed.
-    fn failed(&mut self) -> CompareError {
+    fn failed(&mut self) -> ChildError {
         if interrupted() {
-            return CompareError::Interrupted;
+            return ChildError::Interrupted;
         }
         let _ = self.child.kill();
         let status = self.child.wait().map_or("unknown status".to_owned(), |status| status.to_string());
@@ -128,7 +171,7 @@ impl Running {
         if let Some(mut stderr) = self.child.stderr.take() {
             let _ = stderr.read_to_string(&mut said);
         }
-        CompareError::Child { command: self.command.clone(), status, said: said.trim().to_owned() }
+        ChildError::Failed { command: self.command.clone(), status, said: said.trim().to_owned() }
     }
 }
 
@@ -159,6 +202,13 @@ mod tests {
     }
 
     #[test]
+    fn what_is_no_measurement_is_said_to_be_none() {
+        assert_eq!(shell("echo '[1, 2]'").json::<Vec<u8>>(LONG).expect("numbers"), [1, 2]);
+        let error = shell("echo hello").json::<Vec<u8>>(LONG).expect_err("no JSON").to_string();
+        assert!(error.contains("echo hello") && error.contains("not a measurement"), "{error}");
+    }
+
+    #[test]
     fn a_bad_child_is_quoted() {
         let error = shell("echo no luck >&2; exit 3").output(LONG).expect_err("it failed").to_string();
         assert!(error.contains("no luck") && error.contains('3'), "{error}");
@@ -181,7 +231,7 @@ mod tests {
         let child = shell("sleep 1000");
         let pid = nix::unistd::Pid::from_raw(child.child.id() as i32);
         let error = child.output(Duration::ZERO).expect_err("stuck");
-        assert!(matches!(error, CompareError::Stuck { .. }), "{error}");
+        assert!(matches!(error, ChildError::Stuck { .. }), "{error}");
         assert_eq!(nix::sys::signal::kill(pid, None), Err(nix::Error::ESRCH));
     }
 }

@@ -1,0 +1,52 @@
+//! `tsumugi eval`: the papers' evaluations on this machine, as reports.
+
+use clap::{Args, Subcommand};
+
+mod bonding;
+mod case;
+mod contender;
+mod flow;
+mod kernel;
+pub(crate) mod paper;
+mod place;
+pub(crate) mod results;
+mod simulated;
+mod sink;
+mod source;
+pub(crate) mod table;
+mod targets;
+mod tcp;
+
+pub(crate) use bonding::Evaluation;
+pub(crate) use case::Case;
+#[cfg(test)]
+pub(crate) use contender::Contender;
+
+/// Options of this command.
+#[derive(Args)]
+pub(crate) struct Arguments {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Subcommand)]
+enum Command {
+    /// Several NICs used as one: every policy in P2's matrix of senders and NICs, beside P2's figures.
+    Bonding(Box<bonding::Arguments>),
+    /// Sends to several receivers at once: a part of `bonding`, run in a node of its lab.
+    #[command(hide = true)]
+    Source(source::Options),
+    /// Receives from one sender: a part of `bonding`, run in a node of its lab.
+    #[command(hide = true)]
+    Sink(sink::Options),
+}
+
+pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+    crate::child::die_with_parent();
+    crate::peers::watch_interrupts()?;
+    match arguments.command {
+        Command::Bonding(arguments) => bonding::run(&arguments),
+        Command::Source(options) => source::run(&options),
+        Command::Sink(options) => sink::run(&options),
+    }
+}
