@@ -11,7 +11,9 @@
 //! 3. At most [`REACH_PACKETS`] PSNs are outstanding: the receiver's window always covers them.
 //! 4. A packet's content is given back exactly once: when it is acknowledged, or by [`Sender::abandon`].
 
+mod loss;
 mod path;
+mod timer;
 
 use crate::window::REACH_PACKETS;
 use alloc::collections::VecDeque;
@@ -21,19 +23,7 @@ pub use path::Path;
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
-
-/// First time-out without an acknowledgement, ns, at least: the tail may be lost. Longer than a receiver
-/// holds an ACK back.
-const PROBE_NS_MIN: u64 = 500 * MICROSECOND_NS;
-/// A time-out after which another path is tried that may do better, ns, at most.
-const TRY_NS_MAX: u64 = 10 * MILLISECOND_NS;
-/// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
-const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
-/// Longest time-out, ns.
-const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
-/// Time-outs in a row after which the path is suspected.
-const TIMEOUTS_SUSPICIOUS: u32 = 3;
+use tsumugi_wire::time::Instant;
 
 /// Words of 32 PSNs that cover a window wherever it begins: a power of two.
 const ACKED_WORDS: usize = 64;
@@ -453,102 +443,6 @@ impl<P> Sender<P> {
         release(slot.packet.expect("a slot that is not acknowledged has its packet"));
     }
 
-    fn mark_lost(&mut self, index: usize) {
-        let slot = &mut self.slots[index];
-        debug_assert_eq!(slot.state, State::InFlight);
-        slot.state = State::Lost;
-        self.lost += 1;
-        self.first_lost = self.first_lost.min(self.base.plus(index as u64));
-        self.paths[usize::from(slot.path)].lost();
-    }
-
-    /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
-    /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
-    /// before `end`.
-    fn find_lost(&mut self, now: Instant, end: Psn) {
-        self.loss_due = Instant::NEVER;
-        let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
-        let mut silent = None;
-        let mut psn = self.base;
-        while psn < end {
-            // Word by word: almost everything beyond a hole is acknowledged.
-            let missing = !self.acked_bits[word_of(psn.0)] & (u32::MAX << (psn.0 % WORD_PSNS));
-            let first = psn.0 - psn.0 % WORD_PSNS;
-            psn = Psn(first + WORD_PSNS);
-            let mut left = missing;
-            while left != 0 {
-                let suspect = Psn(first + u64::from(left.trailing_zeros()));
-                left &= left - 1;
-                if suspect < end {
-                    silent = self.suspect(now, (suspect.0 - self.base.0) as usize, newest).or(silent);
-                }
-            }
-        }
-        if let Some(path) = silent {
-            self.suspend(now, path);
-        }
-    }
-
-    /// Looks whether a packet is lost, when packet number `newest` has arrived. The path, if it has delivered nothing
-    /// since the packet was sent, while another has.
-    fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
-        let slot = &self.slots[index];
-        let (number, path) = (slot.path, &self.paths[usize::from(slot.path)]);
-        if slot.state != State::InFlight || slot.order >= newest {
-            return None;
-        }
-        let overtaken = slot.order < path.newest.0;
-        let patience_ns = if overtaken { path.srtt_ns + path.reorder_ns() } else { path.overtaken_ns() };
-        let due = slot.sent_at.plus(patience_ns);
-        if due > now {
-            self.loss_due = self.loss_due.min(due);
-            return None;
-        }
-        self.mark_lost(index);
-        (!overtaken).then_some(number)
-    }
-
-    /// Suspends paths on which a packet timed out, and from which nothing has been heard since while another path has
-    /// delivered.
-    fn find_silent(&mut self, now: Instant) {
-        if self.paths.iter().all(|path| path.doubted == 0) {
-            return;
-        }
-        for number in 0..self.paths.len() {
-            let Path { doubted, newest: (heard, _), .. } = self.paths[number];
-            if doubted == 0 {
-                continue;
-            }
-            // Of transmissions after the doubtful one only those of other paths can have arrived.
-            let others = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
-            if heard >= doubted {
-                self.paths[number].doubted = 0;
-            } else if others > doubted {
-                self.paths[number].doubted = 0;
-                self.suspend(now, number as u8);
-            }
-        }
-    }
-
-    fn go_back(&mut self, now: Instant, ack: Psn) {
-        let (last, at) = self.gone_back;
-        // Every packet of the old run that is still arriving says LOSE; one of them is enough.
-        if last == ack && now.since(at) < self.paths[0].srtt_ns + self.paths[0].reorder_ns() {
-            return;
-        }
-        self.gone_back = (ack, now);
-        self.lose_all();
-    }
-
-    fn lose_all(&mut self) {
-        for index in 0..self.slots.len() {
-            if self.slots[index].state == State::InFlight {
-                self.mark_lost(index);
-            }
-        }
-        self.loss_due = Instant::NEVER;
-    }
-
     fn stop(&mut self, now: Instant) {
         self.stopped_at = Some(now);
         self.forced = 0;
@@ -572,81 +466,6 @@ impl<P> Sender<P> {
     /// Whether a PROBE should be sent now; asking answers for it.
     pub fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe_wanted)
-    }
-
-    fn timeout_ns(&self) -> u64 {
-        // The slowest path decides: the timer is the last resort.
-        let usable = || self.paths.iter().filter(|path| path.is_usable());
-        let (srtt_ns, rttvar_ns) =
-            usable().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
-        let timeout_ns = if self.timeouts == 0 {
-            (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
-        } else {
-            let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
-            base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
-        };
-        let untried = self.paths.len() > 1 && (self.timeouts as usize) < usable().count();
-        if untried { timeout_ns.min(TRY_NS_MAX) } else { timeout_ns }
-    }
-
-    /// When [`Sender::on_timeout`] wants to be called.
-    #[must_use]
-    pub fn timeout(&self) -> Instant {
-        let mut due = self.loss_due;
-        if self.slots.len() > self.acked {
-            due = due.min(self.quiet_since.plus(self.timeout_ns()));
-        } else if let Some(since) = self.starving_since {
-            due = due.min(since.plus(self.timeout_ns()));
-        }
-        due
-    }
-
-    /// Time has passed.
-    pub fn on_timeout(&mut self, now: Instant) {
-        if self.loss_due <= now {
-            self.find_lost(now, self.next());
-        }
-        if self.slots.len() > self.acked {
-            if self.quiet_since.plus(self.timeout_ns()) <= now {
-                self.quiet_since = now;
-                self.timeouts += 1;
-                self.probe_outstanding();
-            }
-        } else if let Some(since) = self.starving_since
-            && since.plus(self.timeout_ns()) <= now
-        {
-            self.starving_since = Some(now);
-            self.timeouts += 1;
-            if self.limit > self.next() {
-                // The GO may be lost: one new packet finds out.
-                self.forced = self.forced.max(1);
-            } else {
-                self.probe_wanted = true;
-            }
-        }
-    }
-
-    /// Sends one outstanding packet again, whatever the window says; its acknowledgement tells the rest.
-    fn probe_outstanding(&mut self) {
-        if self.timeouts >= TIMEOUTS_SUSPICIOUS {
-            self.paths.iter_mut().for_each(Path::collapse);
-        }
-        if self.repeat == Repeat::GoBackN {
-            self.lose_all();
-        } else if self.lost == 0 {
-            // First the tail, which nothing later can prove lost; then the head, which holds up the rest.
-            let mut open = (0..self.slots.len()).filter(|&index| self.slots[index].state == State::InFlight);
-            let index = if self.timeouts == 1 { open.next_back() } else { open.next() };
-            if let Some(index) = index {
-                self.mark_lost(index);
-            }
-        }
-        let lost = self.next_lost().map(|index| (self.slots[index].path, self.slots[index].order));
-        for (path, order) in lost.into_iter().chain(self.tried) {
-            let path = &mut self.paths[usize::from(path)];
-            path.doubted = path.doubted.max(order);
-        }
-        self.forced = self.forced.max(1);
     }
 
     /// Gives back the contents of everything outstanding, in order; the flow is over.

@@ -1,0 +1,104 @@
+//! What is lost: overtaken and late, on a path that is silent, or refused.
+
+use super::{Path, Sender, State, word_of};
+use tsumugi_wire::Psn;
+use tsumugi_wire::ack::WORD_PSNS;
+use tsumugi_wire::time::Instant;
+
+impl<P> Sender<P> {
+    pub(super) fn mark_lost(&mut self, index: usize) {
+        let slot = &mut self.slots[index];
+        debug_assert_eq!(slot.state, State::InFlight);
+        slot.state = State::Lost;
+        self.lost += 1;
+        self.first_lost = self.first_lost.min(self.base.plus(index as u64));
+        self.paths[usize::from(slot.path)].lost();
+    }
+
+    /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
+    /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
+    /// before `end`.
+    pub(super) fn find_lost(&mut self, now: Instant, end: Psn) {
+        self.loss_due = Instant::NEVER;
+        let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+        let mut silent = None;
+        let mut psn = self.base;
+        while psn < end {
+            // Word by word: almost everything beyond a hole is acknowledged.
+            let missing = !self.acked_bits[word_of(psn.0)] & (u32::MAX << (psn.0 % WORD_PSNS));
+            let first = psn.0 - psn.0 % WORD_PSNS;
+            psn = Psn(first + WORD_PSNS);
+            let mut left = missing;
+            while left != 0 {
+                let suspect = Psn(first + u64::from(left.trailing_zeros()));
+                left &= left - 1;
+                if suspect < end {
+                    silent = self.suspect(now, (suspect.0 - self.base.0) as usize, newest).or(silent);
+                }
+            }
+        }
+        if let Some(path) = silent {
+            self.suspend(now, path);
+        }
+    }
+
+    /// Looks whether a packet is lost, when packet number `newest` has arrived. The path, if it has delivered nothing
+    /// since the packet was sent, while another has.
+    pub(super) fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
+        let slot = &self.slots[index];
+        let (number, path) = (slot.path, &self.paths[usize::from(slot.path)]);
+        if slot.state != State::InFlight || slot.order >= newest {
+            return None;
+        }
+        let overtaken = slot.order < path.newest.0;
+        let patience_ns = if overtaken { path.srtt_ns + path.reorder_ns() } else { path.overtaken_ns() };
+        let due = slot.sent_at.plus(patience_ns);
+        if due > now {
+            self.loss_due = self.loss_due.min(due);
+            return None;
+        }
+        self.mark_lost(index);
+        (!overtaken).then_some(number)
+    }
+
+    /// Suspends paths on which a packet timed out, and from which nothing has been heard since while another path has
+    /// delivered.
+    pub(super) fn find_silent(&mut self, now: Instant) {
+        if self.paths.iter().all(|path| path.doubted == 0) {
+            return;
+        }
+        for number in 0..self.paths.len() {
+            let Path { doubted, newest: (heard, _), .. } = self.paths[number];
+            if doubted == 0 {
+                continue;
+            }
+            // Of transmissions after the doubtful one only those of other paths can have arrived.
+            let others = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+            if heard >= doubted {
+                self.paths[number].doubted = 0;
+            } else if others > doubted {
+                self.paths[number].doubted = 0;
+                self.suspend(now, number as u8);
+            }
+        }
+    }
+
+    pub(super) fn go_back(&mut self, now: Instant, ack: Psn) {
+        let (last, at) = self.gone_back;
+        // Every packet of the old run that is still arriving says LOSE; one of them is enough.
+        if last == ack && now.since(at) < self.paths[0].srtt_ns + self.paths[0].reorder_ns() {
+            return;
+        }
+        self.gone_back = (ack, now);
+        self.lose_all();
+    }
+
+    pub(super) fn lose_all(&mut self) {
+        for index in 0..self.slots.len() {
+            if self.slots[index].state == State::InFlight {
+                self.mark_lost(index);
+            }
+        }
+        self.loss_due = Instant::NEVER;
+    }
+}

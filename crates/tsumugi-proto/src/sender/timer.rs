@@ -1,0 +1,94 @@
+//! When nothing is heard: the last packet is sent again, then the first, over one path after the other.
+
+use super::{Path, Sender, State};
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::time::{Instant, MICROSECOND_NS, MILLISECOND_NS};
+
+/// First time-out without an acknowledgement, ns, at least: the tail may be lost. Longer than a receiver
+/// holds an ACK back.
+const PROBE_NS_MIN: u64 = 500 * MICROSECOND_NS;
+/// A time-out after which another path is tried that may do better, ns, at most.
+const TRY_NS_MAX: u64 = 10 * MILLISECOND_NS;
+/// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
+pub(super) const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
+/// Longest time-out, ns.
+const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
+/// Time-outs in a row after which the path is suspected.
+const TIMEOUTS_SUSPICIOUS: u32 = 3;
+
+impl<P> Sender<P> {
+    pub(super) fn timeout_ns(&self) -> u64 {
+        // The slowest path decides: the timer is the last resort.
+        let usable = || self.paths.iter().filter(|path| path.is_usable());
+        let (srtt_ns, rttvar_ns) =
+            usable().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        let timeout_ns = if self.timeouts == 0 {
+            (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
+        } else {
+            let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
+            base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
+        };
+        let untried = self.paths.len() > 1 && (self.timeouts as usize) < usable().count();
+        if untried { timeout_ns.min(TRY_NS_MAX) } else { timeout_ns }
+    }
+
+    /// When [`Sender::on_timeout`] wants to be called.
+    #[must_use]
+    pub fn timeout(&self) -> Instant {
+        let mut due = self.loss_due;
+        if self.slots.len() > self.acked {
+            due = due.min(self.quiet_since.plus(self.timeout_ns()));
+        } else if let Some(since) = self.starving_since {
+            due = due.min(since.plus(self.timeout_ns()));
+        }
+        due
+    }
+
+    /// Time has passed.
+    pub fn on_timeout(&mut self, now: Instant) {
+        if self.loss_due <= now {
+            self.find_lost(now, self.next());
+        }
+        if self.slots.len() > self.acked {
+            if self.quiet_since.plus(self.timeout_ns()) <= now {
+                self.quiet_since = now;
+                self.timeouts += 1;
+                self.probe_outstanding();
+            }
+        } else if let Some(since) = self.starving_since
+            && since.plus(self.timeout_ns()) <= now
+        {
+            self.starving_since = Some(now);
+            self.timeouts += 1;
+            if self.limit > self.next() {
+                // The GO may be lost: one new packet finds out.
+                self.forced = self.forced.max(1);
+            } else {
+                self.probe_wanted = true;
+            }
+        }
+    }
+
+    /// Sends one outstanding packet again, whatever the window says; its acknowledgement tells the rest.
+    pub(super) fn probe_outstanding(&mut self) {
+        if self.timeouts >= TIMEOUTS_SUSPICIOUS {
+            self.paths.iter_mut().for_each(Path::collapse);
+        }
+        if self.repeat == Repeat::GoBackN {
+            self.lose_all();
+        } else if self.lost == 0 {
+            // First the tail, which nothing later can prove lost; then the head, which holds up the rest.
+            let mut open = (0..self.slots.len()).filter(|&index| self.slots[index].state == State::InFlight);
+            let index = if self.timeouts == 1 { open.next_back() } else { open.next() };
+            if let Some(index) = index {
+                self.mark_lost(index);
+            }
+        }
+        let lost = self.next_lost().map(|index| (self.slots[index].path, self.slots[index].order));
+        for (path, order) in lost.into_iter().chain(self.tried) {
+            let path = &mut self.paths[usize::from(path)];
+            path.doubted = path.doubted.max(order);
+        }
+        self.forced = self.forced.max(1);
+    }
+}
