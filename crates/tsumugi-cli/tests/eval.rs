@@ -142,10 +142,9 @@ fn a_lab_is_measured_and_goes() {
     assert!(row["send_cpu"].as_f64() > Some(0.0) && row["receive_cpu"].as_f64() > Some(0.0), "{row}");
     assert!(row["cpu_ns_per_kib"].as_f64() > Some(0.0), "{row}");
     assert_eq!(row["flows_gbit_s"].as_array().map(Vec::len), Some(2));
-    // Each flow has a NIC of its own.
-    let packets = |flow: usize, nic: usize| row["packets"][flow][nic].as_u64();
-    assert!(packets(0, 0) > Some(0) && packets(1, 1) > Some(0), "{row}");
-    assert_eq!((packets(0, 1), packets(1, 0)), (Some(0), Some(0)), "{row}");
+    // Each flow has a NIC of its own; a packet that found the paths may be counted, too.
+    let packets = |flow: usize, nic: usize| row["packets"][flow][nic].as_u64().expect("packets");
+    assert!(packets(0, 0) > 10 * packets(0, 1) && packets(1, 1) > 10 * packets(1, 0), "{row}");
     assert!(json["machine"]["wire"].as_str().is_some_and(|wire| wire.contains("lab")));
 }
 
