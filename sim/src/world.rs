@@ -107,11 +107,11 @@ impl World {
         }
     }
 
-    /// Since when nothing comes through between two hosts on a network, or only one way; `None`: it does, or they were
-    /// cut apart by something else than their NICs.
+    /// Since when nothing comes through between two hosts on a network; `None`: it does, or they were cut apart by something
+    /// else than their NICs. Where one way is left, answers to something else come by it, and look like signs of life.
     pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
         let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
-        nics.filter(|(does, _)| !does.sends || !does.receives).map(|(_, since)| *since).min()
+        nics.filter(|(does, _)| !does.sends && !does.receives).map(|(_, since)| *since).min()
     }
 
     /// From now on all NICs work.

@@ -1,6 +1,6 @@
 //! What is lost: overtaken and late, on a path that is silent, or refused.
 
-use super::{Path, Sender, State, word_of};
+use super::{Sender, State, word_of};
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::time::Instant;
@@ -62,23 +62,21 @@ impl<P> Sender<P> {
     }
 
     /// Suspends paths on which a packet timed out, and from which nothing has been heard since while another path has
-    /// delivered.
+    /// delivered, for as long as a packet may be overtaken.
     pub(super) fn find_silent(&mut self, now: Instant) {
-        if self.paths.iter().all(|path| path.doubted == 0) {
-            return;
-        }
+        let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+        self.silent_due = Instant::NEVER;
         for number in 0..self.paths.len() {
-            let Path { doubted, newest: (heard, _), .. } = self.paths[number];
-            if doubted == 0 {
-                continue;
-            }
-            // Of transmissions after the doubtful one only those of other paths can have arrived.
-            let others = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
-            if heard >= doubted {
-                self.paths[number].doubted = 0;
-            } else if others > doubted {
-                self.paths[number].doubted = 0;
+            let path = &mut self.paths[number];
+            let Some((doubted, sent_at)) = path.doubted else { continue };
+            let due = sent_at.plus(path.overtaken_ns());
+            if path.newest.0 >= doubted {
+                path.doubted = None;
+            } else if newest > doubted && due <= now {
+                path.doubted = None;
                 self.suspend(now, number as u8);
+            } else if newest > doubted {
+                self.silent_due = self.silent_due.min(due);
             }
         }
     }

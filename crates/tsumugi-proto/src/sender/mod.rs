@@ -91,13 +91,15 @@ pub struct Sender<P> {
     lost: usize,
     /// Resends that may exceed the congestion window, because a time-out asked for them.
     forced: u32,
-    /// Path and number of the last such transmission, since when nothing was acknowledged.
-    tried: Option<(u8, u64)>,
+    /// Path, number and time of the last such transmission, since when nothing was acknowledged.
+    tried: Option<(u8, u64, Instant)>,
     /// Since when nothing was acknowledged though something is outstanding.
     quiet_since: Instant,
     timeouts: u32,
     /// When a packet that was overtaken will count as lost.
     loss_due: Instant,
+    /// When a path that lost what another delivered will count as silent.
+    silent_due: Instant,
     stopped_at: Option<Instant>,
     gone_back: (Psn, Instant),
     /// Something waits for credit, and nothing under way will bring it.
@@ -125,6 +127,7 @@ impl<P> Sender<P> {
             quiet_since: Instant(0),
             timeouts: 0,
             loss_due: Instant::NEVER,
+            silent_due: Instant::NEVER,
             stopped_at: None,
             gone_back: (Psn(u64::MAX), Instant(0)),
             starving_since: None,
@@ -197,7 +200,7 @@ impl<P> Sender<P> {
     #[must_use]
     pub fn lost_on(&self) -> Option<u8> {
         let lost = &self.slots[self.next_lost()?];
-        Some(self.tried.map_or(lost.path, |(path, _)| path))
+        Some(self.tried.map_or(lost.path, |(path, ..)| path))
     }
 
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
@@ -271,7 +274,7 @@ impl<P> Sender<P> {
         let order = self.order;
         if self.forced > 0 {
             self.forced -= 1;
-            self.tried = Some((path, order));
+            self.tried = Some((path, order, now));
         }
         self.lost -= 1;
         self.order += 1;

@@ -60,17 +60,18 @@ pub struct Path {
     pub speed_bits: u64,
     /// When the newest packet was sent that an answer has just acknowledged.
     pub(super) heard_of: Option<Instant>,
-    /// Number of a transmission over it that timed out, since when nothing was heard of it; 0: none.
-    pub(super) doubted: u64,
+    /// Number and time of the first transmission over it that timed out, since when nothing was heard of it.
+    pub(super) doubted: Option<(u64, Instant)>,
     /// Since when nothing is sent over it, until it gives a sign of life.
     suspended_at: Option<Instant>,
     /// Packets a second that arrived over it while there was always something under way; 0: unknown.
     rate: u64,
-    /// Since when arrivals are counted for the rate, and how many there were.
-    counted_since: Instant,
+    /// Since when arrivals are counted for the rate, and how many there were; `None` before the first after a pause.
+    counted_since: Option<Instant>,
     counted: u32,
-    /// Nothing was under way before that.
-    counted_from_idle: bool,
+    /// When something was sent after a pause, and arrivals since then.
+    busy_since: Instant,
+    busy_counted: u32,
     /// Since when nothing is under way.
     idle_since: Instant,
     measured: bool,
@@ -96,12 +97,13 @@ impl Default for Path {
             delivered: 0,
             speed_bits: 0,
             heard_of: None,
-            doubted: 0,
+            doubted: None,
             suspended_at: None,
             rate: 0,
-            counted_since: Instant(0),
+            counted_since: None,
             counted: 0,
-            counted_from_idle: true,
+            busy_since: Instant(0),
+            busy_counted: 0,
             idle_since: Instant(0),
             measured: false,
             slow_start: true,
@@ -210,7 +212,7 @@ impl Path {
     pub(crate) fn sent(&mut self, now: Instant) {
         if self.in_flight == 0 {
             // What arrived before the pause says nothing about the time after it.
-            (self.counted_since, self.counted, self.counted_from_idle) = (now, 0, true);
+            (self.busy_since, self.busy_counted, self.counted_since) = (now, 0, None);
         }
         self.in_flight += 1;
         self.round_limited |= self.in_flight >= self.cwnd_packets;
@@ -232,35 +234,39 @@ impl Path {
         cwnd_packets_max: u32,
     ) {
         self.in_flight = self.in_flight.saturating_sub(1);
-        if self.in_flight == 0 {
-            self.idle_since = now;
-        }
         self.round_acked += 1;
         self.counted += 1;
+        self.busy_counted += 1;
         self.delivered += 1;
         if order >= self.newest.0 {
             self.newest = (order, sent_at);
         }
         if order >= self.round_end {
-            self.measure_rate(now);
+            self.measure_round(now);
             self.end_round(cwnd_packets_max);
             self.round_end = order_next;
         }
+        if self.in_flight == 0 {
+            self.idle_since = now;
+            self.measure_burst(now);
+        }
     }
 
-    /// A round in which nothing was under way for a while tells how fast the path is at least.
-    fn measure_rate(&mut self, now: Instant) {
-        let elapsed_ns = now.since(self.counted_since);
-        if elapsed_ns == 0 {
-            return;
+    /// A round in which something was always under way tells how fast the path is.
+    fn measure_round(&mut self, now: Instant) {
+        if let Some(rate) = self.counted_since.and_then(|since| rate(self.counted, since, now)) {
+            self.rate = if self.rate == 0 { rate } else { (7 * self.rate + rate) / 8 };
         }
-        let measured = u64::from(self.counted) * 1_000_000_000 / elapsed_ns;
-        if self.rate == 0 {
-            self.rate = measured;
-        } else if !self.counted_from_idle || measured > self.rate {
-            self.rate = (7 * self.rate + measured) / 8;
+        (self.counted_since, self.counted) = (Some(now), 0);
+    }
+
+    /// Everything under way has arrived: the path was at least so fast.
+    fn measure_burst(&mut self, now: Instant) {
+        if let Some(rate) = rate(self.busy_counted, self.busy_since, now)
+            && rate > self.rate
+        {
+            self.rate = if self.rate == 0 { rate } else { (7 * self.rate + rate) / 8 };
         }
-        (self.counted_since, self.counted, self.counted_from_idle) = (now, 0, self.in_flight == 0);
     }
 
     fn end_round(&mut self, cwnd_packets_max: u32) {
@@ -288,6 +294,11 @@ impl Path {
         self.cwnd_packets = (self.cwnd_packets / 2).max(CWND_PACKETS_MIN);
         self.slow_start = true;
     }
+}
+
+/// Packets a second, when so many arrived since then.
+fn rate(packets: u32, since: Instant, now: Instant) -> Option<u64> {
+    (u64::from(packets) * 1_000_000_000).checked_div(now.since(since))
 }
 
 #[cfg(test)]

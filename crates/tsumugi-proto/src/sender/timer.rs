@@ -35,7 +35,7 @@ impl<P> Sender<P> {
     /// When [`Sender::on_timeout`] wants to be called.
     #[must_use]
     pub fn timeout(&self) -> Instant {
-        let mut due = self.loss_due;
+        let mut due = self.loss_due.min(self.silent_due);
         if self.slots.len() > self.acked {
             due = due.min(self.quiet_since.plus(self.timeout_ns()));
         } else if let Some(since) = self.starving_since {
@@ -48,6 +48,9 @@ impl<P> Sender<P> {
     pub fn on_timeout(&mut self, now: Instant) {
         if self.loss_due <= now {
             self.find_lost(now, self.next());
+        }
+        if self.silent_due <= now {
+            self.find_silent(now);
         }
         if self.slots.len() > self.acked {
             if self.quiet_since.plus(self.timeout_ns()) <= now {
@@ -84,10 +87,10 @@ impl<P> Sender<P> {
                 self.mark_lost(index);
             }
         }
-        let lost = self.next_lost().map(|index| (self.slots[index].path, self.slots[index].order));
-        for (path, order) in lost.into_iter().chain(self.tried) {
-            let path = &mut self.paths[usize::from(path)];
-            path.doubted = path.doubted.max(order);
+        let lost = self.next_lost().map(|index| &self.slots[index]);
+        let lost = lost.map(|slot| (slot.path, slot.order, slot.sent_at));
+        for (path, order, sent_at) in lost.into_iter().chain(self.tried) {
+            self.paths[usize::from(path)].doubted.get_or_insert((order, sent_at));
         }
         self.forced = self.forced.max(1);
     }
