@@ -96,6 +96,7 @@ impl Small {
                 sleeping: Line::default(),
                 stopped: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
+                rails: Line::default(),
             },
             flow: Flow {
                 token: AtomicU64::new(TOKEN),

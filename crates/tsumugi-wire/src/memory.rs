@@ -149,7 +149,7 @@ pub struct Control {
 
 /// What an endpoint says of one of its NICs, for whoever looks on. Nobody believes it.
 #[repr(C)]
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct RailCounters {
     /// The halves of the NIC's IPv6 address, into which IPv4 is mapped; zeros: there is no NIC here.
     pub ip: [AtomicU64; 2],

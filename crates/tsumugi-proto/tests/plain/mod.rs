@@ -5,7 +5,7 @@ use std::array;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::atomic::{AtomicU32, AtomicU64, Ordering};
 use tsumugi_wire::limits::VERSION;
-use tsumugi_wire::memory::{Acknowledged, Control, Flow, Line, MAGIC, PAD_BYTES, RailCounters, Received};
+use tsumugi_wire::memory::{Acknowledged, Control, Flow, Line, MAGIC, PAD_BYTES, Received};
 
 /// Receive memory of [`GEOMETRY`] in ordinary memory, without `unsafe`.
 pub(crate) struct Plain {
@@ -33,13 +33,7 @@ impl Plain {
                 sleeping: Line::default(),
                 stopped: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
-                rails: Line(array::from_fn(|_| RailCounters {
-                    ip: [AtomicU64::new(0), AtomicU64::new(0)],
-                    delivered: AtomicU64::new(0),
-                    lost: AtomicU64::new(0),
-                    paths: AtomicU32::new(0),
-                    silent: AtomicU32::new(0),
-                })),
+                rails: Line::default(),
             },
             flows: (0..GEOMETRY.flows).map(|_| flow()).collect(),
             words: (0..GEOMETRY.ring_bytes + PAD_BYTES as u64)
