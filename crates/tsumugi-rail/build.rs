@@ -9,11 +9,13 @@ use std::process::Command;
 const PROGRAMS: [&str; 3] = ["receive", "redirect", "discard"];
 
 fn main() {
-    let source = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../bpf");
+    // As cargo says now, not as it did when this was compiled: a checkout may have moved.
+    let folder = |name| std::env::var_os(name).map(PathBuf::from);
+    let (Some(package), Some(out)) = (folder("CARGO_MANIFEST_DIR"), folder("OUT_DIR")) else { return };
+    let source = package.join("../../bpf");
     println!("cargo::rerun-if-changed={}", source.display());
-    let Some(out) = std::env::var_os("OUT_DIR") else { return };
     for name in PROGRAMS {
-        let object = PathBuf::from(&out).join(format!("{name}.bpf.o"));
+        let object = out.join(format!("{name}.bpf.o"));
         if let Err(why) = compile(&source.join(format!("{name}.bpf.c")), &object) {
             println!("cargo::warning=left out: the driver program '{name}': {why}");
             // What is not there has changed, for cargo: the next build tries again.

@@ -35,7 +35,7 @@ use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, SECOND_NS};
 
 /// Bytes of a frame that are not datagram: preamble 8, Ethernet 14, IPv4 20, UDP 8, check 4, gap 12.
-const FRAMING_BYTES: u64 = 66;
+pub const FRAMING_BYTES: u64 = 66;
 /// Most datagrams of one `receive`.
 const RECEIVE_MAX: usize = 64;
 /// Most bytes of coalesced datagrams.

@@ -5,18 +5,16 @@ use tsumugi::internal::{Delivery, Options, State};
 use tsumugi::{Node, Policy, Repeat};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::sim::{LinkOptions, Network, SimNic, SimRail};
+use tsumugi_rail::sim::{FRAMING_BYTES, LinkOptions, Network, SimNic, SimRail};
 use tsumugi_wire::Instant;
+use tsumugi_wire::frame::FRAGMENT_BYTES;
+use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 const PORT: u16 = 7411;
 const DATAGRAM_BYTES: usize = 1472;
 const MESSAGE_BYTES: usize = 64 << 10;
-/// Bytes of a datagram's frame beside its payload, as the simulated network counts them.
-const FRAMING_BYTES: f64 = 66.0;
-/// Bytes of a packet of a long message that are not the message's: header 48, fragment 24.
-const OVERHEAD_BYTES: f64 = 72.0;
 
 fn address(network: usize, host: u8) -> SocketAddr {
     SocketAddr::from(([10, network as u8, 0, host], PORT))
@@ -34,8 +32,8 @@ fn link(mbits: u64) -> LinkOptions {
 
 /// What messages get of a link of so many Mb/s at most.
 fn goodput(mbits: f64) -> f64 {
-    let datagram = DATAGRAM_BYTES as f64;
-    mbits * (datagram - OVERHEAD_BYTES) / (datagram + FRAMING_BYTES)
+    let data_bytes = DATAGRAM_BYTES - HEADER_BYTES - FRAGMENT_BYTES;
+    mbits * data_bytes as f64 / (DATAGRAM_BYTES as f64 + FRAMING_BYTES as f64)
 }
 
 struct Host {

@@ -44,7 +44,7 @@ impl<P> Sender<P> {
 
     /// Looks whether a packet is lost, when packet number `newest` has arrived. The path, if it has delivered nothing
     /// since the packet was sent, while another has.
-    pub(super) fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
+    fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
         let slot = &self.slots[index];
         let (number, path) = (slot.path, &self.paths[usize::from(slot.path)]);
         if slot.state != State::InFlight || slot.order >= newest {

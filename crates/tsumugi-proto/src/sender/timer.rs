@@ -17,7 +17,7 @@ const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
 const TIMEOUTS_SUSPICIOUS: u32 = 3;
 
 impl<P> Sender<P> {
-    pub(super) fn timeout_ns(&self) -> u64 {
+    fn timeout_ns(&self) -> u64 {
         // The slowest path decides: the timer is the last resort.
         let usable = || self.paths.iter().filter(|path| path.is_usable());
         let (srtt_ns, rttvar_ns) =
@@ -73,7 +73,7 @@ impl<P> Sender<P> {
     }
 
     /// Sends one outstanding packet again, whatever the window says; its acknowledgement tells the rest.
-    pub(super) fn probe_outstanding(&mut self) {
+    fn probe_outstanding(&mut self) {
         if self.timeouts >= TIMEOUTS_SUSPICIOUS {
             self.paths.iter_mut().for_each(Path::collapse);
         }

@@ -559,8 +559,9 @@ impl State {
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
         let mut packet = AnswerPacket::new();
-        packet.extend(header.encode());
-        packet.extend(body.iter().copied());
+        for part in [&header.encode()[..], body] {
+            packet.try_extend_from_slice(part).expect("an answer has room for its header and body");
+        }
         Some(packet)
     }
 }

@@ -246,11 +246,14 @@ impl State {
 
     /// Asks a peer for a sign of life, by every way there is to it.
     pub(super) fn ask(&mut self, index: u32) {
-        for number in 0..self.peers[index as usize].ways.len() {
-            let address = self.peers[index as usize].ways[number].address;
-            if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
-                self.reply(address, packet);
-            }
+        (0..self.peers[index as usize].ways.len()).for_each(|number| self.probe(index, number));
+    }
+
+    /// Asks a peer for a sign of life by one way.
+    fn probe(&mut self, index: u32, number: usize) {
+        let address = self.peers[index as usize].ways[number].address;
+        if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
+            self.reply(address, packet);
         }
     }
 
@@ -268,10 +271,7 @@ impl State {
             way.probed_at = now;
             way.probe_at = now.plus(way.pause_ns);
             way.pause_ns = (2 * way.pause_ns).min(PROBE_NS_MAX);
-            let address = way.address;
-            if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
-                self.reply(address, packet);
-            }
+            self.probe(index, number);
         }
     }
 

@@ -7,12 +7,10 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 
-use tsumugi_rail::sim::{SimNic, SimRail};
+use tsumugi_rail::sim::{FRAMING_BYTES, SimNic, SimRail};
 use tsumugi_rail::{Deliver, NicAddress, Packet, Rail, RailError};
 use tsumugi_wire::Instant;
 
-/// Bytes of a frame that are not datagram: preamble 8, Ethernet 14, IPv4 20, UDP 8, check 4, gap 12.
-const FRAMING_BYTES: u64 = 66;
 /// Bytes to one destination that wait for a NIC at most: about what the send buffer of a socket holds, of which an
 /// endpoint has one for each. More is not taken.
 const SEND_BUFFER_BYTES: u64 = 128 << 10;
