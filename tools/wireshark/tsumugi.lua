@@ -18,6 +18,7 @@ local KINDS = {
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local WHATS = {
     [1] = "write", [2] = "piece", [3] = "read", [4] = "atomic", [5] = "fence", [6] = "notify", [7] = "reply",
+    [8] = "part",
 }
 local REPEATS = { [0] = "selective", [1] = "go-back-N" }
 local VERDICTS = { [0] = "bad", [1] = "good", [2] = "not verified" }

@@ -10,10 +10,11 @@
 //! | atomic | where | [`Atomic`] | in its turn |
 //! | fence | none | none | in its turn: everything before it has been done |
 //! | notify | what was written first | [`Notice`] | in its turn |
-//! | reply | [`Outcome`], place of the data | what was read | when the packet arrives |
+//! | reply | [`Outcome`], place of the data | what was read | in its turn |
+//! | part | [`Outcome`], place of the data | a part of what was read | when the packet arrives |
 //!
-//! In its turn: in the order of the flow, when every write before it has been done, long ones too. Pieces and replies
-//! are done where they arrive, before what was sent earlier if that was lost.
+//! In its turn: in the order of the flow, when everything before it has been done, long writes and replies too. Pieces
+//! and parts are done when they arrive, before what was sent earlier if that was lost.
 
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -36,18 +37,28 @@ pub enum What {
     Notify = 6,
     /// What came of an operation of the other side.
     Reply = 7,
+    /// One packet of a longer reply.
+    Part = 8,
 }
 
 impl What {
     /// Every one, in the order of its number.
-    pub const ALL: [What; 7] =
-        [What::Write, What::Piece, What::Read, What::Atomic, What::Fence, What::Notify, What::Reply];
+    pub const ALL: [What; 8] = [
+        What::Write,
+        What::Piece,
+        What::Read,
+        What::Atomic,
+        What::Fence,
+        What::Notify,
+        What::Reply,
+        What::Part,
+    ];
 
     /// The one with this number.
     #[must_use]
     pub const fn from_number(number: u16) -> Option<What> {
         match number {
-            1..=7 => Some(Self::ALL[number as usize - 1]),
+            1..=8 => Some(Self::ALL[number as usize - 1]),
             _ => None,
         }
     }
@@ -306,7 +317,7 @@ mod tests {
         for change in Change::ALL {
             assert_eq!(Change::from_number(change as u8), Some(change));
         }
-        assert_eq!(What::from_number(0).or(What::from_number(8)), None);
+        assert_eq!(What::from_number(0).or(What::from_number(9)), None);
         assert_eq!(Outcome::from_number(7), None);
         assert_eq!(Word::from_number(0).or(Word::from_number(11)), None);
         assert_eq!(Change::from_number(0).or(Change::from_number(11)), None);

@@ -56,6 +56,10 @@ impl Region {
 }
 
 /// What the word becomes; `None`: it stays.
+#[expect(
+    clippy::cast_lossless,
+    reason = "one macro for signed integers, which are extended, and unsigned ones"
+)]
 fn changed(atomic: &Atomic, old: u64) -> Option<u64> {
     let operand = atomic.operand;
     match atomic.change {
@@ -138,7 +142,7 @@ mod tests {
         assert_eq!(step(U64, Xor, 0b1100, 0b1010, 0), (0b1100, 0b0110));
         assert_eq!(step(I64, Min, 5, -9i64 as u64, 0), (5, -9i64 as u64));
         assert_eq!(step(U64, Min, 5, -9i64 as u64, 0), (5, 5));
-        assert_eq!(step(I32, Max, -3i32 as u32 as u64, 2, 0), (-3i32 as u32 as u64, 2));
+        assert_eq!(step(I32, Max, u64::from(-3i32 as u32), 2, 0), (u64::from(-3i32 as u32), 2));
         assert_eq!(
             step(F64, Add, 1.5f64.to_bits(), 2.0f64.to_bits(), 0),
             (1.5f64.to_bits(), 3.5f64.to_bits())
