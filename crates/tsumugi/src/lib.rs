@@ -52,6 +52,7 @@ mod memory;
 mod peers;
 mod pool;
 pub mod remote;
+pub mod remote_memory;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};

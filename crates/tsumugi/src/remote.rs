@@ -89,6 +89,17 @@ impl Rights {
     pub const ATOMIC: Rights = Rights(4);
     /// Everything.
     pub const ALL: Rights = Rights(7);
+    /// Nothing.
+    pub(crate) const NONE: Rights = Rights(0);
+
+    /// As they travel.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Option<Rights> {
+        if bits <= Rights::ALL.0 { Some(Rights(bits)) } else { None }
+    }
 
     /// These and `other`.
     #[must_use]
@@ -172,8 +183,6 @@ pub struct Notification {
     pub source: Node,
     /// The handler that the writer has chosen.
     pub handler: u64,
-    /// Key that was written by.
-    pub key: u64,
     /// What was written.
     pub slice: Slice,
 }
@@ -211,7 +220,7 @@ impl Remote {
         if slice.bytes() == 0 {
             return Err(RegisterError::Empty);
         }
-        if rights.0 == 0 {
+        if rights == Rights::NONE {
             return Err(RegisterError::NoRights);
         }
         let key = self.shared.inner.borrow_mut().state.register(slice.clone(), rights);
@@ -306,27 +315,6 @@ impl Remote {
         self.shared.inner.borrow_mut().state.take_refusal()
     }
 
-    /// Takes the next notification, if there is one.
-    ///
-    /// # Errors
-    /// The NIC is broken.
-    pub fn try_notification(&self) -> Result<Option<Notification>, RailError> {
-        let take = || self.shared.inner.borrow_mut().state.served.notifications.pop_front();
-        if let Some(notification) = take() {
-            return Ok(Some(notification));
-        }
-        self.shared.progress()?;
-        Ok(take())
-    }
-
-    /// Waits for the next notification, but not longer than `timeout`; `None`: none came.
-    ///
-    /// # Errors
-    /// The NIC is broken.
-    pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
-        self.shared.wait_until(self.shared.deadline(timeout), |state| state.served.notifications.pop_front())
-    }
-
     fn post(
         &self,
         node: Node,
@@ -364,6 +352,32 @@ impl Registration {
     #[must_use]
     pub fn slice(&self) -> &Slice {
         &self.slice
+    }
+
+    /// Takes the next notification that this memory was written, if there is one.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn try_notification(&self) -> Result<Option<Notification>, RailError> {
+        if let Some(notification) = self.take_notification() {
+            return Ok(Some(notification));
+        }
+        self.shared.progress()?;
+        Ok(self.take_notification())
+    }
+
+    /// Waits for the next notification, but not longer than `timeout`; `None`: none came.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
+        let key = self.target.key;
+        self.shared.wait_until(self.shared.deadline(timeout), |state| state.served.take_notification(key))
+    }
+
+    /// Takes the next notification, if one has been taken in.
+    pub(crate) fn take_notification(&self) -> Option<Notification> {
+        self.shared.inner.borrow_mut().state.served.take_notification(self.target.key)
     }
 }
 

@@ -22,26 +22,26 @@ use tsumugi_wire::frame::{REMOTE_BYTES, Remote};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
 
-/// Notifications that wait to be taken, at most; the next ones are refused.
-const NOTIFICATIONS_MAX: usize = 1 << 16;
+/// Notifications of one registration that wait to be taken, at most; the next ones are refused.
+const NOTIFICATIONS_MAX: usize = 1 << 12;
 
 /// The memory that others may reach, and what they told us of it.
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     registered: HashMap<u64, Registered>,
-    pub(crate) notifications: VecDeque<Notification>,
 }
 
 #[derive(Debug)]
 struct Registered {
     slice: Slice,
     rights: Rights,
+    notifications: VecDeque<Notification>,
 }
 
 impl Served {
     /// Lets others reach memory by a key.
     pub(crate) fn register(&mut self, key: u64, slice: Slice, rights: Rights) {
-        self.registered.insert(key, Registered { slice, rights });
+        self.registered.insert(key, Registered { slice, rights, notifications: VecDeque::new() });
     }
 
     /// What has arrived is done; nothing more will be.
@@ -55,7 +55,7 @@ impl Served {
 
     /// The region, and the place in it of `bytes` at an address.
     fn find(&self, remote: &Remote, bytes: u64, rights: Rights) -> Result<(&Region, usize), Outcome> {
-        let Registered { slice, rights: given } =
+        let Registered { slice, rights: given, .. } =
             self.registered.get(&remote.key).ok_or(Outcome::NoSuchKey)?;
         if !given.has(rights) {
             return Err(Outcome::NotPermitted);
@@ -88,11 +88,17 @@ impl Served {
         let Notice { handler, bytes } = Notice::decode(data).ok_or(Outcome::Malformed)?;
         let (region, at) = self.find(remote, bytes, Rights::WRITE)?;
         let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
-        if self.notifications.len() >= NOTIFICATIONS_MAX {
+        let registered = self.registered.get_mut(&remote.key).ok_or(Outcome::NoSuchKey)?;
+        if registered.notifications.len() >= NOTIFICATIONS_MAX {
             return Err(Outcome::TooMany);
         }
-        self.notifications.push_back(Notification { source, handler, key: remote.key, slice });
+        registered.notifications.push_back(Notification { source, handler, slice });
         Ok(())
+    }
+
+    /// Takes the next notification about what is registered under a key.
+    pub(crate) fn take_notification(&mut self, key: u64) -> Option<Notification> {
+        self.registered.get_mut(&key)?.notifications.pop_front()
     }
 }
 
