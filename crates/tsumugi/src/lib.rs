@@ -79,6 +79,7 @@ pub mod internal {
     pub use crate::endpoint::deliver::{Content, Delivery};
     pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::open_through;
+    pub use crate::endpoint::remote::Promise;
     pub use crate::endpoint::state::{Options, State};
 }
 

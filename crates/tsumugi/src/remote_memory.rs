@@ -51,7 +51,7 @@ use crate::{Endpoint, Node};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use tsumugi_rail::{OutOfRegion, Slice};
-use wire::Word;
+use wire::{Place, Word};
 
 /// Longest name of an export, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
@@ -68,7 +68,7 @@ pub struct RemoteMemory {
     exports: BTreeMap<String, Export>,
     handlers: HashMap<u64, Handler>,
     /// What nodes have answered, for whoever has asked.
-    answers: HashMap<(Node, String), Option<(Target, u64, Rights)>>,
+    answers: HashMap<(Node, String), Option<Place>>,
     /// Notifications for handlers that there are none of, and words that made no sense.
     strays: u64,
 }

@@ -2,8 +2,6 @@
 
 use super::remote::{Bulk, Pending};
 use super::trunk::Way;
-use crate::Node;
-use crate::channel::Ticket;
 use crate::error::Reason;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -251,11 +249,6 @@ impl Peer {
             dirty: false,
             timed: false,
         }
-    }
-
-    /// Names message `number` of the present acquaintance with it.
-    pub(super) fn ticket(&self, node: Node, number: u64) -> Ticket {
-        Ticket::new(node, self.acquaintance, number)
     }
 
     /// Whether anything is under way in either direction that the peer's death would leave unfinished.

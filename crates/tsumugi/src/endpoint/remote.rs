@@ -2,6 +2,7 @@
 
 use super::peer::{Outgoing, Peer};
 use super::state::State;
+use crate::channel::Ticket;
 use crate::error::SendError;
 use crate::remote::{Refusal, RemoteError};
 use crate::{Node, Target};
@@ -19,8 +20,12 @@ pub(super) const OPERATIONS_MAX: usize = 1024;
 /// Refusals of writes that wait to be taken, at most; older ones are forgotten.
 const REFUSALS_MAX: usize = 1024;
 
+/// Bits of an operation's name that are its message's number; the others are the acquaintance's.
+const NUMBER_BITS: u32 = 40;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+
 /// What becomes of an operation: nothing yet, the former value of a word (0 if none was asked for), or an error.
-pub(crate) type Promise = Rc<OnceCell<Result<u64, RemoteError>>>;
+pub type Promise = Rc<OnceCell<Result<u64, RemoteError>>>;
 
 /// An operation of ours that waits for its reply.
 #[derive(Debug)]
@@ -105,7 +110,7 @@ impl State {
         let Target { key, address } = to;
         let operation = self.next_operation(node.0);
         let bulk = Bulk { what: What::Piece, key, address, operation, from: from.clone(), cut: 0 };
-        self.queue_bulk(node.0, bulk, operation);
+        self.queue_bulk(node.0, bulk, self.peers[node.0 as usize].accepted + 1);
         Ok(self.accepted(now, node.0))
     }
 
@@ -189,7 +194,8 @@ impl State {
         if self.peers[node.0 as usize].pending.len() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
         }
-        let operation = self.request(now, node.0, what, at, data)?;
+        let operation = self.next_operation(node.0);
+        self.request(now, node.0, what, at, data)?;
         let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
         let promise = Promise::default();
         let pending = Pending { promise: Rc::clone(&promise), into, missing };
@@ -211,13 +217,16 @@ impl State {
         }
         let operation = self.next_operation(index);
         let remote = Remote { what: what as u16, key: at.key, address: at.address, operation };
-        self.queue_frame(index, &remote.encode(bytes as u32), data, operation)?;
+        let messages = self.peers[index as usize].accepted + 1;
+        self.queue_frame(index, &remote.encode(bytes as u32), data, messages)?;
         Ok(self.accepted(now, index))
     }
 
-    /// An operation is named by the number of its message.
+    /// An operation is named by the number of its message, and the acquaintance: a reply may wait for longer than that
+    /// lasts, and must not be taken for another's.
     fn next_operation(&self, index: u32) -> u64 {
-        self.peers[index as usize].accepted + 1
+        let peer = &self.peers[index as usize];
+        u64::from(peer.acquaintance) << NUMBER_BITS | (peer.accepted + 1) & NUMBER_MASK
     }
 
     pub(super) fn queue_bulk(&mut self, index: u32, bulk: Bulk, messages: u64) {
@@ -234,11 +243,15 @@ impl State {
         };
         let peer = &mut self.peers[index as usize];
         let Some(pending) = peer.pending.get_mut(&remote.operation) else {
-            if outcome == Outcome::Done || remote.operation > peer.accepted {
+            if remote.operation >> NUMBER_BITS != u64::from(peer.acquaintance) & (u64::MAX >> NUMBER_BITS) {
+                return true; // whoever asked has been told that it will not hear
+            }
+            let number = remote.operation & NUMBER_MASK;
+            if outcome == Outcome::Done || number > peer.accepted {
                 self.memory.count(Counter::Violation, 1);
                 return true;
             }
-            let refusal = Refusal::new(peer.ticket(Node(index), remote.operation), outcome);
+            let refusal = Refusal::new(Ticket::new(Node(index), peer.acquaintance, number), outcome);
             if self.refusals.len() >= REFUSALS_MAX {
                 self.refusals.pop_front();
             }

@@ -244,7 +244,7 @@ impl State {
     }
 
     /// Lets others reach memory by a key that nobody can guess.
-    pub(crate) fn register(&mut self, slice: Slice, rights: Rights) -> u64 {
+    pub fn register(&mut self, slice: Slice, rights: Rights) -> u64 {
         let key = loop {
             let key = self.random.random();
             if key != 0 && !self.served.is_key(key) {

@@ -12,20 +12,23 @@ const ANSWER: u8 = 2;
 /// Bytes of an answer before the name.
 const ANSWER_BYTES: usize = 32;
 
+/// Where an export is, how long it is, bytes, and what is permitted.
+pub(super) type Place = (Target, u64, Rights);
+
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Word {
     /// Somebody wants to import what has this name.
     Wish(String),
     /// Where it is, how long, and what is permitted; `None`: it is not exported.
-    Answer(String, Option<(Target, u64, Rights)>),
+    Answer(String, Option<Place>),
 }
 
 pub(super) fn encode_wish(name: &str) -> Vec<u8> {
     [&[WISH], name.as_bytes()].concat()
 }
 
-pub(super) fn encode_answer(name: &str, found: Option<(Target, u64, Rights)>) -> Vec<u8> {
+pub(super) fn encode_answer(name: &str, found: Option<Place>) -> Vec<u8> {
     let mut bytes = vec![0; ANSWER_BYTES];
     bytes[0] = ANSWER;
     if let Some((Target { key, address }, length, rights)) = found {
@@ -41,9 +44,9 @@ pub(super) fn encode_answer(name: &str, found: Option<(Target, u64, Rights)>) ->
 /// `None`: it makes no sense.
 pub(super) fn decode(bytes: &[u8]) -> Option<Word> {
     let name = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).ok();
-    match bytes.first()? {
-        &WISH => Some(Word::Wish(name(&bytes[1..])?)),
-        &ANSWER => {
+    match *bytes.first()? {
+        WISH => Some(Word::Wish(name(&bytes[1..])?)),
+        ANSWER => {
             let (answer, rest) = bytes.split_first_chunk::<ANSWER_BYTES>()?;
             let word = |at: usize| Some(u64::from_le_bytes(*answer[at..].first_chunk()?));
             let target = Target { key: word(8)?, address: word(16)? };
