@@ -147,3 +147,14 @@ impl Config {
         Ok(Geometry { flows: self.peers_max, ring_bytes: self.queue_bytes })
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_thousand_peers_take_little_more_receive_memory_than_ten() {
+        let bytes = |peers_max| Config { peers_max, ..Config::default() }.check().unwrap().bytes();
+        assert!(bytes(1000) < 2 * bytes(10), "{} and {}", bytes(1000), bytes(10));
+    }
+}

@@ -329,6 +329,12 @@ impl Import {
         self.node
     }
 
+    /// What it is called on the wire, for what is not offered here, such as atomics.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
     /// Length, bytes.
     #[must_use]
     pub fn bytes(&self) -> u64 {
