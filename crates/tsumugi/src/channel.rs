@@ -13,7 +13,7 @@ use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// An endpoint's hold on one channel. Exclusive; given back when dropped, with what was not received.
 pub struct Channel {
-    shared: Rc<Shared>,
+    pub(crate) shared: Rc<Shared>,
     number: u16,
     /// Dropping it leaves the channel open for the next holder.
     detached: bool,
@@ -44,6 +44,11 @@ impl Ticket {
     #[must_use]
     pub fn node(&self) -> Node {
         self.node
+    }
+
+    /// In which acquaintance with its peer it was accepted.
+    pub(crate) fn acquaintance(&self) -> u32 {
+        self.acquaintance
     }
 
     pub(crate) fn status(&self, state: &State) -> Status {
@@ -81,11 +86,25 @@ impl Channel {
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
     pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
+        self.accept(node, |state, now, channel| state.post(now, node, channel, data))
+    }
+
+    /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
+    /// [`State::post_reserved`].
+    pub(crate) fn post_reserved(&mut self, node: Node, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
+        self.accept(node, |state, now, channel| state.post_reserved(now, node, channel, parts))
+    }
+
+    fn accept(
+        &self,
+        node: Node,
+        post: impl FnOnce(&mut State, Instant, u16) -> Result<u64, SendError>,
+    ) -> Result<Ticket, SendError> {
         let now = self.shared.now();
         let mut inner = self.shared.inner.borrow_mut();
         let state = &mut inner.state;
         let alone = state.is_quiet(node);
-        let number = state.post(now, node, self.number, data)?;
+        let number = post(state, now, self.number)?;
         let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
         drop(inner);
         if alone {
@@ -174,7 +193,8 @@ impl Channel {
         }
     }
 
-    fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+    /// Takes what has arrived, without looking for more.
+    pub(crate) fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
         let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
         Some(self.message(delivery))
     }
@@ -190,6 +210,27 @@ impl Channel {
 }
 
 impl Shared {
+    /// Accepts a message that was written in place: `buffer` came from the endpoint's pool and begins with room for a
+    /// frame header. It comes back with the error.
+    pub(crate) fn post_buffer(
+        &self,
+        node: Node,
+        channel: u16,
+        buffer: Vec<u8>,
+    ) -> Result<Ticket, (SendError, Vec<u8>)> {
+        let now = self.now();
+        let mut inner = self.inner.borrow_mut();
+        let state = &mut inner.state;
+        let alone = state.is_quiet(node);
+        let number = state.post_buffer(now, node, channel, buffer)?;
+        let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
+        drop(inner);
+        if alone {
+            self.transmit(now).map_err(|error| (error.into(), Vec::new()))?;
+        }
+        Ok(ticket)
+    }
+
     /// Waits until a message of `bytes` would be accepted for `node`.
     fn wait_for_room(&self, node: Node, bytes: usize) -> Result<(), SendError> {
         let ready = |state: &mut State| match state.may_post(node, bytes as u64) {
@@ -244,23 +285,10 @@ impl SendBuffer<'_> {
     pub fn post(mut self) -> Result<Ticket, SendError> {
         let buffer = std::mem::take(&mut self.buffer);
         let shared = &self.channel.shared;
-        let now = shared.now();
-        let mut inner = shared.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(self.node);
-        let number = match state.post_buffer(now, self.node, self.channel.number, buffer) {
-            Ok(number) => number,
-            Err((error, buffer)) => {
-                state.pool.give(buffer);
-                return Err(error);
-            }
-        };
-        let ticket = Ticket { node: self.node, acquaintance: state.acquaintance(self.node), number };
-        drop(inner);
-        if alone {
-            shared.transmit(now)?;
-        }
-        Ok(ticket)
+        shared.post_buffer(self.node, self.channel.number, buffer).map_err(|(error, buffer)| {
+            shared.inner.borrow_mut().state.pool.give(buffer);
+            error
+        })
     }
 
     /// As [`Channel::send`], without a copy.

@@ -40,6 +40,8 @@
 //! | [`Message`], short | the depositor, in the receive queue | until it is released (dropped) | to the queue |
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
+pub mod active_message;
+
 mod channel;
 mod checksum;
 mod clock;
@@ -51,6 +53,7 @@ mod error;
 mod memory;
 mod peers;
 mod pool;
+mod registry;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
@@ -59,7 +62,9 @@ pub use context::{Context, ContextError};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use endpoint::trunk::PathReport;
-pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};
+pub use error::{
+    ChannelError, Failure, OpenError, PeerError, PortError, Reason, ReceiveError, RegisterError, SendError,
+};
 pub use peers::{HostFileError, parse_host_file};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
