@@ -41,6 +41,7 @@
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
 pub mod active_message;
+pub mod stream;
 
 mod channel;
 mod checksum;

@@ -4,6 +4,7 @@ use super::peer::Phase;
 use super::state::State;
 use crate::Node;
 use tsumugi_wire::Instant;
+use tsumugi_wire::frame::WHOLE_BYTES;
 
 impl State {
     /// Something is awaited from now on that only the peer can bring: it is asked for signs of life until
@@ -34,5 +35,10 @@ impl State {
     /// Longest message that this endpoint sends and takes, bytes.
     pub(crate) fn message_bytes_max(&self) -> u64 {
         self.options.message_bytes_max
+    }
+
+    /// Longest message that fits into one packet to the peer, bytes.
+    pub(crate) fn packet_message_bytes(&self, node: Node) -> usize {
+        if (node.0 as usize) < self.peers.len() { (self.body_bytes(node.0) - WHOLE_BYTES) & !7 } else { 0 }
     }
 }

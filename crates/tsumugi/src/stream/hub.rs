@@ -1,0 +1,132 @@
+//! What a port, its handlers and the messages that they send have in common.
+
+use super::UNFINISHED_MAX;
+use super::error::WriteError;
+use super::outgoing::Outgoing;
+use crate::endpoint::Shared;
+use crate::endpoint::state::State;
+use crate::error::SendError;
+use crate::{Node, registry};
+use std::cell::{Cell, RefCell};
+use std::collections::HashMap;
+use std::rc::Rc;
+use std::task::Waker;
+
+/// Somebody waits until a message of so many bytes can be sent to a peer.
+struct Want {
+    node: Node,
+    bytes: u64,
+    waker: Waker,
+}
+
+pub(super) struct Hub {
+    pub(super) shared: Rc<Shared>,
+    pub(super) channel: u16,
+    /// The port is gone.
+    pub(super) closed: Cell<bool>,
+    /// Bytes that wait for handlers to read them, and what handlers that have all of their message take up.
+    pub(super) held_bytes: Cell<u64>,
+    pub(super) held_bytes_max: u64,
+    wants: RefCell<Vec<Want>>,
+    /// Messages to each peer that are begun and not ended.
+    begun: RefCell<HashMap<Node, usize>>,
+    next_message: Cell<u32>,
+}
+
+impl Hub {
+    pub(super) fn new(shared: Rc<Shared>, channel: u16, held_bytes_max: u64) -> Hub {
+        Hub {
+            shared,
+            channel,
+            closed: Cell::new(false),
+            held_bytes: Cell::new(0),
+            held_bytes_max,
+            wants: RefCell::default(),
+            begun: RefCell::default(),
+            next_message: Cell::new(0),
+        }
+    }
+
+    pub(super) fn hold(&self, bytes: usize) {
+        self.held_bytes.set(self.held_bytes.get() + bytes as u64);
+    }
+
+    pub(super) fn let_go(&self, bytes: usize) {
+        self.held_bytes.set(self.held_bytes.get().saturating_sub(bytes as u64));
+    }
+
+    /// Whether nothing more may be taken in until handlers have read.
+    pub(super) fn is_full(&self) -> bool {
+        self.held_bytes.get() >= self.held_bytes_max
+    }
+
+    /// Begins a message.
+    pub(super) fn begin(self: &Rc<Self>, node: Node, handler: &str) -> Result<Outgoing, WriteError> {
+        if self.closed.get() {
+            return Err(WriteError::Closed);
+        }
+        let inner = self.shared.inner.borrow();
+        match inner.state.may_post(node, 0) {
+            Ok(()) | Err(SendError::WouldBlock) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let acquaintance = inner.state.acquaintance(node);
+        drop(inner);
+        let mut begun = self.begun.borrow_mut();
+        let count = begun.entry(node).or_default();
+        if *count >= UNFINISHED_MAX {
+            return Err(WriteError::Unfinished { node, limit: UNFINISHED_MAX });
+        }
+        *count += 1;
+        let message = self.next_message.get();
+        self.next_message.set(message.wrapping_add(1));
+        Ok(Outgoing::new(Rc::clone(self), node, acquaintance, message, registry::hash(handler)))
+    }
+
+    /// A message is over, ended or not.
+    pub(super) fn over(&self, node: Node) {
+        if let Some(count) = self.begun.borrow_mut().get_mut(&node) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    /// Wakes `waker` once there may be room for a message of `bytes`.
+    pub(super) fn want(&self, node: Node, bytes: u64, waker: &Waker) {
+        let mut wants = self.wants.borrow_mut();
+        match wants.iter_mut().find(|want| want.node == node && want.waker.will_wake(waker)) {
+            Some(want) => want.bytes = bytes,
+            None => wants.push(Want { node, bytes, waker: waker.clone() }),
+        }
+    }
+
+    /// Whether somebody's waiting for room is over.
+    pub(super) fn has_room(&self, state: &State) -> bool {
+        self.wants.borrow().iter().any(|want| want.is_met(state))
+    }
+
+    /// Whether somebody waits for room.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.wants.borrow().is_empty()
+    }
+
+    /// Wakes those whose waiting for room is over.
+    pub(super) fn wake(&self) {
+        if !self.wants_room() {
+            return;
+        }
+        let inner = self.shared.inner.borrow();
+        self.wants.borrow_mut().retain(|want| {
+            let is_met = want.is_met(&inner.state);
+            if is_met {
+                want.waker.wake_by_ref();
+            }
+            !is_met
+        });
+    }
+}
+
+impl Want {
+    fn is_met(&self, state: &State) -> bool {
+        !matches!(state.may_post(self.node, self.bytes), Err(SendError::WouldBlock))
+    }
+}
