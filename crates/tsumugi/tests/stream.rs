@@ -219,6 +219,29 @@ fn a_message_that_is_given_up_ends_with_an_error_in_its_handler() {
     assert_eq!((to.tally().messages, to.tally().broken), (1, 1));
 }
 
+#[test]
+fn a_port_that_goes_gives_up_what_it_had_begun_and_another_may_begin() {
+    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
+    let message = begun(&mut from, &mut to, node, b"half");
+    drop(from);
+    let mut from = port(&here, ());
+    let next = begun(&mut from, &mut to, node, b"next");
+    assert_eq!(
+        to.with(|seen| seen.messages.pop()),
+        Some((b"half".to_vec(), Some(ReadError::Broken(Node(0)))))
+    );
+    drop(message);
+    from.end(next).unwrap();
+    eventually("the second ends", || {
+        from.poll().unwrap();
+        to.poll().unwrap();
+        to.with(|seen| seen.messages.len()) == 1
+    });
+    assert_eq!(to.with(|seen| seen.messages.pop()), Some((b"next".to_vec(), None)));
+    assert_eq!(there.counters().get("violation"), 0);
+}
+
 /// Begins a message and waits until its handler has what was sent of it.
 fn begun(
     from: &mut Streams<()>,
@@ -559,6 +582,8 @@ struct Script {
     /// Lengths of the pieces in and, over and over, of the pieces out.
     pieces: Vec<usize>,
     reads: Vec<usize>,
+    /// For how many calls the handler waits for something else before each read.
+    pause: usize,
     /// After how many reads the handler leaves the rest, if it does.
     leaves: Option<usize>,
 }
@@ -567,8 +592,9 @@ fn script() -> impl Strategy<Value = Script> {
     let piece = prop_oneof![4 => 0..50usize, 2 => 0..3000usize, 1 => 0..40_000usize];
     let reads = prop::collection::vec(prop_oneof![1..20usize, 1..5000usize], 1..5);
     let leaves = prop_oneof![5 => Just(None), 1 => (0..5usize).prop_map(Some)];
-    (0..4usize, 0..3usize, prop::collection::vec(piece, 0..12), reads, leaves)
-        .prop_map(|(from, step, pieces, reads, leaves)| Script { from, step, pieces, reads, leaves })
+    (0..4usize, 0..3usize, prop::collection::vec(piece, 0..12), reads, 0..3usize, leaves).prop_map(
+        |(from, step, pieces, reads, pause, leaves)| Script { from, step, pieces, reads, pause, leaves },
+    )
 }
 
 proptest! {
@@ -649,13 +675,23 @@ async fn check(mut incoming: Incoming<Vec<u32>>, scripts: std::rc::Rc<Vec<Script
     let mut number = [0; 4];
     incoming.read_exact(&mut number).await.unwrap();
     let at = u32::from_le_bytes(number) as usize;
-    let Script { pieces, reads, leaves, .. } = &scripts[at];
+    let Script { pieces, reads, pause, leaves, .. } = &scripts[at];
     let expected = contents(at as u64, pieces.iter().sum());
     let mut done = 0;
     for (turn, bytes) in reads.iter().cycle().enumerate() {
         if *leaves == Some(turn) {
             break;
         }
+        let mut calls = *pause;
+        poll_fn(|context| {
+            if calls == 0 {
+                return Poll::Ready(());
+            }
+            calls -= 1;
+            context.waker().wake_by_ref();
+            Poll::Pending
+        })
+        .await;
         let mut buffer = vec![0; *bytes];
         let read = match turn % 3 {
             0 => incoming.read(&mut buffer).await.unwrap(),

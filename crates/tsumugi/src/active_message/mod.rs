@@ -140,8 +140,9 @@ impl<S> ActiveMessages<S> {
             return Err(PortError::MessageBytes { needed, limit });
         }
         let desk = Desk::new(endpoint.channel(channel)?, options);
-        // Answers to the port that had the channel before should not be taken for answers to this one's requests.
-        let sequence = endpoint.shared.now().0 as u32;
+        // Answers to the port that had the channel before, in this process or another, should not be taken for
+        // answers to this one's requests.
+        let sequence = endpoint.shared.inner.borrow_mut().state.random_number();
         Ok(ActiveMessages {
             desk,
             state,

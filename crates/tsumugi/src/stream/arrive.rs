@@ -186,7 +186,7 @@ impl<S: 'static> Streams<S> {
 
 impl<S> Drop for Streams<S> {
     fn drop(&mut self) {
-        self.hub.closed.set(true);
+        self.hub.close();
         let state = &mut self.channel.shared.inner.borrow_mut().state;
         for (name, arriving) in &self.arriving {
             state.expect_no_more(name.0, arriving.acquaintance);

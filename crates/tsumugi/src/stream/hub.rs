@@ -2,13 +2,14 @@
 
 use super::UNFINISHED_MAX;
 use super::error::WriteError;
+use super::format::{Chunk, End, HEAD_BYTES};
 use super::outgoing::Outgoing;
 use crate::endpoint::Shared;
 use crate::endpoint::state::State;
 use crate::error::SendError;
 use crate::{Node, registry};
 use std::cell::{Cell, RefCell};
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::task::Waker;
 
@@ -28,13 +29,17 @@ pub(super) struct Hub {
     pub(super) held_bytes: Cell<u64>,
     pub(super) held_bytes_max: u64,
     wants: RefCell<Vec<Want>>,
-    /// Messages to each peer that are begun and not ended.
+    /// How many messages to each peer are begun and not over.
     begun: RefCell<HashMap<Node, usize>>,
+    /// Those of them whose head has left, and the acquaintance with the peer in which it did.
+    open: RefCell<BTreeMap<(Node, u32), u32>>,
     next_message: Cell<u32>,
 }
 
 impl Hub {
     pub(super) fn new(shared: Rc<Shared>, channel: u16, held_bytes_max: u64) -> Hub {
+        // A number that a peer may still have an unfinished message under should not be used again.
+        let next_message = shared.inner.borrow_mut().state.random_number();
         Hub {
             shared,
             channel,
@@ -43,7 +48,8 @@ impl Hub {
             held_bytes_max,
             wants: RefCell::default(),
             begun: RefCell::default(),
-            next_message: Cell::new(0),
+            open: RefCell::default(),
+            next_message: Cell::new(next_message),
         }
     }
 
@@ -83,10 +89,46 @@ impl Hub {
         Ok(Outgoing::new(Rc::clone(self), node, acquaintance, message, registry::hash(handler)))
     }
 
-    /// A message is over, ended or not.
-    pub(super) fn over(&self, node: Node) {
+    /// A message's head has left.
+    pub(super) fn opened(&self, node: Node, message: u32, acquaintance: u32) {
+        self.open.borrow_mut().insert((node, message), acquaintance);
+    }
+
+    /// All of a message has left.
+    pub(super) fn ended(&self, node: Node, message: u32) {
+        self.open.borrow_mut().remove(&(node, message));
+    }
+
+    /// Nobody will add to a message any more. If its reader waits for more, it is told.
+    pub(super) fn over(&self, node: Node, message: u32) {
         if let Some(count) = self.begun.borrow_mut().get_mut(&node) {
             *count = count.saturating_sub(1);
+        }
+        let acquaintance = self.open.borrow_mut().remove(&(node, message));
+        if let Some(acquaintance) = acquaintance {
+            self.give_up(node, message, acquaintance);
+        }
+    }
+
+    /// The port is gone, and with it the messages that it had begun.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        for ((node, message), acquaintance) in self.open.take() {
+            self.give_up(node, message, acquaintance);
+        }
+    }
+
+    /// Tells the reader of a message that nothing more will come. One small message for each that was begun, so there
+    /// is always room for it.
+    fn give_up(&self, node: Node, message: u32, acquaintance: u32) {
+        let mut bytes = [0; HEAD_BYTES];
+        let chunk = Chunk { message, handler: None, end: Some(End::Broken) };
+        chunk.encode(&mut bytes);
+        let now = self.shared.now();
+        let state = &mut self.shared.inner.borrow_mut().state;
+        if state.acquaintance(node) == acquaintance {
+            // Whom it cannot be told need not know.
+            let _ = state.post_reserved(now, node, self.channel, [&bytes[..chunk.bytes()], &[]]);
         }
     }
 

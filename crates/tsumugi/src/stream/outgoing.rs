@@ -27,7 +27,6 @@ pub struct Outgoing {
     buffer_bytes_max: usize,
     /// The head has left.
     is_begun: bool,
-    is_over: bool,
 }
 
 impl Outgoing {
@@ -41,7 +40,6 @@ impl Outgoing {
             buffer: Vec::new(),
             buffer_bytes_max: 0,
             is_begun: false,
-            is_over: false,
         }
     }
 
@@ -166,8 +164,13 @@ impl Outgoing {
         let buffer = std::mem::take(&mut self.buffer);
         match self.hub.shared.post_buffer(self.node, self.hub.channel, buffer) {
             Ok(ticket) => {
-                self.is_begun = true;
-                self.is_over |= end.is_some();
+                if !self.is_begun {
+                    self.is_begun = true;
+                    self.hub.opened(self.node, self.message, self.acquaintance);
+                }
+                if end.is_some() {
+                    self.hub.ended(self.node, self.message);
+                }
                 Ok(Some(ticket))
             }
             Err((SendError::WouldBlock, buffer)) => {
@@ -180,26 +183,11 @@ impl Outgoing {
             }
         }
     }
-
-    /// Tells the reader that nothing more will come. One small message for each that was begun, so there is always
-    /// room for it.
-    fn give_up(&self) {
-        let chunk = self.chunk(Some(End::Broken));
-        let mut bytes = vec![0; chunk.bytes()];
-        chunk.encode(&mut bytes);
-        let now = self.hub.shared.now();
-        let state = &mut self.hub.shared.inner.borrow_mut().state;
-        // Whom it cannot be told need not know.
-        let _ = state.post_reserved(now, self.node, self.hub.channel, [&bytes, &[]]);
-    }
 }
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        if self.is_begun && !self.is_over && self.check().is_ok() {
-            self.give_up();
-        }
-        self.hub.over(self.node);
+        self.hub.over(self.node, self.message);
         let buffer = std::mem::take(&mut self.buffer);
         self.hub.shared.inner.borrow_mut().state.pool.give(buffer);
     }
