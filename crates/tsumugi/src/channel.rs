@@ -40,6 +40,10 @@ pub enum Status {
 }
 
 impl Ticket {
+    pub(crate) fn new(node: Node, acquaintance: u32, number: u64) -> Ticket {
+        Ticket { node, acquaintance, number }
+    }
+
     /// The peer that the message is for.
     #[must_use]
     pub fn node(&self) -> Node {
@@ -86,31 +90,19 @@ impl Channel {
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
     pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
-        self.accept(node, |state, now, channel| state.post(now, node, channel, data))
+        self.shared.post_with(node, |state, now| {
+            let number = state.post(now, node, self.number, data)?;
+            Ok(state.ticket(node, number))
+        })
     }
 
     /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
     /// [`State::post_reserved`].
     pub(crate) fn post_reserved(&mut self, node: Node, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
-        self.accept(node, |state, now, channel| state.post_reserved(now, node, channel, parts))
-    }
-
-    fn accept(
-        &self,
-        node: Node,
-        post: impl FnOnce(&mut State, Instant, u16) -> Result<u64, SendError>,
-    ) -> Result<Ticket, SendError> {
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(node);
-        let number = post(state, now, self.number)?;
-        let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
-        drop(inner);
-        if alone {
-            self.shared.transmit(now)?;
-        }
-        Ok(ticket)
+        self.shared.post_with(node, |state, now| {
+            let number = state.post_reserved(now, node, self.number, parts)?;
+            Ok(state.ticket(node, number))
+        })
     }
 
     /// Sends a copy of `data` to the same channel of `node`; returns when all of it has been handed to the NIC.
@@ -210,27 +202,6 @@ impl Channel {
 }
 
 impl Shared {
-    /// Accepts a message that was written in place: `buffer` came from the endpoint's pool and begins with room for a
-    /// frame header. It comes back with the error.
-    pub(crate) fn post_buffer(
-        &self,
-        node: Node,
-        channel: u16,
-        buffer: Vec<u8>,
-    ) -> Result<Ticket, (SendError, Vec<u8>)> {
-        let now = self.now();
-        let mut inner = self.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(node);
-        let number = state.post_buffer(now, node, channel, buffer)?;
-        let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
-        drop(inner);
-        if alone {
-            self.transmit(now).map_err(|error| (error.into(), Vec::new()))?;
-        }
-        Ok(ticket)
-    }
-
     /// Waits until a message of `bytes` would be accepted for `node`.
     fn wait_for_room(&self, node: Node, bytes: usize) -> Result<(), SendError> {
         let ready = |state: &mut State| match state.may_post(node, bytes as u64) {
@@ -284,10 +255,13 @@ impl SendBuffer<'_> {
     /// As [`Channel::post`]; the buffer is given back then.
     pub fn post(mut self) -> Result<Ticket, SendError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let shared = &self.channel.shared;
-        shared.post_buffer(self.node, self.channel.number, buffer).map_err(|(error, buffer)| {
-            shared.inner.borrow_mut().state.pool.give(buffer);
-            error
+        let (node, number) = (self.node, self.channel.number);
+        self.channel.shared.post_with(node, |state, now| match state.post_buffer(now, node, number, buffer) {
+            Ok(number) => Ok(state.ticket(node, number)),
+            Err((error, buffer)) => {
+                state.pool.give(buffer);
+                Err(error)
+            }
         })
     }
 

@@ -182,7 +182,7 @@ pub enum ReceiveError {
 
 /// A handler or a segment could not be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RegisterError {
+pub enum NameError {
     /// The name is in use.
     #[error("'{0}' is registered already; a name stands for one thing")]
     Twice(String),

@@ -55,6 +55,8 @@ mod memory;
 mod peers;
 mod pool;
 mod registry;
+pub mod remote;
+pub mod remote_memory;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
@@ -64,12 +66,14 @@ pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use endpoint::trunk::PathReport;
 pub use error::{
-    ChannelError, Failure, OpenError, PeerError, PortError, Reason, ReceiveError, RegisterError, SendError,
+    ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
 };
 pub use peers::{HostFileError, parse_host_file};
+pub use remote::{Remote, Rights, Target};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;
+pub use tsumugi_rail::{OutOfRegion, PinError, Region, Slice};
 pub use tsumugi_wire::handshake::Repeat;
 pub use tsumugi_wire::limits::DEFAULT_PORT;
 pub use wait::{ParseWaitError, Wait};
@@ -81,6 +85,7 @@ pub mod internal {
     pub use crate::endpoint::deliver::{Content, Delivery};
     pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::open_through;
+    pub use crate::endpoint::remote::Promise;
     pub use crate::endpoint::state::{Options, State};
 }
 

@@ -1,6 +1,6 @@
 //! What is registered by name and found by a hash of the name that comes over the wire.
 
-use crate::error::RegisterError;
+use crate::error::NameError;
 use std::collections::BTreeMap;
 
 /// The 64 bits by which a name is known on the wire: FNV-1a (RFC draft `draft-eastlake-fnv`), the same in every
@@ -29,16 +29,16 @@ impl<T> Default for Registry<T> {
 
 impl<T> Registry<T> {
     /// Registers `thing` under a name.
-    pub(crate) fn register(&mut self, name: &str, thing: T) -> Result<(), RegisterError> {
+    pub(crate) fn register(&mut self, name: &str, thing: T) -> Result<(), NameError> {
         self.register_hashed(hash(name), name, thing)
     }
 
-    fn register_hashed(&mut self, hash: u64, name: &str, thing: T) -> Result<(), RegisterError> {
+    fn register_hashed(&mut self, hash: u64, name: &str, thing: T) -> Result<(), NameError> {
         if let Some((other, _)) = self.entries.get(&hash) {
             return Err(if other == name {
-                RegisterError::Twice(name.to_owned())
+                NameError::Twice(name.to_owned())
             } else {
-                RegisterError::Collision { name: name.to_owned(), other: other.clone() }
+                NameError::Collision { name: name.to_owned(), other: other.clone() }
             });
         }
         self.entries.insert(hash, (name.to_owned(), thing));
@@ -76,10 +76,10 @@ mod tests {
     fn a_name_is_registered_once_and_a_collision_is_an_error() {
         let mut registry = Registry::default();
         registry.register("one", 1).unwrap();
-        assert_eq!(registry.register("one", 2), Err(RegisterError::Twice("one".into())));
+        assert_eq!(registry.register("one", 2), Err(NameError::Twice("one".into())));
         assert_eq!(
             registry.register_hashed(hash("one"), "two", 2),
-            Err(RegisterError::Collision { name: "two".into(), other: "one".into() })
+            Err(NameError::Collision { name: "two".into(), other: "one".into() })
         );
         assert_eq!((registry.get(hash("one")), registry.get(hash("two"))), (Some(&1), None));
         assert_eq!(registry.remove("one"), Some(1));

@@ -8,7 +8,7 @@ use common::loopback::{acquainted, cluster, contents, eventually, in_time, open}
 use proptest::prelude::*;
 use std::time::Duration;
 use tsumugi::active_message::{ActiveMessages, CallError, Options, ReplyError, RequestError, Unanswered};
-use tsumugi::{Config, Endpoint, FaultOptions, Node, PortError, Reason, RegisterError, SendError, Status};
+use tsumugi::{Config, Endpoint, FaultOptions, NameError, Node, PortError, Reason, SendError, Status};
 
 const CHANNEL: u16 = 3;
 
@@ -110,7 +110,7 @@ fn wrong_use_says_what_is_wrong() {
     assert_eq!(ask("echo", 101).unwrap_err(), Unanswered::TooLong { node, limit: 100 });
     assert_eq!(ask("long", 0).unwrap_err(), Unanswered::ReplyTooLong { node, limit: 100 });
     assert!(ask("echo", 100).is_ok());
-    assert_eq!(server.register("echo", |_, _, _| {}), Err(RegisterError::Twice("echo".into())));
+    assert_eq!(server.register("echo", |_, _, _| {}), Err(NameError::Twice("echo".into())));
     assert!(matches!(
         client.request_bulk(node, "echo", [0; 4], &[0; 65537], |_, _| {}),
         Err(RequestError::TooLong { bytes: 65537, limit: 65536 })
@@ -225,6 +225,10 @@ fn a_call_waits_for_its_reply() {
             let (words, data) = port.call(node, "echo", [number, 0, 0, 0], b"ping").unwrap();
             assert_eq!((words[0], &data[..]), (number + 1, &b"ping"[..]));
         }
+        eventually("the server has closed", || {
+            port.poll().unwrap();
+            server.is_finished()
+        });
         server.join().unwrap();
         // Nobody is there any more, which the port learns sooner or later.
         eventually("the peer is known to be gone", || match port.call(node, "echo", [0; 4], b"") {
@@ -306,7 +310,7 @@ fn a_store_is_where_the_handler_and_a_get_see_it() {
     let (mut server, mut client) =
         (port(&there, Options::default(), Vec::new()), port(&here, Options::default(), ()));
     server.register_segment("board", vec![0; 1000]).unwrap();
-    assert_eq!(server.register_segment("board", vec![]), Err(RegisterError::Twice("board".into())));
+    assert_eq!(server.register_segment("board", vec![]), Err(NameError::Twice("board".into())));
     server
         .register("stored", |seen: &mut Vec<_>, request, reply| {
             seen.push((request.offset, request.words[0], request.data.to_vec()));

@@ -10,7 +10,7 @@ use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
 use tsumugi::stream::{Incoming, Options, ReadError, Streams, UNFINISHED_MAX, WaitError, WriteError};
-use tsumugi::{Config, Endpoint, FaultOptions, Node, Reason, RegisterError, SendError, Status};
+use tsumugi::{Config, Endpoint, FaultOptions, NameError, Node, Reason, SendError, Status};
 
 const CHANNEL: u16 = 4;
 
@@ -491,7 +491,7 @@ fn garbage_is_counted_and_does_no_harm() {
 fn wrong_use_says_what_is_wrong() {
     let endpoint = open(Config::loopback());
     let mut to = receiver(&endpoint, Options::default());
-    assert_eq!(to.register("keep", keep), Err(RegisterError::Twice("keep".into())));
+    assert_eq!(to.register("keep", keep), Err(NameError::Twice("keep".into())));
     assert!(Streams::open(&endpoint, CHANNEL, Options::default(), ()).is_err(), "taken");
     assert!(Streams::open(&endpoint, 9, Options { buffered_bytes: 0 }, ()).is_err());
     assert!(matches!(

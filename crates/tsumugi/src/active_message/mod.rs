@@ -65,7 +65,7 @@ pub use error::{CallError, ReplyError, RequestError, Unanswered};
 pub use reply::{Answer, Reply, Request};
 
 use crate::channel::Ticket;
-use crate::error::{PortError, RegisterError, SendError};
+use crate::error::{NameError, PortError, SendError};
 use crate::registry::{self, Registry};
 use crate::{Endpoint, Node};
 use desk::Desk;
@@ -161,7 +161,7 @@ impl<S> ActiveMessages<S> {
         &mut self,
         name: &str,
         handler: impl FnMut(&mut S, Request<'_>, Reply<'_>) + 'static,
-    ) -> Result<(), RegisterError> {
+    ) -> Result<(), NameError> {
         self.handlers.register(name, Box::new(handler))
     }
 

@@ -4,7 +4,7 @@ use super::error::{RequestError, Unanswered};
 use super::format::{Code, Head, Kind, Place};
 use super::reply::{Answer, Reply, Request};
 use super::{ActiveMessages, Asked};
-use crate::error::RegisterError;
+use crate::error::NameError;
 use crate::{Node, registry};
 use std::ops::Range;
 
@@ -13,7 +13,7 @@ impl<S> ActiveMessages<S> {
     ///
     /// # Errors
     /// The name is taken by another segment, or looks like one on the wire.
-    pub fn register_segment(&mut self, name: &str, memory: Vec<u8>) -> Result<(), RegisterError> {
+    pub fn register_segment(&mut self, name: &str, memory: Vec<u8>) -> Result<(), NameError> {
         self.segments.register(name, memory)
     }
 

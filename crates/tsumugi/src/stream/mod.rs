@@ -67,7 +67,7 @@ pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
 use crate::channel::{Channel, Ticket};
-use crate::error::{PortError, RegisterError};
+use crate::error::{NameError, PortError};
 use crate::registry::Registry;
 use crate::{Endpoint, Node};
 use arrive::Arriving;
@@ -165,7 +165,7 @@ impl<S: 'static> Streams<S> {
         &mut self,
         name: &str,
         handler: impl Fn(Incoming<S>) -> F + 'static,
-    ) -> Result<(), RegisterError>
+    ) -> Result<(), NameError>
     where
         F: Future<Output = ()> + 'static,
     {

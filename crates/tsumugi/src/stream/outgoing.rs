@@ -162,7 +162,17 @@ impl Outgoing {
         let chunk = self.chunk(end);
         chunk.encode(&mut self.buffer[WHOLE_BYTES..]);
         let buffer = std::mem::take(&mut self.buffer);
-        match self.hub.shared.post_buffer(self.node, self.hub.channel, buffer) {
+        let (node, channel) = (self.node, self.hub.channel);
+        let posted = self.hub.shared.post_with(node, |state, now| {
+            match state.post_buffer(now, node, channel, buffer) {
+                Ok(number) => Ok(state.ticket(node, number)),
+                Err((error, buffer)) => {
+                    self.buffer = buffer;
+                    Err(error)
+                }
+            }
+        });
+        match posted {
             Ok(ticket) => {
                 if !self.is_begun {
                     self.is_begun = true;
@@ -173,14 +183,8 @@ impl Outgoing {
                 }
                 Ok(Some(ticket))
             }
-            Err((SendError::WouldBlock, buffer)) => {
-                self.buffer = buffer;
-                Ok(None)
-            }
-            Err((error, buffer)) => {
-                self.hub.shared.inner.borrow_mut().state.pool.give(buffer);
-                Err(error.into())
-            }
+            Err(SendError::WouldBlock) => Ok(None),
+            Err(error) => Err(error.into()),
         }
     }
 }
