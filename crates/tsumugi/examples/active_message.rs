@@ -80,7 +80,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("ask") => {
             let peer = arguments.get(1).ok_or("ask whom? give HOST:PORT")?;
             let endpoint = Endpoint::open(Config::default())?;
-            ask(&endpoint, peer, number(2, 100_000)?.max(1))
+            ask(&endpoint, peer, number(2, 100_000)?.max(1))?;
+            Ok(endpoint.close()?)
         }
         None => {
             let (port_out, port_in) = std::sync::mpsc::channel();
@@ -92,6 +93,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
             let endpoint = Endpoint::open(Config::loopback())?;
             ask(&endpoint, &format!("127.0.0.1:{}", port_in.recv()?), 10_000)?;
+            endpoint.close()?;
             Ok(server.join().map_err(|_| "the server panicked")??)
         }
         Some(_) => Err("say serve, ask or nothing; see the top of this file".into()),

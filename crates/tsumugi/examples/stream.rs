@@ -91,7 +91,8 @@ fn main() -> Result<(), Box<dyn Error>> {
         Some("send") => {
             let peer = arguments.get(1).ok_or("send to whom? give HOST:PORT")?;
             let endpoint = Endpoint::open(Config::default())?;
-            send(&endpoint, peer, number(2, 100_000)?)
+            send(&endpoint, peer, number(2, 100_000)?)?;
+            Ok(endpoint.close()?)
         }
         None => {
             let (port_out, port_in) = std::sync::mpsc::channel();
@@ -103,6 +104,7 @@ fn main() -> Result<(), Box<dyn Error>> {
             });
             let endpoint = Endpoint::open(Config::loopback())?;
             send(&endpoint, &format!("127.0.0.1:{}", port_in.recv()?), 10_000)?;
+            endpoint.close()?;
             Ok(server.join().map_err(|_| "the server panicked")??)
         }
         Some(_) => Err("say serve, send or nothing; see the top of this file".into()),
