@@ -32,6 +32,16 @@
 //! has arrived, acknowledges, resends. Who computes for long calls [`Endpoint::progress`] now and then, or
 //! lets a depositor in the NIC's driver take in and acknowledge meanwhile.
 //!
+//! # Programming models
+//!
+//! | module | |
+//! |---|---|
+//! | [`active_message`] | requests that run a handler where they arrive, and replies; for what is short and must never hang |
+//! | [`stream`] | messages in pieces of any size, read while they arrive; for what is long and parsed as it comes |
+//! | [`remote_memory`] | writing into memory that another process exports, at a place of the writer's choice |
+//!
+//! Each takes one channel of an endpoint; any number of them work beside each other and beside plain channels.
+//!
 //! # Who owns which buffer
 //!
 //! | buffer | filled by | belongs to the application | goes back |
@@ -41,8 +51,6 @@
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
 pub mod active_message;
-pub mod stream;
-
 mod channel;
 mod checksum;
 mod clock;
@@ -57,6 +65,7 @@ mod pool;
 mod registry;
 pub mod remote;
 pub mod remote_memory;
+pub mod stream;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};

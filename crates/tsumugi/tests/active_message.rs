@@ -280,6 +280,37 @@ fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
 }
 
 #[test]
+fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
+    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let mut client = port(&here, Options::default(), Vec::new());
+    let ask = |client: &mut ActiveMessages<Vec<_>>, number| {
+        client
+            .request(node, "echo", [number, 0, 0, 0], move |seen: &mut Vec<_>, answer| {
+                seen.push((number, answer.map(|answer| answer.words[0]).is_ok()));
+            })
+            .unwrap();
+    };
+    (0..3).for_each(|number| ask(&mut client, number));
+    let address = there.port();
+    drop(there);
+    eventually("the peer is known to be gone", || {
+        here.progress().unwrap();
+        client.may_request(node, 0).is_err()
+    });
+    // Nobody has heard yet that the requests have failed.
+    here.forgive(node);
+    ask(&mut client, 3);
+    let there = open(Config { port: address, ..Config::loopback() });
+    let mut successor = echo(&there, Options::default());
+    eventually("everything completes", || {
+        successor.poll().unwrap();
+        client.poll().unwrap();
+        client.state().len() == 4
+    });
+    assert_eq!(client.state()[..], [(0, false), (1, false), (2, false), (3, true)]);
+}
+
+#[test]
 fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
     let config = Config { peer_timeout: Duration::from_millis(200), ..Config::loopback() };
     let (here, there, node) = acquainted(config, Config::loopback());
