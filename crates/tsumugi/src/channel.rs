@@ -13,7 +13,7 @@ use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// An endpoint's hold on one channel. Exclusive; given back when dropped, with what was not received.
 pub struct Channel {
-    shared: Rc<Shared>,
+    pub(crate) shared: Rc<Shared>,
     number: u16,
     /// Dropping it leaves the channel open for the next holder.
     detached: bool,
@@ -48,6 +48,11 @@ impl Ticket {
     #[must_use]
     pub fn node(&self) -> Node {
         self.node
+    }
+
+    /// In which acquaintance with its peer it was accepted.
+    pub(crate) fn acquaintance(&self) -> u32 {
+        self.acquaintance
     }
 
     pub(crate) fn status(&self, state: &State) -> Status {
@@ -87,6 +92,15 @@ impl Channel {
     pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
         self.shared.post_with(node, |state, now| {
             let number = state.post(now, node, self.number, data)?;
+            Ok(state.ticket(node, number))
+        })
+    }
+
+    /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
+    /// [`State::post_reserved`].
+    pub(crate) fn post_reserved(&mut self, node: Node, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
+        self.shared.post_with(node, |state, now| {
+            let number = state.post_reserved(now, node, self.number, parts)?;
             Ok(state.ticket(node, number))
         })
     }
@@ -171,7 +185,8 @@ impl Channel {
         }
     }
 
-    fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+    /// Takes what has arrived, without looking for more.
+    pub(crate) fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
         let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
         Some(self.message(delivery))
     }

@@ -179,3 +179,42 @@ pub enum ReceiveError {
     #[error(transparent)]
     Rail(#[from] RailError),
 }
+
+/// A handler or a segment could not be registered.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum NameError {
+    /// The name is in use.
+    #[error("'{0}' is registered already; a name stands for one thing")]
+    Twice(String),
+    /// Another name looks the same on the wire.
+    #[error(
+        "'{name}' cannot be told from '{other}' on the wire, where names are 64 bits; choose another name"
+    )]
+    Collision {
+        /// The name that was to be registered.
+        name: String,
+        /// The name that is registered.
+        other: String,
+    },
+}
+
+/// A programming model could not be set up over a channel.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PortError {
+    /// The channel cannot be had.
+    #[error(transparent)]
+    Channel(#[from] ChannelError),
+    /// The endpoint takes shorter messages than the options ask for.
+    #[error(
+        "messages of {needed} bytes are needed and the endpoint takes {limit}; raise Config::message_bytes_max or lower the options' limits"
+    )]
+    MessageBytes {
+        /// Bytes of the longest message.
+        needed: u64,
+        /// The endpoint's limit.
+        limit: u64,
+    },
+    /// An option is 0, and nothing could ever be sent.
+    #[error("the option {0} is 0: nothing could ever be sent; give at least 1")]
+    Zero(&'static str),
+}

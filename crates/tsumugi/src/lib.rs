@@ -32,6 +32,16 @@
 //! has arrived, acknowledges, resends. Who computes for long calls [`Endpoint::progress`] now and then, or
 //! lets a depositor in the NIC's driver take in and acknowledge meanwhile.
 //!
+//! # Programming models
+//!
+//! | module | |
+//! |---|---|
+//! | [`active_message`] | requests that run a handler where they arrive, and replies; for what is short and must never hang |
+//! | [`stream`] | messages in pieces of any size, read while they arrive; for what is long and parsed as it comes |
+//! | [`remote_memory`] | writing into memory that another process exports, at a place of the writer's choice |
+//!
+//! Each takes one channel of an endpoint; any number of them work beside each other and beside plain channels.
+//!
 //! # Who owns which buffer
 //!
 //! | buffer | filled by | belongs to the application | goes back |
@@ -40,6 +50,7 @@
 //! | [`Message`], short | the depositor, in the receive queue | until it is released (dropped) | to the queue |
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
+pub mod active_message;
 mod channel;
 mod checksum;
 mod clock;
@@ -51,8 +62,10 @@ mod error;
 mod memory;
 mod peers;
 mod pool;
+mod registry;
 pub mod remote;
 pub mod remote_memory;
+pub mod stream;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
@@ -61,7 +74,9 @@ pub use context::{Context, ContextError};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
 pub use endpoint::trunk::PathReport;
-pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};
+pub use error::{
+    ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
+};
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};

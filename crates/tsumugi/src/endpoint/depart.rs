@@ -1,6 +1,6 @@
 //! What departs: messages become packets, packets become bursts.
 
-use super::peer::{Body, Content, ContentKey, Outgoing, Phase};
+use super::peer::{Body, Content, ContentKey, Outgoing, Peer, Phase};
 use super::state::State;
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::error::SendError;
@@ -120,6 +120,15 @@ impl State {
     /// # Errors
     /// Says why not.
     pub fn may_post(&self, node: Node, bytes: u64) -> Result<(), SendError> {
+        let peer = self.recipient(node, bytes)?;
+        if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
+            return Err(SendError::WouldBlock);
+        }
+        Ok(())
+    }
+
+    /// The peer, if it can take a message of `bytes` at all, sooner or later.
+    fn recipient(&self, node: Node, bytes: u64) -> Result<&Peer, SendError> {
         let peer = self.peers.get(node.0 as usize).ok_or(SendError::NoSuchNode(node))?;
         if let Phase::Gone(reason) = peer.phase {
             return Err(SendError::Peer(Box::new(Failure {
@@ -134,10 +143,7 @@ impl State {
         if bytes > limit {
             return Err(SendError::TooLong { bytes, limit });
         }
-        if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
-            return Err(SendError::WouldBlock);
-        }
-        Ok(())
+        Ok(peer)
     }
 
     /// Accepts a message for a peer and returns its number, for [`State::is_delivered`].
@@ -146,15 +152,42 @@ impl State {
     /// See [`State::may_post`].
     pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
         self.may_post(node, data.len() as u64)?;
-        if self.is_short(node, data.len()) {
+        self.accept_parts(now, node, channel, [data, &[]])
+    }
+
+    /// As [`State::post`], for a message in two parts, even when the queue to the peer is full. How much may be
+    /// accepted like this is for the caller to bound.
+    ///
+    /// # Errors
+    /// As [`State::post`], but never [`SendError::WouldBlock`].
+    pub(crate) fn post_reserved(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<u64, SendError> {
+        self.recipient(node, (parts[0].len() + parts[1].len()) as u64)?;
+        self.accept_parts(now, node, channel, parts)
+    }
+
+    fn accept_parts(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<u64, SendError> {
+        let bytes = parts[0].len() + parts[1].len();
+        if self.is_short(node, bytes) {
             let messages = self.peers[node.0 as usize].accepted + 1;
-            let frame = frame::encode_whole(channel, data.len() as u32);
-            self.queue_frame(node.0, &frame, data, messages)?;
+            let frame = frame::encode_whole(channel, bytes as u32);
+            self.queue_parts(node.0, [&frame, parts[0], parts[1]], messages)?;
         } else {
-            let all = WHOLE_BYTES + data.len();
+            let all = WHOLE_BYTES + bytes;
             let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
             buffer.extend_from_slice(&[0; WHOLE_BYTES]);
-            buffer.extend_from_slice(data);
+            parts.iter().for_each(|part| buffer.extend_from_slice(part));
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
@@ -178,7 +211,7 @@ impl State {
         if self.is_short(node, bytes) {
             let messages = self.peers[node.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            if self.append(node.0, &frame, &buffer[WHOLE_BYTES..], messages) {
+            if self.append(node.0, [&frame, &buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
             } else {
                 buffer[..WHOLE_BYTES].copy_from_slice(&frame);
@@ -230,29 +263,32 @@ impl State {
         data: &[u8],
         messages: u64,
     ) -> Result<(), SendError> {
-        if !self.append(index, frame, data, messages) {
-            let bytes = self.body_bytes(index).max((frame.len() + data.len()).next_multiple_of(8));
+        self.queue_parts(index, [frame, data, &[]], messages)
+    }
+
+    fn queue_parts(&mut self, index: u32, parts: [&[u8]; 3], messages: u64) -> Result<(), SendError> {
+        if !self.append(index, parts, messages) {
+            let frame_bytes: usize = parts.iter().map(|part| part.len()).sum();
+            let bytes = self.body_bytes(index).max(frame_bytes.next_multiple_of(8));
             let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
-            body.extend_from_slice(frame);
-            body.extend_from_slice(data);
+            parts.iter().for_each(|part| body.extend_from_slice(part));
             self.queue_packet(index, body, messages);
         }
         Ok(())
     }
 
     /// Adds a frame to the packet that is still being filled, if there is one with room.
-    fn append(&mut self, index: u32, frame: &[u8], data: &[u8], complete: u64) -> bool {
+    fn append(&mut self, index: u32, parts: [&[u8]; 3], complete: u64) -> bool {
         let room = self.body_bytes(index);
         let peer = &mut self.peers[index as usize];
         let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
         let start = body.len().next_multiple_of(8);
-        if start + frame.len() + data.len() > room {
+        if start + parts.iter().map(|part| part.len()).sum::<usize>() > room {
             return false;
         }
         let before = body.len();
         body.resize(start, 0);
-        body.extend_from_slice(frame);
-        body.extend_from_slice(data);
+        parts.iter().for_each(|part| body.extend_from_slice(part));
         peer.outbox_bytes += (body.len() - before) as u64;
         *messages = complete;
         true

@@ -8,6 +8,7 @@ mod depart;
 mod driven;
 mod greet;
 pub(crate) mod inspect;
+mod models;
 mod peer;
 mod rails;
 pub(crate) mod remote;

@@ -193,6 +193,8 @@ pub(super) struct Peer {
 
     /// When it was last heard.
     pub(super) heard_at: Instant,
+    /// Things that somebody waits for and only it can bring, though everything sent is acknowledged.
+    pub(super) awaited: u32,
     /// Since when something is outstanding with it.
     pub(super) waiting_since: Option<Instant>,
     /// When it was last asked for a sign of life, and how often since it was heard.
@@ -243,6 +245,7 @@ impl Peer {
             refused: 0,
             fed: false,
             heard_at: Instant(0),
+            awaited: 0,
             waiting_since: None,
             asked_at: Instant(0),
             asks: 0,
@@ -260,6 +263,7 @@ impl Peer {
                     || !self.pending.is_empty()
                     || !self.assemblies.is_empty()
                     || self.reorder.held() > 0
+                    || self.awaited > 0
             }
             Phase::Greeting(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,

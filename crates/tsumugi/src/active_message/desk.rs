@@ -1,0 +1,169 @@
+//! The channel of a port with the accounts of its peers: how many requests are outstanding, how many replies are
+//! under way. Handlers reach no more of a port than this.
+
+use super::error::{ReplyError, RequestError};
+use super::format::{Code, HEAD_BYTES, Head, Kind, PLACE_BYTES};
+use super::{Options, TOKENS_FIRST};
+use crate::Node;
+use crate::channel::{Channel, Status, Ticket};
+use crate::error::SendError;
+use std::collections::VecDeque;
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_wire::memory::Counter;
+
+/// What is outstanding with one peer.
+#[derive(Debug, Default)]
+struct Account {
+    /// Our requests that it has not answered.
+    outstanding: u32,
+    /// How many requests it takes, and in which acquaintance it said so.
+    granted: Option<(u16, u32)>,
+    /// Our replies that it has not acknowledged.
+    replies: VecDeque<Ticket>,
+}
+
+pub(super) struct Desk {
+    pub(super) channel: Channel,
+    pub(super) options: Options,
+    accounts: Vec<Account>,
+}
+
+impl Desk {
+    pub(super) fn new(channel: Channel, options: Options) -> Desk {
+        Desk { channel, options, accounts: Vec::new() }
+    }
+
+    fn account(&mut self, node: Node) -> &mut Account {
+        let index = node.0 as usize;
+        if index >= self.accounts.len() {
+            self.accounts.resize_with(index + 1, Account::default);
+        }
+        &mut self.accounts[index]
+    }
+
+    /// How many requests of each peer we take: everybody takes the first few.
+    fn grant(&self) -> u16 {
+        self.options.tokens.max(TOKENS_FIRST)
+    }
+
+    pub(super) fn outstanding(&self, node: Node) -> u32 {
+        self.accounts.get(node.0 as usize).map_or(0, |account| account.outstanding)
+    }
+
+    /// How many requests to the peer may be outstanding.
+    fn tokens(&self, node: Node) -> u32 {
+        let acquaintance = self.channel.shared.inner.borrow().state.acquaintance(node);
+        let granted = self.accounts.get(node.0 as usize).and_then(|account| account.granted);
+        let granted =
+            granted.filter(|(_, when)| *when == acquaintance).map_or(TOKENS_FIRST, |(grant, _)| grant);
+        u32::from(self.options.tokens.min(granted))
+    }
+
+    pub(super) fn has_token(&self, node: Node) -> bool {
+        self.outstanding(node) < self.tokens(node)
+    }
+
+    /// Whether a request with so many bytes of data may be sent now.
+    pub(super) fn may_request(&self, node: Node, data_bytes: usize) -> Result<(), RequestError> {
+        let (bytes, limit) = (data_bytes as u64, self.options.bulk_bytes as u64);
+        if bytes > limit {
+            return Err(RequestError::TooLong { bytes, limit });
+        }
+        let inner = self.channel.shared.inner.borrow();
+        inner.state.may_post(node, (HEAD_BYTES + PLACE_BYTES) as u64 + bytes)?;
+        drop(inner);
+        if self.has_token(node) { Ok(()) } else { Err(RequestError::WouldBlock) }
+    }
+
+    /// Sends a request that may be sent, and takes a token for it.
+    pub(super) fn request(&mut self, node: Node, head: &Head, data: [&[u8]; 2]) -> Result<Ticket, SendError> {
+        let head = head.encode();
+        let ticket = if data[0].is_empty() {
+            self.channel.post_reserved(node, [&head, data[1]])?
+        } else {
+            let mut front = [0; HEAD_BYTES + PLACE_BYTES];
+            let bytes = HEAD_BYTES + data[0].len();
+            front[..HEAD_BYTES].copy_from_slice(&head);
+            front[HEAD_BYTES..bytes].copy_from_slice(data[0]);
+            self.channel.post_reserved(node, [&front[..bytes], data[1]])?
+        };
+        self.account(node).outstanding += 1;
+        let now = self.channel.shared.now();
+        self.channel.shared.inner.borrow_mut().state.expect(now, node);
+        Ok(ticket)
+    }
+
+    /// A request is over; its token comes back.
+    pub(super) fn over(&mut self, ticket: Ticket) {
+        let account = self.account(ticket.node());
+        account.outstanding = account.outstanding.saturating_sub(1);
+        let state = &mut self.channel.shared.inner.borrow_mut().state;
+        state.expect_no_more(ticket.node(), ticket.acquaintance());
+    }
+
+    /// The peer said how many requests it takes.
+    pub(super) fn granted(&mut self, ticket: Ticket, grant: u16) {
+        self.account(ticket.node()).granted = Some((grant.max(1), ticket.acquaintance()));
+    }
+
+    /// Whether a request of the peer may be handled. It may not while as many replies are under way to it as it was
+    /// granted: who has not had the reply has no token to ask again with, and the room for replies is counted.
+    pub(super) fn admit(&mut self, node: Node) -> bool {
+        let grant = usize::from(self.grant());
+        let inner = self.channel.shared.inner.borrow();
+        let Some(account) = self.accounts.get_mut(node.0 as usize) else { return true };
+        while account.replies.front().is_some_and(|ticket| ticket.status(&inner.state) != Status::Pending) {
+            account.replies.pop_front();
+        }
+        account.replies.len() < grant
+    }
+
+    /// Answers a request. There is always room: see [`Desk::admit`].
+    pub(super) fn answer(
+        &mut self,
+        node: Node,
+        number: u64,
+        words: [u64; 4],
+        data: &[u8],
+    ) -> Result<(), ReplyError> {
+        let (bytes, limit) = (data.len() as u64, self.options.bulk_bytes as u64);
+        if bytes > limit {
+            self.refuse(node, number, Code::ReplyTooLong, limit);
+            return Err(ReplyError::TooLong { bytes, limit });
+        }
+        match self.post_answer(node, Kind::Reply, 0, number, words, data) {
+            Err(SendError::TooLong { limit, .. }) => {
+                let limit = limit.saturating_sub(HEAD_BYTES as u64);
+                self.refuse(node, number, Code::ReplyTooLong, limit);
+                Err(ReplyError::TooLong { bytes, limit })
+            }
+            outcome => Ok(outcome?),
+        }
+    }
+
+    /// Refuses a request.
+    pub(super) fn refuse(&mut self, node: Node, number: u64, code: Code, detail: u64) {
+        // Who is gone learns nothing any more.
+        let _ = self.post_answer(node, Kind::Refusal, code as u8, number, [detail, 0, 0, 0], &[]);
+    }
+
+    fn post_answer(
+        &mut self,
+        node: Node,
+        kind: Kind,
+        code: u8,
+        number: u64,
+        words: [u64; 4],
+        data: &[u8],
+    ) -> Result<(), SendError> {
+        let head = Head { kind, code, grant: self.grant(), number, handler: 0, words };
+        let ticket = self.channel.post_reserved(node, [&head.encode(), data])?;
+        self.account(node).replies.push_back(ticket);
+        Ok(())
+    }
+
+    /// Counts something that no peer that keeps to the protocol sends.
+    pub(super) fn violated(&self) {
+        self.channel.shared.memory.count(Counter::Violation, 1);
+    }
+}

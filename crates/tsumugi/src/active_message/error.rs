@@ -1,0 +1,123 @@
+//! What can go wrong with a request, before it is sent and after.
+
+use crate::Node;
+use crate::error::{Failure, SendError};
+use tsumugi_rail::RailError;
+
+/// A request was not sent.
+#[derive(Debug, thiserror::Error)]
+pub enum RequestError {
+    /// As many requests as the peer takes are outstanding, or the queue to it is full.
+    #[error(
+        "as many requests are outstanding with this peer as it takes, or the queue to it is full; poll and try again"
+    )]
+    WouldBlock,
+    /// More data than [`super::Options::bulk_bytes`].
+    #[error("{bytes} bytes of data are over the limit of {limit}; raise Options::bulk_bytes on both sides")]
+    TooLong {
+        /// What was to be sent.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The peer cannot be sent to.
+    #[error(transparent)]
+    Send(SendError),
+}
+
+impl From<SendError> for RequestError {
+    fn from(error: SendError) -> Self {
+        match error {
+            SendError::WouldBlock => RequestError::WouldBlock,
+            other => RequestError::Send(other),
+        }
+    }
+}
+
+impl From<RailError> for RequestError {
+    fn from(error: RailError) -> Self {
+        RequestError::Send(SendError::Rail(error))
+    }
+}
+
+/// A request that was sent and has no reply.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unanswered {
+    /// Nothing is registered under this name there.
+    #[error("{node} has no handler '{name}'; register it there before requests arrive")]
+    UnknownHandler {
+        /// Who was asked.
+        node: Node,
+        /// The handler's name.
+        name: &'static str,
+    },
+    /// Nothing is registered under this name there.
+    #[error("{node} has no segment '{name}'; register it there before it is used")]
+    UnknownSegment {
+        /// Who was asked.
+        node: Node,
+        /// The segment's name.
+        name: &'static str,
+    },
+    /// A range that is not in the segment.
+    #[error("the segment '{name}' of {node} has {bytes} bytes, and some of the range lies outside")]
+    OutOfBounds {
+        /// Who was asked.
+        node: Node,
+        /// The segment's name.
+        name: &'static str,
+        /// The segment's length.
+        bytes: u64,
+    },
+    /// The peer takes less data.
+    #[error("{node} takes requests with at most {limit} bytes of data; raise Options::bulk_bytes there")]
+    TooLong {
+        /// Who was asked.
+        node: Node,
+        /// Its limit.
+        limit: u64,
+    },
+    /// The reply was too long, for the one side or the other.
+    #[error(
+        "the reply of {node} has more than the {limit} bytes that are allowed; raise Options::bulk_bytes"
+    )]
+    ReplyTooLong {
+        /// Who was asked.
+        node: Node,
+        /// The limit that it exceeds.
+        limit: u64,
+    },
+    /// The peer answered, but not so that it makes sense.
+    #[error("{0} refused the request for a reason that this version does not know")]
+    Nonsense(Node),
+    /// The peer is gone. The request may have been handled or not.
+    #[error(transparent)]
+    Peer(Box<Failure>),
+}
+
+/// A reply was not sent. The requester is told that there is none.
+#[derive(Debug, thiserror::Error)]
+pub enum ReplyError {
+    /// More data than [`super::Options::bulk_bytes`].
+    #[error("a reply of {bytes} bytes is over the limit of {limit}; raise Options::bulk_bytes on both sides")]
+    TooLong {
+        /// What was to be sent.
+        bytes: u64,
+        /// The limit.
+        limit: u64,
+    },
+    /// The requester cannot be sent to. Nobody is told.
+    #[error(transparent)]
+    Send(#[from] SendError),
+}
+
+/// A request that was waited for has no reply.
+#[derive(Debug, thiserror::Error)]
+pub enum CallError {
+    /// It was not sent.
+    #[error(transparent)]
+    NotSent(#[from] RequestError),
+    /// It was sent.
+    #[error(transparent)]
+    Unanswered(#[from] Unanswered),
+}

@@ -1,0 +1,379 @@
+//! Active Messages: requests that run a handler where they arrive, and replies (P4's AM).
+//!
+//! A request names a handler of the peer's and carries four words, and data up to a limit. The handler runs in the
+//! peer's progress calls, sees the data where they lie in receive memory, and may reply: once, to the requester,
+//! with no more than a [`Reply`] in its hand. The reply, or why there is none, completes the request: each exactly once.
+//!
+//! ```
+//! use tsumugi::active_message::{ActiveMessages, Options};
+//! use tsumugi::{Config, Endpoint};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! # let there = Endpoint::open(Config::loopback())?;
+//! # let here = Endpoint::open(Config::loopback())?;
+//! # let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! // Where the handler is. Handlers get the state that the port was opened with.
+//! let mut server = ActiveMessages::open(&there, 1, Options::default(), 0)?;
+//! server.register("add", |sum: &mut u64, request, reply| {
+//!     *sum += request.words[0];
+//!     // A requester that is gone needs no reply.
+//!     let _ = reply.send([*sum, 0, 0, 0]);
+//! })?;
+//!
+//! // Where the requests come from.
+//! let mut client = ActiveMessages::open(&here, 1, Options::default(), Vec::new())?;
+//! for number in [20, 22] {
+//!     client.request(node, "add", [number, 0, 0, 0], |sums, answer| match answer {
+//!         Ok(answer) => sums.push(answer.words[0]),
+//!         Err(error) => eprintln!("{error}"),
+//!     })?;
+//! }
+//! # // One thread plays both sides here.
+//! while client.state().len() < 2 {
+//!     server.poll()?;
+//!     client.poll()?;
+//! }
+//! assert_eq!(client.state()[..], [20, 42]);
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Why it cannot deadlock
+//!
+//! - Handlers run in [`ActiveMessages::poll`] and in calls that wait, one at a time. They cannot reach their port, so
+//!   they can neither wait nor send requests; request handlers can reply, and completions can do nothing.
+//! - A reply never waits. A peer has at most [`Options::tokens`] requests outstanding with us, so that the room for
+//!   its replies is bounded, and they are accepted beyond what the queue to the peer takes otherwise. A peer that asks
+//!   without tokens is not answered (`violation` in [`crate::Endpoint::counters`]).
+//! - Who waits to send a request handles meanwhile what arrives.
+//!
+//! Before its first reply a peer is sent at most eight requests at once; the reply says how many it takes.
+//!
+//! # Segments
+//!
+//! [`ActiveMessages::store`] puts data into memory that the peer has registered under a name, and then runs a handler
+//! that sees it there; [`ActiveMessages::get`] fetches a range of it.
+
+mod arrive;
+mod desk;
+mod error;
+mod format;
+mod reply;
+mod segment;
+
+pub use error::{CallError, ReplyError, RequestError, Unanswered};
+pub use reply::{Answer, Reply, Request};
+
+use crate::channel::Ticket;
+use crate::error::{NameError, PortError, SendError};
+use crate::registry::{self, Registry};
+use crate::{Endpoint, Node};
+use desk::Desk;
+use format::{HEAD_BYTES, Head, Kind, PLACE_BYTES};
+use slab::Slab;
+use std::cell::RefCell;
+use std::rc::Rc;
+use tsumugi_rail::RailError;
+
+/// Requests that everybody takes of a peer before having said so.
+const TOKENS_FIRST: u16 = 8;
+
+/// How a port is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Options {
+    /// Requests outstanding with one peer at most, ours with it and its with us. The room for replies to one peer is
+    /// this, but at least 8, times the longest reply.
+    pub tokens: u16,
+    /// Data of one request or reply, bytes at most. To be the same on all sides.
+    pub bulk_bytes: usize,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { tokens: 32, bulk_bytes: 64 << 10 }
+    }
+}
+
+type Handler<S> = Box<dyn FnMut(&mut S, Request<'_>, Reply<'_>)>;
+type Completion<S> = Box<dyn FnOnce(&mut S, Result<Answer<'_>, Unanswered>)>;
+
+/// A request that was sent and is not completed.
+struct Outstanding<S> {
+    ticket: Ticket,
+    /// Tells it from others that had its place.
+    sequence: u32,
+    /// The handler's name, or the segment's for a get.
+    handler: &'static str,
+    /// The segment's name.
+    segment: &'static str,
+    then: Completion<S>,
+}
+
+/// Active messages over one channel, with the state that handlers and completions work on.
+pub struct ActiveMessages<S> {
+    desk: Desk,
+    state: S,
+    handlers: Registry<Handler<S>>,
+    segments: Registry<Vec<u8>>,
+    requests: Slab<Outstanding<S>>,
+    sequence: u32,
+}
+
+impl<S> ActiveMessages<S> {
+    /// Opens a channel for active messages. Handlers and segments are best registered before the next call that
+    /// makes progress.
+    ///
+    /// # Errors
+    /// The channel is taken, or the options ask for what the endpoint does not do.
+    pub fn open(
+        endpoint: &Endpoint,
+        channel: u16,
+        options: Options,
+        state: S,
+    ) -> Result<ActiveMessages<S>, PortError> {
+        if options.tokens == 0 {
+            return Err(PortError::Zero("tokens"));
+        }
+        let needed = (HEAD_BYTES + PLACE_BYTES) as u64 + options.bulk_bytes as u64;
+        let limit = endpoint.shared.inner.borrow().state.message_bytes_max();
+        if needed > limit {
+            return Err(PortError::MessageBytes { needed, limit });
+        }
+        let desk = Desk::new(endpoint.channel(channel)?, options);
+        // Answers to the port that had the channel before, in this process or another, should not be taken for
+        // answers to this one's requests.
+        let sequence = endpoint.shared.inner.borrow_mut().state.random_number();
+        Ok(ActiveMessages {
+            desk,
+            state,
+            handlers: Registry::default(),
+            segments: Registry::default(),
+            requests: Slab::new(),
+            sequence,
+        })
+    }
+
+    /// Registers a handler of requests under a name.
+    ///
+    /// # Errors
+    /// The name is taken, or looks like another on the wire.
+    pub fn register(
+        &mut self,
+        name: &str,
+        handler: impl FnMut(&mut S, Request<'_>, Reply<'_>) + 'static,
+    ) -> Result<(), NameError> {
+        self.handlers.register(name, Box::new(handler))
+    }
+
+    /// The state.
+    #[must_use]
+    pub fn state(&self) -> &S {
+        &self.state
+    }
+
+    /// The state.
+    pub fn state_mut(&mut self) -> &mut S {
+        &mut self.state
+    }
+
+    /// Number of requests to all peers that are not completed.
+    #[must_use]
+    pub fn outstanding(&self) -> usize {
+        self.requests.len()
+    }
+
+    /// Whether a request with so many bytes of data would be accepted now.
+    ///
+    /// # Errors
+    /// Says why not.
+    pub fn may_request(&self, node: Node, data_bytes: usize) -> Result<(), RequestError> {
+        self.desk.may_request(node, data_bytes)
+    }
+
+    /// Sends a request of four words. `then` runs in a later call that makes progress, exactly once, with the reply or
+    /// with the reason why there is none; not at all when the port is dropped before.
+    ///
+    /// Waits for a token while none is left, and handles meanwhile what arrives.
+    ///
+    /// # Errors
+    /// It cannot be sent; `then` will not run.
+    pub fn request(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
+    ) -> Result<(), RequestError> {
+        self.request_bulk(node, handler, words, &[], then)
+    }
+
+    /// As [`ActiveMessages::request`], with data.
+    ///
+    /// # Errors
+    /// As [`ActiveMessages::request`]; more data than [`Options::bulk_bytes`].
+    pub fn request_bulk(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        data: &[u8],
+        then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
+    ) -> Result<(), RequestError> {
+        self.wait_for_room(node, data.len())?;
+        self.try_request_bulk(node, handler, words, data, then)
+    }
+
+    /// As [`ActiveMessages::request`], without waiting and without running anything.
+    ///
+    /// # Errors
+    /// As [`ActiveMessages::request`]; [`RequestError::WouldBlock`] when there is no token or no room. To know that
+    /// before `then` is given away, ask [`ActiveMessages::may_request`].
+    pub fn try_request(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
+    ) -> Result<(), RequestError> {
+        self.try_request_bulk(node, handler, words, &[], then)
+    }
+
+    /// As [`ActiveMessages::try_request`], with data.
+    ///
+    /// # Errors
+    /// As [`ActiveMessages::try_request`]; more data than [`Options::bulk_bytes`].
+    pub fn try_request_bulk(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        data: &[u8],
+        then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
+    ) -> Result<(), RequestError> {
+        self.desk.may_request(node, data.len())?;
+        let asked = Asked {
+            kind: Kind::Request,
+            handler,
+            segment: "",
+            hash: registry::hash(handler),
+            words,
+            place: &[],
+        };
+        self.ask(node, asked, data, Box::new(then))
+    }
+
+    /// Sends a request with data and waits for the reply, handling meanwhile what arrives; returns the reply's words
+    /// and data.
+    ///
+    /// # Errors
+    /// It was not sent, or there is no reply.
+    pub fn call(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        data: &[u8],
+    ) -> Result<([u64; 4], Vec<u8>), CallError> {
+        let outcome = Rc::new(RefCell::new(None));
+        let place = Rc::clone(&outcome);
+        self.request_bulk(node, handler, words, data, move |_, answer| {
+            *place.borrow_mut() = Some(answer.map(|answer| (answer.words, answer.data.to_vec())));
+        })?;
+        self.run_until(|_| outcome.borrow().is_some()).map_err(RequestError::from)?;
+        let outcome = outcome.borrow_mut().take();
+        Ok(outcome.unwrap_or(Err(Unanswered::Nonsense(node)))?)
+    }
+
+    /// Takes in what has arrived and runs the handlers and completions that it is for, without waiting. Returns how
+    /// many messages there were.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn poll(&mut self) -> Result<usize, RailError> {
+        self.desk.channel.shared.progress()?;
+        self.handle_arrived()
+    }
+
+    /// Handles what arrives until `done` says so.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn run_until(&mut self, mut done: impl FnMut(&S) -> bool) -> Result<(), RailError> {
+        while !done(&self.state) {
+            self.handle_next()?;
+        }
+        Ok(())
+    }
+
+    /// Handles what arrives until every request is completed.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn finish(&mut self) -> Result<(), RailError> {
+        while !self.requests.is_empty() {
+            self.handle_next()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something has arrived, and handles it.
+    fn handle_next(&mut self) -> Result<(), RailError> {
+        let channel = self.desk.channel.number();
+        let shared = &self.desk.channel.shared;
+        shared.wait_until(None, |state| state.has_arrived(channel).then_some(()))?;
+        self.handle_arrived()?;
+        Ok(())
+    }
+
+    fn wait_for_room(&mut self, node: Node, data_bytes: usize) -> Result<(), RequestError> {
+        loop {
+            match self.desk.may_request(node, data_bytes) {
+                Err(RequestError::WouldBlock) => {}
+                other => return other,
+            }
+            let (channel, has_token) = (self.desk.channel.number(), self.desk.has_token(node));
+            let bytes = (HEAD_BYTES + PLACE_BYTES + data_bytes) as u64;
+            self.desk.channel.shared.wait_until(None, |state| {
+                let has_room = || !matches!(state.may_post(node, bytes), Err(SendError::WouldBlock));
+                (state.has_arrived(channel) || has_token && has_room()).then_some(())
+            })?;
+            self.handle_arrived()?;
+        }
+    }
+
+    /// Sends what may be sent.
+    fn ask(
+        &mut self,
+        node: Node,
+        asked: Asked<'_>,
+        data: &[u8],
+        then: Completion<S>,
+    ) -> Result<(), RequestError> {
+        let Asked { kind, handler, segment, hash, words, place } = asked;
+        let entry = self.requests.vacant_entry();
+        let number = u64::from(self.sequence) << 32 | entry.key() as u64;
+        let head = Head { kind, code: 0, grant: 0, number, handler: hash, words };
+        let ticket = self.desk.request(node, &head, [place, data])?;
+        entry.insert(Outstanding { ticket, sequence: self.sequence, handler, segment, then });
+        self.sequence = self.sequence.wrapping_add(1);
+        Ok(())
+    }
+}
+
+/// What is asked of a peer.
+struct Asked<'a> {
+    kind: Kind,
+    handler: &'static str,
+    segment: &'static str,
+    hash: u64,
+    words: [u64; 4],
+    place: &'a [u8],
+}
+
+impl<S> Drop for ActiveMessages<S> {
+    fn drop(&mut self) {
+        for (_, outstanding) in &self.requests {
+            self.desk.over(outstanding.ticket);
+        }
+    }
+}

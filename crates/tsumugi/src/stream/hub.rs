@@ -1,0 +1,174 @@
+//! What a port, its handlers and the messages that they send have in common.
+
+use super::UNFINISHED_MAX;
+use super::error::WriteError;
+use super::format::{Chunk, End, HEAD_BYTES};
+use super::outgoing::Outgoing;
+use crate::endpoint::Shared;
+use crate::endpoint::state::State;
+use crate::error::SendError;
+use crate::{Node, registry};
+use std::cell::{Cell, RefCell};
+use std::collections::{BTreeMap, HashMap};
+use std::rc::Rc;
+use std::task::Waker;
+
+/// Somebody waits until a message of so many bytes can be sent to a peer.
+struct Want {
+    node: Node,
+    bytes: u64,
+    waker: Waker,
+}
+
+pub(super) struct Hub {
+    pub(super) shared: Rc<Shared>,
+    pub(super) channel: u16,
+    /// The port is gone.
+    pub(super) closed: Cell<bool>,
+    /// Bytes that wait for handlers to read them, and what handlers that have all of their message take up.
+    pub(super) held_bytes: Cell<u64>,
+    pub(super) held_bytes_max: u64,
+    wants: RefCell<Vec<Want>>,
+    /// How many messages to each peer are begun and not over.
+    begun: RefCell<HashMap<Node, usize>>,
+    /// Those of them whose head has left, and the acquaintance with the peer in which it did.
+    open: RefCell<BTreeMap<(Node, u32), u32>>,
+    next_message: Cell<u32>,
+}
+
+impl Hub {
+    pub(super) fn new(shared: Rc<Shared>, channel: u16, held_bytes_max: u64) -> Hub {
+        // A number that a peer may still have an unfinished message under should not be used again.
+        let next_message = shared.inner.borrow_mut().state.random_number();
+        Hub {
+            shared,
+            channel,
+            closed: Cell::new(false),
+            held_bytes: Cell::new(0),
+            held_bytes_max,
+            wants: RefCell::default(),
+            begun: RefCell::default(),
+            open: RefCell::default(),
+            next_message: Cell::new(next_message),
+        }
+    }
+
+    pub(super) fn hold(&self, bytes: usize) {
+        self.held_bytes.set(self.held_bytes.get() + bytes as u64);
+    }
+
+    pub(super) fn let_go(&self, bytes: usize) {
+        self.held_bytes.set(self.held_bytes.get().saturating_sub(bytes as u64));
+    }
+
+    /// Whether nothing more may be taken in until handlers have read.
+    pub(super) fn is_full(&self) -> bool {
+        self.held_bytes.get() >= self.held_bytes_max
+    }
+
+    /// Begins a message.
+    pub(super) fn begin(self: &Rc<Self>, node: Node, handler: &str) -> Result<Outgoing, WriteError> {
+        if self.closed.get() {
+            return Err(WriteError::Closed);
+        }
+        let inner = self.shared.inner.borrow();
+        match inner.state.may_post(node, 0) {
+            Ok(()) | Err(SendError::WouldBlock) => {}
+            Err(error) => return Err(error.into()),
+        }
+        let acquaintance = inner.state.acquaintance(node);
+        drop(inner);
+        let mut begun = self.begun.borrow_mut();
+        let count = begun.entry(node).or_default();
+        if *count >= UNFINISHED_MAX {
+            return Err(WriteError::Unfinished { node, limit: UNFINISHED_MAX });
+        }
+        *count += 1;
+        let message = self.next_message.get();
+        self.next_message.set(message.wrapping_add(1));
+        Ok(Outgoing::new(Rc::clone(self), node, acquaintance, message, registry::hash(handler)))
+    }
+
+    /// A message's head has left.
+    pub(super) fn opened(&self, node: Node, message: u32, acquaintance: u32) {
+        self.open.borrow_mut().insert((node, message), acquaintance);
+    }
+
+    /// All of a message has left.
+    pub(super) fn ended(&self, node: Node, message: u32) {
+        self.open.borrow_mut().remove(&(node, message));
+    }
+
+    /// Nobody will add to a message any more. If its reader waits for more, it is told.
+    pub(super) fn over(&self, node: Node, message: u32) {
+        if let Some(count) = self.begun.borrow_mut().get_mut(&node) {
+            *count = count.saturating_sub(1);
+        }
+        let acquaintance = self.open.borrow_mut().remove(&(node, message));
+        if let Some(acquaintance) = acquaintance {
+            self.give_up(node, message, acquaintance);
+        }
+    }
+
+    /// The port is gone, and with it the messages that it had begun.
+    pub(super) fn close(&self) {
+        self.closed.set(true);
+        for ((node, message), acquaintance) in self.open.take() {
+            self.give_up(node, message, acquaintance);
+        }
+    }
+
+    /// Tells the reader of a message that nothing more will come. One small message for each that was begun, so there
+    /// is always room for it.
+    fn give_up(&self, node: Node, message: u32, acquaintance: u32) {
+        let mut bytes = [0; HEAD_BYTES];
+        let chunk = Chunk { message, handler: None, end: Some(End::Broken) };
+        chunk.encode(&mut bytes);
+        let now = self.shared.now();
+        let state = &mut self.shared.inner.borrow_mut().state;
+        if state.acquaintance(node) == acquaintance {
+            // Whom it cannot be told need not know.
+            let _ = state.post_reserved(now, node, self.channel, [&bytes[..chunk.bytes()], &[]]);
+        }
+    }
+
+    /// Wakes `waker` once there may be room for a message of `bytes`.
+    pub(super) fn want(&self, node: Node, bytes: u64, waker: &Waker) {
+        let mut wants = self.wants.borrow_mut();
+        match wants.iter_mut().find(|want| want.node == node && want.waker.will_wake(waker)) {
+            Some(want) => want.bytes = bytes,
+            None => wants.push(Want { node, bytes, waker: waker.clone() }),
+        }
+    }
+
+    /// Whether somebody's waiting for room is over.
+    pub(super) fn has_room(&self, state: &State) -> bool {
+        self.wants.borrow().iter().any(|want| want.is_met(state))
+    }
+
+    /// Whether somebody waits for room.
+    pub(super) fn wants_room(&self) -> bool {
+        !self.wants.borrow().is_empty()
+    }
+
+    /// Wakes those whose waiting for room is over.
+    pub(super) fn wake(&self) {
+        if !self.wants_room() {
+            return;
+        }
+        let inner = self.shared.inner.borrow();
+        self.wants.borrow_mut().retain(|want| {
+            let is_met = want.is_met(&inner.state);
+            if is_met {
+                want.waker.wake_by_ref();
+            }
+            !is_met
+        });
+    }
+}
+
+impl Want {
+    fn is_met(&self, state: &State) -> bool {
+        !matches!(state.may_post(self.node, self.bytes), Err(SendError::WouldBlock))
+    }
+}

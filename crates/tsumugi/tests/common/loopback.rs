@@ -1,0 +1,77 @@
+//! Endpoints on the loopback interface, and patience with them.
+
+#![allow(dead_code, reason = "every test program uses its own part")]
+
+use std::time::{Duration, Instant};
+use tsumugi::{Config, Endpoint, Node, Status};
+
+/// After this time, which is long on any machine, something has gone wrong.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) fn open(config: Config) -> Endpoint {
+    Endpoint::open(config).expect("an endpoint on loopback")
+}
+
+/// Contents that tell a message's number and betray any byte out of place.
+pub(crate) fn contents(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64)
+        .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
+        .collect()
+}
+
+/// Endpoints that have one another on their lists, and at `[from][to]` the number of each with each.
+pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<Node>>) {
+    let endpoints: Vec<Endpoint> = (0..count).map(|_| open(config.clone())).collect();
+    let nodes = endpoints
+        .iter()
+        .map(|from| {
+            let number = |to: &Endpoint| from.add_peer(&format!("127.0.0.1:{}", to.port())).unwrap();
+            endpoints.iter().map(number).collect()
+        })
+        .collect();
+    (endpoints, nodes)
+}
+
+/// Two endpoints between which packets flow, and the number of the second with the first; the first is node 0 with
+/// the second.
+pub(crate) fn acquainted(here: Config, there: Config) -> (Endpoint, Endpoint, Node) {
+    let (here, there) = (open(here), open(there));
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let (mut from, mut to) = (here.channel(999).unwrap(), there.channel(999).unwrap());
+    let ticket = from.post(node, b"hello").unwrap();
+    let mut source = None;
+    eventually("a first message arrives", || {
+        here.progress().unwrap();
+        source = source.or(to.try_receive().unwrap().map(|message| message.source()));
+        source.is_some()
+    });
+    assert_eq!(source, Some(Node(0)));
+    eventually("it is acknowledged", || {
+        there.progress().unwrap();
+        here.progress().unwrap();
+        here.status(ticket) == Status::Delivered
+    });
+    drop((from, to));
+    (here, there, node)
+}
+
+/// Does `step` until it says that all is as it should be.
+pub(crate) fn eventually(what: &str, mut step: impl FnMut() -> bool) {
+    let deadline = Instant::now() + PATIENCE;
+    while !step() {
+        assert!(Instant::now() < deadline, "{what}: not within {PATIENCE:?}");
+    }
+}
+
+/// Runs something that waits, in a thread of its own, so that it cannot wait for ever.
+pub(crate) fn in_time(work: impl FnOnce() + Send + 'static) {
+    let (done_out, done_in) = std::sync::mpsc::channel();
+    let thread = std::thread::spawn(move || {
+        work();
+        let _ = done_out.send(());
+    });
+    match done_in.recv_timeout(PATIENCE) {
+        Err(std::sync::mpsc::RecvTimeoutError::Timeout) => panic!("it waits for ever"),
+        _ => thread.join().unwrap(),
+    }
+}
