@@ -46,6 +46,11 @@ impl Ticket {
         self.node
     }
 
+    /// Of message `number` to a peer, as [`State::post`] gave it, in the present acquaintance.
+    pub(crate) fn new(state: &State, node: Node, number: u64) -> Ticket {
+        Ticket { node, acquaintance: state.acquaintance(node), number }
+    }
+
     pub(crate) fn status(&self, state: &State) -> Status {
         match state.acquaintance(self.node).wrapping_sub(self.acquaintance) {
             0 if state.is_delivered(self.node, self.number) => Status::Delivered,
@@ -86,7 +91,7 @@ impl Channel {
         let state = &mut inner.state;
         let alone = state.is_quiet(node);
         let number = state.post(now, node, self.number, data)?;
-        let ticket = Ticket { node, acquaintance: state.acquaintance(node), number };
+        let ticket = Ticket::new(state, node, number);
         drop(inner);
         if alone {
             self.shared.transmit(now)?;
@@ -255,7 +260,7 @@ impl SendBuffer<'_> {
                 return Err(error);
             }
         };
-        let ticket = Ticket { node: self.node, acquaintance: state.acquaintance(self.node), number };
+        let ticket = Ticket::new(state, self.node, number);
         drop(inner);
         if alone {
             shared.transmit(now)?;

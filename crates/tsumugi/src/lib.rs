@@ -40,6 +40,9 @@
 //! | [`Message`], short | the depositor, in the receive queue | until it is released (dropped) | to the queue |
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
+pub mod message;
+
+mod buffer;
 mod channel;
 mod checksum;
 mod clock;
@@ -76,6 +79,7 @@ pub mod internal {
     pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::open_through;
     pub use crate::endpoint::state::{Options, State};
+    pub use crate::message::matching::{Matching, Posted, Wanted};
 }
 
 /// Number of a peer in an endpoint's list of peers.

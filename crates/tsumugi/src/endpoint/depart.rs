@@ -145,24 +145,77 @@ impl State {
     /// # Errors
     /// See [`State::may_post`].
     pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
-        self.may_post(node, data.len() as u64)?;
-        if self.is_short(node, data.len()) {
-            let frame = frame::encode_whole(channel, data.len() as u32);
-            if !self.append(node.0, &frame, data) {
-                let bytes = self.body_bytes(node.0).max(frame::whole_frame_bytes(data.len()));
-                let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
+        self.post_parts(now, node, channel, [data, &[]])
+    }
+
+    /// As [`State::post`], for a message in two parts.
+    ///
+    /// # Errors
+    /// See [`State::may_post`].
+    pub(crate) fn post_parts(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<u64, SendError> {
+        self.may_post(node, (parts[0].len() + parts[1].len()) as u64)?;
+        self.accept_parts(now, node, channel, parts)
+    }
+
+    fn accept_parts(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<u64, SendError> {
+        let bytes = parts[0].len() + parts[1].len();
+        if self.is_short(node, bytes) {
+            let frame = frame::encode_whole(channel, bytes as u32);
+            if !self.append(node.0, &frame, parts) {
+                let room = self.body_bytes(node.0).max(frame::whole_frame_bytes(bytes));
+                let mut body = self.pool.take(room).ok_or(SendError::NoMemory(room))?;
                 body.extend_from_slice(&frame);
-                body.extend_from_slice(data);
+                parts.iter().for_each(|part| body.extend_from_slice(part));
                 self.queue_packet(node.0, body);
             }
         } else {
-            let all = WHOLE_BYTES + data.len();
-            let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
-            buffer.extend_from_slice(&[0; WHOLE_BYTES]);
-            buffer.extend_from_slice(data);
+            let buffer = self.long_buffer(parts)?;
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
+    }
+
+    /// Accepts one message for several peers, or for none of them. A long one is kept once for all.
+    ///
+    /// # Errors
+    /// See [`State::may_post`], of the first peer that does not take it.
+    pub(crate) fn post_to_all(
+        &mut self,
+        now: Instant,
+        nodes: &[Node],
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<Vec<u64>, SendError> {
+        let bytes = parts[0].len() + parts[1].len();
+        nodes.iter().try_for_each(|node| self.may_post(*node, bytes as u64))?;
+        let long = nodes.iter().filter(|node| !self.is_short(**node, bytes)).count() as u32;
+        let key = match long {
+            0 => None,
+            _ => {
+                let buffer = self.long_buffer(parts)?;
+                Some(self.longs.insert(Long { users: long, ..Long::new(buffer) }))
+            }
+        };
+        let post = |node: &Node| match key {
+            Some(key) if !self.is_short(*node, bytes) => {
+                self.queue_shared(node.0, channel, key);
+                Ok(self.accepted(now, node.0))
+            }
+            _ => self.accept_parts(now, *node, channel, parts),
+        };
+        nodes.iter().map(post).collect()
     }
 
     /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
@@ -182,7 +235,7 @@ impl State {
         }
         if self.is_short(node, bytes) {
             let frame = frame::encode_whole(channel, bytes as u32);
-            if self.append(node.0, &frame, &buffer[WHOLE_BYTES..]) {
+            if self.append(node.0, &frame, [&buffer[WHOLE_BYTES..], &[]]) {
                 self.pool.give(buffer);
             } else {
                 buffer[..WHOLE_BYTES].copy_from_slice(&frame);
@@ -192,6 +245,15 @@ impl State {
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
+    }
+
+    /// A long message in a buffer, with room for a frame header in front.
+    pub(super) fn long_buffer(&mut self, parts: [&[u8]; 2]) -> Result<Vec<u8>, SendError> {
+        let all = WHOLE_BYTES + parts[0].len() + parts[1].len();
+        let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
+        buffer.extend_from_slice(&[0; WHOLE_BYTES]);
+        parts.iter().for_each(|part| buffer.extend_from_slice(part));
+        Ok(buffer)
     }
 
     /// A buffer for a message of `bytes`, with room for a frame header in front. Its contents are arbitrary.
@@ -227,18 +289,18 @@ impl State {
     }
 
     /// Adds a short message to the packet that is still being filled, if there is one with room.
-    fn append(&mut self, index: u32, frame: &[u8; WHOLE_BYTES], data: &[u8]) -> bool {
+    fn append(&mut self, index: u32, frame: &[u8; WHOLE_BYTES], parts: [&[u8]; 2]) -> bool {
         let room = self.body_bytes(index);
         let peer = &mut self.peers[index as usize];
         let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
         let start = body.len().next_multiple_of(8);
-        if start + WHOLE_BYTES + data.len() > room {
+        if start + WHOLE_BYTES + parts[0].len() + parts[1].len() > room {
             return false;
         }
         let before = body.len();
         body.resize(start, 0);
         body.extend_from_slice(frame);
-        body.extend_from_slice(data);
+        parts.iter().for_each(|part| body.extend_from_slice(part));
         peer.outbox_bytes += (body.len() - before) as u64;
         *messages = peer.accepted + 1;
         true
@@ -251,8 +313,13 @@ impl State {
     }
 
     fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
-        let total = (buffer.len() - WHOLE_BYTES) as u64;
         let key = self.longs.insert(Long::new(buffer));
+        self.queue_shared(index, channel, key);
+    }
+
+    /// Queues a long message of which one use is meant for this peer.
+    fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
+        let total = self.longs[key].bytes as u64;
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
         peer.next_fragmented = peer.next_fragmented.wrapping_add(1);

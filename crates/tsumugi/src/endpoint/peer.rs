@@ -1,5 +1,6 @@
 //! One peer, as the endpoint knows it.
 
+use super::place::Store;
 use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::VecDeque;
@@ -113,8 +114,12 @@ pub(super) struct Assembly {
     pub(super) total: u64,
     /// How far it has arrived in order of PSNs.
     pub(super) in_order: u64,
-    /// Its bytes; what lies beyond a gap is there already, the gap is zeroes.
-    pub(super) buffer: Vec<u8>,
+    /// Length of its fragments, all but the last, as far as is known; 0 when nothing is, bytes.
+    pub(super) step: u64,
+    /// Where its bytes go.
+    pub(super) store: Store,
+    /// Its head has had its turn: the channel's owner was asked where it is to go.
+    pub(super) placed: bool,
 }
 
 /// One peer.
@@ -180,6 +185,8 @@ pub(super) struct Peer {
 
     /// When it was last heard.
     pub(super) heard_at: Instant,
+    /// Things that somebody waits for and only it can bring, though everything sent is acknowledged.
+    pub(super) awaited: u32,
     /// Since when something is outstanding with it.
     pub(super) waiting_since: Option<Instant>,
     /// When it was last asked for a sign of life, and how often since it was heard.
@@ -227,6 +234,7 @@ impl Peer {
             noted: (0, 0),
             fed: false,
             heard_at: Instant(0),
+            awaited: 0,
             waiting_since: None,
             asked_at: Instant(0),
             asks: 0,
@@ -243,6 +251,7 @@ impl Peer {
                     || !self.outbox.is_empty()
                     || !self.assemblies.is_empty()
                     || self.reorder.held() > 0
+                    || self.awaited > 0
             }
             Phase::Greeting(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,

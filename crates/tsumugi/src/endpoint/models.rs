@@ -1,0 +1,33 @@
+//! What the programming models built on channels ask of an endpoint beyond what a channel's owner does.
+
+use super::peer::Phase;
+use super::state::State;
+use crate::Node;
+use tsumugi_wire::Instant;
+
+impl State {
+    /// Something is awaited from now on that only the peer can bring: it is asked for signs of life until
+    /// [`State::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
+    /// The end of the acquaintance ends the waiting too.
+    pub(crate) fn expect(&mut self, now: Instant, node: Node) {
+        let Some(peer) = self.peers.get_mut(node.0 as usize) else { return };
+        peer.awaited += 1;
+        if peer.awaited == 1 && matches!(peer.phase, Phase::Open) {
+            self.arm(now, node.0);
+        }
+    }
+
+    /// What was awaited in the given acquaintance has come, or nobody wants it any more.
+    pub(crate) fn expect_no_more(&mut self, node: Node, acquaintance: u32) {
+        if self.acquaintance(node) == acquaintance
+            && let Some(peer) = self.peers.get_mut(node.0 as usize)
+        {
+            peer.awaited = peer.awaited.saturating_sub(1);
+        }
+    }
+
+    /// Longest message that this endpoint sends and takes, bytes.
+    pub(crate) fn message_bytes_max(&self) -> u64 {
+        self.options.message_bytes_max
+    }
+}
