@@ -111,6 +111,7 @@ static inline __u32 tsumugi_header_check(const struct tsumugi_header *header)
 
 #define TSUMUGI_FORM_WHOLE 1
 #define TSUMUGI_FORM_FRAGMENT 2
+#define TSUMUGI_FORM_REMOTE 3
 
 /* In front of a whole message; the message is padded to 8 bytes, at the packet's end it need not be. */
 struct tsumugi_whole {
@@ -129,6 +130,20 @@ struct tsumugi_fragment {
 	__u64 offset; /* bytes */
 	__u64 total;  /* bytes */
 };
+
+/* In front of what is to be done to remote memory, or came of it; the data are padded as a whole message is. */
+struct tsumugi_remote {
+	__u16 what; /* TSUMUGI_REMOTE_* */
+	__u8 form;
+	__u8 reserved;
+	__u32 bytes; /* of data */
+	__u64 key;     /* a reply: how it went */
+	__u64 address; /* a reply: place of the data in what was asked for */
+	__u64 operation;
+};
+
+#define TSUMUGI_REMOTE_WRITE 1
+#define TSUMUGI_REMOTE_PIECE 2
 
 #define TSUMUGI_WORD_PSNS 32
 #define TSUMUGI_WORDS_MAX (TSUMUGI_WINDOW_PACKETS / TSUMUGI_WORD_PSNS + 1)
@@ -189,6 +204,7 @@ enum tsumugi_counter {
 	TSUMUGI_COUNT_WRONG_EPOCH,
 	TSUMUGI_COUNT_VIOLATION,
 	TSUMUGI_COUNT_HANDSHAKE_REFUSED,
+	TSUMUGI_COUNT_REMOTE_REFUSED,
 };
 
 /* What an endpoint says of one of its NICs, for whoever looks on. */

@@ -25,6 +25,7 @@ impl Host {
             }
         }
         self.release(process, now, storm)?;
+        self.errands(process, world, now)?;
         if process.arrived && now >= process.read_at.plus(self.plan.reader.every_ns) {
             self.read(process, world, now)?;
         }
@@ -139,21 +140,11 @@ impl Host {
         channel: u16,
         bytes: usize,
     ) -> Result<bool, Wrong> {
+        let bytes_max = bytes.max(LABEL_BYTES) as u64;
+        let Some(node) = self.partner(process, world, now, to, bytes_max)? else { return Ok(false) };
         let Process { state, known, .. } = process;
-        let address = world.places.known_as(self.index, to);
-        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
         let peer = known.entry(node.0).or_default();
-        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
-            return Ok(false);
-        }
-        peer.failed_at = None;
-        state.forgive(node.0);
         let acquaintance = state.acquaintance(node);
-        match state.may_post(node, bytes.max(LABEL_BYTES) as u64) {
-            Ok(()) => {}
-            Err(SendError::WouldBlock) => return Ok(false),
-            Err(error) => return Err(format!("host {} cannot post: {error}", self.index)),
-        }
         let stretch = match peer.stretch {
             Some(stretch) => stretch,
             None => world.ledger.begin(self.index, self.incarnation, to, acquaintance),
@@ -175,6 +166,31 @@ impl Host {
         }
         world.ledger.post(label, bytes, number)?;
         Ok(true)
+    }
+
+    /// Somebody to whom a message of `bytes` may be posted; `None`: not now.
+    pub(crate) fn partner(
+        &self,
+        process: &mut Process,
+        world: &World,
+        now: Instant,
+        to: usize,
+        bytes: u64,
+    ) -> Result<Option<Node>, Wrong> {
+        let Process { state, known, .. } = process;
+        let address = world.places.known_as(self.index, to);
+        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
+        let peer = known.entry(node.0).or_default();
+        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
+            return Ok(None);
+        }
+        peer.failed_at = None;
+        state.forgive(node.0);
+        match state.may_post(node, bytes) {
+            Ok(()) => Ok(Some(node)),
+            Err(SendError::WouldBlock) => Ok(None),
+            Err(error) => Err(format!("host {} cannot post: {error}", self.index)),
+        }
     }
 
     /// Sends everybody one more message, again if the acquaintance turns out to be of the past.

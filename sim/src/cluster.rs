@@ -27,6 +27,8 @@ pub struct Report {
     pub taken: u64,
     /// Messages whose sender was told that they may not have arrived.
     pub failed: u64,
+    /// Errands in others' memory that were done.
+    pub errands: u64,
     /// Datagrams sent.
     pub datagrams: u64,
     /// STOPs sent.
@@ -49,6 +51,7 @@ impl Report {
         self.posted += other.posted;
         self.taken += other.taken;
         self.failed += other.failed;
+        self.errands += other.errands;
         self.datagrams += other.datagrams;
         self.stops += other.stops;
         self.driven += other.driven;
@@ -89,6 +92,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         changed: vec![vec![Instant(0); count]; count],
         epochs: vec![0; count],
         left: vec![Instant(0); count],
+        lanes: vec![None; count],
         doors: vec![Vec::new(); count],
         phase: Phase::Storm,
     };
@@ -126,6 +130,7 @@ impl Cluster {
             posted: self.world.ledger.posted,
             taken: self.world.ledger.taken,
             failed: self.world.ledger.failed,
+            errands: self.world.ledger.errands,
             datagrams: statistics.sent,
             stops: self.world.wire.borrow().stops,
             driven: self.world.wire.borrow().driven,

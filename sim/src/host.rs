@@ -3,6 +3,7 @@
 use crate::dice::Dice;
 use crate::forge;
 use crate::ledger::Wrong;
+use crate::memory::{self, Errand};
 use crate::message::Label;
 use crate::plan::HostPlan;
 use crate::trunk::check::{AWAY_NS, PathsKnown};
@@ -96,6 +97,9 @@ pub(crate) struct Process {
     pub(crate) paths_back: bool,
     /// Its NICs take every burst as a whole.
     pub(crate) whole_bursts: bool,
+    /// What it has under way in other hosts' memory, and the last counts there: acquaintance and value.
+    pub(crate) errands: Vec<Errand>,
+    pub(crate) counts: HashMap<u32, (u32, u64)>,
     /// Where the last packets to each peer went.
     pub(crate) follows: HashMap<u32, Follow>,
 }
@@ -136,6 +140,7 @@ impl Host {
         if let Some(policy) = self.policy {
             state.set_policy(policy);
         }
+        world.lanes[self.index] = world.plan.memory.then(|| memory::lanes(&mut state, world.places.hosts()));
         self.process = Some(Process {
             state,
             spy,
@@ -153,6 +158,8 @@ impl Host {
             paths_back: false,
             whole_bursts: world.plan.habits.short_burst == 0.0,
             follows: HashMap::new(),
+            errands: Vec::new(),
+            counts: HashMap::new(),
         });
         world.changed[self.index].fill(now);
         world.present_since[self.index] = now;
@@ -164,6 +171,7 @@ impl Host {
     pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
         let Some(mut process) = self.process.take() else { return Ok(()) };
         world.present_since[self.index] = Instant::NEVER;
+        world.lanes[self.index] = None;
         if orderly {
             process.state.abort();
             world.left[self.index] = now;
@@ -230,6 +238,9 @@ impl Host {
             due = Instant(0);
         }
         if world.phase == Phase::Recovery && !self.has_recovered(world) {
+            due = due.min(self.called_at.plus(MILLISECOND_NS));
+        }
+        if process.errands.iter().any(Errand::has_more) {
             due = due.min(self.called_at.plus(MILLISECOND_NS));
         }
         if process.arrived {
@@ -538,6 +549,9 @@ impl Host {
         }
         if let Some(exhausted) = state.exhausted() {
             return Err(format!("host {} is exhausted with nothing kept: {exhausted:?}", self.index));
+        }
+        if !process.errands.is_empty() {
+            return unlike("waits for what comes of its errands");
         }
         if world.phase == Phase::Recovery && !self.has_recovered(world) {
             return unlike("has not reached everybody");

@@ -12,6 +12,8 @@ use std::collections::BTreeMap;
 struct Posted {
     channel: u16,
     taken: bool,
+    /// Something done to memory, which nobody takes.
+    request: bool,
 }
 
 /// The messages of a stretch on one channel.
@@ -53,6 +55,8 @@ pub(crate) struct Ledger {
     pub(crate) taken: u64,
     pub(crate) posted: u64,
     pub(crate) failed: u64,
+    /// Errands in others' memory that were done.
+    pub(crate) errands: u64,
 }
 
 impl Ledger {
@@ -86,7 +90,7 @@ impl Ledger {
     /// A message was accepted, as number `accepted` of its acquaintance.
     pub(crate) fn post(&mut self, label: Label, bytes: usize, accepted: u64) -> Result<(), Wrong> {
         let stretch = &mut self.stretches[label.stretch as usize];
-        stretch.posted.push(Posted { channel: label.channel, taken: false });
+        stretch.posted.push(Posted { channel: label.channel, taken: false, request: false });
         let number = stretch.posted.len();
         stretch.lanes.entry(label.channel).or_default().posted.push((bytes as u32, number as u32 - 1));
         self.posted += 1;
@@ -94,6 +98,11 @@ impl Ledger {
             return Err(format!("message {number} of its acquaintance was given the number {accepted}"));
         }
         Ok(())
+    }
+
+    /// Something to be done to memory was accepted, with a message's number.
+    pub(crate) fn post_request(&mut self, stretch: u32) {
+        self.stretches[stretch as usize].posted.push(Posted { channel: 0, taken: true, request: true });
     }
 
     /// `message` was taken from `channel` by incarnation `incarnation` of host `at`, as a message of host `from`.
@@ -216,7 +225,8 @@ impl Ledger {
             }
             // Channels share the order of their flow, whatever the order they are read in.
             let first_gap = posted.iter().position(|posted| !posted.taken).unwrap_or(posted.len());
-            if let Some(after) = posted[first_gap..].iter().position(|posted| posted.taken) {
+            if let Some(after) = posted[first_gap..].iter().position(|posted| posted.taken && !posted.request)
+            {
                 return Err(format!(
                     "{shown}: message {} arrived, message {first_gap} never did",
                     first_gap + after

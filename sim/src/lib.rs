@@ -11,6 +11,7 @@ mod dice;
 mod forge;
 mod host;
 mod ledger;
+mod memory;
 mod message;
 mod nic;
 mod places;

@@ -95,6 +95,8 @@ pub(crate) struct Plan {
     pub(crate) bytes_max: u64,
     /// A datagram that nobody sent arrives with one call in this many; 0: never.
     pub(crate) forged_one_in: u64,
+    /// Hosts use each other's memory.
+    pub(crate) memory: bool,
     /// Hosts have several NICs.
     pub(crate) trunk: Option<TrunkPlan>,
 }
@@ -142,6 +144,7 @@ impl Plan {
             long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
             bytes_max: if flood { 4 << 20 } else { 700 << 10 },
             forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+            memory: Dice::new(seed, 4).one_in(3),
             trunk: None,
         };
         // Chance of its own: the other seeds stay as they are.

@@ -2,6 +2,7 @@
 
 use crate::dice::Dice;
 use crate::ledger::Ledger;
+use crate::memory::Lanes;
 use crate::places::Places;
 use crate::plan::Plan;
 use crate::wire::Wire;
@@ -33,6 +34,8 @@ pub(crate) struct World {
     pub(crate) epochs: Vec<u32>,
     /// When a host last said that it leaves.
     pub(crate) left: Vec<Instant>,
+    /// What of each host's memory others may use.
+    pub(crate) lanes: Vec<Option<Lanes>>,
     /// Tokens of the flows that each host takes and can answer in.
     pub(crate) doors: Vec<Vec<u64>>,
     pub(crate) phase: Phase,

@@ -15,7 +15,11 @@ local KINDS = {
     [1] = "DATA", [2] = "ACK", [3] = "LOSE", [4] = "STOP", [5] = "GO", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
 }
-local FORMS = { [1] = "whole", [2] = "fragment" }
+local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
+local WHATS = {
+    [1] = "write", [2] = "piece", [3] = "read", [4] = "atomic", [5] = "fence", [6] = "notify", [7] = "reply",
+    [8] = "part",
+}
 local REPEATS = { [0] = "selective", [1] = "go-back-N" }
 local VERDICTS = { [0] = "bad", [1] = "good", [2] = "not verified" }
 
@@ -54,6 +58,10 @@ local f = {
     total = ProtoField.uint64("tsumugi.frame.total", "Total bytes", base.DEC),
     data = ProtoField.bytes("tsumugi.frame.data", "Data"),
     padding = ProtoField.bytes("tsumugi.frame.padding", "Padding"),
+    what = ProtoField.uint16("tsumugi.remote.what", "What", base.DEC, WHATS),
+    key = ProtoField.uint64("tsumugi.remote.key", "Key, or how it went", base.HEX),
+    remote_address = ProtoField.uint64("tsumugi.remote.address", "Address, or place of the data", base.HEX),
+    operation = ProtoField.uint64("tsumugi.remote.operation", "Operation", base.DEC),
 
     echo = ProtoField.uint64("tsumugi.answer.echo", "PSN deposited last", base.DEC),
     delay = ProtoField.uint32("tsumugi.answer.delay_ns", "Delay (ns)"),
@@ -162,6 +170,25 @@ local function dissect_frame(tvb, body, at, bytes, tree)
         if length > 0 then frame:add(f.data, tvb(here + 8, length)) end
         if padding > 0 then frame:add(f.padding, tvb(here + 8 + length, padding)) end
         return at + 8 + length + padding
+    elseif form == 3 then
+        local length = tvb(here + 4, 4):le_uint()
+        if have < 32 or have - 32 < length then
+            return nil, "frame_truncated " .. at
+        end
+        local padding = math.min((8 - length % 8) % 8, have - 32 - length)
+        local what = tvb(here, 2):le_uint()
+        local frame = tree:add(
+            tvb(here, 32 + length + padding),
+            string.format("Remote %s, %d bytes of data", WHATS[what] or tostring(what), length))
+        frame:add_le(f.what, tvb(here, 2))
+        frame:add_le(f.form, tvb(here + 2, 1))
+        frame:add_le(f.bytes, tvb(here + 4, 4))
+        frame:add_le(f.key, tvb(here + 8, 8))
+        frame:add_le(f.remote_address, tvb(here + 16, 8))
+        frame:add_le(f.operation, tvb(here + 24, 8))
+        if length > 0 then frame:add(f.data, tvb(here + 32, length)) end
+        if padding > 0 then frame:add(f.padding, tvb(here + 32 + length, padding)) end
+        return at + 32 + length + padding
     elseif form ~= 2 then
         return nil, "frame_form " .. form
     elseif have < 24 then

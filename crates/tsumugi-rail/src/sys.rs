@@ -101,6 +101,20 @@ impl Drop for Mapping {
     }
 }
 
+/// Keeps pages in memory.
+pub(crate) fn pin(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
+    // SAFETY: locking pages changes no contents; of addresses that are not mapped the kernel says so.
+    checked(unsafe { libc::mlock(start.as_ptr().cast(), bytes) }).map(drop)
+}
+
+/// Bytes that the process may keep in memory; `None`: as many as it likes.
+pub(crate) fn pin_limit() -> Option<u64> {
+    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: the kernel writes the structure that it is given.
+    checked(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) }).ok()?;
+    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+}
+
 /// A socket address as the kernel reads it.
 #[derive(Clone, Copy)]
 pub(crate) enum RawAddress {

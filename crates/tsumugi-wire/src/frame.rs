@@ -1,11 +1,13 @@
 //! Message frames: the body of a DATA packet.
 //!
 //! Small messages lie behind each other in one packet; a message too long for that is cut into
-//! fragments, one to a packet, each naming its place, so that it is copied once however it arrives.
+//! fragments, one to a packet, each naming its place, so that it is copied once however it arrives. What is done to
+//! the other side's memory, and what comes back of it, lies among them ([`crate::remote`] has its meaning).
 //!
 //! ```text
 //! whole     channel u16 | form u8 = 1 | 0 | bytes u32 | data, padded to 8
 //! fragment  channel u16 | form u8 = 2 | 0 | message u32 | offset u64 | total u64 | data to the end
+//! remote    what u16 | form u8 = 3 | 0 | bytes u32 | key u64 | address u64 | operation u64 | data, padded to 8
 //! ```
 //!
 //! Whatever of a fragment lies beyond the end of its message is padding: all packets of a message may be of one
@@ -19,9 +21,12 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 pub const WHOLE_BYTES: usize = 8;
 /// Bytes in front of a fragment.
 pub const FRAGMENT_BYTES: usize = 24;
+/// Bytes in front of what is done to remote memory.
+pub const REMOTE_BYTES: usize = 32;
 
 const FORM_WHOLE: u8 = 1;
 const FORM_FRAGMENT: u8 = 2;
+const FORM_REMOTE: u8 = 3;
 
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
@@ -43,6 +48,19 @@ struct FragmentLayout {
     total: U64,
 }
 
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct RemoteLayout {
+    what: U16,
+    form: u8,
+    reserved: u8,
+    bytes: U32,
+    key: U64,
+    address: U64,
+    operation: U64,
+}
+
+const _: () = assert!(size_of::<RemoteLayout>() == REMOTE_BYTES);
 const _: () = assert!(size_of::<WholeLayout>() == WHOLE_BYTES);
 const _: () = assert!(size_of::<FragmentLayout>() == FRAGMENT_BYTES);
 
@@ -72,6 +90,41 @@ impl Fragment {
             total: U64::new(self.total),
         })
     }
+}
+
+/// What is to be done to memory of the other side, or what came of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// What: one of [`crate::remote::What`], as a number.
+    pub what: u16,
+    /// Key of the memory. A reply: how it went, one of [`crate::remote::Outcome`].
+    pub key: u64,
+    /// Address in the memory, as its owner's process counts. A reply: place of its data in what was asked for, bytes.
+    pub address: u64,
+    /// Number of the operation, given by the side that began it.
+    pub operation: u64,
+}
+
+impl Remote {
+    /// The frame header that goes before `bytes` of data.
+    #[must_use]
+    pub fn encode(&self, bytes: u32) -> [u8; REMOTE_BYTES] {
+        zerocopy::transmute!(RemoteLayout {
+            what: U16::new(self.what),
+            form: FORM_REMOTE,
+            reserved: 0,
+            bytes: U32::new(bytes),
+            key: U64::new(self.key),
+            address: U64::new(self.address),
+            operation: U64::new(self.operation),
+        })
+    }
+}
+
+/// Bytes that a remote operation with `bytes` of data takes up in a packet, header and padding included.
+#[must_use]
+pub const fn remote_frame_bytes(bytes: usize) -> usize {
+    REMOTE_BYTES + bytes.next_multiple_of(8)
 }
 
 /// The frame header that goes before a whole message of `bytes` for `channel`.
@@ -105,6 +158,8 @@ pub enum Frame<'a> {
     },
     /// A piece of a longer message.
     Fragment(Fragment, &'a [u8]),
+    /// Something about remote memory, and its data.
+    Remote(Remote, &'a [u8]),
 }
 
 /// A frame that makes no sense: its sender is broken, since the body's CRC was right.
@@ -118,7 +173,7 @@ pub enum MalformedFrame {
         /// Length of the body, bytes.
         body_bytes: usize,
     },
-    /// Neither whole nor fragment.
+    /// None of the forms that there are.
     #[error("a frame of unknown form {0}")]
     Form(u8),
     /// A fragment that begins outside its message, is empty, or whose message is over the format's limit.
@@ -171,6 +226,20 @@ impl<'a> Frames<'a> {
                     Fragment { channel: layout.channel.get(), message: layout.message.get(), offset, total };
                 Ok(Frame::Fragment(fragment, data))
             }
+            FORM_REMOTE => {
+                let (layout, data) = RemoteLayout::ref_from_prefix(rest).map_err(|_| truncated)?;
+                let bytes = layout.bytes.get() as usize;
+                let data = data.get(..bytes).ok_or(truncated)?;
+                // As a whole message's, the last frame's padding may be left off.
+                self.at = (at + remote_frame_bytes(bytes)).min(self.body.len());
+                let remote = Remote {
+                    what: layout.what.get(),
+                    key: layout.key.get(),
+                    address: layout.address.get(),
+                    operation: layout.operation.get(),
+                };
+                Ok(Frame::Remote(remote, data))
+            }
             form => Err(MalformedFrame::Form(form)),
         }
     }
@@ -212,7 +281,7 @@ mod tests {
                     assert_eq!(&body[at..at + data.len()], data);
                     (channel, data.to_vec())
                 }
-                Frame::Fragment(..) => unreachable!(),
+                Frame::Fragment(..) | Frame::Remote(..) => unreachable!(),
             }).collect();
             prop_assert_eq!(read, messages);
         }
@@ -227,6 +296,20 @@ mod tests {
         }
 
         #[test]
+        fn operations_come_back(all in proptest::collection::vec((any::<[u64; 3]>(), any::<u16>(), proptest::collection::vec(any::<u8>(), 0..100)), 0..20)) {
+            let mut body = Vec::new();
+            let mut expected = Vec::new();
+            for ([key, address, operation], what, data) in &all {
+                let remote = Remote { what: *what, key: *key, address: *address, operation: *operation };
+                body.extend_from_slice(&remote.encode(data.len() as u32));
+                body.extend_from_slice(data);
+                body.resize(body.len().next_multiple_of(8), 0);
+                expected.push(Ok(Frame::Remote(remote, &data[..])));
+            }
+            prop_assert_eq!(Frames::new(&body).collect::<Vec<_>>(), expected);
+        }
+
+        #[test]
         fn any_bytes_end_and_stay_within_the_body(body in proptest::collection::vec(any::<u8>(), 0..300)) {
             let mut bytes = 0;
             for frame in Frames::new(&body) {
@@ -236,6 +319,7 @@ mod tests {
                         prop_assert!(fragment.offset + data.len() as u64 <= fragment.total);
                         bytes += data.len() + FRAGMENT_BYTES;
                     }
+                    Ok(Frame::Remote(_, data)) => bytes += data.len() + REMOTE_BYTES,
                     Err(_) => {}
                 }
             }

@@ -11,7 +11,7 @@
 //!
 //! | kind      | body                                                   | module        |
 //! |-----------|--------------------------------------------------------|---------------|
-//! | DATA      | one or more message frames                             | [`frame`]     |
+//! | DATA      | one or more frames: messages, remote memory            | [`frame`], [`remote`] |
 //! | ACK, LOSE, STOP, GO | what arrived beyond `ack`, as a bitmap       | [`ack`]       |
 //! | PROBE     | none; asks for an ACK                                  |               |
 //! | HELLO, CHALLENGE, WELCOME | epochs, flow index and token, cookie   | [`handshake`] |
@@ -36,6 +36,7 @@ pub mod limits;
 pub mod memory;
 pub mod psn;
 pub mod rails;
+pub mod remote;
 pub mod time;
 
 pub use header::{Flags, Header, Kind, MalformedHeader};

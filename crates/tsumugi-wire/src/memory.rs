@@ -84,11 +84,13 @@ pub enum Counter {
     Violation,
     /// HELLO, CHALLENGE and WELCOME that were refused (job, cookie, nonce, no room for another flow).
     HandshakeRefused,
+    /// What was to be done to remote memory and was not: key, bounds, rights.
+    RemoteRefused,
 }
 
 impl Counter {
     /// Every counter with the name that tools print.
-    pub const ALL: [(Counter, &'static str); 12] = [
+    pub const ALL: [(Counter, &'static str); 13] = [
         (Counter::Deposited, "deposited"),
         (Counter::Duplicate, "duplicate"),
         (Counter::BeyondWindow, "beyond_window"),
@@ -101,6 +103,7 @@ impl Counter {
         (Counter::WrongEpoch, "wrong_epoch"),
         (Counter::Violation, "violation"),
         (Counter::HandshakeRefused, "handshake_refused"),
+        (Counter::RemoteRefused, "remote_refused"),
     ];
 }
 

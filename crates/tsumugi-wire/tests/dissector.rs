@@ -14,7 +14,7 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
 
 /// Fields asked of tshark.
-const COLUMNS: [&str; 35] = [
+const COLUMNS: [&str; 39] = [
     "version",
     "kind",
     "flags",
@@ -38,6 +38,10 @@ const COLUMNS: [&str; 35] = [
     "frame.offset",
     "frame.total",
     "frame.data",
+    "remote.what",
+    "remote.key",
+    "remote.address",
+    "remote.operation",
     "answer.echo",
     "answer.delay_ns",
     "answer.words",
@@ -129,6 +133,15 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
                 show(shown, "frame.message", message);
                 show(shown, "frame.offset", offset);
                 show(shown, "frame.total", total);
+                show_data(shown, &body[at as usize..][..length as usize]);
+            }
+            ("remote", &[what, key, address, operation, at, length]) => {
+                show(shown, "remote.what", what);
+                show(shown, "frame.form", 3);
+                show(shown, "frame.bytes", length);
+                show(shown, "remote.key", key);
+                show(shown, "remote.address", address);
+                show(shown, "remote.operation", operation);
                 show_data(shown, &body[at as usize..][..length as usize]);
             }
             ("received", &[first, last]) if first == last => received.push(first.to_string()),

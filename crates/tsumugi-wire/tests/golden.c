@@ -60,6 +60,7 @@ static size_t describe_frame(const unsigned char *body, size_t at, size_t size, 
 {
 	struct tsumugi_whole whole;
 	struct tsumugi_fragment fragment;
+	struct tsumugi_remote remote;
 	size_t data, span;
 
 	if (size - at < sizeof(whole)) {
@@ -74,6 +75,17 @@ static size_t describe_frame(const unsigned char *body, size_t at, size_t size, 
 		}
 		put(fields, "whole=%u %zu %u", whole.channel, at + sizeof(whole), whole.bytes);
 		span = (sizeof(whole) + whole.bytes + 7) & ~(size_t)7;
+		return span < size - at ? span : size - at;
+	}
+	if (whole.form == TSUMUGI_FORM_REMOTE) {
+		if (size - at < sizeof(remote) || size - at - sizeof(remote) < whole.bytes) {
+			put(fields, "body=frame_truncated %zu", at);
+			return 0;
+		}
+		memcpy(&remote, body + at, sizeof(remote));
+		put(fields, "remote=%u %llu %llu %llu %zu %u", remote.what, remote.key, remote.address,
+		    remote.operation, at + sizeof(remote), remote.bytes);
+		span = (sizeof(remote) + remote.bytes + 7) & ~(size_t)7;
 		return span < size - at ? span : size - at;
 	}
 	if (whole.form != TSUMUGI_FORM_FRAGMENT) {
@@ -414,6 +426,7 @@ static void print_memory(void)
 	COUNTER(wrong_epoch, WRONG_EPOCH);
 	COUNTER(violation, VIOLATION);
 	COUNTER(handshake_refused, HANDSHAKE_REFUSED);
+	COUNTER(remote_refused, REMOTE_REFUSED);
 }
 
 static void print_packets(void)
@@ -421,6 +434,7 @@ static void print_packets(void)
 	SIZE(header);
 	SIZE(whole);
 	SIZE(fragment);
+	SIZE(remote);
 	SIZE(answer);
 	SIZE(offer);
 	SIZE(challenge);
@@ -439,6 +453,8 @@ static void print_packets(void)
 	CONSTANT(FLAG_ACK_REQUEST);
 	CONSTANT(FLAG_RESENT);
 	CONSTANT(FLAG_HAS_ACK);
+	CONSTANT(REMOTE_WRITE);
+	CONSTANT(REMOTE_PIECE);
 	CONSTANT(REPEAT_SELECTIVE);
 	CONSTANT(REPEAT_GO_BACK_N);
 	CONSTANT(DATA);

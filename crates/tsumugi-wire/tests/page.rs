@@ -1,7 +1,7 @@
 //! `docs/wire.md` states numbers; they are the crate's.
 
 use tsumugi_wire::ack::BODY_BYTES_MAX;
-use tsumugi_wire::frame::{FRAGMENT_BYTES, WHOLE_BYTES, whole_frame_bytes};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, REMOTE_BYTES, WHOLE_BYTES, whole_frame_bytes};
 use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
@@ -65,4 +65,5 @@ fn lengths_and_limits_are_the_crates() {
     }
     states(&format!("{WHOLE_BYTES} bytes + data"));
     states(&format!("{FRAGMENT_BYTES} bytes + data"));
+    states(&format!("{REMOTE_BYTES} bytes + data"));
 }

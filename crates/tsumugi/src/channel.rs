@@ -40,15 +40,14 @@ pub enum Status {
 }
 
 impl Ticket {
+    pub(crate) fn new(node: Node, acquaintance: u32, number: u64) -> Ticket {
+        Ticket { node, acquaintance, number }
+    }
+
     /// The peer that the message is for.
     #[must_use]
     pub fn node(&self) -> Node {
         self.node
-    }
-
-    /// Of message `number` to a peer, as [`State::post`] gave it, in the present acquaintance.
-    pub(crate) fn new(state: &State, node: Node, number: u64) -> Ticket {
-        Ticket { node, acquaintance: state.acquaintance(node), number }
     }
 
     pub(crate) fn status(&self, state: &State) -> Status {
@@ -86,17 +85,10 @@ impl Channel {
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
     pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
-        let now = self.shared.now();
-        let mut inner = self.shared.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(node);
-        let number = state.post(now, node, self.number, data)?;
-        let ticket = Ticket::new(state, node, number);
-        drop(inner);
-        if alone {
-            self.shared.transmit(now)?;
-        }
-        Ok(ticket)
+        self.shared.post_with(node, |state, now| {
+            let number = state.post(now, node, self.number, data)?;
+            Ok(state.ticket(node, number))
+        })
     }
 
     /// Sends a copy of `data` to the same channel of `node`; returns when all of it has been handed to the NIC.
@@ -248,24 +240,14 @@ impl SendBuffer<'_> {
     /// As [`Channel::post`]; the buffer is given back then.
     pub fn post(mut self) -> Result<Ticket, SendError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let shared = &self.channel.shared;
-        let now = shared.now();
-        let mut inner = shared.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(self.node);
-        let number = match state.post_buffer(now, self.node, self.channel.number, buffer) {
-            Ok(number) => number,
+        let (node, number) = (self.node, self.channel.number);
+        self.channel.shared.post_with(node, |state, now| match state.post_buffer(now, node, number, buffer) {
+            Ok(number) => Ok(state.ticket(node, number)),
             Err((error, buffer)) => {
                 state.pool.give(buffer);
-                return Err(error);
+                Err(error)
             }
-        };
-        let ticket = Ticket::new(state, self.node, number);
-        drop(inner);
-        if alone {
-            shared.transmit(now)?;
-        }
-        Ok(ticket)
+        })
     }
 
     /// As [`Channel::send`], without a copy.

@@ -54,6 +54,8 @@ mod error;
 mod memory;
 mod peers;
 mod pool;
+pub mod remote;
+pub mod remote_memory;
 mod wait;
 
 pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
@@ -64,9 +66,11 @@ pub use endpoint::Endpoint;
 pub use endpoint::trunk::PathReport;
 pub use error::{ChannelError, Failure, OpenError, PeerError, Reason, ReceiveError, SendError};
 pub use peers::{HostFileError, parse_host_file};
+pub use remote::{Remote, Rights, Target};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;
+pub use tsumugi_rail::{OutOfRegion, PinError, Region, Slice};
 pub use tsumugi_wire::handshake::Repeat;
 pub use tsumugi_wire::limits::DEFAULT_PORT;
 pub use wait::{ParseWaitError, Wait};
@@ -78,6 +82,7 @@ pub mod internal {
     pub use crate::endpoint::deliver::{Content, Delivery};
     pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::open_through;
+    pub use crate::endpoint::remote::Promise;
     pub use crate::endpoint::state::{Options, State};
     pub use crate::message::matching::{Matching, Posted, Wanted};
 }

@@ -204,9 +204,11 @@ impl Path {
         }
     }
 
-    /// How long a packet may be overtaken on this path before it counts as lost, ns.
+    /// How long a packet may be overtaken on this path before it counts as lost, ns, beside a round trip. Four times the
+    /// variation, as for a time-out: some packets may pass by a queue in which others wait (another way of sending, another
+    /// queue of the NIC), and the short round trips that they have are not those of the others.
     pub(super) fn reorder_ns(&self) -> u64 {
-        (self.srtt_ns / 2).max(REORDER_NS_MIN)
+        (self.srtt_ns / 2).max(4 * self.rttvar_ns).max(REORDER_NS_MIN)
     }
 
     pub(crate) fn sent(&mut self, now: Instant) {

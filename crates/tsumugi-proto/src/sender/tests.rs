@@ -92,6 +92,48 @@ fn only_what_is_acknowledged_measures_a_round_trip() {
     assert!(!echo(0, &[], 0) && !echo(1, &[3], 2));
 }
 
+/// What is sent again over a path whose queue takes 24 ms when four packets pass by the queue, and some do not arrive.
+fn resent_when_some_pass_by(missing: &[u64]) -> Vec<u64> {
+    const EVERY_NS: u64 = 400 * US;
+    const QUEUE_NS: u64 = 60 * EVERY_NS;
+    let mut sender = Sender::new(Repeat::Selective, 1, 992);
+    (0..40).for_each(|_| sender.sample(0, QUEUE_NS));
+    let (mut arrivals, mut resent) = (Vec::new(), Vec::new());
+    for packet in 0..64 {
+        let sent_ns = packet.min(60) * EVERY_NS;
+        sender.send(Instant(sent_ns), 0, packet);
+        arrivals.push((sent_ns + if packet < 60 { QUEUE_NS } else { MILLISECOND_NS }, packet));
+    }
+    arrivals.retain(|(_, packet)| !missing.contains(packet));
+    arrivals.sort_unstable();
+    let mut arrived = Vec::new();
+    for (at, packet) in arrivals {
+        arrived.push(packet);
+        let ack = (0..).find(|psn| !arrived.contains(psn)).unwrap();
+        let beyond: Vec<u64> = arrived.iter().copied().filter(|psn| *psn > ack).collect();
+        let sack = Sack { echo: Psn(packet), ..sack(ack, &beyond) };
+        if sender.timeout() <= Instant(at) {
+            sender.on_timeout(Instant(at));
+        }
+        sender.on_answer(Instant(at), Answer::Ack, Psn(ack), 992, Some(&sack), drop).unwrap();
+        resent.extend(resends(&mut sender, Instant(at)));
+    }
+    let due = sender.timeout();
+    if due < Instant(2 * QUEUE_NS + MILLISECOND_NS) {
+        sender.on_timeout(due);
+        resent.extend(resends(&mut sender, due));
+    }
+    assert_eq!(sender.paths()[0].lost, missing.len() as u64);
+    assert!(sender.paths()[0].cwnd_packets >= 64, "{}", sender.paths()[0].cwnd_packets);
+    resent
+}
+
+#[test]
+fn packets_that_pass_by_a_long_queue_prove_nothing_lost_but_what_is() {
+    assert_eq!(resent_when_some_pass_by(&[]), [0u64; 0]);
+    assert_eq!(resent_when_some_pass_by(&[30]), [30]);
+}
+
 #[test]
 fn our_own_absence_is_no_round_trip() {
     let mut sender = sender(Repeat::Selective, 1);

@@ -1,7 +1,7 @@
 //! What must hold for any bytes whatever. One body, run by the mutation test and by the fuzz targets.
 
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
-use tsumugi_wire::frame::{FRAGMENT_BYTES, Frame, Frames, WHOLE_BYTES};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Frame, Frames, REMOTE_BYTES, WHOLE_BYTES};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::{HEADER_BYTES, Header};
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
@@ -69,6 +69,11 @@ pub(crate) fn frames(body: &[u8]) -> bool {
                 );
                 assert!(iterator.next().is_none(), "something behind a fragment");
                 return true;
+            }
+            Ok(Frame::Remote(_, data)) => {
+                let at = data.as_ptr() as usize - body.as_ptr() as usize;
+                assert!(at >= end + REMOTE_BYTES, "a frame at {at} overlaps the one that ends at {end}");
+                end = at + data.len();
             }
             Err(_) => {
                 assert!(iterator.next().is_none(), "something behind a malformed frame");

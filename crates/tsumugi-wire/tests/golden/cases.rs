@@ -3,10 +3,11 @@
 use crate::common::body_crc;
 use crate::common::exercise::seal;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack, WORDS_MAX};
-use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, encode_whole};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, REMOTE_BYTES, Remote, encode_whole};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// A packet and the verdict on it, stated independently of the decoder.
@@ -114,6 +115,15 @@ fn fragment(offset: u64, total: u64, bytes: usize) -> Vec<u8> {
     body
 }
 
+/// A frame about remote memory, padded.
+fn remote(what: What, bytes: usize) -> Vec<u8> {
+    let (key, address, operation) = (0xfeed_5eed_0bad_f00d, 0x7f00_1234_5678, 0x1_0000_0002);
+    let mut body = Remote { what: what as u16, key, address, operation }.encode(bytes as u32).to_vec();
+    body.extend_from_slice(&contents(bytes));
+    body.resize(body.len().next_multiple_of(8), 0);
+    body
+}
+
 /// A body that fills a datagram of `datagram_bytes` with a fragment.
 fn full_fragment(datagram_bytes: usize) -> Vec<u8> {
     fragment(2800, 1 << 30, datagram_bytes - HEADER_BYTES - FRAGMENT_BYTES)
@@ -202,6 +212,30 @@ fn data(cases: &mut Cases) {
     ] {
         cases.add(name, why, packet(plain, &full_fragment(datagram)));
     }
+    cases.add("remote_write", "13 bytes to be written", packet(plain, &remote(What::Write, 13)));
+    cases.add("remote_fence", "without data", packet(plain, &remote(What::Fence, 0)));
+    cases.add(
+        "remote_full_1500",
+        "a piece of a write that fills MTU 1500 over IPv4",
+        packet(plain, &remote(What::Piece, 1500 - IPV4_UDP_BYTES - HEADER_BYTES - REMOTE_BYTES)),
+    );
+    let mixed =
+        [wholes(&[(3, 5)]), remote(What::Notify, 16), remote(What::Reply, 3), wholes(&[(3, 1)])].concat();
+    cases.add("remote_mixed", "between messages", packet(plain, &mixed));
+    cases.add(
+        "remote_unknown",
+        "whoever reads it judges what it is",
+        packet(plain, &{
+            let mut body = remote(What::Write, 8);
+            body[..2].copy_from_slice(&[0xff; 2]);
+            body
+        }),
+    );
+    cases.foreign(
+        "remote_unpadded",
+        "the last frame's padding left off",
+        packet(plain, &remote(What::Write, 13)[..45]),
+    );
     let mut two = packet(plain, &wholes(&[(7, 8)]));
     two.extend(packet(Header { psn: Psn(1235), ..plain }, &wholes(&[(7, 9)])));
     cases.foreign("data_coalesced", "two packets that segmentation offload put together", two);
@@ -417,7 +451,19 @@ fn refused_body(cases: &mut Cases) {
             "frame_truncated 0",
         ),
         ("frame_form_0", "no form", vec![0; 16], "frame_form 0"),
-        ("frame_form_3", "unknown form", [7, 0, 3, 0, 0, 0, 0, 0].to_vec(), "frame_form 3"),
+        ("frame_form_4", "unknown form", [7, 0, 4, 0, 0, 0, 0, 0].to_vec(), "frame_form 4"),
+        (
+            "remote_short",
+            "31 bytes are no header",
+            remote(What::Write, 8)[..31].to_vec(),
+            "frame_truncated 0",
+        ),
+        (
+            "remote_past_end",
+            "one byte more than there is",
+            remote(What::Write, 8)[..39].to_vec(),
+            "frame_truncated 0",
+        ),
         (
             "frame_second_form",
             "the first message is good, the second of unknown form",

@@ -5,6 +5,7 @@ use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
     self, Acknowledged, Control, Counter, Flow, Geometry, RailCounters, Received, Record,
 };
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
 
 /// Offset of every field of `$rust`, which begins at `$base` of the C structure `$c`. A field that is
@@ -79,6 +80,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("sizeof=header", header::HEADER_BYTES as u64),
         ("sizeof=whole", frame::WHOLE_BYTES as u64),
         ("sizeof=fragment", frame::FRAGMENT_BYTES as u64),
+        ("sizeof=remote", frame::REMOTE_BYTES as u64),
         ("sizeof=answer", (ack::BODY_BYTES_MAX - 4 * ack::WORDS_MAX) as u64),
         ("sizeof=offer", handshake::OFFER_BYTES as u64),
         ("sizeof=challenge", handshake::CHALLENGE_BYTES as u64),
@@ -126,6 +128,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_ACK_REQUEST", u64::from(Flags::ACK_REQUEST.0)),
         ("FLAG_RESENT", u64::from(Flags::RESENT.0)),
         ("FLAG_HAS_ACK", u64::from(Flags::HAS_ACK.0)),
+        ("REMOTE_WRITE", What::Write as u64),
+        ("REMOTE_PIECE", What::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),
         ("REPEAT_GO_BACK_N", Repeat::GoBackN as u64),
     ]);

@@ -9,9 +9,10 @@ use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receiver, window};
 use tsumugi_wire::ack::Sack;
-use tsumugi_wire::frame::{Frame, Frames};
+use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::memory::Counter;
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 /// Packets of one flow after which an ACK is due though nobody asked.
@@ -158,6 +159,21 @@ impl State {
         }
     }
 
+    /// The only frame of a packet that may go to its place as it arrives: a fragment, a part of something long that is
+    /// done to memory, or something short whose turn it is.
+    fn place_of<'b>(&self, index: u32, psn: Psn, body: &'b [u8]) -> Option<Frame<'b>> {
+        let frame = Frames::new(body).next()?.ok()?;
+        let placed = match &frame {
+            Frame::Fragment(..) => true,
+            Frame::Remote(remote, data) if body.len() <= remote_frame_bytes(data.len()) => {
+                let early = [What::Piece, What::Part].map(|what| what as u16).contains(&remote.what);
+                early || psn == self.peers[index as usize].reorder.next()
+            }
+            Frame::Remote(..) | Frame::Whole { .. } => false,
+        };
+        placed.then_some(frame)
+    }
+
     fn on_data(
         &mut self,
         now: Instant,
@@ -166,13 +182,10 @@ impl State {
         header: &Header,
         body: &[u8],
     ) {
-        // A fragment goes from here straight to its place; short messages stay in the receive queue,
-        // where the application reads them.
-        let fragment = match Frames::new(body).next() {
-            Some(Ok(Frame::Fragment(fragment, data))) => Some((fragment, data)),
-            _ => None,
-        };
-        let verdict = match fragment {
+        // What has a place goes from here straight there; short messages stay in the receive queue, where the
+        // application reads them.
+        let placed = self.place_of(index, header.psn, body);
+        let verdict = match placed {
             Some(_) => receiver::consume(&*self.memory, flow, header),
             None => receiver::deposit(&*self.memory, flow, header, body, true),
         };
@@ -190,8 +203,10 @@ impl State {
                 peer.ack_due = due;
                 self.remind(index, due);
             }
-            if let Some((fragment, data)) = fragment {
-                self.on_fragment(index, header.psn, fragment, data);
+            match placed {
+                Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data),
+                Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data),
+                Some(Frame::Whole { .. }) | None => {}
             }
         } else if let Some(kind) = verdict.answer() {
             peer.demand(kind, header.psn);

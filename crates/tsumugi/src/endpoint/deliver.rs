@@ -210,7 +210,7 @@ impl State {
         }
     }
 
-    fn hold(&mut self, index: u32, psn: Psn, body: &[u8]) {
+    pub(super) fn hold(&mut self, index: u32, psn: Psn, body: &[u8]) {
         let Some(mut copy) = self.pool.take(body.len()) else {
             self.end_peer(index, Reason::NoMemory(body.len() as u64));
             return;
@@ -308,7 +308,7 @@ impl State {
     }
 
     /// Hands out everything whose turn has come.
-    fn catch_up(&mut self, index: u32) {
+    pub(super) fn catch_up(&mut self, index: u32) {
         while let Some(held) = self.peers[index as usize].reorder.take() {
             let going_on = match held {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
@@ -354,6 +354,11 @@ impl State {
                         return false;
                     }
                 }
+                Ok(Frame::Remote(remote, data)) => {
+                    if !self.on_remote(index, &remote, data) {
+                        return false;
+                    }
+                }
                 Err(_) => {
                     self.violated(index, "a packet that does not parse");
                     return false;
@@ -393,7 +398,7 @@ impl State {
         inbox.queue.push_back(Delivery::Message { source, content });
     }
 
-    fn violated(&mut self, index: u32, what: &'static str) {
+    pub(super) fn violated(&mut self, index: u32, what: &'static str) {
         self.memory.count(Counter::Violation, 1);
         self.end_peer(index, Reason::Violation(what));
     }

@@ -111,7 +111,7 @@ impl State {
         match outgoing {
             Outgoing::Packet { body, .. } => self.pool.give(body),
             Outgoing::Long { key, .. } => release_long(&mut self.longs, &mut self.pool, key),
-            Outgoing::Rails => {}
+            Outgoing::Bulk { .. } | Outgoing::Rails => {}
         }
     }
 
@@ -145,7 +145,8 @@ impl State {
     /// # Errors
     /// See [`State::may_post`].
     pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
-        self.post_parts(now, node, channel, [data, &[]])
+        self.may_post(node, data.len() as u64)?;
+        self.accept_parts(now, node, channel, [data, &[]])
     }
 
     /// As [`State::post`], for a message in two parts.
@@ -172,14 +173,9 @@ impl State {
     ) -> Result<u64, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         if self.is_short(node, bytes) {
+            let messages = self.peers[node.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            if !self.append(node.0, &frame, parts) {
-                let room = self.body_bytes(node.0).max(frame::whole_frame_bytes(bytes));
-                let mut body = self.pool.take(room).ok_or(SendError::NoMemory(room))?;
-                body.extend_from_slice(&frame);
-                parts.iter().for_each(|part| body.extend_from_slice(part));
-                self.queue_packet(node.0, body);
-            }
+            self.queue_frame(node.0, &frame, parts, messages)?;
         } else {
             let buffer = self.long_buffer(parts)?;
             self.queue_long(node.0, channel, buffer);
@@ -234,12 +230,13 @@ impl State {
             return Err((error, buffer));
         }
         if self.is_short(node, bytes) {
+            let messages = self.peers[node.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            if self.append(node.0, &frame, [&buffer[WHOLE_BYTES..], &[]]) {
+            if self.append(node.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
             } else {
                 buffer[..WHOLE_BYTES].copy_from_slice(&frame);
-                self.queue_packet(node.0, buffer);
+                self.queue_packet(node.0, buffer, messages);
             }
         } else {
             self.queue_long(node.0, channel, buffer);
@@ -265,7 +262,7 @@ impl State {
         self.pool.take_filled(all, PADDING_BYTES).ok_or(SendError::NoMemory(bytes))
     }
 
-    fn accepted(&mut self, now: Instant, index: u32) -> u64 {
+    pub(super) fn accepted(&mut self, now: Instant, index: u32) -> u64 {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
         peer.accepted += 1;
@@ -288,13 +285,33 @@ impl State {
         frame::whole_frame_bytes(bytes) <= self.body_bytes(node.0)
     }
 
-    /// Adds a short message to the packet that is still being filled, if there is one with room.
-    fn append(&mut self, index: u32, frame: &[u8; WHOLE_BYTES], parts: [&[u8]; 2]) -> bool {
+    /// Queues a frame that fits in a packet: its header, and its data in two parts. With it, so many messages of the
+    /// flow are complete.
+    pub(super) fn queue_frame(
+        &mut self,
+        index: u32,
+        frame: &[u8],
+        parts: [&[u8]; 2],
+        messages: u64,
+    ) -> Result<(), SendError> {
+        if !self.append(index, frame, parts, messages) {
+            let bytes = frame.len() + parts[0].len() + parts[1].len();
+            let bytes = self.body_bytes(index).max(bytes.next_multiple_of(8));
+            let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
+            body.extend_from_slice(frame);
+            parts.iter().for_each(|part| body.extend_from_slice(part));
+            self.queue_packet(index, body, messages);
+        }
+        Ok(())
+    }
+
+    /// Adds a frame to the packet that is still being filled, if there is one with room.
+    fn append(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], complete: u64) -> bool {
         let room = self.body_bytes(index);
         let peer = &mut self.peers[index as usize];
         let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
         let start = body.len().next_multiple_of(8);
-        if start + WHOLE_BYTES + parts[0].len() + parts[1].len() > room {
+        if start + frame.len() + parts[0].len() + parts[1].len() > room {
             return false;
         }
         let before = body.len();
@@ -302,14 +319,14 @@ impl State {
         body.extend_from_slice(frame);
         parts.iter().for_each(|part| body.extend_from_slice(part));
         peer.outbox_bytes += (body.len() - before) as u64;
-        *messages = peer.accepted + 1;
+        *messages = complete;
         true
     }
 
-    fn queue_packet(&mut self, index: u32, body: Vec<u8>) {
+    fn queue_packet(&mut self, index: u32, body: Vec<u8>, messages: u64) {
         let peer = &mut self.peers[index as usize];
         peer.outbox_bytes += body.len() as u64;
-        peer.outbox.push_back(Outgoing::Packet { body, messages: peer.accepted + 1 });
+        peer.outbox.push_back(Outgoing::Packet { body, messages });
     }
 
     fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
@@ -473,7 +490,8 @@ impl State {
 
     /// The next packet of what waits for a peer, and how many messages are complete with it.
     fn cut(&mut self, index: u32) -> Option<(Content, Option<u64>)> {
-        let data_bytes = self.body_bytes(index) - FRAGMENT_BYTES;
+        let most = self.body_bytes(index);
+        let data_bytes = most - FRAGMENT_BYTES;
         let peer = &mut self.peers[index as usize];
         match peer.outbox.front_mut()? {
             Outgoing::Packet { .. } => {
@@ -502,6 +520,20 @@ impl State {
                 }
                 let body = Body::Piece { frame, key, at, bytes };
                 Some((Content { body, crc }, last.then_some(messages)))
+            }
+            Outgoing::Bulk { bulk, messages } => {
+                let messages = *messages;
+                let mut body = self.pool.take(most)?;
+                let before = bulk.waiting_bytes();
+                bulk.next(most, &mut body);
+                peer.outbox_bytes -= before - bulk.waiting_bytes();
+                let last = bulk.is_cut();
+                if last {
+                    peer.replies -= usize::from(bulk.is_reply());
+                    peer.outbox.pop_front();
+                }
+                let crc = crc32c(&body);
+                Some((Content { body: Body::Packet(body), crc }, last.then_some(messages)))
             }
             Outgoing::Rails => {
                 let body = self.rails_body()?;

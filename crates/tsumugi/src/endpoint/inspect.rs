@@ -173,7 +173,7 @@ impl State {
             }
         }
         for peer in &self.peers {
-            let mut bytes = 0;
+            let (mut bytes, mut replies) = (0, 0);
             for outgoing in &peer.outbox {
                 match outgoing {
                     Outgoing::Packet { body, .. } => bytes += body.len() as u64,
@@ -181,8 +181,15 @@ impl State {
                         users[*key] += 1;
                         bytes += next.total - next.offset;
                     }
+                    Outgoing::Bulk { bulk, .. } => {
+                        replies += usize::from(bulk.is_reply());
+                        bytes += bulk.waiting_bytes();
+                    }
                     Outgoing::Rails => {}
                 }
+            }
+            if replies != peer.replies {
+                return Err(format!("{} replies counted, {replies} are", peer.replies));
             }
             if bytes != peer.outbox_bytes {
                 return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox_bytes));

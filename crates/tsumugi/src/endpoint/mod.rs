@@ -12,6 +12,8 @@ mod models;
 mod peer;
 pub(crate) mod place;
 mod rails;
+pub(crate) mod remote;
+mod serve;
 pub(crate) mod suspend;
 pub(crate) mod trunk;
 
@@ -23,7 +25,7 @@ use crate::counters::Counters;
 use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::memory::Mapped;
 use crate::wait::{Step, Wait, Waiter};
-use crate::{Node, Policy, peers};
+use crate::{Node, Policy, Remote, peers};
 use state::{Options, State};
 use std::cell::RefCell;
 use std::fs::File;
@@ -226,6 +228,12 @@ impl Endpoint {
         Ok(Channel::new(Rc::clone(&self.shared), number))
     }
 
+    /// The memory of other processes, and what of ours they may reach.
+    #[must_use]
+    pub fn remote(&self) -> Remote {
+        Remote::new(Rc::clone(&self.shared))
+    }
+
     /// Takes in what has arrived and sends what may be sent, once, without waiting. Returns the number of
     /// things that had arrived.
     ///
@@ -402,6 +410,29 @@ impl Drop for Endpoint {
 impl Shared {
     pub(crate) fn now(&self) -> Instant {
         self.clock.now()
+    }
+
+    /// When `timeout` from now will have passed.
+    pub(crate) fn deadline(&self, timeout: Duration) -> Option<Instant> {
+        Some(self.now().plus(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
+    }
+
+    /// Has something accepted for a node; if nothing is on its way there, it leaves at once.
+    pub(crate) fn post_with<T>(
+        &self,
+        node: Node,
+        post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
+    ) -> Result<T, SendError> {
+        let now = self.now();
+        let mut inner = self.inner.borrow_mut();
+        let state = &mut inner.state;
+        let alone = state.is_quiet(node);
+        let posted = post(state, now)?;
+        drop(inner);
+        if alone {
+            self.transmit(now)?;
+        }
+        Ok(posted)
     }
 
     fn show_descriptor(&self) -> RawFd {

@@ -1,9 +1,10 @@
 //! One peer, as the endpoint knows it.
 
 use super::place::Store;
+use super::remote::{Bulk, Pending};
 use super::trunk::Way;
 use crate::error::Reason;
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use tsumugi_proto::Sender;
 use tsumugi_proto::handshake::Greeting;
@@ -67,6 +68,12 @@ pub(super) enum Outgoing {
         /// Messages of the flow up to and including this one.
         messages: u64,
     },
+    /// Data from or for remote memory that leave packet by packet.
+    Bulk {
+        bulk: Bulk,
+        /// Messages of the flow up to and including this one.
+        messages: u64,
+    },
     /// The list of our NICs, as it will be when its turn comes. It is none of the messages that were accepted.
     Rails,
 }
@@ -75,7 +82,7 @@ impl Outgoing {
     /// Length of the long message; 0 for what every peer takes.
     pub(super) fn message_bytes(&self) -> u64 {
         match self {
-            Outgoing::Packet { .. } | Outgoing::Rails => 0,
+            Outgoing::Packet { .. } | Outgoing::Bulk { .. } | Outgoing::Rails => 0,
             Outgoing::Long { next, .. } => next.total,
         }
     }
@@ -164,6 +171,9 @@ pub(super) struct Peer {
     /// PSN of a packet, and messages complete when everything up to it is acknowledged.
     pub(super) marks: VecDeque<(Psn, u64)>,
 
+    /// Operations on its memory that wait for replies, by number.
+    pub(super) pending: HashMap<u64, Pending>,
+
     // Receiving half.
     pub(super) reorder: Reorder<Held>,
     pub(super) assemblies: Vec<Assembly>,
@@ -180,6 +190,9 @@ pub(super) struct Peer {
     pub(super) frozen: bool,
     /// What was noted last of its acknowledgements by a depositor in the driver: PSN and limit.
     pub(super) noted: (u64, u64),
+    /// Its long reads that are being replied to, and its long write that was refused last.
+    pub(super) replies: usize,
+    pub(super) refused: u64,
     /// On the list of peers to whom credit is to be given ahead.
     pub(super) fed: bool,
 
@@ -223,6 +236,7 @@ impl Peer {
             delivered: 0,
             delivered_before: 0,
             marks: VecDeque::new(),
+            pending: HashMap::new(),
             reorder: Reorder::default(),
             assemblies: Vec::new(),
             highest: Psn(0),
@@ -232,6 +246,8 @@ impl Peer {
             answer: None,
             frozen: false,
             noted: (0, 0),
+            replies: 0,
+            refused: 0,
             fed: false,
             heard_at: Instant(0),
             awaited: 0,
@@ -249,6 +265,7 @@ impl Peer {
             Phase::Open => {
                 self.sender.outstanding() > 0
                     || !self.outbox.is_empty()
+                    || !self.pending.is_empty()
                     || !self.assemblies.is_empty()
                     || self.reorder.held() > 0
                     || self.awaited > 0

@@ -7,10 +7,12 @@
 use super::deliver::{Delivery, Inbox, Kept};
 use super::peer::{Content, Peer, Phase};
 use crate::Node;
+use crate::channel::Ticket;
 use crate::counters::Counters;
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
+use crate::remote::{Refusal, Rights};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use slab::Slab;
@@ -22,6 +24,7 @@ use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::trunk::{Policy, PolicyChoice};
 use tsumugi_rail::NicAddress;
+use tsumugi_rail::Slice;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
@@ -120,6 +123,9 @@ pub struct State {
     pub(super) nics: Vec<NicAddress>,
     pub(super) rails: Vec<RailAddress>,
     pub(super) ledger: super::rails::Ledger,
+    /// Our memory that others may reach, and theirs that would not be written.
+    pub(crate) served: super::serve::Served,
+    pub(super) refusals: VecDeque<Refusal>,
     /// Spreads packets over the paths to a peer.
     pub(super) policy: Box<dyn Policy>,
     pub(super) tally: Tally,
@@ -164,6 +170,8 @@ impl State {
             nics: Vec::new(),
             rails: Vec::new(),
             ledger: super::rails::Ledger::default(),
+            served: super::serve::Served::default(),
+            refusals: VecDeque::new(),
             policy: PolicyChoice::default().policy(),
             tally: Tally::default(),
             burst: super::depart::Burst::default(),
@@ -233,6 +241,28 @@ impl State {
     /// Longest packet body of our own, bytes.
     pub(super) fn own_body_bytes(&self) -> usize {
         self.options.datagram_bytes - HEADER_BYTES
+    }
+
+    /// Lets others reach memory by a key that nobody can guess.
+    pub fn register(&mut self, slice: Slice, rights: Rights) -> u64 {
+        let key = loop {
+            let key = self.random.random();
+            if key != 0 && !self.served.is_key(key) {
+                break key;
+            }
+        };
+        self.served.register(key, slice, rights);
+        key
+    }
+
+    /// Takes the next write of ours that was refused.
+    pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
+        self.refusals.pop_front()
+    }
+
+    /// Names message `number` of the present acquaintance.
+    pub(crate) fn ticket(&self, node: Node, number: u64) -> Ticket {
+        Ticket::new(node, self.acquaintance(node), number)
     }
 
     pub(super) fn touch(&mut self, index: u32) {
@@ -422,6 +452,7 @@ impl State {
             }
             self.parted.push(way.address);
         }
+        peer.break_promises(Node(index));
         let keys: Vec<_> = peer.sender.abandon().collect();
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);

@@ -4,6 +4,7 @@ use super::deliver::{Content as Bytes, Delivery};
 use super::depart::Long;
 use super::peer::{Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase, Remote};
 use super::place::Store;
+use super::remote::Bulk;
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::context::{
@@ -62,19 +63,20 @@ impl State {
     }
 
     fn save_peer(&self, peer: &Peer) -> SavedPeer {
-        let outbox = peer.outbox.iter().filter_map(|outgoing| match outgoing {
+        let outbox = peer.outbox.iter().flat_map(|outgoing| match outgoing {
             Outgoing::Packet { body, messages } => {
-                Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
+                vec![SavedOutgoing::Packet { body: body.clone(), messages: *messages }]
             }
-            Outgoing::Long { key, next, messages } => Some(SavedOutgoing::Long {
+            Outgoing::Bulk { bulk, messages } => self.save_bulk(peer, bulk.clone(), *messages),
+            Outgoing::Long { key, next, messages } => vec![SavedOutgoing::Long {
                 data: self.longs[*key].data().to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
                 messages: *messages,
-            }),
+            }],
             // Whoever goes on will say by which NICs it is reached.
-            Outgoing::Rails => None,
+            Outgoing::Rails => Vec::new(),
         });
         SavedPeer {
             name: peer.name.clone(),
@@ -87,6 +89,19 @@ impl State {
             outbox: outbox.collect(),
             open: self.save_flow(peer),
         }
+    }
+
+    /// The packets that are left of what leaves packet by packet: the memory it comes from stays behind.
+    fn save_bulk(&self, peer: &Peer, mut bulk: Bulk, messages: u64) -> Vec<SavedOutgoing> {
+        let most = peer.remote.map_or(self.own_body_bytes(), |remote| remote.body_bytes);
+        let mut packets = Vec::new();
+        while !bulk.is_cut() {
+            let mut body = Vec::new();
+            bulk.next(most, &mut body);
+            let complete = if bulk.is_cut() { messages } else { messages - 1 };
+            packets.push(SavedOutgoing::Packet { body, messages: complete });
+        }
+        packets
     }
 
     fn save_flow(&self, peer: &Peer) -> Option<SavedFlow> {

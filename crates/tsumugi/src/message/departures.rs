@@ -45,7 +45,7 @@ impl Engine {
     ) -> Result<Ticket, SendError> {
         let parts = [&header.encode(data.len())[..], data];
         let number = state.post_parts(self.now, node, self.channel, parts)?;
-        Ok(Ticket::new(state, node, number))
+        Ok(state.ticket(node, number))
     }
 
     /// Sends a message at once that lies in a buffer of [`Engine::buffer`].
@@ -59,7 +59,7 @@ impl Engine {
         let data_bytes = buffer.len() - FRONT_BYTES;
         buffer[WHOLE_BYTES..FRONT_BYTES].copy_from_slice(&header.encode(data_bytes));
         let number = state.post_buffer(self.now, node, self.channel, buffer)?;
-        Ok(Ticket::new(state, node, number))
+        Ok(state.ticket(node, number))
     }
 
     /// Sends one copy of `data` to several peers, at once.
@@ -72,7 +72,7 @@ impl Engine {
     ) -> Result<Vec<Ticket>, SendError> {
         let parts = [&header.encode(data.len())[..], data];
         let numbers = state.post_to_all(self.now, nodes, self.channel, parts)?;
-        Ok(nodes.iter().zip(numbers).map(|(node, number)| Ticket::new(state, *node, number)).collect())
+        Ok(nodes.iter().zip(numbers).map(|(node, number)| state.ticket(*node, number)).collect())
     }
 
     /// Offers a message that lies in a buffer of [`Engine::buffer`]. Returns the number of the request.
@@ -239,7 +239,7 @@ impl Engine {
             Outgoing::Data { buffer, send } => {
                 match state.post_buffer(self.now, node, self.channel, buffer) {
                     Ok(number) => {
-                        let ticket = Ticket::new(state, node, number);
+                        let ticket = state.ticket(node, number);
                         self.finish_send(state, send, Some(ticket));
                         Ok(())
                     }

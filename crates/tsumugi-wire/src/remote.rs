@@ -1,0 +1,337 @@
+//! Remote memory: what one side does to the other's memory, and what comes back.
+//!
+//! Each is a frame of a DATA packet ([`crate::frame::Remote`]), so it is done once, and lost with its flow only.
+//!
+//! | what | key, address | data | is done |
+//! |---|---|---|---|
+//! | write | where to | what is written: all of a short write | in its turn |
+//! | piece | where to | what is written: a part of a long write | when the packet arrives |
+//! | read | where from | `bytes u64`: how many | in its turn |
+//! | atomic | where | [`Atomic`] | in its turn |
+//! | fence | none | none | in its turn: everything before it has been done |
+//! | notify | what was written first | [`Notice`] | in its turn |
+//! | reply | [`Outcome`], place of the data | what was read | in its turn |
+//! | part | [`Outcome`], place of the data | a part of what was read | when the packet arrives |
+//!
+//! In its turn: in the order of the flow, when everything before it has been done, long writes and replies too. Pieces
+//! and parts are done when they arrive, before what was sent earlier if that was lost.
+
+use zerocopy::byteorder::little_endian::U64;
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
+/// What is to be done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u16)]
+pub enum What {
+    /// Write the data: a write that fits in a packet. Answered only when it is refused.
+    Write = 1,
+    /// Write the data: one packet of a longer write. Answered as a write is, once for all of it.
+    Piece = 2,
+    /// Read. The data come back in replies.
+    Read = 3,
+    /// Change one word, and say what it was.
+    Atomic = 4,
+    /// Say that everything before has been done.
+    Fence = 5,
+    /// Tell the process that memory was written.
+    Notify = 6,
+    /// What came of an operation of the other side.
+    Reply = 7,
+    /// One packet of a longer reply.
+    Part = 8,
+}
+
+impl What {
+    /// Every one, in the order of its number.
+    pub const ALL: [What; 8] = [
+        What::Write,
+        What::Piece,
+        What::Read,
+        What::Atomic,
+        What::Fence,
+        What::Notify,
+        What::Reply,
+        What::Part,
+    ];
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u16) -> Option<What> {
+        match number {
+            1..=8 => Some(Self::ALL[number as usize - 1]),
+            _ => None,
+        }
+    }
+}
+
+/// How an operation went.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u64)]
+pub enum Outcome {
+    /// It was done.
+    Done = 0,
+    /// No memory has this key: it was guessed, or the memory is registered no more.
+    NoSuchKey = 1,
+    /// It reaches beyond the memory that was registered.
+    OutOfBounds = 2,
+    /// The key does not give the right to do this.
+    NotPermitted = 3,
+    /// The word is not aligned to its size.
+    Misaligned = 4,
+    /// More operations wait for replies than the other side takes.
+    TooMany = 5,
+    /// The request itself makes no sense.
+    Malformed = 6,
+}
+
+impl Outcome {
+    const ALL: [Outcome; 7] = [
+        Outcome::Done,
+        Outcome::NoSuchKey,
+        Outcome::OutOfBounds,
+        Outcome::NotPermitted,
+        Outcome::Misaligned,
+        Outcome::TooMany,
+        Outcome::Malformed,
+    ];
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u64) -> Option<Outcome> {
+        match number {
+            0..=6 => Some(Self::ALL[number as usize]),
+            _ => None,
+        }
+    }
+}
+
+/// How wide a word is, and how its bits are to be understood.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Word {
+    /// Unsigned, 8 bits.
+    U8 = 1,
+    /// Unsigned, 16 bits.
+    U16 = 2,
+    /// Unsigned, 32 bits.
+    U32 = 3,
+    /// Unsigned, 64 bits.
+    U64 = 4,
+    /// Two's complement, 8 bits.
+    I8 = 5,
+    /// Two's complement, 16 bits.
+    I16 = 6,
+    /// Two's complement, 32 bits.
+    I32 = 7,
+    /// Two's complement, 64 bits.
+    I64 = 8,
+    /// IEEE 754, 32 bits.
+    F32 = 9,
+    /// IEEE 754, 64 bits.
+    F64 = 10,
+}
+
+impl Word {
+    /// Every one, in the order of its number.
+    pub const ALL: [Word; 10] = [
+        Word::U8,
+        Word::U16,
+        Word::U32,
+        Word::U64,
+        Word::I8,
+        Word::I16,
+        Word::I32,
+        Word::I64,
+        Word::F32,
+        Word::F64,
+    ];
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Word> {
+        match number {
+            1..=10 => Some(Self::ALL[number as usize - 1]),
+            _ => None,
+        }
+    }
+
+    /// Its width, bytes; and what its address is a multiple of.
+    #[must_use]
+    pub const fn bytes(self) -> usize {
+        match self {
+            Word::U8 | Word::I8 => 1,
+            Word::U16 | Word::I16 => 2,
+            Word::U32 | Word::I32 | Word::F32 => 4,
+            Word::U64 | Word::I64 | Word::F64 => 8,
+        }
+    }
+}
+
+/// What is done to a word. Its former value comes back, whatever is done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[repr(u8)]
+pub enum Change {
+    /// Nothing: an atomic load.
+    Load = 1,
+    /// It becomes the operand: a swap, or an atomic store.
+    Swap = 2,
+    /// It becomes the operand if it equals `compare`, bit for bit.
+    CompareSwap = 3,
+    /// The operand is added; integers wrap around.
+    Add = 4,
+    /// It becomes the lesser of it and the operand.
+    Min = 5,
+    /// It becomes the greater of it and the operand.
+    Max = 6,
+    /// Bitwise and; not of floating point.
+    And = 7,
+    /// Bitwise or; not of floating point.
+    Or = 8,
+    /// Bitwise exclusive or; not of floating point.
+    Xor = 9,
+    /// The operand is multiplied; integers wrap around.
+    Multiply = 10,
+}
+
+impl Change {
+    /// Every one, in the order of its number.
+    pub const ALL: [Change; 10] = [
+        Change::Load,
+        Change::Swap,
+        Change::CompareSwap,
+        Change::Add,
+        Change::Min,
+        Change::Max,
+        Change::And,
+        Change::Or,
+        Change::Xor,
+        Change::Multiply,
+    ];
+
+    /// The one with this number.
+    #[must_use]
+    pub const fn from_number(number: u8) -> Option<Change> {
+        match number {
+            1..=10 => Some(Self::ALL[number as usize - 1]),
+            _ => None,
+        }
+    }
+}
+
+/// The data of an atomic operation. Words are in the lower bytes of their 64 bits, and so is the word that comes back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Atomic {
+    /// What is done.
+    pub change: Change,
+    /// To what.
+    pub word: Word,
+    /// With what.
+    pub operand: u64,
+    /// [`Change::CompareSwap`]: what the word must be; otherwise 0.
+    pub compare: u64,
+}
+
+/// Bytes of an [`Atomic`].
+pub const ATOMIC_BYTES: usize = 24;
+
+#[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
+#[repr(C)]
+struct AtomicLayout {
+    change: u8,
+    word: u8,
+    reserved: [u8; 6],
+    operand: U64,
+    compare: U64,
+}
+
+const _: () = assert!(size_of::<AtomicLayout>() == ATOMIC_BYTES);
+
+impl Atomic {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; ATOMIC_BYTES] {
+        zerocopy::transmute!(AtomicLayout {
+            change: self.change as u8,
+            word: self.word as u8,
+            reserved: [0; 6],
+            operand: U64::new(self.operand),
+            compare: U64::new(self.compare),
+        })
+    }
+
+    /// Reads it; `None` if there is no such change of such a word.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Atomic> {
+        let layout = AtomicLayout::ref_from_bytes(bytes).ok()?;
+        let (change, word) = (Change::from_number(layout.change)?, Word::from_number(layout.word)?);
+        let bitwise = matches!(change, Change::And | Change::Or | Change::Xor);
+        if bitwise && matches!(word, Word::F32 | Word::F64) {
+            return None;
+        }
+        Some(Atomic { change, word, operand: layout.operand.get(), compare: layout.compare.get() })
+    }
+}
+
+/// The data of a notification.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Notice {
+    /// Which of the receiver's handlers the sender has chosen.
+    pub handler: u64,
+    /// How much was written, bytes.
+    pub bytes: u64,
+}
+
+/// Bytes of a [`Notice`].
+pub const NOTICE_BYTES: usize = 16;
+
+impl Notice {
+    /// Its bytes.
+    #[must_use]
+    pub fn encode(&self) -> [u8; NOTICE_BYTES] {
+        zerocopy::transmute!([U64::new(self.handler), U64::new(self.bytes)])
+    }
+
+    /// Reads it; `None` if the length is wrong.
+    #[must_use]
+    pub fn decode(bytes: &[u8]) -> Option<Notice> {
+        let [handler, bytes] = <[U64; 2]>::ref_from_bytes(bytes).ok()?;
+        Some(Notice { handler: handler.get(), bytes: bytes.get() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_come_back() {
+        for what in What::ALL {
+            assert_eq!(What::from_number(what as u16), Some(what));
+        }
+        for outcome in Outcome::ALL {
+            assert_eq!(Outcome::from_number(outcome as u64), Some(outcome));
+        }
+        for word in Word::ALL {
+            assert_eq!(Word::from_number(word as u8), Some(word));
+        }
+        for change in Change::ALL {
+            assert_eq!(Change::from_number(change as u8), Some(change));
+        }
+        assert_eq!(What::from_number(0).or(What::from_number(9)), None);
+        assert_eq!(Outcome::from_number(7), None);
+        assert_eq!(Word::from_number(0).or(Word::from_number(11)), None);
+        assert_eq!(Change::from_number(0).or(Change::from_number(11)), None);
+    }
+
+    #[test]
+    fn atomics_and_notices_come_back_and_nonsense_does_not() {
+        let atomic = Atomic { change: Change::CompareSwap, word: Word::I16, operand: 1, compare: u64::MAX };
+        assert_eq!(Atomic::decode(&atomic.encode()), Some(atomic));
+        let nonsense = Atomic { change: Change::Xor, word: Word::F32, ..atomic };
+        assert_eq!(Atomic::decode(&nonsense.encode()), None);
+        assert_eq!(Atomic::decode(&atomic.encode()[1..]), None);
+        let notice = Notice { handler: 7, bytes: 1 << 40 };
+        assert_eq!(Notice::decode(&notice.encode()), Some(notice));
+        assert_eq!(Notice::decode(&[0; 15]), None);
+    }
+}

@@ -1,0 +1,294 @@
+//! Our operations on the memory of others: what departs for them, and what comes back.
+
+use super::peer::{Outgoing, Peer};
+use super::state::State;
+use crate::channel::Ticket;
+use crate::error::SendError;
+use crate::remote::{Refusal, RemoteError};
+use crate::{Node, Target};
+use std::cell::OnceCell;
+use std::rc::Rc;
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_rail::Slice;
+use tsumugi_wire::Instant;
+use tsumugi_wire::frame::{REMOTE_BYTES, Remote};
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
+
+/// Operations of one peer that may wait for replies at once.
+pub(super) const OPERATIONS_MAX: usize = 1024;
+/// Refusals of writes that wait to be taken, at most; older ones are forgotten.
+const REFUSALS_MAX: usize = 1024;
+
+/// Bits of an operation's name that are its message's number; the others are the acquaintance's.
+const NUMBER_BITS: u32 = 40;
+const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
+
+/// What becomes of an operation: nothing yet, the former value of a word (0 if none was asked for), or an error.
+pub type Promise = Rc<OnceCell<Result<u64, RemoteError>>>;
+
+/// An operation of ours that waits for its reply.
+#[derive(Debug)]
+pub(super) struct Pending {
+    promise: Promise,
+    /// Where what is read goes, and how much of it has not come.
+    into: Option<Slice>,
+    missing: u64,
+}
+
+/// Data that leave the process's memory packet by packet, as room appears: a long write, or the reply to a long read.
+#[derive(Clone, Debug)]
+pub(super) struct Bulk {
+    what: What,
+    /// See [`Remote::key`].
+    key: u64,
+    /// Address of the first byte.
+    address: u64,
+    operation: u64,
+    from: Slice,
+    /// Bytes that have become packets.
+    cut: usize,
+}
+
+impl Bulk {
+    /// The reply to an operation that reads `from`.
+    pub(super) fn reply(operation: u64, from: Slice) -> Bulk {
+        Bulk { what: What::Part, key: Outcome::Done as u64, address: 0, operation, from, cut: 0 }
+    }
+
+    /// Bytes that have not become packets and count as waiting. Replies do not: nobody could wait for room for them.
+    pub(super) fn waiting_bytes(&self) -> u64 {
+        if self.is_reply() { 0 } else { (self.from.bytes() - self.cut) as u64 }
+    }
+
+    /// Whether it answers an operation of the other side.
+    pub(super) fn is_reply(&self) -> bool {
+        self.what == What::Part
+    }
+
+    pub(super) fn is_cut(&self) -> bool {
+        self.cut == self.from.bytes()
+    }
+
+    /// Appends the next frame, in a packet of at most `most` bytes, to `body`. Pieces are of one length, in runs that
+    /// segmentation offload takes as one.
+    ///
+    /// The data are copied here: they may change until then, and not after, whatever is sent again.
+    pub(super) fn next(&mut self, most: usize, body: &mut Vec<u8>) {
+        let (all, most) = (self.from.bytes(), most - REMOTE_BYTES);
+        let even = all.div_ceil(all.div_ceil(most).max(1)).next_multiple_of(8).min(most);
+        let bytes = even.min(all - self.cut);
+        let address = self.address.wrapping_add(self.cut as u64);
+        let remote = Remote { what: self.what as u16, key: self.key, address, operation: self.operation };
+        body.extend_from_slice(&remote.encode(bytes as u32));
+        // Within the slice, by how `cut` counts.
+        let _ = self.from.append(self.cut, bytes, body);
+        self.cut += bytes;
+    }
+}
+
+impl State {
+    /// Writes what is in `from` to memory of a peer. Returns the message's number, for [`State::is_delivered`].
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_write(
+        &mut self,
+        now: Instant,
+        node: Node,
+        to: Target,
+        from: &Slice,
+    ) -> Result<u64, SendError> {
+        self.may_post(node, 0)?;
+        if REMOTE_BYTES + from.bytes() <= self.body_bytes(node.0) {
+            let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
+            let _ = from.append(0, from.bytes(), &mut data);
+            let written = self.remote_write_bytes(now, node, to, &data);
+            self.pool.give(data);
+            return written;
+        }
+        let Target { key, address } = to;
+        let operation = self.next_operation(node.0);
+        let bulk = Bulk { what: What::Piece, key, address, operation, from: from.clone(), cut: 0 };
+        self.queue_bulk(node.0, bulk, self.peers[node.0 as usize].accepted + 1);
+        Ok(self.accepted(now, node.0))
+    }
+
+    /// Writes bytes that fit in a packet to memory of a peer.
+    ///
+    /// # Errors
+    /// Why it cannot be sent; [`SendError::TooLong`] if they do not fit.
+    pub fn remote_write_bytes(
+        &mut self,
+        now: Instant,
+        node: Node,
+        to: Target,
+        data: &[u8],
+    ) -> Result<u64, SendError> {
+        self.may_post(node, 0)?;
+        self.request(now, node.0, What::Write, to, data)
+    }
+
+    /// Tells a peer's process, when everything before has been done, that `bytes` at `at` were written.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_notify(
+        &mut self,
+        now: Instant,
+        node: Node,
+        at: Target,
+        notice: Notice,
+    ) -> Result<u64, SendError> {
+        self.may_post(node, 0)?;
+        self.request(now, node.0, What::Notify, at, &notice.encode())
+    }
+
+    /// Reads memory of a peer. The promise is kept when all of it is there.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_read(
+        &mut self,
+        now: Instant,
+        node: Node,
+        from: Target,
+        into: &Slice,
+    ) -> Result<Promise, SendError> {
+        let bytes = into.bytes() as u64;
+        self.ask_remote(now, node, What::Read, from, &bytes.to_le_bytes(), Some(into.clone()))
+    }
+
+    /// Changes a word of a peer. The promise is kept with what it was.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_change(
+        &mut self,
+        now: Instant,
+        node: Node,
+        at: Target,
+        atomic: Atomic,
+    ) -> Result<Promise, SendError> {
+        self.ask_remote(now, node, What::Atomic, at, &atomic.encode(), None)
+    }
+
+    /// The promise is kept when everything sent to the peer before has been done.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_fence(&mut self, now: Instant, node: Node) -> Result<Promise, SendError> {
+        self.ask_remote(now, node, What::Fence, Target { key: 0, address: 0 }, &[], None)
+    }
+
+    fn ask_remote(
+        &mut self,
+        now: Instant,
+        node: Node,
+        what: What,
+        at: Target,
+        data: &[u8],
+        into: Option<Slice>,
+    ) -> Result<Promise, SendError> {
+        self.may_post(node, 0)?;
+        if self.peers[node.0 as usize].pending.len() >= OPERATIONS_MAX {
+            return Err(SendError::WouldBlock);
+        }
+        let operation = self.next_operation(node.0);
+        self.request(now, node.0, what, at, data)?;
+        let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
+        let promise = Promise::default();
+        let pending = Pending { promise: Rc::clone(&promise), into, missing };
+        self.peers[node.0 as usize].pending.insert(operation, pending);
+        Ok(promise)
+    }
+
+    fn request(
+        &mut self,
+        now: Instant,
+        index: u32,
+        what: What,
+        at: Target,
+        data: &[u8],
+    ) -> Result<u64, SendError> {
+        let (room, bytes) = (self.body_bytes(index) - REMOTE_BYTES, data.len());
+        if bytes > room {
+            return Err(SendError::TooLong { bytes: bytes as u64, limit: room as u64 });
+        }
+        let operation = self.next_operation(index);
+        let remote = Remote { what: what as u16, key: at.key, address: at.address, operation };
+        let messages = self.peers[index as usize].accepted + 1;
+        self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
+        Ok(self.accepted(now, index))
+    }
+
+    /// An operation is named by the number of its message, and the acquaintance: a reply may wait for longer than that
+    /// lasts, and must not be taken for another's.
+    fn next_operation(&self, index: u32) -> u64 {
+        let peer = &self.peers[index as usize];
+        u64::from(peer.acquaintance) << NUMBER_BITS | (peer.accepted + 1) & NUMBER_MASK
+    }
+
+    pub(super) fn queue_bulk(&mut self, index: u32, bulk: Bulk, messages: u64) {
+        let peer = &mut self.peers[index as usize];
+        peer.outbox_bytes += bulk.waiting_bytes();
+        peer.outbox.push_back(Outgoing::Bulk { bulk, messages });
+    }
+
+    /// Something came of an operation of ours. `false` when the peer is gone over it.
+    pub(super) fn on_reply(&mut self, index: u32, remote: &Remote, data: &[u8]) -> bool {
+        let Some(outcome) = Outcome::from_number(remote.key) else {
+            self.violated(index, "a reply that says nothing known");
+            return false;
+        };
+        let peer = &mut self.peers[index as usize];
+        let Some(pending) = peer.pending.get_mut(&remote.operation) else {
+            if remote.operation >> NUMBER_BITS != u64::from(peer.acquaintance) & (u64::MAX >> NUMBER_BITS) {
+                return true; // whoever asked has been told that it will not hear
+            }
+            let number = remote.operation & NUMBER_MASK;
+            if outcome == Outcome::Done || number > peer.accepted {
+                self.memory.count(Counter::Violation, 1);
+                return true;
+            }
+            let refusal = Refusal::new(Ticket::new(Node(index), peer.acquaintance, number), outcome);
+            if self.refusals.len() >= REFUSALS_MAX {
+                self.refusals.pop_front();
+            }
+            self.refusals.push_back(refusal);
+            return true;
+        };
+        let kept = match (&pending.into, outcome) {
+            (Some(into), Outcome::Done) => {
+                let bytes = data.len() as u64;
+                let fits = bytes <= pending.missing
+                    && usize::try_from(remote.address).is_ok_and(|at| into.write(at, data).is_ok());
+                if !fits {
+                    self.violated(index, "more data than was asked for");
+                    return false;
+                }
+                pending.missing -= bytes;
+                (pending.missing == 0).then_some(Ok(0))
+            }
+            (None, Outcome::Done) => {
+                Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))
+            }
+            (_, refused) => Some(Err(RemoteError::refused(refused))),
+        };
+        if let Some(kept) = kept
+            && let Some(pending) = peer.pending.remove(&remote.operation)
+        {
+            let _ = pending.promise.set(kept); // nobody else keeps it
+        }
+        true
+    }
+}
+
+impl Peer {
+    /// Tells those who wait for replies that none will come.
+    pub(super) fn break_promises(&mut self, node: Node) {
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            let _ = pending.promise.set(Err(RemoteError::PeerGone(node)));
+        }
+    }
+}

@@ -1,0 +1,202 @@
+//! What others do to our memory.
+//!
+//! # Invariants
+//!
+//! 1. Nothing is touched but memory that is registered under the key given, within its bounds, by its rights.
+//! 2. A long write's pieces and a long reply's parts are done when they arrive, everything else in its turn; so who is
+//!    told of a write, or has its fence answered, finds done what was sent before.
+//! 3. What is done is done once, because a PSN is claimed once.
+//! 4. What is refused is counted, and its sender told; of a long write once.
+
+use super::remote::{Bulk, OPERATIONS_MAX};
+use super::state::State;
+use crate::Node;
+use crate::error::Reason;
+use crate::remote::{Notification, Rights};
+use std::collections::{HashMap, VecDeque};
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_rail::region::ChangeError;
+use tsumugi_rail::{Region, Slice};
+use tsumugi_wire::Psn;
+use tsumugi_wire::frame::{REMOTE_BYTES, Remote};
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
+
+/// Notifications of one registration that wait to be taken, at most; the next ones are refused.
+const NOTIFICATIONS_MAX: usize = 1 << 12;
+
+/// The memory that others may reach, and what they told us of it.
+#[derive(Debug, Default)]
+pub(crate) struct Served {
+    registered: HashMap<u64, Registered>,
+}
+
+#[derive(Debug)]
+struct Registered {
+    slice: Slice,
+    rights: Rights,
+    notifications: VecDeque<Notification>,
+}
+
+impl Served {
+    /// Lets others reach memory by a key.
+    pub(crate) fn register(&mut self, key: u64, slice: Slice, rights: Rights) {
+        self.registered.insert(key, Registered { slice, rights, notifications: VecDeque::new() });
+    }
+
+    /// What has arrived is done; nothing more will be.
+    pub(crate) fn revoke(&mut self, key: u64) {
+        self.registered.remove(&key);
+    }
+
+    pub(crate) fn is_key(&self, key: u64) -> bool {
+        self.registered.contains_key(&key)
+    }
+
+    /// The region, and the place in it of `bytes` at an address.
+    fn find(&self, remote: &Remote, bytes: u64, rights: Rights) -> Result<(&Region, usize), Outcome> {
+        let Registered { slice, rights: given, .. } =
+            self.registered.get(&remote.key).ok_or(Outcome::NoSuchKey)?;
+        if !given.has(rights) {
+            return Err(Outcome::NotPermitted);
+        }
+        let region = slice.region();
+        let start = region.address() + slice.at() as u64;
+        let ahead = remote.address.checked_sub(start).ok_or(Outcome::OutOfBounds)?;
+        let length = slice.bytes() as u64;
+        if bytes > length || ahead > length - bytes {
+            return Err(Outcome::OutOfBounds);
+        }
+        Ok((region, slice.at() + ahead as usize))
+    }
+
+    fn write(&self, remote: &Remote, data: &[u8]) -> Result<(), Outcome> {
+        let (region, at) = self.find(remote, data.len() as u64, Rights::WRITE)?;
+        region.write(at, data).map_err(|_| Outcome::OutOfBounds)
+    }
+
+    fn change(&self, remote: &Remote, data: &[u8]) -> Result<u64, Outcome> {
+        let atomic = Atomic::decode(data).ok_or(Outcome::Malformed)?;
+        let (region, at) = self.find(remote, atomic.word.bytes() as u64, Rights::ATOMIC)?;
+        region.change(at, &atomic).map_err(|error| match error {
+            ChangeError::Outside(_) => Outcome::OutOfBounds,
+            ChangeError::Misaligned { .. } => Outcome::Misaligned,
+        })
+    }
+
+    fn notify(&mut self, source: Node, remote: &Remote, data: &[u8]) -> Result<(), Outcome> {
+        let Notice { handler, bytes } = Notice::decode(data).ok_or(Outcome::Malformed)?;
+        let (region, at) = self.find(remote, bytes, Rights::WRITE)?;
+        let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
+        let registered = self.registered.get_mut(&remote.key).ok_or(Outcome::NoSuchKey)?;
+        if registered.notifications.len() >= NOTIFICATIONS_MAX {
+            return Err(Outcome::TooMany);
+        }
+        registered.notifications.push_back(Notification { source, handler, slice });
+        Ok(())
+    }
+
+    /// Takes the next notification about what is registered under a key.
+    pub(crate) fn take_notification(&mut self, key: u64) -> Option<Notification> {
+        self.registered.get_mut(&key)?.notifications.pop_front()
+    }
+}
+
+impl State {
+    /// A frame about remote memory that is alone in its packet and may be done at once: it is a part of something long, or
+    /// has its turn. Its PSN has been claimed.
+    pub(super) fn on_remote_at_once(&mut self, index: u32, psn: Psn, remote: &Remote, data: &[u8]) {
+        if !self.on_remote(index, remote, data) {
+            return;
+        }
+        let peer = &mut self.peers[index as usize];
+        if psn == peer.reorder.next() {
+            peer.reorder.pass();
+            self.catch_up(index);
+        } else {
+            // An empty body has its turn, when there is nothing left to do.
+            self.hold(index, psn, &[]);
+        }
+    }
+
+    /// Does what a frame says. `false` when the peer is gone over it.
+    pub(super) fn on_remote(&mut self, index: u32, remote: &Remote, data: &[u8]) -> bool {
+        let done = match What::from_number(remote.what) {
+            Some(What::Write | What::Piece) => self.served.write(remote, data).map(|()| None),
+            Some(What::Notify) => self.served.notify(Node(index), remote, data).map(|()| None),
+            Some(What::Atomic) => self.served.change(remote, data).map(Some),
+            Some(What::Fence) => Ok(Some(0)),
+            Some(What::Read) => match self.serve_read(index, remote, data) {
+                Ok(going_on) => return going_on,
+                Err(refused) => Err(refused),
+            },
+            Some(What::Reply | What::Part) => return self.on_reply(index, remote, data),
+            None => {
+                self.violated(index, "something unknown to be done to memory");
+                return false;
+            }
+        };
+        match done {
+            Ok(None) => true,
+            Ok(Some(value)) => self.reply_to(index, remote.operation, Outcome::Done, &value.to_le_bytes()),
+            Err(outcome) => self.refuse(index, remote, outcome),
+        }
+    }
+
+    fn serve_read(&mut self, index: u32, remote: &Remote, data: &[u8]) -> Result<bool, Outcome> {
+        let bytes = <[u8; 8]>::try_from(data).map(u64::from_le_bytes).map_err(|_| Outcome::Malformed)?;
+        let (region, at) = self.served.find(remote, bytes, Rights::READ)?;
+        let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
+        if REMOTE_BYTES + slice.bytes() <= self.body_bytes(index) {
+            let Some(mut copy) = self.pool.take(slice.bytes()) else {
+                self.end_peer(index, Reason::NoMemory(bytes));
+                return Ok(false);
+            };
+            let _ = slice.append(0, slice.bytes(), &mut copy);
+            let going_on = self.reply_to(index, remote.operation, Outcome::Done, &copy);
+            self.pool.give(copy);
+            return Ok(going_on);
+        }
+        let peer = &mut self.peers[index as usize];
+        if peer.replies >= OPERATIONS_MAX {
+            return Err(Outcome::TooMany);
+        }
+        peer.replies += 1;
+        let messages = peer.accepted;
+        self.queue_bulk(index, Bulk::reply(remote.operation, slice), messages);
+        self.touch(index);
+        Ok(true)
+    }
+
+    /// Counts what was not done, and tells its sender. `false` when the peer is gone over it.
+    fn refuse(&mut self, index: u32, remote: &Remote, outcome: Outcome) -> bool {
+        self.memory.count(Counter::RemoteRefused, 1);
+        let peer = &mut self.peers[index as usize];
+        if remote.what == What::Piece as u16
+            && std::mem::replace(&mut peer.refused, remote.operation) == remote.operation
+        {
+            return true; // it has been told
+        }
+        self.reply_to(index, remote.operation, outcome, &[])
+    }
+
+    /// Replies in a packet. `false` when the peer is gone over it.
+    fn reply_to(&mut self, index: u32, operation: u64, outcome: Outcome, data: &[u8]) -> bool {
+        let peer = &self.peers[index as usize];
+        // A peer asks for no more than it may wait for; one that does all the same does not make us grow.
+        let most = OPERATIONS_MAX as u64 * self.body_bytes(index) as u64;
+        if peer.outbox_bytes > self.options.send_bytes + most {
+            self.violated(index, "it asks for more than it takes");
+            return false;
+        }
+        let messages = peer.accepted;
+        let head = Remote { what: What::Reply as u16, key: outcome as u64, address: 0, operation }
+            .encode(data.len() as u32);
+        if self.queue_frame(index, &head, [data, &[]], messages).is_err() {
+            self.end_peer(index, Reason::NoMemory(data.len() as u64));
+            return false;
+        }
+        self.touch(index);
+        true
+    }
+}

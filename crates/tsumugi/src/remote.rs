@@ -1,0 +1,410 @@
+//! Remote memory: write, read and change the memory of other processes, by key and virtual address (P5).
+//!
+//! Whoever wants its memory reached makes a [`Region`], [registers](Remote::register) it and tells others the
+//! [`Target`]: a key that nobody can guess, and an address as its own process counts. Whoever has the key writes,
+//! reads or changes words within what was registered, as far as the rights go, until it is revoked. The target's
+//! process takes no part in it but for making progress.
+//!
+//! ```
+//! use tsumugi::{Config, Endpoint, Region, Rights};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let there = Endpoint::open(Config::loopback())?;
+//! let here = Endpoint::open(Config::loopback())?;
+//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//!
+//! let memory = Region::new(4096)?;
+//! let registered = there.remote().register(&memory.all(), Rights::ALL)?;
+//!
+//! here.remote().write_bytes(node, registered.target().plus(8), b"woven")?;
+//! let fence = here.remote().fence(node)?;
+//! # // One thread plays both sides here.
+//! while fence.outcome().is_none() {
+//!     here.progress()?;
+//!     there.progress()?;
+//! }
+//! let mut word = [0; 5];
+//! memory.read(8, &mut word)?;
+//! assert_eq!(&word, b"woven");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # What is guaranteed
+//!
+//! * Everything is done once, or its sender is told: by the error of an [`Operation`], by a [`Refusal`], or by the
+//!   peer's failure.
+//! * Short writes (those that fit in a packet), reads, atomics, fences, notifications and the messages of all channels
+//!   are done in the order in which they were sent to a node. A long write's data may land before what was sent earlier,
+//!   and in any order among themselves, but has landed before anything that is sent later is done. So data, then a flag
+//!   written behind them, is a flag that tells the truth; two long writes to the same place need a fence between them.
+//! * A [`Ticket`](crate::Ticket) that is delivered says that the target has the data, not that they have been placed or were
+//!   not refused; a fence says that, when it is done: by then what was sent before it has been done, what was read is
+//!   here, and every refusal has been told.
+//! * Atomics are atomic towards each other and towards atomic instructions of the target's processors.
+//! * What is written from a region may be changed again when its [`Ticket`](crate::Ticket) is delivered.
+//! * After a registration is dropped nothing more is written or changed under its key, and nothing read but what was
+//!   asked for before; memory that is still being sent stays until it is sent.
+
+use crate::Node;
+use crate::channel::Ticket;
+use crate::endpoint::Shared;
+use crate::endpoint::remote::Promise;
+use crate::endpoint::state::State;
+use crate::error::SendError;
+use std::rc::Rc;
+use std::time::Duration;
+use tsumugi_rail::{RailError, Slice};
+use tsumugi_wire::Instant;
+pub use tsumugi_wire::remote::{Atomic, Change, Word};
+use tsumugi_wire::remote::{Notice, Outcome};
+
+/// Names memory of another process.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Target {
+    /// The key that its owner handed out.
+    pub key: u64,
+    /// Address in its owner's process.
+    pub address: u64,
+}
+
+impl Target {
+    /// So many bytes further on.
+    #[must_use]
+    pub const fn plus(self, bytes: u64) -> Target {
+        Target { address: self.address.wrapping_add(bytes), ..self }
+    }
+}
+
+/// What a key permits.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Rights(u8);
+
+impl Rights {
+    /// To read.
+    pub const READ: Rights = Rights(1);
+    /// To write.
+    pub const WRITE: Rights = Rights(2);
+    /// To change words atomically, and see what they were.
+    pub const ATOMIC: Rights = Rights(4);
+    /// Everything.
+    pub const ALL: Rights = Rights(7);
+    /// Nothing.
+    pub(crate) const NONE: Rights = Rights(0);
+
+    /// As they travel.
+    pub(crate) const fn bits(self) -> u8 {
+        self.0
+    }
+
+    pub(crate) const fn from_bits(bits: u8) -> Option<Rights> {
+        if bits <= Rights::ALL.0 { Some(Rights(bits)) } else { None }
+    }
+
+    /// These and `other`.
+    #[must_use]
+    pub const fn and(self, other: Rights) -> Rights {
+        Rights(self.0 | other.0)
+    }
+
+    /// Whether they include `other`.
+    #[must_use]
+    pub const fn has(self, other: Rights) -> bool {
+        self.0 & other.0 == other.0
+    }
+}
+
+/// Why the owner of memory refused an operation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refused {
+    /// It was guessed, or is revoked, or its owner has restarted.
+    #[error("no memory has this key: it was never handed out, or is registered no more")]
+    NoSuchKey,
+    /// It reaches beyond the memory that was registered.
+    #[error("it reaches beyond the memory that is registered under this key")]
+    OutOfBounds,
+    /// The key does not give the right.
+    #[error("the key does not permit this; ask the memory's owner for the right")]
+    NotPermitted,
+    /// Words lie at multiples of their size.
+    #[error("the word's address is no multiple of its size")]
+    Misaligned,
+    /// The other side has too much to do.
+    #[error("too many operations wait there; wait for some first")]
+    TooMany,
+    /// The request is not of this version's making.
+    #[error("the other side does not understand the request")]
+    Malformed,
+}
+
+/// What became of an operation that failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RemoteError {
+    /// The memory's owner refused it, and nothing was done.
+    #[error("the operation on remote memory was refused: {0}")]
+    Refused(Refused),
+    /// The peer is gone, and it is not known whether it was done. [`crate::Endpoint::take_failure`] says why.
+    #[error("{0} is gone before it answered")]
+    PeerGone(Node),
+}
+
+impl RemoteError {
+    pub(crate) fn refused(outcome: Outcome) -> RemoteError {
+        RemoteError::Refused(match outcome {
+            Outcome::NoSuchKey => Refused::NoSuchKey,
+            Outcome::OutOfBounds => Refused::OutOfBounds,
+            Outcome::NotPermitted => Refused::NotPermitted,
+            Outcome::Misaligned => Refused::Misaligned,
+            Outcome::TooMany => Refused::TooMany,
+            Outcome::Malformed | Outcome::Done => Refused::Malformed,
+        })
+    }
+}
+
+/// A write or a notification that was refused. Nobody waits for those, so they are told here.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Refusal {
+    /// Which one.
+    pub ticket: Ticket,
+    /// Why.
+    pub error: RemoteError,
+}
+
+impl Refusal {
+    pub(crate) fn new(ticket: Ticket, outcome: Outcome) -> Refusal {
+        Refusal { ticket, error: RemoteError::refused(outcome) }
+    }
+}
+
+/// Memory of ours was written, and the writer wants us to know.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// Who wrote.
+    pub source: Node,
+    /// The handler that the writer has chosen.
+    pub handler: u64,
+    /// What was written.
+    pub slice: Slice,
+}
+
+/// An endpoint's remote memory. Cheap to make: see [`crate::Endpoint::remote`].
+#[derive(Clone)]
+pub struct Remote {
+    shared: Rc<Shared>,
+}
+
+/// Memory could not be registered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RegisterError {
+    /// Nobody could do anything with it.
+    #[error("nothing to register: the slice is empty")]
+    Empty,
+    /// Nobody could do anything with it.
+    #[error("no rights to give: take READ, WRITE, ATOMIC or several of them")]
+    NoRights,
+}
+
+impl Remote {
+    pub(crate) fn new(shared: Rc<Shared>) -> Remote {
+        Remote { shared }
+    }
+
+    /// Lets others reach memory, until the registration is dropped.
+    ///
+    /// It takes no page and no look at the memory's mapping, however long the memory: what is mapped there when
+    /// something arrives is what is reached. So nothing need be cached, and nothing can be stale.
+    ///
+    /// # Errors
+    /// There is nothing to register.
+    pub fn register(&self, slice: &Slice, rights: Rights) -> Result<Registration, RegisterError> {
+        if slice.bytes() == 0 {
+            return Err(RegisterError::Empty);
+        }
+        if rights == Rights::NONE {
+            return Err(RegisterError::NoRights);
+        }
+        let key = self.shared.inner.borrow_mut().state.register(slice.clone(), rights);
+        let address = slice.region().address() + slice.at() as u64;
+        let target = Target { key, address };
+        Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
+    }
+
+    /// Writes what is in `from`, without waiting. Its bytes are read when room appears to send them.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
+    pub fn write(&self, node: Node, to: Target, from: &Slice) -> Result<Ticket, SendError> {
+        self.post(node, |state, now| state.remote_write(now, node, to, from))
+    }
+
+    /// Writes bytes that fit in a packet, without waiting.
+    ///
+    /// # Errors
+    /// As [`Remote::write`]; [`SendError::TooLong`] if they do not fit: put them in a region.
+    pub fn write_bytes(&self, node: Node, to: Target, data: &[u8]) -> Result<Ticket, SendError> {
+        self.post(node, |state, now| state.remote_write_bytes(now, node, to, data))
+    }
+
+    /// Writes, and has the process there told by the handler of this number when all of it is there.
+    ///
+    /// # Errors
+    /// As [`Remote::write`].
+    pub fn write_and_notify(
+        &self,
+        node: Node,
+        to: Target,
+        from: &Slice,
+        handler: u64,
+    ) -> Result<Ticket, SendError> {
+        let notice = Notice { handler, bytes: from.bytes() as u64 };
+        self.post(node, |state, now| {
+            state.remote_write(now, node, to, from)?;
+            state.remote_notify(now, node, to, notice)
+        })
+    }
+
+    /// Reads into `into`, without waiting.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] when too much waits; otherwise why it cannot be sent.
+    pub fn read(&self, node: Node, from: Target, into: &Slice) -> Result<Operation, SendError> {
+        self.ask(node, |state, now| state.remote_read(now, node, from, into))
+    }
+
+    /// Changes a word, without waiting. The operation's outcome is what it was.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn change(&self, node: Node, at: Target, atomic: Atomic) -> Result<Operation, SendError> {
+        self.ask(node, |state, now| state.remote_change(now, node, at, atomic))
+    }
+
+    /// Adds to a word of 64 bits, without waiting. The operation's outcome is what it was.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn fetch_add(&self, node: Node, at: Target, operand: u64) -> Result<Operation, SendError> {
+        self.change(node, at, Atomic { change: Change::Add, word: Word::U64, operand, compare: 0 })
+    }
+
+    /// Replaces a word of 64 bits by `new` if it is `compare`, without waiting. The operation's outcome is what it was.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn compare_swap(
+        &self,
+        node: Node,
+        at: Target,
+        compare: u64,
+        new: u64,
+    ) -> Result<Operation, SendError> {
+        self.change(node, at, Atomic { change: Change::CompareSwap, word: Word::U64, operand: new, compare })
+    }
+
+    /// An operation that is done when everything that was sent to the node before has been done there.
+    ///
+    /// # Errors
+    /// As [`Remote::read`].
+    pub fn fence(&self, node: Node) -> Result<Operation, SendError> {
+        self.ask(node, |state, now| state.remote_fence(now, node))
+    }
+
+    /// Takes the next write that was refused.
+    #[must_use]
+    pub fn take_refusal(&self) -> Option<Refusal> {
+        self.shared.inner.borrow_mut().state.take_refusal()
+    }
+
+    fn post(
+        &self,
+        node: Node,
+        post: impl FnOnce(&mut State, Instant) -> Result<u64, SendError>,
+    ) -> Result<Ticket, SendError> {
+        let number = self.shared.post_with(node, post)?;
+        Ok(self.shared.inner.borrow().state.ticket(node, number))
+    }
+
+    fn ask(
+        &self,
+        node: Node,
+        ask: impl FnOnce(&mut State, Instant) -> Result<Promise, SendError>,
+    ) -> Result<Operation, SendError> {
+        let promise = self.shared.post_with(node, ask)?;
+        Ok(Operation { shared: Rc::clone(&self.shared), promise })
+    }
+}
+
+/// Memory that others can reach until this is dropped.
+pub struct Registration {
+    shared: Rc<Shared>,
+    target: Target,
+    slice: Slice,
+}
+
+impl Registration {
+    /// What to tell others: the key, and the address of the first byte.
+    #[must_use]
+    pub fn target(&self) -> Target {
+        self.target
+    }
+
+    /// The memory.
+    #[must_use]
+    pub fn slice(&self) -> &Slice {
+        &self.slice
+    }
+
+    /// Takes the next notification that this memory was written, if there is one.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn try_notification(&self) -> Result<Option<Notification>, RailError> {
+        if let Some(notification) = self.take_notification() {
+            return Ok(Some(notification));
+        }
+        self.shared.progress()?;
+        Ok(self.take_notification())
+    }
+
+    /// Waits for the next notification, but not longer than `timeout`; `None`: none came.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
+        let key = self.target.key;
+        self.shared.wait_until(self.shared.deadline(timeout), |state| state.served.take_notification(key))
+    }
+
+    /// Takes the next notification, if one has been taken in.
+    pub(crate) fn take_notification(&self) -> Option<Notification> {
+        self.shared.inner.borrow_mut().state.served.take_notification(self.target.key)
+    }
+}
+
+impl Drop for Registration {
+    fn drop(&mut self) {
+        self.shared.inner.borrow_mut().state.served.revoke(self.target.key);
+    }
+}
+
+/// An operation that waits for what comes of it. It goes on when this is dropped.
+pub struct Operation {
+    shared: Rc<Shared>,
+    promise: Promise,
+}
+
+impl Operation {
+    /// What came of it, if anything has yet: what a word was, 0 for what has no value.
+    #[must_use]
+    pub fn outcome(&self) -> Option<Result<u64, RemoteError>> {
+        self.promise.get().copied()
+    }
+
+    /// Waits for what comes of it, but not longer than `timeout`; `None`: nothing did.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn wait(&self, timeout: Duration) -> Result<Option<Result<u64, RemoteError>>, RailError> {
+        self.shared.wait_until(self.shared.deadline(timeout), |_| self.outcome())
+    }
+}

@@ -1,0 +1,506 @@
+//! Remote memory between endpoints on the loopback interface, with and without faults.
+
+use proptest::prelude::*;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+use tsumugi::remote::{Atomic, Change, Operation, Refused, Registration, RemoteError, Word};
+use tsumugi::{Config, Endpoint, FaultOptions, Node, Region, Rights, SendError, Status, Target, Ticket};
+
+const LIMIT: Duration = Duration::from_secs(60);
+const DONE: Option<Result<u64, RemoteError>> = Some(Ok(0));
+
+/// Two endpoints that one thread drives: `here` uses the memory of `there`.
+struct Pair {
+    here: Endpoint,
+    there: Endpoint,
+    node: Node,
+}
+
+impl Pair {
+    fn open(config: Config) -> Pair {
+        let config = Config { accept_unknown: true, ..config };
+        let there = Endpoint::open(config.clone()).unwrap();
+        let here = Endpoint::open(config).unwrap();
+        let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        Pair { here, there, node }
+    }
+
+    fn until(&self, what: &str, mut ready: impl FnMut() -> bool) {
+        let began = Instant::now();
+        while !ready() {
+            assert!(began.elapsed() < LIMIT, "{what}: not within {LIMIT:?}");
+            self.here.progress().unwrap();
+            self.there.progress().unwrap();
+        }
+    }
+
+    fn outcome(&self, operation: Result<Operation, SendError>) -> Result<u64, RemoteError> {
+        let operation = operation.unwrap();
+        self.until("an operation's outcome", || operation.outcome().is_some());
+        operation.outcome().unwrap()
+    }
+
+    fn fence(&self) {
+        let fence = self.post(|| self.here.remote().fence(self.node));
+        assert_eq!(self.outcome(Ok(fence)), Ok(0));
+    }
+
+    /// Tries until the queue has room.
+    fn post<T>(&self, mut post: impl FnMut() -> Result<T, SendError>) -> T {
+        let mut posted = None;
+        self.until("room", || match post() {
+            Ok(done) => {
+                posted = Some(done);
+                true
+            }
+            Err(SendError::WouldBlock) => false,
+            Err(error) => panic!("{error}"),
+        });
+        posted.unwrap()
+    }
+
+    fn write(&self, to: Target, from: &tsumugi::Slice) -> Ticket {
+        self.post(|| self.here.remote().write(self.node, to, from))
+    }
+}
+
+fn contents(seed: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64)
+        .map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
+        .collect()
+}
+
+fn region_of(bytes: &[u8]) -> Region {
+    let region = Region::new(bytes.len().max(1)).unwrap();
+    region.write(0, bytes).unwrap();
+    region
+}
+
+fn bytes_of(region: &Region, at: usize, bytes: usize) -> Vec<u8> {
+    let mut out = vec![0; bytes];
+    region.read(at, &mut out).unwrap();
+    out
+}
+
+fn registered(endpoint: &Endpoint, bytes: usize, rights: Rights) -> (Region, Registration) {
+    let region = Region::new(bytes).unwrap();
+    let registration = endpoint.remote().register(&region.all(), rights).unwrap();
+    (region, registration)
+}
+
+fn faulty() -> Config {
+    let faults: FaultOptions = "loss=3%,dup=3%,reorder=10%,corrupt=1%,seed=11".parse().unwrap();
+    Config { faults: Some(faults), datagram_bytes: Some(1472), ..Config::loopback() }
+}
+
+#[test]
+fn what_is_written_is_there_and_is_read_back_whatever_its_length_and_place() {
+    for config in [Config::loopback(), faulty()] {
+        let pair = Pair::open(config);
+        let (memory, registration) = registered(&pair.there, 2 << 20, Rights::READ.and(Rights::WRITE));
+        for (round, bytes) in
+            [1, 2, 7, 8, 100, 1392, 1393, 4095, 4097, 70_001, 1 << 20].into_iter().enumerate()
+        {
+            let at = 4096 * 3 - 1 - round;
+            let data = contents(bytes as u64, bytes);
+            let ticket = pair.write(registration.target().plus(at as u64), &region_of(&data).all());
+            pair.fence();
+            assert_eq!(pair.here.status(ticket), Status::Delivered);
+            assert!(bytes_of(&memory, at, bytes) == data, "{bytes} bytes at {at} were altered");
+            assert_eq!(bytes_of(&memory, at - 1, 1), [0], "the byte before was written");
+            let back = Region::new(bytes).unwrap();
+            let read = pair.here.remote().read(pair.node, registration.target().plus(at as u64), &back.all());
+            assert_eq!(pair.outcome(read), Ok(0));
+            assert!(bytes_of(&back, 0, bytes) == data, "{bytes} bytes were read wrongly");
+            memory.write(at, &vec![0; bytes]).unwrap();
+        }
+    }
+}
+
+#[test]
+fn regions_beyond_four_gibibytes_are_reached() {
+    let pair = Pair::open(Config::loopback());
+    let (memory, registration) = registered(&pair.there, 5 << 30, Rights::ALL);
+    let at = (5usize << 30) - 100_000;
+    let data = contents(1, 100_000);
+    pair.write(registration.target().plus(at as u64), &region_of(&data).all());
+    pair.fence();
+    assert!(bytes_of(&memory, at, data.len()) == data);
+}
+
+#[test]
+fn many_long_writes_and_reads_are_under_way_at_once() {
+    let pair = Pair::open(faulty());
+    const BYTES: usize = 300_000;
+    let (memory, registration) = registered(&pair.there, 20 * BYTES, Rights::ALL);
+    let sources: Vec<Vec<u8>> = (0..20).map(|seed| contents(seed, BYTES)).collect();
+    for (index, data) in sources.iter().enumerate() {
+        pair.write(registration.target().plus((index * BYTES) as u64), &region_of(data).all());
+    }
+    let back = Region::new(20 * BYTES).unwrap();
+    let reads: Vec<Operation> = (0..20)
+        .map(|index| {
+            let into = back.slice(index * BYTES..(index + 1) * BYTES).unwrap();
+            let from = registration.target().plus((index * BYTES) as u64);
+            pair.post(|| pair.here.remote().read(pair.node, from, &into))
+        })
+        .collect();
+    pair.until("the reads", || reads.iter().all(|read| read.outcome().is_some()));
+    for (index, data) in sources.iter().enumerate() {
+        assert_eq!(reads[index].outcome(), DONE);
+        assert!(bytes_of(&memory, index * BYTES, BYTES) == *data, "write {index}");
+        assert!(bytes_of(&back, index * BYTES, BYTES) == *data, "read {index} overtook its write");
+    }
+}
+
+#[test]
+fn a_flag_written_behind_data_tells_the_truth() {
+    let pair = Pair::open(faulty());
+    const BYTES: usize = 20_000;
+    let (memory, registration) = registered(&pair.there, BYTES + 8, Rights::WRITE);
+    let flag = memory.word(BYTES).unwrap();
+    for round in 1..=30 {
+        let data = contents(round, BYTES);
+        pair.write(registration.target(), &region_of(&data).all());
+        let to = registration.target().plus(BYTES as u64);
+        pair.post(|| pair.here.remote().write_bytes(pair.node, to, &round.to_le_bytes()));
+        pair.until("the flag", || flag.load(std::sync::atomic::Ordering::Acquire) == round);
+        assert!(bytes_of(&memory, 0, BYTES) == data, "round {round}: the flag came before the data");
+    }
+}
+
+#[test]
+fn a_notification_names_the_handler_and_what_was_written_and_comes_last() {
+    let pair = Pair::open(faulty());
+    let (memory, registration) = registered(&pair.there, 100_000, Rights::WRITE);
+    for (round, bytes) in [8usize, 50_000, 1000].into_iter().enumerate() {
+        let data = contents(round as u64, bytes);
+        let from = region_of(&data).slice(0..bytes).unwrap();
+        let to = registration.target().plus(16);
+        pair.here.remote().write_and_notify(pair.node, to, &from, 40 + round as u64).unwrap();
+        let mut notification = None;
+        pair.until("the notification", || {
+            notification = registration.try_notification().unwrap();
+            notification.is_some()
+        });
+        let notification = notification.unwrap();
+        assert_eq!(notification.handler, 40 + round as u64);
+        assert_eq!((notification.slice.at(), notification.slice.bytes()), (16, bytes));
+        assert!(bytes_of(&memory, 16, bytes) == data, "notified before it was there");
+    }
+}
+
+#[test]
+fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
+    let pair = Pair::open(Config::loopback());
+    let remote = pair.here.remote();
+    let node = pair.node;
+    let (memory, read_only) = registered(&pair.there, 10_000, Rights::READ);
+    let write_only = pair.there.remote().register(&memory.all(), Rights::WRITE).unwrap();
+    let middle = pair.there.remote().register(&memory.slice(4000..5000).unwrap(), Rights::ALL).unwrap();
+    let revoked = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap().target();
+    let guessed = Target { key: 0x1234_5678_9abc_def0, ..middle.target() };
+    let (short, long) = (region_of(&[7; 8]), region_of(&[7; 5000]));
+
+    let writes = [
+        (guessed, &short, Refused::NoSuchKey),
+        (revoked, &short, Refused::NoSuchKey),
+        (read_only.target(), &short, Refused::NotPermitted),
+        (read_only.target(), &long, Refused::NotPermitted),
+        (middle.target().plus(993), &short, Refused::OutOfBounds),
+        (middle.target().plus(u64::MAX), &short, Refused::OutOfBounds),
+        (middle.target().plus(1 << 63), &long, Refused::OutOfBounds),
+        (write_only.target().plus(10_000), &short, Refused::OutOfBounds),
+    ];
+    for (number, (to, from, why)) in writes.into_iter().enumerate() {
+        let ticket = pair.write(to, &from.all());
+        pair.fence();
+        let refusal = remote.take_refusal().unwrap_or_else(|| panic!("write {number} was not refused"));
+        assert_eq!((refusal.ticket, refusal.error), (ticket, RemoteError::Refused(why)), "write {number}");
+        assert_eq!(remote.take_refusal(), None, "write {number} was refused twice");
+    }
+    let into = Region::new(8).unwrap();
+    let add = |word| Atomic { change: Change::Add, word, operand: 1, compare: 0 };
+    let asks = [
+        (remote.read(node, guessed, &into.all()), Refused::NoSuchKey),
+        (remote.read(node, write_only.target(), &into.all()), Refused::NotPermitted),
+        (remote.read(node, middle.target().plus(1000), &into.all()), Refused::OutOfBounds),
+        (remote.read(node, middle.target(), &long.all()), Refused::OutOfBounds),
+        (remote.change(node, read_only.target(), add(Word::U64)), Refused::NotPermitted),
+        (remote.change(node, middle.target().plus(1), add(Word::U64)), Refused::Misaligned),
+        (remote.change(node, middle.target().plus(999), add(Word::U16)), Refused::OutOfBounds),
+        (
+            remote.change(node, middle.target(), Atomic { change: Change::Xor, ..add(Word::F32) }),
+            Refused::Malformed,
+        ),
+    ];
+    let many = asks.len() as u64;
+    for (number, (operation, why)) in asks.into_iter().enumerate() {
+        assert_eq!(pair.outcome(operation), Err(RemoteError::Refused(why)), "request {number}");
+    }
+    assert_eq!(bytes_of(&memory, 0, 10_000), vec![0; 10_000]);
+    let counted = pair.there.counters().get("remote_refused");
+    assert!(counted >= 8 + many, "{counted} of {} refusals are counted", 8 + many);
+    assert!(pair.there.remote().register(&memory.slice(5..5).unwrap(), Rights::ALL).is_err());
+}
+
+#[test]
+fn nothing_lands_after_a_key_is_revoked_in_the_middle_of_a_write() {
+    let pair = Pair::open(Config { datagram_bytes: Some(1472), ..Config::loopback() });
+    const BYTES: usize = 8 << 20;
+    let (memory, registration) = registered(&pair.there, BYTES, Rights::WRITE);
+    let ticket = pair.write(registration.target(), &region_of(&vec![1; BYTES]).all());
+    let arrived = || bytes_of(&memory, 0, BYTES).iter().filter(|byte| **byte == 1).count();
+    pair.until("a part", || arrived() > 0);
+    drop(registration);
+    let before = arrived();
+    assert!(before < BYTES, "all of it was there before the key could be revoked");
+    pair.fence();
+    assert_eq!(arrived(), before);
+    let refusal = pair.here.remote().take_refusal().expect("it was refused");
+    // The ticket may be told by the number: it is that write's.
+    assert_eq!((refusal.ticket, refusal.error), (ticket, RemoteError::Refused(Refused::NoSuchKey)));
+    assert_eq!(pair.here.remote().take_refusal(), None);
+}
+
+#[test]
+fn a_region_may_go_while_it_is_read_and_written_by_others() {
+    let pair = Pair::open(Config::loopback());
+    const BYTES: usize = 4 << 20;
+    let data = contents(3, BYTES);
+    let (memory, registration) = registered(&pair.there, BYTES, Rights::ALL);
+    memory.write(0, &data).unwrap();
+    let into = Region::new(BYTES).unwrap();
+    let read = pair.here.remote().read(pair.node, registration.target(), &into.all()).unwrap();
+    pair.until("a part", || bytes_of(&into, 0, 1) == [data[0]]);
+    drop((memory, registration));
+    pair.until("the rest", || read.outcome().is_some());
+    assert_eq!(read.outcome(), DONE);
+    assert!(bytes_of(&into, 0, BYTES) == data);
+}
+
+#[test]
+fn what_is_mapped_now_is_what_is_reached() {
+    let pair = Pair::open(Config::loopback());
+    let map = |at: *mut std::ffi::c_void, flags| {
+        // SAFETY: fresh pages, or pages in place of those that this test has mapped and nobody refers to.
+        let start = unsafe {
+            libc::mmap(
+                at,
+                8192,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
+                -1,
+                0,
+            )
+        };
+        assert_ne!(start, libc::MAP_FAILED);
+        NonNull::new(start.cast::<u8>()).unwrap()
+    };
+    let start = map(std::ptr::null_mut(), 0);
+    // SAFETY: 8192 bytes are mapped there as long as the test runs, by the one mapping or the other.
+    let memory = unsafe { Region::from_raw(start, 8192) };
+    let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
+    pair.here.remote().write_bytes(pair.node, registration.target(), b"one").unwrap();
+    pair.fence();
+    assert_eq!(bytes_of(&memory, 0, 3), b"one");
+    map(start.as_ptr().cast(), libc::MAP_FIXED);
+    assert_eq!(bytes_of(&memory, 0, 3), [0; 3], "other pages");
+    pair.here.remote().write_bytes(pair.node, registration.target(), b"two").unwrap();
+    pair.fence();
+    assert_eq!(bytes_of(&memory, 0, 3), b"two");
+}
+
+#[test]
+fn counters_count_everybody_once() {
+    const EACH: u64 = 300;
+    let there = Endpoint::open(Config { accept_unknown: true, ..faulty() }).unwrap();
+    let (memory, registration) = registered(&there, 8, Rights::ALL);
+    let users: Vec<Endpoint> = (0..3).map(|_| Endpoint::open(faulty()).unwrap()).collect();
+    let mut operations = Vec::new();
+    for user in &users {
+        let node = user.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        for _ in 0..EACH {
+            operations.push(user.remote().fetch_add(node, registration.target(), 1).unwrap());
+        }
+    }
+    let began = Instant::now();
+    while operations.iter().any(|operation| operation.outcome().is_none()) {
+        assert!(began.elapsed() < LIMIT);
+        for endpoint in users.iter().chain([&there]) {
+            endpoint.progress().unwrap();
+        }
+    }
+    let mut seen: Vec<u64> =
+        operations.iter().map(|operation| operation.outcome().unwrap().unwrap()).collect();
+    seen.sort_unstable();
+    assert_eq!(seen, (0..3 * EACH).collect::<Vec<_>>(), "each value was seen once");
+    assert_eq!(memory.word(0).unwrap().load(std::sync::atomic::Ordering::Relaxed), 3 * EACH);
+}
+
+#[test]
+fn compare_and_swap_gives_a_lock_to_one() {
+    let pair = Pair::open(Config::loopback());
+    let (_memory, registration) = registered(&pair.there, 64, Rights::ATOMIC);
+    let remote = pair.here.remote();
+    let swap =
+        |compare, new| pair.outcome(remote.compare_swap(pair.node, registration.target(), compare, new));
+    assert_eq!(swap(0, 17), Ok(0));
+    assert_eq!(swap(0, 18), Ok(17), "it is taken");
+    assert_eq!(swap(17, 0), Ok(17));
+    assert_eq!(swap(0, 19), Ok(0));
+}
+
+#[test]
+fn too_many_operations_wait_at_the_sender() {
+    let pair = Pair::open(Config::loopback());
+    let (_memory, registration) = registered(&pair.there, 64, Rights::ALL);
+    let mut operations = Vec::new();
+    let refused = loop {
+        match pair.here.remote().fetch_add(pair.node, registration.target(), 1) {
+            Ok(operation) => operations.push(operation),
+            Err(error) => break error,
+        }
+        assert!(operations.len() < 100_000);
+    };
+    assert!(matches!(refused, SendError::WouldBlock), "{refused}");
+    pair.until("all of them", || operations.iter().all(|operation| operation.outcome().is_some()));
+    assert!(
+        operations
+            .iter()
+            .enumerate()
+            .all(|(number, operation)| operation.outcome() == Some(Ok(number as u64)))
+    );
+    pair.here.remote().fetch_add(pair.node, registration.target(), 1).unwrap();
+}
+
+#[test]
+fn who_waits_hears_that_the_peer_is_gone() {
+    let pair = Pair::open(Config { peer_timeout: Duration::from_millis(300), ..Config::loopback() });
+    let (_memory, registration) = registered(&pair.there, 1 << 20, Rights::ALL);
+    pair.fence();
+    let Pair { here, there, node } = pair;
+    let into = Region::new(1 << 20).unwrap();
+    let target = registration.target();
+    // Nobody makes progress there any more.
+    let operations = [
+        here.remote().read(node, target, &into.all()).unwrap(),
+        here.remote().fetch_add(node, target, 1).unwrap(),
+        here.remote().fence(node).unwrap(),
+    ];
+    for operation in &operations {
+        assert_eq!(operation.wait(LIMIT).unwrap(), Some(Err(RemoteError::PeerGone(node))));
+    }
+    assert!(here.take_failure().is_some());
+    assert!(matches!(here.remote().fence(node), Err(SendError::Peer(_))));
+    drop((there, registration));
+}
+
+#[test]
+fn an_endpoint_with_operations_under_way_is_not_suspended() {
+    let pair = Pair::open(Config::loopback());
+    let (_memory, registration) = registered(&pair.there, 64, Rights::ALL);
+    let operation = pair.here.remote().fetch_add(pair.node, registration.target(), 1).unwrap();
+    let (error, here) = match pair.here.suspend() {
+        Ok(_) => panic!("suspended in the middle of an operation"),
+        Err(refused) => refused,
+    };
+    assert!(error.to_string().contains("held"), "{error}");
+    drop((operation, here));
+}
+
+/// Something done to memory, or a message: what comes of it depends on the order.
+#[derive(Clone, Debug)]
+enum Step {
+    Write { at: usize, bytes: usize, seed: u64 },
+    Add { word: usize, operand: u64 },
+    Read { at: usize, bytes: usize },
+    Message,
+}
+
+fn any_step(memory: usize) -> impl Strategy<Value = Step> {
+    let bytes = prop_oneof![1usize..64, 1000usize..1400, 1400usize..9000];
+    prop_oneof![
+        (0..memory, bytes.clone(), any::<u64>()).prop_map(move |(at, bytes, seed)| Step::Write {
+            at,
+            bytes: bytes.min(memory - at),
+            seed
+        }),
+        (0..memory / 8, any::<u64>()).prop_map(|(word, operand)| Step::Add { word, operand }),
+        (0..memory, bytes).prop_map(move |(at, bytes)| Step::Read { at, bytes: bytes.min(memory - at) }),
+        Just(Step::Message),
+    ]
+}
+
+/// Whether a write is so long that it needs a fence before it, if it may touch what something before it does.
+fn is_long(bytes: usize) -> bool {
+    bytes > 1472 - 48 - 32
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
+
+    #[test]
+    fn any_operations_do_what_they_would_do_one_by_one(
+        steps in proptest::collection::vec(any_step(20_000), 1..40),
+        seed in any::<u32>(),
+    ) {
+        let faults: FaultOptions = format!("loss=5%,dup=5%,reorder=10%,seed={seed}").parse().unwrap();
+        let pair = Pair::open(Config { faults: Some(faults), ..faulty() });
+        let (memory, registration) = registered(&pair.there, 20_000, Rights::ALL);
+        let mut channel = pair.here.channel(5).unwrap();
+        let mut heard = pair.there.channel(5).unwrap();
+        pair.fence(); // from now on both know how long a packet may be
+        let mut model = vec![0u8; 20_000];
+        let (mut reads, mut adds, mut messages) = (Vec::new(), Vec::new(), 0);
+        for step in steps {
+            match step {
+                Step::Write { at, bytes, seed } => {
+                    if is_long(bytes) {
+                        pair.fence();
+                    }
+                    let data = contents(seed, bytes);
+                    model[at..at + bytes].copy_from_slice(&data);
+                    pair.write(registration.target().plus(at as u64), &region_of(&data).slice(0..bytes).unwrap());
+                }
+                Step::Add { word, operand } => {
+                    let place = &mut model[8 * word..8 * word + 8];
+                    let old = u64::from_le_bytes(place.try_into().unwrap());
+                    place.copy_from_slice(&old.wrapping_add(operand).to_le_bytes());
+                    let to = registration.target().plus(8 * word as u64);
+                    adds.push((pair.post(|| pair.here.remote().fetch_add(pair.node, to, operand)), old));
+                }
+                Step::Read { at, bytes } if is_long(bytes) => {
+                    // It is read when its packets leave: nothing may be written meanwhile.
+                    let into = Region::new(bytes).unwrap();
+                    let from = registration.target().plus(at as u64);
+                    let read = pair.post(|| pair.here.remote().read(pair.node, from, &into.all()));
+                    pair.until("the read", || read.outcome().is_some());
+                    prop_assert!(bytes_of(&into, 0, bytes) == model[at..at + bytes]);
+                }
+                Step::Read { at, bytes } => {
+                    let into = Region::new(bytes).unwrap();
+                    let from = registration.target().plus(at as u64);
+                    let read = pair.post(|| pair.here.remote().read(pair.node, from, &into.all()));
+                    reads.push((read, into, model[at..at + bytes].to_vec()));
+                }
+                Step::Message => {
+                    pair.post(|| channel.post(pair.node, b"a message"));
+                    messages += 1;
+                }
+            }
+        }
+        pair.fence();
+        for (add, old) in adds {
+            prop_assert_eq!(add.outcome(), Some(Ok(old)));
+        }
+        for (read, into, expected) in reads {
+            prop_assert_eq!(read.outcome(), DONE);
+            prop_assert!(bytes_of(&into, 0, expected.len()) == expected);
+        }
+        prop_assert!(bytes_of(&memory, 0, 20_000) == model);
+        for _ in 0..messages {
+            prop_assert_eq!(&heard.try_receive().unwrap().expect("it came before the fence")[..], b"a message");
+        }
+    }
+}
