@@ -148,6 +148,10 @@ pub(crate) struct Measure {
     /// `active-backup`, `hash`, `broadcast`, or `single`: everything through the one that leads to HOST.
     #[arg(long, default_value = "adaptive", value_parser = policy)]
     pub(crate) policy: String,
+    /// How the library is used: `channel` (messages), or `write` (each side writes into the other's memory, and looks
+    /// whether something is there).
+    #[arg(long, value_enum, default_value_t)]
+    pub(crate) model: ours::Model,
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,

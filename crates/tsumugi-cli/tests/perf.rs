@@ -141,6 +141,28 @@ fn in_place_streams_and_traces() {
 }
 
 #[test]
+fn remote_writes_are_measured_as_messages_are() {
+    let server = Server::start(&[]);
+    for (metric, key) in [
+        ("latency", "p50_ns"),
+        ("bandwidth", "gbit_s"),
+        ("rate", "per_s"),
+        ("overhead", "send_ns"),
+        ("idle", "cpu_share"),
+    ] {
+        for size in ["1", "8", "64", "100K"] {
+            let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
+            let output = server.perf(metric, &[&common[..], &["--model", "write", "--size", size]].concat());
+            let row = row(&output);
+            assert_eq!(row["model"], "write", "{row}");
+            assert!(row[key].as_f64().is_some_and(|value| value >= 0.0), "{metric} {size}: {row}");
+        }
+    }
+    let refused = server.perf("latency", &["--model", "write", "--transport", "udp"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_small_window_slows_down_and_nothing_else() {
     let server = Server::start(&[]);
     for transport in ["tsumugi", "udp", "tcp-spin"] {

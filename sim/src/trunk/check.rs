@@ -6,7 +6,7 @@ use crate::places::Places;
 use crate::world::World;
 use std::net::SocketAddr;
 use tsumugi::internal::{PeerView, State};
-use tsumugi::{Node, PathReport, Repeat};
+use tsumugi::{Node, PathReport, Policy, Repeat};
 use tsumugi_rail::Rail;
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
@@ -25,8 +25,10 @@ const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
 /// Time between two messages to a peer to whom a path is missing, ns: silent paths are probed while something is under way.
 const ASK_EVERY_NS: u64 = MILLISECOND_NS;
 
-/// Longest time in which a path may go on losing packets, ns.
+/// Longest time in which a path may go on losing packets, ns; and in its round trips: what was overtaken there is patiently
+/// waited for.
 const FAILOVER_NS_MAX: u64 = 60 * MILLISECOND_NS;
+const FAILOVER_ROUND_TRIPS_MAX: u64 = 5;
 /// Packets that may be under way on a silent path: it was tried because all were silent.
 const KEPT_MAX: u32 = 3;
 
@@ -145,7 +147,10 @@ impl Host {
             dead.lost = path.lost;
             let first_at = *dead.first_at.get_or_insert(now);
             // Whoever repeats what was said before the path fell silent makes it look as if it were not.
-            if path.is_usable && now.since(first_at) > FAILOVER_NS_MAX && world.plan.forged_one_in == 0 {
+            let most_ns = FAILOVER_NS_MAX.max(FAILOVER_ROUND_TRIPS_MAX * path.srtt_ns);
+            // So do the copies that a broadcast sends over the others.
+            let vouched = world.plan.forged_one_in > 0 || self.policy == Some(Policy::Broadcast);
+            if path.is_usable && now.since(first_at) > most_ns && !vouched {
                 return Err(format!(
                     "host {} still uses a path to host {other} that is dead since {died_at:?}: {paths:?}",
                     self.index

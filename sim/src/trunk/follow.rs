@@ -29,7 +29,7 @@ pub(crate) struct Sent {
 #[derive(Debug, Default)]
 pub(crate) struct Follow {
     usable: Vec<bool>,
-    /// The last path, how many packets took it in a row, and when the first did.
+    /// The last path, how many new packets took it in a row, and when the first did.
     last: Option<(usize, u32, Instant)>,
 }
 
@@ -87,10 +87,12 @@ fn judge(
         let copied = policy == Some(Policy::Broadcast);
         return if copied { Ok(()) } else { Err("a packet went over two paths".to_owned()) };
     }
+    // What is sent again may be nobody's turn: a time-out takes the path after the one that lost it.
+    let counts = u32::from(!sent.again);
     let (run, since, before) = match follow.last {
-        Some((last, run, since)) if last == at => (run + 1, since, None),
-        Some((last, _, since)) => (1, now, Some((last, since))),
-        None => (1, now, None),
+        Some((last, run, since)) if last == at => (run + counts, since, None),
+        Some((last, _, since)) => (counts, now, Some((last, since))),
+        None => (counts, now, None),
     };
     if policy == Some(Policy::RoundRobin) && alone && !sent.again && usable.len() > 1 && run > TURN_PACKETS {
         return Err(format!("{run} packets in a row took one path"));

@@ -41,6 +41,9 @@ pub(crate) struct Row {
     /// How Tsumugi waits: `spin`, `adaptive` or `block`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) wait: Option<String>,
+    /// The programming model that Tsumugi was used by, if not `channel`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) model: Option<String>,
     /// What was measured.
     pub(crate) metric: Metric,
     /// Payload bytes of one message; 0, and absent in JSON, where there are none.

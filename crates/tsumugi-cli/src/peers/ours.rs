@@ -5,6 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tsumugi::{
     Channel, Config, Endpoint, FaultOptions, Node, PathReport, Policy, ReceiveError, Repeat, SendError,
@@ -15,6 +16,10 @@ use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::PathRow;
 
+mod written;
+
+use written::Written;
+
 /// The channel that measurements use.
 const CHANNEL: u16 = 1;
 
@@ -23,6 +28,24 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// The same for an endpoint whose idleness is measured: rarely enough not to be what is measured.
 const LOOK_UP_IDLE: Duration = Duration::from_millis(500);
+
+/// A programming model of the library.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Model {
+    /// Messages on a channel.
+    #[default]
+    Channel,
+    /// Remote writes into the other side's memory, which looks whether they are there.
+    Write,
+}
+
+impl Model {
+    /// As `--model` has it; nothing for the default.
+    pub(crate) fn name(self) -> Option<String> {
+        self.to_possible_value().filter(|_| self != Model::Channel).map(|value| value.get_name().to_owned())
+    }
+}
 
 /// What both sides set up alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -45,6 +68,9 @@ pub(crate) struct Options {
     pub(crate) message_bytes_max: u64,
     /// Whether a stream is written in place, into the library's own buffers, which it never copies.
     pub(crate) in_place: bool,
+    /// How the library is used, on both sides.
+    #[serde(default)]
+    pub(crate) model: Model,
     /// Silence after which the other side counts as dead.
     pub(crate) peer_timeout_ms: u64,
 }
@@ -84,6 +110,14 @@ impl Options {
         config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
         Ok(config)
     }
+
+    /// An end of the model that was asked for.
+    fn peer(&self, ours: Ours) -> Result<Box<dyn Peer>, Failure> {
+        Ok(match self.model {
+            Model::Channel => Box::new(ours),
+            Model::Write => Box::new(Written::new(ours, self.message_bytes_max)?),
+        })
+    }
 }
 
 /// The policy called `name`; `None` for `single`: everything takes one NIC.
@@ -105,9 +139,10 @@ pub(crate) fn check_faults(text: &str) -> Result<(), String> {
     text.parse::<FaultOptions>().map(drop).map_err(|why| why.to_string())
 }
 
-/// The server's side: whoever sends first is the peer.
-pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<Ours, Failure> {
-    Ours::open(options.config(bind, port)?)
+/// The server's side, and its UDP port: whoever sends first is the peer.
+pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<(u16, Box<dyn Peer>), Failure> {
+    let ours = Ours::open(options.config(bind, port)?)?;
+    Ok((ours.endpoint.port(), options.peer(ours)?))
 }
 
 /// The client's side.
@@ -116,7 +151,7 @@ pub(crate) fn connect(
     server: SocketAddr,
     options: &Options,
     trace: Option<&Path>,
-) -> Result<Ours, Failure> {
+) -> Result<Box<dyn Peer>, Failure> {
     let mut config = options.config(bind, 0)?;
     config.trace = trace.map(Path::to_owned);
     let mut ours = Ours::open(config)?;
@@ -124,7 +159,7 @@ pub(crate) fn connect(
     ours.node = Some(node.map_err(failed("cannot add the server as a peer"))?);
     ours.is_client = true;
     ours.in_place = options.in_place;
-    Ok(ours)
+    options.peer(ours)
 }
 
 /// One end of a channel.
@@ -143,11 +178,6 @@ impl Ours {
         let endpoint = Endpoint::open(config).map_err(failed("cannot open an endpoint"))?;
         let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
         Ok(Ours { channel, endpoint, node: None, is_client: false, in_place: false })
-    }
-
-    /// The endpoint's UDP port.
-    pub(crate) fn port(&self) -> u16 {
-        self.endpoint.port()
     }
 
     fn node(&self) -> Result<Node, Failure> {

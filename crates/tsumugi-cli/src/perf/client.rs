@@ -113,9 +113,18 @@ fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), C
         if measure.in_place {
             return usage("--in-place uses Tsumugi's buffers: it needs --transport tsumugi".into());
         }
+        if measure.model != ours::Model::Channel {
+            return usage("--model is a way to use Tsumugi: it needs --transport tsumugi".into());
+        }
         if measure.trace.is_some() {
             return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
         }
+    }
+    if measure.model != ours::Model::Channel && measure.in_place {
+        return usage("--in-place uses a channel's buffers: it needs --model channel".into());
+    }
+    if measure.model != ours::Model::Channel && metric == Metric::Overlap {
+        return usage("overlap is measured with --model channel".into());
     }
     if let Some(faults) = &measure.faults {
         ours::check_faults(faults)
@@ -280,6 +289,7 @@ impl<'a> Client<'a> {
             transport: self.measure.transport.name().to_owned(),
             mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
             wait: ours.then(|| self.measure.wait.clone()),
+            model: self.measure.model.name().filter(|_| ours),
             repeat: repeat.filter(|_| ours),
             faults: self.measure.faults.clone(),
             setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
@@ -324,6 +334,7 @@ impl<'a> Client<'a> {
             engine: self.measure.engine.clone(),
             depositor: self.measure.depositor.clone(),
             policy: self.measure.policy.clone(),
+            model: self.measure.model,
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let prepared = self.prepare().map_err(|cause| self.failed(cause))?;
@@ -371,8 +382,7 @@ impl<'a> Client<'a> {
                 .map(|tcp| Box::new(tcp) as Box<dyn Peer>),
             (Prepared::Nothing, None) => self
                 .here()
-                .and_then(|here| ours::connect(here.ip(), server, &options, self.measure.trace.as_deref()))
-                .map(|ours| Box::new(ours) as Box<dyn Peer>),
+                .and_then(|here| ours::connect(here.ip(), server, &options, self.measure.trace.as_deref())),
         };
         opened.map_err(|cause| self.failed(cause))
     }

@@ -251,9 +251,9 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             })?;
             // The driver has ports of its own; the client is told which it is.
             let port = if options.depositor == "driver" { 0 } else { port };
-            let ours = ours::serve(here.ip(), port, options)?;
-            control::say(control, &Reply::ready(ours.port()))?;
-            Ok(Box::new(ours))
+            let (port, ours) = ours::serve(here.ip(), port, options)?;
+            control::say(control, &Reply::ready(port))?;
+            Ok(ours)
         }
     }
 }

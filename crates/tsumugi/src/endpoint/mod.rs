@@ -263,6 +263,31 @@ impl Endpoint {
         self.shared.inner.borrow().waiter.policy()
     }
 
+    /// Makes progress until `ready` gives something, but not longer than `timeout`: for who looks into memory that others
+    /// write. `None`: the time is over.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn wait_until<T>(
+        &self,
+        timeout: Duration,
+        mut ready: impl FnMut() -> Option<T>,
+    ) -> Result<Option<T>, RailError> {
+        let deadline = self.shared.deadline(timeout);
+        loop {
+            if let Some(found) = ready() {
+                return Ok(Some(found));
+            }
+            // Until something has arrived. The caller may use the endpoint: it is not asked in the middle of a look.
+            let mut looked = false;
+            let arrived =
+                self.shared.wait_until(deadline, |_| std::mem::replace(&mut looked, true).then_some(()))?;
+            if arrived.is_none() {
+                return Ok(ready());
+            }
+        }
+    }
+
     /// Waits until everything that was accepted is acknowledged.
     ///
     /// # Errors

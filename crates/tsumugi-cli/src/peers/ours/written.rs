@@ -1,0 +1,222 @@
+//! Messages as remote writes: each side writes into the other's memory, and looks into its own.
+//!
+//! A region holds a message and, behind it, a word that counts them. A message is written, then the word; who sees the word
+//! count up has the message. What leads to the memory is told over the channel first.
+
+use std::sync::atomic::Ordering;
+use std::time::{Duration, Instant};
+
+use tsumugi::remote::Registration;
+use tsumugi::{Message, Node, ReceiveError, Region, Remote, Rights, SendError, Target};
+
+use super::{LOOK_UP, Ours, failed, receive_failed};
+use crate::measure::cpu::process_cpu_time;
+use crate::measure::row::PathRow;
+use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch, interrupted};
+
+/// Bytes that tell where a side's memory is.
+const TARGET_BYTES: usize = 16;
+
+/// One end: its memory, and where the other's is.
+pub(crate) struct Written {
+    // Before the endpoint, so that they are dropped first.
+    registration: Registration,
+    remote: Remote,
+    ours: Ours,
+    /// What is written from, and what is written to by the other side.
+    source: Region,
+    memory: Region,
+    there: Option<(Node, Target)>,
+    /// Place of the word behind the message, bytes.
+    word_at: usize,
+    sent: u64,
+    received: u64,
+}
+
+impl Written {
+    pub(super) fn new(ours: Ours, message_bytes_max: u64) -> Result<Written, Failure> {
+        let word_at = (message_bytes_max as usize).next_multiple_of(8);
+        let region = || Region::new(word_at + 8).map_err(failed("cannot make a region"));
+        let (source, memory) = (region()?, region()?);
+        let remote = ours.endpoint.remote();
+        let registered = remote.register(&memory.all(), Rights::WRITE);
+        let registration = registered.map_err(failed("cannot register a region"))?;
+        Ok(Written { registration, remote, ours, source, memory, there: None, word_at, sent: 0, received: 0 })
+    }
+
+    /// Tells the other side where our memory is, and learns where its is.
+    fn meet(&mut self, watch: &mut Watch<'_>) -> Result<(Node, Target), Failure> {
+        if let Some(there) = self.there {
+            return Ok(there);
+        }
+        if self.ours.is_client {
+            self.tell()?;
+        }
+        let hello = self.hear(watch)?;
+        let word =
+            |at: usize| hello.get(at..at + 8).and_then(|word| word.try_into().ok()).map(u64::from_le_bytes);
+        let (Some(key), Some(address)) = (word(0), word(8)) else {
+            return Err(Failure::Refused("the other side does not say where its memory is".to_owned()));
+        };
+        self.ours.node = Some(hello.source());
+        let there = (hello.source(), Target { key, address });
+        drop(hello);
+        self.there = Some(there);
+        if !self.ours.is_client {
+            self.tell()?;
+        }
+        Ok(there)
+    }
+
+    fn tell(&mut self) -> Result<(), Failure> {
+        let Target { key, address } = self.registration.target();
+        let mut word = [0; TARGET_BYTES];
+        word[..8].copy_from_slice(&key.to_le_bytes());
+        word[8..].copy_from_slice(&address.to_le_bytes());
+        let node = self.ours.node()?;
+        self.ours.channel.send(node, &word).map(drop).map_err(failed("cannot send"))
+    }
+
+    fn hear(&mut self, watch: &mut Watch<'_>) -> Result<Message, Failure> {
+        loop {
+            match self.ours.channel.receive_timeout(LOOK_UP) {
+                Ok(message) => return Ok(message),
+                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+                Err(error) => return Err(receive_failed(error, watch)),
+            }
+        }
+    }
+
+    /// Writes as soon as there is room.
+    fn write<T>(
+        &self,
+        watch: &mut Watch<'_>,
+        mut write: impl FnMut() -> Result<T, SendError>,
+    ) -> Result<(), Failure> {
+        loop {
+            match write() {
+                Ok(_) => return Ok(()),
+                Err(SendError::WouldBlock) => {
+                    self.ours.endpoint.progress().map_err(failed("cannot make progress"))?;
+                    watch.check()?;
+                }
+                Err(error) => return Err(failed("cannot write")(error)),
+            }
+        }
+    }
+}
+
+impl Peer for Written {
+    fn engine(&self) -> Option<&'static str> {
+        self.ours.engine()
+    }
+
+    fn depositor(&self) -> Option<&'static str> {
+        self.ours.depositor()
+    }
+
+    fn paths(&self) -> Vec<PathRow> {
+        self.ours.paths()
+    }
+
+    fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
+        let (node, there) = self.meet(watch)?;
+        self.sent += 1;
+        // One write for both where they lie side by side; a longer message is written, then its word.
+        self.source
+            .write(self.word_at, &self.sent.to_le_bytes())
+            .map_err(failed("cannot fill the region"))?;
+        let short = message.len() == self.word_at && message.len() <= 256;
+        let bytes = if short { self.word_at + 8 } else { message.len() };
+        let slice = self.source.slice(0..bytes).map_err(failed("too long a message"))?;
+        self.write(watch, || self.remote.write(node, there, &slice))?;
+        if !short {
+            let word = self.sent.to_le_bytes();
+            let to = there.plus(self.word_at as u64);
+            self.write(watch, || self.remote.write_bytes(node, to, &word))?;
+        }
+        watch.progress();
+        Ok(())
+    }
+
+    fn receive(&mut self, _bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
+        self.meet(watch)?;
+        let word = self.memory.word(self.word_at).map_err(failed("no word behind the message"))?;
+        let next = self.received + 1;
+        loop {
+            let came = || (word.load(Ordering::Acquire) >= next).then_some(());
+            match self.ours.endpoint.wait_until(LOOK_UP, came).map_err(failed("cannot receive"))? {
+                Some(()) => break,
+                None => watch.check()?,
+            }
+        }
+        watch.progress();
+        self.received = next;
+        Ok(true)
+    }
+
+    fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let (node, there) = self.meet(watch)?;
+        let slice =
+            self.source.slice(0..stream.message_bytes as usize).map_err(failed("too long a message"))?;
+        let (start, cpu) = (Instant::now(), process_cpu_time());
+        let (mut batches, mut acknowledged) = (0, 0);
+        while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
+        {
+            for _ in 0..stream.batch_messages {
+                self.write(watch, || self.remote.write(node, there, &slice))?;
+            }
+            // Its turn comes when all before it is in its place.
+            self.ours.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+            batches += 1;
+            watch.progress();
+            while self.ours.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
+                acknowledged += 1;
+            }
+            if interrupted() {
+                return Err(Stop::Interrupted.into());
+            }
+        }
+        while acknowledged < batches {
+            self.hear(watch)?;
+            watch.progress();
+            acknowledged += 1;
+        }
+        Ok(Streamed {
+            messages: batches * stream.batch_messages,
+            bytes: batches * stream.batch_bytes(),
+            elapsed_ns: start.elapsed().as_nanos() as u64,
+            cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+            lost_bytes: 0,
+        })
+    }
+
+    fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        let (node, _) = self.meet(watch)?;
+        let (start, cpu) = (Instant::now(), process_cpu_time());
+        let mut done = Streamed::default();
+        loop {
+            match self.hear(watch) {
+                Ok(_) => {}
+                Err(Failure::Stopped(Stop::Control)) => return Ok(done),
+                Err(error) => return Err(error),
+            }
+            watch.progress();
+            done.messages += stream.batch_messages;
+            done.bytes += stream.batch_bytes();
+            done.elapsed_ns = start.elapsed().as_nanos() as u64;
+            done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
+            self.ours.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+        }
+    }
+
+    fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
+        self.ours.idle(time, watch)
+    }
+
+    fn close(self: Box<Self>) -> Result<(), Failure> {
+        let Written { registration, remote, ours, .. } = *self;
+        drop((registration, remote));
+        Box::new(ours).close()
+    }
+}
