@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x01";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x02";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -156,7 +156,8 @@ pub(crate) struct SavedAssembly {
     pub(crate) channel: u16,
     pub(crate) total: u64,
     pub(crate) in_order: u64,
-    pub(crate) buffer: Vec<u8>,
+    /// What is there of it; nothing when nobody wants it.
+    pub(crate) buffer: Option<Vec<u8>>,
 }
 
 #[cfg(test)]

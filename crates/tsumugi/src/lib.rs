@@ -51,6 +51,9 @@
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
 pub mod active_message;
+pub mod message;
+
+mod buffer;
 mod channel;
 mod checksum;
 mod clock;
@@ -96,6 +99,7 @@ pub mod internal {
     pub use crate::endpoint::open_through;
     pub use crate::endpoint::remote::Promise;
     pub use crate::endpoint::state::{Options, State};
+    pub use crate::message::matching::{Matching, Posted, Wanted};
 }
 
 /// Number of a peer in an endpoint's list of peers.

@@ -1,9 +1,11 @@
 //! From the receive queue into channels: in order, whole, once.
 
 use super::peer::{Assembly, Held, Local, Peer, Phase};
+use super::place::{Placer, Store};
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::error::{Failure, Reason};
+use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 use tsumugi_proto::{ReceiveMemory, queue};
@@ -56,12 +58,14 @@ pub enum Delivery {
 }
 
 /// What has arrived on a channel.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct Inbox {
     /// Whether somebody has the channel open. What arrives before waits.
     pub(crate) open: bool,
     /// What has arrived and was not taken.
     pub(crate) queue: VecDeque<Delivery>,
+    /// Says where long messages go.
+    pub(super) placer: Option<Rc<RefCell<dyn Placer>>>,
 }
 
 #[derive(Debug)]
@@ -241,7 +245,12 @@ impl State {
             self.violated(index, "fragments of one message disagree");
             return;
         }
-        put(&mut assembly.buffer, fragment.offset as usize, data);
+        if in_turn && fragment.offset == 0 {
+            self.place(index, slot, data.len(), Some(data));
+        }
+        let peer = &mut self.peers[index as usize];
+        let assembly = &mut peer.assemblies[slot];
+        assembly.store.put(fragment.offset as usize, data);
         if in_turn {
             peer.reorder.pass();
             if self.pass_fragment(index, fragment, data.len()) {
@@ -269,7 +278,9 @@ impl State {
             channel: fragment.channel,
             total: fragment.total,
             in_order: 0,
-            buffer,
+            step: 0,
+            store: Store::Own { bytes: buffer, claim: None },
+            placed: false,
         });
         Some(peer.assemblies.len() - 1)
     }
@@ -282,13 +293,16 @@ impl State {
             self.violated(index, "a message with a gap or an overlap");
             return false;
         };
+        if fragment.offset == 0 {
+            self.place(index, slot, bytes, None);
+        }
+        let peer = &mut self.peers[index as usize];
         let assembly = &mut peer.assemblies[slot];
         assembly.in_order += bytes as u64;
+        assembly.step = assembly.step.max(bytes as u64);
         if assembly.in_order == assembly.total {
-            let Assembly { channel, buffer, total, .. } = peer.assemblies.swap_remove(slot);
-            self.arriving_bytes -= total;
-            self.complete_bytes += total;
-            self.push(index, channel, Content::Owned(buffer));
+            let assembly = peer.assemblies.swap_remove(slot);
+            self.complete(index, assembly);
         }
         true
     }
@@ -363,7 +377,7 @@ impl State {
             self.violated(index, "fragments of one message disagree");
             return false;
         }
-        put(&mut assembly.buffer, fragment.offset as usize, data);
+        assembly.store.put(fragment.offset as usize, data);
         self.pass_fragment(index, fragment, data.len())
     }
 
@@ -371,7 +385,7 @@ impl State {
         self.channels.get(&channel).is_some_and(|inbox| inbox.open)
     }
 
-    fn push(&mut self, source: u32, channel: u16, content: Content) {
+    pub(super) fn push(&mut self, source: u32, channel: u16, content: Content) {
         if channel == CONTROL_CHANNEL {
             if let Content::Owned(list) = &content {
                 self.on_control(source, list);
@@ -400,6 +414,7 @@ impl State {
 
     /// Leaves a channel without closing it: what arrives waits for whoever opens it next.
     pub(crate) fn detach_channel(&mut self, channel: u16) {
+        self.remove_placer(channel);
         if let Some(inbox) = self.channels.get_mut(&channel) {
             inbox.open = false;
         }
@@ -407,6 +422,7 @@ impl State {
 
     /// Closes a channel; what had arrived on it is dropped.
     pub fn close_channel(&mut self, channel: u16) {
+        self.remove_placer(channel);
         if let Some(inbox) = self.channels.remove(&channel) {
             for delivery in inbox.queue {
                 if let Delivery::Message { content, .. } = delivery {
@@ -517,18 +533,4 @@ impl State {
         let full = self.complete_bytes > self.options.receive_bytes;
         (frozen && full).then_some((self.complete_bytes, self.options.receive_bytes))
     }
-}
-
-/// Puts `data` at `offset` of a message that is being assembled.
-fn put(buffer: &mut Vec<u8>, offset: usize, data: &[u8]) {
-    if offset == buffer.len() {
-        // In order: nothing is zeroed first.
-        buffer.extend_from_slice(data);
-        return;
-    }
-    let end = offset + data.len();
-    if end > buffer.len() {
-        buffer.resize(end, 0);
-    }
-    buffer[offset..end].copy_from_slice(data);
 }

@@ -151,8 +151,7 @@ impl State {
     /// # Errors
     /// See [`State::may_post`].
     pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
-        self.may_post(node, data.len() as u64)?;
-        self.accept_parts(now, node, channel, [data, &[]])
+        self.post_parts(now, node, channel, [data, &[]])
     }
 
     /// As [`State::post`], for a message in two parts, even when the queue to the peer is full. How much may be
@@ -171,6 +170,21 @@ impl State {
         self.accept_parts(now, node, channel, parts)
     }
 
+    /// As [`State::post`], for a message in two parts.
+    ///
+    /// # Errors
+    /// See [`State::may_post`].
+    pub(crate) fn post_parts(
+        &mut self,
+        now: Instant,
+        node: Node,
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<u64, SendError> {
+        self.may_post(node, (parts[0].len() + parts[1].len()) as u64)?;
+        self.accept_parts(now, node, channel, parts)
+    }
+
     fn accept_parts(
         &mut self,
         now: Instant,
@@ -182,15 +196,43 @@ impl State {
         if self.is_short(node, bytes) {
             let messages = self.peers[node.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            self.queue_parts(node.0, [&frame, parts[0], parts[1]], messages)?;
+            self.queue_frame(node.0, &frame, parts, messages)?;
         } else {
-            let all = WHOLE_BYTES + bytes;
-            let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
-            buffer.extend_from_slice(&[0; WHOLE_BYTES]);
-            parts.iter().for_each(|part| buffer.extend_from_slice(part));
+            let buffer = self.long_buffer(parts)?;
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
+    }
+
+    /// Accepts one message for several peers, or for none of them. A long one is kept once for all.
+    ///
+    /// # Errors
+    /// See [`State::may_post`], of the first peer that does not take it.
+    pub(crate) fn post_to_all(
+        &mut self,
+        now: Instant,
+        nodes: &[Node],
+        channel: u16,
+        parts: [&[u8]; 2],
+    ) -> Result<Vec<u64>, SendError> {
+        let bytes = parts[0].len() + parts[1].len();
+        nodes.iter().try_for_each(|node| self.may_post(*node, bytes as u64))?;
+        let long = nodes.iter().filter(|node| !self.is_short(**node, bytes)).count() as u32;
+        let key = match long {
+            0 => None,
+            _ => {
+                let buffer = self.long_buffer(parts)?;
+                Some(self.longs.insert(Long { users: long, ..Long::new(buffer) }))
+            }
+        };
+        let post = |node: &Node| match key {
+            Some(key) if !self.is_short(*node, bytes) => {
+                self.queue_shared(node.0, channel, key);
+                Ok(self.accepted(now, node.0))
+            }
+            _ => self.accept_parts(now, *node, channel, parts),
+        };
+        nodes.iter().map(post).collect()
     }
 
     /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
@@ -211,7 +253,7 @@ impl State {
         if self.is_short(node, bytes) {
             let messages = self.peers[node.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            if self.append(node.0, [&frame, &buffer[WHOLE_BYTES..], &[]], messages) {
+            if self.append(node.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
             } else {
                 buffer[..WHOLE_BYTES].copy_from_slice(&frame);
@@ -221,6 +263,15 @@ impl State {
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
+    }
+
+    /// A long message in a buffer, with room for a frame header in front.
+    pub(super) fn long_buffer(&mut self, parts: [&[u8]; 2]) -> Result<Vec<u8>, SendError> {
+        let all = WHOLE_BYTES + parts[0].len() + parts[1].len();
+        let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
+        buffer.extend_from_slice(&[0; WHOLE_BYTES]);
+        parts.iter().for_each(|part| buffer.extend_from_slice(part));
+        Ok(buffer)
     }
 
     /// A buffer for a message of `bytes`, with room for a frame header in front. Its contents are arbitrary.
@@ -255,22 +306,20 @@ impl State {
         frame::whole_frame_bytes(bytes) <= self.body_bytes(node.0)
     }
 
-    /// Queues a frame that fits in a packet: its header and its data. With it, so many messages of the flow are complete.
+    /// Queues a frame that fits in a packet: its header, and its data in two parts. With it, so many messages of the
+    /// flow are complete.
     pub(super) fn queue_frame(
         &mut self,
         index: u32,
         frame: &[u8],
-        data: &[u8],
+        parts: [&[u8]; 2],
         messages: u64,
     ) -> Result<(), SendError> {
-        self.queue_parts(index, [frame, data, &[]], messages)
-    }
-
-    fn queue_parts(&mut self, index: u32, parts: [&[u8]; 3], messages: u64) -> Result<(), SendError> {
-        if !self.append(index, parts, messages) {
-            let frame_bytes: usize = parts.iter().map(|part| part.len()).sum();
-            let bytes = self.body_bytes(index).max(frame_bytes.next_multiple_of(8));
+        if !self.append(index, frame, parts, messages) {
+            let bytes = frame.len() + parts[0].len() + parts[1].len();
+            let bytes = self.body_bytes(index).max(bytes.next_multiple_of(8));
             let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
+            body.extend_from_slice(frame);
             parts.iter().for_each(|part| body.extend_from_slice(part));
             self.queue_packet(index, body, messages);
         }
@@ -278,16 +327,17 @@ impl State {
     }
 
     /// Adds a frame to the packet that is still being filled, if there is one with room.
-    fn append(&mut self, index: u32, parts: [&[u8]; 3], complete: u64) -> bool {
+    fn append(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], complete: u64) -> bool {
         let room = self.body_bytes(index);
         let peer = &mut self.peers[index as usize];
         let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
         let start = body.len().next_multiple_of(8);
-        if start + parts.iter().map(|part| part.len()).sum::<usize>() > room {
+        if start + frame.len() + parts[0].len() + parts[1].len() > room {
             return false;
         }
         let before = body.len();
         body.resize(start, 0);
+        body.extend_from_slice(frame);
         parts.iter().for_each(|part| body.extend_from_slice(part));
         peer.outbox_bytes += (body.len() - before) as u64;
         *messages = complete;
@@ -301,8 +351,13 @@ impl State {
     }
 
     fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
-        let total = (buffer.len() - WHOLE_BYTES) as u64;
         let key = self.longs.insert(Long::new(buffer));
+        self.queue_shared(index, channel, key);
+    }
+
+    /// Queues a long message of which one use is meant for this peer.
+    fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
+        let total = self.longs[key].bytes as u64;
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
         peer.next_fragmented = peer.next_fragmented.wrapping_add(1);

@@ -455,8 +455,12 @@ impl State {
         } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
             // The memory is full, but a message that has begun must be able to end, or nobody could go on.
             peer.frozen = true;
-            let data_bytes = body_bytes - FRAGMENT_BYTES as u64;
-            ((assembly.total - assembly.in_order).div_ceil(data_bytes) + 1).min(REACH_PACKETS)
+            // And not the head of the next: it would have begun, too.
+            let left = assembly.total - assembly.in_order;
+            match assembly.step {
+                0 => (left.div_ceil(body_bytes - FRAGMENT_BYTES as u64) + 1).min(REACH_PACKETS),
+                step => left.div_ceil(step).min(REACH_PACKETS),
+            }
         } else {
             peer.frozen = true;
             0

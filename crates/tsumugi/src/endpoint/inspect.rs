@@ -152,7 +152,7 @@ impl State {
             }
         }
         for peer in &self.peers {
-            held_bytes += peer.assemblies.iter().map(|assembly| assembly.total).sum::<u64>();
+            held_bytes += peer.assemblies.iter().map(super::peer::Assembly::held_bytes).sum::<u64>();
             for (_, held) in peer.reorder.iter() {
                 if let Held::Body(body) = held {
                     held_bytes += body.len() as u64;

@@ -10,6 +10,7 @@ mod greet;
 pub(crate) mod inspect;
 mod models;
 mod peer;
+pub(crate) mod place;
 mod rails;
 pub(crate) mod remote;
 mod serve;

@@ -1,5 +1,6 @@
 //! One peer, as the endpoint knows it.
 
+use super::place::Store;
 use super::remote::{Bulk, Pending};
 use super::trunk::Way;
 use crate::error::Reason;
@@ -120,8 +121,12 @@ pub(super) struct Assembly {
     pub(super) total: u64,
     /// How far it has arrived in order of PSNs.
     pub(super) in_order: u64,
-    /// Its bytes; what lies beyond a gap is there already, the gap is zeroes.
-    pub(super) buffer: Vec<u8>,
+    /// Length of its fragments, all but the last, as far as is known; 0 when nothing is, bytes.
+    pub(super) step: u64,
+    /// Where its bytes go.
+    pub(super) store: Store,
+    /// Its head has had its turn: the channel's owner was asked where it is to go.
+    pub(super) placed: bool,
 }
 
 /// One peer.

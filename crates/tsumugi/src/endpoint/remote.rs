@@ -218,7 +218,7 @@ impl State {
         let operation = self.next_operation(index);
         let remote = Remote { what: what as u16, key: at.key, address: at.address, operation };
         let messages = self.peers[index as usize].accepted + 1;
-        self.queue_frame(index, &remote.encode(bytes as u32), data, messages)?;
+        self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
         Ok(self.accepted(now, index))
     }
 

@@ -192,7 +192,7 @@ impl State {
         let messages = peer.accepted;
         let head = Remote { what: What::Reply as u16, key: outcome as u64, address: 0, operation }
             .encode(data.len() as u32);
-        if self.queue_frame(index, &head, data, messages).is_err() {
+        if self.queue_frame(index, &head, [data, &[]], messages).is_err() {
             self.end_peer(index, Reason::NoMemory(data.len() as u64));
             return false;
         }

@@ -482,8 +482,7 @@ impl State {
             }
         }
         for assembly in assemblies {
-            self.arriving_bytes -= assembly.total;
-            self.pool.give(assembly.buffer);
+            self.lose(assembly);
         }
         for key in keys {
             self.release_content(key);

@@ -3,6 +3,7 @@
 use super::deliver::{Content as Bytes, Delivery};
 use super::depart::Long;
 use super::peer::{Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase, Remote};
+use super::place::Store;
 use super::remote::Bulk;
 use super::state::State;
 use crate::checksum::crc32c;
@@ -137,7 +138,11 @@ impl State {
             channel: assembly.channel,
             total: assembly.total,
             in_order: assembly.in_order,
-            buffer: assembly.buffer.clone(),
+            buffer: match &assembly.store {
+                Store::Own { bytes, .. } => Some(bytes.clone()),
+                // Nobody has the channel open, or there would be nothing to save.
+                Store::Lent(_) | Store::Nowhere => None,
+            },
         });
         Some(SavedFlow {
             remote_flow: remote.flow,
@@ -280,14 +285,21 @@ impl State {
             peer.reorder.hold(Psn(*psn), held);
         }
         for assembly in &saved.assemblies {
-            self.arriving_bytes += assembly.total;
-            peer.assemblies.push(Assembly {
+            let store = match &assembly.buffer {
+                Some(bytes) => Store::Own { bytes: bytes.clone(), claim: None },
+                None => Store::Nowhere,
+            };
+            let assembly = Assembly {
                 message: assembly.message,
                 channel: assembly.channel,
                 total: assembly.total,
                 in_order: assembly.in_order,
-                buffer: assembly.buffer.clone(),
-            });
+                step: 0,
+                store,
+                placed: assembly.in_order > 0,
+            };
+            self.arriving_bytes += assembly.held_bytes();
+            peer.assemblies.push(assembly);
         }
         self.met.push(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.

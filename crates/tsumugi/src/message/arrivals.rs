@@ -1,0 +1,139 @@
+//! What arrives at a port, and what it becomes.
+
+use super::departures::Outgoing;
+use super::engine::{At, Engine, Stored};
+use super::header::Header;
+use super::request::Status;
+use crate::Node;
+use crate::endpoint::deliver::{Content, Delivery};
+use crate::endpoint::place::{Incoming, Lent, Placer, Room};
+use crate::endpoint::state::State;
+
+impl Engine {
+    /// Takes in everything that the channel has.
+    pub(super) fn take_in(&mut self, state: &mut State) {
+        while let Some(delivery) = state.take(self.channel) {
+            match delivery {
+                Delivery::Message { source, content } => self.on_message(state, source, content),
+                Delivery::Failed(failure) => self.on_failed(state, failure),
+            }
+        }
+    }
+
+    fn on_message(&mut self, state: &mut State, source: u32, content: Content) {
+        let message = state.bytes_of(&content);
+        let bytes = message.len() as u64;
+        let Some(header) = Header::decode(message, bytes) else {
+            state.count_violation();
+            state.release_message(content);
+            return;
+        };
+        match header {
+            Header::Eager { tag } | Header::Active { tag } => {
+                let data_bytes = bytes - super::header::DATA_HEADER_BYTES as u64;
+                let status = Status { node: Node(source), tag, bytes: data_bytes };
+                match self.matching.arrive(source, tag) {
+                    Some(number) => self.fill(state, number, status, content),
+                    None => {
+                        let content = state.copy_out(content);
+                        self.keep(state, status, Stored::Whole(content));
+                    }
+                }
+                return;
+            }
+            Header::Data { receive } => {
+                let data_bytes = bytes - super::header::DATA_HEADER_BYTES as u64;
+                match self.granted(receive, source, data_bytes) {
+                    Some(status) => self.fill(state, receive, status, content),
+                    None => {
+                        state.count_violation();
+                        state.release_message(content);
+                    }
+                }
+                return;
+            }
+            Header::Offer { tag, send, bytes } => self.on_offer(state, source, tag, send, bytes),
+            Header::Grant { receive, send, bytes } => self.on_grant(state, source, send, receive, bytes),
+            Header::Refuse { send, bytes } => self.on_refuse(state, source, send, bytes),
+        }
+        state.release_message(content);
+    }
+
+    /// The message for which a receive has granted so many bytes.
+    fn granted(&mut self, number: u64, source: u32, bytes: u64) -> Option<Status> {
+        match self.receive_mut(number)?.at {
+            At::Granted { status, granted } if status.node.0 == source && granted == bytes => Some(status),
+            _ => None,
+        }
+    }
+
+    fn on_offer(&mut self, state: &mut State, source: u32, tag: u64, send: u64, bytes: u64) {
+        let limit = state.message_bytes_max().saturating_sub(super::header::DATA_HEADER_BYTES as u64);
+        if bytes > limit {
+            state.count_violation();
+            self.say(Node(source), Outgoing::Header(Header::Refuse { send, bytes: limit }));
+            return;
+        }
+        let status = Status { node: Node(source), tag, bytes };
+        match self.matching.arrive(source, tag) {
+            Some(number) => self.grant(state, number, status, send),
+            None => {
+                self.keep(state, status, Stored::Offered(send));
+            }
+        }
+    }
+}
+
+impl Placer for Engine {
+    fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room {
+        self.take_in(state);
+        let Incoming { source, total, .. } = incoming;
+        let bytes = total.saturating_sub(super::header::DATA_HEADER_BYTES as u64);
+        let lent = match Header::decode(head, total) {
+            // It is matched when it is whole.
+            Some(Header::Eager { .. }) => return Room::Own,
+            Some(Header::Active { tag }) => {
+                let status = Status { node: Node(source), tag, bytes };
+                match self.matching.arrive(source, tag) {
+                    Some(number) => self.lend(number, status),
+                    None => return Room::Claimed(self.keep(state, status, Stored::Arriving(incoming))),
+                }
+            }
+            Some(Header::Data { receive }) => match self.granted(receive, source, bytes) {
+                Some(status) => self.lend(receive, status),
+                None => None,
+            },
+            // A head too short for a header is looked at again when the message is whole.
+            None if head.len() < super::header::DATA_HEADER_BYTES => return Room::Own,
+            _ => None,
+        };
+        lent.map_or_else(
+            || {
+                state.count_violation();
+                Room::Nowhere
+            },
+            Room::Lent,
+        )
+    }
+
+    fn on_placed(&mut self, state: &mut State, lent: Lent) {
+        self.placed(state, lent);
+    }
+
+    fn on_collected(&mut self, key: usize, content: Content) {
+        if let Some(kept) = self.messages.get_mut(key) {
+            kept.stored = Stored::Whole(content);
+        }
+    }
+
+    fn on_lost(&mut self, state: &mut State, room: Room) {
+        match room {
+            Room::Lent(lent) => self.take_back(lent),
+            Room::Claimed(key) => match self.messages.get_mut(key) {
+                Some(kept) if kept.waits.is_none() => kept.stored = Stored::Lost,
+                _ => self.drop_kept(state, key),
+            },
+            Room::Own | Room::Nowhere => {}
+        }
+    }
+}

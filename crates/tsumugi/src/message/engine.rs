@@ -1,0 +1,431 @@
+//! What a port knows: requests, the messages that wait, and what is to be said.
+//!
+//! Receives are here; [`super::arrivals`] is what arrives, [`super::departures`] what is sent.
+
+use super::departures::{Offered, Outgoing};
+use super::header::Header;
+use super::matching::{Matching, Posted, Wanted};
+use super::request::{Completion, Pattern, RequestError, Status};
+use super::table::Table;
+use crate::buffer::Buffer;
+use crate::endpoint::deliver::Content;
+use crate::endpoint::place::{Incoming, Lent};
+use crate::endpoint::state::State;
+use crate::error::SendError;
+use crate::{Failure, Node};
+use slab::Slab;
+use std::collections::{BTreeMap, VecDeque};
+use tsumugi_wire::Instant;
+
+/// What a message that waits takes up besides its bytes, as far as limits are concerned.
+const KEPT_BYTES: u64 = 256;
+
+/// Everything that a port knows.
+#[derive(Debug)]
+pub(super) struct Engine {
+    pub(super) channel: u16,
+    /// A receive from one peer counts as something outstanding with it.
+    watches: bool,
+    /// When the application called last.
+    pub(super) now: Instant,
+    /// Receives by their numbers, messages by their keys.
+    pub(super) matching: Matching<u64, usize>,
+    pub(super) requests: Table<Entry>,
+    /// Messages that nobody has received, in [`Engine::matching`] or claimed.
+    pub(super) messages: Slab<Kept>,
+    /// What is to be said to each peer.
+    pub(super) outgoing: BTreeMap<u32, VecDeque<Outgoing>>,
+    /// Bytes of messages offered to each peer.
+    pub(super) offered_bytes: BTreeMap<u32, u64>,
+    /// Failures that nobody has asked for.
+    pub(super) failures: VecDeque<Failure>,
+    /// Counts completions.
+    pub(super) completed: u64,
+}
+
+/// A request.
+#[derive(Debug)]
+pub(super) struct Entry {
+    /// Nobody will ask for its completion.
+    pub(super) is_orphan: bool,
+    pub(super) stage: Stage,
+}
+
+#[derive(Debug)]
+pub(super) enum Stage {
+    Receive(Receive),
+    Send(Offered),
+    Done(Completion),
+}
+
+/// A receive that is not complete.
+#[derive(Debug)]
+pub(super) struct Receive {
+    /// `None` while it is lent.
+    buffer: Option<Buffer>,
+    pub(super) at: At,
+    /// The peer and the acquaintance that something is expected of because of it.
+    expects: Option<(Node, u32)>,
+}
+
+/// Where a receive is.
+#[derive(Clone, Copy, Debug)]
+pub(super) enum At {
+    /// It has not been compared with any message.
+    New,
+    /// It waits for a message, of this peer or anybody's.
+    Posted(Posted, Option<Node>),
+    /// It has accepted so many bytes of an offered message.
+    Granted { status: Status, granted: u64 },
+    /// A message is arriving in its buffer.
+    Placing(Status),
+    /// The peer was gone while a message arrived.
+    Lost(Node),
+}
+
+/// A message that nobody has received.
+#[derive(Debug)]
+pub(super) struct Kept {
+    pub(super) status: Status,
+    pub(super) stored: Stored,
+    /// Where it waits; nowhere when it is claimed.
+    pub(super) waits: Option<usize>,
+}
+
+#[derive(Debug)]
+pub(super) enum Stored {
+    /// All of it, with its header.
+    Whole(Content),
+    /// It is arriving.
+    Arriving(Incoming),
+    /// The peer has it, for its request of this number.
+    Offered(u64),
+    /// The peer was gone before it was there; why will be known soon.
+    Lost,
+    /// The peer is gone.
+    Gone(Box<Failure>),
+}
+
+impl Engine {
+    pub(super) fn new(channel: u16, watches: bool) -> Engine {
+        Engine {
+            channel,
+            watches,
+            now: Instant(0),
+            matching: Matching::default(),
+            requests: Table::default(),
+            messages: Slab::new(),
+            outgoing: BTreeMap::new(),
+            offered_bytes: BTreeMap::new(),
+            failures: VecDeque::new(),
+            completed: 0,
+        }
+    }
+
+    /// Whether nothing is going on that would be lost with the port.
+    pub(super) fn is_idle(&self) -> bool {
+        self.requests.len() == 0 && self.messages.is_empty() && self.outgoing.is_empty()
+    }
+
+    /// Posts a receive, and returns its number.
+    pub(super) fn receive(&mut self, state: &mut State, pattern: Pattern, buffer: Buffer) -> u64 {
+        self.take_in(state);
+        let wanted =
+            Wanted { source: pattern.source.map(|node| node.0), tag: pattern.tag, ignore: pattern.ignore };
+        if let Some(at) = self.matching.find(&wanted)
+            && let Some(key) = self.matching.take(at)
+        {
+            return self.receive_kept(state, key, buffer);
+        }
+        // As far as is known, nothing can come from a peer that is gone or does not exist.
+        let refused = match pattern.source.map(|node| state.may_post(node, 0)) {
+            Some(Err(SendError::Peer(failure))) => Some(RequestError::Peer(failure)),
+            Some(Err(SendError::NoSuchNode(node))) => Some(RequestError::NoSuchNode(node)),
+            _ => None,
+        };
+        if let Some(error) = refused {
+            return self.requests.insert(Entry {
+                is_orphan: false,
+                stage: Stage::Done(Completion { outcome: Err(error), buffer: Some(buffer), ticket: None }),
+            });
+        }
+        let expects = pattern.source.filter(|_| self.watches).map(|node| {
+            state.expect(self.now, node);
+            (node, state.acquaintance(node))
+        });
+        let number = self.insert(buffer, expects);
+        let posted = self.matching.post(wanted, number);
+        if let Some(receive) = self.receive_mut(number) {
+            receive.at = At::Posted(posted, pattern.source);
+        }
+        number
+    }
+
+    fn insert(&mut self, buffer: Buffer, expects: Option<(Node, u32)>) -> u64 {
+        let receive = Receive { buffer: Some(buffer), at: At::New, expects };
+        self.requests.insert(Entry { is_orphan: false, stage: Stage::Receive(receive) })
+    }
+
+    pub(super) fn receive_mut(&mut self, number: u64) -> Option<&mut Receive> {
+        match self.requests.get_mut(number) {
+            Some(Entry { stage: Stage::Receive(receive), .. }) => Some(receive),
+            _ => None,
+        }
+    }
+
+    /// Receives a message that has been taken out of matching.
+    pub(super) fn receive_kept(&mut self, state: &mut State, key: usize, buffer: Buffer) -> u64 {
+        let number = self.insert(buffer, None);
+        let Some(Kept { status, stored, .. }) = self.messages.try_remove(key) else {
+            // The claim of another port.
+            self.finish(state, number, Err(RequestError::Cancelled));
+            return number;
+        };
+        state.discharge(KEPT_BYTES);
+        match stored {
+            Stored::Whole(content) => self.fill(state, number, status, content),
+            Stored::Arriving(incoming) => {
+                if let Some(lent) = self.lend(number, status)
+                    && let Err(lent) = state.lend(incoming, key, lent)
+                {
+                    // It is not arriving any more, so its peer is gone; why is said next.
+                    self.take_back(lent);
+                }
+            }
+            Stored::Offered(send) => self.grant(state, number, status, send),
+            Stored::Lost => self.lose(number, status.node),
+            Stored::Gone(failure) => self.finish(state, number, Err(RequestError::Peer(failure))),
+        }
+        number
+    }
+
+    /// Copies a message into a receive's buffer and gives its memory back.
+    pub(super) fn fill(&mut self, state: &mut State, number: u64, status: Status, content: Content) {
+        if let Some(receive) = self.receive_mut(number)
+            && let Some(buffer) = &mut receive.buffer
+        {
+            let message = state.bytes_of(&content);
+            buffer.write(0, message.get(super::header::DATA_HEADER_BYTES..).unwrap_or_default());
+        }
+        state.release_message(content);
+        self.finish(state, number, Ok(status));
+    }
+
+    /// Lends a receive's buffer for a message that is arriving.
+    pub(super) fn lend(&mut self, number: u64, status: Status) -> Option<Lent> {
+        let receive = self.receive_mut(number)?;
+        receive.at = At::Placing(status);
+        let buffer = receive.buffer.take()?;
+        Some(Lent { buffer, skip: super::header::DATA_HEADER_BYTES, key: number })
+    }
+
+    /// Gives a receive its buffer back, for a message that did not arrive.
+    pub(super) fn take_back(&mut self, lent: Lent) {
+        if let Some(receive) = self.receive_mut(lent.key) {
+            receive.buffer = Some(lent.buffer);
+            if let At::Placing(status) = receive.at {
+                receive.at = At::Lost(status.node);
+            }
+        }
+    }
+
+    fn lose(&mut self, number: u64, node: Node) {
+        if let Some(receive) = self.receive_mut(number) {
+            receive.at = At::Lost(node);
+        }
+    }
+
+    /// The message that was lent for is complete.
+    pub(super) fn placed(&mut self, state: &mut State, lent: Lent) {
+        let number = lent.key;
+        if let Some(receive) = self.receive_mut(number) {
+            receive.buffer = Some(lent.buffer);
+            if let At::Placing(status) = receive.at {
+                self.finish(state, number, Ok(status));
+            }
+        }
+    }
+
+    /// Asks for as much of an offered message as there is room for.
+    pub(super) fn grant(&mut self, state: &mut State, number: u64, status: Status, send: u64) {
+        let now = self.now;
+        let Some(receive) = self.receive_mut(number) else { return };
+        let room = receive.buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
+        let granted = room.min(status.bytes);
+        receive.at = At::Granted { status, granted };
+        if receive.expects.is_none() {
+            state.expect(now, status.node);
+            receive.expects = Some((status.node, state.acquaintance(status.node)));
+        }
+        self.say(status.node, Outgoing::Header(Header::Grant { receive: number, send, bytes: granted }));
+        if granted == 0 {
+            self.finish(state, number, Ok(status));
+        }
+    }
+
+    /// A receive is complete.
+    pub(super) fn finish(&mut self, state: &mut State, number: u64, outcome: Result<Status, RequestError>) {
+        let Some(receive) = self.receive_mut(number) else { return };
+        let buffer = receive.buffer.take();
+        if let Some((node, acquaintance)) = receive.expects.take() {
+            state.expect_no_more(node, acquaintance);
+        }
+        let room = buffer.as_ref().map_or(0, |buffer| buffer.len());
+        let outcome = outcome.and_then(|status| match status.bytes > room as u64 {
+            true => Err(RequestError::Truncated { status, room }),
+            false => Ok(status),
+        });
+        self.complete(number, Completion { outcome, buffer, ticket: None });
+    }
+
+    /// A request is complete.
+    pub(super) fn complete(&mut self, number: u64, completion: Completion) {
+        self.completed += 1;
+        match self.requests.get_mut(number) {
+            Some(Entry { is_orphan: true, .. }) => drop(self.requests.remove(number)),
+            Some(entry) => entry.stage = Stage::Done(completion),
+            None => {}
+        }
+    }
+
+    /// What has become of a request, which is forgotten with that; `None` when it goes on, and an error when there is none.
+    pub(super) fn outcome(&mut self, number: u64) -> Result<Option<Completion>, ()> {
+        match self.requests.get(number) {
+            Some(Entry { stage: Stage::Done(_), .. }) => {}
+            Some(_) => return Ok(None),
+            None => return Err(()),
+        }
+        match self.requests.remove(number) {
+            Some(Entry { stage: Stage::Done(completion), .. }) => Ok(Some(completion)),
+            _ => Err(()),
+        }
+    }
+
+    /// Ends a request that has not met its message; `false` when it has, or is complete.
+    pub(super) fn cancel(&mut self, state: &mut State, number: u64) -> bool {
+        let Some(Receive { at: At::Posted(posted, _), .. }) = self.receive_mut(number) else { return false };
+        let posted = *posted;
+        self.matching.cancel(posted);
+        self.finish(state, number, Err(RequestError::Cancelled));
+        true
+    }
+
+    /// Nobody will ask what became of a request.
+    pub(super) fn let_go(&mut self, state: &mut State, number: u64) {
+        self.cancel(state, number);
+        match self.requests.get_mut(number) {
+            Some(Entry { stage: Stage::Done(_), .. }) => drop(self.requests.remove(number)),
+            Some(entry) => entry.is_orphan = true,
+            None => {}
+        }
+    }
+
+    /// The first message that waits and fits the pattern.
+    pub(super) fn probe(&self, pattern: &Pattern) -> Option<(usize, Status)> {
+        let wanted =
+            Wanted { source: pattern.source.map(|node| node.0), tag: pattern.tag, ignore: pattern.ignore };
+        let at = self.matching.find(&wanted)?;
+        let key = *self.matching.message(at)?;
+        Some((at, self.messages.get(key)?.status))
+    }
+
+    /// Takes the first message that fits the pattern out of matching, and returns its key.
+    pub(super) fn claim(&mut self, pattern: &Pattern) -> Option<(usize, Status)> {
+        let (at, status) = self.probe(pattern)?;
+        let key = self.matching.take(at)?;
+        self.messages[key].waits = None;
+        Some((key, status))
+    }
+
+    /// Keeps a message until somebody receives it.
+    pub(super) fn keep(&mut self, state: &mut State, status: Status, stored: Stored) -> usize {
+        state.charge(KEPT_BYTES);
+        let key = self.messages.insert(Kept { status, stored, waits: None });
+        self.messages[key].waits = Some(self.matching.keep(status.node.0, status.tag, key));
+        key
+    }
+
+    /// Drops a message that will never be whole.
+    pub(super) fn drop_kept(&mut self, state: &mut State, key: usize) {
+        if let Some(Kept { waits, stored, .. }) = self.messages.try_remove(key) {
+            if let Some(at) = waits {
+                self.matching.take(at);
+            }
+            if let Stored::Whole(content) = stored {
+                state.release_message(content);
+            }
+            state.discharge(KEPT_BYTES);
+        }
+    }
+
+    /// A peer is gone: fails every receive and every send that needs it, and forgets what it had offered.
+    pub(super) fn on_failed(&mut self, state: &mut State, failure: Box<Failure>) {
+        let node = failure.node;
+        let hit: Vec<u64> = self
+            .requests
+            .iter()
+            .filter(|(_, entry)| match &entry.stage {
+                Stage::Receive(Receive { at, .. }) => match at {
+                    At::Posted(_, source) => *source == Some(node),
+                    At::Granted { status, .. } => status.node == node,
+                    At::Lost(source) => *source == node,
+                    // Of this peer, it would have been lost.
+                    At::New | At::Placing(_) => false,
+                },
+                Stage::Send(offered) => offered.status.node == node,
+                Stage::Done(_) => false,
+            })
+            .map(|(number, _)| number)
+            .collect();
+        for number in hit {
+            let error = RequestError::Peer(failure.clone());
+            match self.requests.get(number).map(|entry| &entry.stage) {
+                Some(Stage::Receive(receive)) => {
+                    if let At::Posted(posted, _) = receive.at {
+                        self.matching.cancel(posted);
+                    }
+                    self.finish(state, number, Err(error));
+                }
+                _ => self.fail_send(state, number, error),
+            }
+        }
+        let of_peer = |kept: &Kept| {
+            kept.status.node == node && matches!(kept.stored, Stored::Offered(_) | Stored::Lost)
+        };
+        let hit: Vec<usize> =
+            self.messages.iter().filter(|(_, kept)| of_peer(kept)).map(|(key, _)| key).collect();
+        for key in hit {
+            if self.messages[key].waits.is_some() {
+                self.drop_kept(state, key);
+            } else {
+                self.messages[key].stored = Stored::Gone(failure.clone());
+            }
+        }
+        self.drop_outgoing(state, node);
+        if self.failures.len() >= FAILURES_MAX {
+            self.failures.pop_front();
+        }
+        self.failures.push_back(*failure);
+    }
+
+    /// Gives everything back that belongs to the endpoint.
+    pub(super) fn close(&mut self, state: &mut State) {
+        let keys: Vec<usize> = self.messages.iter().map(|(key, _)| key).collect();
+        for key in keys {
+            self.drop_kept(state, key);
+        }
+        let numbers: Vec<u64> = self.requests.iter().map(|(number, _)| number).collect();
+        for number in numbers {
+            self.fail_send(state, number, RequestError::Cancelled);
+            self.finish(state, number, Err(RequestError::Cancelled));
+            self.requests.remove(number);
+        }
+        let nodes: Vec<u32> = self.outgoing.keys().copied().collect();
+        for node in nodes {
+            self.drop_outgoing(state, Node(node));
+        }
+    }
+}
+
+/// Failures that are kept for whoever asks; the oldest are forgotten first.
+const FAILURES_MAX: usize = 256;

@@ -1,0 +1,467 @@
+//! Tagged messages, sent and received by requests that are begun, tested and waited for.
+//!
+//! This is the model of MMP, the message library of Maestro2 (P3), and what MPI is made of. A [`Port`] holds one channel of
+//! an endpoint. A message has a 64-bit tag; a receive names the source and the tag that it is for, or leaves any bits of
+//! them open. Sends and receives return at once with a [`Request`]; [`Port::wait`], [`Port::test`] and their likes tell
+//! when it is complete, with what status, and give the buffer back.
+//!
+//! ```
+//! use tsumugi::message::{Pattern, Port};
+//! use tsumugi::{Config, Endpoint};
+//!
+//! # fn main() -> Result<(), Box<dyn std::error::Error>> {
+//! let there = Endpoint::open(Config::loopback())?;
+//! let here = Endpoint::open(Config::loopback())?;
+//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let (mut from, mut to) = (Port::open(&here, 7)?, Port::open(&there, 7)?);
+//!
+//! let receive = to.receive(Pattern::tagged(42), vec![0; 100].into());
+//! from.send(node, 42, b"spun from plain yarn")?;
+//! # // One thread plays both sides here.
+//! # let completion = loop {
+//! #     here.progress()?;
+//! #     if let Some(completion) = to.test(receive)? {
+//! #         break completion;
+//! #     }
+//! # };
+//! # /*
+//! let completion = to.wait(receive)?;
+//! # */
+//! let status = completion.outcome.clone()?;
+//! assert_eq!((status.tag, status.bytes), (42, 20));
+//! assert_eq!(completion.data(), b"spun from plain yarn");
+//! # Ok(())
+//! # }
+//! ```
+//!
+//! # Which message goes where
+//!
+//! MPI's rules: messages of one source meet receives in the order in which they were sent, receives are met in the order in
+//! which they were posted, wildcards included. A message longer than the buffer fills it, and the receive completes with
+//! [`RequestError::Truncated`].
+//!
+//! # How a message travels
+//!
+//! | [`Protocol`] | what is sent | at the receiver |
+//! |---|---|---|
+//! | eager | the data, at once | collected, matched when it is whole, copied into the receive's buffer |
+//! | rendezvous | an offer; the data when a receive wants them | straight into the receive's buffer |
+//! | active zero-copy | the data, at once | matched when its head is there; everything from then on goes from the wire straight into the receive's buffer |
+//!
+//! Active zero-copy is P3's: the receiver looks for a buffer when the message arrives, so that there is neither a handshake
+//! nor a copy. Whatever comes at once and finds no receive is kept in the endpoint's memory, within
+//! [`Config::receive_bytes`](crate::Config::receive_bytes), and copied when it is received. A message that fits one packet is
+//! copied once, out of the receive queue, however it is sent.
+//!
+//! # When a request is complete
+//!
+//! A receive: when the data are in its buffer. A send: when the library needs nothing more of the caller, which is at once
+//! unless it was offered, and then when the receiver has said that it wants it and the data are accepted. The completion's
+//! [`Ticket`] tells whether they have arrived. [`Protocol::Rendezvous`] with [`Options::eager_bytes`] of 0 makes
+//! sends synchronous in MPI's sense: they are complete when a receive has met them.
+//!
+//! # When a peer is gone
+//!
+//! Receives from it, and sends that it had not accepted, fail with [`RequestError::Peer`]. A receive from anybody stays:
+//! another peer's message may still meet it, and failing it would lose that (MPI, too, lets it be; ULFM calls it
+//! pending). [`Port::take_failure`] tells of the peer. What had arrived whole can still be received.
+//!
+//! A receive from one peer counts as something outstanding with it: it is asked for signs of life, and its silence
+//! is noticed within [`Config::peer_timeout`](crate::Config::peer_timeout). Where peers compute for longer than that without a
+//! call, and no driver answers for them, set [`Options::watch_sources`] to `false`.
+
+mod arrivals;
+mod departures;
+mod engine;
+mod header;
+pub(crate) mod matching;
+mod queues;
+mod request;
+mod table;
+mod waiting;
+
+pub use crate::buffer::Buffer;
+pub use request::{Completion, Pattern, Request, RequestError, Status, WaitError};
+
+use crate::endpoint::state::State;
+use crate::endpoint::{Endpoint, Shared};
+use crate::error::{ChannelError, SendError};
+use crate::{Failure, Node, Ticket};
+use engine::Engine;
+use header::{DATA_HEADER_BYTES, Header};
+use request::Inner;
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::{Deref, DerefMut};
+use std::rc::Rc;
+use tsumugi_rail::RailError;
+
+/// How data travel; see [the module](self).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Protocol {
+    /// Active zero-copy up to [`Options::offer_bytes`], rendezvous above.
+    #[default]
+    Auto,
+    /// Always eager.
+    Eager,
+    /// Eager up to [`Options::eager_bytes`], rendezvous above.
+    Rendezvous,
+    /// Always active zero-copy.
+    ActiveZeroCopy,
+}
+
+/// What a port is opened with.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// How data travel.
+    pub protocol: Protocol,
+    /// Longest message that [`Protocol::Rendezvous`] sends at once, bytes.
+    pub eager_bytes: usize,
+    /// Longest message that [`Protocol::Auto`] sends at once, bytes. Longer ones do not fill the memory of a receiver
+    /// that does not want them yet; from 1 MiB on the handshake could not be told from noise (`examples/azc.rs`).
+    pub offer_bytes: usize,
+    /// Whether a receive from one peer counts as something outstanding with it; see [the module](self).
+    pub watch_sources: bool,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Options { protocol: Protocol::Auto, eager_bytes: 8 << 10, offer_bytes: 1 << 20, watch_sources: true }
+    }
+}
+
+/// An endpoint's hold on one channel that carries tagged messages. Exclusive; both sides of a channel must use it like
+/// this.
+///
+/// Dropped, it gives up every request and every message that was not received.
+pub struct Port {
+    shared: Rc<Shared>,
+    engine: Rc<RefCell<Engine>>,
+    number: u16,
+    options: Options,
+    detached: bool,
+}
+
+/// A message that was taken out of matching: only [`Port::receive_claimed`] receives it. What is not received goes
+/// with the port.
+#[derive(Debug)]
+pub struct Claim {
+    key: usize,
+    status: Status,
+}
+
+impl Claim {
+    /// The message.
+    #[must_use]
+    pub fn status(&self) -> Status {
+        self.status
+    }
+}
+
+impl Port {
+    /// Opens a channel for tagged messages, exclusively.
+    ///
+    /// # Errors
+    /// It is open already.
+    pub fn open(endpoint: &Endpoint, number: u16) -> Result<Port, ChannelError> {
+        Port::open_with(endpoint, number, Options::default())
+    }
+
+    /// As [`Port::open`], with other options than the default.
+    ///
+    /// # Errors
+    /// It is open already.
+    pub fn open_with(endpoint: &Endpoint, number: u16, options: Options) -> Result<Port, ChannelError> {
+        let shared = Rc::clone(&endpoint.shared);
+        let engine = Rc::new(RefCell::new(Engine::new(number, options.watch_sources)));
+        let mut inner = shared.inner.borrow_mut();
+        if !inner.state.open_channel(number) {
+            return Err(ChannelError::Taken(number));
+        }
+        inner.state.set_placer(number, Rc::clone(&engine) as Rc<RefCell<_>>);
+        drop(inner);
+        Ok(Port { shared, engine, number, options, detached: false })
+    }
+
+    /// The channel's number.
+    #[must_use]
+    pub fn number(&self) -> u16 {
+        self.number
+    }
+
+    /// Lets go of the channel without closing it, as [`crate::Channel::detach`] does.
+    ///
+    /// # Errors
+    /// There are requests, or messages that were not received: the port comes back.
+    pub fn detach(mut self) -> Result<(), Port> {
+        if !self.engine.borrow().is_idle() {
+            return Err(self);
+        }
+        self.detached = true;
+        Ok(())
+    }
+
+    /// The engine and the endpoint's state, for a call that is made now.
+    fn with<T>(&self, call: impl FnOnce(&mut Engine, &mut State) -> T) -> T {
+        let mut engine = self.engine.borrow_mut();
+        engine.now = self.shared.now();
+        call(&mut engine, &mut self.shared.inner.borrow_mut().state)
+    }
+
+    /// Sends a copy of `data` to the same channel of `node`. A lone message leaves at once, others with the endpoint's next
+    /// call at the latest.
+    ///
+    /// # Errors
+    /// [`SendError::WouldBlock`] when there is no room: make progress and try again, or [wait](Port::wait_for_room).
+    /// Otherwise why it cannot be sent.
+    pub fn send(&mut self, node: Node, tag: u64, data: &[u8]) -> Result<Request, SendError> {
+        let Some(header) = self.header(tag, data.len()) else {
+            let buffer = self.filled(data)?;
+            return self.offer(node, tag, buffer).map_err(|(error, buffer)| self.refused(error, buffer));
+        };
+        let status = Status { node, tag, bytes: data.len() as u64 };
+        let (alone, ticket) =
+            self.with(|engine, state| (state.is_quiet(node), engine.send_now(state, header, node, data)));
+        self.sent(status, alone, ticket?)
+    }
+
+    /// Sends a message that was written in place, without a copy.
+    ///
+    /// # Errors
+    /// As [`Port::send`]; the buffer comes back with the error.
+    pub fn send_buffer(
+        &mut self,
+        node: Node,
+        tag: u64,
+        mut message: MessageBuffer,
+    ) -> Result<Request, (SendError, MessageBuffer)> {
+        let buffer = std::mem::take(&mut message.buffer);
+        let bytes = buffer.len() - Engine::DATA_AT;
+        let Some(header) = self.header(tag, bytes) else {
+            return self.offer(node, tag, buffer).map_err(|(error, buffer)| {
+                message.buffer = buffer;
+                (error, message)
+            });
+        };
+        let (alone, ticket) = self.with(|engine, state| {
+            (state.is_quiet(node), engine.send_buffer_now(state, header, node, buffer))
+        });
+        match ticket {
+            Ok(ticket) => {
+                let status = Status { node, tag, bytes: bytes as u64 };
+                self.sent(status, alone, ticket).map_err(|error| (error, message))
+            }
+            Err((error, buffer)) => {
+                message.buffer = buffer;
+                Err((error, message))
+            }
+        }
+    }
+
+    /// Sends a copy of `data` to every node of a group, at once; to all or to none. A long message is copied once, for all
+    /// of them; each node has packets of its own.
+    ///
+    /// # Errors
+    /// As [`Port::send`], of the first node that it cannot be sent to.
+    pub fn send_to_group(
+        &mut self,
+        group: &[Node],
+        tag: u64,
+        data: &[u8],
+    ) -> Result<Vec<Request>, SendError> {
+        let header = match self.options.protocol {
+            Protocol::Eager => Header::Eager { tag },
+            _ => Header::Active { tag },
+        };
+        let tickets = self.with(|engine, state| engine.send_to_all(state, header, group, data))?;
+        self.shared.transmit(self.shared.now())?;
+        let bytes = data.len() as u64;
+        let request = |ticket: Ticket| {
+            let status = Status { node: ticket.node(), tag, bytes };
+            Request(Inner::Sent { status, ticket })
+        };
+        Ok(tickets.into_iter().map(request).collect())
+    }
+
+    /// A buffer of `bytes` to write a message into, which is then sent without being copied.
+    /// Its contents are arbitrary until written.
+    ///
+    /// # Errors
+    /// There is no memory.
+    pub fn buffer(&mut self, bytes: usize) -> Result<MessageBuffer, SendError> {
+        let buffer = Engine::buffer(&mut self.shared.inner.borrow_mut().state, bytes)?;
+        Ok(MessageBuffer { shared: Rc::clone(&self.shared), buffer })
+    }
+
+    fn filled(&mut self, data: &[u8]) -> Result<Vec<u8>, SendError> {
+        let mut buffer = Engine::buffer(&mut self.shared.inner.borrow_mut().state, data.len())?;
+        buffer[Engine::DATA_AT..].copy_from_slice(data);
+        Ok(buffer)
+    }
+
+    fn refused(&self, error: SendError, buffer: Vec<u8>) -> SendError {
+        self.shared.inner.borrow_mut().state.pool.give(buffer);
+        error
+    }
+
+    /// The header of a message that goes at once; none for one that is offered.
+    fn header(&self, tag: u64, bytes: usize) -> Option<Header> {
+        match self.options.protocol {
+            Protocol::Eager => Some(Header::Eager { tag }),
+            Protocol::ActiveZeroCopy => Some(Header::Active { tag }),
+            Protocol::Rendezvous => (bytes <= self.options.eager_bytes).then_some(Header::Eager { tag }),
+            Protocol::Auto => (bytes <= self.options.offer_bytes).then_some(Header::Active { tag }),
+        }
+    }
+
+    fn sent(&self, status: Status, alone: bool, ticket: Ticket) -> Result<Request, SendError> {
+        if alone {
+            self.shared.transmit(self.shared.now())?;
+        }
+        Ok(Request(Inner::Sent { status, ticket }))
+    }
+
+    fn offer(&mut self, node: Node, tag: u64, buffer: Vec<u8>) -> Result<Request, (SendError, Vec<u8>)> {
+        let (alone, number) =
+            self.with(|engine, state| (state.is_quiet(node), engine.offer(state, node, tag, buffer)));
+        let number = number?;
+        if alone {
+            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Vec::new()))?;
+        }
+        Ok(Request(Inner::Numbered(number)))
+    }
+
+    /// Begins to receive a message into `buffer`, which belongs to the request until it is complete.
+    pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> Request {
+        Request(Inner::Numbered(self.with(|engine, state| engine.receive(state, pattern, buffer))))
+    }
+
+    /// Begins to receive a message that was claimed.
+    pub fn receive_claimed(&mut self, claim: Claim, buffer: Buffer) -> Request {
+        Request(Inner::Numbered(self.with(|engine, state| engine.receive_kept(state, claim.key, buffer))))
+    }
+
+    /// Ends a receive that no message has met: it is complete then, with [`RequestError::Cancelled`]. `false` for one that
+    /// a message has met, and for a send.
+    pub fn cancel(&mut self, request: Request) -> bool {
+        match request.0 {
+            Inner::Sent { .. } => false,
+            Inner::Numbered(number) => self.with(|engine, state| {
+                engine.take_in(state);
+                engine.cancel(state, number)
+            }),
+        }
+    }
+
+    /// Nobody will ask what became of a request. A send goes on by itself; a receive ends, or is received for nobody.
+    pub fn let_go(&mut self, request: Request) {
+        if let Inner::Numbered(number) = request.0 {
+            self.with(|engine, state| engine.let_go(state, number));
+        }
+    }
+
+    /// The first message that waits and fits the pattern. It goes on waiting.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn probe(&mut self, pattern: Pattern) -> Result<Option<Status>, RailError> {
+        let found = |engine: &mut Engine, state: &mut State| {
+            engine.take_in(state);
+            engine.probe(&pattern).map(|(_, status)| status)
+        };
+        if let Some(status) = self.with(found) {
+            return Ok(Some(status));
+        }
+        self.progress()?;
+        Ok(self.with(found))
+    }
+
+    /// Takes the first message that fits the pattern out of matching, so that nothing else receives it.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn claim(&mut self, pattern: Pattern) -> Result<Option<Claim>, RailError> {
+        if self.probe(pattern)?.is_none() {
+            return Ok(None);
+        }
+        let claimed = self.with(|engine, _| engine.claim(&pattern));
+        Ok(claimed.map(|(key, status)| Claim { key, status }))
+    }
+
+    /// Takes the next failure of a peer that nobody has asked this port for.
+    pub fn take_failure(&mut self) -> Option<Failure> {
+        self.with(|engine, state| {
+            engine.take_in(state);
+            engine.failures.pop_front()
+        })
+    }
+
+    /// Receives that wait for a message.
+    #[must_use]
+    pub fn posted(&self) -> usize {
+        self.engine.borrow().matching.posted()
+    }
+
+    /// Messages that wait for a receive, claimed ones left out.
+    #[must_use]
+    pub fn unexpected(&self) -> usize {
+        self.engine.borrow().matching.unexpected()
+    }
+
+    /// Longest message that may be sent, as far as this endpoint is concerned, bytes.
+    #[must_use]
+    pub fn message_bytes_max(&self) -> u64 {
+        self.shared.inner.borrow().state.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64)
+    }
+}
+
+impl Drop for Port {
+    fn drop(&mut self) {
+        let state = &mut self.shared.inner.borrow_mut().state;
+        self.engine.borrow_mut().close(state);
+        if self.detached {
+            state.detach_channel(self.number);
+        } else {
+            state.close_channel(self.number);
+        }
+    }
+}
+
+impl fmt::Debug for Port {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Port").field("number", &self.number).field("options", &self.options).finish()
+    }
+}
+
+/// A buffer to write a message into; see [`Port::buffer`]. Dropping it unsent gives it back.
+pub struct MessageBuffer {
+    shared: Rc<Shared>,
+    /// Room for headers, then the message.
+    buffer: Vec<u8>,
+}
+
+impl Deref for MessageBuffer {
+    type Target = [u8];
+    fn deref(&self) -> &[u8] {
+        self.buffer.get(Engine::DATA_AT..).unwrap_or_default()
+    }
+}
+
+impl DerefMut for MessageBuffer {
+    fn deref_mut(&mut self) -> &mut [u8] {
+        self.buffer.get_mut(Engine::DATA_AT..).unwrap_or_default()
+    }
+}
+
+impl Drop for MessageBuffer {
+    fn drop(&mut self) {
+        let buffer = std::mem::take(&mut self.buffer);
+        self.shared.inner.borrow_mut().state.pool.give(buffer);
+    }
+}
+
+impl fmt::Debug for MessageBuffer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "MessageBuffer of {} bytes", self.buffer.len().saturating_sub(Engine::DATA_AT))
+    }
+}

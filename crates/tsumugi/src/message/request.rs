@@ -1,0 +1,155 @@
+//! What a caller asks for and what becomes of it.
+
+use crate::buffer::Buffer;
+use crate::{Failure, Node, Ticket};
+use std::ops::Deref;
+use std::time::Duration;
+use tsumugi_rail::RailError;
+
+/// Which messages a receive or a probe is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Pattern {
+    /// From whom; `None` takes anybody's.
+    pub source: Option<Node>,
+    /// The tag.
+    pub tag: u64,
+    /// Bits of the tag that do not matter.
+    pub ignore: u64,
+}
+
+impl Pattern {
+    /// Messages of one peer with one tag.
+    #[must_use]
+    pub const fn of(source: Node, tag: u64) -> Pattern {
+        Pattern { source: Some(source), tag, ignore: 0 }
+    }
+
+    /// Messages of anybody with one tag.
+    #[must_use]
+    pub const fn tagged(tag: u64) -> Pattern {
+        Pattern { source: None, tag, ignore: 0 }
+    }
+
+    /// Every message.
+    #[must_use]
+    pub const fn any() -> Pattern {
+        Pattern { source: None, tag: 0, ignore: u64::MAX }
+    }
+
+    /// The same, whatever these bits of the tag are.
+    #[must_use]
+    pub const fn ignoring(self, bits: u64) -> Pattern {
+        Pattern { ignore: self.ignore | bits, ..self }
+    }
+}
+
+/// Names a send or a receive, to ask what has become of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Request(pub(super) Inner);
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) enum Inner {
+    /// A send that was complete at once.
+    Sent { status: Status, ticket: Ticket },
+    /// Anything else, by its number.
+    Numbered(u64),
+}
+
+/// A message, as its receiver or sender is told of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Status {
+    /// The peer at the other end: of a receive the source, of a send the destination.
+    pub node: Node,
+    /// The message's tag.
+    pub tag: u64,
+    /// Length of the message, bytes.
+    pub bytes: u64,
+}
+
+/// What has become of a request.
+#[derive(Debug)]
+pub struct Completion {
+    /// The message, or why there is none.
+    pub outcome: Result<Status, RequestError>,
+    /// The receive's buffer.
+    pub buffer: Option<Buffer>,
+    /// By which [`crate::Endpoint::status`] says of a send whether the message has arrived.
+    pub ticket: Option<Ticket>,
+}
+
+impl Completion {
+    pub(super) fn sent(status: Status, ticket: Option<Ticket>) -> Completion {
+        Completion { outcome: Ok(status), buffer: None, ticket }
+    }
+
+    /// What was received; as much as there was room for when the message was longer.
+    #[must_use]
+    pub fn data(&self) -> &[u8] {
+        let bytes = match &self.outcome {
+            Ok(status) | Err(RequestError::Truncated { status, .. }) => status.bytes,
+            Err(_) => 0,
+        };
+        let buffer = self.buffer.as_ref().map_or(&[][..], Deref::deref);
+        &buffer[..buffer.len().min(bytes as usize)]
+    }
+}
+
+/// Why a request did not succeed.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RequestError {
+    /// The message is longer than the buffer, which has its beginning; the rest is lost.
+    #[error("a message of {} bytes from {} did not fit a buffer of {room}; its end is lost", status.bytes, status.node)]
+    Truncated {
+        /// The message.
+        status: Status,
+        /// Length of the buffer, bytes.
+        room: usize,
+    },
+    /// It was cancelled.
+    #[error("the request was cancelled")]
+    Cancelled,
+    /// The peer is gone.
+    #[error(transparent)]
+    Peer(Box<Failure>),
+    /// The receiver does not take messages of this length.
+    #[error(
+        "{node} takes messages of at most {limit} bytes; raise its Config::message_bytes_max, or send less"
+    )]
+    TooLong {
+        /// The receiver.
+        node: Node,
+        /// Its limit, bytes.
+        limit: u64,
+    },
+    /// No peer has this number.
+    #[error("{0} does not exist: no peer was added under this number")]
+    NoSuchNode(Node),
+}
+
+/// Waiting ended without a completion.
+#[derive(Debug, thiserror::Error)]
+pub enum WaitError {
+    /// There is no such request: its completion was given out already.
+    #[error("this request is complete and its completion was given out already")]
+    Unknown(Request),
+    /// There are no requests to wait for.
+    #[error("there are no requests to wait for")]
+    Nothing,
+    /// The time is over. The request goes on.
+    #[error("not complete within {0:?}")]
+    TimedOut(Duration),
+    /// Messages that no receive was posted for fill the receive memory, and nothing more can arrive. The request
+    /// goes on: receive some of them.
+    #[error(
+        "the receive memory is exhausted: {held} bytes of {limit} are held by messages that no receive was posted for; post receives for them, or raise Config::receive_bytes"
+    )]
+    MemoryExhausted {
+        /// Bytes held.
+        held: u64,
+        /// Bytes there are.
+        limit: u64,
+    },
+    /// The NIC is broken.
+    #[error(transparent)]
+    Rail(#[from] RailError),
+}

@@ -1,0 +1,185 @@
+//! Testing and waiting: how a port makes progress.
+
+use super::engine::Engine;
+use super::request::{Completion, Inner, WaitError};
+use super::{Claim, Pattern, Port, Request};
+use crate::Node;
+use crate::endpoint::state::State;
+use crate::error::SendError;
+use std::time::Duration;
+use tsumugi_rail::RailError;
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::MILLISECOND_NS;
+
+/// Who waits looks this often whether it waits in vain, ns.
+const LOOK_NS: u64 = 250 * MILLISECOND_NS;
+
+impl Port {
+    /// Takes in what has arrived and sends what may be sent, once, without waiting.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    pub fn progress(&mut self) -> Result<(), RailError> {
+        self.shared.progress()?;
+        let said = self.with(|engine, state| {
+            engine.take_in(state);
+            engine.say_all(state)
+        });
+        if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
+    }
+
+    /// What has become of a request; `None` when it goes on. It is forgotten with its completion.
+    ///
+    /// # Errors
+    /// There is no such request, or the NIC is broken.
+    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
+        if let Some(completion) = self.look(request)? {
+            return Ok(Some(completion));
+        }
+        self.progress()?;
+        self.look(request)
+    }
+
+    fn look(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
+        outcome(&mut self.engine.borrow_mut(), request)
+    }
+
+    /// Waits until a request is complete.
+    ///
+    /// # Errors
+    /// There is no such request, nothing more can arrive, or the NIC is broken.
+    pub fn wait(&mut self, request: Request) -> Result<Completion, WaitError> {
+        self.wait_for(None, |engine, _| outcome(engine, request).transpose())?
+    }
+
+    /// As [`Port::wait`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Port::wait`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn wait_timeout(&mut self, request: Request, timeout: Duration) -> Result<Completion, WaitError> {
+        self.wait_for(Some(timeout), |engine, _| outcome(engine, request).transpose())?
+    }
+
+    /// Waits until one of several requests is complete, and says which.
+    ///
+    /// # Errors
+    /// As [`Port::wait_timeout`]; [`WaitError::Nothing`] when there are none.
+    pub fn wait_any(
+        &mut self,
+        requests: &[Request],
+        timeout: Option<Duration>,
+    ) -> Result<(usize, Completion), WaitError> {
+        if requests.is_empty() {
+            return Err(WaitError::Nothing);
+        }
+        let mut seen = None;
+        self.wait_for(timeout, |engine, _| {
+            if seen.replace(engine.completed) == Some(engine.completed) {
+                return None;
+            }
+            let complete = |(at, request): (usize, &Request)| match outcome(engine, *request) {
+                Ok(Some(completion)) => Some(Ok((at, completion))),
+                Ok(None) => None,
+                Err(error) => Some(Err(error)),
+            };
+            requests.iter().enumerate().find_map(complete)
+        })?
+    }
+
+    /// Waits until all of several requests are complete; the completions are in their order.
+    ///
+    /// # Errors
+    /// As [`Port::wait`]. What is complete by then is lost, unless it is about time or memory: wait for requests one by one
+    /// where that matters.
+    pub fn wait_all(&mut self, requests: &[Request]) -> Result<Vec<Completion>, WaitError> {
+        requests.iter().map(|request| self.wait(*request)).collect()
+    }
+
+    /// Waits until a message waits that fits the pattern.
+    ///
+    /// # Errors
+    /// As [`Port::wait_timeout`].
+    pub fn wait_probe(&mut self, pattern: Pattern, timeout: Option<Duration>) -> Result<Claim, WaitError> {
+        self.wait_for(timeout, |engine, _| engine.claim(&pattern).map(|(key, status)| Claim { key, status }))
+    }
+
+    /// Waits until a message of `bytes` would be accepted for `node`.
+    ///
+    /// # Errors
+    /// Why it would not be accepted ever, or the NIC is broken.
+    pub fn wait_for_room(&mut self, node: Node, bytes: usize) -> Result<(), SendError> {
+        let bytes = (bytes + super::DATA_HEADER_BYTES) as u64;
+        let found = self.wait_for(None, |engine, state| match state.may_post(node, bytes) {
+            Err(SendError::WouldBlock) => None,
+            _ if engine.is_offering_much(node, bytes) => None,
+            other => Some(other),
+        });
+        match found {
+            Ok(outcome) => outcome,
+            Err(WaitError::Rail(error)) => Err(error.into()),
+            Err(_) => Err(SendError::WouldBlock),
+        }
+    }
+
+    /// Makes progress until `ready` says so.
+    fn wait_for<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        mut ready: impl FnMut(&mut Engine, &mut State) -> Option<T>,
+    ) -> Result<T, WaitError> {
+        enum Found<T> {
+            It(T),
+            /// Something was said that should leave.
+            Said,
+        }
+        let started = self.shared.now();
+        let deadline = timeout.map_or(Instant::NEVER, |timeout| started.plus(timeout.as_nanos() as u64));
+        let mut until = deadline.min(started.plus(LOOK_NS));
+        loop {
+            let found = self.shared.wait_until(Some(until), |state| {
+                let engine = &mut *self.engine.borrow_mut();
+                engine.take_in(state);
+                if let Some(found) = ready(engine, state) {
+                    return Some(Found::It(found));
+                }
+                if engine.outgoing.is_empty() {
+                    return None;
+                }
+                engine.now = self.shared.now();
+                engine.say_all(state).then_some(Found::Said)
+            })?;
+            match found {
+                Some(Found::It(found)) => {
+                    if !self.engine.borrow().outgoing.is_empty() {
+                        self.say()?;
+                    }
+                    return Ok(found);
+                }
+                Some(Found::Said) => self.shared.transmit(self.shared.now())?,
+                None => {
+                    let now = self.shared.now();
+                    let state = &self.shared.inner.borrow().state;
+                    if let (Some((held, limit)), false) = (state.exhausted(), state.is_assembling()) {
+                        return Err(WaitError::MemoryExhausted { held, limit });
+                    }
+                    if let (Some(timeout), true) = (timeout, now >= deadline) {
+                        return Err(WaitError::TimedOut(timeout));
+                    }
+                    until = deadline.min(now.plus(LOOK_NS));
+                }
+            }
+        }
+    }
+
+    fn say(&self) -> Result<(), RailError> {
+        let said = self.with(|engine, state| engine.say_all(state));
+        if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
+    }
+}
+
+fn outcome(engine: &mut Engine, request: Request) -> Result<Option<Completion>, WaitError> {
+    match request.0 {
+        Inner::Sent { status, ticket } => Ok(Some(Completion::sent(status, Some(ticket)))),
+        Inner::Numbered(number) => engine.outcome(number).map_err(|()| WaitError::Unknown(request)),
+    }
+}

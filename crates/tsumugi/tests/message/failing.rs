@@ -1,0 +1,195 @@
+//! What becomes of requests and buffers when a peer, a port or the memory goes.
+
+use crate::pair::*;
+use std::ptr::NonNull;
+use std::time::{Duration, Instant};
+use tsumugi::message::{Buffer, Options, Pattern, Port, Protocol, RequestError, WaitError};
+use tsumugi::{Config, Endpoint, Node, Reason};
+
+#[test]
+fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
+    for protocol in PROTOCOLS {
+        let mut pair = pair(&self::protocol(protocol));
+        pair.deliver(7, b"before it went");
+        // A long message that ends nowhere, an offer that nobody wants, a receive that nothing comes for.
+        let other = Endpoint::open(config()).unwrap();
+        let exact = pair.to.receive(Pattern::of(Node(0), 1), buffer(8));
+        let anybody = pair.to.receive(Pattern::tagged(1), buffer(8));
+        // An eager message meets nothing before it is whole.
+        let source = (protocol == Protocol::Eager).then_some(Node(0));
+        let middle = pair.to.receive(Pattern { source, ..Pattern::tagged(2) }, buffer(8 << 20));
+        let offered = (protocol == Protocol::Rendezvous)
+            .then(|| pair.to.send(Node(0), 3, &contents(1, 100_000)).unwrap());
+        pair.from.send(pair.node, 2, &contents(1, 8 << 20)).unwrap();
+        let begun = Instant::now();
+        while pair.here.counters().get("packets_sent") < 100 {
+            pair.from.progress().unwrap();
+            pair.to.progress().unwrap();
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        let Pair { here, there, from, mut to, .. } = pair;
+        drop((from, here)); // aborts
+        let fails = |to: &mut Port, what: &str, request| {
+            let completion = to.wait_timeout(request, PATIENCE).expect(what);
+            match completion.outcome {
+                Err(RequestError::Peer(failure)) => {
+                    assert!(matches!(failure.reason, Reason::Aborted | Reason::Closed), "{failure}");
+                }
+                other => panic!("{protocol:?}: {other:?}"),
+            }
+            completion.buffer.map(|buffer| buffer.len())
+        };
+        assert_eq!(fails(&mut to, "exact", exact), Some(8));
+        assert_eq!(fails(&mut to, "middle", middle), Some(8 << 20));
+        if let Some(offered) = offered {
+            assert_eq!(fails(&mut to, "offered", offered), None);
+        }
+        assert_eq!(to.take_failure().unwrap().node, Node(0));
+        // What had arrived can be received, and nothing else from there.
+        let receive = to.receive(Pattern::of(Node(0), 7), buffer(20));
+        assert_eq!(to.wait_timeout(receive, PATIENCE).unwrap().data(), b"before it went");
+        let more = to.receive(Pattern::of(Node(0), 7), buffer(20));
+        assert!(matches!(to.wait(more).unwrap().outcome, Err(RequestError::Peer(_))));
+        // Anybody else still meets the receive from anybody.
+        let node = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        let mut from = Port::open(&other, CHANNEL).unwrap();
+        from.send(node, 1, b"hello").unwrap();
+        let received = loop {
+            from.progress().unwrap();
+            if let Some(received) = to.test(anybody).unwrap() {
+                break received;
+            }
+            assert!(begun.elapsed() < PATIENCE);
+        };
+        assert_eq!((received.data(), received.outcome.as_ref().unwrap().node), (&b"hello"[..], Node(1)));
+        assert!(to.detach().is_ok(), "{protocol:?}: something is left");
+    }
+}
+
+#[test]
+fn the_silence_of_a_source_is_noticed_though_nothing_is_sent() {
+    let config = Config { peer_timeout: Duration::from_millis(100), ..config() };
+    for (watch_sources, gone) in [(true, true), (false, false)] {
+        let options = Options { watch_sources, ..Options::default() };
+        let mut pair = pair_of(config.clone(), config.clone(), &options);
+        pair.deliver(1, b"");
+        let receive = pair.to.receive(Pattern::of(Node(0), 2), buffer(8));
+        // The other makes no call from now on.
+        match pair.to.wait_timeout(receive, Duration::from_secs(1)) {
+            Ok(completion) => {
+                assert!(gone, "it may compute");
+                assert!(matches!(completion.outcome, Err(RequestError::Peer(_))), "{completion:?}");
+            }
+            Err(error) => assert!(!gone, "{error}"),
+        }
+    }
+}
+
+#[test]
+fn a_port_may_go_while_messages_arrive_in_its_buffers() {
+    for protocol in PROTOCOLS {
+        let mut pair = pair(&self::protocol(protocol));
+        let mut memory = vec![0xee; 1 << 20];
+        // SAFETY: `memory` outlives the buffer and is not touched before the port has dropped it.
+        let lent = unsafe { Buffer::from_raw_parts(NonNull::new(memory.as_mut_ptr()).unwrap(), 1 << 20) };
+        pair.to.receive(Pattern::tagged(1), lent);
+        let data = contents(1, 1 << 20);
+        pair.from.send(pair.node, 1, &data).unwrap();
+        pair.from.send(pair.node, 2, &data).unwrap();
+        let begun = Instant::now();
+        while pair.here.counters().get("packets_sent") < 50 {
+            pair.from.progress().unwrap();
+            pair.to.progress().unwrap();
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        let Pair { here, there, mut from, to, node } = pair;
+        drop(to);
+        memory.fill(0xdd);
+        // The flow goes on: another port takes what comes next, whole.
+        let mut to = Port::open_with(&there, CHANNEL, self::protocol(protocol)).unwrap();
+        from.send(node, 3, b"after all that").unwrap();
+        let receive = to.receive(Pattern::tagged(3), buffer(20));
+        let received = loop {
+            from.progress().unwrap();
+            if let Some(received) = to.test(receive).unwrap() {
+                break received;
+            }
+            assert!(begun.elapsed() < PATIENCE, "{protocol:?}\n{}", here.counters());
+        };
+        assert_eq!(received.data(), b"after all that");
+        assert!(memory == [0xdd; 1 << 20], "{protocol:?}: written after it was given back");
+    }
+}
+
+#[test]
+fn unexpected_messages_are_bounded_by_the_endpoints_memory() {
+    let there = Config { receive_bytes: 1 << 20, queue_bytes: 64 << 10, ..config() };
+    for (protocol, bytes) in [(Protocol::Eager, 8), (Protocol::Eager, 9000), (Protocol::ActiveZeroCopy, 9000)]
+    {
+        let mut pair = pair_of(config(), there.clone(), &self::protocol(protocol));
+        let mut sent = 0;
+        let never = pair.to.receive(Pattern::tagged(u64::MAX), buffer(0));
+        let begun = Instant::now();
+        let held = loop {
+            while sent < 20_000 && pair.from.send(pair.node, sent, &contents(sent, bytes)).is_ok() {
+                sent += 1;
+            }
+            pair.from.progress().unwrap();
+            match pair.to.wait_timeout(never, Duration::from_millis(1)) {
+                Err(WaitError::MemoryExhausted { held, .. }) => break held,
+                Err(WaitError::TimedOut(_)) => {}
+                other => panic!("{other:?}"),
+            }
+            assert!(begun.elapsed() < PATIENCE, "{protocol:?}: {sent} sent, {}", pair.to.unexpected());
+        };
+        assert!(held < 3 << 20, "{held} bytes held");
+        // Received, everything else comes.
+        for number in 0..sent {
+            let receive = pair.to.receive(Pattern::of(Node(0), number), buffer(bytes));
+            assert!(
+                pair.received(receive).data() == contents(number, bytes),
+                "{protocol:?}: {number} of {sent}"
+            );
+        }
+    }
+}
+
+#[test]
+fn an_endpoint_is_suspended_only_when_nothing_of_its_ports_is_lost_and_goes_on() {
+    let mut pair = pair(&Options::default());
+    pair.deliver(1, b"one");
+    let receive = pair.to.receive(Pattern::tagged(9), buffer(8));
+    let Pair { here, there, mut from, to, node } = pair;
+    let there = there.suspend().map(|_| ()).expect_err("a port is held").1;
+    let mut to = to.detach().expect_err("a receive and a message");
+    assert!(to.cancel(receive));
+    to.wait(receive).unwrap();
+    let receive = to.receive(Pattern::any(), buffer(8));
+    assert_eq!(to.wait(receive).unwrap().data(), b"one");
+    // In the middle of a long message that nobody knows of yet, and with others behind it.
+    let data = contents(1, 1 << 20);
+    to.detach().unwrap();
+    from.send(node, 2, &data).unwrap();
+    from.send(node, 3, b"three").unwrap();
+    let before = here.counters().get("packets_sent");
+    let begun = Instant::now();
+    while here.counters().get("packets_sent") < before + 50 {
+        from.progress().unwrap();
+        there.progress().unwrap();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    let context = there.suspend().map_err(|(error, _)| error).unwrap();
+    let there = Endpoint::resume(&context, config()).unwrap();
+    let mut to = Port::open(&there, CHANNEL).unwrap();
+    for (tag, expected) in [(3, &b"three"[..]), (2, &data[..])] {
+        let receive = to.receive(Pattern::of(Node(0), tag), buffer(expected.len()));
+        let received = loop {
+            from.progress().unwrap();
+            if let Some(received) = to.test(receive).unwrap() {
+                break received;
+            }
+            assert!(begun.elapsed() < PATIENCE);
+        };
+        assert!(received.data() == expected, "{tag}: {:?}", received.outcome);
+    }
+}

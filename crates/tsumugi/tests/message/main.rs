@@ -1,0 +1,6 @@
+//! What a port of tagged messages promises, over real sockets on the loopback interface.
+
+mod failing;
+mod pair;
+mod receiving;
+mod refusing;

@@ -1,0 +1,121 @@
+//! Two endpoints with a port each, and what the tests send.
+
+use std::sync::mpsc::{Receiver, Sender, channel};
+use std::thread;
+use std::time::{Duration, Instant};
+use tsumugi::message::{Buffer, Completion, Options, Port, Protocol, Request};
+use tsumugi::{Config, Endpoint, Node};
+
+pub(crate) const CHANNEL: u16 = 5;
+/// Longest time to wait for what must come. Only a test that fails waits so long.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+
+pub(crate) const PROTOCOLS: [Protocol; 4] =
+    [Protocol::Auto, Protocol::Eager, Protocol::Rendezvous, Protocol::ActiveZeroCopy];
+
+/// Contents that tell a message's number and betray any byte out of place.
+pub(crate) fn contents(number: u64, bytes: usize) -> Vec<u8> {
+    (0..bytes as u64)
+        .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
+        .collect()
+}
+
+/// Packets as they are on Ethernet, so that long messages are not very long.
+pub(crate) fn config() -> Config {
+    Config { datagram_bytes: Some(1472), ..Config::loopback() }
+}
+
+pub(crate) fn protocol(protocol: Protocol) -> Options {
+    Options { protocol, eager_bytes: 1000, ..Options::default() }
+}
+
+/// Two endpoints of one thread, each with a port.
+pub(crate) struct Pair {
+    pub(crate) here: Endpoint,
+    pub(crate) there: Endpoint,
+    pub(crate) from: Port,
+    pub(crate) to: Port,
+    /// The second as the first knows it.
+    pub(crate) node: Node,
+}
+
+pub(crate) fn pair_of(here: Config, there: Config, options: &Options) -> Pair {
+    let there = Endpoint::open(there).unwrap();
+    let here = Endpoint::open(here).unwrap();
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let from = Port::open_with(&here, CHANNEL, options.clone()).unwrap();
+    let to = Port::open_with(&there, CHANNEL, options.clone()).unwrap();
+    Pair { here, there, from, to, node }
+}
+
+pub(crate) fn pair(options: &Options) -> Pair {
+    pair_of(config(), config(), options)
+}
+
+impl Pair {
+    /// Makes progress on both sides until `ready` says so.
+    pub(crate) fn until<T>(&mut self, mut ready: impl FnMut(&mut Pair) -> Option<T>) -> T {
+        let started = Instant::now();
+        loop {
+            self.from.progress().unwrap();
+            self.to.progress().unwrap();
+            if let Some(found) = ready(self) {
+                return found;
+            }
+            assert!(started.elapsed() < PATIENCE, "it does not come\n{}", self.there.counters());
+        }
+    }
+
+    pub(crate) fn received(&mut self, request: Request) -> Completion {
+        self.until(|pair| pair.to.test(request).unwrap())
+    }
+
+    pub(crate) fn sent(&mut self, request: Request) -> Completion {
+        self.until(|pair| pair.from.test(request).unwrap())
+    }
+
+    /// Sends, and makes progress until the second has it in its memory.
+    pub(crate) fn deliver(&mut self, tag: u64, data: &[u8]) {
+        let request = self.from.send(self.node, tag, data).unwrap();
+        let ticket = self.sent(request).ticket.expect("data were sent");
+        self.until(|pair| (pair.here.status(ticket) != tsumugi::Status::Pending).then_some(()));
+        assert_eq!(self.here.status(ticket), tsumugi::Status::Delivered);
+        self.to.progress().unwrap();
+    }
+}
+
+pub(crate) fn buffer(bytes: usize) -> Buffer {
+    vec![0; bytes].into()
+}
+
+pub(crate) const SIZES: [usize; 12] = [0, 1, 8, 999, 1000, 1001, 1424, 1425, 5000, 70_000, 8, 1 << 20];
+
+/// Runs two threads, each with an endpoint and a port. The second closes when the first has let go of everything.
+pub(crate) fn transfer(
+    sender: Config,
+    receiver: Config,
+    options: &Options,
+    send: impl FnOnce(&mut Port, Node),
+    receive: impl FnOnce(&mut Port) + Send + 'static,
+) {
+    let (tell, told): (Sender<u16>, Receiver<u16>) = channel();
+    let (done, is_done): (Sender<()>, Receiver<()>) = channel();
+    let there = options.clone();
+    let receiving = thread::spawn(move || {
+        let endpoint = Endpoint::open(receiver).unwrap();
+        let mut port = Port::open_with(&endpoint, CHANNEL, there).unwrap();
+        tell.send(endpoint.port()).unwrap();
+        receive(&mut port);
+        done.send(()).unwrap();
+        // Until the sender has heard that everything arrived.
+        let _ = endpoint.flush();
+    });
+    let endpoint = Endpoint::open(sender).unwrap();
+    let node = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
+    let mut port = Port::open_with(&endpoint, CHANNEL, options.clone()).unwrap();
+    send(&mut port, node);
+    while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
+        port.progress().unwrap();
+    }
+    receiving.join().unwrap();
+}

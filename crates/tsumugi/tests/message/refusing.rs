@@ -1,0 +1,143 @@
+//! What a port does not take, from the wire and from its caller.
+
+use crate::pair::*;
+use std::time::Instant;
+use tsumugi::message::{Options, Pattern, Port, Protocol, RequestError, WaitError};
+use tsumugi::{Config, Endpoint, Node, SendError};
+
+#[test]
+fn what_makes_no_sense_is_counted_and_nothing_else() {
+    let there = Endpoint::open(config()).unwrap();
+    let here = Endpoint::open(config()).unwrap();
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let mut raw = here.channel(CHANNEL).unwrap();
+    let mut to = Port::open(&there, CHANNEL).unwrap();
+    let word = |kind: u64, bytes: u64| (kind | bytes << 16).to_le_bytes();
+    let message = |kind, bytes, numbers: &[u64]| {
+        let mut message = word(kind, bytes).to_vec();
+        numbers.iter().for_each(|number| message.extend_from_slice(&number.to_le_bytes()));
+        message
+    };
+    let long = |mut message: Vec<u8>| {
+        message.resize(10_000, 0);
+        message
+    };
+    let nonsense = [
+        vec![],
+        vec![1; 15],
+        message(0, 0, &[0]),
+        message(1, 5, &[0]),          // more data announced than there are
+        message(7, 0, &[0]),          // no such kind
+        message(3, 1 << 40, &[1, 2]), // an offer of an absurd length
+        message(4, 10, &[1, 2]),      // wants what was not offered
+        message(4, 0, &[u64::MAX, u64::MAX]),
+        message(5, 0, &[1]), // data that nobody wanted
+        message(6, 0, &[1]), // refuses what was not offered
+        long(message(5, 10_000 - 16, &[1])),
+        long(message(2, 3, &[1])),
+        long(message(3, 1, &[1, 2])),
+        long(vec![0xff; 20]),
+    ];
+    let receive = to.receive(Pattern::tagged(77), buffer(8));
+    let mut random = 1u64;
+    let begun = Instant::now();
+    for round in 0..1000 {
+        let mut data = nonsense[round % nonsense.len()].clone();
+        if round >= nonsense.len() {
+            random = random.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
+            let at = (random >> 33) as usize % data.len().clamp(1, 24);
+            if let Some(byte) = data.get_mut(at) {
+                *byte ^= (random >> 56) as u8;
+            }
+        }
+        while raw.post(node, &data).is_err() {
+            here.progress().unwrap();
+            to.progress().unwrap();
+            assert!(begun.elapsed() < PATIENCE);
+        }
+        here.progress().unwrap();
+        to.progress().unwrap();
+        while raw.try_receive().unwrap().is_some() {}
+    }
+    raw.post(node, &[&message(1, 2, &[77])[..], b"ok"].concat()).unwrap();
+    let received = loop {
+        here.progress().unwrap();
+        if let Some(received) = to.test(receive).unwrap() {
+            break received;
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    };
+    assert_eq!(received.data(), b"ok");
+    assert!(there.counters().get("violation") >= nonsense.len() as u64, "{}", there.counters());
+    assert_eq!(there.counters().get("peers_lost"), 0);
+}
+
+#[test]
+fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
+    let there = Endpoint::open(config()).unwrap();
+    let here = Endpoint::open(config()).unwrap();
+    let to_there = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let mut port = Port::open_with(&here, CHANNEL, protocol(Protocol::Rendezvous)).unwrap();
+    let mut raw = there.channel(CHANNEL).unwrap();
+    let data = contents(1, 2000);
+    let send = port.send(to_there, 5, &data).unwrap();
+    let begun = Instant::now();
+    let mut receive_raw = |port: &mut Port| loop {
+        port.progress().unwrap();
+        if let Some(message) = raw.try_receive().unwrap() {
+            break message.to_vec();
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    };
+    let offer = receive_raw(&mut port);
+    assert_eq!(offer.len(), 24);
+    let grant =
+        |bytes: u64| [&(4 | bytes << 16).to_le_bytes()[..], &99u64.to_le_bytes(), &offer[16..24]].concat();
+    let mut raw_post = |message: &[u8]| raw.post(Node(0), message).map(|_| ()).unwrap();
+    raw_post(&grant(2001)); // more than was offered
+    raw_post(&grant(1999));
+    raw_post(&grant(1999));
+    raw_post(&grant(10));
+    let answer = loop {
+        port.progress().unwrap();
+        if let Some(message) = raw.try_receive().unwrap() {
+            break message.to_vec();
+        }
+        assert!(begun.elapsed() < PATIENCE);
+    };
+    assert_eq!(answer.len(), 16 + 1999);
+    assert!(answer[16..] == data[..1999]);
+    assert_eq!(u64::from_le_bytes(answer[8..16].try_into().unwrap()), 99);
+    assert!(port.wait_timeout(send, PATIENCE).unwrap().outcome.is_ok());
+    while here.counters().get("violation") < 3 {
+        port.progress().unwrap();
+        there.progress().unwrap();
+        assert!(begun.elapsed() < PATIENCE);
+    }
+    assert!(raw.try_receive().unwrap().is_none(), "sent twice");
+}
+
+#[test]
+fn an_offer_over_the_receivers_limit_fails_at_its_sender() {
+    let there = Config { message_bytes_max: 10_000, ..config() };
+    let mut pair = pair_of(config(), there, &protocol(Protocol::Rendezvous));
+    // The limit is not known yet.
+    let send = pair.from.send(pair.node, 1, &contents(1, 10_001)).unwrap();
+    assert_eq!(pair.sent(send).outcome, Err(RequestError::TooLong { node: pair.node, limit: 10_000 - 16 }));
+    assert!(matches!(pair.from.send(pair.node, 1, &contents(1, 10_001)), Err(SendError::TooLong { .. })));
+    let receive = pair.to.receive(Pattern::any(), buffer(10_000));
+    pair.from.send(pair.node, 1, &contents(2, 10_000 - 16)).unwrap();
+    assert!(pair.received(receive).data() == contents(2, 10_000 - 16));
+}
+
+#[test]
+fn wrong_use_says_what_is_wrong() {
+    let mut pair = pair(&Options::default());
+    assert!(Port::open(&pair.here, CHANNEL).is_err(), "the channel is taken");
+    assert!(matches!(pair.from.send(Node(9), 1, b""), Err(SendError::NoSuchNode(Node(9)))));
+    let receive = pair.from.receive(Pattern::of(Node(9), 1), buffer(3));
+    let completion = pair.from.wait(receive).unwrap();
+    assert_eq!(completion.outcome, Err(RequestError::NoSuchNode(Node(9))));
+    assert_eq!(completion.buffer.unwrap().len(), 3);
+    assert!(matches!(pair.from.wait(receive), Err(WaitError::Unknown(_))));
+}
