@@ -1,6 +1,6 @@
 //! Remote memory: write, read and change the memory of other processes, by key and virtual address (P5).
 //!
-//! Whoever wants its memory reached makes a [`Region`], [registers](Remote::register) it and tells others the
+//! Whoever wants its memory reached makes a [`Region`](crate::Region), [registers](Remote::register) it and tells others the
 //! [`Target`]: a key that nobody can guess, and an address as its own process counts. Whoever has the key writes,
 //! reads or changes words within what was registered, as far as the rights go, until it is revoked. The target's
 //! process takes no part in it but for making progress.
@@ -38,11 +38,11 @@
 //!   are done in the order in which they were sent to a node. A long write's data may land before what was sent earlier,
 //!   and in any order among themselves, but has landed before anything that is sent later is done. So data, then a flag
 //!   written behind them, is a flag that tells the truth; two long writes to the same place need a fence between them.
-//! * A [`Ticket`](crate::Ticket) that is delivered says that the target has the data, not that they have been placed or were
+//! * A [`Ticket`] that is delivered says that the target has the data, not that they have been placed or were
 //!   not refused; a fence says that, when it is done: by then what was sent before it has been done, what was read is
 //!   here, and every refusal has been told.
 //! * Atomics are atomic towards each other and towards atomic instructions of the target's processors.
-//! * What is written from a region may be changed again when its [`Ticket`](crate::Ticket) is delivered.
+//! * What is written from a region may be changed again when its [`Ticket`] is delivered.
 //! * After a registration is dropped nothing more is written or changed under its key, and nothing read but what was
 //!   asked for before; memory that is still being sent stays until it is sent.
 
