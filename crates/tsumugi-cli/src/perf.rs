@@ -9,12 +9,13 @@ use tsumugi_rail::xdp::Mode;
 
 use crate::measure::cpu::{Cpus, pin};
 use crate::measure::machine::Machine;
-use crate::measure::row::{Metric, Output};
+use crate::measure::row::{Metric, Output, Row};
 use crate::measure::sizes::{Sizes, bytes};
 use crate::peers::{Transport, ours, watch_interrupts};
 
 mod client;
 mod control;
+mod models;
 mod rounds;
 mod sample;
 mod serve;
@@ -34,6 +35,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
                   tsumugi perf bandwidth node1 --transport tcp-spin
                   tsumugi perf overlap node1 --depositor driver
+                  tsumugi perf models node1 --wait spin
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'
   Alone, as root: tsumugi perf costs")]
 pub(crate) struct Arguments {
@@ -58,6 +60,9 @@ enum Command {
     /// Share of a message's transfer that is hidden behind a computation of the receiver.
     #[command(long_about = OVERLAP)]
     Overlap(Measure),
+    /// The programming models beside each other: one-way latency, overhead and bandwidth of each, by size.
+    #[command(long_about = MODELS)]
+    Models(Measure),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
     Costs(crate::costs::Options),
 }
@@ -69,6 +74,18 @@ It asks the server for a message of --size [default: 1M] and waits: that takes t
 computes for T = 2 t_transfer without calling the library, and receives it: that takes t_both. The overlap is
 (t_transfer + T - t_both) / t_transfer, within 0 and 1: 1 when the message was there after the computation, 0 when it
 only began to arrive then. Figures are medians.";
+
+const MODELS: &str = "\
+The programming models beside each other: one-way latency, overhead (LogP's o_s and o_r) and bandwidth of each, by
+message size, in turn and round by round, so that a disturbance meets all of them.
+
+  channel         messages on a channel
+  active-message  a request with data, and a reply with as much; a stream's requests are replied to with nothing
+  stream          messages of one piece, read by a handler while they arrive
+  write           remote writes into the other side's memory, which looks whether they are there
+  message         tagged messages, received by requests that are posted ahead
+
+What a model does not carry (active messages of more than 64 KiB) is left out.";
 
 /// Options of `perf serve`.
 #[derive(Args)]
@@ -98,7 +115,7 @@ pub(crate) struct Serve {
 }
 
 /// Options of the measurements.
-#[derive(Args)]
+#[derive(Args, Clone)]
 #[command(after_help = "Examples:
   tsumugi perf latency node1                              64 B, the default wait
   tsumugi perf latency node1 --size 8..64K --wait spin    a curve
@@ -148,8 +165,7 @@ pub(crate) struct Measure {
     /// `active-backup`, `hash`, `broadcast`, or `single`: everything through the one that leads to HOST.
     #[arg(long, default_value = "adaptive", value_parser = policy)]
     pub(crate) policy: String,
-    /// How the library is used: `channel` (messages), or `write` (each side writes into the other's memory, and looks
-    /// whether something is there).
+    /// How the library is used (Tsumugi only).
     #[arg(long, value_enum, default_value_t)]
     pub(crate) model: ours::Model,
     /// How Tsumugi repeats what was lost.
@@ -230,18 +246,30 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         Command::Overhead(measure) => (Metric::Overhead, measure),
         Command::Idle(measure) => (Metric::Idle, measure),
         Command::Overlap(measure) => (Metric::Overlap, measure),
+        Command::Models(measure) => {
+            return finish(&measure, || models::run(&measure), models::tables);
+        }
         Command::Costs(options) => return crate::costs::run(&options),
     };
+    finish(&measure, || client::run(metric, &measure), |rows| text::table(metric, rows))
+}
+
+/// Measures, and prints what came of it.
+fn finish(
+    measure: &Measure,
+    run: impl FnOnce() -> Result<Vec<Row>, client::ClientError>,
+    show: impl FnOnce(&[Row]) -> String,
+) -> crate::Outcome {
     if let Some(cpus) = &measure.cpu {
         pin(cpus)?;
     }
-    match client::run(metric, &measure) {
+    match run() {
         Ok(rows) => {
             let machine = Machine { wire: measure.host.clone(), ..Machine::here() };
             if measure.json {
                 println!("{}", serde_json::to_string(&Output { rows, machine })?);
             } else {
-                print!("{}", text::table(metric, &rows));
+                print!("{}", show(&rows));
             }
             Ok(ExitCode::SUCCESS)
         }

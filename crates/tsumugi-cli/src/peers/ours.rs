@@ -1,6 +1,7 @@
-//! Tsumugi itself, through the public library: one endpoint and one channel on each side.
+//! Tsumugi itself, through the public library: one endpoint on each side, used by one of the programming models.
 
 use std::error::Error;
+use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -8,16 +9,23 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tsumugi::{
-    Channel, Config, Endpoint, FaultOptions, Node, PathReport, Policy, ReceiveError, Repeat, SendError,
-    UnknownPolicy,
+    Config, Endpoint, FaultOptions, Node, PathReport, Policy, Reason, Repeat, SendError, UnknownPolicy,
 };
 
 use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::PathRow;
 
+mod carrier;
+mod pieces;
+mod requests;
+mod tagged;
 mod written;
 
+use carrier::{Carrier, Channel};
+use pieces::Pieces;
+use requests::Requests;
+use tagged::Tagged;
 use written::Written;
 
 /// The channel that measurements use.
@@ -38,12 +46,42 @@ pub(crate) enum Model {
     Channel,
     /// Remote writes into the other side's memory, which looks whether they are there.
     Write,
+    /// Tagged messages, received by requests that are posted ahead.
+    Message,
+    /// Requests with data, to a handler that replies.
+    ActiveMessage,
+    /// Messages of one piece, read by a handler while they arrive.
+    Stream,
 }
 
 impl Model {
+    /// Every one, in the order of a table.
+    pub(crate) const ALL: [Model; 5] =
+        [Model::Channel, Model::ActiveMessage, Model::Stream, Model::Write, Model::Message];
+
+    /// Longest message, bytes.
+    pub(crate) const fn bytes_max(self) -> u64 {
+        match self {
+            Model::ActiveMessage => Requests::BYTES_MAX,
+            _ => u64::MAX,
+        }
+    }
+
     /// As `--model` has it; nothing for the default.
     pub(crate) fn name(self) -> Option<String> {
-        self.to_possible_value().filter(|_| self != Model::Channel).map(|value| value.get_name().to_owned())
+        (self != Model::Channel).then(|| self.to_string())
+    }
+}
+
+impl fmt::Display for Model {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Model::Channel => "channel",
+            Model::Write => "write",
+            Model::Message => "message",
+            Model::ActiveMessage => "active-message",
+            Model::Stream => "stream",
+        })
     }
 }
 
@@ -111,11 +149,28 @@ impl Options {
         Ok(config)
     }
 
-    /// An end of the model that was asked for.
-    fn peer(&self, ours: Ours) -> Result<Box<dyn Peer>, Failure> {
+    /// An end of the model that was asked for; `node`: the other side, if this is the client.
+    fn peer(&self, endpoint: Endpoint, node: Option<Node>) -> Result<Box<dyn Peer>, Failure> {
+        let (is_client, bytes_max) = (node.is_some(), self.message_bytes_max);
         Ok(match self.model {
-            Model::Channel => Box::new(ours),
-            Model::Write => Box::new(Written::new(ours, self.message_bytes_max)?),
+            Model::Channel => {
+                let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
+                let carrier = Channel { channel, in_place: self.in_place };
+                Box::new(Ours { carrier, endpoint, node, is_client })
+            }
+            Model::Message => {
+                let carrier = Tagged::new(&endpoint, bytes_max)?;
+                Box::new(Ours { carrier, endpoint, node, is_client })
+            }
+            Model::ActiveMessage => {
+                let carrier = Requests::new(&endpoint, is_client)?;
+                Box::new(Ours { carrier, endpoint, node, is_client })
+            }
+            Model::Stream => {
+                let carrier = Pieces::new(&endpoint)?;
+                Box::new(Ours { carrier, endpoint, node, is_client })
+            }
+            Model::Write => Box::new(Written::new(endpoint, node, bytes_max)?),
         })
     }
 }
@@ -141,8 +196,8 @@ pub(crate) fn check_faults(text: &str) -> Result<(), String> {
 
 /// The server's side, and its UDP port: whoever sends first is the peer.
 pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<(u16, Box<dyn Peer>), Failure> {
-    let ours = Ours::open(options.config(bind, port)?)?;
-    Ok((ours.endpoint.port(), options.peer(ours)?))
+    let endpoint = open(options.config(bind, port)?)?;
+    Ok((endpoint.port(), options.peer(endpoint, None)?))
 }
 
 /// The client's side.
@@ -154,63 +209,40 @@ pub(crate) fn connect(
 ) -> Result<Box<dyn Peer>, Failure> {
     let mut config = options.config(bind, 0)?;
     config.trace = trace.map(Path::to_owned);
-    let mut ours = Ours::open(config)?;
-    let node = ours.endpoint.add_peer(&server.to_string());
-    ours.node = Some(node.map_err(failed("cannot add the server as a peer"))?);
-    ours.is_client = true;
-    ours.in_place = options.in_place;
-    options.peer(ours)
+    let endpoint = open(config)?;
+    let node = endpoint.add_peer(&server.to_string()).map_err(failed("cannot add the server as a peer"))?;
+    options.peer(endpoint, Some(node))
 }
 
-/// One end of a channel.
-pub(crate) struct Ours {
+fn open(config: Config) -> Result<Endpoint, Failure> {
+    Endpoint::open(config).map_err(failed("cannot open an endpoint"))
+}
+
+/// One end of a conversation in a programming model.
+struct Ours<C> {
     // Before the endpoint, so that it is dropped first.
-    channel: Channel,
+    carrier: C,
     endpoint: Endpoint,
     /// The other side; the server learns it from the first message.
     node: Option<Node>,
     is_client: bool,
-    in_place: bool,
 }
 
-impl Ours {
-    fn open(config: Config) -> Result<Ours, Failure> {
-        let endpoint = Endpoint::open(config).map_err(failed("cannot open an endpoint"))?;
-        let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
-        Ok(Ours { channel, endpoint, node: None, is_client: false, in_place: false })
-    }
-
+impl<C: Carrier> Ours<C> {
     fn node(&self) -> Result<Node, Failure> {
         self.node.ok_or_else(|| Failure::Refused("nothing has arrived yet that could be answered".to_owned()))
     }
 
-    /// One message of a stream: it may share a packet with its neighbours.
-    #[inline]
-    fn stream_one(&mut self, node: Node, message: &[u8]) -> Result<(), SendError> {
-        let posted = match self.in_place {
-            true => self.channel.send_buffer(node, message.len())?.post(),
-            false => self.channel.post(node, message),
-        };
-        // The blocking form waits for room in the way that was asked for.
-        match posted {
-            Err(SendError::WouldBlock) if self.in_place => {
-                self.channel.send_buffer(node, message.len())?.send().map(drop)
-            }
-            Err(SendError::WouldBlock) => self.channel.send(node, message).map(drop),
-            posted => posted.map(drop),
-        }
-    }
-
     /// The length of the next message.
-    fn next(&mut self, look_up: Duration, watch: &mut Watch<'_>) -> Result<usize, Failure> {
+    fn next(&mut self, watch: &mut Watch<'_>) -> Result<usize, Failure> {
         loop {
-            match self.channel.receive_timeout(look_up) {
-                Ok(message) => {
+            match self.carrier.next(&self.endpoint, LOOK_UP) {
+                Ok(Some((source, bytes))) => {
                     watch.progress();
-                    self.node = Some(message.source());
-                    return Ok(message.len());
+                    self.node = Some(source);
+                    return Ok(bytes);
                 }
-                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+                Ok(None) => watch.check()?,
                 Err(error) => return Err(receive_failed(error, watch)),
             }
         }
@@ -232,46 +264,65 @@ fn failed<E: Error>(what: &str) -> impl FnOnce(E) -> Failure {
 }
 
 /// A peer that has gone may have said on the control connection that it would.
-fn receive_failed(error: ReceiveError, watch: &mut Watch<'_>) -> Failure {
+fn receive_failed(error: Failure, watch: &mut Watch<'_>) -> Failure {
     match watch.check() {
         Err(stop) => stop.into(),
-        Ok(()) => failed("cannot receive")(error),
+        Ok(()) => error,
     }
 }
 
-impl Peer for Ours {
+/// What is told of the paths to a node, if there are several.
+fn paths(endpoint: &Endpoint, node: Option<Node>) -> Vec<PathRow> {
+    let paths = node.map_or(Vec::new(), |node| endpoint.paths(node));
+    if paths.len() < 2 {
+        return Vec::new();
+    }
+    let row = |path: &PathReport| PathRow {
+        address: path.address.ip().to_string(),
+        usable: path.is_usable,
+        delivered: path.delivered,
+        lost: path.lost,
+        srtt_ns: path.srtt_ns,
+    };
+    paths.iter().map(row).collect()
+}
+
+/// Closes in good order. The other side, which has finished too, may have closed before it acknowledged the last word.
+fn close(endpoint: Endpoint) -> Result<(), Failure> {
+    match endpoint.close() {
+        Ok(()) => Ok(()),
+        Err(SendError::Peer(failure)) if failure.reason == Reason::Closed => Ok(()),
+        Err(error) => Err(failed("cannot close the endpoint")(error)),
+    }
+}
+
+/// Who takes in what arrives.
+fn depositor(endpoint: &Endpoint) -> &'static str {
+    if endpoint.is_driven() { "driver" } else { "user" }
+}
+
+impl<C: Carrier> Peer for Ours<C> {
     fn engine(&self) -> Option<&'static str> {
         Some(self.endpoint.engine())
     }
 
     fn depositor(&self) -> Option<&'static str> {
-        Some(if self.endpoint.is_driven() { "driver" } else { "user" })
+        Some(depositor(&self.endpoint))
     }
 
     fn paths(&self) -> Vec<PathRow> {
-        let paths = self.node.map_or(Vec::new(), |node| self.endpoint.paths(node));
-        if paths.len() < 2 {
-            return Vec::new();
-        }
-        let row = |path: &PathReport| PathRow {
-            address: path.address.ip().to_string(),
-            usable: path.is_usable,
-            delivered: path.delivered,
-            lost: path.lost,
-            srtt_ns: path.srtt_ns,
-        };
-        paths.iter().map(row).collect()
+        paths(&self.endpoint, self.node)
     }
 
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         let node = self.node()?;
-        self.channel.send(node, message).map_err(failed("cannot send"))?;
+        self.carrier.send(&self.endpoint, node, message)?;
         watch.progress();
         Ok(())
     }
 
     fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
-        let length = self.next(LOOK_UP, watch)?;
+        let length = self.next(watch)?;
         if length != bytes {
             return Err(Failure::Refused(format!("a message of {length} bytes arrived instead of {bytes}")));
         }
@@ -286,11 +337,11 @@ impl Peer for Ours {
         while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
         {
             for _ in 0..stream.batch_messages {
-                self.stream_one(node, &message).map_err(failed("cannot send"))?;
+                self.carrier.post(&self.endpoint, node, &message)?;
             }
             batches += 1;
             watch.progress();
-            while self.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
+            while self.carrier.next(&self.endpoint, Duration::ZERO)?.is_some() {
                 acknowledged += 1;
             }
             if super::interrupted() {
@@ -298,7 +349,7 @@ impl Peer for Ours {
             }
         }
         while acknowledged < batches {
-            self.next(LOOK_UP, watch)?;
+            self.next(watch)?;
             acknowledged += 1;
         }
         Ok(Streamed {
@@ -311,10 +362,11 @@ impl Peer for Ours {
     }
 
     fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
+        self.carrier.sink();
         let mut done = Streamed::default();
         let mut first: Option<(Instant, Duration)> = None;
         loop {
-            match self.next(LOOK_UP, watch) {
+            match self.next(watch) {
                 Ok(bytes) => done.bytes += bytes as u64,
                 Err(Failure::Stopped(Stop::Control)) => return Ok(done),
                 Err(error) => return Err(error),
@@ -334,7 +386,7 @@ impl Peer for Ours {
         if self.is_client {
             self.send(&mut [0], watch)?;
         } else {
-            self.next(LOOK_UP, watch)?;
+            self.next(watch)?;
         }
         let start = Instant::now();
         loop {
@@ -342,17 +394,17 @@ impl Peer for Ours {
             if left.is_zero() {
                 return Ok(());
             }
-            match self.channel.receive_timeout(left.min(LOOK_UP_IDLE)) {
-                Ok(message) => self.node = Some(message.source()),
-                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+            match self.carrier.next(&self.endpoint, left.min(LOOK_UP_IDLE)) {
+                Ok(Some((source, _))) => self.node = Some(source),
+                Ok(None) => watch.check()?,
                 Err(error) => return Err(receive_failed(error, watch)),
             }
         }
     }
 
     fn close(self: Box<Self>) -> Result<(), Failure> {
-        let Ours { channel, endpoint, .. } = *self;
-        drop(channel);
-        endpoint.close().map_err(failed("cannot close the endpoint"))
+        let Ours { carrier, endpoint, .. } = *self;
+        drop(carrier);
+        close(endpoint)
     }
 }

@@ -96,7 +96,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
 }
 
 /// What would fail anyway, said before anything is done.
-fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
+pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
     let usage = |text: String| Err(ClientError::Usage(text));
     if measure.transport == Transport::Udp && is_whole(metric) {
         for &size in sizes {
@@ -122,6 +122,10 @@ fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), C
     }
     if measure.model != ours::Model::Channel && measure.in_place {
         return usage("--in-place uses a channel's buffers: it needs --model channel".into());
+    }
+    if let Some(size) = sizes.iter().find(|size| **size > measure.model.bytes_max()) {
+        let (size, most) = (sizes::show(*size), sizes::show(measure.model.bytes_max()));
+        return usage(format!("this model carries messages of up to {most}, not {size}"));
     }
     if measure.model != ours::Model::Channel && metric == Metric::Overlap {
         return usage("overlap is measured with --model channel".into());
@@ -160,7 +164,7 @@ fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
 }
 
 impl<'a> Client<'a> {
-    fn connect(metric: Metric, measure: &'a Measure) -> Result<Client<'a>, ClientError> {
+    pub(super) fn connect(metric: Metric, measure: &'a Measure) -> Result<Client<'a>, ClientError> {
         let (host, port) = host_and_port(&measure.host)?;
         let unknown = |cause| ClientError::UnknownHost { host: host.to_owned(), cause };
         let addresses = (host, port).to_socket_addrs().map_err(unknown)?;
@@ -224,7 +228,7 @@ impl<'a> Client<'a> {
     }
 
     /// One round of one size.
-    fn round(&self, size: u64) -> Result<Row, ClientError> {
+    pub(super) fn round(&self, size: u64) -> Result<Row, ClientError> {
         // What a bare transport is worth is what it does at its best setting.
         let settings = self.settings(size);
         let time = self.time() / (settings.len() as u32).min(2);

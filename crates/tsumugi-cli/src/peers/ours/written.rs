@@ -7,9 +7,9 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tsumugi::remote::Registration;
-use tsumugi::{Message, Node, ReceiveError, Region, Remote, Rights, SendError, Target};
+use tsumugi::{Channel, Endpoint, Message, Node, ReceiveError, Region, Remote, Rights, SendError, Target};
 
-use super::{LOOK_UP, Ours, failed, receive_failed};
+use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, depositor, failed, paths, receive_failed};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::PathRow;
 use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch, interrupted};
@@ -22,7 +22,10 @@ pub(crate) struct Written {
     // Before the endpoint, so that they are dropped first.
     registration: Registration,
     remote: Remote,
-    ours: Ours,
+    channel: Channel,
+    endpoint: Endpoint,
+    /// The other side, if this is the client; the server learns it from the first message.
+    server: Option<Node>,
     /// What is written from, and what is written to by the other side.
     source: Region,
     memory: Region,
@@ -34,14 +37,32 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    pub(super) fn new(ours: Ours, message_bytes_max: u64) -> Result<Written, Failure> {
+    pub(super) fn new(
+        endpoint: Endpoint,
+        server: Option<Node>,
+        message_bytes_max: u64,
+    ) -> Result<Written, Failure> {
         let word_at = (message_bytes_max as usize).next_multiple_of(8);
         let region = || Region::new(word_at + 8).map_err(failed("cannot make a region"));
         let (source, memory) = (region()?, region()?);
-        let remote = ours.endpoint.remote();
-        let registered = remote.register(&memory.all(), Rights::WRITE);
-        let registration = registered.map_err(failed("cannot register a region"))?;
-        Ok(Written { registration, remote, ours, source, memory, there: None, word_at, sent: 0, received: 0 })
+        let remote = endpoint.remote();
+        let registration = remote.register(&memory.all(), Rights::WRITE);
+        let registration = registration.map_err(failed("cannot register a region"))?;
+        let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
+        let (sent, received) = (0, 0);
+        Ok(Written {
+            registration,
+            remote,
+            channel,
+            endpoint,
+            server,
+            source,
+            memory,
+            there: None,
+            word_at,
+            sent,
+            received,
+        })
     }
 
     /// Tells the other side where our memory is, and learns where its is.
@@ -49,8 +70,8 @@ impl Written {
         if let Some(there) = self.there {
             return Ok(there);
         }
-        if self.ours.is_client {
-            self.tell()?;
+        if let Some(server) = self.server {
+            self.tell(server)?;
         }
         let hello = self.hear(watch)?;
         let word =
@@ -58,31 +79,29 @@ impl Written {
         let (Some(key), Some(address)) = (word(0), word(8)) else {
             return Err(Failure::Refused("the other side does not say where its memory is".to_owned()));
         };
-        self.ours.node = Some(hello.source());
         let there = (hello.source(), Target { key, address });
         drop(hello);
         self.there = Some(there);
-        if !self.ours.is_client {
-            self.tell()?;
+        if self.server.is_none() {
+            self.tell(there.0)?;
         }
         Ok(there)
     }
 
-    fn tell(&mut self) -> Result<(), Failure> {
+    fn tell(&mut self, node: Node) -> Result<(), Failure> {
         let Target { key, address } = self.registration.target();
         let mut word = [0; TARGET_BYTES];
         word[..8].copy_from_slice(&key.to_le_bytes());
         word[8..].copy_from_slice(&address.to_le_bytes());
-        let node = self.ours.node()?;
-        self.ours.channel.send(node, &word).map(drop).map_err(failed("cannot send"))
+        self.channel.send(node, &word).map(drop).map_err(failed("cannot send"))
     }
 
     fn hear(&mut self, watch: &mut Watch<'_>) -> Result<Message, Failure> {
         loop {
-            match self.ours.channel.receive_timeout(LOOK_UP) {
+            match self.channel.receive_timeout(LOOK_UP) {
                 Ok(message) => return Ok(message),
                 Err(ReceiveError::TimedOut(_)) => watch.check()?,
-                Err(error) => return Err(receive_failed(error, watch)),
+                Err(error) => return Err(receive_failed(failed("cannot receive")(error), watch)),
             }
         }
     }
@@ -97,7 +116,7 @@ impl Written {
             match write() {
                 Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock) => {
-                    self.ours.endpoint.progress().map_err(failed("cannot make progress"))?;
+                    self.endpoint.progress().map_err(failed("cannot make progress"))?;
                     watch.check()?;
                 }
                 Err(error) => return Err(failed("cannot write")(error)),
@@ -108,15 +127,15 @@ impl Written {
 
 impl Peer for Written {
     fn engine(&self) -> Option<&'static str> {
-        self.ours.engine()
+        Some(self.endpoint.engine())
     }
 
     fn depositor(&self) -> Option<&'static str> {
-        self.ours.depositor()
+        Some(depositor(&self.endpoint))
     }
 
     fn paths(&self) -> Vec<PathRow> {
-        self.ours.paths()
+        paths(&self.endpoint, self.there.map(|(node, _)| node))
     }
 
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
@@ -145,7 +164,7 @@ impl Peer for Written {
         let next = self.received + 1;
         loop {
             let came = || (word.load(Ordering::Acquire) >= next).then_some(());
-            match self.ours.endpoint.wait_until(LOOK_UP, came).map_err(failed("cannot receive"))? {
+            match self.endpoint.wait_until(LOOK_UP, came).map_err(failed("cannot receive"))? {
                 Some(()) => break,
                 None => watch.check()?,
             }
@@ -167,10 +186,10 @@ impl Peer for Written {
                 self.write(watch, || self.remote.write(node, there, &slice))?;
             }
             // Its turn comes when all before it is in its place.
-            self.ours.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+            self.channel.send(node, &[0]).map_err(failed("cannot send"))?;
             batches += 1;
             watch.progress();
-            while self.ours.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
+            while self.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
                 acknowledged += 1;
             }
             if interrupted() {
@@ -206,17 +225,27 @@ impl Peer for Written {
             done.bytes += stream.batch_bytes();
             done.elapsed_ns = start.elapsed().as_nanos() as u64;
             done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
-            self.ours.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+            self.channel.send(node, &[0]).map_err(failed("cannot send"))?;
         }
     }
 
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
-        self.ours.idle(time, watch)
+        self.meet(watch)?;
+        let start = Instant::now();
+        loop {
+            let left = time.saturating_sub(start.elapsed());
+            if left.is_zero() {
+                return Ok(());
+            }
+            let never = || None::<()>;
+            self.endpoint.wait_until(left.min(LOOK_UP_IDLE), never).map_err(failed("cannot wait"))?;
+            watch.check()?;
+        }
     }
 
     fn close(self: Box<Self>) -> Result<(), Failure> {
-        let Written { registration, remote, ours, .. } = *self;
-        drop((registration, remote));
-        Box::new(ours).close()
+        let Written { registration, remote, channel, endpoint, .. } = *self;
+        drop((registration, remote, channel));
+        close(endpoint)
     }
 }

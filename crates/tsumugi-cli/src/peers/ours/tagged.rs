@@ -1,0 +1,75 @@
+//! Tagged messages: sends and receives as requests, of which some are posted ahead.
+
+use std::collections::VecDeque;
+use std::time::Duration;
+
+use tsumugi::message::{Pattern, Port, Request, WaitError};
+use tsumugi::{Endpoint, Node, SendError};
+
+use super::carrier::Carrier;
+use super::{CHANNEL, failed};
+use crate::peers::Failure;
+
+/// The tag of all messages.
+const TAG: u64 = 1;
+/// Bytes of buffers that are posted ahead, and how many at most.
+const AHEAD_BYTES: usize = 8 << 20;
+const AHEAD_MAX: usize = 64;
+
+pub(super) struct Tagged {
+    port: Port,
+    /// Receives that were posted, in order.
+    posted: VecDeque<Request>,
+}
+
+impl Tagged {
+    pub(super) fn new(endpoint: &Endpoint, message_bytes_max: u64) -> Result<Tagged, Failure> {
+        let port = Port::open(endpoint, CHANNEL).map_err(failed("cannot open a port"))?;
+        let mut tagged = Tagged { port, posted: VecDeque::new() };
+        let bytes = (message_bytes_max as usize).max(1);
+        for _ in 0..(AHEAD_BYTES / bytes).clamp(2, AHEAD_MAX) {
+            tagged.receive(vec![0; bytes]);
+        }
+        Ok(tagged)
+    }
+
+    fn receive(&mut self, buffer: Vec<u8>) {
+        let request = self.port.receive(Pattern::tagged(TAG), buffer.into());
+        self.posted.push_back(request);
+    }
+}
+
+impl Carrier for Tagged {
+    fn send(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
+        let request = loop {
+            match self.port.send(node, TAG, message) {
+                Ok(request) => break request,
+                Err(SendError::WouldBlock) => {
+                    self.port.wait_for_room(node, message.len()).map_err(failed("cannot send"))?;
+                }
+                Err(error) => return Err(failed("cannot send")(error)),
+            }
+        };
+        self.port.let_go(request);
+        Ok(())
+    }
+
+    fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure> {
+        let Some(&request) = self.posted.front() else { return Ok(None) };
+        let completion = match look_up.is_zero() {
+            true => self.port.test(request).map_err(failed("cannot receive"))?,
+            false => match self.port.wait_timeout(request, look_up) {
+                Ok(completion) => Some(completion),
+                Err(WaitError::TimedOut(_)) => None,
+                Err(error) => return Err(failed("cannot receive")(error)),
+            },
+        };
+        let Some(completion) = completion else { return Ok(None) };
+        self.posted.pop_front();
+        let status = completion.outcome.map_err(failed("cannot receive"))?;
+        if let Some(buffer) = completion.buffer {
+            self.receive(buffer.into_vec());
+        }
+        Ok(Some((status.node, status.bytes as usize)))
+    }
+}
