@@ -94,7 +94,7 @@ impl Fragment {
 
 /// What is to be done to memory of the other side, or what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Remote {
+pub struct RemoteFrame {
     /// What: one of [`crate::remote::What`], as a number.
     pub what: u16,
     /// Key of the memory. A reply: how it went, one of [`crate::remote::Outcome`].
@@ -105,7 +105,7 @@ pub struct Remote {
     pub operation: u64,
 }
 
-impl Remote {
+impl RemoteFrame {
     /// The frame header that goes before `bytes` of data.
     #[must_use]
     pub fn encode(&self, bytes: u32) -> [u8; REMOTE_BYTES] {
@@ -159,7 +159,7 @@ pub enum Frame<'a> {
     /// A piece of a longer message.
     Fragment(Fragment, &'a [u8]),
     /// Something about remote memory, and its data.
-    Remote(Remote, &'a [u8]),
+    Remote(RemoteFrame, &'a [u8]),
 }
 
 /// A frame that makes no sense: its sender is broken, since the body's CRC was right.
@@ -232,7 +232,7 @@ impl<'a> Frames<'a> {
                 let data = data.get(..bytes).ok_or(truncated)?;
                 // As a whole message's, the last frame's padding may be left off.
                 self.at = (at + remote_frame_bytes(bytes)).min(self.body.len());
-                let remote = Remote {
+                let remote = RemoteFrame {
                     what: layout.what.get(),
                     key: layout.key.get(),
                     address: layout.address.get(),
@@ -300,7 +300,7 @@ mod tests {
             let mut body = Vec::new();
             let mut expected = Vec::new();
             for ([key, address, operation], what, data) in &all {
-                let remote = Remote { what: *what, key: *key, address: *address, operation: *operation };
+                let remote = RemoteFrame { what: *what, key: *key, address: *address, operation: *operation };
                 body.extend_from_slice(&remote.encode(data.len() as u32));
                 body.extend_from_slice(data);
                 body.resize(body.len().next_multiple_of(8), 0);

@@ -1,6 +1,7 @@
 //! The 48-byte header at the start of every packet.
 
 use crate::limits::VERSION;
+use crate::numbered::numbered;
 use crate::psn::Psn;
 use zerocopy::byteorder::little_endian::{U16, U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
@@ -8,62 +9,37 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 /// Bytes of a packet's header.
 pub const HEADER_BYTES: usize = 48;
 
-/// What a packet is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Kind {
-    /// Messages, under a PSN.
-    Data = 1,
-    /// Acknowledgement: everything before `ack`, and what the bitmap says beyond it.
-    Ack = 2,
-    /// Go-back-N: a packet arrived out of order; begin again at `ack` (P1's LOSE).
-    Lose = 3,
-    /// The receive queue is full; `psn` was not taken. Send nothing until GO.
-    Stop = 4,
-    /// There is room again.
-    Go = 5,
-    /// Asks for an ACK; carries no PSN of its own.
-    Probe = 6,
-    /// First word of a peer: its epoch and what it offers.
-    Hello = 7,
-    /// Answer to a HELLO without a valid cookie: here is one. Nothing is remembered.
-    Challenge = 8,
-    /// Answer to a HELLO with a valid cookie: the flow is open.
-    Welcome = 9,
-    /// The endpoint closes: nothing will follow. `psn` says whether all that it sent has arrived.
-    Bye = 10,
-    /// The BYE was heard.
-    ByeAck = 11,
-    /// The flow that this packet answers is not known here: the endpoint has restarted, or never was.
-    Reset = 12,
+numbered! {
+    /// What a packet is for.
+    pub enum Kind: u8 {
+        /// Messages, under a PSN.
+        Data = 1,
+        /// Acknowledgement: everything before `ack`, and what the bitmap says beyond it.
+        Ack = 2,
+        /// Go-back-N: a packet arrived out of order; begin again at `ack` (P1's LOSE).
+        Lose = 3,
+        /// The receive queue is full; `psn` was not taken. Send nothing until GO.
+        Stop = 4,
+        /// There is room again.
+        Go = 5,
+        /// Asks for an ACK; carries no PSN of its own.
+        Probe = 6,
+        /// First word of a peer: its epoch and what it offers.
+        Hello = 7,
+        /// Answer to a HELLO without a valid cookie: here is one. Nothing is remembered.
+        Challenge = 8,
+        /// Answer to a HELLO with a valid cookie: the flow is open.
+        Welcome = 9,
+        /// The endpoint closes: nothing will follow. `psn` says whether all that it sent has arrived.
+        Bye = 10,
+        /// The BYE was heard.
+        ByeAck = 11,
+        /// The flow that this packet answers is not known here: the endpoint has restarted, or never was.
+        Reset = 12,
+    }
 }
 
 impl Kind {
-    /// Every kind, in the order of its number.
-    pub const ALL: [Kind; 12] = [
-        Kind::Data,
-        Kind::Ack,
-        Kind::Lose,
-        Kind::Stop,
-        Kind::Go,
-        Kind::Probe,
-        Kind::Hello,
-        Kind::Challenge,
-        Kind::Welcome,
-        Kind::Bye,
-        Kind::ByeAck,
-        Kind::Reset,
-    ];
-
-    /// The kind with this number.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Kind> {
-        match number {
-            1..=12 => Some(Self::ALL[number as usize - 1]),
-            _ => None,
-        }
-    }
-
     /// Whether the packet belongs to an established flow, so that its `flow` and `token` must match.
     #[must_use]
     pub const fn on_a_flow(self) -> bool {

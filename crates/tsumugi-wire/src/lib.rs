@@ -34,6 +34,7 @@ pub mod handshake;
 pub mod header;
 pub mod limits;
 pub mod memory;
+mod numbered;
 pub mod psn;
 pub mod rails;
 pub mod remote;

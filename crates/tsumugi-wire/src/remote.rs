@@ -1,6 +1,6 @@
 //! Remote memory: what one side does to the other's memory, and what comes back.
 //!
-//! Each is a frame of a DATA packet ([`crate::frame::Remote`]), so it is done once, and lost with its flow only.
+//! Each is a frame of a DATA packet ([`crate::frame::RemoteFrame`]), so it is done once, and lost with its flow only.
 //!
 //! | what | key, address | data | is done |
 //! |---|---|---|---|
@@ -16,145 +16,79 @@
 //! In its turn: in the order of the flow, when everything before it has been done, long writes and replies too. Pieces
 //! and parts are done when they arrive, before what was sent earlier if that was lost.
 
+use crate::numbered::numbered;
 use zerocopy::byteorder::little_endian::U64;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
-/// What is to be done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u16)]
-pub enum What {
-    /// Write the data: a write that fits in a packet. Answered only when it is refused.
-    Write = 1,
-    /// Write the data: one packet of a longer write. Answered as a write is, once for all of it.
-    Piece = 2,
-    /// Read. The data come back in replies.
-    Read = 3,
-    /// Change one word, and say what it was.
-    Atomic = 4,
-    /// Say that everything before has been done.
-    Fence = 5,
-    /// Tell the process that memory was written.
-    Notify = 6,
-    /// What came of an operation of the other side.
-    Reply = 7,
-    /// One packet of a longer reply.
-    Part = 8,
-}
-
-impl What {
-    /// Every one, in the order of its number.
-    pub const ALL: [What; 8] = [
-        What::Write,
-        What::Piece,
-        What::Read,
-        What::Atomic,
-        What::Fence,
-        What::Notify,
-        What::Reply,
-        What::Part,
-    ];
-
-    /// The one with this number.
-    #[must_use]
-    pub const fn from_number(number: u16) -> Option<What> {
-        match number {
-            1..=8 => Some(Self::ALL[number as usize - 1]),
-            _ => None,
-        }
+numbered! {
+    /// What is to be done.
+    pub enum What: u16 {
+        /// Write the data: a write that fits in a packet. Answered only when it is refused.
+        Write = 1,
+        /// Write the data: one packet of a longer write. Answered as a write is, once for all of it.
+        Piece = 2,
+        /// Read. The data come back in replies.
+        Read = 3,
+        /// Change one word, and say what it was.
+        Atomic = 4,
+        /// Say that everything before has been done.
+        Fence = 5,
+        /// Tell the process that memory was written.
+        Notify = 6,
+        /// What came of an operation of the other side.
+        Reply = 7,
+        /// One packet of a longer reply.
+        Part = 8,
     }
 }
 
-/// How an operation went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u64)]
-pub enum Outcome {
-    /// It was done.
-    Done = 0,
-    /// No memory has this key: it was guessed, or the memory is registered no more.
-    NoSuchKey = 1,
-    /// It reaches beyond the memory that was registered.
-    OutOfBounds = 2,
-    /// The key does not give the right to do this.
-    NotPermitted = 3,
-    /// The word is not aligned to its size.
-    Misaligned = 4,
-    /// More operations wait for replies than the other side takes.
-    TooMany = 5,
-    /// The request itself makes no sense.
-    Malformed = 6,
-}
-
-impl Outcome {
-    const ALL: [Outcome; 7] = [
-        Outcome::Done,
-        Outcome::NoSuchKey,
-        Outcome::OutOfBounds,
-        Outcome::NotPermitted,
-        Outcome::Misaligned,
-        Outcome::TooMany,
-        Outcome::Malformed,
-    ];
-
-    /// The one with this number.
-    #[must_use]
-    pub const fn from_number(number: u64) -> Option<Outcome> {
-        match number {
-            0..=6 => Some(Self::ALL[number as usize]),
-            _ => None,
-        }
+numbered! {
+    /// How an operation went.
+    pub enum Outcome: u64 {
+        /// It was done.
+        Done = 0,
+        /// No memory has this key: it was guessed, or the memory is registered no more.
+        NoSuchKey = 1,
+        /// It reaches beyond the memory that was registered.
+        OutOfBounds = 2,
+        /// The key does not give the right to do this.
+        NotPermitted = 3,
+        /// The word is not aligned to its size.
+        Misaligned = 4,
+        /// More operations wait for replies than the other side takes.
+        TooMany = 5,
+        /// The request itself makes no sense.
+        Malformed = 6,
     }
 }
 
-/// How wide a word is, and how its bits are to be understood.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Word {
-    /// Unsigned, 8 bits.
-    U8 = 1,
-    /// Unsigned, 16 bits.
-    U16 = 2,
-    /// Unsigned, 32 bits.
-    U32 = 3,
-    /// Unsigned, 64 bits.
-    U64 = 4,
-    /// Two's complement, 8 bits.
-    I8 = 5,
-    /// Two's complement, 16 bits.
-    I16 = 6,
-    /// Two's complement, 32 bits.
-    I32 = 7,
-    /// Two's complement, 64 bits.
-    I64 = 8,
-    /// IEEE 754, 32 bits.
-    F32 = 9,
-    /// IEEE 754, 64 bits.
-    F64 = 10,
+numbered! {
+    /// How wide a word is, and how its bits are to be understood.
+    pub enum Word: u8 {
+        /// Unsigned, 8 bits.
+        U8 = 1,
+        /// Unsigned, 16 bits.
+        U16 = 2,
+        /// Unsigned, 32 bits.
+        U32 = 3,
+        /// Unsigned, 64 bits.
+        U64 = 4,
+        /// Two's complement, 8 bits.
+        I8 = 5,
+        /// Two's complement, 16 bits.
+        I16 = 6,
+        /// Two's complement, 32 bits.
+        I32 = 7,
+        /// Two's complement, 64 bits.
+        I64 = 8,
+        /// IEEE 754, 32 bits.
+        F32 = 9,
+        /// IEEE 754, 64 bits.
+        F64 = 10,
+    }
 }
 
 impl Word {
-    /// Every one, in the order of its number.
-    pub const ALL: [Word; 10] = [
-        Word::U8,
-        Word::U16,
-        Word::U32,
-        Word::U64,
-        Word::I8,
-        Word::I16,
-        Word::I32,
-        Word::I64,
-        Word::F32,
-        Word::F64,
-    ];
-
-    /// The one with this number.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Word> {
-        match number {
-            1..=10 => Some(Self::ALL[number as usize - 1]),
-            _ => None,
-        }
-    }
-
     /// Its width, bytes; and what its address is a multiple of.
     #[must_use]
     pub const fn bytes(self) -> usize {
@@ -167,54 +101,29 @@ impl Word {
     }
 }
 
-/// What is done to a word. Its former value comes back, whatever is done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-#[repr(u8)]
-pub enum Change {
-    /// Nothing: an atomic load.
-    Load = 1,
-    /// It becomes the operand: a swap, or an atomic store.
-    Swap = 2,
-    /// It becomes the operand if it equals `compare`, bit for bit.
-    CompareSwap = 3,
-    /// The operand is added; integers wrap around.
-    Add = 4,
-    /// It becomes the lesser of it and the operand.
-    Min = 5,
-    /// It becomes the greater of it and the operand.
-    Max = 6,
-    /// Bitwise and; not of floating point.
-    And = 7,
-    /// Bitwise or; not of floating point.
-    Or = 8,
-    /// Bitwise exclusive or; not of floating point.
-    Xor = 9,
-    /// The operand is multiplied; integers wrap around.
-    Multiply = 10,
-}
-
-impl Change {
-    /// Every one, in the order of its number.
-    pub const ALL: [Change; 10] = [
-        Change::Load,
-        Change::Swap,
-        Change::CompareSwap,
-        Change::Add,
-        Change::Min,
-        Change::Max,
-        Change::And,
-        Change::Or,
-        Change::Xor,
-        Change::Multiply,
-    ];
-
-    /// The one with this number.
-    #[must_use]
-    pub const fn from_number(number: u8) -> Option<Change> {
-        match number {
-            1..=10 => Some(Self::ALL[number as usize - 1]),
-            _ => None,
-        }
+numbered! {
+    /// What is done to a word. Its former value comes back, whatever is done.
+    pub enum Change: u8 {
+        /// Nothing: an atomic load.
+        Load = 1,
+        /// It becomes the operand: a swap, or an atomic store.
+        Swap = 2,
+        /// It becomes the operand if it equals `compare`, bit for bit.
+        CompareSwap = 3,
+        /// The operand is added; integers wrap around.
+        Add = 4,
+        /// It becomes the lesser of it and the operand.
+        Min = 5,
+        /// It becomes the greater of it and the operand.
+        Max = 6,
+        /// Bitwise and; not of floating point.
+        And = 7,
+        /// Bitwise or; not of floating point.
+        Or = 8,
+        /// Bitwise exclusive or; not of floating point.
+        Xor = 9,
+        /// The operand is multiplied; integers wrap around.
+        Multiply = 10,
     }
 }
 

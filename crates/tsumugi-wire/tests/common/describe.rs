@@ -2,7 +2,7 @@
 
 use super::{Vector, body_crc};
 use tsumugi_wire::ack::{self, Sack};
-use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, Remote};
+use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, RemoteFrame};
 use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
@@ -96,7 +96,7 @@ fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
                 let at = data.as_ptr() as usize - body.as_ptr() as usize;
                 put(fields, "fragment", format!("{channel} {message} {offset} {total} {at} {}", data.len()));
             }
-            Ok(Frame::Remote(Remote { what, key, address, operation }, data)) => {
+            Ok(Frame::Remote(RemoteFrame { what, key, address, operation }, data)) => {
                 let at = data.as_ptr() as usize - body.as_ptr() as usize;
                 put(fields, "remote", format!("{what} {key} {address} {operation} {at} {}", data.len()));
             }
@@ -200,7 +200,7 @@ fn encode_frames(vector: &Vector) -> Vec<u8> {
                 body.extend_from_slice(data(at, bytes));
             }
             ("remote", &[what, key, address, operation, at, bytes]) => {
-                let remote = Remote { what: what as u16, key, address, operation };
+                let remote = RemoteFrame { what: what as u16, key, address, operation };
                 body.extend_from_slice(&remote.encode(bytes as u32));
                 body.extend_from_slice(data(at, bytes));
                 body.resize(body.len().next_multiple_of(8), 0);

@@ -3,7 +3,7 @@
 use crate::common::body_crc;
 use crate::common::exercise::seal;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack, WORDS_MAX};
-use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, REMOTE_BYTES, Remote, encode_whole};
+use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, REMOTE_BYTES, RemoteFrame, encode_whole};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
@@ -118,7 +118,7 @@ fn fragment(offset: u64, total: u64, bytes: usize) -> Vec<u8> {
 /// A frame about remote memory, padded.
 fn remote(what: What, bytes: usize) -> Vec<u8> {
     let (key, address, operation) = (0xfeed_5eed_0bad_f00d, 0x7f00_1234_5678, 0x1_0000_0002);
-    let mut body = Remote { what: what as u16, key, address, operation }.encode(bytes as u32).to_vec();
+    let mut body = RemoteFrame { what: what as u16, key, address, operation }.encode(bytes as u32).to_vec();
     body.extend_from_slice(&contents(bytes));
     body.resize(body.len().next_multiple_of(8), 0);
     body

@@ -1,6 +1,6 @@
 //! Acquaintances: HELLO, CHALLENGE, WELCOME, BYE and RESET.
 
-use super::peer::{Local, Outgoing, Peer, Phase, Remote};
+use super::peer::{Address, Local, Outgoing, Peer, Phase};
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::error::Reason;
@@ -293,7 +293,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let fresh = peer.remote.is_none();
         peer.hear(now);
-        peer.remote = Some(Remote {
+        peer.remote = Some(Address {
             flow: offer.flow,
             token: offer.token,
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,

@@ -34,7 +34,7 @@ pub(super) enum Phase {
 
 /// What the peer offered: how to address it, what it takes.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Remote {
+pub(super) struct Address {
     /// Index of our flow in its table.
     pub(super) flow: u32,
     /// Token of our flow.
@@ -147,7 +147,7 @@ pub(super) struct Peer {
     pub(super) epoch: u32,
     /// Counts our acquaintances with it, so that a ticket of an earlier one is recognised.
     pub(super) acquaintance: u32,
-    pub(super) remote: Option<Remote>,
+    pub(super) remote: Option<Address>,
     /// Longest message that it takes, bytes, as it said last; everything, before it has said so.
     pub(super) message_bytes_max: u64,
     /// Token of our flow in the acquaintance before this one. A flow is begun once: the peer may have kept what

@@ -11,7 +11,7 @@ use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::Slice;
 use tsumugi_wire::Instant;
-use tsumugi_wire::frame::{REMOTE_BYTES, Remote};
+use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
 
@@ -40,7 +40,7 @@ pub(super) struct Pending {
 #[derive(Clone, Debug)]
 pub(super) struct Bulk {
     what: What,
-    /// See [`Remote::key`].
+    /// See [`RemoteFrame::key`].
     key: u64,
     /// Address of the first byte.
     address: u64,
@@ -79,7 +79,8 @@ impl Bulk {
         let even = all.div_ceil(all.div_ceil(most).max(1)).next_multiple_of(8).min(most);
         let bytes = even.min(all - self.cut);
         let address = self.address.wrapping_add(self.cut as u64);
-        let remote = Remote { what: self.what as u16, key: self.key, address, operation: self.operation };
+        let remote =
+            RemoteFrame { what: self.what as u16, key: self.key, address, operation: self.operation };
         body.extend_from_slice(&remote.encode(bytes as u32));
         // Within the slice, by how `cut` counts.
         let _ = self.from.append(self.cut, bytes, body);
@@ -216,7 +217,7 @@ impl State {
             return Err(SendError::TooLong { bytes: bytes as u64, limit: room as u64 });
         }
         let operation = self.next_operation(index);
-        let remote = Remote { what: what as u16, key: at.key, address: at.address, operation };
+        let remote = RemoteFrame { what: what as u16, key: at.key, address: at.address, operation };
         let messages = self.peers[index as usize].accepted + 1;
         self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
         Ok(self.accepted(now, index))
@@ -236,7 +237,7 @@ impl State {
     }
 
     /// Something came of an operation of ours. `false` when the peer is gone over it.
-    pub(super) fn on_reply(&mut self, index: u32, remote: &Remote, data: &[u8]) -> bool {
+    pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let Some(outcome) = Outcome::from_number(remote.key) else {
             self.violated(index, "a reply that says nothing known");
             return false;

@@ -18,7 +18,7 @@ use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::region::ChangeError;
 use tsumugi_rail::{Region, Slice};
 use tsumugi_wire::Psn;
-use tsumugi_wire::frame::{REMOTE_BYTES, Remote};
+use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
 
@@ -54,7 +54,7 @@ impl Served {
     }
 
     /// The region, and the place in it of `bytes` at an address.
-    fn find(&self, remote: &Remote, bytes: u64, rights: Rights) -> Result<(&Region, usize), Outcome> {
+    fn find(&self, remote: &RemoteFrame, bytes: u64, rights: Rights) -> Result<(&Region, usize), Outcome> {
         let Registered { slice, rights: given, .. } =
             self.registered.get(&remote.key).ok_or(Outcome::NoSuchKey)?;
         if !given.has(rights) {
@@ -70,12 +70,12 @@ impl Served {
         Ok((region, slice.at() + ahead as usize))
     }
 
-    fn write(&self, remote: &Remote, data: &[u8]) -> Result<(), Outcome> {
+    fn write(&self, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
         let (region, at) = self.find(remote, data.len() as u64, Rights::WRITE)?;
         region.write(at, data).map_err(|_| Outcome::OutOfBounds)
     }
 
-    fn change(&self, remote: &Remote, data: &[u8]) -> Result<u64, Outcome> {
+    fn change(&self, remote: &RemoteFrame, data: &[u8]) -> Result<u64, Outcome> {
         let atomic = Atomic::decode(data).ok_or(Outcome::Malformed)?;
         let (region, at) = self.find(remote, atomic.word.bytes() as u64, Rights::ATOMIC)?;
         region.change(at, &atomic).map_err(|error| match error {
@@ -84,7 +84,7 @@ impl Served {
         })
     }
 
-    fn notify(&mut self, source: Node, remote: &Remote, data: &[u8]) -> Result<(), Outcome> {
+    fn notify(&mut self, source: Node, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
         let Notice { handler, bytes } = Notice::decode(data).ok_or(Outcome::Malformed)?;
         let (region, at) = self.find(remote, bytes, Rights::WRITE)?;
         let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
@@ -105,7 +105,7 @@ impl Served {
 impl State {
     /// A frame about remote memory that is alone in its packet and may be done at once: it is a part of something long, or
     /// has its turn. Its PSN has been claimed.
-    pub(super) fn on_remote_at_once(&mut self, index: u32, psn: Psn, remote: &Remote, data: &[u8]) {
+    pub(super) fn on_remote_at_once(&mut self, index: u32, psn: Psn, remote: &RemoteFrame, data: &[u8]) {
         if !self.on_remote(index, remote, data) {
             return;
         }
@@ -120,7 +120,7 @@ impl State {
     }
 
     /// Does what a frame says. `false` when the peer is gone over it.
-    pub(super) fn on_remote(&mut self, index: u32, remote: &Remote, data: &[u8]) -> bool {
+    pub(super) fn on_remote(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let done = match What::from_number(remote.what) {
             Some(What::Write | What::Piece) => self.served.write(remote, data).map(|()| None),
             Some(What::Notify) => self.served.notify(Node(index), remote, data).map(|()| None),
@@ -143,7 +143,7 @@ impl State {
         }
     }
 
-    fn serve_read(&mut self, index: u32, remote: &Remote, data: &[u8]) -> Result<bool, Outcome> {
+    fn serve_read(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<bool, Outcome> {
         let bytes = <[u8; 8]>::try_from(data).map(u64::from_le_bytes).map_err(|_| Outcome::Malformed)?;
         let (region, at) = self.served.find(remote, bytes, Rights::READ)?;
         let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
@@ -169,7 +169,7 @@ impl State {
     }
 
     /// Counts what was not done, and tells its sender. `false` when the peer is gone over it.
-    fn refuse(&mut self, index: u32, remote: &Remote, outcome: Outcome) -> bool {
+    fn refuse(&mut self, index: u32, remote: &RemoteFrame, outcome: Outcome) -> bool {
         self.memory.count(Counter::RemoteRefused, 1);
         let peer = &mut self.peers[index as usize];
         if remote.what == What::Piece as u16
@@ -190,7 +190,7 @@ impl State {
             return false;
         }
         let messages = peer.accepted;
-        let head = Remote { what: What::Reply as u16, key: outcome as u64, address: 0, operation }
+        let head = RemoteFrame { what: What::Reply as u16, key: outcome as u64, address: 0, operation }
             .encode(data.len() as u32);
         if self.queue_frame(index, &head, [data, &[]], messages).is_err() {
             self.end_peer(index, Reason::NoMemory(data.len() as u64));

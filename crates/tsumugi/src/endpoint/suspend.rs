@@ -2,7 +2,7 @@
 
 use super::deliver::{Content as Bytes, Delivery};
 use super::depart::Long;
-use super::peer::{Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase, Remote};
+use super::peer::{Address, Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase};
 use super::place::Store;
 use super::remote::Bulk;
 use super::state::State;
@@ -260,7 +260,7 @@ impl State {
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
         peer.phase = Phase::Open;
-        peer.remote = Some(Remote { flow: saved.remote_flow, token: saved.remote_token, body_bytes });
+        peer.remote = Some(Address { flow: saved.remote_flow, token: saved.remote_token, body_bytes });
         peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });
         peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
