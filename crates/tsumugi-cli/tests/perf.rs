@@ -185,6 +185,32 @@ fn programming_models_are_shown_beside_each_other() {
 }
 
 #[test]
+fn active_zero_copy_is_compared_with_the_handshake_at_both_paces() {
+    let server = Server::start(&[]);
+    let quick = ["--rounds", "2", "--time", "0.02", "--timeout", "60", "--size", "2K,100K"];
+    let json = server.perf("azc", &[&quick[..], &["--json"]].concat());
+    assert_eq!(json.status.code(), Some(0), "{}", text(&json.stderr));
+    let json: serde_json::Value = serde_json::from_slice(&json.stdout).expect("one JSON object");
+    let rows = json["rows"].as_array().expect("rows");
+    // Two paces, two sizes, two protocols.
+    assert_eq!(rows.len(), 8, "{json}");
+    for (at, row) in rows.iter().enumerate() {
+        let is_ours = at % 2 == 0;
+        assert_eq!(row["protocol"], if is_ours { "active-zero-copy" } else { "rendezvous" }, "{row}");
+        assert_eq!(row["one_by_one"].as_bool().unwrap_or(false), at < 4, "{row}");
+        assert_eq!(row["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), is_ours, "{row}");
+        // Random lengths up to the size: half of it, on the average.
+        let bits = row["gbit_s"].as_f64().unwrap_or(0.0) * 1e9 / row["per_s"].as_f64().unwrap_or(1.0);
+        let share = bits / 8.0 / row["size_bytes"].as_f64().unwrap_or(1.0);
+        assert!((0.2..0.8).contains(&share), "{share} of the size: {row}");
+    }
+    let shown = text(&server.perf("azc", &quick).stdout);
+    assert!(shown.contains("eager and rendezvous") && shown.contains("ratio"), "{shown}");
+    let refused = server.perf("rate", &["--protocol", "eager"]);
+    assert_eq!(refused.status.code(), Some(2), "{}", text(&refused.stderr));
+}
+
+#[test]
 fn a_small_window_slows_down_and_nothing_else() {
     let server = Server::start(&[]);
     for transport in ["tsumugi", "udp", "tcp-spin"] {

@@ -44,6 +44,12 @@ pub(crate) struct Row {
     /// The programming model that Tsumugi was used by, if not `channel`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) model: Option<String>,
+    /// How its tagged messages travelled, if not `auto`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) protocol: Option<String>,
+    /// Whether each message of a stream left when the one before was answered; absent in JSON if not.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub(crate) one_by_one: bool,
     /// What was measured.
     pub(crate) metric: Metric,
     /// Payload bytes of one message; 0, and absent in JSON, where there are none.

@@ -85,6 +85,65 @@ impl fmt::Display for Model {
     }
 }
 
+/// How tagged messages travel: [`tsumugi::message::Protocol`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Protocol {
+    /// Whichever measured better at a length.
+    #[default]
+    Auto,
+    /// At once; copied if nobody waits for them yet.
+    Eager,
+    /// At once up to 8 KiB; longer ones when the receiver has asked for them.
+    Rendezvous,
+    /// The head and the data at once; the receiver supplies the buffer when the head arrives.
+    ActiveZeroCopy,
+}
+
+impl Protocol {
+    /// As `--protocol` has it; nothing for the default.
+    pub(crate) fn name(self) -> Option<String> {
+        (self != Protocol::Auto).then(|| self.to_string())
+    }
+}
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Protocol::Auto => "auto",
+            Protocol::Eager => "eager",
+            Protocol::Rendezvous => "rendezvous",
+            Protocol::ActiveZeroCopy => "active-zero-copy",
+        })
+    }
+}
+
+/// What a stream is made of, and how it flows.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Mix {
+    /// Lengths are random up to the message's size, the same ones in every stream.
+    pub(crate) random: bool,
+    /// The next message leaves when the one before was acknowledged by the other side's program.
+    pub(crate) one_by_one: bool,
+}
+
+impl Mix {
+    /// Lengths of the messages of a stream, bytes.
+    fn lengths(self, most: usize) -> impl FnMut() -> usize {
+        let mut state = 7u64;
+        move || {
+            // Knuth's MMIX generator, of which the upper bits are the good ones.
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            if self.random { (state >> 33) as usize % (most + 1) } else { most }
+        }
+    }
+
+    /// Messages of a stream that are acknowledged together.
+    fn batch(self, stream: Stream) -> u64 {
+        if self.one_by_one { 1 } else { stream.batch_messages }
+    }
+}
+
 /// What both sides set up alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Options {
@@ -109,6 +168,12 @@ pub(crate) struct Options {
     /// How the library is used, on both sides.
     #[serde(default)]
     pub(crate) model: Model,
+    /// How tagged messages travel.
+    #[serde(default)]
+    pub(crate) protocol: Protocol,
+    /// What streams are made of, and how they flow.
+    #[serde(default)]
+    pub(crate) mix: Mix,
     /// Silence after which the other side counts as dead.
     pub(crate) peer_timeout_ms: u64,
 }
@@ -151,24 +216,24 @@ impl Options {
 
     /// An end of the model that was asked for; `node`: the other side, if this is the client.
     fn peer(&self, endpoint: Endpoint, node: Option<Node>) -> Result<Box<dyn Peer>, Failure> {
-        let (is_client, bytes_max) = (node.is_some(), self.message_bytes_max);
+        let (is_client, bytes_max, mix) = (node.is_some(), self.message_bytes_max, self.mix);
         Ok(match self.model {
             Model::Channel => {
                 let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
                 let carrier = Channel { channel, in_place: self.in_place };
-                Box::new(Ours { carrier, endpoint, node, is_client })
+                Box::new(Ours { carrier, endpoint, node, is_client, mix })
             }
             Model::Message => {
-                let carrier = Tagged::new(&endpoint, bytes_max)?;
-                Box::new(Ours { carrier, endpoint, node, is_client })
+                let carrier = Tagged::new(&endpoint, bytes_max, self.protocol)?;
+                Box::new(Ours { carrier, endpoint, node, is_client, mix })
             }
             Model::ActiveMessage => {
                 let carrier = Requests::new(&endpoint, is_client)?;
-                Box::new(Ours { carrier, endpoint, node, is_client })
+                Box::new(Ours { carrier, endpoint, node, is_client, mix })
             }
             Model::Stream => {
                 let carrier = Pieces::new(&endpoint)?;
-                Box::new(Ours { carrier, endpoint, node, is_client })
+                Box::new(Ours { carrier, endpoint, node, is_client, mix })
             }
             Model::Write => Box::new(Written::new(endpoint, node, bytes_max)?),
         })
@@ -226,6 +291,7 @@ struct Ours<C> {
     /// The other side; the server learns it from the first message.
     node: Option<Node>,
     is_client: bool,
+    mix: Mix,
 }
 
 impl<C: Carrier> Ours<C> {
@@ -332,14 +398,20 @@ impl<C: Carrier> Peer for Ours<C> {
     fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
         let node = self.node()?;
         let message = vec![0x5a; stream.message_bytes as usize];
+        let (mut length, batch) = (self.mix.lengths(message.len()), self.mix.batch(stream));
         let (start, cpu) = (Instant::now(), process_cpu_time());
-        let (mut batches, mut acknowledged) = (0, 0);
-        while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
-        {
-            for _ in 0..stream.batch_messages {
-                self.carrier.post(&self.endpoint, node, &message)?;
+        let (mut batches, mut acknowledged, mut bytes) = (0, 0, 0);
+        while batches == 0 || start.elapsed() < until.time && batches * batch < until.messages {
+            for _ in 0..batch {
+                let message = &message[..length()];
+                self.carrier.post(&self.endpoint, node, message)?;
+                bytes += message.len() as u64;
             }
             batches += 1;
+            while self.mix.one_by_one && acknowledged < batches {
+                self.next(watch)?;
+                acknowledged += 1;
+            }
             watch.progress();
             while self.carrier.next(&self.endpoint, Duration::ZERO)?.is_some() {
                 acknowledged += 1;
@@ -353,8 +425,8 @@ impl<C: Carrier> Peer for Ours<C> {
             acknowledged += 1;
         }
         Ok(Streamed {
-            messages: batches * stream.batch_messages,
-            bytes: batches * stream.batch_bytes(),
+            messages: batches * batch,
+            bytes,
             elapsed_ns: start.elapsed().as_nanos() as u64,
             cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
             lost_bytes: 0,
@@ -373,7 +445,7 @@ impl<C: Carrier> Peer for Ours<C> {
             }
             done.messages += 1;
             let (start, cpu) = *first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
-            if done.messages.is_multiple_of(stream.batch_messages) {
+            if done.messages.is_multiple_of(self.mix.batch(stream)) {
                 self.send(&mut [0], watch)?;
                 done.elapsed_ns = start.elapsed().as_nanos() as u64;
                 done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;

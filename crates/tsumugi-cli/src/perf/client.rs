@@ -127,6 +127,9 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
         let (size, most) = (sizes::show(*size), sizes::show(measure.model.bytes_max()));
         return usage(format!("this model carries messages of up to {most}, not {size}"));
     }
+    if measure.model != ours::Model::Message && measure.protocol != ours::Protocol::Auto {
+        return usage("--protocol is how tagged messages travel: it needs --model message".into());
+    }
     if measure.model != ours::Model::Channel && metric == Metric::Overlap {
         return usage("overlap is measured with --model channel".into());
     }
@@ -294,6 +297,8 @@ impl<'a> Client<'a> {
             mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
             wait: ours.then(|| self.measure.wait.clone()),
             model: self.measure.model.name().filter(|_| ours),
+            protocol: self.measure.protocol.name(),
+            one_by_one: self.measure.mix.one_by_one,
             repeat: repeat.filter(|_| ours),
             faults: self.measure.faults.clone(),
             setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
@@ -339,6 +344,8 @@ impl<'a> Client<'a> {
             depositor: self.measure.depositor.clone(),
             policy: self.measure.policy.clone(),
             model: self.measure.model,
+            protocol: self.measure.protocol,
+            mix: self.measure.mix,
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let prepared = self.prepare().map_err(|cause| self.failed(cause))?;

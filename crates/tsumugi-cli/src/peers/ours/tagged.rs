@@ -3,11 +3,11 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tsumugi::message::{Pattern, Port, Request, WaitError};
+use tsumugi::message::{self, Options, Pattern, Port, Request, WaitError};
 use tsumugi::{Endpoint, Node, SendError};
 
 use super::carrier::Carrier;
-use super::{CHANNEL, failed};
+use super::{CHANNEL, Protocol, failed};
 use crate::peers::Failure;
 
 /// The tag of all messages.
@@ -23,8 +23,19 @@ pub(super) struct Tagged {
 }
 
 impl Tagged {
-    pub(super) fn new(endpoint: &Endpoint, message_bytes_max: u64) -> Result<Tagged, Failure> {
-        let port = Port::open(endpoint, CHANNEL).map_err(failed("cannot open a port"))?;
+    pub(super) fn new(
+        endpoint: &Endpoint,
+        message_bytes_max: u64,
+        protocol: Protocol,
+    ) -> Result<Tagged, Failure> {
+        let protocol = match protocol {
+            Protocol::Auto => message::Protocol::Auto,
+            Protocol::Eager => message::Protocol::Eager,
+            Protocol::Rendezvous => message::Protocol::Rendezvous,
+            Protocol::ActiveZeroCopy => message::Protocol::ActiveZeroCopy,
+        };
+        let options = Options { protocol, ..Options::default() };
+        let port = Port::open_with(endpoint, CHANNEL, options).map_err(failed("cannot open a port"))?;
         let mut tagged = Tagged { port, posted: VecDeque::new() };
         let bytes = (message_bytes_max as usize).max(1);
         for _ in 0..(AHEAD_BYTES / bytes).clamp(2, AHEAD_MAX) {
