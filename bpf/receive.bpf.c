@@ -33,44 +33,11 @@
 #include <bpf/bpf_helpers.h>
 #include "tsumugi_wire.h"
 #include "receive/atomic.h"
+#include "receive/maps.h"
 #include "receive/deposit.h"
+#include "receive/land.h"
 #include "receive/answer.h"
 #include "receive/owner.h"
-
-/* The loader puts the size of an endpoint's memory in place of this number: it depends on the geometry. */
-#define MEMORY_BYTES 0x14534d47
-
-/* One entry for each UDP port. */
-#define PORTS 65536
-
-struct memory {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__uint(map_flags, BPF_F_MMAPABLE);
-	__uint(key_size, sizeof(__u32)); /* no types: the kernel would want the value's, too */
-	__uint(value_size, MEMORY_BYTES);
-};
-
-/* UDP port to receive memory. An array, because the kernel compiles looking into it into a few instructions. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, PORTS);
-	__type(key, __u32);
-	__array(values, struct memory);
-} endpoints SEC(".maps");
-
-struct bell {
-	__uint(type, BPF_MAP_TYPE_RINGBUF);
-	__uint(max_entries, 4096);
-};
-
-/* UDP port to doorbell: one each, so that nobody is woken for another. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY_OF_MAPS);
-	__uint(max_entries, PORTS);
-	__type(key, __u32);
-	__array(values, struct bell);
-} bells SEC(".maps");
 
 /* Finds the UDP header. Whatever is in any way unusual is left to the kernel: -1. */
 static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
@@ -186,9 +153,8 @@ int receive(struct xdp_md *context)
 	struct packet packet = {};
 	struct frame frame;
 	struct udphdr *udp;
-	__u32 port, first = 0, verdict;
+	__u32 port, body, verdict;
 	char *memory;
-	void *endpoint;
 	int bytes, action;
 
 	bytes = find_udp(context, &frame);
@@ -198,10 +164,7 @@ int receive(struct xdp_md *context)
 	if ((void *)(udp + 1) > (void *)(long)context->data_end)
 		return XDP_PASS;
 	port = bpf_ntohs(udp->dest);
-	endpoint = bpf_map_lookup_elem(&endpoints, &port);
-	if (!endpoint)
-		return XDP_PASS;
-	memory = bpf_map_lookup_elem(endpoint, &first);
+	memory = memory_of(port);
 	if (!memory)
 		return XDP_PASS;
 	frame.epoch = load(&((struct tsumugi_control *)memory)->epoch);
@@ -226,10 +189,14 @@ int receive(struct xdp_md *context)
 		frame.kind = TSUMUGI_ACK;
 		return answer(context, flow, &frame, packet.psn);
 	}
-	verdict = place(context, memory, flow, &packet, frame.payload + sizeof(struct tsumugi_header));
+	body = frame.payload + sizeof(struct tsumugi_header);
+	verdict = NOT_HERE;
+	if (may_land(context, body, packet.body_bytes))
+		verdict = land(context, flow, packet.psn, (__u64)port << 32 | body << 16 | packet.body_bytes);
+	if (verdict == NOT_HERE)
+		verdict = deposit(context, memory, flow, &packet, body);
 	if (verdict == GIVEN_UP)
 		return XDP_DROP;
-	count(memory, verdict);
 	if (verdict != TSUMUGI_COUNT_DEPOSITED)
 		note(flow, &packet);
 	if (verdict == TSUMUGI_COUNT_DEPOSITED || packet.flags & TSUMUGI_FLAG_HAS_ACK)

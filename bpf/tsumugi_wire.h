@@ -190,6 +190,8 @@ struct tsumugi_challenge {
 #define TSUMUGI_COUNTERS 64
 #define TSUMUGI_RAILS_MAX 8 /* NICs of an endpoint */
 #define TSUMUGI_RING_BYTES_MIN 4096
+#define TSUMUGI_TRANSLATION_WAYS 4
+#define TSUMUGI_FRAME_BITS 18
 
 enum tsumugi_counter {
 	TSUMUGI_COUNT_DEPOSITED = 0,
@@ -205,6 +207,8 @@ enum tsumugi_counter {
 	TSUMUGI_COUNT_VIOLATION,
 	TSUMUGI_COUNT_HANDSHAKE_REFUSED,
 	TSUMUGI_COUNT_REMOTE_REFUSED,
+	TSUMUGI_COUNT_LANDED,
+	TSUMUGI_COUNT_UNTRANSLATED,
 };
 
 /* What an endpoint says of one of its NICs, for whoever looks on. */
@@ -230,6 +234,7 @@ struct tsumugi_control {
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
 	__u32 sleeping TSUMUGI_ALIGNED(64);  /* not 0: ring the doorbell; owner */
 	__u32 stopped TSUMUGI_ALIGNED(64);   /* not 0 when some flow's `stopped` is */
+	__u64 ring_read TSUMUGI_ALIGNED(64); /* bytes read since the beginning, and done or held; owner */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
 	struct tsumugi_rail_counters rails[TSUMUGI_RAILS_MAX] TSUMUGI_ALIGNED(64); /* the owner, now and then */
 } TSUMUGI_ALIGNED(4096);
@@ -239,7 +244,7 @@ struct tsumugi_flow {
 	__u64 token; /* 0 while the entry is free */
 	__u32 epoch;
 	__u32 repeat; /* TSUMUGI_REPEAT_* */
-	__u64 limit;  /* PSNs from here on are beyond the credit given */
+	__u64 limit;  /* PSNs from here on, and as many more as have landed, are beyond the credit given */
 	__u64 peer_token; /* of our flow to this peer; 0 while unknown: nothing is answered. Set after peer_flow */
 	__u32 peer_flow;  /* index of our flow to this peer in the peer's table */
 	struct {
@@ -254,7 +259,25 @@ struct tsumugi_flow {
 	} acknowledged TSUMUGI_ALIGNED(64);
 	/* Upper half: number of the block of 32 PSNs; lower half: its bits. */
 	__u64 window[TSUMUGI_WINDOW_WORDS] TSUMUGI_ALIGNED(64);
+	struct {
+		__u64 begun;  /* packets that may be on their way to their place, and those that landed */
+		__u64 landed; /* packets written where they belong, without a record */
+		__u64 held;   /* packets read and held because one before them is missing; owner */
+	} landing TSUMUGI_ALIGNED(64);
 } TSUMUGI_ALIGNED(512);
+
+/* Behind the ring's pad, in buckets of TSUMUGI_TRANSLATION_WAYS: where a page lies in the window. */
+struct tsumugi_translation {
+	__u64 key;   /* 0: none */
+	__u64 place; /* tsumugi_translation_place() */
+	__u64 used;  /* one more than had landed when it was used last; 0: not since the owner looked */
+} TSUMUGI_ALIGNED(32);
+
+/* The page that addresses name, and the window's page. */
+static inline __u64 tsumugi_translation_place(__u64 page, __u32 frame)
+{
+	return page << TSUMUGI_FRAME_BITS | frame;
+}
 
 /* In front of what is deposited in the ring. */
 struct tsumugi_record {
@@ -304,10 +327,28 @@ static inline __u64 tsumugi_ring_offset(__u32 flows)
 	       ((__u64)flows + TSUMUGI_FLOWS_PER_PAGE - 1) / TSUMUGI_FLOWS_PER_PAGE * TSUMUGI_PAGE_BYTES;
 }
 
-/* Bytes of the whole mapping. */
-static inline __u64 tsumugi_memory_bytes(__u32 flows, __u64 ring_bytes)
+/* Bytes before the translations; of the whole mapping if there is no window. */
+static inline __u64 tsumugi_translations_offset(__u32 flows, __u64 ring_bytes)
 {
 	return tsumugi_ring_offset(flows) + ring_bytes + TSUMUGI_PAD_BYTES;
+}
+
+/* Bytes before the window, in memory with so many buckets of translations. */
+static inline __u64 tsumugi_window_offset(__u32 flows, __u64 ring_bytes, __u32 buckets)
+{
+	__u64 bytes = (__u64)buckets * TSUMUGI_TRANSLATION_WAYS * sizeof(struct tsumugi_translation);
+
+	return tsumugi_translations_offset(flows, ring_bytes) +
+	       ((bytes + TSUMUGI_PAGE_BYTES - 1) & ~(__u64)(TSUMUGI_PAGE_BYTES - 1));
+}
+
+/* Bytes of the whole mapping. */
+static inline __u64 tsumugi_memory_bytes(__u32 flows, __u64 ring_bytes, __u32 buckets, __u32 window_pages)
+{
+	if (window_pages == 0)
+		return tsumugi_translations_offset(flows, ring_bytes);
+	return tsumugi_window_offset(flows, ring_bytes, buckets) + (__u64)window_pages * TSUMUGI_PAGE_BYTES +
+	       TSUMUGI_PAD_BYTES;
 }
 
 #endif

@@ -51,6 +51,7 @@ static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct 
 	case TSUMUGI_COUNT_QUEUE_FULL:
 		return TSUMUGI_STOP;
 	case TSUMUGI_COUNT_DEPOSITED:
+	case TSUMUGI_COUNT_LANDED:
 		if (packet->flags & TSUMUGI_FLAG_ACK_REQUEST || packet->psn >= load_acquire(&flow->received.base))
 			return TSUMUGI_ACK;
 		return 0;
@@ -244,7 +245,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 	}
 	reply.words = (__u64)words << 32;
 	bytes = sizeof(reply) + sizeof(__u32) * words;
-	limit = load(&flow->limit);
+	limit = limit_of(flow);
 	credit = limit > base ? limit - base : 0;
 	if (credit > 0xffff)
 		credit = 0xffff;

@@ -9,10 +9,6 @@
 #ifndef TSUMUGI_RECEIVE_DEPOSIT_H
 #define TSUMUGI_RECEIVE_DEPOSIT_H
 
-/* Geometry of every endpoint memory, set before loading. The verifier knows the values as constants. */
-const volatile __u32 flows = 0;
-const volatile __u64 ring_bytes = 0;
-
 /* Tries before a packet is given up as if it had been lost; only other CPUs' progress uses them up. */
 #define CLAIMS_MAX 16
 /* A whole window of blocks, and as many again for other CPUs' progress. */
@@ -234,10 +230,18 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 	return GIVEN_UP;
 }
 
-/* receiver::admit; `seen` as look() says. */
-static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packet *packet, __u64 *seen)
+/* receiver::limit. */
+static __always_inline __u64 limit_of(struct tsumugi_flow *flow)
 {
-	switch (look(flow, packet->psn, seen)) {
+	__u64 landed = load_acquire(&flow->landing.landed), limit = load(&flow->limit);
+
+	return limit + landed < limit ? ~0ULL : limit + landed;
+}
+
+/* receiver::admit; `seen` as look() says. */
+static __always_inline __u32 admit(struct tsumugi_flow *flow, __u64 psn, __u64 *seen)
+{
+	switch (look(flow, psn, seen)) {
 	case CLAIM_TAKEN:
 		return TSUMUGI_COUNT_DUPLICATE;
 	case CLAIM_BEYOND:
@@ -245,9 +249,9 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packe
 	default:
 		break;
 	}
-	if (packet->psn >= load(&flow->limit))
+	if (psn >= limit_of(flow))
 		return TSUMUGI_COUNT_BEYOND_WINDOW;
-	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && packet->psn != load_acquire(&flow->received.base))
+	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && psn != load_acquire(&flow->received.base))
 		return TSUMUGI_COUNT_OUT_OF_ORDER;
 	return TSUMUGI_COUNT_DEPOSITED;
 }
@@ -281,7 +285,7 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, const struct packe
  */
 static __always_inline void copy_body(struct xdp_md *context, __u32 offset, char *to, __u64 bytes)
 {
-	const char *from = (void *)(long)context->data + (offset & 127), *end = (void *)(long)context->data_end;
+	const char *from = (void *)(long)context->data + (offset & 255), *end = (void *)(long)context->data_end;
 
 	opaque(bytes);
 	if (bytes <= 128) {
@@ -311,7 +315,7 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 {
 	struct tsumugi_control *control = (void *)memory;
 	__u64 position = 0, word = 0;
-	__u32 verdict = admit(flow, packet, &word), bytes = packet->body_bytes, owner = TSUMUGI_RECORD_PADDING;
+	__u32 verdict = admit(flow, packet->psn, &word), bytes = packet->body_bytes, owner = TSUMUGI_RECORD_PADDING;
 	struct tsumugi_record *record;
 	enum claim claimed;
 
@@ -346,6 +350,17 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 	store(&flow->received.echo, packet->psn);
 	advance(flow, packet->psn, word);
 	return TSUMUGI_COUNT_DEPOSITED;
+}
+
+/* receiver::deposit. */
+static __always_inline __u32 deposit(struct xdp_md *context, char *memory, struct tsumugi_flow *flow,
+				     const struct packet *packet, __u32 offset)
+{
+	__u32 verdict = place(context, memory, flow, packet, offset);
+
+	if (verdict != GIVEN_UP)
+		count(memory, verdict);
+	return verdict;
 }
 
 #endif

@@ -120,7 +120,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         datagram_bytes: DATAGRAM_BYTES,
         seed: Some(1),
     };
-    let memory = Memory::new(Geometry { flows: 2, ring_bytes: 1 << 14 }).expect("a small memory");
+    let memory = Memory::new(Geometry::plain(2, 1 << 14)).expect("a small memory");
     let mut state = State::new(options, memory);
     let mut heard = Heard::default();
     let mut now = Instant(0);

@@ -35,6 +35,8 @@ pub struct Report {
     pub stops: u64,
     /// Packets deposited by programs in drivers.
     pub driven: u64,
+    /// Those of them that landed in a window.
+    pub landed: u64,
     /// Packets of peers with several paths whose path was compared with what the policy says.
     pub followed: u64,
     /// Paths that were given up because nothing came through.
@@ -55,6 +57,7 @@ impl Report {
         self.datagrams += other.datagrams;
         self.stops += other.stops;
         self.driven += other.driven;
+        self.landed += other.landed;
         self.followed += other.followed;
         self.left += other.left;
         self.calls += other.calls;
@@ -134,6 +137,7 @@ impl Cluster {
             datagrams: statistics.sent,
             stops: self.world.wire.borrow().stops,
             driven: self.world.wire.borrow().driven,
+            landed: self.world.wire.borrow().landed,
             followed: self.world.wire.borrow().followed,
             left: self.world.wire.borrow().left,
             calls: self.calls,

@@ -14,7 +14,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi::internal::{Content, Delivery, PeerView, State};
-use tsumugi::{Failure, Node, Policy, Reason};
+use tsumugi::{Failure, Node, Policy, Reason, Replacement};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::memory::{Counter, Geometry};
@@ -27,6 +27,8 @@ const DAMAGED: &str = "a packet that was acknowledged fails its CRC";
 const BLIND_ONE_IN: u64 = 3;
 /// A driven host's process computes after one in so many calls.
 const COMPUTES_ONE_IN: u64 = 50;
+/// Translations that a window has room for: none, fewer than it has pages, and enough.
+const TRANSLATIONS: [u32; 4] = [0, 2, 8, 64];
 /// See [`Process::overdue`].
 const OVERDUE_MAX: u32 = 4;
 
@@ -130,8 +132,14 @@ impl Host {
         }
         self.incarnation += 1;
         let mut options = self.plan.options.clone();
-        options.seed = Some(self.dice.bits());
-        let geometry = Geometry { flows: options.peers_max, ring_bytes: self.plan.queue_bytes };
+        let bits = self.dice.bits();
+        options.seed = Some(bits);
+        let mut geometry = Geometry::plain(options.peers_max, self.plan.queue_bytes);
+        // Nobody compares the CRC of what lands: what is damaged on the way would be an errand gone wrong.
+        if world.plan.memory && self.plan.driven && world.plan.link.corrupt == 0.0 {
+            geometry.window_pages = memory::window_pages(world.places.hosts());
+            geometry.translations = TRANSLATIONS[bits as usize % TRANSLATIONS.len()];
+        }
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
         let rail = world.rail(self.index, options.datagram_bytes);
         let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
@@ -140,6 +148,7 @@ impl Host {
         if let Some(policy) = self.policy {
             state.set_policy(policy);
         }
+        state.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
         world.lanes[self.index] = world.plan.memory.then(|| memory::lanes(&mut state, world.places.hosts()));
         self.process = Some(Process {
             state,

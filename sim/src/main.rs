@@ -114,10 +114,22 @@ fn many(arguments: &Arguments) -> ExitCode {
         }
     });
     let Ok(sums) = sums.into_inner() else { return ExitCode::FAILURE };
-    let Report { posted, taken, failed, errands, datagrams, stops, driven, followed, left, calls, .. } =
-        sums.all;
+    let Report {
+        posted,
+        taken,
+        failed,
+        errands,
+        datagrams,
+        stops,
+        driven,
+        landed,
+        followed,
+        left,
+        calls,
+        ..
+    } = sums.all;
     eprintln!(
-        "{} seeds in {:.1} s: {posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {stops} STOPs, {followed} over trunks, {left} paths given up, {calls} calls",
+        "{} seeds in {:.1} s: {posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {followed} over trunks, {left} paths given up, {calls} calls",
         sums.runs,
         began.elapsed().as_secs_f64()
     );

@@ -11,6 +11,7 @@ use tsumugi::internal::{Promise, State};
 use tsumugi::remote::{Atomic, Change, Refused, RemoteError, Word};
 use tsumugi::{Node, Region, Rights, SendError, Target};
 use tsumugi_wire::Instant;
+use tsumugi_wire::memory::PAGE_BYTES;
 
 /// Bytes of a lane. The first word of it is counted up.
 const LANE_BYTES: usize = 32 << 10;
@@ -57,9 +58,15 @@ impl Errand {
     }
 }
 
-/// Makes a process's lanes, one for each host.
+/// Pages of a window that holds the lanes of all hosts.
+pub(crate) const fn window_pages(hosts: usize) -> u32 {
+    (hosts * LANE_BYTES / PAGE_BYTES) as u32
+}
+
+/// Makes a process's lanes, one for each host; in its window, if it has one.
 pub(crate) fn lanes(state: &mut State, hosts: usize) -> Lanes {
-    let region = Region::new(hosts * LANE_BYTES).expect("memory for a region");
+    let bytes = hosts * LANE_BYTES;
+    let region = state.lend_window(bytes).unwrap_or_else(|| Region::new(bytes).expect("memory for a region"));
     let key = state.register(region.all(), Rights::ALL);
     // The registration keeps the region.
     Lanes { first: Target { key, address: region.address() }, epoch: state.epoch() }

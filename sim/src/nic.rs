@@ -48,9 +48,11 @@ impl Host {
             return Ok(());
         }
         watch(&process.state, &mut process.spy, now, me, from, &bytes, false);
-        if verdict == Some(Verdict::Deposited) {
+        if let Some(verdict @ (Verdict::Deposited | Verdict::Landed)) = verdict {
             process.heard_from.push(from);
-            world.wire.borrow_mut().driven += 1;
+            let mut wire = world.wire.borrow_mut();
+            wire.driven += 1;
+            wire.landed += u64::from(verdict == Verdict::Landed);
         }
         if let (Fate::Answer(answer), Ok((question, ..))) = (fate, Header::decode(&bytes)) {
             let flow = (question.token, question.epoch);

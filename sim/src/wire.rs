@@ -66,6 +66,8 @@ pub(crate) struct Wire {
     pub(crate) stops: u64,
     /// Packets deposited by programs in drivers.
     pub(crate) driven: u64,
+    /// Those of them that landed in a window.
+    pub(crate) landed: u64,
     /// Packets whose path was compared with the policy's, and paths that were given up.
     pub(crate) followed: u64,
     pub(crate) left: u64,

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 use std::net::IpAddr;
 use std::process::ExitCode;
 use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, XdpError};
-use tsumugi_wire::memory::Geometry;
+use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
 
 const UP_HELP: &str = "\
 After this, every process that may open an endpoint memory receives through the program in the driver, without \
@@ -42,6 +42,14 @@ pub(crate) struct Up {
     /// Bytes of an endpoint's receive queue, a power of two [default: 2097152, or as those that are there].
     #[arg(long, value_name = "BYTES")]
     queue: Option<u64>,
+    /// Bytes of an endpoint's window, the memory that remote writes land in though no process runs; whole pages
+    /// [default: 1310720, or as those that are there].
+    #[arg(long, value_name = "BYTES")]
+    window: Option<u64>,
+    /// Pages of a window that the driver can find at a time; it leaves the others to the process, as it does with all when
+    /// this is 0 [default: as many as the window has].
+    #[arg(long, value_name = "PAGES")]
+    translations: Option<u32>,
     /// User who may use the endpoints, by name or number [default: who called sudo, else root].
     #[arg(long)]
     owner: Option<String>,
@@ -106,9 +114,17 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
         None => owner.as_ref().map(|(_, group)| group.as_raw()),
     };
     let default = PoolOptions::GEOMETRY;
-    let geometry = (options.flows.is_some() || options.queue.is_some()).then(|| Geometry {
-        flows: options.flows.unwrap_or(default.flows),
-        ring_bytes: options.queue.unwrap_or(default.ring_bytes),
+    let window_pages =
+        options.window.map(|bytes| bytes.div_ceil(PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32);
+    let sized = options.flows.is_some() || options.queue.is_some() || window_pages.is_some();
+    let geometry = (sized || options.translations.is_some()).then(|| {
+        let pages = window_pages.unwrap_or(default.window_pages);
+        Geometry {
+            flows: options.flows.unwrap_or(default.flows),
+            ring_bytes: options.queue.unwrap_or(default.ring_bytes),
+            window_pages: pages,
+            translations: options.translations.unwrap_or(pages),
+        }
     });
     let pool = PoolOptions {
         first_port: options.port,
@@ -194,6 +210,10 @@ struct Report {
     flows: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
     queue_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    window_bytes: Option<u64>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    translations: Option<u32>,
     endpoints: Vec<Endpoint>,
 }
 
@@ -256,6 +276,10 @@ impl From<&xdp::Status> for Report {
             nics: nics.collect(),
             flows: status.geometry.map(|geometry| geometry.flows),
             queue_bytes: status.geometry.map(|geometry| geometry.ring_bytes),
+            window_bytes: status
+                .geometry
+                .map(|geometry| u64::from(geometry.window_pages) * PAGE_BYTES as u64),
+            translations: status.geometry.map(|geometry| geometry.translations),
             endpoints: endpoints.collect(),
         }
     }
@@ -281,9 +305,13 @@ fn table(status: &xdp::Status) -> String {
         let reaping = if attached.before_reaping.is_some() { ", set for reaping" } else { "" };
         _ = writeln!(text, "NIC {:<16} {}{reaping}", nic(attached), attached.mode);
     }
-    if let Some(Geometry { flows, ring_bytes }) = status.geometry {
-        let count = status.ports.len();
-        _ = writeln!(text, "{count} endpoints of {flows} flows and {} KiB of queue each", ring_bytes >> 10);
+    if let Some(Geometry { flows, ring_bytes, window_pages, translations }) = status.geometry {
+        let (count, queue, window) = (status.ports.len(), ring_bytes >> 10, window_pages * 4);
+        _ = writeln!(
+            text,
+            "{count} endpoints of {flows} flows, {queue} KiB of queue and {window} KiB of window each"
+        );
+        _ = writeln!(text, "of a window {translations} pages are translated at a time");
     }
     let (used, unused): (Vec<&PortStatus>, Vec<&PortStatus>) =
         status.ports.iter().partition(|port| port.claimed || counted(port).next().is_some());

@@ -4,7 +4,7 @@
 //! packets it left unanswered) and puts its answers together itself.
 
 use crate::memory::ReceiveMemory;
-use crate::receiver::Verdict;
+use crate::receiver::{self, Verdict};
 use crate::window;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
@@ -57,7 +57,9 @@ fn raise(word: &AtomicU64, to: u64) {
 pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
     let asked = header.flags.has(Flags::ACK_REQUEST);
     match verdict.answer() {
-        None if verdict == Verdict::Deposited && (asked || header.psn >= window::base(flow)) => {
+        None if matches!(verdict, Verdict::Deposited | Verdict::Landed)
+            && (asked || header.psn >= window::base(flow)) =>
+        {
             Some(Kind::Ack)
         }
         answer => answer,
@@ -95,7 +97,7 @@ pub fn make(
     (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
     header.psn = if kind == Kind::Stop { refused } else { Psn(0) };
     header.ack = base;
-    let credit = flow.limit.load(Ordering::Relaxed).saturating_sub(base.0);
+    let credit = receiver::limit(flow).0.saturating_sub(base.0);
     header.credit = u16::try_from(credit).unwrap_or(u16::MAX);
     let mut buffer = [0; BODY_BYTES_MAX];
     let body = sack.encode(&mut buffer);

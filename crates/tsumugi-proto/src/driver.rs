@@ -59,7 +59,8 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
         answer::note(flow, &header);
         return (make(memory, flow, Kind::Ack, &header, crc32c), None);
     }
-    let verdict = receiver::deposit(memory, flow, &header, body, false);
+    let verdict = receiver::land(memory, flow, &header, body)
+        .unwrap_or_else(|| receiver::deposit(memory, flow, &header, body, false));
     if verdict != Verdict::Deposited {
         answer::note(flow, &header); // of what is deposited the record tells
     }

@@ -6,7 +6,7 @@
 //! |-----------|-----------------------|----------------------------------------------|-------------|
 //! | sending   | what to send, and again | in the library                             | [`sender`]  |
 //! | sending   | over which path       | in the library                               | [`trunk`]   |
-//! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`] |
+//! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`], [`translation`] |
 //! | receiving | put in order          | in the library                               | [`reorder`] |
 //! | both      | come to know a peer   | in the library                               | [`handshake`] |
 //!
@@ -26,6 +26,7 @@ pub mod queue;
 pub mod receiver;
 pub mod reorder;
 pub mod sender;
+pub mod translation;
 pub mod trunk;
 pub mod window;
 

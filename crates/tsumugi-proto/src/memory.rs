@@ -1,7 +1,7 @@
 //! Receive memory as the protocol sees it.
 
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
-use tsumugi_wire::memory::{Control, Counter, Flow};
+use tsumugi_wire::memory::{Control, Counter, Flow, Translation};
 
 /// A mapping laid out as [`tsumugi_wire::memory`] says.
 pub trait ReceiveMemory {
@@ -17,6 +17,21 @@ pub trait ReceiveMemory {
     ///
     /// The caller has claimed the place; nobody else reads or writes it until it is published.
     fn copy_in(&self, position: u64, bytes: &[u8]);
+
+    /// The table of translations: a power of two of buckets, or nothing where nothing lands.
+    fn translations(&self) -> &[Translation] {
+        &[]
+    }
+
+    /// Pages of the window.
+    fn window_pages(&self) -> u32 {
+        0
+    }
+
+    /// Copies `bytes`, no more than a packet's, into the window at byte `at` of it; they may run into the pad.
+    ///
+    /// Others may read or write there meanwhile: the window's bytes are nobody's alone.
+    fn land(&self, _at: u64, _bytes: &[u8]) {}
 
     /// Adds to a counter.
     fn count(&self, counter: Counter, by: u64) {

@@ -4,11 +4,13 @@
 //! several CPUs at once for one flow. A program in the NIC's driver does the same in C.
 
 use crate::memory::ReceiveMemory;
-use crate::queue;
 use crate::window::{self, Claim};
+use crate::{queue, translation};
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::frame::{Frame, Frames, RemoteFrame, remote_frame_bytes};
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::memory::{Counter, Flow, Record};
+use tsumugi_wire::memory::{Counter, Flow, PAGE_BYTES, Record};
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// What became of a packet.
@@ -16,6 +18,8 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 pub enum Verdict {
     /// Its body lies in the receive queue, or is the caller's to place.
     Deposited,
+    /// Its data lie where they belong in the window, and there is nothing else to do.
+    Landed,
     /// It had been deposited before.
     Duplicate,
     /// Go-back-N: not the next one.
@@ -38,6 +42,7 @@ impl Verdict {
     pub const fn counter(self) -> Counter {
         match self {
             Verdict::Deposited => Counter::Deposited,
+            Verdict::Landed => Counter::Landed,
             Verdict::Duplicate => Counter::Duplicate,
             Verdict::OutOfOrder => Counter::OutOfOrder,
             Verdict::Beyond => Counter::BeyondWindow,
@@ -56,7 +61,11 @@ impl Verdict {
             Verdict::Duplicate | Verdict::Beyond => Some(Kind::Ack),
             Verdict::OutOfOrder => Some(Kind::Lose),
             Verdict::Full => Some(Kind::Stop),
-            Verdict::Deposited | Verdict::UnknownFlow | Verdict::WrongToken | Verdict::WrongEpoch => None,
+            Verdict::Deposited
+            | Verdict::Landed
+            | Verdict::UnknownFlow
+            | Verdict::WrongToken
+            | Verdict::WrongEpoch => None,
         }
     }
 }
@@ -82,13 +91,21 @@ pub fn find<'m, M: ReceiveMemory + ?Sized>(memory: &'m M, header: &Header) -> Re
     Ok(flow)
 }
 
+/// PSNs from here on are beyond the credit given.
+#[inline]
+#[must_use]
+pub fn limit(flow: &Flow) -> Psn {
+    let landed = flow.landing.0.landed.load(Ordering::Acquire);
+    Psn(flow.limit.load(Ordering::Relaxed).saturating_add(landed))
+}
+
 /// Whether the flow would take this DATA packet now.
 #[inline]
 fn admit(flow: &Flow, header: &Header) -> Verdict {
     match window::look(flow, header.psn) {
         Claim::Taken => Verdict::Duplicate,
         Claim::Beyond => Verdict::Beyond,
-        Claim::Mine(_) if header.psn.0 >= flow.limit.load(Ordering::Relaxed) => Verdict::Beyond,
+        Claim::Mine(_) if header.psn >= limit(flow) => Verdict::Beyond,
         Claim::Mine(_)
             if flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32
                 && header.psn != window::base(flow) =>
@@ -168,7 +185,8 @@ fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
     Verdict::Deposited
 }
 
-/// Claims the PSN of a DATA packet that the caller, the memory's owner, consumes on the spot.
+/// Claims the PSN of a DATA packet that the caller, the memory's owner, consumes on the spot: [`consumed`] says when it
+/// has.
 ///
 /// The user depositor runs in the process that would read the queue next; for a fragment of a long
 /// message it goes straight to the fragment's place and saves the copy through the queue.
@@ -176,10 +194,120 @@ fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
 pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header) -> Verdict {
     let mut verdict = admit(flow, header);
     if verdict == Verdict::Deposited {
+        begin(flow);
         verdict = conclude(flow, header.psn, window::claim(flow, header.psn));
+        if verdict != Verdict::Deposited {
+            consumed(flow);
+        }
     }
     memory.count(verdict.counter(), 1);
     verdict
+}
+
+/// A packet that was [consumed](consume) is where it belongs.
+#[inline]
+pub fn consumed(flow: &Flow) {
+    flow.landing.0.begun.fetch_sub(1, Ordering::AcqRel);
+}
+
+/// Something of the flow may be on its way to its place, until it has landed or the count is taken back.
+#[inline]
+fn begin(flow: &Flow) {
+    flow.landing.0.begun.fetch_add(1, Ordering::AcqRel);
+}
+
+/// Whether nothing that was received before the base is on its way to its place (invariant 4 of the memory). The caller
+/// has read the base before.
+#[inline]
+#[must_use]
+pub fn is_settled(flow: &Flow) -> bool {
+    // In this order: `begun` less `landed` are those on their way, and none that were on their way when `landed` was read
+    // can make up for another.
+    let landed = flow.landing.0.landed.load(Ordering::Acquire);
+    flow.landing.0.begun.load(Ordering::Acquire) == landed
+}
+
+/// Writes a DATA packet's data where they belong in the window, if that is all that there is to do with it, and counts
+/// what became of it. `None`: it has to be [deposited](deposit).
+///
+/// That is a write of remote memory alone in its packet for which there is a translation: part of a long one at any time,
+/// a short one when everything before it has been done. The body's CRC is not compared.
+#[inline]
+pub fn land<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    flow: &Flow,
+    header: &Header,
+    body: &[u8],
+) -> Option<Verdict> {
+    if memory.window_pages() == 0 {
+        return None;
+    }
+    let (remote, data) = landable(body)?;
+    let mut verdict = admit(flow, header);
+    if verdict == Verdict::Deposited {
+        if remote.what == What::Write as u16 && !is_in_turn(memory, flow, header.psn) {
+            return None;
+        }
+        let Some((first, last)) = translate(memory, &remote, data) else {
+            memory.count(Counter::Untranslated, 1);
+            return None;
+        };
+        begin(flow);
+        let claim = window::claim(flow, header.psn);
+        if let Claim::Mine(_) = claim {
+            memory
+                .land(u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64, data);
+            let counter = &memory.control().counters.0[Counter::Landed as usize];
+            let before = counter.fetch_add(1, Ordering::Relaxed);
+            translation::used(memory, first, before);
+            translation::used(memory, last, before);
+            flow.landing.0.landed.fetch_add(1, Ordering::Release);
+            conclude(flow, header.psn, claim);
+            return Some(Verdict::Landed);
+        }
+        consumed(flow);
+        verdict = Verdict::Duplicate;
+    }
+    memory.count(verdict.counter(), 1);
+    Some(verdict)
+}
+
+/// A write of remote memory that is alone in its packet.
+#[inline]
+fn landable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
+    let Ok(Frame::Remote(remote, data)) = Frames::new(body).next()? else { return None };
+    let writes = [What::Write, What::Piece].map(|what| what as u16).contains(&remote.what);
+    (writes && !data.is_empty() && body.len() <= remote_frame_bytes(data.len())).then_some((remote, data))
+}
+
+/// Whether everything before the PSN has been done (invariant 4 of the memory).
+#[inline]
+fn is_in_turn<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, psn: Psn) -> bool {
+    if window::base(flow) != psn || !is_settled(flow) {
+        return false;
+    }
+    let control = memory.control();
+    // What has been read first: it never overtakes the head.
+    let read = control.ring_read.0.load(Ordering::Acquire);
+    control.ring_head.0.load(Ordering::Relaxed) == read && flow.landing.0.held.load(Ordering::Relaxed) == 0
+}
+
+/// The translations of the first and the last page that are to be written. A key's pages lie in the window one behind the
+/// other, as their addresses do.
+#[inline]
+fn translate<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    remote: &RemoteFrame,
+    data: &[u8],
+) -> Option<(translation::Found, translation::Found)> {
+    let end = remote.address.checked_add(data.len() as u64 - 1)?;
+    let (page, last_page) = (translation::page_of(remote.address)?, translation::page_of(end)?);
+    let first = translation::look_up(memory, remote.key, page)?;
+    if last_page == page {
+        return Some((first, first));
+    }
+    let last = translation::look_up(memory, remote.key, last_page)?;
+    (u64::from(last.frame) == u64::from(first.frame) + (last_page - page)).then_some((first, last))
 }
 
 /// Opens a flow table entry for a peer.
@@ -195,6 +323,9 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.received.0.newest.store(0, Ordering::Relaxed);
     flow.acknowledged.0.ack.store(0, Ordering::Relaxed);
     flow.acknowledged.0.limit.store(0, Ordering::Relaxed);
+    flow.landing.0.begun.store(0, Ordering::Relaxed);
+    flow.landing.0.landed.store(0, Ordering::Relaxed);
+    flow.landing.0.held.store(0, Ordering::Relaxed);
     for (index, word) in flow.window.0.iter().enumerate() {
         // No bits of block `index`, the first that will use this word.
         word.store((index as u64) << 32, Ordering::Relaxed);

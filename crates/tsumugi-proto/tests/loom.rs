@@ -21,9 +21,14 @@
 //! | `queue::publish` publishes relaxed, or before the other words; `queue::read` reads relaxed | `two_psns_are_both_deposited` |
 //! | `queue::release` moves the tail relaxed | `a_full_ring_is_never_overwritten` |
 //! | a seal does not depend on the position | the same |
+//! | `receiver::land` says that it begins after it has claimed the PSN | `the_owner_passes_over_what_has_landed_only` |
+//! | … that it has landed before it has copied, or relaxed; `is_settled` reads `landed` relaxed | the same |
+//! | the owner looks at the queue's head before the base | the same |
+//! | `Translations` puts a place relaxed, or the key before the place; `look_up` reads the key once | `a_translation_is_whole` |
 //!
 //! Not shown: that the window's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
-//! the newest value whatever its ordering, and that is all these models ask of them.
+//! the newest value whatever its ordering, and that is all these models ask of them. Nor that `is_settled` reads `landed`
+//! before `begun`: that takes two that begin and end between the two looks.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -32,20 +37,25 @@ use loom::thread;
 use std::array;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as RealOrdering};
 use tsumugi_proto::receiver::{self, Verdict};
+use tsumugi_proto::translation::{self, ReplacementChoice, Translations};
 use tsumugi_proto::window::{self, Claim};
 use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::atomic::{AtomicU32, AtomicU64, Ordering};
+use tsumugi_wire::frame::RemoteFrame;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::{RECORD_ALIGN, VERSION};
 use tsumugi_wire::memory::{
-    Acknowledged, Control, Counter, Flow, Line, MAGIC, Received, Record, WINDOW_WORDS,
+    Acknowledged, Control, Counter, Flow, Landing, Line, MAGIC, Received, Record, TRANSLATION_WAYS,
+    Translation, WINDOW_WORDS,
 };
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Header, Kind, Psn};
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
 const EPOCH: u32 = 7;
 const SEAL: u64 = 0x5ea1_0000;
+const KEY: u64 = 0xcafe_0001;
 /// Every body is one word, so that a record is one unit of the ring.
 const BODY_BYTES: u16 = 8;
 const SPAN: u64 = RECORD_ALIGN;
@@ -58,6 +68,9 @@ struct Small {
     flow: Flow,
     /// The ring's words; those behind the record's header are not used.
     words: Vec<AtomicU64>,
+    /// The window, a word for each PSN.
+    window: Vec<AtomicU64>,
+    translations: Vec<Translation>,
     /// The ring's bodies, one for each unit. Here `loom` sees who copies while somebody else reads.
     bodies: Vec<UnsafeCell<u64>>,
 }
@@ -95,6 +108,7 @@ impl Small {
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
                 stopped: Line::default(),
+                ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
             },
@@ -113,10 +127,41 @@ impl Small {
                 }),
                 acknowledged: Line(Acknowledged { ack: AtomicU64::new(0), limit: AtomicU64::new(0) }),
                 window: Line(window),
+                landing: Line(Landing {
+                    begun: AtomicU64::new(0),
+                    landed: AtomicU64::new(0),
+                    held: AtomicU64::new(0),
+                }),
             },
             words: (0..records * SPAN / 8).map(|_| AtomicU64::new(0)).collect(),
             bodies: (0..records).map(|_| UnsafeCell::new(0)).collect(),
+            window: Vec::new(),
+            translations: Vec::new(),
         }
+    }
+
+    /// The same with a window, of which nothing or the first page is translated.
+    fn windowed(records: u64, translated: bool) -> Small {
+        let mut small = Small::at(0, records);
+        small.window = (0..4).map(|_| AtomicU64::new(0)).collect();
+        small.translations = (0..TRANSLATION_WAYS).map(|_| Translation::default()).collect();
+        if translated {
+            cache().install(&small, KEY, 0, 0);
+        }
+        small
+    }
+
+    /// A write of a word at the place of its PSN.
+    fn land(&self, what: What, psn: u64) -> Option<Verdict> {
+        let mut header = Header::new(Kind::Data, EPOCH);
+        (header.token, header.psn) = (TOKEN, Psn(psn));
+        let remote = RemoteFrame { what: what as u16, key: KEY, address: 8 * psn, operation: 1 };
+        let body = [&remote.encode(8)[..], &contents(psn).to_le_bytes()].concat();
+        receiver::land(self, &self.flow, &header, &body)
+    }
+
+    fn has_landed(&self, psn: u64) -> bool {
+        self.window[psn as usize].load(Ordering::Relaxed) == contents(psn)
     }
 
     fn unit(&self, position: u64) -> usize {
@@ -137,6 +182,11 @@ impl Small {
     fn counted(&self, counter: Counter) -> u64 {
         self.control.counters.0[counter as usize].load(Ordering::Relaxed)
     }
+}
+
+/// The owner's side of a cache of one translation.
+fn cache() -> Translations {
+    Translations::new(TRANSLATION_WAYS, 1, ReplacementChoice::Fifo.replacement())
 }
 
 /// The body of a packet, which no other has.
@@ -166,6 +216,19 @@ impl ReceiveMemory for Small {
         let body = u64::from_le_bytes(bytes.try_into().expect("a body of one word"));
         // SAFETY: the pointer is valid while the closure runs, and loom has checked that nobody else is at it.
         self.bodies[self.unit(position)].with_mut(|place| unsafe { *place = body });
+    }
+
+    fn translations(&self) -> &[Translation] {
+        &self.translations
+    }
+
+    fn window_pages(&self) -> u32 {
+        if self.window.is_empty() { 0 } else { 2 }
+    }
+
+    fn land(&self, at: u64, bytes: &[u8]) {
+        let word = u64::from_le_bytes(bytes.try_into().expect("one word"));
+        self.window[at as usize / 8].store(word, Ordering::Relaxed);
     }
 }
 
@@ -442,4 +505,92 @@ fn a_snapshot_is_true_while_an_older_block_is_replaced() {
 fn a_snapshot_is_true_while_the_window_moves_on_beneath_it() {
     // The base leaves its block, whose word is taken for the block a window further on.
     snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
+}
+
+#[test]
+fn what_has_its_turn_lands_after_what_was_before_it() {
+    explore(4, || {
+        let memory = Arc::new(Small::windowed(2, true));
+        let piece = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || memory.land(What::Piece, 0)
+        });
+        let write = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                let verdict = memory.land(What::Write, 1);
+                if verdict.is_some() {
+                    assert!(memory.has_landed(0), "it landed before what was sent before it");
+                }
+                verdict
+            }
+        });
+        assert_eq!(piece.join().unwrap(), Some(Verdict::Landed));
+        match write.join().unwrap() {
+            Some(verdict) => assert_eq!((verdict, memory.base()), (Verdict::Landed, 2)),
+            None => assert_eq!(memory.base(), 1),
+        }
+        assert!(receiver::is_settled(&memory.flow));
+    });
+}
+
+#[test]
+fn one_psn_lands_once() {
+    explore(4, || {
+        let memory = Arc::new(Small::windowed(2, true));
+        let landing = [(); 2].map(|()| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || memory.land(What::Piece, 0))
+        });
+        let mut verdicts = landing.map(|it| it.join().unwrap().unwrap());
+        verdicts.sort_by_key(|verdict| *verdict != Verdict::Landed);
+        assert_eq!(verdicts, [Verdict::Landed, Verdict::Duplicate]);
+        assert!(receiver::is_settled(&memory.flow) && memory.has_landed(0));
+        assert_eq!((memory.base(), memory.flow.landing.0.landed.load(Ordering::Relaxed)), (1, 1));
+    });
+}
+
+#[test]
+fn the_owner_passes_over_what_has_landed_only() {
+    explore(3, || {
+        let memory = Arc::new(Small::windowed(2, true));
+        let piece = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || memory.land(What::Piece, 0)
+        });
+        let record = depositor(&memory, 1);
+        let mut owner = Owner::default();
+        for _ in 0..2 {
+            owner.read(&memory);
+            // As an endpoint looks: the base, what is on its way, the queue's head.
+            let base = memory.base();
+            let settled = receiver::is_settled(&memory.flow);
+            if settled && memory.control.ring_head.0.load(Ordering::Acquire) == owner.read {
+                assert!(base == 0 || memory.has_landed(0), "what was passed over has not landed");
+                assert!(base < 2 || owner.seen == [Some(1)], "its record has not been read");
+            }
+        }
+        assert_eq!(piece.join().unwrap(), Some(Verdict::Landed));
+        assert_eq!(record.join().unwrap(), Verdict::Deposited);
+        assert_eq!(memory.base(), 2);
+    });
+}
+
+#[test]
+fn a_translation_is_whole() {
+    explore(4, || {
+        let memory = Arc::new(Small::windowed(1, false));
+        let looking = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || {
+                [1, 2].map(|number| translation::look_up(&*memory, KEY + number, 5).map(|found| found.frame))
+            }
+        });
+        // One page of addresses lies elsewhere under another key; there is room for one of them.
+        let mut cache = cache();
+        cache.install(&*memory, KEY + 1, 5, 0);
+        cache.install(&*memory, KEY + 2, 5, 1);
+        let [one, other] = looking.join().unwrap();
+        assert!(matches!(one, None | Some(0)) && matches!(other, None | Some(1)), "{one:?}, {other:?}");
+    });
 }

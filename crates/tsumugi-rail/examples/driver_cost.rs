@@ -11,7 +11,7 @@ use tsumugi_rail::xdp::{Action, Receiver, XdpError};
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
-const GEOMETRY: Geometry = Geometry { flows: 64, ring_bytes: 1 << 20 };
+const GEOMETRY: Geometry = Geometry::plain(64, 1 << 20);
 const PORT: u16 = 7411;
 const RUNS: usize = 20_000;
 const REPEAT: u32 = 1_000_000;

@@ -4,17 +4,28 @@
 //! mean. It is neither `Send` nor `Sync`: one thread of the owner works with it, other writers
 //! (neighbours, a program in the driver) keep to the table in that module.
 
+use crate::region::Region;
 use crate::sys;
+use std::any::Any;
+use std::ops::Range;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::atomic::Ordering;
 use tsumugi_wire::atomic::AtomicU64;
 use tsumugi_wire::limits::VERSION;
-use tsumugi_wire::memory::{Control, Flow, Geometry, MAGIC, PAD_BYTES};
+use tsumugi_wire::memory::{
+    Control, FRAME_BITS, Flow, Geometry, MAGIC, PAD_BYTES, PAGE_BYTES, TRANSLATION_WAYS, Translation,
+};
 
 /// Most entries of a flow table; 512 MiB of them. More is a wrong number, not a big cluster.
 pub const FLOWS_MAX: u32 = 1 << 20;
 /// Largest ring, bytes. A ring beyond a processor's cache is slow already.
 pub const RING_BYTES_MAX: u64 = 1 << 32;
+
+/// Most pages of a window: what a translation can name.
+pub const WINDOW_PAGES_MAX: u32 = 1 << FRAME_BITS;
+/// Most translations that are kept: one for each page of the largest window.
+pub const TRANSLATIONS_MAX: u32 = WINDOW_PAGES_MAX;
 
 /// Why there is no receive memory.
 #[derive(Debug, thiserror::Error)]
@@ -28,6 +39,12 @@ pub enum MemoryError {
     /// The flow table does not lie within the layout's bounds.
     #[error("a flow table of {0} entries: take between 1 and {FLOWS_MAX}")]
     Flows(u32),
+    /// The window does not lie within the layout's bounds.
+    #[error("a window of {0} pages: take {WINDOW_PAGES_MAX} at most, or 0 for none")]
+    WindowPages(u32),
+    /// The translations do not lie within the layout's bounds.
+    #[error("{0} translations: take {TRANSLATIONS_MAX} at most, or 0 to have nothing land in the window")]
+    Translations(u32),
     /// The system has no memory to give.
     #[error(
         "mapping {bytes} bytes of receive memory: {source}; take fewer flows or a smaller ring, or raise the memory limit"
@@ -43,11 +60,14 @@ pub enum MemoryError {
 /// An anonymous mapping laid out as receive memory.
 #[derive(Debug)]
 pub struct Memory {
-    map: sys::Mapping,
+    map: Rc<sys::Mapping>,
+    /// Where things begin in it.
+    start: NonNull<u8>,
     ring: NonNull<u8>,
-    /// `ring_bytes - 1`; kept here because the mapping can be overwritten by whoever deposits into it.
-    mask: u64,
-    flows: u32,
+    translations: NonNull<Translation>,
+    window: NonNull<u8>,
+    /// Kept here because the mapping can be overwritten by whoever deposits into it.
+    geometry: Geometry,
 }
 
 impl Memory {
@@ -64,7 +84,7 @@ impl Memory {
 
     /// Whether the layout allows these sizes.
     pub(crate) fn check(geometry: Geometry) -> Result<(), MemoryError> {
-        let Geometry { flows, ring_bytes } = geometry;
+        let Geometry { flows, ring_bytes, window_pages, translations } = geometry;
         if flows == 0 || flows > FLOWS_MAX {
             return Err(MemoryError::Flows(flows));
         }
@@ -73,6 +93,12 @@ impl Memory {
         }
         if !ring_bytes.is_power_of_two() {
             return Err(MemoryError::RingNotPowerOfTwo(ring_bytes));
+        }
+        if window_pages > WINDOW_PAGES_MAX {
+            return Err(MemoryError::WindowPages(window_pages));
+        }
+        if translations > TRANSLATIONS_MAX {
+            return Err(MemoryError::Translations(translations));
         }
         Ok(())
     }
@@ -83,11 +109,16 @@ impl Memory {
     /// The geometry is impossible, or the mapping shorter than it says.
     pub(crate) fn lay_out(map: sys::Mapping, geometry: Geometry) -> Memory {
         Memory::check(geometry).expect("a geometry that was checked");
-        let Geometry { flows, ring_bytes } = geometry;
+        let Geometry { flows, ring_bytes, .. } = geometry;
         assert!(map.bytes() >= geometry.bytes(), "{} bytes for {geometry:?}", map.bytes());
-        // SAFETY: the ring begins within the mapping, which is `geometry.bytes()` long.
-        let ring = unsafe { map.start().add(geometry.ring_offset()) };
-        let memory = Memory { map, ring, mask: ring_bytes - 1, flows };
+        // SAFETY: the ring begins within the mapping, which is `geometry.bytes()` long; so do translations and window, or
+        // they are empty and begin at its end.
+        let [ring, translations, window] =
+            [geometry.ring_offset(), geometry.translations_offset(), geometry.window_offset()]
+                .map(|offset| unsafe { map.start().add(offset) });
+        let start = map.start();
+        let memory =
+            Memory { map: Rc::new(map), start, ring, translations: translations.cast(), window, geometry };
         let control = memory.control();
         control.version.store(u32::from(VERSION), Ordering::Relaxed);
         control.flows.store(flows, Ordering::Relaxed);
@@ -102,7 +133,7 @@ impl Memory {
         // SAFETY: the mapping is page-aligned, initialised throughout and as long as the geometry says, a
         // multiple of 8 bytes; it lives as long as `self`. A torn look at a record's body, whose bytes are
         // written by plain copies, is possible only while somebody deposits it; who compares waits for that.
-        unsafe { std::slice::from_raw_parts(self.map.start().cast().as_ptr(), self.geometry().bytes() / 8) }
+        unsafe { std::slice::from_raw_parts(self.start.cast().as_ptr(), self.geometry().bytes() / 8) }
     }
 
     /// Takes the page faults now rather than with the first packets. A wish: failing is no harm.
@@ -113,7 +144,56 @@ impl Memory {
     /// The sizes that the memory was made with.
     #[must_use]
     pub const fn geometry(&self) -> Geometry {
-        Geometry { flows: self.flows, ring_bytes: self.mask + 1 }
+        self.geometry
+    }
+
+    const fn mask(&self) -> u64 {
+        self.geometry.ring_bytes - 1
+    }
+
+    /// The table of translations; empty without a window.
+    #[inline]
+    #[must_use]
+    pub const fn translations(&self) -> &[Translation] {
+        let count = self.geometry.buckets() * TRANSLATION_WAYS;
+        // SAFETY: the table lies in the mapping, aligned to a page, zeroed when made, and consists of atomics only; it
+        // lives as long as `self`.
+        unsafe { std::slice::from_raw_parts(self.translations.as_ptr(), count) }
+    }
+
+    /// Pages of the window, as memory that others may reach. It stays mapped, and `lease` lives, as long as somebody needs
+    /// it.
+    ///
+    /// # Panics
+    /// The window has no such pages.
+    #[must_use]
+    pub fn window(&self, pages: Range<u32>, lease: impl Any) -> Region {
+        let whole = self.geometry.window_pages;
+        assert!(pages.start <= pages.end && pages.end <= whole, "pages {pages:?} of a window of {whole}");
+        // SAFETY: within the mapping, which the keeper keeps. Whatever writes there does so by plain copies, and nobody has a
+        // reference to the window's bytes.
+        unsafe {
+            let start = self.window.add(pages.start as usize * PAGE_BYTES);
+            Region::kept(start, pages.len() * PAGE_BYTES, Rc::new((Rc::clone(&self.map), lease)))
+        }
+    }
+
+    /// Copies `data` into the window at byte `at`. What begins before the window's end may run into the pad.
+    ///
+    /// # Panics
+    /// `data` runs past the pad.
+    #[inline]
+    pub fn land(&self, at: u64, data: &[u8]) {
+        let end = match self.geometry.window_pages {
+            0 => 0,
+            pages => u64::from(pages) * PAGE_BYTES as u64 + PAD_BYTES as u64,
+        };
+        let fits = at.checked_add(data.len() as u64).is_some_and(|to| to <= end);
+        assert!(fits, "{} bytes at {at} run past the {end} bytes of window and pad", data.len());
+        // SAFETY: within the mapping, as just asserted; `data` is a reference, and nobody has one to the window's bytes.
+        unsafe {
+            self.window.add(at as usize).copy_from_nonoverlapping(NonNull::from_ref(data).cast(), data.len());
+        }
     }
 
     /// The control page.
@@ -122,26 +202,26 @@ impl Memory {
     pub const fn control(&self) -> &Control {
         // SAFETY: the mapping begins with the control page, is page-aligned, zeroed when made, and
         // consists of atomics only there; it lives as long as `self`.
-        unsafe { self.map.start().cast::<Control>().as_ref() }
+        unsafe { self.start.cast::<Control>().as_ref() }
     }
 
     /// The entry of flow `index`; `None` beyond the table. The index may come from a packet (invariant 4).
     #[inline]
     #[must_use]
     pub const fn flow(&self, index: u32) -> Option<&Flow> {
-        if index >= self.flows {
+        if index >= self.geometry.flows {
             return None;
         }
         // SAFETY: `index < flows`, so the entry lies in the mapping's flow table, which is aligned to
         // 512 bytes in a page-aligned mapping and consists of atomics only; it lives as long as `self`.
-        Some(unsafe { self.map.start().add(Geometry::flow_offset(index)).cast::<Flow>().as_ref() })
+        Some(unsafe { self.start.add(Geometry::flow_offset(index)).cast::<Flow>().as_ref() })
     }
 
     /// The 8-byte word of the ring at byte `position` since the beginning, rounded down to 8.
     #[inline]
     #[must_use]
     pub const fn word(&self, position: u64) -> &AtomicU64 {
-        let at = (position & self.mask & !7) as usize;
+        let at = (position & self.mask() & !7) as usize;
         // SAFETY: `at ≤ ring_bytes - 8`, aligned to 8 from a page-aligned ring. Only words of record
         // headers are used as atomics, and no body overlaps a header (invariant 1).
         unsafe { self.ring.add(at).cast::<AtomicU64>().as_ref() }
@@ -180,8 +260,8 @@ impl Memory {
     /// Place of `position` in the ring, having asserted that `len` bytes from there end within the pad.
     #[inline]
     fn range(&self, position: u64, len: usize) -> usize {
-        let at = (position & self.mask) as usize;
-        let end = self.mask as usize + 1 + PAD_BYTES;
+        let at = (position & self.mask()) as usize;
+        let end = self.mask() as usize + 1 + PAD_BYTES;
         assert!(len <= end - at, "{len} bytes at {at} run past the {end} bytes of ring and pad");
         at
     }
@@ -196,7 +276,7 @@ mod tests {
     const RING: u64 = 8192;
 
     fn memory() -> Memory {
-        Memory::new(Geometry { flows: 9, ring_bytes: RING }).unwrap()
+        Memory::new(Geometry::plain(9, RING)).unwrap()
     }
 
     #[test]
@@ -209,7 +289,7 @@ mod tests {
         assert_eq!(control.ring_bytes.load(Ordering::Relaxed), RING);
         assert_eq!(control.epoch.load(Ordering::Relaxed), 0);
         assert_eq!(std::ptr::from_ref(control).addr() % PAGE_BYTES, 0);
-        assert_eq!(memory.geometry(), Geometry { flows: 9, ring_bytes: RING });
+        assert_eq!(memory.geometry(), Geometry::plain(9, RING));
     }
 
     #[test]
@@ -227,8 +307,33 @@ mod tests {
     }
 
     #[test]
+    fn a_window_takes_what_lands_and_no_more() {
+        let geometry = Geometry { window_pages: 2, translations: 3, ..Geometry::plain(9, RING) };
+        let memory = Memory::new(geometry).unwrap();
+        assert_eq!((memory.translations().len(), memory.geometry()), (8, geometry));
+        let empty = |translation: &Translation| translation.key.load(Ordering::Relaxed) == 0;
+        assert!(memory.translations().iter().all(empty));
+        memory.land(2 * PAGE_BYTES as u64 - 1, &[7; 9000]);
+        let (page, mut last) = (memory.window(1..2, ()), [0]);
+        drop(memory);
+        page.read(PAGE_BYTES - 1, &mut last).unwrap();
+        assert_eq!(last, [7]);
+    }
+
+    #[test]
+    #[should_panic(expected = "run past")]
+    fn nothing_lands_where_there_is_no_window() {
+        memory().land(0, &[1]);
+    }
+
+    #[test]
     fn impossible_geometries_are_refused() {
-        let new = |flows, ring_bytes| Memory::new(Geometry { flows, ring_bytes }).unwrap_err();
+        let window = |window_pages, translations| {
+            Memory::new(Geometry { window_pages, translations, ..Geometry::plain(1, 4096) }).unwrap_err()
+        };
+        assert!(matches!(window(WINDOW_PAGES_MAX + 1, 0), MemoryError::WindowPages(_)));
+        assert!(matches!(window(1, TRANSLATIONS_MAX + 1), MemoryError::Translations(_)));
+        let new = |flows, ring_bytes| Memory::new(Geometry::plain(flows, ring_bytes)).unwrap_err();
         assert!(matches!(new(1, 5000), MemoryError::RingNotPowerOfTwo(5000)));
         assert!(new(1, 5000).to_string().contains("8192"));
         assert!(matches!(new(1, 2048), MemoryError::RingSize(2048)));

@@ -8,6 +8,7 @@ mod change;
 pub use change::ChangeError;
 
 use crate::sys;
+use std::any::Any;
 use std::fmt;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -22,8 +23,8 @@ pub struct Region(Rc<Block>);
 struct Block {
     start: NonNull<u8>,
     bytes: usize,
-    /// `None`: the memory is a caller's, who has promised that it stays.
-    _mapping: Option<sys::Mapping>,
+    /// What the memory stays for; `None`: it is a caller's, who has promised that it stays.
+    _keeper: Option<Rc<dyn Any>>,
 }
 
 /// Something lies outside its region.
@@ -60,7 +61,7 @@ impl Region {
     /// The system has no memory, or `bytes` is 0.
     pub fn new(bytes: usize) -> std::io::Result<Region> {
         let mapping = sys::Mapping::anonymous(bytes)?;
-        Ok(Region(Rc::new(Block { start: mapping.start(), bytes, _mapping: Some(mapping) })))
+        Ok(Region(Rc::new(Block { start: mapping.start(), bytes, _keeper: Some(Rc::new(mapping)) })))
     }
 
     /// Memory of the caller's.
@@ -70,7 +71,15 @@ impl Region {
     /// reference to them meanwhile that rules out their being changed.
     #[must_use]
     pub unsafe fn from_raw(start: NonNull<u8>, bytes: usize) -> Region {
-        Region(Rc::new(Block { start, bytes, _mapping: None }))
+        Region(Rc::new(Block { start, bytes, _keeper: None }))
+    }
+
+    /// Memory that stays as long as `keeper` lives.
+    ///
+    /// # Safety
+    /// As for [`Region::from_raw`], as long as `keeper` lives.
+    pub(crate) unsafe fn kept(start: NonNull<u8>, bytes: usize, keeper: Rc<dyn Any>) -> Region {
+        Region(Rc::new(Block { start, bytes, _keeper: Some(keeper) }))
     }
 
     /// Length, bytes.

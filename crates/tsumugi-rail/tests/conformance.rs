@@ -12,6 +12,8 @@ mod owner;
 mod pair;
 #[path = "conformance/probe.rs"]
 mod probe;
+#[path = "conformance/window.rs"]
+mod window_writes;
 
 use common::{GEOMETRY, Model, Step, steps};
 use frames::Wrapping;
@@ -23,8 +25,10 @@ use tsumugi_proto::driver::Fate;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
 use tsumugi_rail::xdp::Action;
 use tsumugi_wire::ack::Sack;
+use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::memory::{Counter, Geometry, Record};
+use tsumugi_wire::memory::{Counter, Geometry, Record, Translation};
+use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 const SEEDS: u64 = 16;
@@ -122,7 +126,7 @@ fn golden() -> Vec<(String, Vec<u8>)> {
 }
 
 /// Room for jumbo frames.
-const ROOMY: Geometry = Geometry { flows: 9, ring_bytes: 1 << 16 };
+const ROOMY: Geometry = Geometry::plain(9, 1 << 16);
 /// Who sends the golden vectors' packets: what most of them say.
 const TOKEN: u64 = 0x0123_4567_89ab_cdef;
 const PEER_EPOCH: u32 = 0xe90c_0001;
@@ -326,7 +330,8 @@ fn the_bell_rings_for_a_sleeper_only() {
 
 #[test]
 fn garbage_in_its_own_memory_hurts_its_owner_only() {
-    let Some(mut pair) = Pair::load(GEOMETRY) else { return };
+    let geometry = Geometry { window_pages: 3, translations: 8, ..GEOMETRY };
+    let Some(mut pair) = Pair::load(geometry) else { return };
     // A socket, so that nobody finds the owner dead whenever there is garbage in `checked_at`.
     owner::alone();
     let _socket = owner::socket("::");
@@ -337,8 +342,8 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         dice ^ dice >> 29
     };
-    let (mut answered, mut deposited) = (0, 0);
-    for round in 0..4000 {
+    let (mut answered, mut deposited, mut landed) = (0, 0, 0);
+    for round in 0..6000 {
         let memory = &pair.driver.memory;
         if round % 4 == 0 {
             for word in memory.words() {
@@ -361,6 +366,11 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
             let head = memory.control().ring_head.0.load(Ordering::Relaxed);
             memory.control().ring_tail.0.store(head.wrapping_sub(roll() >> 53), Ordering::Relaxed);
             flow.limit.store(u64::MAX, Ordering::Relaxed);
+            for translation in memory.translations() {
+                translation.key.store(1 + (roll() >> 63), Ordering::Relaxed);
+                let place = Translation::place_of(roll() >> 62, (roll() >> 61) as u32);
+                translation.place.store(place, Ordering::Relaxed);
+            }
         }
         let kind = if round % 8 == 5 { Kind::Probe } else { Kind::Data };
         let mut header = Header::new(kind, flow.epoch.load(Ordering::Relaxed).max(1));
@@ -369,11 +379,21 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         header.psn = Psn(base.wrapping_add(roll() >> 55));
         header.flags = Flags(roll() as u8 & 7);
         (header.ack, header.credit) = (Psn(roll()), roll() as u16);
-        let body = vec![0x5a; (roll() >> 40) as usize % 1400];
+        let mut body = vec![0x5a; (roll() >> 40) as usize % 1400];
+        if round % 3 != 0 && body.len() >= REMOTE_BYTES {
+            let (what, address) = (What::Piece as u16, roll() >> 50);
+            let remote = RemoteFrame { what, key: 1 + (roll() >> 63), address, operation: roll() };
+            let data = body.len() - REMOTE_BYTES;
+            body[..REMOTE_BYTES].copy_from_slice(&remote.encode(data as u32));
+        }
         header.body_bytes = body.len() as u16;
         let wrapping = Wrapping { six: roll() >> 63 != 0, ..Wrapping::PLAIN };
         let question = wrapping.question(&[&header.encode()[..], &body].concat());
-        let count = |pair: &Pair| pair.driver.memory.control().counters.0[0].load(Ordering::Relaxed);
+        let count = |pair: &Pair| {
+            [Counter::Deposited, Counter::Landed].map(|counter| {
+                pair.driver.memory.control().counters.0[counter as usize].load(Ordering::Relaxed)
+            })
+        };
         let before = count(&pair);
         let action = pair.drive(&question).0;
         assert!(
@@ -381,10 +401,12 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
             "round {round}: {action:?}"
         );
         answered += u64::from(action == Action::Transmit);
-        deposited += count(&pair).wrapping_sub(before);
+        let after = count(&pair);
+        deposited += after[0].wrapping_sub(before[0]);
+        landed += after[1].wrapping_sub(before[1]);
     }
-    println!("{answered} answered, {deposited} deposited");
-    assert!(answered > 1000 && deposited > 500, "{answered} answered, {deposited} deposited");
+    println!("{answered} answered, {deposited} deposited, {landed} landed");
+    assert!(answered > 1000 && deposited > 500 && landed > 100, "{answered}, {deposited}, {landed}");
     let after = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed));
     assert!(before.into_iter().eq(after), "the neighbour's memory was written");
 }
@@ -472,7 +494,7 @@ fn two_cpus_deposit_every_packet_once() {
     const PACKETS: u64 = 60_000;
     /// Largest distance between the two, packets: well within the window.
     const APART_MAX: u64 = 64;
-    let Some(pair) = Pair::load(Geometry { flows: 9, ring_bytes: 1 << 23 }) else { return };
+    let Some(pair) = Pair::load(Geometry::plain(9, 1 << 23)) else { return };
     open(&pair, Repeat::Selective);
     let receiver = &pair.receiver;
     let done = [AtomicU64::new(0), AtomicU64::new(0)];

@@ -5,7 +5,12 @@
 //! pages 1 …         Flow × n     eight to a page
 //! ring              records      a power of two of bytes, claimed in units of 64
 //! pad               64 KiB       a record that begins before the ring's end may run into it
+//! translations      Translation  where pages that may be written lie in the window; a cache
+//! window            pages        memory that remote writes land in
+//! pad               64 KiB       a write that begins before the window's end may run into it
 //! ```
+//!
+//! Memory without a window ends with the first pad.
 //!
 //! Everything lies at a multiple of 4 KiB and no structure crosses a page, so that a program in the
 //! driver can address it either as one large map element or page by page.
@@ -23,7 +28,12 @@
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
 //! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
+//! | `Flow::landing`: `begun`, `landed` | depositors        | fetch-and-add                          |
+//! | `Flow::landing`: `held`; `ring_read` | owner           | plain store (release)                  |
 //! | a record                       | whoever claimed it    | its seal last (release)                |
+//! | a translation's key and place  | owner                 | the key 0, the place, the key (release) |
+//! | a translation's `used`         | depositors; owner     | plain store                            |
+//! | the window                     | depositors, owner     | plain copies, as packets arrive        |
 //! | counters                       | depositors            | fetch-and-add                          |
 //!
 //! # Invariants
@@ -37,7 +47,13 @@
 //!    loses the race for the bit publishes its claimed space as padding.
 //! 3. A window word holds the number of its block of 32 PSNs beside the bits. A word whose block is older
 //!    counts as empty, so nothing is ever cleared, and no packet can fall between clearing and use.
-//! 4. A writer of garbage in this memory can hurt the memory's owner only: indices are bounded by
+//! 4. A write into the window leaves no record. `begun` grows before its PSN's bit is set and `landed` after its copy,
+//!    so who reads the base, then finds `landed` and then `begun` alike, knows that everything before the base that has
+//!    no record has landed. A write that was sent behind others lands only when all those are done: when its PSN is the
+//!    base, nothing is landing, every record has been read (`ring_read` is `ring_head`) and none is `held`.
+//! 5. A key means the same place for an address as long as it lives, and is never used again. So a translation whose
+//!    key reads the same before and after its place belongs together.
+//! 6. A writer of garbage in this memory can hurt the memory's owner only: indices are bounded by
 //!    whoever reads them, each time.
 
 use crate::atomic::{AtomicU32, AtomicU64};
@@ -53,6 +69,12 @@ pub const FLOW_BYTES: usize = 512;
 pub const PAD_BYTES: usize = 64 * 1024;
 /// Says that a mapping is receive memory ("tsumugi\1").
 pub const MAGIC: u64 = u64::from_le_bytes(*b"tsumugi\x01");
+/// Translations in a bucket: an address has its translation in one of two buckets.
+pub const TRANSLATION_WAYS: usize = 4;
+/// Bytes of a translation.
+pub const TRANSLATION_BYTES: usize = 32;
+/// Bits of a [`Translation::place`] that number the window's page; the others number the address's.
+pub const FRAME_BITS: u32 = 18;
 /// Words of a flow's window.
 pub const WINDOW_WORDS: usize = (WINDOW_PACKETS / 32) as usize;
 
@@ -86,11 +108,15 @@ pub enum Counter {
     HandshakeRefused,
     /// What was to be done to remote memory and was not: key, bounds, rights.
     RemoteRefused,
+    /// DATA packets that were written where they belong in the window, and left no record.
+    Landed,
+    /// DATA packets that might have landed, had there been a translation: they were deposited.
+    Untranslated,
 }
 
 impl Counter {
     /// Every counter with the name that tools print.
-    pub const ALL: [(Counter, &'static str); 13] = [
+    pub const ALL: [(Counter, &'static str); 15] = [
         (Counter::Deposited, "deposited"),
         (Counter::Duplicate, "duplicate"),
         (Counter::BeyondWindow, "beyond_window"),
@@ -104,6 +130,8 @@ impl Counter {
         (Counter::Violation, "violation"),
         (Counter::HandshakeRefused, "handshake_refused"),
         (Counter::RemoteRefused, "remote_refused"),
+        (Counter::Landed, "landed"),
+        (Counter::Untranslated, "untranslated"),
     ];
 }
 
@@ -144,6 +172,8 @@ pub struct Control {
     pub sleeping: Line<AtomicU32>,
     /// Not 0 when some flow's `stopped` is.
     pub stopped: Line<AtomicU32>,
+    /// Bytes read since the beginning, and done or held.
+    pub ring_read: Line<AtomicU64>,
     /// See [`Counter`].
     pub counters: Line<[AtomicU64; COUNTERS]>,
     /// What the owner says of its NICs, now and then.
@@ -185,7 +215,8 @@ pub struct Flow {
     pub epoch: AtomicU32,
     /// [`crate::handshake::Repeat`] as a number.
     pub repeat: AtomicU32,
-    /// PSNs from here on are beyond the credit given. Only grows.
+    /// PSNs from here on, and as many more as have [`landed`](Landing::landed), are beyond the credit given: what lands
+    /// takes up nothing. Only grows.
     pub limit: AtomicU64,
     /// Token of our flow to this peer, for depositors that answer by themselves; 0 while the owner does not
     /// know it: they answer nothing. Published after `peer_flow` (release).
@@ -198,6 +229,40 @@ pub struct Flow {
     pub acknowledged: Line<Acknowledged>,
     /// Receive window: upper half the number of the block of 32 PSNs, lower half its bits.
     pub window: Line<[AtomicU64; WINDOW_WORDS]>,
+    /// What is written where it belongs, without a record.
+    pub landing: Line<Landing>,
+}
+
+/// How far packets have been written where they belong.
+#[repr(C)]
+#[derive(Debug, Default)]
+pub struct Landing {
+    /// Packets that may have begun to be: those that were, and those on their way, which may still come to nothing.
+    pub begun: AtomicU64,
+    /// Packets that were, by whoever is not the owner. Only grows.
+    pub landed: AtomicU64,
+    /// Packets that the owner has read and holds because one before them is missing.
+    pub held: AtomicU64,
+}
+
+/// Where a page that may be written under a key lies in the window.
+#[repr(C, align(32))]
+#[derive(Debug, Default)]
+pub struct Translation {
+    /// The key; 0: none.
+    pub key: AtomicU64,
+    /// Number of the page that addresses name, above [`FRAME_BITS`] that number the window's page.
+    pub place: AtomicU64,
+    /// One more than there were [landed](Counter::Landed) when it was used last; 0: not since the owner looked.
+    pub used: AtomicU64,
+}
+
+impl Translation {
+    /// The place that says that a page of addresses is a page of the window.
+    #[must_use]
+    pub const fn place_of(page: u64, frame: u32) -> u64 {
+        page << FRAME_BITS | frame as u64
+    }
 }
 
 /// How far a flow has been received.
@@ -230,6 +295,7 @@ pub struct Acknowledged {
 const _: () = {
     assert!(size_of::<Control>() == PAGE_BYTES);
     assert!(size_of::<Flow>() == FLOW_BYTES);
+    assert!(size_of::<Translation>() == TRANSLATION_BYTES);
 };
 
 /// Header of a record in the ring: its seal, then the words that describe it, then the packet's body.
@@ -324,11 +390,21 @@ pub struct Geometry {
     pub flows: u32,
     /// Bytes of the ring: a power of two.
     pub ring_bytes: u64,
+    /// Pages of the window; 0: there is none.
+    pub window_pages: u32,
+    /// Translations that are kept at a time, at most; 0: nothing lands.
+    pub translations: u32,
 }
 
 impl Geometry {
     /// Smallest ring, bytes.
     pub const RING_BYTES_MIN: u64 = 4096;
+
+    /// Receive memory without a window.
+    #[must_use]
+    pub const fn plain(flows: u32, ring_bytes: u64) -> Geometry {
+        Geometry { flows, ring_bytes, window_pages: 0, translations: 0 }
+    }
 
     /// Bytes before the ring.
     #[must_use]
@@ -342,10 +418,35 @@ impl Geometry {
         PAGE_BYTES + index as usize * FLOW_BYTES
     }
 
+    /// Bytes before the translations.
+    #[must_use]
+    pub const fn translations_offset(&self) -> usize {
+        self.ring_offset() + self.ring_bytes as usize + PAD_BYTES
+    }
+
+    /// Buckets of translations: a power of two, with room for twice as many as are kept; 0 without a window.
+    #[must_use]
+    pub const fn buckets(&self) -> usize {
+        if self.window_pages == 0 {
+            return 0;
+        }
+        (2 * self.translations as usize).div_ceil(TRANSLATION_WAYS).next_power_of_two()
+    }
+
+    /// Bytes before the window.
+    #[must_use]
+    pub const fn window_offset(&self) -> usize {
+        let bytes = self.buckets() * TRANSLATION_WAYS * TRANSLATION_BYTES;
+        self.translations_offset() + bytes.next_multiple_of(PAGE_BYTES)
+    }
+
     /// Bytes of the whole mapping.
     #[must_use]
     pub const fn bytes(&self) -> usize {
-        self.ring_offset() + self.ring_bytes as usize + PAD_BYTES
+        match self.window_pages {
+            0 => self.translations_offset(),
+            pages => self.window_offset() + pages as usize * PAGE_BYTES + PAD_BYTES,
+        }
     }
 }
 
@@ -386,12 +487,25 @@ mod tests {
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);
         assert_eq!(offset_of!(Control, stopped), 256);
-        assert_eq!(offset_of!(Control, counters), 320);
+        assert_eq!(offset_of!(Control, ring_read), 320);
+        assert_eq!(offset_of!(Control, counters), 384);
         assert_eq!(offset_of!(Flow, limit), 16);
         assert_eq!(offset_of!(Flow, peer_token), 24);
         assert_eq!(offset_of!(Flow, peer_flow), 32);
         assert_eq!(offset_of!(Flow, received), 64);
         assert_eq!(offset_of!(Flow, acknowledged), 128);
         assert_eq!(offset_of!(Flow, window), 192);
+        assert_eq!(offset_of!(Flow, landing), 448);
+    }
+
+    #[test]
+    fn a_window_lies_behind_the_ring_and_its_translations() {
+        let plain = Geometry::plain(9, 4096);
+        assert_eq!((plain.buckets(), plain.bytes()), (0, plain.ring_offset() + 4096 + PAD_BYTES));
+        let none_kept = Geometry { window_pages: 3, ..plain };
+        assert_eq!((none_kept.buckets(), none_kept.window_offset()), (1, plain.bytes() + PAGE_BYTES));
+        let kept = Geometry { translations: 65, ..none_kept };
+        assert_eq!((kept.buckets(), kept.window_offset()), (64, plain.bytes() + 2 * PAGE_BYTES));
+        assert_eq!(kept.bytes(), kept.window_offset() + 3 * PAGE_BYTES + PAD_BYTES);
     }
 }

@@ -359,6 +359,7 @@ static void print_memory(void)
 	OFFSET(control, ring_tail);
 	OFFSET(control, sleeping);
 	OFFSET(control, stopped);
+	OFFSET(control, ring_read);
 	OFFSET(control, counters);
 	OFFSET(control, rails);
 	SIZE(control);
@@ -385,8 +386,17 @@ static void print_memory(void)
 	OFFSET(flow, acknowledged.ack);
 	OFFSET(flow, acknowledged.limit);
 	OFFSET(flow, window);
+	OFFSET(flow, landing);
+	OFFSET(flow, landing.begun);
+	OFFSET(flow, landing.landed);
+	OFFSET(flow, landing.held);
 	SIZE(flow);
 	ALIGN(flow);
+	OFFSET(translation, key);
+	OFFSET(translation, place);
+	OFFSET(translation, used);
+	SIZE(translation);
+	ALIGN(translation);
 	SIZE(record);
 	CONSTANT(MAGIC);
 	CONSTANT(PAGE_BYTES);
@@ -396,6 +406,8 @@ static void print_memory(void)
 	CONSTANT(COUNTERS);
 	CONSTANT(RAILS_MAX);
 	CONSTANT(RING_BYTES_MIN);
+	CONSTANT(TRANSLATION_WAYS);
+	CONSTANT(FRAME_BITS);
 	print("PADDING", TSUMUGI_RECORD_PADDING);
 	print("record_sizes", tsumugi_record_sizes(7, 992, 8972));
 	print("record_sizes_padding", tsumugi_record_sizes(TSUMUGI_RECORD_PADDING, 0, 40));
@@ -413,7 +425,10 @@ static void print_memory(void)
 	print("span_8972", tsumugi_record_span(8972));
 	print("flow_offset_9", tsumugi_flow_offset(9));
 	print("ring_offset_9", tsumugi_ring_offset(9));
-	print("memory_bytes_9_65536", tsumugi_memory_bytes(9, 65536));
+	print("memory_bytes_9_65536", tsumugi_memory_bytes(9, 65536, 0, 0));
+	print("memory_bytes_9_65536_3_64", tsumugi_memory_bytes(9, 65536, 64, 3));
+	print("window_offset_9_65536_64", tsumugi_window_offset(9, 65536, 64));
+	print("translation_place", tsumugi_translation_place(0x7fff12345, 0x2fedc));
 	COUNTER(deposited, DEPOSITED);
 	COUNTER(duplicate, DUPLICATE);
 	COUNTER(beyond_window, BEYOND_WINDOW);
@@ -427,6 +442,8 @@ static void print_memory(void)
 	COUNTER(violation, VIOLATION);
 	COUNTER(handshake_refused, HANDSHAKE_REFUSED);
 	COUNTER(remote_refused, REMOTE_REFUSED);
+	COUNTER(landed, LANDED);
+	COUNTER(untranslated, UNTRANSLATED);
 }
 
 static void print_packets(void)

@@ -63,7 +63,7 @@ impl Side {
             datagram_bytes: 1472,
             seed: Some(1),
         };
-        let memory = Memory::new(Geometry { flows: 8, ring_bytes: 1 << 20 }).expect("memory");
+        let memory = Memory::new(Geometry::plain(8, 1 << 20)).expect("memory");
         let mut state = State::new(options, memory);
         assert!(state.open_channel(1));
         let tray =

@@ -23,7 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn export() -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::open(Config { port: PORT, accept_unknown: true, ..Config::default() })?;
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
-    let page = Region::new(4096)?;
+    // Written without this process where a driver deposits; memory like any other elsewhere.
+    let page = endpoint.remote().window(4096)?;
     memory.export("page", &page.all(), Rights::ALL)?;
     memory.on_notification(1, |written| {
         let mut text = vec![0; written.slice.bytes()];

@@ -1,6 +1,6 @@
 //! What an endpoint is opened with.
 
-use crate::{Policy, Wait};
+use crate::{Policy, Replacement, Wait};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -47,6 +47,8 @@ pub struct Config {
     /// How packets are spread over the paths to a peer where both have several NICs; `None`: they all take the path by
     /// which we met.
     pub policy: Option<Policy>,
+    /// Which page of the window the driver forgets when it cannot know all of them ([`crate::Remote::window`]).
+    pub replacement: Replacement,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
     pub datagram_bytes: Option<u16>,
     /// Faults to inject into what this endpoint sends.
@@ -74,6 +76,7 @@ impl Default for Config {
             engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
             policy: Some(Policy::Adaptive),
+            replacement: Replacement::default(),
             datagram_bytes: None,
             faults: None,
             trace: None,
@@ -144,7 +147,7 @@ impl Config {
         if self.peers_max == 0 || self.peers_max > Config::PEERS_MAX {
             return Err(ConfigError::Peers(self.peers_max));
         }
-        Ok(Geometry { flows: self.peers_max, ring_bytes: self.queue_bytes })
+        Ok(Geometry::plain(self.peers_max, self.queue_bytes))
     }
 }
 

@@ -3,7 +3,7 @@
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::atomic::AtomicU64;
-use tsumugi_wire::memory::{Control, Flow};
+use tsumugi_wire::memory::{Control, Flow, Translation};
 
 /// Mapped receive memory.
 pub(crate) struct Mapped(pub(crate) Memory);
@@ -28,5 +28,17 @@ impl ReceiveMemory for Mapped {
     #[inline]
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         self.0.copy_in(position, bytes);
+    }
+    #[inline]
+    fn translations(&self) -> &[Translation] {
+        self.0.translations()
+    }
+    #[inline]
+    fn window_pages(&self) -> u32 {
+        self.0.geometry().window_pages
+    }
+    #[inline]
+    fn land(&self, at: u64, bytes: &[u8]) {
+        self.0.land(at, bytes);
     }
 }

@@ -45,6 +45,17 @@
 //! * What is written from a region may be changed again when its [`Ticket`] is delivered.
 //! * After a registration is dropped nothing more is written or changed under its key, and nothing read but what was
 //!   asked for before; memory that is still being sent stays until it is sent.
+//!
+//! # Windows
+//!
+//! Memory from [`Remote::window`] can be written while its process computes, sleeps or is stopped: the program in the
+//! NIC's driver writes what arrives for it where it belongs, and acknowledges it. It knows a bounded number of pages, which
+//! it learns when they are written for the first time (`tsumugi up --translations`, [`Config::replacement`]); what comes
+//! for others waits in the receive queue for the process. The guarantees are the same but for one: the driver does not
+//! compare a packet's CRC32C, so what lands is as sure to be unaltered as Ethernet's own CRC makes it. Who cannot have that
+//! registers other memory.
+//!
+//! [`Config::replacement`]: crate::Config::replacement
 
 use crate::Node;
 use crate::channel::Ticket;
@@ -54,7 +65,7 @@ use crate::endpoint::state::State;
 use crate::error::SendError;
 use std::rc::Rc;
 use std::time::Duration;
-use tsumugi_rail::{RailError, Slice};
+use tsumugi_rail::{RailError, Region, Slice};
 use tsumugi_wire::Instant;
 pub use tsumugi_wire::remote::{Atomic, Change, Word};
 use tsumugi_wire::remote::{Notice, Outcome};
@@ -229,6 +240,27 @@ impl Remote {
         Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
     }
 
+    /// Memory that others may write without this process, once it is [registered](Remote::register): a region of zeroes of
+    /// at least `bytes`, in whole pages. Where no program in the driver deposits for this endpoint, or its window
+    /// has no room, it is memory like any other, and [`Remote::is_window`] says so.
+    ///
+    /// It must not outlive the endpoint by long: the next process that has the endpoint's port has its window.
+    ///
+    /// # Errors
+    /// The system has no memory, or `bytes` is 0.
+    pub fn window(&self, bytes: usize) -> std::io::Result<Region> {
+        match self.shared.inner.borrow().state.lend_window(bytes) {
+            Some(region) => Ok(region),
+            None => Region::new(bytes),
+        }
+    }
+
+    /// Whether memory lies in the endpoint's window, so that what others write there needs no process.
+    #[must_use]
+    pub fn is_window(&self, slice: &Slice) -> bool {
+        self.shared.inner.borrow().state.is_in_window(slice)
+    }
+
     /// Writes what is in `from`, without waiting. Its bytes are read when room appears to send them.
     ///
     /// # Errors
@@ -383,7 +415,10 @@ impl Registration {
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        self.shared.inner.borrow_mut().state.served.revoke(self.target.key);
+        if self.shared.inner.borrow_mut().state.revoke(self.target.key) {
+            // A run of the program that has found the translation still may write, for a moment.
+            tsumugi_rail::xdp::wait_for_runs();
+        }
     }
 }
 

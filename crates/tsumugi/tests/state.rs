@@ -35,7 +35,7 @@ fn host(network: &Network, number: u8, seed: u64) -> Host {
         datagram_bytes: 1472,
         seed: Some(seed),
     };
-    let memory = Memory::new(Geometry { flows: 4, ring_bytes: 32 << 10 }).unwrap();
+    let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
     let mut state = State::new(options, memory);
     assert!(state.open_channel(1));
     Host { state, rail: network.rail(address(number), 1472) }

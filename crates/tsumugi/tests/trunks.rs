@@ -55,7 +55,7 @@ impl Host {
             datagram_bytes: DATAGRAM_BYTES,
             seed: Some(u64::from(number)),
         };
-        let memory = Memory::new(Geometry { flows: 8, ring_bytes: 1 << 20 }).unwrap();
+        let memory = Memory::new(Geometry::plain(8, 1 << 20)).unwrap();
         let mut state = State::new(options, memory);
         assert!(state.open_channel(1));
         state.set_policy(policy);

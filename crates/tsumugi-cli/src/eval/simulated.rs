@@ -130,7 +130,7 @@ impl Host {
             datagram_bytes: DATAGRAM_BYTES,
             seed: Some(number as u64),
         };
-        let memory = Memory::new(Geometry { flows: options.peers_max, ring_bytes: config.queue_bytes })?;
+        let memory = Memory::new(Geometry::plain(options.peers_max, config.queue_bytes))?;
         let mut state = State::new(options, memory);
         state.open_channel(CHANNEL);
         let nics = nics(case, number);

@@ -12,4 +12,4 @@ pub(crate) use steps::{Step, steps};
 use tsumugi_wire::memory::Geometry;
 
 /// Receive memory of the sequences: small, so that it is often full. Four flows, of which the last is never opened.
-pub(crate) const GEOMETRY: Geometry = Geometry { flows: 4, ring_bytes: 4096 };
+pub(crate) const GEOMETRY: Geometry = Geometry::plain(4, 4096);

@@ -32,6 +32,7 @@ impl Plain {
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
                 stopped: Line::default(),
+                ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
             },
@@ -65,6 +66,7 @@ fn flow() -> Flow {
         received: Line(Received::default()),
         acknowledged: Line(Acknowledged::default()),
         window: Line(array::from_fn(|_| AtomicU64::new(0))),
+        landing: Line::default(),
     }
 }
 

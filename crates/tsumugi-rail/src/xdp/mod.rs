@@ -38,6 +38,11 @@ pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};
 
+/// Returns when no run of the program that had begun is still going on, on any CPU; after some milliseconds.
+pub fn wait_for_runs() {
+    crate::sys::wait_for_softirqs();
+}
+
 /// Largest endpoint memory, bytes: what the program's type information can express.
 pub const MEMORY_BYTES_MAX: usize = (1 << 30) - 1;
 /// Most endpoints of one call of [`up`]: a wrong number rather than a big host.

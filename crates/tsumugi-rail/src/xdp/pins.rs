@@ -4,7 +4,7 @@
 //! /sys/fs/bpf/tsumugi/NAMESPACE/      one network namespace, by its inode number
 //!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
 //!     nics/8-native-0-0               the same, of a NIC set for reaping, and how it was set before
-//!     pool-1-1024-2097152/            layout 1, 1024 flows, 2 MiB of ring
+//!     pool-1-1024-2097152-320-320/    layout 1, 1024 flows, 2 MiB of ring, 320 pages of window, 320 translations
 //!         endpoints, bells            the program's maps from UDP ports
 //!         ports/7411/                 one endpoint; whoever has this folder locked has the endpoint
 //!             memory, bell
@@ -96,8 +96,9 @@ impl Pins {
     }
 
     pub(super) fn pool(&self, geometry: Geometry) -> PoolFolder {
-        let Geometry { flows, ring_bytes } = geometry;
-        let path = self.folder.join(format!("pool-{VERSION}-{flows}-{ring_bytes}"));
+        let Geometry { flows, ring_bytes, window_pages, translations } = geometry;
+        let name = format!("pool-{VERSION}-{flows}-{ring_bytes}-{window_pages}-{translations}");
+        let path = self.folder.join(name);
         PoolFolder { path, layout: VERSION, geometry }
     }
 
@@ -105,14 +106,18 @@ impl Pins {
     pub(super) fn find_pool(&self) -> Result<Option<PoolFolder>, XdpError> {
         for path in entries(&self.folder)? {
             let name = path.file_name().and_then(|name| name.to_str()).unwrap_or_default();
-            let mut numbers = name.strip_prefix("pool-").unwrap_or_default().split('-');
-            let (layout, flows, ring_bytes) = (numbers.next(), numbers.next(), numbers.next());
-            let parsed = (|| {
-                let geometry =
-                    Geometry { flows: flows?.parse().ok()?, ring_bytes: ring_bytes?.parse().ok()? };
-                Some((layout?.parse().ok()?, geometry))
-            })();
-            if let Some((layout, geometry)) = parsed {
+            let numbers = name.strip_prefix("pool-").unwrap_or_default().split('-');
+            let numbers: Result<Vec<u32>, _> = numbers.map(str::parse).collect();
+            let found = match numbers.as_deref() {
+                Ok(&[layout, flows, ring_bytes, window_pages, translations]) => {
+                    let ring_bytes = ring_bytes.into();
+                    Some((layout as u8, Geometry { flows, ring_bytes, window_pages, translations }))
+                }
+                // From before there were windows; only good to be removed.
+                Ok(&[_, flows, ring_bytes]) => Some((0, Geometry::plain(flows, ring_bytes.into()))),
+                _ => None,
+            };
+            if let Some((layout, geometry)) = found {
                 return Ok(Some(PoolFolder { path, layout, geometry }));
             }
         }
@@ -139,8 +144,11 @@ impl PoolFolder {
 
     /// Says what the memories are like.
     pub(super) fn describe(&self) -> String {
-        let Geometry { flows, ring_bytes } = self.geometry;
-        format!("layout {}, {flows} flows, {ring_bytes} bytes of ring", self.layout)
+        let Geometry { flows, ring_bytes, window_pages, translations } = self.geometry;
+        format!(
+            "layout {}, {flows} flows, {ring_bytes} bytes of ring, {window_pages} pages of window, {translations} translations",
+            self.layout
+        )
     }
 }
 

@@ -47,8 +47,10 @@ pub struct PoolOptions {
 
 impl PoolOptions {
     /// Sizes of an endpoint's memory when none are asked for: room for a message of 1 MiB to arrive while nobody
-    /// looks, and small enough for a cache. Kernels of Linux 6.1's age take elements of up to 4 MiB.
-    pub const GEOMETRY: Geometry = Geometry { flows: 1024, ring_bytes: 2 << 20 };
+    /// looks, and small enough for a cache; and a window that takes a message of 1 MiB and a word behind it, all of which
+    /// can be translated. Kernels of Linux 6.1's age take elements of up to 4 MiB.
+    pub const GEOMETRY: Geometry =
+        Geometry { flows: 1024, ring_bytes: 2 << 20, window_pages: 320, translations: 320 };
 }
 
 impl Default for PoolOptions {

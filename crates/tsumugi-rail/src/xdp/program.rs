@@ -62,10 +62,13 @@ impl Program {
         let mut file = OBJECT.to_vec();
         object::set_memory_bytes(&mut file, geometry.bytes() as u32)?;
         let crc_table = object::crc_table();
+        let translation_buckets = geometry.buckets() as u32;
         let mut loader = aya::EbpfLoader::new();
         loader
             .override_global("flows", &geometry.flows, true)
             .override_global("ring_bytes", &geometry.ring_bytes, true)
+            .override_global("window_pages", &geometry.window_pages, true)
+            .override_global("translation_buckets", &translation_buckets, true)
             .override_global("crc_table", &crc_table[..], true);
         if let Some(folder) = pins {
             for name in [ENDPOINTS, BELLS] {

@@ -10,7 +10,7 @@ use tsumugi_proto::{ReceiveMemory, Verdict};
 use tsumugi_rail::Memory;
 use tsumugi_rail::xdp::{Action, Endpoint, Receiver};
 use tsumugi_wire::atomic::AtomicU64;
-use tsumugi_wire::memory::{Control, Flow, Geometry};
+use tsumugi_wire::memory::{Control, Flow, Geometry, Translation};
 
 /// Epoch of the endpoint.
 pub(crate) const EPOCH: u32 = 0x00c0_ffee;
@@ -43,6 +43,15 @@ impl ReceiveMemory for View<'_> {
     }
     fn copy_in(&self, position: u64, bytes: &[u8]) {
         self.0.copy_in(position, bytes);
+    }
+    fn translations(&self) -> &[Translation] {
+        self.0.translations()
+    }
+    fn window_pages(&self) -> u32 {
+        self.0.geometry().window_pages
+    }
+    fn land(&self, at: u64, bytes: &[u8]) {
+        self.0.land(at, bytes);
     }
 }
 

@@ -3,7 +3,8 @@
 use std::mem::{align_of, offset_of, size_of};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
-    self, Acknowledged, Control, Counter, Flow, Geometry, RailCounters, Received, Record,
+    self, Acknowledged, Control, Counter, Flow, Geometry, Landing, RailCounters, Received, Record,
+    Translation,
 };
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
@@ -45,6 +46,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ring_tail,
         sleeping,
         stopped,
+        ring_read,
         counters,
         rails
     );
@@ -64,11 +66,15 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         peer_flow,
         received,
         acknowledged,
-        window
+        window,
+        landing
     );
     offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, newest);
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
+    offsets!(all, "flow.landing", offset_of!(Flow, landing), Landing, begun, landed, held);
     size!(all, "flow", Flow);
+    offsets!(all, "translation", 0, Translation, key, place, used);
+    size!(all, "translation", Translation);
     let none = Record::from_words([0; 4]);
     // Behind the seal, where in the record's words what was put in comes out.
     let place = |record: Record| {
@@ -76,6 +82,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         8 + 8 * words.position(|(one, other)| one != other).expect("the record is not empty") as u64
     };
     let stamp = Record::stamp_of(0xfedc_ba98_f654_3210);
+    let windowed = Geometry { window_pages: 3, translations: 65, ..Geometry::plain(9, 65536) };
     all.extend([
         ("sizeof=header", header::HEADER_BYTES as u64),
         ("sizeof=whole", frame::WHOLE_BYTES as u64),
@@ -105,6 +112,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("COUNTERS", memory::COUNTERS as u64),
         ("RAILS_MAX", limits::RAILS_MAX as u64),
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
+        ("TRANSLATION_WAYS", memory::TRANSLATION_WAYS as u64),
+        ("FRAME_BITS", memory::FRAME_BITS.into()),
         ("PADDING", u64::from(Record::PADDING)),
         ("record_sizes", Record { bytes: 8972, flow: 7, credit: 992, ..none }.words()[0]),
         ("record_sizes_padding", Record { bytes: 40, flow: Record::PADDING, ..none }.words()[0]),
@@ -121,8 +130,11 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("span_9", Record::span(9)),
         ("span_8972", Record::span(8972)),
         ("flow_offset_9", Geometry::flow_offset(9) as u64),
-        ("ring_offset_9", Geometry { flows: 9, ring_bytes: 4096 }.ring_offset() as u64),
-        ("memory_bytes_9_65536", Geometry { flows: 9, ring_bytes: 65536 }.bytes() as u64),
+        ("ring_offset_9", Geometry::plain(9, 4096).ring_offset() as u64),
+        ("memory_bytes_9_65536", Geometry::plain(9, 65536).bytes() as u64),
+        ("memory_bytes_9_65536_3_64", windowed.bytes() as u64),
+        ("window_offset_9_65536_64", windowed.window_offset() as u64),
+        ("translation_place", Translation::place_of(0x7_fff1_2345, 0x2_fedc)),
     ]);
     all.extend([
         ("FLAG_ACK_REQUEST", u64::from(Flags::ACK_REQUEST.0)),

@@ -9,6 +9,7 @@ use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receiver, window};
 use tsumugi_wire::ack::Sack;
+use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::memory::Counter;
@@ -182,6 +183,12 @@ impl State {
         header: &Header,
         body: &[u8],
     ) {
+        if header.psn > self.peers[index as usize].reorder.next() {
+            self.pass_landed(index, header.psn);
+            if self.flows[header.flow as usize] != Some(index) {
+                return; // gone over what had its turn
+            }
+        }
         // What has a place goes from here straight there; short messages stay in the receive queue, where the
         // application reads them.
         let placed = self.place_of(index, header.psn, body);
@@ -207,6 +214,10 @@ impl State {
                 Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data),
                 Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data),
                 Some(Frame::Whole { .. }) | None => {}
+            }
+            // Unless the peer is gone over it, and the entry closed.
+            if placed.is_some() && flow.token.load(Ordering::Relaxed) == header.token {
+                receiver::consumed(flow);
             }
         } else if let Some(kind) = verdict.answer() {
             peer.demand(kind, header.psn);

@@ -144,6 +144,9 @@ impl State {
     pub fn drain(&mut self, now: Instant) {
         let memory = Rc::clone(&self.memory);
         let mut read = false;
+        if self.has_landed() {
+            self.read_notes(now);
+        }
         while let Some(record) = self.next_record() {
             let span = Record::span(record.bytes);
             if self.ring_read + span > self.kept.given_back + memory.ring_bytes() {
@@ -164,6 +167,7 @@ impl State {
             self.kept.release(&*memory);
             self.thaw();
         }
+        self.pass_all_landed();
         // Another depositor may have stopped a sender since the last release.
         self.resume_stopped();
     }
@@ -198,6 +202,12 @@ impl State {
             self.on_fragment(index, psn, fragment, data);
             return;
         }
+        if psn != self.peers[index as usize].reorder.next() {
+            self.pass_landed(index, psn);
+            if self.flows[record.flow as usize] != Some(index) {
+                return; // gone over what had its turn
+            }
+        }
         let peer = &mut self.peers[index as usize];
         if psn == peer.reorder.next() {
             peer.reorder.pass();
@@ -219,6 +229,7 @@ impl State {
         if self.peers[index as usize].reorder.hold(psn, Held::Body(copy)) {
             self.arriving_bytes += body.len() as u64;
         }
+        self.tell_held(index);
     }
 
     /// A fragment arrived, in or out of turn. Its PSN has been claimed.
@@ -258,6 +269,7 @@ impl State {
             }
         } else {
             peer.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
+            self.tell_held(index);
         }
     }
 
@@ -309,6 +321,7 @@ impl State {
 
     /// Hands out everything whose turn has come.
     pub(super) fn catch_up(&mut self, index: u32) {
+        let mut taken = false;
         while let Some(held) = self.peers[index as usize].reorder.take() {
             let going_on = match held {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
@@ -322,6 +335,10 @@ impl State {
             if !going_on {
                 return;
             }
+            taken = true;
+        }
+        if taken {
+            self.tell_held(index);
         }
     }
 

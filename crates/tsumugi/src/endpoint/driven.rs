@@ -13,10 +13,10 @@ use tsumugi_wire::memory::Record;
 use tsumugi_wire::{Instant, Kind, Psn};
 
 impl State {
-    /// Whether something was deposited that has not been read.
+    /// Whether something was deposited that has not been read, or has landed.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.next_record().is_some()
+        self.next_record().is_some() || self.has_landed()
     }
 
     /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.
@@ -62,9 +62,19 @@ impl State {
             return true;
         }
         peer.noted = (ack, limit);
+        peer.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
         self.flows[local.index as usize] == Some(index)
+    }
+
+    /// Takes in what was noted of the acknowledgements of all who owe us some: they rode on what has landed.
+    pub(super) fn read_notes(&mut self, now: Instant) {
+        let mut at = 0;
+        while let Some(&index) = self.timed.get(at) {
+            self.on_noted(now, index);
+            at += 1;
+        }
     }
 
     /// Gives credit ahead to the peers whose packets have just been read: what they send next is acknowledged
@@ -99,7 +109,7 @@ mod tests {
             datagram_bytes: 1472,
             seed: Some(1),
         };
-        let memory = Memory::new(Geometry { flows: 1, ring_bytes: 32 << 10 }).unwrap();
+        let memory = Memory::new(Geometry::plain(1, 32 << 10)).unwrap();
         let mut state = State::new(options, memory);
         state.memory.control().stopped.0.store(1, Ordering::Release);
         assert_eq!(state.exhausted(), None);

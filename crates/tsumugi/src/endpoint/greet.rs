@@ -447,7 +447,8 @@ impl State {
         // of a depositor's CPU.
         let base = peer.reorder.next();
         use tsumugi_wire::atomic::Ordering::Relaxed;
-        let limit = flow.limit.load(Relaxed);
+        let landed = flow.landing.0.landed.load(Relaxed);
+        let limit = flow.limit.load(Relaxed).saturating_add(landed);
         let packets = if !full {
             peer.frozen = false;
             // Generous: many peers share the queue, and STOP mends what is too generous.
@@ -470,7 +471,7 @@ impl State {
         // In steps while there is plenty, because depositors read this with every packet.
         let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
         let limit = if wanted > limit && !plenty {
-            flow.limit.store(wanted, Relaxed);
+            flow.limit.store(wanted - landed, Relaxed);
             wanted
         } else {
             limit

@@ -5,7 +5,7 @@ use super::greet::REPLIES_MAX;
 use super::peer::{Body, Held, Outgoing, Phase};
 use super::state::State;
 use crate::Node;
-use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::RECORD_ALIGN;
@@ -55,7 +55,7 @@ impl State {
             remote_token: peer.remote.map_or(0, |remote| remote.token),
             local_token: peer.local.map_or(0, |local| local.token),
             body_bytes: peer.remote.map_or(0, |remote| remote.body_bytes),
-            limit: flow.map_or(0, |flow| flow.limit.load(Ordering::Relaxed)),
+            limit: flow.map_or(0, |flow| receiver::limit(flow).0),
             goes_back: flow.is_some_and(|flow| flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32),
             held: peer.reorder.held(),
             assembling: !peer.assemblies.is_empty(),

@@ -8,6 +8,7 @@ mod depart;
 mod driven;
 mod greet;
 pub(crate) mod inspect;
+mod landed;
 mod models;
 mod peer;
 pub(crate) mod place;
@@ -16,6 +17,7 @@ pub(crate) mod remote;
 mod serve;
 pub(crate) mod suspend;
 pub(crate) mod trunk;
+mod window;
 
 use crate::channel::{Channel, Status, Ticket};
 use crate::clock::Clock;
@@ -168,6 +170,7 @@ impl Endpoint {
         };
         let mut inner = shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
+        inner.state.set_replacement(config.replacement);
         drop(inner);
         let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {

@@ -195,6 +195,8 @@ pub(super) struct Peer {
     pub(super) refused: u64,
     /// On the list of peers to whom credit is to be given ahead.
     pub(super) fed: bool,
+    /// On the list of peers of which packets are held.
+    pub(super) holds: bool,
 
     /// When it was last heard.
     pub(super) heard_at: Instant,
@@ -249,6 +251,7 @@ impl Peer {
             replies: 0,
             refused: 0,
             fed: false,
+            holds: false,
             heard_at: Instant(0),
             awaited: 0,
             waiting_since: None,

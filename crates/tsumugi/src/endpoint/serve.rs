@@ -122,7 +122,7 @@ impl State {
     /// Does what a frame says. `false` when the peer is gone over it.
     pub(super) fn on_remote(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let done = match What::from_number(remote.what) {
-            Some(What::Write | What::Piece) => self.served.write(remote, data).map(|()| None),
+            Some(What::Write | What::Piece) => self.serve_write(remote, data).map(|()| None),
             Some(What::Notify) => self.served.notify(Node(index), remote, data).map(|()| None),
             Some(What::Atomic) => self.served.change(remote, data).map(Some),
             Some(What::Fence) => Ok(Some(0)),
@@ -141,6 +141,17 @@ impl State {
             Ok(Some(value)) => self.reply_to(index, remote.operation, Outcome::Done, &value.to_le_bytes()),
             Err(outcome) => self.refuse(index, remote, outcome),
         }
+    }
+
+    fn serve_write(&mut self, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
+        self.served.write(remote, data)?;
+        if self.window.is_there()
+            && let Some(Registered { slice, .. }) = self.served.registered.get(&remote.key)
+        {
+            let written = remote.address..remote.address + data.len() as u64;
+            self.window.learn(&self.memory, remote.key, slice, written);
+        }
+        Ok(())
     }
 
     fn serve_read(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<bool, Outcome> {

@@ -6,6 +6,7 @@
 
 use super::deliver::{Delivery, Inbox, Kept};
 use super::peer::{Content, Peer, Phase};
+use super::window::Window;
 use crate::Node;
 use crate::channel::Ticket;
 use crate::counters::Counters;
@@ -22,10 +23,10 @@ use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
+use tsumugi_proto::translation::ReplacementChoice;
 use tsumugi_proto::trunk::{Policy, PolicyChoice};
-use tsumugi_rail::NicAddress;
-use tsumugi_rail::Slice;
 use tsumugi_rail::memory::Memory;
+use tsumugi_rail::{NicAddress, Region, Slice};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
@@ -94,6 +95,11 @@ pub struct State {
     pub(super) channels: BTreeMap<u16, Inbox>,
     /// Position up to which the receive queue has been read.
     pub(super) ring_read: u64,
+    pub(super) window: Window,
+    /// Packets that had landed in it when we looked last.
+    pub(super) landed_seen: u64,
+    /// Peers of which packets are held, if any of theirs may land.
+    pub(super) holders: Vec<u32>,
     pub(super) kept: Kept,
     /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
     pub(super) arriving_bytes: u64,
@@ -141,9 +147,13 @@ impl State {
         let epoch = random.random_range(1..=u32::MAX);
         memory.control().seal.store(random.random(), Ordering::Relaxed);
         memory.control().epoch.store(epoch, Ordering::Release);
+        let memory = Rc::new(Mapped(memory));
         State {
             epoch,
-            memory: Rc::new(Mapped(memory)),
+            window: Window::new(&memory),
+            landed_seen: 0,
+            holders: Vec::new(),
+            memory,
             cookies: Cookies::new((random.random(), random.random())),
             random,
             peers: Vec::new(),
@@ -253,6 +263,27 @@ impl State {
         };
         self.served.register(key, slice, rights);
         key
+    }
+
+    /// Nothing is done under a key any more. Whether a depositor in the driver may be doing something at this moment.
+    pub fn revoke(&mut self, key: u64) -> bool {
+        self.served.revoke(key);
+        self.window.forget(&self.memory, key)
+    }
+
+    /// A region of zeroes that may be written without us; `None` when the window has no room for it.
+    pub fn lend_window(&self, bytes: usize) -> Option<Region> {
+        self.window.lend(&self.memory, bytes)
+    }
+
+    /// Whether memory may be written without us.
+    pub(crate) fn is_in_window(&self, slice: &Slice) -> bool {
+        self.window.holds(slice)
+    }
+
+    /// How translations make room for others from now on.
+    pub fn set_replacement(&mut self, choice: ReplacementChoice) {
+        self.window.set_replacement(choice);
     }
 
     /// Takes the next write of ours that was refused.
@@ -458,7 +489,7 @@ impl State {
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
-        let (dirty, timed, fed) = (peer.dirty, peer.timed, peer.fed);
+        let (dirty, timed, fed, holds) = (peer.dirty, peer.timed, peer.fed, peer.holds);
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
         let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
@@ -470,6 +501,7 @@ impl State {
                 dirty,
                 timed,
                 fed,
+                holds,
                 epoch,
                 spent,
                 message_bytes_max,

@@ -30,6 +30,9 @@ impl State {
     /// Everything that is needed to go on. Takes what was received out of this state; it is over.
     pub(crate) fn save(&mut self, now: Instant, address: SocketAddr) -> Context {
         self.drain(now);
+        for index in 0..self.peers.len() as u32 {
+            self.pass_landed(index, Psn(u64::MAX));
+        }
         let memory = Rc::clone(&self.memory);
         let mut channels = Vec::new();
         for (number, inbox) in std::mem::take(&mut self.channels) {
@@ -158,7 +161,7 @@ impl State {
             token: local.token,
             peer_repeat: flow.repeat.load(Ordering::Relaxed),
             base: base.0,
-            limit: flow.limit.load(Ordering::Relaxed),
+            limit: receiver::limit(flow).0,
             bitmap: sack.bitmap[..sack.words].to_vec(),
             highest: peer.highest.0,
             next: peer.reorder.next().0,

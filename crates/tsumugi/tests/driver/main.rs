@@ -17,6 +17,7 @@ mod remote;
 mod roles;
 mod traffic;
 mod trunks;
+mod windows;
 
 use process::ROLE;
 

@@ -3,6 +3,7 @@
 mod endpoint;
 mod root;
 mod strangers;
+mod windows;
 
 /// Plays a role, given as its name and its parameters.
 pub(crate) fn play(role: &str) {

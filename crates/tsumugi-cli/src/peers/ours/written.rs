@@ -43,9 +43,9 @@ impl Written {
         message_bytes_max: u64,
     ) -> Result<Written, Failure> {
         let word_at = (message_bytes_max as usize).next_multiple_of(8);
-        let region = || Region::new(word_at + 8).map_err(failed("cannot make a region"));
-        let (source, memory) = (region()?, region()?);
         let remote = endpoint.remote();
+        let source = Region::new(word_at + 8).map_err(failed("cannot make a region"))?;
+        let memory = remote.window(word_at + 8).map_err(failed("cannot make a region"))?;
         let registration = remote.register(&memory.all(), Rights::WRITE);
         let registration = registration.map_err(failed("cannot register a region"))?;
         let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;

@@ -1,6 +1,7 @@
 //! An endpoint that does what it is told, and checks whatever arrives.
 
 use super::Settings;
+use super::windows::{self, Window};
 use crate::cluster::own_node;
 use crate::messages::{Lengths, contents, node_of};
 use crate::process::{Orders, say};
@@ -69,6 +70,7 @@ struct Actor {
     /// Whether to keep messages, and those that are kept.
     keeps: bool,
     kept: Vec<Message>,
+    window: Option<Window>,
     /// What went wrong.
     failure: String,
     /// Nothing more can be done with the endpoint.
@@ -109,6 +111,7 @@ impl Actor {
             taken: HashMap::new(),
             keeps: false,
             kept: Vec::new(),
+            window: None,
             failure: String::new(),
             broken: false,
         })
@@ -131,6 +134,25 @@ impl Actor {
             "release" => {
                 self.keeps = false;
                 self.kept.clear();
+            }
+            "lend" => {
+                let (window, said) = Window::lend(&self.endpoint, number.parse().expect("a number"));
+                self.window = Some(window);
+                return said;
+            }
+            "revoke" => self.window.as_mut().expect("a window").revoke(),
+            "holds" => {
+                let held = self.window.as_ref().expect("a window").holds(number.parse().expect("a number"));
+                return if held { "yes" } else { "no" }.to_owned();
+            }
+            "fill" => {
+                if let Err(error) = windows::fill(&self.endpoint, self.peer.expect("a peer"), number) {
+                    return error.to_string();
+                }
+            }
+            "refusals" => {
+                let refusals = std::iter::from_fn(|| self.endpoint.remote().take_refusal());
+                return refusals.count().to_string();
             }
             "throw" => self.throw(number.parse().expect("a number")),
             "throw_back" => self.throw_back(number.parse().expect("a number")),

@@ -17,9 +17,13 @@ use tsumugi_wire::memory::Geometry;
 fn options(settings: &Settings<'_>) -> PoolOptions {
     let default = PoolOptions::GEOMETRY;
     let (flows, ring_bytes) = (settings.get("flows"), settings.get("ring"));
-    let geometry = (flows.is_some() || ring_bytes.is_some()).then(|| Geometry {
+    let translations = settings.get("translations");
+    let sized = flows.is_some() || ring_bytes.is_some() || translations.is_some();
+    let geometry = sized.then(|| Geometry {
         flows: flows.unwrap_or(default.flows),
         ring_bytes: ring_bytes.unwrap_or(default.ring_bytes),
+        translations: translations.unwrap_or(default.translations),
+        ..default
     });
     let owner = settings.get("owner");
     PoolOptions {
