@@ -53,6 +53,8 @@ pub(crate) enum ChildError {
 pub(crate) struct Running {
     child: Child,
     command: String,
+    /// What came together with the first line.
+    ahead: Vec<u8>,
 }
 
 impl Running {
@@ -80,7 +82,7 @@ impl Running {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped());
         match command.spawn() {
-            Ok(child) => Ok(Running { child, command: shown }),
+            Ok(child) => Ok(Running { child, command: shown, ahead: Vec::new() }),
             Err(cause) => Err(ChildError::Spawn { command: shown, cause }),
         }
     }
@@ -89,15 +91,16 @@ impl Running {
     pub(crate) fn first_line(&mut self, limit: Duration) -> Result<String, ChildError> {
         let mut line = Vec::new();
         self.read(&mut line, limit, |line| line.contains(&b'\n'))?;
-        if !line.contains(&b'\n') {
+        let Some(end) = line.iter().position(|byte| *byte == b'\n') else {
             return Err(self.failed());
-        }
+        };
+        self.ahead = line.split_off(end + 1);
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
     /// All of its output, once it has ended well.
     pub(crate) fn output(mut self, limit: Duration) -> Result<Vec<u8>, ChildError> {
-        let mut output = Vec::new();
+        let mut output = std::mem::take(&mut self.ahead);
         self.read(&mut output, limit, |_| false)?;
         match self.child.wait() {
             Ok(status) if status.success() => Ok(output),
@@ -118,6 +121,11 @@ impl Running {
             Ok(None) => Ok(()),
             _ => Err(self.failed()),
         }
+    }
+
+    /// Sends it a signal.
+    pub(crate) fn signal(&self, signal: Signal) -> Result<(), nix::Error> {
+        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal)
     }
 
     /// The command line.
@@ -199,6 +207,9 @@ mod tests {
     fn output_of_a_good_child() {
         assert_eq!(shell("echo one; echo two").output(LONG).expect("output"), b"one\ntwo\n");
         assert_eq!(shell("echo one; sleep 1000").first_line(LONG).expect("a line"), "one");
+        let mut child = shell("printf 'one\\ntwo\\nthree\\n'");
+        assert_eq!(child.first_line(LONG).expect("a line"), "one");
+        assert_eq!(child.output(LONG).expect("the rest"), b"two\nthree\n");
     }
 
     #[test]

@@ -15,6 +15,7 @@ mod nics;
 mod peers;
 mod perf;
 mod report;
+mod translate;
 
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]

@@ -39,7 +39,8 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf models node1 --wait spin
                   tsumugi perf azc node1 --wait spin --rounds 9
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'
-  Alone, as root: tsumugi perf costs")]
+  Alone, as root: tsumugi perf costs
+                  tsumugi perf translate")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
     command: Command,
@@ -70,6 +71,15 @@ enum Command {
     Azc(Measure),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
     Costs(crate::costs::Options),
+    /// Writing pages of another process's window, with and without translations in the driver (P5's figure 1), and
+    /// while that process is stopped, in a lab of its own (root).
+    Translate(crate::translate::Options),
+    /// Has a window: a part of `translate`, run in a node of its lab.
+    #[command(hide = true)]
+    TranslateTarget(crate::translate::target::Options),
+    /// Writes into a window: a part of `translate`, run in a node of its lab.
+    #[command(hide = true)]
+    TranslateWriter(crate::translate::writer::Options),
 }
 
 const OVERLAP: &str = "\
@@ -272,6 +282,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
             return finish(&measure, || azc::run(&measure), azc::tables);
         }
         Command::Costs(options) => return crate::costs::run(&options),
+        Command::Translate(options) => return crate::translate::run(&options),
+        Command::TranslateTarget(options) => return crate::translate::target::run(&options),
+        Command::TranslateWriter(options) => return crate::translate::writer::run(&options),
     };
     finish(&measure, || client::run(metric, &measure), |rows| text::table(metric, rows))
 }

@@ -253,8 +253,8 @@ pub fn land<M: ReceiveMemory + ?Sized>(
             return None;
         };
         begin(flow);
-        let claim = window::claim(flow, header.psn);
-        if let Claim::Mine(_) = claim {
+        let claimed = window::claim(flow, header.psn);
+        if let Claim::Mine(_) = claimed {
             memory
                 .land(u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64, data);
             let counter = &memory.control().counters.0[Counter::Landed as usize];
@@ -262,7 +262,7 @@ pub fn land<M: ReceiveMemory + ?Sized>(
             translation::used(memory, first, before);
             translation::used(memory, last, before);
             flow.landing.0.landed.fetch_add(1, Ordering::Release);
-            conclude(flow, header.psn, claim);
+            conclude(flow, header.psn, claimed);
             return Some(Verdict::Landed);
         }
         consumed(flow);

@@ -14,6 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
+use core::str::FromStr;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::{Counter, FRAME_BITS, TRANSLATION_WAYS, Translation};
 
@@ -206,6 +207,26 @@ impl ReplacementChoice {
             ReplacementChoice::Lru => Box::new(Lru),
             ReplacementChoice::Clock => Box::new(Clock::default()),
         }
+    }
+}
+
+impl fmt::Display for ReplacementChoice {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let name = Self::ALL.iter().find(|(choice, _)| choice == self).map_or("", |(_, name)| *name);
+        f.pad(name)
+    }
+}
+
+/// No replacement has this name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("there is no such replacement; use `clock`, `lru` or `fifo`")]
+pub struct UnknownReplacement;
+
+impl FromStr for ReplacementChoice {
+    type Err = UnknownReplacement;
+
+    fn from_str(word: &str) -> Result<Self, Self::Err> {
+        Self::ALL.iter().find(|(_, name)| *name == word).map(|(choice, _)| *choice).ok_or(UnknownReplacement)
     }
 }
 

@@ -82,7 +82,7 @@ pub use error::{
 };
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
-pub use tsumugi_proto::translation::ReplacementChoice as Replacement;
+pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownReplacement};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;

@@ -1,0 +1,63 @@
+//! The process that has the window.
+
+use std::io::Write;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use tsumugi::{Config, Depositor, Endpoint, ReceiveError, Replacement, Rights, Wait};
+
+use crate::measure::cpu::{Cpus, pin};
+use crate::peers::interrupted;
+
+/// The channel on which the target is asked for its counters.
+pub(super) const CHANNEL: u16 = 1;
+/// What it is asked for, and answers in this order.
+const COUNTERS: [&str; 2] = ["landed", "untranslated"];
+/// How often it looks for Ctrl-C.
+const LOOK_UP: Duration = Duration::from_millis(200);
+
+/// Options of this command.
+#[derive(Args)]
+pub(crate) struct Options {
+    /// Pages of the window.
+    #[arg(long)]
+    pages: u32,
+    #[arg(long)]
+    replacement: Replacement,
+    /// Run on these CPUs only.
+    #[arg(long)]
+    cpu: Option<Cpus>,
+}
+
+/// Says where the window is, and answers for ever.
+pub(crate) fn run(options: &Options) -> crate::Outcome {
+    options.cpu.as_ref().map_or(Ok(()), pin)?;
+    let (wait, replacement) = (Wait::Spin, options.replacement);
+    let endpoint = Endpoint::open(Config {
+        wait,
+        replacement,
+        depositor: Depositor::Driver,
+        accept_unknown: true,
+        ..Config::default()
+    })?;
+    let mut channel = endpoint.channel(CHANNEL)?;
+    let remote = endpoint.remote();
+    let region = remote.window(options.pages as usize * 4096)?;
+    let registration = remote.register(&region.all(), Rights::WRITE)?;
+    let target = registration.target();
+    println!("{} {} {}", endpoint.port(), target.key, target.address);
+    std::io::stdout().flush()?;
+    while !interrupted() {
+        match channel.receive_timeout(LOOK_UP) {
+            Ok(question) => {
+                let counters = endpoint.counters();
+                let answer = COUNTERS.map(|name| counters.get(name).to_le_bytes()).concat();
+                channel.send(question.source(), &answer)?;
+            }
+            Err(ReceiveError::TimedOut(_) | ReceiveError::Peer(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
