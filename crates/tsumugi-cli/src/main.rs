@@ -9,6 +9,7 @@ mod costs;
 mod doctor;
 mod driver;
 mod eval;
+mod exchange;
 mod lab;
 mod measure;
 mod nics;

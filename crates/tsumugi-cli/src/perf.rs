@@ -40,6 +40,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf azc node1 --wait spin --rounds 9
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'
   Alone, as root: tsumugi perf costs
+                  tsumugi perf all-to-all
                   tsumugi perf translate")]
 pub(crate) struct Arguments {
     #[command(subcommand)]
@@ -71,6 +72,12 @@ enum Command {
     Azc(Measure),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
     Costs(crate::costs::Options),
+    /// Everyone sends to everyone at once, with the driver depositor and with the library's (P3's figures 7 and 8), in labs
+    /// of its own (root).
+    AllToAll(crate::exchange::Options),
+    /// One of those who send: a part of `all-to-all`, run in a node of its lab.
+    #[command(hide = true)]
+    AllToAllMember(crate::exchange::member::Options),
     /// Writing pages of another process's window, with and without translations in the driver (P5's figure 1), and
     /// while that process is stopped, in a lab of its own (root).
     Translate(crate::translate::Options),
@@ -282,6 +289,8 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
             return finish(&measure, || azc::run(&measure), azc::tables);
         }
         Command::Costs(options) => return crate::costs::run(&options),
+        Command::AllToAll(options) => return crate::exchange::run(&options),
+        Command::AllToAllMember(options) => return crate::exchange::member::run(&options),
         Command::Translate(options) => return crate::translate::run(&options),
         Command::TranslateTarget(options) => return crate::translate::target::run(&options),
         Command::TranslateWriter(options) => return crate::translate::writer::run(&options),

@@ -13,7 +13,7 @@ use tsumugi::Replacement;
 use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 
 use crate::child::{ChildError, Running};
-use crate::measure::cpu;
+use crate::measure::cpu::{self, machine_ns};
 use crate::measure::machine::Machine;
 use crate::measure::statistics::median;
 use crate::peers::interrupted;
@@ -160,8 +160,7 @@ fn measure(options: &Options) -> Result<Report, TranslateError> {
     }
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let steps = u64::from(options.rounds) * (1 + options.translations.len() as u64);
-    let progress =
-        ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let progress = ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let lab = match Lab::up_watched(&Spec::unique(LAB_STEM), &mut |_| !interrupted()) {
         Ok(lab) => lab.guarded(),
         Err(_) if interrupted() => return Err(TranslateError::Interrupted),
@@ -200,9 +199,8 @@ fn figures_of(translations: u32, rounds: &[Vec<Written>]) -> Vec<Figure> {
         let of = |figure: fn(&Written) -> f64| {
             median(rounds.iter().filter_map(|round| round.get(at)).map(figure)).unwrap_or(f64::NAN)
         };
-        let landed = |written: &Written| {
-            written.landed as f64 / (written.landed + written.untranslated).max(1) as f64
-        };
+        let landed =
+            |written: &Written| written.landed as f64 / (written.landed + written.untranslated).max(1) as f64;
         let (transfer_ns, landed) = (of(|written| written.transfer_ns), of(landed));
         Figure { pages: written.pages, translations, transfer_ns, landed }
     };
@@ -302,9 +300,9 @@ impl Place<'_> {
         let mut stops = Vec::new();
         for _ in 0..STOPS {
             target.process.signal(Signal::SIGSTOP).map_err(TranslateError::Stop)?;
-            let from = writer::machine_ns();
+            let from = machine_ns();
             std::thread::sleep(STOPPED);
-            let to = writer::machine_ns();
+            let to = machine_ns();
             target.process.signal(Signal::SIGCONT).map_err(TranslateError::Stop)?;
             stops.push((from + EDGE_NS, to));
             std::thread::sleep(STOPPED);

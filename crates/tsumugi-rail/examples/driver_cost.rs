@@ -16,8 +16,7 @@ use tsumugi_wire::memory::{Control, Flow, Geometry, Translation};
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
-const GEOMETRY: Geometry =
-    Geometry { window_pages: 64, translations: 64, ..Geometry::plain(64, 1 << 20) };
+const GEOMETRY: Geometry = Geometry { window_pages: 64, translations: 64, ..Geometry::plain(64, 1 << 20) };
 /// A key, and the address of the window under it.
 const KEY: u64 = 0x8765_4321;
 const ADDRESS: u64 = 0x7fff_0000_0000;

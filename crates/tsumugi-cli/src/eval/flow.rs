@@ -1,8 +1,5 @@
 //! What the processes of an evaluation tell of their flows, and the clock that all of them read.
 
-use std::time::Duration;
-
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 
 use crate::measure::row::PathRow;
@@ -49,12 +46,6 @@ pub(crate) struct Received {
     pub(crate) bytes: Vec<u64>,
     /// CPU time of the process by the end of each bucket, ns.
     pub(crate) cpu_ns: Vec<u64>,
-}
-
-/// Monotonic time of the machine, the same for all of its processes, ns.
-pub(super) fn machine_ns() -> u64 {
-    // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default().as_nanos() as u64
 }
 
 impl Received {

@@ -7,9 +7,9 @@ use std::time::Duration;
 use clap::Args;
 use tsumugi::{Channel, Config, Depositor, Endpoint, Policy, ReceiveError};
 
-use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received, machine_ns};
+use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received};
 use super::tcp;
-use crate::measure::cpu::{Cpus, pin, process_cpu_time};
+use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 

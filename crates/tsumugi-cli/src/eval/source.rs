@@ -12,9 +12,9 @@ use clap::Args;
 use thiserror::Error;
 use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Policy, ReceiveError, SendError};
 
-use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow, machine_ns};
+use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow};
 use super::tcp;
-use crate::measure::cpu::{Cpus, pin, process_cpu_time};
+use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::measure::row::PathRow;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;

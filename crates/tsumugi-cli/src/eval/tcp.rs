@@ -5,9 +5,9 @@ use std::net::{SocketAddr, TcpListener, TcpStream};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use super::flow::{BUCKET_NS, MESSAGE_BYTES, Sent, SentFlow, machine_ns};
+use super::flow::{BUCKET_NS, MESSAGE_BYTES, Sent, SentFlow};
 use super::sink::Counting;
-use crate::measure::cpu::process_cpu_time;
+use crate::measure::cpu::{machine_ns, process_cpu_time};
 
 /// Takes one connection to its end.
 pub(super) fn sink(tell_port: impl FnOnce(u16) -> io::Result<()>) -> io::Result<Counting> {

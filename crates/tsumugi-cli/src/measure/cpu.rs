@@ -1,4 +1,4 @@
-//! CPU time of this process and the CPUs it may run on.
+//! The clocks of this process and of the machine, and the CPUs the process may run on.
 
 use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
 use nix::time::{ClockId, clock_gettime};
@@ -11,6 +11,12 @@ use thiserror::Error;
 pub(crate) fn process_cpu_time() -> Duration {
     // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
     clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+}
+
+/// Monotonic time of the machine, the same for all of its processes, ns.
+pub(crate) fn machine_ns() -> u64 {
+    // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
+    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default().as_nanos() as u64
 }
 
 /// Why a process could not be pinned.

@@ -8,12 +8,11 @@ use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
 use clap::Args;
-use nix::time::{ClockId, clock_gettime};
 use serde::{Deserialize, Serialize};
 use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Region, SendError, Status, Target, Wait};
 
 use super::target::CHANNEL;
-use crate::measure::cpu::{Cpus, pin};
+use crate::measure::cpu::{Cpus, machine_ns, pin};
 use crate::measure::statistics::median;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
@@ -83,11 +82,6 @@ impl Acknowledged {
         }
         8.0 * bytes as f64 / ns as f64
     }
-}
-
-/// The time that all processes of the machine agree on, ns.
-pub(super) fn machine_ns() -> u64 {
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default().as_nanos() as u64
 }
 
 pub(crate) fn run(options: &Options) -> crate::Outcome {
