@@ -135,7 +135,9 @@ static __always_inline void ring_bell(char *memory, __u32 port)
 	struct tsumugi_control *control = (void *)memory;
 	void *bell;
 
-	if (load(&control->sleeping) == 0)
+	/* Once: a stroke sends an interrupt to this CPU, and who is awake by now sleeps only after it has said so again. */
+	if (load(&control->sleeping) != TSUMUGI_ASLEEP ||
+	    compare_and_swap(&control->sleeping, TSUMUGI_ASLEEP, TSUMUGI_RUNG) != TSUMUGI_ASLEEP)
 		return;
 	bell = bpf_map_lookup_elem(&bells, &port);
 	/*
@@ -199,7 +201,7 @@ int receive(struct xdp_md *context)
 		return XDP_DROP;
 	if (verdict != TSUMUGI_COUNT_DEPOSITED)
 		note(flow, &packet);
-	if (verdict == TSUMUGI_COUNT_DEPOSITED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
+	if (verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_LANDED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
 		ring_bell(memory, port);
 	frame.kind = answer_due(flow, &packet, verdict);
 	if (frame.kind == 0)

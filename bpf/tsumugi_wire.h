@@ -192,6 +192,8 @@ struct tsumugi_challenge {
 #define TSUMUGI_RING_BYTES_MIN 4096
 #define TSUMUGI_TRANSLATION_WAYS 4
 #define TSUMUGI_FRAME_BITS 18
+#define TSUMUGI_ASLEEP 1
+#define TSUMUGI_RUNG 2
 
 enum tsumugi_counter {
 	TSUMUGI_COUNT_DEPOSITED = 0,
@@ -232,7 +234,7 @@ struct tsumugi_control {
 	__u64 seal;       /* the owner's secret, random with each epoch: see tsumugi_record */
 	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
-	__u32 sleeping TSUMUGI_ALIGNED(64);  /* not 0: ring the doorbell; owner */
+	__u32 sleeping TSUMUGI_ALIGNED(64);  /* TSUMUGI_ASLEEP: ring the doorbell, once; owner. TSUMUGI_RUNG: depositors */
 	__u32 stopped TSUMUGI_ALIGNED(64);   /* not 0 when some flow's `stopped` is */
 	__u64 ring_read TSUMUGI_ALIGNED(64); /* bytes read since the beginning, and done or held; owner */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */

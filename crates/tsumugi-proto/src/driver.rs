@@ -9,8 +9,8 @@ use crate::receiver::{self, Verdict};
 use alloc::vec::Vec;
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::atomic::Ordering;
-use tsumugi_wire::memory::{Counter, Flow};
-use tsumugi_wire::{Header, Kind};
+use tsumugi_wire::memory::{ASLEEP, Counter, Flow, RUNG};
+use tsumugi_wire::{Flags, Header, Kind};
 
 /// What becomes of a datagram.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -57,6 +57,7 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
             return (Fate::Pass, None);
         }
         answer::note(flow, &header);
+        ring(memory);
         return (make(memory, flow, Kind::Ack, &header, crc32c), None);
     }
     let verdict = receiver::land(memory, flow, &header, body)
@@ -64,11 +65,22 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
     if verdict != Verdict::Deposited {
         answer::note(flow, &header); // of what is deposited the record tells
     }
+    if matches!(verdict, Verdict::Deposited | Verdict::Landed) || header.flags.has(Flags::HAS_ACK) {
+        ring(memory);
+    }
     let fate = match answer::due(flow, &header, verdict) {
         Some(kind) => make(memory, flow, kind, &header, crc32c),
         None => Fate::Drop,
     };
     (fate, Some(verdict))
+}
+
+/// Wakes the owner if it sleeps, once. Here nobody hears it.
+fn ring<M: ReceiveMemory + ?Sized>(memory: &M) {
+    let sleeping = &memory.control().sleeping.0;
+    if sleeping.load(Ordering::Relaxed) == ASLEEP {
+        let _ = sleeping.compare_exchange(ASLEEP, RUNG, Ordering::AcqRel, Ordering::Relaxed);
+    }
 }
 
 fn make<M: ReceiveMemory + ?Sized>(

@@ -322,7 +322,7 @@ fn the_bell_rings_for_a_sleeper_only() {
     assert!(!pair.rung(), "a duplicate is no news");
     assert_eq!(pair.take(Wrapping::PLAIN, &data(1, Flags(0), &[1])), Ok(Some(Verdict::Deposited)));
     assert!(pair.rung());
-    // A bell that nobody hears rings full, and packets are deposited all the same.
+    // Once, until the owner sleeps again; packets are deposited all the same.
     for psn in 2..900 {
         assert_eq!(pair.take(Wrapping::PLAIN, &data(psn, Flags(0), &[])), Ok(Some(Verdict::Deposited)));
     }

@@ -24,7 +24,8 @@
 //! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
 //! | `checked_tick`, `checked_at`   | the driver's program  | plain store with each tick; compare-and-swap, every 100 ms at most |
 //! | `seal`                         | owner                 | before the epoch                        |
-//! | `ring_tail`, `sleeping`        | owner                 | plain store (release)                  |
+//! | `ring_tail`                    | owner                 | plain store (release)                  |
+//! | `sleeping`                     | owner; who rings      | swap; compare-and-swap from asleep to rung |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
 //! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
@@ -75,6 +76,10 @@ pub const TRANSLATION_WAYS: usize = 4;
 pub const TRANSLATION_BYTES: usize = 32;
 /// Bits of a [`Translation::place`] that number the window's page; the others number the address's.
 pub const FRAME_BITS: u32 = 18;
+/// [`Control::sleeping`]: the owner sleeps, and the next who has news rings.
+pub const ASLEEP: u32 = 1;
+/// [`Control::sleeping`]: somebody has rung, and nobody else does until the owner sleeps again.
+pub const RUNG: u32 = 2;
 /// Words of a flow's window.
 pub const WINDOW_WORDS: usize = (WINDOW_PACKETS / 32) as usize;
 
@@ -168,7 +173,7 @@ pub struct Control {
     pub ring_head: Line<AtomicU64>,
     /// Bytes released since the beginning.
     pub ring_tail: Line<AtomicU64>,
-    /// Not 0 while the owner sleeps and wants the doorbell rung.
+    /// [`ASLEEP`] while the owner sleeps and wants the doorbell rung; [`RUNG`] when it has been.
     pub sleeping: Line<AtomicU32>,
     /// Not 0 when some flow's `stopped` is.
     pub stopped: Line<AtomicU32>,

@@ -408,6 +408,8 @@ static void print_memory(void)
 	CONSTANT(RING_BYTES_MIN);
 	CONSTANT(TRANSLATION_WAYS);
 	CONSTANT(FRAME_BITS);
+	CONSTANT(ASLEEP);
+	CONSTANT(RUNG);
 	print("PADDING", TSUMUGI_RECORD_PADDING);
 	print("record_sizes", tsumugi_record_sizes(7, 992, 8972));
 	print("record_sizes_padding", tsumugi_record_sizes(TSUMUGI_RECORD_PADDING, 0, 40));

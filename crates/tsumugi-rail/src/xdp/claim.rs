@@ -11,7 +11,7 @@ use std::io;
 use std::os::fd::BorrowedFd;
 use std::sync::atomic::Ordering;
 use tsumugi_wire::limits::VERSION;
-use tsumugi_wire::memory::{Control, PAGE_BYTES};
+use tsumugi_wire::memory::{ASLEEP, Control, PAGE_BYTES, RUNG};
 
 /// Which endpoint of the pool is wanted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,17 +144,20 @@ impl Claim {
         self.bell.descriptor()
     }
 
-    /// Says whether the program must ring. Whoever says yes looks into the memory once more before it sleeps.
+    /// Says whether the program must ring: once, until it is said again. Whoever says yes looks into the memory once
+    /// more before it sleeps.
     pub fn watch(&self, on: bool) {
+        self.bell.silence();
         // Sequentially consistent: the look that follows must not be taken before. The program's own order is
         // "publish, then look whether somebody sleeps".
-        self.control().sleeping.0.swap(u32::from(on), Ordering::SeqCst);
-        self.silence();
+        self.control().sleeping.0.swap(if on { ASLEEP } else { 0 }, Ordering::SeqCst);
     }
 
-    /// Takes every stroke off the bell.
+    /// Takes the stroke off the bell, if there is one; the program rings again. A look into the memory follows.
     pub fn silence(&self) {
-        self.bell.silence();
+        if self.control().sleeping.0.load(Ordering::Relaxed) == RUNG {
+            self.watch(true);
+        }
     }
 
     const fn control(&self) -> &Control {

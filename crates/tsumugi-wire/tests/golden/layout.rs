@@ -114,6 +114,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
         ("TRANSLATION_WAYS", memory::TRANSLATION_WAYS as u64),
         ("FRAME_BITS", memory::FRAME_BITS.into()),
+        ("ASLEEP", memory::ASLEEP.into()),
+        ("RUNG", memory::RUNG.into()),
         ("PADDING", u64::from(Record::PADDING)),
         ("record_sizes", Record { bytes: 8972, flow: 7, credit: 992, ..none }.words()[0]),
         ("record_sizes_padding", Record { bytes: 40, flow: Record::PADDING, ..none }.words()[0]),

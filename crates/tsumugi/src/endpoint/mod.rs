@@ -595,9 +595,8 @@ impl Inner {
 
     /// Sleeps until something arrives or a timer is due.
     fn sleep(&mut self, now: Instant, deadline: Option<Instant>) -> Result<(), RailError> {
-        if self.spins >= SPINS_UNWATCHED {
-            self.rail.watch(true)?;
-        }
+        // Also if the bell has rung since: it rings once for each time.
+        self.rail.watch(true)?;
         self.spins = 0;
         let Inner { state, rail, .. } = self;
         // Nobody should wait for an acknowledgement until we wake.
