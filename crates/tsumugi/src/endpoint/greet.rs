@@ -443,11 +443,14 @@ impl State {
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
         };
-        // What we have read, which is all that was deposited or a little less. The entry's own word is in the cache
-        // of a depositor's CPU.
-        let base = peer.reorder.next();
         use tsumugi_wire::atomic::Ordering::Relaxed;
         let landed = flow.landing.0.landed.load(Relaxed);
+        // What we have read, which is all that was deposited or a little less. The entry's own word is in the cache
+        // of a depositor's CPU; but of what has landed it alone tells.
+        let base = match landed {
+            0 => peer.reorder.next(),
+            _ => peer.reorder.next().max(window::base(flow)),
+        };
         let limit = flow.limit.load(Relaxed).saturating_add(landed);
         let packets = if !full {
             peer.frozen = false;

@@ -276,19 +276,8 @@ impl Endpoint {
         timeout: Duration,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, RailError> {
-        let deadline = self.shared.deadline(timeout);
-        loop {
-            if let Some(found) = ready() {
-                return Ok(Some(found));
-            }
-            // Until something has arrived. The caller may use the endpoint: it is not asked in the middle of a look.
-            let mut looked = false;
-            let arrived =
-                self.shared.wait_until(deadline, |_| std::mem::replace(&mut looked, true).then_some(()))?;
-            if arrived.is_none() {
-                return Ok(ready());
-            }
-        }
+        // Asked before anything else is done: what has landed in a window is there.
+        self.shared.wait(self.shared.deadline(timeout), &mut ready, |_| None)
     }
 
     /// Waits until everything that was accepted is acknowledged.
@@ -454,7 +443,7 @@ impl Shared {
         let now = self.now();
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
-        let alone = state.is_quiet(node);
+        let alone = state.is_quiet(node) || state.is_quiet_by_notes(now, node);
         let posted = post(state, now)?;
         drop(inner);
         if alone {
@@ -486,6 +475,17 @@ impl Shared {
     pub(crate) fn wait_until<T>(
         &self,
         deadline: Option<Instant>,
+        ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, RailError> {
+        self.wait(deadline, || None, ready)
+    }
+
+    /// Makes progress until `found`, which may use the endpoint and is asked before each look, or `ready`, which is asked when
+    /// something has arrived, says so; `None` when `deadline` has passed.
+    fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        mut found: impl FnMut() -> Option<T>,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         let mut inner = self.inner.borrow_mut();
@@ -495,6 +495,15 @@ impl Shared {
         let mut now = inner.looked_at;
         let mut looks = 0u32;
         loop {
+            drop(inner);
+            let there = found();
+            inner = self.inner.borrow_mut();
+            if there.is_some() {
+                if looks > 0 {
+                    inner.waiter.busy(now);
+                }
+                return Ok(there);
+            }
             let arrived = inner.look(now, || self.clock.now())? > 0;
             looks += 1;
             // The clock costs as much as a look: an idle look now and then is enough for timers.

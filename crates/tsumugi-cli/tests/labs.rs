@@ -1,0 +1,110 @@
+//! Measurements that make labs of their own: `tsumugi perf translate` and `tsumugi perf all-to-all`, for real.
+
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
+
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use tsumugi_lab::Lab;
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+
+/// Whether labs can be made here and the program attached; skips loudly, and never in CI.
+fn can_measure(test: &str) -> bool {
+    let missing = if !nix::unistd::geteuid().is_root() {
+        "needs root"
+    } else if !tsumugi_rail::xdp::IS_COMPILED {
+        "needs a build with the driver program (clang and libbpf-dev)"
+    } else {
+        return true;
+    };
+    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
+    eprintln!("SKIPPED: {test} {missing}");
+    false
+}
+
+/// Runs a measurement, interrupted after a while if that is wanted; its labs are gone then.
+fn perf(stem: &str, options: &[&str], interrupted_after: Option<Duration>) -> Output {
+    let process = Command::new(TSUMUGI)
+        .arg("perf")
+        .args(options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let pid = process.id();
+    if let Some(after) = interrupted_after {
+        std::thread::sleep(after);
+        kill(Pid::from_raw(pid as i32), Signal::SIGINT).expect("our own child");
+    }
+    let output = process.wait_with_output().expect("it ends");
+    let left: Vec<String> =
+        Lab::list().into_iter().filter(|name| name.starts_with(&format!("{stem}-{pid}-"))).collect();
+    assert!(left.is_empty(), "{left:?} are left behind");
+    output
+}
+
+fn json(output: &Output) -> serde_json::Value {
+    assert_eq!(output.status.code(), Some(0), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).expect("one JSON object")
+}
+
+#[test]
+fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
+    if !can_measure("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written") {
+        return;
+    }
+    let options = ["translate", "--translations", "0,4", "--pages", "2,4,12", "--rounds", "1", "--json"];
+    let report = json(&perf("translate", &options, None));
+    let landed = |translations: u64, pages: u64| {
+        let figures = report["figures"].as_array().expect("figures");
+        let is = |name: &str, figure: &serde_json::Value| figure[name].as_u64();
+        let figure = figures.iter().find(|figure| {
+            (is("translations", figure), is("pages", figure)) == (Some(translations), Some(pages))
+        });
+        let figure = figure.unwrap_or_else(|| panic!("{translations}, {pages} in {report}"));
+        assert!(figure["transfer_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
+        figure["landed"].as_f64().expect("a share")
+    };
+    assert!([2, 4, 12].iter().all(|pages| landed(0, *pages) == 0.0), "{report}");
+    assert_eq!((landed(4, 2), landed(4, 4)), (1.0, 1.0));
+    assert!(landed(4, 12) < 1.0, "{report}");
+    assert!(report["stopped"]["stopped_gbit_s"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
+}
+
+#[test]
+fn everyone_takes_what_everyone_sends_with_either_depositor() {
+    if !can_measure("everyone_takes_what_everyone_sends_with_either_depositor") {
+        return;
+    }
+    let options = ["all-to-all", "--nodes", "3", "--size", "4K", "--rounds", "1", "--time", "0.1", "--json"];
+    let report = json(&perf("exchange", &options, None));
+    for name in ["driver_gbit_s", "user_gbit_s", "ratio"] {
+        assert!(report["figures"][0][name].as_f64().is_some_and(|value| value > 0.0), "{name}: {report}");
+    }
+}
+
+#[test]
+fn ctrl_c_leaves_nothing_behind() {
+    if !can_measure("ctrl_c_leaves_nothing_behind") {
+        return;
+    }
+    for (stem, name, after_ms) in
+        [("translate", "translate", 300), ("translate", "translate", 1500), ("exchange", "all-to-all", 1200)]
+    {
+        let output = perf(stem, &[name], Some(Duration::from_millis(after_ms)));
+        assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused() {
+    for options in [
+        &["all-to-all", "--nodes", "1"][..],
+        &["translate", "--pages", "0"],
+        &["translate", "--replacement", "best"],
+    ] {
+        let output = Command::new(TSUMUGI).arg("perf").args(options).output().expect("it runs");
+        assert_eq!(output.status.code(), Some(2), "{options:?}");
+    }
+}
