@@ -57,7 +57,6 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 		protocol = U16(data + ETH_HLEN + 2);
 		at += 4;
 	}
-	frame->ip = at;
 	if (likely(protocol == bpf_htons(ETH_P_IP))) {
 		struct iphdr *ip = (void *)(data + at);
 
@@ -91,7 +90,6 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 		if (at + ip_bytes > frame->bytes)
 			return -1;
 	}
-	frame->payload = frame->udp + sizeof(struct udphdr);
 	frame->kind = 0;
 	return ip_bytes - (frame->udp - at);
 }
@@ -100,7 +98,7 @@ static __always_inline int find_udp(struct xdp_md *context, struct frame *frame)
 static __always_inline int decode(struct xdp_md *context, char *memory, const struct frame *frame, __u32 bytes,
 				  struct packet *packet)
 {
-	struct tsumugi_header *header = (void *)(long)context->data + frame->payload;
+	struct tsumugi_header *header = (void *)(long)context->data + payload_of(frame);
 
 	if (bytes < sizeof(*header))
 		goto malformed;
@@ -130,7 +128,7 @@ malformed:
 	return XDP_DROP;
 }
 
-static __always_inline void ring_bell(char *memory, __u32 port)
+static __always_inline void ring_bell(char *memory, const struct frame *frame)
 {
 	struct tsumugi_control *control = (void *)memory;
 	void *bell;
@@ -139,13 +137,13 @@ static __always_inline void ring_bell(char *memory, __u32 port)
 	if (load(&control->sleeping) != TSUMUGI_ASLEEP ||
 	    compare_and_swap(&control->sleeping, TSUMUGI_ASLEEP, TSUMUGI_RUNG) != TSUMUGI_ASLEEP)
 		return;
-	bell = bpf_map_lookup_elem(&bells, &port);
+	bell = bpf_map_lookup_elem(&bells, &frame->port);
 	/*
 	 * A full bell has rung often enough. Nobody reads what is in it, and a word more on the stack would be too much for
 	 * Linux 6.1, which allows 512 bytes, each function's rounded up to 32.
 	 */
 	if (bell)
-		bpf_ringbuf_output(bell, &port, sizeof(port), BPF_RB_FORCE_WAKEUP);
+		bpf_ringbuf_output(bell, (void *)&frame->port, sizeof(frame->port), BPF_RB_FORCE_WAKEUP);
 }
 
 SEC("xdp.frags")
@@ -155,7 +153,7 @@ int receive(struct xdp_md *context)
 	struct packet packet = {};
 	struct frame frame;
 	struct udphdr *udp;
-	__u32 port, body, verdict;
+	__u32 verdict;
 	char *memory;
 	int bytes, action;
 
@@ -165,8 +163,8 @@ int receive(struct xdp_md *context)
 	udp = (void *)(long)context->data + frame.udp;
 	if ((void *)(udp + 1) > (void *)(long)context->data_end)
 		return XDP_PASS;
-	port = bpf_ntohs(udp->dest);
-	memory = memory_of(port);
+	frame.port = bpf_ntohs(udp->dest);
+	memory = memory_of(frame.port);
 	if (!memory)
 		return XDP_PASS;
 	frame.epoch = load(&((struct tsumugi_control *)memory)->epoch);
@@ -187,22 +185,21 @@ int receive(struct xdp_md *context)
 		if (!ready(flow))
 			return XDP_PASS;
 		note(flow, &packet);
-		ring_bell(memory, port);
+		ring_bell(memory, &frame);
 		frame.kind = TSUMUGI_ACK;
 		return answer(context, flow, &frame, packet.psn);
 	}
-	body = frame.payload + sizeof(struct tsumugi_header);
 	verdict = NOT_HERE;
-	if (may_land(context, body, packet.body_bytes))
-		verdict = land(context, flow, packet.psn, (__u64)port << 32 | body << 16 | packet.body_bytes);
+	if (may_land(context, &frame, packet.body_bytes))
+		verdict = land(context, flow, &frame, packet.psn, packet.body_bytes);
 	if (verdict == NOT_HERE)
-		verdict = deposit(context, memory, flow, &packet, body);
+		verdict = deposit(context, memory, flow, &packet, payload_of(&frame) + sizeof(struct tsumugi_header));
 	if (verdict == GIVEN_UP)
 		return XDP_DROP;
 	if (verdict != TSUMUGI_COUNT_DEPOSITED)
 		note(flow, &packet);
 	if (verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_LANDED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
-		ring_bell(memory, port);
+		ring_bell(memory, &frame);
 	frame.kind = answer_due(flow, &packet, verdict);
 	if (frame.kind == 0)
 		return XDP_DROP;

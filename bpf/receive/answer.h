@@ -22,17 +22,6 @@ struct reply {
 
 _Static_assert(sizeof(struct reply) == sizeof(struct tsumugi_header) + sizeof(struct tsumugi_answer), "the bitmap follows");
 
-/* Where things lie in the frame, and what it is answered with. No padding: the verifier would see it as unset. */
-struct frame {
-	__u32 ip;      /* bytes before the IP header */
-	__u32 udp;     /* bytes before the UDP header */
-	__u32 payload; /* bytes before what UDP carries */
-	__u32 six;     /* IPv6 */
-	__u32 bytes;   /* of the frame: of its first piece if the packet ends there */
-	__u32 kind;    /* of the answer; 0: none */
-	__u32 epoch;   /* of the memory's owner */
-};
-
 /* answer::ready: the owner has said how to address the peer. */
 static __always_inline int ready(struct tsumugi_flow *flow)
 {
@@ -159,7 +148,7 @@ static __always_inline int turn_round(struct xdp_md *context, const struct frame
 				      __u32 reply_bytes, __u64 sum)
 {
 	char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
-	char *ip = data + (frame->ip & 31), *udp = data + (frame->udp & 63);
+	char *ip = data + (ip_of(frame) & 31), *udp = data + (frame->udp & 63);
 	__u64 udp_bytes = sizeof(struct udphdr) + reply_bytes, word, other, ports, check = 0;
 	const __u64 *from = (const __u64 *)reply;
 	__u64 *to = (void *)(udp + sizeof(struct udphdr));
@@ -256,7 +245,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
 	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | TSUMUGI_FLAG_HAS_ACK << 16;
 	reply.header.words[0] |= (__u64)tsumugi_header_check(&reply.header) << 32;
-	longer = (int)(frame->payload + bytes) - (int)frame->bytes;
+	longer = (int)(payload_of(frame) + bytes) - (int)frame->bytes;
 	if (longer != 0 && bpf_xdp_adjust_tail(context, longer))
 		return XDP_DROP;
 	if (turn_round(context, frame, &reply, bytes, sum))
@@ -265,7 +254,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 	bitmap_bytes = sizeof(__u32) * words - 1;
 	opaque(bitmap_bytes);
 	if (bitmap_bytes <= sizeof(gaps.bitmap) - 1 &&
-	    bpf_xdp_store_bytes(context, frame->payload + sizeof(reply), gaps.bitmap, bitmap_bytes + 1))
+	    bpf_xdp_store_bytes(context, payload_of(frame) + sizeof(reply), gaps.bitmap, bitmap_bytes + 1))
 		return XDP_DROP;
 	return XDP_TX;
 }

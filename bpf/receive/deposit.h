@@ -43,6 +43,28 @@ struct packet {
 	__u32 body_bytes;
 };
 
+/* Where things lie in the frame, and what it is answered with. No padding: the verifier would see it as unset. */
+struct frame {
+	__u32 udp;     /* bytes before the UDP header */
+	__u32 six;     /* IPv6 */
+	__u32 bytes;   /* of the frame: of its first piece if the packet ends there */
+	__u32 kind;    /* of the answer; 0: none */
+	__u32 epoch;   /* of the memory's owner */
+	__u32 port;    /* that it is for */
+};
+
+/* Bytes before the IP header. */
+static __always_inline __u32 ip_of(const struct frame *frame)
+{
+	return frame->udp - (frame->six ? sizeof(struct ipv6hdr) : sizeof(struct iphdr));
+}
+
+/* Bytes before what UDP carries. */
+static __always_inline __u32 payload_of(const struct frame *frame)
+{
+	return frame->udp + sizeof(struct udphdr);
+}
+
 static __always_inline void count(char *memory, __u32 counter)
 {
 	struct tsumugi_control *control = (void *)memory;

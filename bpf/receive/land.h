@@ -117,35 +117,47 @@ static __always_inline int is_in_turn(struct tsumugi_control *control, struct ts
 	return load(&control->ring_head) == read && load(&flow->landing.held) == 0;
 }
 
-/* Whether a body begins as one that may land: for most packets that is all. */
-static __always_inline int may_land(struct xdp_md *context, __u32 offset, __u32 body_bytes)
+/* What is written, behind the packet's header; NULL: the body is too short, or does not begin in the frame's first piece. */
+static __always_inline struct tsumugi_remote *remote_of(struct xdp_md *context, const struct frame *frame, __u32 body_bytes)
 {
-	struct tsumugi_remote *remote = (void *)(long)context->data + (offset & 127);
+	struct tsumugi_remote *remote =
+		(void *)(long)context->data + (payload_of(frame) & 127) + sizeof(struct tsumugi_header);
 
-	if (window_pages == 0 || body_bytes < sizeof(*remote) || (void *)(remote + 1) > (void *)(long)context->data_end)
+	if (body_bytes < sizeof(*remote) || (void *)(remote + 1) > (void *)(long)context->data_end)
+		return NULL;
+	return remote;
+}
+
+/* Whether a body begins as one that may land: for most packets that is all. */
+static __always_inline int may_land(struct xdp_md *context, const struct frame *frame, __u32 body_bytes)
+{
+	struct tsumugi_remote *remote = window_pages ? remote_of(context, frame, body_bytes) : NULL;
+
+	if (!remote)
 		return 0;
 	return remote->form == TSUMUGI_FORM_REMOTE &&
 	       (remote->what == TSUMUGI_REMOTE_WRITE || remote->what == TSUMUGI_REMOTE_PIECE);
 }
 
 /*
- * receiver::land, of a body that may; counts what became of it. `where` is the port, the body's place in the frame and its
- * length, in 32, 16 and 16 bits. A global function, as answer() is; so it looks for the memory again.
+ * receiver::land, of a body that may; counts what became of it. A global function, as answer() is; so it looks for the
+ * memory again.
  */
-__attribute__((noinline)) int land(struct xdp_md *context, struct tsumugi_flow *flow, __u64 psn, __u64 where)
+__attribute__((noinline)) int land(struct xdp_md *context, struct tsumugi_flow *flow, struct frame *frame, __u64 psn,
+				   __u32 body_bytes)
 {
 	struct tsumugi_remote *remote;
 	struct found first, last;
-	__u32 port = where >> 32, offset = where >> 16 & 127, body_bytes = where & 0xffff, bytes, verdict;
+	__u32 bytes, verdict;
 	__u64 word = 0, at, before;
 	enum claim claimed;
 	char *memory;
 
-	if (!flow)
+	if (!flow || !frame)
 		return NOT_HERE;
-	memory = memory_of(port);
-	remote = (void *)(long)context->data + offset;
-	if (!memory || (void *)(remote + 1) > (void *)(long)context->data_end || body_bytes < sizeof(*remote))
+	memory = memory_of(frame->port);
+	remote = remote_of(context, frame, body_bytes);
+	if (!memory || !remote)
 		return NOT_HERE;
 	/* Alone in its packet. */
 	bytes = remote->bytes;
@@ -168,7 +180,7 @@ __attribute__((noinline)) int land(struct xdp_md *context, struct tsumugi_flow *
 		add(&flow->landing.begun, 1);
 		claimed = claim(flow, psn, word, &word);
 		if (claimed == CLAIM_MINE) {
-			copy_body(context, offset + sizeof(*remote),
+			copy_body(context, (payload_of(frame) & 127) + sizeof(struct tsumugi_header) + sizeof(*remote),
 				  memory + tsumugi_window_offset(flows, ring_bytes, translation_buckets) + at, bytes);
 			before = __sync_fetch_and_add(
 				&((struct tsumugi_control *)memory)->counters[TSUMUGI_COUNT_LANDED], 1);

@@ -27,7 +27,7 @@ __attribute__((noinline)) int has_socket(struct xdp_md *context, struct frame *f
 	if ((void *)(udp + 1) > (void *)end)
 		return 1;
 	if (frame->six) {
-		struct ipv6hdr *ip = (void *)(data + (frame->ip & 31));
+		struct ipv6hdr *ip = (void *)(data + (ip_of(frame) & 31));
 
 		if ((void *)(ip + 1) > (void *)end)
 			return 1;
@@ -37,7 +37,7 @@ __attribute__((noinline)) int has_socket(struct xdp_md *context, struct frame *f
 		tuple.ipv6.dport = udp->dest;
 		tuple_bytes = sizeof(tuple.ipv6);
 	} else {
-		struct iphdr *ip = (void *)(data + (frame->ip & 31));
+		struct iphdr *ip = (void *)(data + (ip_of(frame) & 31));
 
 		if ((void *)(ip + 1) > (void *)end)
 			return 1;

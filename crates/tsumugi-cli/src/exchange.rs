@@ -116,7 +116,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
             if options.json {
                 println!("{}", serde_json::to_string(&Output { figures, machine })?);
             } else {
-                print!("{}\n{}\n", table(&figures), machine.line());
+                println!("{}\n{}", table(&figures), machine.line());
             }
             Ok(ExitCode::SUCCESS)
         }

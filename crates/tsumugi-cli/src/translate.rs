@@ -143,7 +143,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
             if options.json {
                 println!("{}", serde_json::to_string(&Output { report, machine })?);
             } else {
-                print!("{}{}\n", table::page(&report), machine.line());
+                println!("{}{}", table::page(&report), machine.line());
             }
             Ok(ExitCode::SUCCESS)
         }
@@ -292,7 +292,7 @@ impl Place<'_> {
 
     /// Stops the target again and again while it is written: the bandwidths while it runs and while it is stopped, Gb/s.
     fn stop(&self, target: &Target<'_>) -> Result<(f64, f64), TranslateError> {
-        let time = (2 * STOPS + 4) as f64 * STOPPED.as_secs_f64();
+        let time = f64::from(2 * STOPS + 4) * STOPPED.as_secs_f64();
         let options = [format!("--time={time}"), format!("--pages={}", self.most()), "--steadily".to_owned()];
         let mut writer = self.writer(target, &options)?;
         writer.first_line(PATIENCE)?;

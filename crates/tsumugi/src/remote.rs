@@ -1,6 +1,6 @@
 //! Remote memory: write, read and change the memory of other processes, by key and virtual address (P5).
 //!
-//! Whoever wants its memory reached makes a [`Region`](crate::Region), [registers](Remote::register) it and tells others the
+//! Whoever wants its memory reached makes a [`Region`], [registers](Remote::register) it and tells others the
 //! [`Target`]: a key that nobody can guess, and an address as its own process counts. Whoever has the key writes,
 //! reads or changes words within what was registered, as far as the rights go, until it is revoked. The target's
 //! process takes no part in it but for making progress.

@@ -71,7 +71,10 @@ impl State {
 
     /// Whether nothing is on its way to a node, by what has been noted since we looked.
     pub(super) fn is_quiet_by_notes(&mut self, now: Instant, node: Node) -> bool {
-        self.has_landed() && (node.0 as usize) < self.peers.len() && self.on_noted(now, node.0) && self.is_quiet(node)
+        self.has_landed()
+            && (node.0 as usize) < self.peers.len()
+            && self.on_noted(now, node.0)
+            && self.is_quiet(node)
     }
 
     /// Takes in what was noted of the acknowledgements of all who owe us some: they rode on what has landed.
