@@ -1,8 +1,8 @@
 //! A seeded simulation of whole clusters in virtual time, with checkers.
 //!
 //! [`run`] takes a seed and makes everything of it: hosts, traffic, faults, their times. The endpoints are the
-//! library's own, without socket and clock; the network is [`tsumugi_rail::sim`]. `docs/simulation.md` says what is
-//! simulated and what is checked.
+//! library's own, without socket and clock; the network is [`tsumugi_rail::sim`]. [`run_models`] does the same with whole
+//! endpoints that use every programming model at once. `docs/simulation.md` says what is simulated and what is checked.
 #![forbid(unsafe_code)]
 
 mod application;
@@ -13,6 +13,7 @@ mod host;
 mod ledger;
 mod memory;
 mod message;
+mod models;
 mod nic;
 mod places;
 mod plan;
@@ -21,6 +22,7 @@ mod wire;
 mod world;
 
 pub use cluster::Report;
+pub use models::ModelsReport;
 
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -36,16 +38,16 @@ pub struct Complaint {
     pub what: String,
     /// What happened before, in order; empty unless asked for.
     pub trace: Vec<String>,
+    /// Whether it is a seed of [`run_models`].
+    pub models: bool,
 }
 
 impl std::fmt::Display for Complaint {
     /// What is wrong, and how to see it again.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Complaint { seed, what, .. } = self;
-        write!(
-            f,
-            "seed {seed}: {what}\nreplay: cargo run --release -p tsumugi-sim -- --seed {seed} --verbose"
-        )
+        let Complaint { seed, what, models, .. } = self;
+        let how = if *models { "--models" } else { "--verbose" };
+        write!(f, "seed {seed}: {what}\nreplay: cargo run --release -p tsumugi-sim -- --seed {seed} {how}")
     }
 }
 
@@ -56,16 +58,28 @@ impl std::fmt::Display for Complaint {
 pub fn run(seed: u64, traced: bool) -> Result<Report, Box<Complaint>> {
     let wire = Rc::new(RefCell::new(Wire::default()));
     wire.borrow_mut().trace = traced.then(Vec::new);
-    let outcome = catch_unwind(AssertUnwindSafe(|| cluster::run(seed, &wire)));
-    let what = match outcome {
-        Ok(Ok(report)) => return Ok(report),
-        Ok(Err(wrong)) => wrong,
-        Err(panic) => {
-            let text = panic.downcast_ref::<String>().map(String::as_str);
-            let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");
-            format!("panic: {text}")
-        }
+    let what = match caught(|| cluster::run(seed, &wire)) {
+        Ok(report) => return Ok(report),
+        Err(wrong) => wrong,
     };
     let trace = wire.try_borrow_mut().ok().and_then(|mut wire| wire.trace.take()).unwrap_or_default();
-    Err(Box::new(Complaint { seed, what, trace }))
+    Err(Box::new(Complaint { seed, what, trace, models: false }))
+}
+
+/// Runs a seed of a cluster whose hosts use all programming models.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run_models(seed: u64) -> Result<ModelsReport, Box<Complaint>> {
+    caught(|| models::run(seed))
+        .map_err(|what| Box::new(Complaint { seed, what, trace: Vec::new(), models: true }))
+}
+
+/// What a run gives; a panic is something wrong like any other.
+fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
+        let text = panic.downcast_ref::<String>().map(String::as_str);
+        let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");
+        Err(format!("panic: {text}"))
+    })
 }

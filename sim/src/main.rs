@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
-use tsumugi_sim::{Complaint, Report, run};
+use tsumugi_sim::{Complaint, ModelsReport, Report, run, run_models};
 
 /// Events that are shown of a failing seed.
 const TRACE_LINES: usize = 60;
@@ -27,6 +27,9 @@ struct Arguments {
     /// Shows every event of a single seed.
     #[arg(long, requires = "seed")]
     verbose: bool,
+    /// Runs clusters whose hosts use every programming model at once.
+    #[arg(long, conflicts_with = "verbose")]
+    models: bool,
     /// Goes on after a seed that failed.
     #[arg(long)]
     keep_going: bool,
@@ -43,20 +46,23 @@ fn main() -> ExitCode {
     let arguments = Arguments::parse();
     // A panic is a complaint like any other, with the place where it happened.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
+    let lines = if arguments.verbose { usize::MAX } else { TRACE_LINES };
     match arguments.seed {
-        Some(seed) => single(seed, arguments.verbose),
-        None => many(&arguments),
+        Some(seed) if arguments.models => single(seed, run_models(seed), lines),
+        Some(seed) => single(seed, run(seed, true), lines),
+        None if arguments.models => many(&arguments, run_models, ModelsReport::add, tell_models),
+        None => many(&arguments, |seed| run(seed, false), Report::add, tell),
     }
 }
 
-fn single(seed: u64, verbose: bool) -> ExitCode {
-    match run(seed, true) {
+fn single<R: std::fmt::Debug>(seed: u64, outcome: Result<R, Box<Complaint>>, lines: usize) -> ExitCode {
+    match outcome {
         Ok(report) => {
             eprintln!("seed {seed}: {report:?}");
             ExitCode::SUCCESS
         }
         Err(complaint) => {
-            show(&complaint, if verbose { usize::MAX } else { TRACE_LINES });
+            show(&complaint, lines);
             ExitCode::FAILURE
         }
     }
@@ -72,19 +78,25 @@ fn show(complaint: &Complaint, lines: usize) {
 
 /// Sums over runs.
 #[derive(Default)]
-struct Sums {
+struct Sums<R> {
     runs: u64,
-    all: Report,
+    all: R,
     complaints: Vec<Complaint>,
 }
 
-fn many(arguments: &Arguments) -> ExitCode {
+/// Runs seeds on all processors; `add` sums their reports up, and `tell` says what came of it.
+fn many<R: Default + Send>(
+    arguments: &Arguments,
+    run: impl Fn(u64) -> Result<R, Box<Complaint>> + Sync,
+    add: impl Fn(&mut R, &R) + Sync,
+    tell: impl Fn(&R) -> String,
+) -> ExitCode {
     let Range { start, end } = arguments.seeds;
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,
     };
-    let (next, sums, began) = (AtomicU64::new(start), Mutex::new(Sums::default()), Instant::now());
+    let (next, sums, began) = (AtomicU64::new(start), Mutex::new(Sums::<R>::default()), Instant::now());
     std::thread::scope(|scope| {
         for _ in 0..jobs {
             scope.spawn(|| {
@@ -93,9 +105,13 @@ fn many(arguments: &Arguments) -> ExitCode {
                     if seed >= end {
                         break;
                     }
-                    let outcome = run(seed, false);
+                    let outcome = run(seed);
                     let Ok(mut sums) = sums.lock() else { break };
-                    sums.add(outcome);
+                    sums.runs += 1;
+                    match outcome {
+                        Ok(report) => add(&mut sums.all, &report),
+                        Err(complaint) => sums.complaints.push(*complaint),
+                    }
                     if !sums.complaints.is_empty() && !arguments.keep_going {
                         next.store(end, Ordering::Relaxed);
                     }
@@ -114,6 +130,20 @@ fn many(arguments: &Arguments) -> ExitCode {
         }
     });
     let Ok(sums) = sums.into_inner() else { return ExitCode::FAILURE };
+    eprintln!("{} seeds in {:.1} s: {}", sums.runs, began.elapsed().as_secs_f64(), tell(&sums.all));
+    if sums.complaints.is_empty() {
+        return ExitCode::SUCCESS;
+    }
+    for complaint in &sums.complaints {
+        // Once more, with a trace: the same seed takes the same way.
+        let again = !arguments.keep_going && !complaint.models;
+        let traced = if again { tsumugi_sim::run(complaint.seed, true).err() } else { None };
+        show(traced.as_deref().unwrap_or(complaint), TRACE_LINES);
+    }
+    ExitCode::FAILURE
+}
+
+fn tell(report: &Report) -> String {
     let Report {
         posted,
         taken,
@@ -127,31 +157,15 @@ fn many(arguments: &Arguments) -> ExitCode {
         left,
         calls,
         ..
-    } = sums.all;
-    eprintln!(
-        "{} seeds in {:.1} s: {posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {followed} over trunks, {left} paths given up, {calls} calls",
-        sums.runs,
-        began.elapsed().as_secs_f64()
-    );
-    if sums.complaints.is_empty() {
-        return ExitCode::SUCCESS;
-    }
-    for complaint in &sums.complaints {
-        // Once more, with a trace: the same seed takes the same way.
-        let traced = if arguments.keep_going { None } else { run(complaint.seed, true).err() };
-        show(traced.as_deref().unwrap_or(complaint), TRACE_LINES);
-    }
-    ExitCode::FAILURE
+    } = report;
+    format!(
+        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {followed} over trunks, {left} paths given up, {calls} calls"
+    )
 }
 
-impl Sums {
-    fn add(&mut self, outcome: Result<Report, Box<Complaint>>) {
-        self.runs += 1;
-        match outcome {
-            Ok(report) => {
-                self.all.add(&report);
-            }
-            Err(complaint) => self.complaints.push(*complaint),
-        }
-    }
+fn tell_models(report: &ModelsReport) -> String {
+    let ModelsReport { letters, requests, threads, tagged, counters, faults } = report;
+    format!(
+        "{letters} messages on channels, {requests} active messages, {threads} streams, {tagged} tagged messages, {counters} words changed; {faults} faults"
+    )
 }

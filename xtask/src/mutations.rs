@@ -9,6 +9,8 @@ use std::time::{Duration, Instant};
 
 /// Seeds that are run before a mutation counts as survived.
 const SEEDS_MAX: u64 = 10_000;
+/// The same, of clusters whose hosts use every programming model.
+const MODEL_SEEDS_MAX: u64 = 2000;
 /// Longest run of one mutation, several times what all seeds take on two processors. Who takes longer hangs, which is a
 /// complaint of its own.
 const RUN_TIME_MAX: Duration = Duration::from_secs(600);
@@ -27,6 +29,8 @@ struct Place {
 struct Mutation {
     name: String,
     breaks: String,
+    /// To be found by the clusters whose hosts use every programming model.
+    models: bool,
     places: Vec<Place>,
 }
 
@@ -65,14 +69,20 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> bool {
     }
     let mut table = String::from("| mutation | what it breaks | seeds | complaint |\n|---|---|---:|---|\n");
     let mut all_caught = true;
-    let control = Mutation { name: "none".into(), breaks: "nothing: the control".into(), places: Vec::new() };
-    for (index, mutation) in std::iter::once(&control).chain(&mutations).enumerate() {
+    let controls = [("none", false), ("none, all models", true)].map(|(name, models)| Mutation {
+        name: name.into(),
+        breaks: "nothing: the control".into(),
+        models,
+        places: Vec::new(),
+    });
+    for mutation in controls.iter().chain(&mutations) {
+        let is_control = mutation.places.is_empty();
         let began = Instant::now();
         let outcome = attempt(&copy, mutation);
         let seconds = began.elapsed().as_secs();
         let (seeds, text, good) = match outcome {
-            Outcome::Caught(seed, text) => ((seed + 1).to_string(), text, index > 0),
-            Outcome::Survived => ("–".to_owned(), "none".to_owned(), index == 0),
+            Outcome::Caught(seed, text) => ((seed + 1).to_string(), text, !is_control),
+            Outcome::Survived => ("–".to_owned(), "none".to_owned(), is_control),
             Outcome::Broken(text) => ("–".to_owned(), format!("does not apply: {text}"), false),
         };
         all_caught &= good;
@@ -94,8 +104,11 @@ fn parse(text: &str) -> Result<Vec<Mutation>, String> {
     }
     let (mut mutations, mut at) = (Vec::<Mutation>::new(), At::Nothing);
     for (index, line) in text.lines().enumerate() {
-        if let Some(name) = line.strip_prefix("== ") {
-            mutations.push(Mutation { name: name.to_owned(), ..Mutation::default() });
+        let head = [("== ", false), ("=* ", true)]
+            .into_iter()
+            .find_map(|(mark, models)| Some((line.strip_prefix(mark)?, models)));
+        if let Some((name, models)) = head {
+            mutations.push(Mutation { name: name.to_owned(), models, ..Mutation::default() });
             at = At::Breaks;
             continue;
         }
@@ -167,7 +180,7 @@ fn attempt(copy: &Path, mutation: &Mutation) -> Outcome {
         fs::write(&path, changed).map_err(|error| format!("{}: {error}", place.file))
     });
     let outcome = match applied.and_then(|()| build(copy)) {
-        Ok(program) => simulate(&program),
+        Ok(program) => simulate(&program, mutation.models),
         Err(error) => Outcome::Broken(error),
     };
     // In reverse: one file may have been changed in two places.
@@ -200,9 +213,11 @@ fn build(copy: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release/tsumugi-sim"))
 }
 
-fn simulate(program: &Path) -> Outcome {
+fn simulate(program: &Path, models: bool) -> Outcome {
+    let seeds = if models { MODEL_SEEDS_MAX } else { SEEDS_MAX };
     let child = Command::new(program)
-        .args(["--seeds", &format!("0..{SEEDS_MAX}")])
+        .args(["--seeds", &format!("0..{seeds}")])
+        .args(models.then_some("--models"))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();

@@ -4,6 +4,7 @@
 //! itself keeps time by the CPU's time-stamp counter we read that counter, for 8 ns, once its rate is known.
 
 use std::cell::Cell;
+use std::rc::Rc;
 use std::time::Instant as Origin;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::MILLISECOND_NS;
@@ -19,6 +20,8 @@ const RATE_BITS: u32 = 32;
 pub(crate) struct Clock {
     origin: Origin,
     counter: Cell<Counter>,
+    /// A simulation says what time it is, ns.
+    told: Option<Rc<Cell<u64>>>,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -43,7 +46,12 @@ impl Clock {
     pub(crate) fn start() -> Clock {
         let counter =
             if counter::is_steady() { Counter::Comparing(counter::read()) } else { Counter::Absent };
-        Clock { origin: Origin::now(), counter: Cell::new(counter) }
+        Clock { origin: Origin::now(), counter: Cell::new(counter), told: None }
+    }
+
+    /// A clock that shows what somebody else writes there, ns.
+    pub(crate) fn told(ns: Rc<Cell<u64>>) -> Clock {
+        Clock { origin: Origin::now(), counter: Cell::new(Counter::Absent), told: Some(ns) }
     }
 
     #[inline]
@@ -57,6 +65,9 @@ impl Clock {
 
     #[cold]
     fn compare(&self) -> Instant {
+        if let Some(told) = &self.told {
+            return Instant(told.get());
+        }
         let ns = self.origin.elapsed().as_nanos() as u64;
         if let Counter::Comparing(first) = self.counter.get()
             && ns >= COMPARE_NS

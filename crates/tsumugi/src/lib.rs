@@ -97,9 +97,9 @@ pub use wait::{ParseWaitError, Wait};
 pub mod internal {
     pub use crate::endpoint::deliver::{Content, Delivery};
     pub use crate::endpoint::inspect::PeerView;
-    pub use crate::endpoint::open_through;
     pub use crate::endpoint::remote::Promise;
     pub use crate::endpoint::state::{Options, State};
+    pub use crate::endpoint::{open_simulated, open_through};
     pub use crate::message::matching::{Matching, Posted, Wanted};
 }
 

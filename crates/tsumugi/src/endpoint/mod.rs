@@ -29,7 +29,7 @@ use crate::memory::Mapped;
 use crate::wait::{Step, Wait, Waiter};
 use crate::{Node, Policy, Remote, peers};
 use state::{Options, State};
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::SocketAddr;
@@ -99,6 +99,12 @@ pub fn open_through(
     Endpoint::assemble(State::new(options, memory), wrap(rail), config)
 }
 
+/// Opens an endpoint on any rail, whose time is what somebody writes into `ns`: for simulations, which must not wait.
+#[must_use]
+pub fn open_simulated(options: Options, memory: Memory, rail: Box<dyn Rail>, ns: Rc<Cell<u64>>) -> Endpoint {
+    Endpoint::on(State::new(options, memory), rail, Clock::told(ns), Wait::Spin)
+}
+
 impl Endpoint {
     /// Opens an endpoint.
     ///
@@ -148,18 +154,14 @@ impl Endpoint {
         Ok((rail, options, memory))
     }
 
-    pub(crate) fn assemble(
-        state: State,
-        rail: Box<dyn Rail>,
-        config: &Config,
-    ) -> Result<Endpoint, OpenError> {
+    fn on(state: State, rail: Box<dyn Rail>, clock: Clock, wait: Wait) -> Endpoint {
         let shared = Shared {
             memory: Rc::clone(&state.memory),
-            clock: Clock::start(),
+            clock,
             inner: RefCell::new(Inner {
                 state,
                 rail,
-                waiter: Waiter::new(config.wait),
+                waiter: Waiter::new(wait),
                 spreads: false,
                 nics_at: Instant(0),
                 looked_at: Instant(0),
@@ -168,11 +170,19 @@ impl Endpoint {
                 shown: false,
             }),
         };
-        let mut inner = shared.inner.borrow_mut();
+        Endpoint { shared: Rc::new(shared) }
+    }
+
+    pub(crate) fn assemble(
+        state: State,
+        rail: Box<dyn Rail>,
+        config: &Config,
+    ) -> Result<Endpoint, OpenError> {
+        let endpoint = Endpoint::on(state, rail, Clock::start(), config.wait);
+        let mut inner = endpoint.shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
         inner.state.set_replacement(config.replacement);
         drop(inner);
-        let endpoint = Endpoint { shared: Rc::new(shared) };
         for peer in &config.peers {
             endpoint.add_peer(peer)?;
         }
