@@ -1,5 +1,8 @@
 //! `tsumugi compare` for real: what it prints, and that nothing is left behind however it ends.
 
+mod common;
+
+use common::has_driver;
 use std::collections::HashSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -82,20 +85,6 @@ fn a_comparison_over_loopback_is_rows_machine_and_targets() {
     assert!(rows.iter().all(|row| row["rounds"] == 2 && row.get("ratio").is_none()));
     let page = fs::read_to_string(&report).expect("the report");
     assert!(page.contains("<svg") && page.contains("tcp-spin"));
-}
-
-/// Whether the driver depositor can be compared here; says so where it cannot.
-fn has_driver(test: &str) -> bool {
-    let missing = if !is_root() {
-        "needs root"
-    } else if !tsumugi_rail::xdp::IS_COMPILED {
-        "needs a build with the driver program (clang and libbpf-dev)"
-    } else {
-        return true;
-    };
-    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
-    eprintln!("SKIPPED: {test} {missing}");
-    false
 }
 
 #[test]

@@ -1,5 +1,8 @@
 //! `tsumugi perf costs` for real, in its own lab.
 
+mod common;
+
+use common::has_driver;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
@@ -10,18 +13,12 @@ const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
 /// Whether costs can be measured here; skips loudly, and never in CI.
 fn can_measure(test: &str) -> bool {
-    let missing = if !nix::unistd::geteuid().is_root() {
-        "needs root"
-    } else if !tsumugi_rail::xdp::IS_COMPILED {
-        "needs a build with the driver program (clang and libbpf-dev)"
-    } else if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
-        "needs two CPUs"
-    } else {
-        return true;
-    };
-    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
-    eprintln!("SKIPPED: {test} {missing}");
-    false
+    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
+        assert!(std::env::var_os("CI").is_none(), "{test} needs two CPUs, and CI skips nothing");
+        eprintln!("SKIPPED: {test} needs two CPUs");
+        return false;
+    }
+    has_driver(test)
 }
 
 fn labs_of(pid: u32) -> Vec<String> {

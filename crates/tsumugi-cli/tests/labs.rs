@@ -1,5 +1,8 @@
 //! Measurements that make labs of their own: `tsumugi perf translate` and `tsumugi perf all-to-all`, for real.
 
+mod common;
+
+use common::has_driver;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -8,20 +11,6 @@ use nix::unistd::Pid;
 use tsumugi_lab::Lab;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
-
-/// Whether labs can be made here and the program attached; skips loudly, and never in CI.
-fn can_measure(test: &str) -> bool {
-    let missing = if !nix::unistd::geteuid().is_root() {
-        "needs root"
-    } else if !tsumugi_rail::xdp::IS_COMPILED {
-        "needs a build with the driver program (clang and libbpf-dev)"
-    } else {
-        return true;
-    };
-    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
-    eprintln!("SKIPPED: {test} {missing}");
-    false
-}
 
 /// Runs a measurement, interrupted after a while if that is wanted; its labs are gone then.
 fn perf(stem: &str, options: &[&str], interrupted_after: Option<Duration>) -> Output {
@@ -51,7 +40,7 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
-    if !can_measure("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written") {
+    if !has_driver("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written") {
         return;
     }
     let options = ["translate", "--translations", "0,4", "--pages", "2,4,12", "--rounds", "1", "--json"];
@@ -74,7 +63,7 @@ fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
 
 #[test]
 fn everyone_takes_what_everyone_sends_with_either_depositor() {
-    if !can_measure("everyone_takes_what_everyone_sends_with_either_depositor") {
+    if !has_driver("everyone_takes_what_everyone_sends_with_either_depositor") {
         return;
     }
     let options = ["all-to-all", "--nodes", "3", "--size", "4K", "--rounds", "1", "--time", "0.1", "--json"];
@@ -86,7 +75,7 @@ fn everyone_takes_what_everyone_sends_with_either_depositor() {
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
-    if !can_measure("ctrl_c_leaves_nothing_behind") {
+    if !has_driver("ctrl_c_leaves_nothing_behind") {
         return;
     }
     for (stem, name, after_ms) in

@@ -4,17 +4,19 @@
 //! carries the cost of reading the clock. The cost of a frame that is not ours, once and a million times, tells
 //! how much that is; it is taken off.
 
+#[path = "../tests/conformance/view.rs"]
+mod view;
+
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
-use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::translation::{ReplacementChoice, Translations};
 use tsumugi_rail::Memory;
 use tsumugi_rail::xdp::{Action, Receiver, XdpError};
-use tsumugi_wire::atomic::AtomicU64;
 use tsumugi_wire::frame::RemoteFrame;
-use tsumugi_wire::memory::{Control, Flow, Geometry, Translation};
+use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
+use view::View;
 
 const GEOMETRY: Geometry = Geometry { window_pages: 64, translations: 64, ..Geometry::plain(64, 1 << 20) };
 /// A key, and the address of the window under it.
@@ -48,30 +50,6 @@ fn frame(kind: Kind, psn: u64, flags: Flags, body: &[u8]) -> Vec<u8> {
         .write(&mut frame, &packet)
         .expect("a frame that is not too long");
     frame
-}
-
-/// The memory as the owner of translations sees it.
-struct View<'m>(&'m Memory);
-
-impl ReceiveMemory for View<'_> {
-    fn control(&self) -> &Control {
-        self.0.control()
-    }
-    fn flow(&self, index: u32) -> Option<&Flow> {
-        self.0.flow(index)
-    }
-    fn ring_bytes(&self) -> u64 {
-        self.0.geometry().ring_bytes
-    }
-    fn word(&self, position: u64) -> &AtomicU64 {
-        self.0.word(position)
-    }
-    fn copy_in(&self, position: u64, bytes: &[u8]) {
-        self.0.copy_in(position, bytes);
-    }
-    fn translations(&self) -> &[Translation] {
-        self.0.translations()
-    }
 }
 
 fn median(mut costs: Vec<u128>) -> u128 {

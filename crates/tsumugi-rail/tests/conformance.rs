@@ -12,24 +12,27 @@ mod owner;
 mod pair;
 #[path = "conformance/probe.rs"]
 mod probe;
+#[path = "conformance/view.rs"]
+mod view;
 #[path = "conformance/window.rs"]
 mod window_writes;
 
 use common::{GEOMETRY, Model, Step, steps};
 use frames::Wrapping;
-use pair::{Pair, View};
+use pair::Pair;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use tsumugi_proto::driver::Fate;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
-use tsumugi_rail::xdp::Action;
+use tsumugi_rail::xdp::{Action, Receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Geometry, Record, Translation};
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
+use view::View;
 
 const SEEDS: u64 = 16;
 const STEPS: usize = 8000;
@@ -480,6 +483,40 @@ fn a_block_that_is_said_to_have_bits_may_have_none() {
     }
 }
 
+/// Has two CPUs bring the same packets, `packet` makes them of their PSNs, now and then in another order and no further
+/// apart than the window is wide; `look` sees what each run left behind.
+fn on_two_cpus<L: FnMut(Action, &[u8])>(
+    receiver: &Receiver,
+    packets: u64,
+    packet: impl Fn(u64) -> Vec<u8> + Sync,
+    look: impl Fn() -> L + Sync,
+) {
+    const APART_MAX: u64 = 64;
+    let done = [AtomicU64::new(0), AtomicU64::new(0)];
+    std::thread::scope(|scope| {
+        for me in 0..2 {
+            let (done, packet, look) = (&done, &packet, &look);
+            scope.spawn(move || {
+                let _leave = Leave(&done[me]);
+                let (mut out, mut look) = ([0; 4096], look());
+                for number in 0..packets {
+                    while number
+                        > done[1 - me].load(Ordering::Acquire) + if number % 3 == 0 { 0 } else { APART_MAX }
+                    {
+                        std::hint::spin_loop();
+                    }
+                    let psn = if number % 16 >= 8 + 4 * me as u64 { number ^ 3 } else { number };
+                    let run = receiver.run(&Wrapping::PLAIN.question(&packet(psn)), &mut out, 1);
+                    let run = run.unwrap_or_else(|error| panic!("{error}"));
+                    assert!(matches!(run.action, Action::Transmit | Action::Drop), "{:?}", run.action);
+                    look(run.action, &out[..run.frame_bytes]);
+                    done[me].store(number + 1, Ordering::Release);
+                }
+            });
+        }
+    });
+}
+
 /// Lets whoever waits for this one go on, also after a failure.
 struct Leave<'d>(&'d AtomicU64);
 
@@ -492,40 +529,17 @@ impl Drop for Leave<'_> {
 #[test]
 fn two_cpus_deposit_every_packet_once() {
     const PACKETS: u64 = 60_000;
-    /// Largest distance between the two, packets: well within the window.
-    const APART_MAX: u64 = 64;
     let Some(pair) = Pair::load(Geometry::plain(9, 1 << 23)) else { return };
     open(&pair, Repeat::Selective);
-    let receiver = &pair.receiver;
-    let done = [AtomicU64::new(0), AtomicU64::new(0)];
-    std::thread::scope(|scope| {
-        for me in 0..2 {
-            let done = &done;
-            scope.spawn(move || {
-                let _leave = Leave(&done[me]);
-                let (mut out, mut acknowledged) = ([0; 4096], Psn(0));
-                for number in 0..PACKETS {
-                    while number
-                        > done[1 - me].load(Ordering::Acquire) + if number % 3 == 0 { 0 } else { APART_MAX }
-                    {
-                        std::hint::spin_loop();
-                    }
-                    // Both bring the same packets, now and then in another order.
-                    let psn = if number % 16 >= 8 + 4 * me as u64 { number ^ 3 } else { number };
-                    let packet = data(psn, Flags::ACK_REQUEST, &psn.to_le_bytes());
-                    let run = receiver.run(&Wrapping::PLAIN.question(&packet), &mut out, 1);
-                    let run = run.unwrap_or_else(|error| panic!("{error}"));
-                    if run.action == Action::Transmit {
-                        let answer = Header::decode(&out[Wrapping::PLAIN.bytes()..run.frame_bytes]);
-                        let ack = answer.expect("an answer").0.ack;
-                        assert!(ack >= acknowledged, "the base went from {acknowledged:?} back to {ack:?}");
-                        acknowledged = ack;
-                    } else {
-                        assert_eq!(run.action, Action::Drop);
-                    }
-                    done[me].store(number + 1, Ordering::Release);
-                }
-            });
+    let packet = |psn: u64| data(psn, Flags::ACK_REQUEST, &psn.to_le_bytes());
+    on_two_cpus(&pair.receiver, PACKETS, packet, || {
+        let mut acknowledged = Psn(0);
+        move |action, frame| {
+            if action == Action::Transmit {
+                let ack = Header::decode(&frame[Wrapping::PLAIN.bytes()..]).expect("an answer").0.ack;
+                assert!(ack >= acknowledged, "the base went from {acknowledged:?} back to {ack:?}");
+                acknowledged = ack;
+            }
         }
     });
     let memory = View(&pair.driver.memory);

@@ -2,47 +2,14 @@
 //!
 //! `cargo bench -p tsumugi` prints nanoseconds for one message from `post` to release, both sides together.
 
-use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
+mod tray;
+
 use std::time::Instant as Clock;
-use tsumugi::Repeat;
-use tsumugi::internal::{Options, State};
+use tray::{Tray, options};
+use tsumugi::internal::State;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::{Deliver, Packet, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
-
-/// Keeps what is sent until the benchmark carries it over.
-struct Tray {
-    address: SocketAddr,
-    datagrams: Vec<Vec<u8>>,
-    spare: Vec<Vec<u8>>,
-}
-
-impl Rail for Tray {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-    fn datagram_bytes(&self) -> usize {
-        1472
-    }
-    fn send(&mut self, _: Instant, _: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
-        for packet in burst {
-            let mut datagram = self.spare.pop().unwrap_or_default();
-            datagram.clear();
-            datagram.extend_from_slice(packet.head);
-            datagram.extend_from_slice(packet.body);
-            self.datagrams.push(datagram);
-        }
-        Ok(burst.len())
-    }
-    fn receive(&mut self, _: Instant, _: &mut Deliver<'_>) -> Result<usize, RailError> {
-        Ok(0)
-    }
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
 
 struct Side {
     state: State,
@@ -51,23 +18,10 @@ struct Side {
 
 impl Side {
     fn new(address: &str) -> Side {
-        let options = Options {
-            job: 0,
-            accept_unknown: true,
-            peers_max: 8,
-            repeat: Repeat::Selective,
-            peer_timeout_ns: 5_000_000_000,
-            message_bytes_max: 1 << 30,
-            receive_bytes: 1 << 28,
-            send_bytes: 1 << 22,
-            datagram_bytes: 1472,
-            seed: Some(1),
-        };
         let memory = Memory::new(Geometry::plain(8, 1 << 20)).expect("memory");
-        let mut state = State::new(options, memory);
+        let mut state = State::new(options(), memory);
         assert!(state.open_channel(1));
-        let tray =
-            Tray { address: address.parse().expect("an address"), datagrams: Vec::new(), spare: Vec::new() };
+        let tray = Tray::new(address);
         Side { state, tray }
     }
 

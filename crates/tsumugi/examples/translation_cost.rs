@@ -6,15 +6,18 @@
 //! the place of another. The program is run by `BPF_PROG_TEST_RUN`; what reading the clock adds to a single run is measured
 //! and taken off.
 
+#[path = "../benches/tray/mod.rs"]
+mod tray;
+
 use std::error::Error;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::time::Instant as Clock;
-use tsumugi::internal::{Options, State};
-use tsumugi::{Node, Region, Repeat, Replacement, Rights, Target};
+use tray::{Tray, options};
+use tsumugi::internal::State;
+use tsumugi::{Node, Region, Replacement, Rights, Target};
+use tsumugi_rail::RailError;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::xdp::{Action, Receiver};
-use tsumugi_rail::{Deliver, Packet, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::Geometry;
@@ -28,52 +31,14 @@ const TRANSLATIONS: u32 = 16;
 const PACKETS: u64 = 3;
 const RUNS: usize = 20_000;
 
-/// Keeps what is sent.
-struct Tray {
-    address: SocketAddr,
-    datagrams: Vec<Vec<u8>>,
-}
-
-impl Rail for Tray {
-    fn address(&self) -> SocketAddr {
-        self.address
-    }
-    fn datagram_bytes(&self) -> usize {
-        1472
-    }
-    fn send(&mut self, _: Instant, _: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
-        self.datagrams.extend(burst.iter().map(|packet| [packet.head, packet.body].concat()));
-        Ok(burst.len())
-    }
-    fn receive(&mut self, _: Instant, _: &mut Deliver<'_>) -> Result<usize, RailError> {
-        Ok(0)
-    }
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        None
-    }
-}
-
 struct Side {
     state: State,
     tray: Tray,
 }
 
 impl Side {
-    fn new(address: &str, memory: Memory) -> Result<Side, Box<dyn Error>> {
-        let options = Options {
-            job: 0,
-            accept_unknown: true,
-            peers_max: 8,
-            repeat: Repeat::Selective,
-            peer_timeout_ns: 5_000_000_000,
-            message_bytes_max: 1 << 30,
-            receive_bytes: 1 << 28,
-            send_bytes: 1 << 22,
-            datagram_bytes: 1472,
-            seed: Some(1),
-        };
-        let tray = Tray { address: address.parse()?, datagrams: Vec::new() };
-        Ok(Side { state: State::new(options, memory), tray })
+    fn new(address: &str, memory: Memory) -> Side {
+        Side { state: State::new(options(), memory), tray: Tray::new(address) }
     }
 
     /// What it would send now.
@@ -128,11 +93,11 @@ impl Bench {
         let geometry =
             Geometry { window_pages: PAGES, translations: TRANSLATIONS, ..Geometry::plain(8, 1 << 20) };
         let mut receiver = Receiver::load(geometry)?;
-        let mut target = Side::new("10.0.0.2:7411", receiver.endpoint(PORT)?.memory)?;
+        let mut target = Side::new("10.0.0.2:7411", receiver.endpoint(PORT)?.memory);
         target.state.set_replacement(replacement);
         // Nobody has the endpoint's socket, and nobody looks for it.
         target.state.receive_memory().control().checked_at.store(i64::MAX as u64, Ordering::Relaxed);
-        let mut writer = Side::new("10.0.0.1:7411", Memory::new(Geometry::plain(8, 1 << 20))?)?;
+        let mut writer = Side::new("10.0.0.1:7411", Memory::new(Geometry::plain(8, 1 << 20))?);
         let region = target.state.lend_window(PAGES as usize * PAGE as usize).ok_or("no window")?;
         let window =
             Target { key: target.state.register(region.all(), Rights::WRITE), address: region.address() };

@@ -1,16 +1,16 @@
 //! Both receive halves side by side, each with its own memory.
 
+use super::View;
 use super::frames::{PORT, Wrapping};
 use crc_fast::{CrcAlgorithm, checksum};
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
+use tsumugi_proto::Verdict;
 use tsumugi_proto::driver::{self, Fate};
-use tsumugi_proto::{ReceiveMemory, Verdict};
 use tsumugi_rail::Memory;
 use tsumugi_rail::xdp::{Action, Endpoint, Receiver};
-use tsumugi_wire::atomic::AtomicU64;
-use tsumugi_wire::memory::{Control, Flow, Geometry, Translation};
+use tsumugi_wire::memory::{Control, Geometry};
 
 /// Epoch of the endpoint.
 pub(crate) const EPOCH: u32 = 0x00c0_ffee;
@@ -24,36 +24,6 @@ pub(crate) const NEVER: u64 = i64::MAX as u64;
 /// Words of the control page that only the driver writes, bytes from its beginning.
 const CHECKED_AT: usize = offset_of!(Control, checked_at);
 const CHECKED_TICK: usize = offset_of!(Control, checked_tick) - 4;
-
-/// A mapping as the protocol sees it.
-pub(crate) struct View<'m>(pub(crate) &'m Memory);
-
-impl ReceiveMemory for View<'_> {
-    fn control(&self) -> &Control {
-        self.0.control()
-    }
-    fn flow(&self, index: u32) -> Option<&Flow> {
-        self.0.flow(index)
-    }
-    fn ring_bytes(&self) -> u64 {
-        self.0.geometry().ring_bytes
-    }
-    fn word(&self, position: u64) -> &AtomicU64 {
-        self.0.word(position)
-    }
-    fn copy_in(&self, position: u64, bytes: &[u8]) {
-        self.0.copy_in(position, bytes);
-    }
-    fn translations(&self) -> &[Translation] {
-        self.0.translations()
-    }
-    fn window_pages(&self) -> u32 {
-        self.0.geometry().window_pages
-    }
-    fn land(&self, at: u64, bytes: &[u8]) {
-        self.0.land(at, bytes);
-    }
-}
 
 /// What must become of a packet: its fate, and its verdict if it has one.
 fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {

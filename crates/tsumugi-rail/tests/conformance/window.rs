@@ -2,13 +2,12 @@
 
 use super::frames::Wrapping;
 use super::pair::Pair;
-use super::{FLOW, Leave, PEER_EPOCH, TOKEN, data, open};
+use super::{FLOW, View, data, on_two_cpus, open};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::Ordering;
 use tsumugi_proto::translation::{ReplacementChoice, Translations};
 use tsumugi_proto::{ReceiveMemory, Verdict, queue, receiver, window};
 use tsumugi_rail::Memory;
-use tsumugi_rail::xdp::Action;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::frame::RemoteFrame;
 use tsumugi_wire::handshake::Repeat;
@@ -36,7 +35,7 @@ fn cache(geometry: Geometry, choice: ReplacementChoice) -> Translations {
 /// Installs the page that an address lies on in both memories.
 fn install(pair: &Pair, caches: &mut [Translations; 2], key: u64, address: u64) {
     let frame = ((address - START) / PAGE) as u32;
-    let memories = [super::View(&pair.driver.memory), super::View(&pair.rust)];
+    let memories = [View(&pair.driver.memory), View(&pair.rust)];
     for (cache, memory) in caches.iter_mut().zip(memories) {
         cache.install(&memory, key, address / PAGE, frame);
     }
@@ -209,7 +208,7 @@ fn random_writes_leave_the_same_behind() {
             match dice_of {
                 0..10 => install(&pair, &mut caches, key, address),
                 10 => {
-                    let memories = [super::View(&pair.driver.memory), super::View(&pair.rust)];
+                    let memories = [View(&pair.driver.memory), View(&pair.rust)];
                     for (cache, memory) in caches.iter_mut().zip(memories) {
                         cache.remove(&memory, key);
                     }
@@ -258,8 +257,6 @@ fn random_writes_leave_the_same_behind() {
 #[test]
 fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
     const PACKETS: u64 = 60_000;
-    /// Largest distance between the two, packets: well within the window.
-    const APART_MAX: u64 = 64;
     /// Every so many packets one has its turn.
     const TURN: u64 = 8;
     let geometry = Geometry { window_pages: 256, translations: 256, ..Geometry::plain(9, 1 << 23) };
@@ -269,35 +266,13 @@ fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
     for page in 0..256 {
         install(&pair, &mut caches, 7, START + page * PAGE);
     }
-    let receiver = &pair.receiver;
-    let done = [AtomicU64::new(0), AtomicU64::new(0)];
-    std::thread::scope(|scope| {
-        for me in 0..2 {
-            let done = &done;
-            scope.spawn(move || {
-                let _leave = Leave(&done[me]);
-                let mut out = [0; 4096];
-                for number in 0..PACKETS {
-                    while number
-                        > done[1 - me].load(Ordering::Acquire) + if number % 3 == 0 { 0 } else { APART_MAX }
-                    {
-                        std::hint::spin_loop();
-                    }
-                    // Both bring the same packets, now and then in another order.
-                    let psn = if number % 16 >= 8 + 4 * me as u64 { number ^ 3 } else { number };
-                    let what = if psn % TURN == TURN - 1 { What::Write } else { What::Piece };
-                    // Its place holds it once more than it should if it lands twice.
-                    let body = write(what, 7, START + 16 * psn, &[psn + 1; 2].map(u64::to_le_bytes).concat());
-                    let packet = data(psn, Flags(0), &body);
-                    let run = receiver.run(&Wrapping::PLAIN.question(&packet), &mut out, 1);
-                    let run = run.unwrap_or_else(|error| panic!("{error}"));
-                    assert!(matches!(run.action, Action::Transmit | Action::Drop), "{:?}", run.action);
-                    done[me].store(number + 1, Ordering::Release);
-                }
-            });
-        }
-    });
-    let memory = super::View(&pair.driver.memory);
+    let packet = |psn: u64| {
+        let what = if psn % TURN == TURN - 1 { What::Write } else { What::Piece };
+        let word = [psn + 1; 2].map(u64::to_le_bytes).concat();
+        data(psn, Flags(0), &write(what, 7, START + 16 * psn, &word))
+    };
+    on_two_cpus(&pair.receiver, PACKETS, packet, || |_, _: &[u8]| ());
+    let memory = View(&pair.driver.memory);
     let flow = memory.flow(FLOW).expect("an entry of the table");
     assert_eq!(window::base(flow), Psn(PACKETS));
     assert!(receiver::is_settled(flow));
@@ -319,7 +294,4 @@ fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
         let expected = if deposited[psn] { 0 } else { psn as u64 + 1 };
         assert_eq!(place, [expected; 2].map(u64::to_le_bytes).concat(), "{psn}");
     }
-    let mut header = Header::decode(&data(0, Flags(0), &[])).expect("our own packet").0;
-    (header.token, header.epoch) = (TOKEN, PEER_EPOCH);
-    assert!(receiver::find(&memory, &header).is_ok());
 }

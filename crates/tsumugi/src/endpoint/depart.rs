@@ -373,8 +373,14 @@ impl State {
 
     /// Whether nothing is on its way to the peer, so that a lone message should leave at once.
     #[must_use]
-    pub fn is_quiet(&self, node: Node) -> bool {
-        self.peers.get(node.0 as usize).is_some_and(|peer| peer.sender.outstanding() == 0)
+    pub fn is_quiet(&mut self, now: Instant, node: Node) -> bool {
+        let quiet =
+            |state: &State| state.peers.get(node.0 as usize).map(|peer| peer.sender.outstanding() == 0);
+        match quiet(self) {
+            // What has landed may have brought its acknowledgements.
+            Some(false) if self.has_landed() => self.on_noted(now, node.0) && quiet(self) == Some(true),
+            known => known == Some(true),
+        }
     }
 
     /// Which acquaintance with the peer this is; tickets of earlier ones have failed.

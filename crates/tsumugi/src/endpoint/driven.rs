@@ -6,7 +6,6 @@
 
 use super::arrive::UNANSWERED_MAX;
 use super::state::{ACK_DELAY_NS, State};
-use crate::Node;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::sender::Answer;
 use tsumugi_wire::atomic::Ordering;
@@ -67,14 +66,6 @@ impl State {
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
         self.flows[local.index as usize] == Some(index)
-    }
-
-    /// Whether nothing is on its way to a node, by what has been noted since we looked.
-    pub(super) fn is_quiet_by_notes(&mut self, now: Instant, node: Node) -> bool {
-        self.has_landed()
-            && (node.0 as usize) < self.peers.len()
-            && self.on_noted(now, node.0)
-            && self.is_quiet(node)
     }
 
     /// Takes in what was noted of the acknowledgements of all who owe us some: they rode on what has landed.

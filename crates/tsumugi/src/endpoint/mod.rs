@@ -453,7 +453,7 @@ impl Shared {
         let now = self.now();
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
-        let alone = state.is_quiet(node) || state.is_quiet_by_notes(now, node);
+        let alone = state.is_quiet(now, node);
         let posted = post(state, now)?;
         drop(inner);
         if alone {

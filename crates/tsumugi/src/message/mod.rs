@@ -220,8 +220,9 @@ impl Port {
             return self.offer(node, tag, buffer).map_err(|(error, buffer)| self.refused(error, buffer));
         };
         let status = Status { node, tag, bytes: data.len() as u64 };
-        let (alone, ticket) =
-            self.with(|engine, state| (state.is_quiet(node), engine.send_now(state, header, node, data)));
+        let (alone, ticket) = self.with(|engine, state| {
+            (state.is_quiet(engine.now, node), engine.send_now(state, header, node, data))
+        });
         self.sent(status, alone, ticket?)
     }
 
@@ -244,7 +245,7 @@ impl Port {
             });
         };
         let (alone, ticket) = self.with(|engine, state| {
-            (state.is_quiet(node), engine.send_buffer_now(state, header, node, buffer))
+            (state.is_quiet(engine.now, node), engine.send_buffer_now(state, header, node, buffer))
         });
         match ticket {
             Ok(ticket) => {
@@ -322,8 +323,8 @@ impl Port {
     }
 
     fn offer(&mut self, node: Node, tag: u64, buffer: Vec<u8>) -> Result<Request, (SendError, Vec<u8>)> {
-        let (alone, number) =
-            self.with(|engine, state| (state.is_quiet(node), engine.offer(state, node, tag, buffer)));
+        let (alone, number) = self
+            .with(|engine, state| (state.is_quiet(engine.now, node), engine.offer(state, node, tag, buffer)));
         let number = number?;
         if alone {
             self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Vec::new()))?;
