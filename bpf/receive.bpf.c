@@ -153,7 +153,7 @@ int receive(struct xdp_md *context)
 	struct packet packet = {};
 	struct frame frame;
 	struct udphdr *udp;
-	__u32 verdict;
+	__u32 verdict, news;
 	char *memory;
 	int bytes, action;
 
@@ -185,22 +185,31 @@ int receive(struct xdp_md *context)
 		if (!ready(flow))
 			return XDP_PASS;
 		note(flow, &packet);
-		ring_bell(memory, &frame);
 		frame.kind = TSUMUGI_ACK;
-		return answer(context, flow, &frame, packet.psn);
+		news = 1;
+	} else {
+		verdict = NOT_HERE;
+		if (may_land(context, &frame, packet.body_bytes))
+			verdict = land(context, flow, &frame, packet.psn, packet.body_bytes);
+		if (verdict == NOT_HERE)
+			verdict = deposit(context, memory, flow, &packet,
+					  payload_of(&frame) + sizeof(struct tsumugi_header));
+		if (verdict == GIVEN_UP)
+			return XDP_DROP;
+		if (verdict != TSUMUGI_COUNT_DEPOSITED)
+			note(flow, &packet);
+		news = verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_LANDED ||
+		       packet.flags & TSUMUGI_FLAG_HAS_ACK;
+		frame.kind = answer_due(flow, &packet, verdict);
 	}
-	verdict = NOT_HERE;
-	if (may_land(context, &frame, packet.body_bytes))
-		verdict = land(context, flow, &frame, packet.psn, packet.body_bytes);
-	if (verdict == NOT_HERE)
-		verdict = deposit(context, memory, flow, &packet, payload_of(&frame) + sizeof(struct tsumugi_header));
-	if (verdict == GIVEN_UP)
-		return XDP_DROP;
-	if (verdict != TSUMUGI_COUNT_DEPOSITED)
-		note(flow, &packet);
-	if (verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_LANDED || packet.flags & TSUMUGI_FLAG_HAS_ACK)
+	frame.kind = settle(flow, frame.kind);
+	if (frame.kind != 0 && is_scattered(context)) {
+		owe((void *)memory, flow, frame.kind);
+		frame.kind = 0;
+		news = 1;
+	}
+	if (news)
 		ring_bell(memory, &frame);
-	frame.kind = answer_due(flow, &packet, verdict);
 	if (frame.kind == 0)
 		return XDP_DROP;
 	return answer(context, flow, &frame, packet.psn);

@@ -39,6 +39,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Tsumugi's C header is
 #define TSUMUGI_IPV6_UDP_BYTES 48
 #define TSUMUGI_DATAGRAM_BYTES_MIN 508
 #define TSUMUGI_DATAGRAM_BYTES_MAX (9000 - TSUMUGI_IPV4_UDP_BYTES)
+#define TSUMUGI_ONE_BUFFER_BYTES (1500 - TSUMUGI_IPV4_UDP_BYTES)
 #define TSUMUGI_WINDOW_PACKETS 1024
 #define TSUMUGI_MESSAGE_BYTES_MAX (1ULL << 40)
 #define TSUMUGI_RECORD_ALIGN 64
@@ -63,6 +64,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
 #define TSUMUGI_FLAG_RESENT 2      /* sent before */
 #define TSUMUGI_FLAG_HAS_ACK 4     /* ack and credit are meaningful */
+#define TSUMUGI_FLAG_ASK_BY_PROBE 8 /* an answer: who wants an ACK for a long packet sends a PROBE behind it */
 
 struct tsumugi_header {
 	union {
@@ -239,6 +241,7 @@ struct tsumugi_control {
 	__u64 ring_read TSUMUGI_ALIGNED(64); /* bytes read since the beginning, and done or held; owner */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
 	struct tsumugi_rail_counters rails[TSUMUGI_RAILS_MAX] TSUMUGI_ALIGNED(64); /* the owner, now and then */
+	__u32 owed TSUMUGI_ALIGNED(64);      /* not 0 when some flow's `owed` is */
 } TSUMUGI_ALIGNED(4096);
 
 /* Pages 1 and on: one peer's flow. */
@@ -253,7 +256,9 @@ struct tsumugi_flow {
 		__u64 base; /* every PSN before it is deposited */
 		__u64 echo; /* PSN deposited last, in order of time */
 		__u32 stopped; /* a packet was refused for want of room; until GO */
+		__u32 owed;    /* enum tsumugi_kind of the answer due for a packet in several buffers; 0: none */
 		__u64 newest; /* block of 32 PSNs: no later one has a bit in the window */
+		__u32 ask_by_probe; /* not 0 once an answer was owed */
 	} received TSUMUGI_ALIGNED(64);
 	struct {
 		__u64 ack;   /* our flow to this peer: every PSN before it is acknowledged */

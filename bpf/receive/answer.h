@@ -49,6 +49,47 @@ static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct 
 	}
 }
 
+/*
+ * Whether the frame lies in several buffers. Such a frame is read and dropped, and never resized, sent back or redirected:
+ * veth and generic XDP build it from a page pool that the queue does not name as its memory (skb_pp_cow_data of
+ * net/core/skbuff.c), and bpf_xdp_adjust_tail, XDP_TX and redirection give its pages back to somebody else than the pool,
+ * which hands them out again while they are in use.
+ */
+static __always_inline int is_scattered(struct xdp_md *context)
+{
+	const char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+
+	return bpf_xdp_get_buff_len(context) != (__u64)(end - data);
+}
+
+/* answer::owe. */
+static __always_inline void owe(struct tsumugi_control *control, struct tsumugi_flow *flow, __u32 kind)
+{
+	store(&flow->received.ask_by_probe, 1);
+	if (load(&flow->received.owed) < kind)
+		store(&flow->received.owed, kind);
+	store_release(&control->owed, 1);
+}
+
+/* answer::settle. */
+static __always_inline __u32 settle(struct tsumugi_flow *flow, __u32 due)
+{
+	__u32 owed;
+
+	if (likely(load(&flow->received.owed) == 0))
+		return due;
+	owed = __sync_lock_test_and_set(&flow->received.owed, 0);
+	if (owed != TSUMUGI_LOSE && (owed != TSUMUGI_STOP || load(&flow->received.stopped) == 0))
+		owed = TSUMUGI_ACK;
+	return due > owed ? due : owed;
+}
+
+/* answer::flags. */
+static __always_inline __u64 answer_flags(struct tsumugi_flow *flow)
+{
+	return TSUMUGI_FLAG_HAS_ACK | (load(&flow->received.ask_by_probe) ? TSUMUGI_FLAG_ASK_BY_PROBE : 0);
+}
+
 /* Blocks from the base's on that the window may have bits of. */
 static __always_inline __u32 blocks_in_use(struct tsumugi_flow *flow, __u64 first)
 {
@@ -243,7 +284,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 	reply.header.words[3] = frame->kind == TSUMUGI_STOP ? psn : 0;
 	reply.header.words[4] = base;
 	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
-	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | TSUMUGI_FLAG_HAS_ACK << 16;
+	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | answer_flags(flow) << 16;
 	reply.header.words[0] |= (__u64)tsumugi_header_check(&reply.header) << 32;
 	longer = (int)(payload_of(frame) + bytes) - (int)frame->bytes;
 	if (longer != 0 && bpf_xdp_adjust_tail(context, longer))

@@ -34,6 +34,7 @@ local f = {
     ack_request = ProtoField.bool("tsumugi.flags.ack_request", "ACK wanted at once", 8, nil, 0x01),
     resent = ProtoField.bool("tsumugi.flags.resent", "Sent before", 8, nil, 0x02),
     has_ack = ProtoField.bool("tsumugi.flags.has_ack", "Ack and credit are meaningful", 8, nil, 0x04),
+    ask_by_probe = ProtoField.bool("tsumugi.flags.ask_by_probe", "Long packets cannot be answered: ask by PROBE", 8, nil, 0x08),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
     check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
@@ -337,6 +338,7 @@ local function add_header(tvb, at, tree, check_good)
     local resent = flags:add(f.resent, tvb(at + 2, 1))
     if check_good and math.floor(tvb(at + 2, 1):uint() / 2) % 2 == 1 then resent:add_proto_expert_info(e.resent) end
     flags:add(f.has_ack, tvb(at + 2, 1))
+    flags:add(f.ask_by_probe, tvb(at + 2, 1))
     add(f.path, 3, 1)
     local check = add(f.check, 4, 4)
     check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))

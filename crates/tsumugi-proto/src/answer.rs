@@ -66,6 +66,48 @@ pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
     }
 }
 
+/// Notes that an answer of `kind` was due for a packet in several buffers, which cannot carry one.
+///
+/// It goes out with the next packet of the flow that lies in one buffer, or the owner sends it. From then on answers tell
+/// the peer to ask with PROBEs.
+pub fn owe<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, kind: Kind) {
+    flow.received.0.ask_by_probe.store(1, Ordering::Relaxed);
+    // Two that owe at once may leave the less urgent one: the sender asks again.
+    if flow.received.0.owed.load(Ordering::Relaxed) < kind as u32 {
+        flow.received.0.owed.store(kind as u32, Ordering::Relaxed);
+    }
+    // Release: who sees it finds the flow's.
+    memory.control().owed.0.store(1, Ordering::Release);
+}
+
+/// The answer to send now, when `due` is due of itself: that, or the one that is owed if it says more. It is not owed any
+/// more.
+#[inline]
+#[must_use]
+pub fn settle(flow: &Flow, due: Option<Kind>) -> Option<Kind> {
+    if flow.received.0.owed.load(Ordering::Relaxed) == 0 {
+        return due;
+    }
+    let owed = flow.received.0.owed.swap(0, Ordering::AcqRel);
+    // A STOP is out of date when GO has been said since.
+    let owed = match owed {
+        lose if lose == Kind::Lose as u32 => Kind::Lose,
+        stop if stop == Kind::Stop as u32 && flow.received.0.stopped.load(Ordering::Relaxed) != 0 => Kind::Stop,
+        _ => Kind::Ack,
+    };
+    due.filter(|due| *due as u8 > owed as u8).or(Some(owed))
+}
+
+/// What every answer on the flow says beside its acknowledgement.
+#[inline]
+#[must_use]
+pub fn flags(flow: &Flow) -> Flags {
+    match flow.received.0.ask_by_probe.load(Ordering::Relaxed) {
+        0 => Flags::HAS_ACK,
+        _ => Flags::HAS_ACK.with(Flags::ASK_BY_PROBE),
+    }
+}
+
 /// Whether the owner has said how to address the peer. Until then a PROBE, which is nothing but a question, is left
 /// to the owner.
 #[inline]
@@ -93,7 +135,7 @@ pub fn make(
     }
     let (base, sack) = window::snapshot(flow);
     let mut header = Header::new(kind, control.epoch.load(Ordering::Relaxed));
-    header.flags = Flags::HAS_ACK;
+    header.flags = flags(flow);
     (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
     header.psn = if kind == Kind::Stop { refused } else { Psn(0) };
     header.ack = base;

@@ -26,10 +26,14 @@ pub enum Fate {
 /// Takes a datagram that is for the owner of `memory`, and says what becomes of it, and the verdict on it if it is a
 /// DATA packet or belongs to no flow. `crc32c` is asked for an answer's CRC32C.
 ///
+/// `scattered`: its frame lies in several buffers. Such a frame is read and dropped, never turned round: the driver's
+/// program may not resize it or send it back.
+///
 /// The body's CRC is not compared, and nobody looks for the owner's socket.
 pub fn receive<M: ReceiveMemory + ?Sized>(
     memory: &M,
     datagram: &[u8],
+    scattered: bool,
     crc32c: impl FnOnce(&[u8]) -> u32,
 ) -> (Fate, Option<Verdict>) {
     if memory.control().epoch.load(Ordering::Relaxed) == 0 {
@@ -51,28 +55,36 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
             return (fate, Some(verdict));
         }
     };
+    let (verdict, due, news);
     if header.kind == Kind::Probe {
         // The owner, who knows the peer's address, answers as long as nobody else can.
         if !answer::ready(flow) {
             return (Fate::Pass, None);
         }
         answer::note(flow, &header);
+        (verdict, due, news) = (None, Some(Kind::Ack), true);
+    } else {
+        let done = receiver::land(memory, flow, &header, body)
+            .unwrap_or_else(|| receiver::deposit(memory, flow, &header, body, false));
+        if done != Verdict::Deposited {
+            answer::note(flow, &header); // of what is deposited the record tells
+        }
+        news = matches!(done, Verdict::Deposited | Verdict::Landed) || header.flags.has(Flags::HAS_ACK);
+        (verdict, due) = (Some(done), answer::due(flow, &header, done));
+    }
+    let mut kind = answer::settle(flow, due);
+    let owed = kind.take_if(|_| scattered);
+    if let Some(kind) = owed {
+        answer::owe(memory, flow, kind);
+    }
+    if news || owed.is_some() {
         ring(memory);
-        return (make(memory, flow, Kind::Ack, &header, crc32c), None);
     }
-    let verdict = receiver::land(memory, flow, &header, body)
-        .unwrap_or_else(|| receiver::deposit(memory, flow, &header, body, false));
-    if verdict != Verdict::Deposited {
-        answer::note(flow, &header); // of what is deposited the record tells
-    }
-    if matches!(verdict, Verdict::Deposited | Verdict::Landed) || header.flags.has(Flags::HAS_ACK) {
-        ring(memory);
-    }
-    let fate = match answer::due(flow, &header, verdict) {
+    let fate = match kind {
         Some(kind) => make(memory, flow, kind, &header, crc32c),
         None => Fate::Drop,
     };
-    (fate, Some(verdict))
+    (fate, verdict)
 }
 
 /// Wakes the owner if it sleeps, once. Here nobody hears it.

@@ -320,7 +320,9 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.received.0.base.store(0, Ordering::Relaxed);
     flow.received.0.echo.store(0, Ordering::Relaxed);
     flow.received.0.stopped.store(0, Ordering::Relaxed);
+    flow.received.0.owed.store(0, Ordering::Relaxed);
     flow.received.0.newest.store(0, Ordering::Relaxed);
+    flow.received.0.ask_by_probe.store(0, Ordering::Relaxed);
     flow.acknowledged.0.ack.store(0, Ordering::Relaxed);
     flow.acknowledged.0.limit.store(0, Ordering::Relaxed);
     flow.landing.0.begun.store(0, Ordering::Relaxed);

@@ -12,6 +12,8 @@ mod owner;
 mod pair;
 #[path = "conformance/probe.rs"]
 mod probe;
+#[path = "conformance/scattered.rs"]
+mod scattered;
 #[path = "conformance/view.rs"]
 mod view;
 #[path = "conformance/window.rs"]
@@ -43,7 +45,8 @@ fn wrapped(pair: &mut Pair, mut header: Header, body: &[u8]) -> Result<Option<Ve
     header.flags = Flags(dice as u8 & 7);
     header.ack = Psn(u64::from(dice) << (dice >> 8 & 31));
     header.credit = (dice >> 16) as u16;
-    let trailer = if dice >> 24 & 7 == 0 { 9 } else { 0 };
+    // Now and then Ethernet's padding, or so much of it that the frame lies in several buffers.
+    let trailer = [9, 0, 0, 0, 0, 0, 0, pair::FIRST_BUFFER_BYTES][(dice >> 24 & 7) as usize];
     let wrapping = Wrapping { vlan: dice >> 3 & 1 != 0, six: dice >> 4 & 1 != 0, trailer };
     pair.take(wrapping, &[&header.encode()[..], body].concat())
 }

@@ -58,6 +58,9 @@ impl Flags {
     pub const RESENT: Flags = Flags(2);
     /// `ack` and `credit` are meaningful: the sender has a flow from us to speak about.
     pub const HAS_ACK: Flags = Flags(4);
+    /// In an answer: packets of this flow reach the receiver in several buffers, and such a packet cannot be turned round
+    /// into an answer where it arrives. Who wants an ACK at once sends a PROBE behind a long packet.
+    pub const ASK_BY_PROBE: Flags = Flags(8);
 
     /// Whether every bit of `other` is set here.
     #[must_use]

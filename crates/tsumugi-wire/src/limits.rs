@@ -13,6 +13,10 @@ pub const DATAGRAM_BYTES_MIN: usize = 508;
 /// Largest datagram payload we send, bytes: a jumbo frame of 9000 less IPv4 and UDP.
 pub const DATAGRAM_BYTES_MAX: usize = 9000 - IPV4_UDP_BYTES;
 
+/// Longest datagram payload that every driver receives in one buffer, bytes: that of a standard Ethernet frame over IPv4.
+/// A longer one may lie in several, and then carries no answer back.
+pub const ONE_BUFFER_BYTES: usize = 1500 - IPV4_UDP_BYTES;
+
 /// PSNs that a flow may have outstanding: the receive window, and so the size of the sender's retransmission store.
 pub const WINDOW_PACKETS: u64 = 1024;
 

@@ -28,6 +28,7 @@
 //! | `sleeping`                     | owner; who rings      | swap; compare-and-swap from asleep to rung |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
 //! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
+//! | `Flow::received`: `owed`       | depositors; owner     | plain store; swap with 0 by who answers |
 //! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
 //! | `Flow::landing`: `begun`, `landed` | depositors        | fetch-and-add                          |
 //! | `Flow::landing`: `held`; `ring_read` | owner           | plain store (release)                  |
@@ -183,6 +184,8 @@ pub struct Control {
     pub counters: Line<[AtomicU64; COUNTERS]>,
     /// What the owner says of its NICs, now and then.
     pub rails: Line<[RailCounters; RAILS_MAX]>,
+    /// Not 0 when some flow's `owed` is.
+    pub owed: Line<AtomicU32>,
 }
 
 /// What an endpoint says of one of its NICs, for whoever looks on. Nobody believes it.
@@ -280,9 +283,14 @@ pub struct Received {
     pub echo: AtomicU64,
     /// Not 0 after a packet was refused for want of room, until the owner has said GO.
     pub stopped: AtomicU32,
+    /// [`crate::Kind`] of the answer that was due for a packet in several buffers, which cannot carry one: the next packet
+    /// in one buffer does, or the owner answers, whoever comes first; 0: none.
+    pub owed: AtomicU32,
     /// Number of the newest block of 32 PSNs that may have a bit in the window: an answer looks no further. Only
     /// grows, before the block's first bit is set.
     pub newest: AtomicU64,
+    /// Not 0 once an answer was owed: answers ask for [PROBEs](crate::Flags::ASK_BY_PROBE).
+    pub ask_by_probe: AtomicU32,
 }
 
 /// How far the flow in the other direction has been acknowledged, by packets that left no record: PROBEs and what
@@ -494,6 +502,7 @@ mod tests {
         assert_eq!(offset_of!(Control, stopped), 256);
         assert_eq!(offset_of!(Control, ring_read), 320);
         assert_eq!(offset_of!(Control, counters), 384);
+        assert_eq!(offset_of!(Control, owed), 1216);
         assert_eq!(offset_of!(Flow, limit), 16);
         assert_eq!(offset_of!(Flow, peer_token), 24);
         assert_eq!(offset_of!(Flow, peer_flow), 32);

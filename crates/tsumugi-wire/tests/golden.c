@@ -362,6 +362,7 @@ static void print_memory(void)
 	OFFSET(control, ring_read);
 	OFFSET(control, counters);
 	OFFSET(control, rails);
+	OFFSET(control, owed);
 	SIZE(control);
 	ALIGN(control);
 	OFFSET(rail_counters, ip);
@@ -381,7 +382,9 @@ static void print_memory(void)
 	OFFSET(flow, received.base);
 	OFFSET(flow, received.echo);
 	OFFSET(flow, received.stopped);
+	OFFSET(flow, received.owed);
 	OFFSET(flow, received.newest);
+	OFFSET(flow, received.ask_by_probe);
 	OFFSET(flow, acknowledged);
 	OFFSET(flow, acknowledged.ack);
 	OFFSET(flow, acknowledged.limit);
@@ -463,6 +466,7 @@ static void print_packets(void)
 	CONSTANT(IPV6_UDP_BYTES);
 	CONSTANT(DATAGRAM_BYTES_MIN);
 	CONSTANT(DATAGRAM_BYTES_MAX);
+	CONSTANT(ONE_BUFFER_BYTES);
 	CONSTANT(WINDOW_PACKETS);
 	CONSTANT(MESSAGE_BYTES_MAX);
 	CONSTANT(RECORD_ALIGN);
@@ -472,6 +476,7 @@ static void print_packets(void)
 	CONSTANT(FLAG_ACK_REQUEST);
 	CONSTANT(FLAG_RESENT);
 	CONSTANT(FLAG_HAS_ACK);
+	CONSTANT(FLAG_ASK_BY_PROBE);
 	CONSTANT(REMOTE_WRITE);
 	CONSTANT(REMOTE_PIECE);
 	CONSTANT(REPEAT_SELECTIVE);

@@ -59,7 +59,7 @@ impl Host {
         for (from, mut bytes) in arrived {
             damage(&mut bytes);
             let crc32c = |body: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
-            match driver::receive(state.receive_memory(), &bytes, crc32c).0 {
+            match driver::receive(state.receive_memory(), &bytes, false, crc32c).0 {
                 Fate::Pass => state.on_datagram(now, from, &bytes),
                 Fate::Drop => {}
                 Fate::Answer(answer) => {

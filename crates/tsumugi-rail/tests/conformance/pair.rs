@@ -26,9 +26,13 @@ const CHECKED_AT: usize = offset_of!(Control, checked_at);
 const CHECKED_TICK: usize = offset_of!(Control, checked_tick) - 4;
 
 /// What must become of a packet: its fate, and its verdict if it has one.
-fn reference(memory: &View<'_>, packet: &[u8]) -> (Fate, Option<Verdict>) {
-    driver::receive(memory, packet, |body| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32)
+fn reference(memory: &View<'_>, packet: &[u8], scattered: bool) -> (Fate, Option<Verdict>) {
+    driver::receive(memory, packet, scattered, |body| checksum(CrcAlgorithm::Crc32Iscsi, body) as u32)
 }
+
+/// Bytes of a frame that a test run of the kernel lays into one buffer: a page less the room in front and behind
+/// (`bpf_prog_test_run_xdp` in net/bpf/test_run.c). The rest goes into others.
+pub(crate) const FIRST_BUFFER_BYTES: usize = 4096 - 256 - 320;
 
 /// Both receive halves.
 pub(crate) struct Pair {
@@ -98,8 +102,9 @@ impl Pair {
         wrapping: Wrapping,
         packet: &[u8],
     ) -> Result<(Fate, Option<Verdict>), String> {
-        let (fate, verdict) = reference(&View(&self.rust), packet);
         let question = wrapping.question(packet);
+        let scattered = question.len() > FIRST_BUFFER_BYTES;
+        let (fate, verdict) = reference(&View(&self.rust), packet, scattered);
         let (action, frame) = self.drive(&question);
         let expected = match &fate {
             Fate::Pass => (Action::Pass, question),

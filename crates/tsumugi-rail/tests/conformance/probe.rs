@@ -11,7 +11,7 @@ use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// A PROBE of the open flow, which acknowledges everything before `ack`.
-fn probe(ack: u64) -> Header {
+pub(crate) fn probe(ack: u64) -> Header {
     let mut header = Header::new(Kind::Probe, PEER_EPOCH);
     (header.token, header.flow) = (TOKEN, FLOW);
     (header.flags, header.ack, header.credit) = (Flags::HAS_ACK, Psn(ack), 9);

@@ -1,7 +1,7 @@
 //! Remote writes into the window: what lands, where, and what is left to the owner.
 
 use super::frames::Wrapping;
-use super::pair::Pair;
+use super::pair::{FIRST_BUFFER_BYTES, Pair};
 use super::{FLOW, View, data, on_two_cpus, open};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
@@ -16,24 +16,24 @@ use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Psn};
 
 /// Few pages, and fewer translations.
-const WINDOW: Geometry = Geometry { window_pages: 6, translations: 4, ..Geometry::plain(9, 1 << 16) };
+pub(crate) const WINDOW: Geometry = Geometry { window_pages: 6, translations: 4, ..Geometry::plain(9, 1 << 16) };
 /// Where the process has the window mapped.
-const START: u64 = 0x7fff_1234_5000;
+pub(crate) const START: u64 = 0x7fff_1234_5000;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// The body of a packet that writes.
-fn write(what: What, key: u64, address: u64, data: &[u8]) -> Vec<u8> {
+pub(crate) fn write(what: What, key: u64, address: u64, data: &[u8]) -> Vec<u8> {
     let remote = RemoteFrame { what: what as u16, key, address, operation: 1 };
     [&remote.encode(data.len() as u32)[..], data].concat()
 }
 
-fn cache(geometry: Geometry, choice: ReplacementChoice) -> Translations {
+pub(crate) fn cache(geometry: Geometry, choice: ReplacementChoice) -> Translations {
     let slots = geometry.buckets() * tsumugi_wire::memory::TRANSLATION_WAYS;
     Translations::new(slots, geometry.translations as usize, choice.replacement())
 }
 
 /// Installs the page that an address lies on in both memories.
-fn install(pair: &Pair, caches: &mut [Translations; 2], key: u64, address: u64) {
+pub(crate) fn install(pair: &Pair, caches: &mut [Translations; 2], key: u64, address: u64) {
     let frame = ((address - START) / PAGE) as u32;
     let memories = [View(&pair.driver.memory), View(&pair.rust)];
     for (cache, memory) in caches.iter_mut().zip(memories) {
@@ -233,7 +233,8 @@ fn random_writes_leave_the_same_behind() {
                     if dice.roll(8) == 0 {
                         body.resize(body.len().next_multiple_of(8), 0);
                     }
-                    let wrapping = Wrapping { six: dice.roll(2) == 0, ..Wrapping::PLAIN };
+                    let trailer = if dice.roll(8) == 0 { FIRST_BUFFER_BYTES } else { 0 };
+                    let wrapping = Wrapping { six: dice.roll(2) == 0, trailer, ..Wrapping::PLAIN };
                     let flags = Flags(dice.roll(8) as u8);
                     let mut header = Header::decode(&data(psn, flags, &body)).expect("our own packet").0;
                     (header.ack, header.credit) = (Psn(dice.roll(1000)), dice.roll(1000) as u16);

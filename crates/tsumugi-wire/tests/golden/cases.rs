@@ -168,7 +168,7 @@ fn data(cases: &mut Cases) {
         let header = Header { flags, ack: Psn(77), credit: 512, ..plain };
         cases.add(name, "flags, and what HAS_ACK gives meaning to", packet(header, &wholes(&[(7, 8)])));
     }
-    let header = Header { flags: Flags(0xf8), ..plain };
+    let header = Header { flags: Flags(0xf0), ..plain };
     cases.add(
         "data_flags_of_later",
         "flags that nobody defined yet are kept",
@@ -261,6 +261,16 @@ fn answer(cases: &mut Cases) {
         cases.add(name, why, packet(header, &sack(Psn(1233), &[])));
     }
     let ack = |ack| Header { flags: Flags::HAS_ACK, ack: Psn(ack), credit: 1000, ..header(Kind::Ack) };
+    cases.add(
+        "ack_ask_by_probe",
+        "long packets reach the receiver in several buffers",
+        packet(Header { flags: Flags::HAS_ACK.with(Flags::ASK_BY_PROBE), ..ack(1234) }, &sack(Psn(1233), &[])),
+    );
+    cases.add(
+        "ack_only_ask_by_probe",
+        "the flag alone: nothing else of the header has a meaning",
+        packet(Header { flags: Flags::ASK_BY_PROBE, ..header(Kind::Ack) }, &sack(Psn(0), &[])),
+    );
     // ack 70 lies at bit 6 of the word that begins at 64; bits before it are set.
     cases.add(
         "ack_one_hole",

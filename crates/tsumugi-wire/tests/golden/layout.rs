@@ -48,7 +48,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         stopped,
         ring_read,
         counters,
-        rails
+        rails,
+        owed
     );
     size!(all, "control", Control);
     offsets!(all, "rail_counters", 0, RailCounters, ip, delivered, lost, paths, silent);
@@ -69,7 +70,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         window,
         landing
     );
-    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, newest);
+    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, owed, newest, ask_by_probe);
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
     offsets!(all, "flow.landing", offset_of!(Flow, landing), Landing, begun, landed, held);
     size!(all, "flow", Flow);
@@ -98,6 +99,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("IPV6_UDP_BYTES", limits::IPV6_UDP_BYTES as u64),
         ("DATAGRAM_BYTES_MIN", limits::DATAGRAM_BYTES_MIN as u64),
         ("DATAGRAM_BYTES_MAX", limits::DATAGRAM_BYTES_MAX as u64),
+        ("ONE_BUFFER_BYTES", limits::ONE_BUFFER_BYTES as u64),
         ("WINDOW_PACKETS", limits::WINDOW_PACKETS),
         ("MESSAGE_BYTES_MAX", limits::MESSAGE_BYTES_MAX),
         ("RECORD_ALIGN", limits::RECORD_ALIGN),
@@ -142,6 +144,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_ACK_REQUEST", u64::from(Flags::ACK_REQUEST.0)),
         ("FLAG_RESENT", u64::from(Flags::RESENT.0)),
         ("FLAG_HAS_ACK", u64::from(Flags::HAS_ACK.0)),
+        ("FLAG_ASK_BY_PROBE", u64::from(Flags::ASK_BY_PROBE.0)),
         ("REMOTE_WRITE", What::Write as u64),
         ("REMOTE_PIECE", What::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),
