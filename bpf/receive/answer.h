@@ -68,7 +68,8 @@ static __always_inline void owe(struct tsumugi_control *control, struct tsumugi_
 	store(&flow->received.ask_by_probe, 1);
 	if (load(&flow->received.owed) < kind)
 		store(&flow->received.owed, kind);
-	store_release(&control->owed, 1);
+	/* Fully ordered: the owner either sees it before it sleeps or has said that it sleeps, and the bell is rung. */
+	__sync_lock_test_and_set(&control->owed, 1);
 }
 
 /* answer::settle. */

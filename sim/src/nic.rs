@@ -42,7 +42,11 @@ impl Host {
         let Some(process) = &mut self.process else { return Ok(()) };
         let me = world.addresses[self.index];
         let memory = process.state.receive_memory();
-        let (fate, verdict) = driver::receive(memory, &bytes, crc32c);
+        let scattered = bytes.len() > self.plan.buffer_bytes;
+        let (fate, verdict) = driver::receive(memory, &bytes, scattered, crc32c);
+        if scattered && matches!(fate, Fate::Answer(_)) {
+            return Err("a frame in several buffers was sent back".to_owned());
+        }
         if fate == Fate::Pass {
             process.spy.passed.push_back((from, bytes));
             return Ok(());

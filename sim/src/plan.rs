@@ -6,6 +6,7 @@ use tsumugi::internal::Options;
 use tsumugi::{Policy, Repeat};
 use tsumugi_rail::sim::{HostOptions, LinkOptions, NicOptions};
 use tsumugi_wire::Instant;
+use tsumugi_wire::limits::ONE_BUFFER_BYTES;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 /// Longest message of any run, bytes.
@@ -56,6 +57,8 @@ pub(crate) struct HostPlan {
     pub(crate) queue_bytes: u64,
     /// A program in the NIC's driver deposits what arrives.
     pub(crate) driven: bool,
+    /// Longest datagram that the driver receives in one buffer, bytes.
+    pub(crate) buffer_bytes: usize,
     /// How long the application computes now and then without a call, ns, at most.
     pub(crate) computes_ns: u64,
     pub(crate) reader: Reader,
@@ -156,6 +159,10 @@ impl Plan {
         if dice.one_in(4) {
             TrunkPlan::apply(dice, &mut plan);
         }
+        let dice = &mut Dice::new(seed, 5);
+        for host in &mut plan.hosts {
+            host.buffer_bytes = dice.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
+        }
         plan
     }
 
@@ -233,6 +240,7 @@ impl HostPlan {
             },
             queue_bytes: dice.pick(&[32 << 10, 32 << 10, 128 << 10]),
             driven: false,
+            buffer_bytes: usize::MAX,
             computes_ns: 0,
             reader: Reader {
                 keep_max: if slow { dice.pick(&[20, 1000, 1_000_000]) } else { dice.pick(&[0, 0, 5]) }

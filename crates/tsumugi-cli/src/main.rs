@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use tsumugi_lab::kernel_log::KernelLog;
 
 mod child;
 mod compare;
@@ -46,9 +47,18 @@ enum Command {
     Eval(eval::Arguments),
 }
 
+impl Command {
+    /// Whether it does to the machine what only root may do, so that the kernel's complaints are its failure.
+    fn is_watched(&self) -> bool {
+        !matches!(self, Command::Doctor(_) | Command::Status(_)) && nix::unistd::geteuid().is_root()
+    }
+}
+
 fn main() -> ExitCode {
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
-    let outcome = match Arguments::parse().command {
+    let command = Arguments::parse().command;
+    let mut kernel = command.is_watched().then(KernelLog::watch);
+    let outcome = match command {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Up(arguments) => driver::up(&arguments),
         Command::Down(arguments) => driver::down(&arguments),
@@ -58,7 +68,13 @@ fn main() -> ExitCode {
         Command::Compare(arguments) => compare::run(*arguments),
         Command::Eval(arguments) => eval::run(arguments),
     };
+    let complaints = kernel.as_mut().and_then(KernelLog::complaints);
+    if let Some(complaints) = &complaints {
+        eprintln!("tsumugi: {complaints}");
+    }
     match outcome {
+        // Whatever came of it: a kernel that complains may be using memory that it has given away.
+        Ok(_) if complaints.is_some() => ExitCode::FAILURE,
         Ok(code) => code,
         Err(error) => {
             eprintln!("tsumugi: {error}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::has_driver;
+use common::with_driver;
 use std::collections::HashSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tsumugi_lab::testing::{Watched, as_root};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
@@ -89,9 +90,7 @@ fn a_comparison_over_loopback_is_rows_machine_and_targets() {
 
 #[test]
 fn every_engine_is_compared_with_every_depositor() {
-    if !has_driver("every_engine_is_compared_with_every_depositor") {
-        return;
-    }
+    let Some(_watched) = with_driver("every_engine_is_compared_with_every_depositor") else { return };
     let output = Command::new(TSUMUGI)
         .args(["compare", "--quick", "--rounds", "1", "--offloads", "on", "--json"])
         .args(["--transports", "tsumugi,tcp-spin"])
@@ -121,6 +120,7 @@ fn every_engine_is_compared_with_every_depositor() {
 
 #[test]
 fn an_interrupted_comparison_leaves_nothing_behind() {
+    let _watched = Watched::new("an_interrupted_comparison_leaves_nothing_behind");
     let options: &[&str] = if is_root() { &["--offloads", "on"] } else { &["--loopback"] };
     let (mut process, running) = long_comparison(options);
     if is_root() {
@@ -158,10 +158,7 @@ fn the_children_of_a_killed_comparison_die_too() {
 
 #[test]
 fn the_next_comparison_removes_the_lab_of_a_killed_one() {
-    if !is_root() {
-        eprintln!("SKIPPED: labs need root");
-        return;
-    }
+    let Some(_watched) = as_root("the_next_comparison_removes_the_lab_of_a_killed_one", None) else { return };
     let (mut process, running) = long_comparison(&["--offloads", "on"]);
     process.kill().expect("our own child");
     process.wait().expect("it ends");

@@ -1,24 +1,24 @@
 //! `tsumugi perf costs` for real, in its own lab.
 
-mod common;
-
-use common::has_driver;
 use std::process::{Command, Stdio};
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use tsumugi_lab::Lab;
+use tsumugi_lab::testing::{Watched, as_root};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
-/// Whether costs can be measured here; skips loudly, and never in CI.
-fn can_measure(test: &str) -> bool {
-    if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) {
-        assert!(std::env::var_os("CI").is_none(), "{test} needs two CPUs, and CI skips nothing");
-        eprintln!("SKIPPED: {test} needs two CPUs");
-        return false;
-    }
-    has_driver(test)
+/// Lets a test run where costs can be measured; see [`as_root`].
+fn can_measure(test: &str) -> Option<Watched> {
+    let missing = match () {
+        () if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) => "needs two CPUs",
+        () if !tsumugi_rail::xdp::IS_COMPILED => {
+            "needs a build with the driver program (clang and libbpf-dev)"
+        }
+        () => return as_root(test, None),
+    };
+    as_root(test, Some(missing))
 }
 
 fn labs_of(pid: u32) -> Vec<String> {
@@ -27,9 +27,7 @@ fn labs_of(pid: u32) -> Vec<String> {
 
 #[test]
 fn every_part_costs_something_with_every_engine() {
-    if !can_measure("every_part_costs_something_with_every_engine") {
-        return;
-    }
+    let Some(_watched) = can_measure("every_part_costs_something_with_every_engine") else { return };
     let process = Command::new(TSUMUGI)
         .args(["perf", "costs", "--rounds", "3", "--json"])
         .stdout(Stdio::piped())
@@ -62,9 +60,7 @@ fn every_part_costs_something_with_every_engine() {
 
 #[test]
 fn an_interrupted_measurement_leaves_nothing_behind() {
-    if !can_measure("an_interrupted_measurement_leaves_nothing_behind") {
-        return;
-    }
+    let Some(_watched) = can_measure("an_interrupted_measurement_leaves_nothing_behind") else { return };
     let mut process = Command::new(TSUMUGI)
         .args(["perf", "costs", "--rounds", "1000"])
         .stdout(Stdio::null())

@@ -1,16 +1,20 @@
 //! What scripts may rely on: output, exit codes and traces of `tsumugi up`, `down` and `status`. Needs root and the
 //! compiled program.
 
+mod common;
+
+use common::with_driver;
 use serde_json::{Value, json};
-use std::io::{BufRead, BufReader, Write};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, Command, Stdio};
+use tsumugi_lab::testing::Watched;
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
 /// Two nodes with two NICs each.
-struct Cluster(LabGuard);
+struct Cluster(LabGuard, #[allow(dead_code, reason = "looks at the kernel's log in the end")] Watched);
 
 /// What a command printed, on stdout and stderr.
 type Printed = (String, String);
@@ -18,21 +22,9 @@ type Printed = (String, String);
 impl Cluster {
     /// `None`, after saying so loudly, where there can be none; never where CI=true.
     fn new(test: &str) -> Option<Cluster> {
-        let missing = if !nix::unistd::geteuid().is_root() {
-            "needs root"
-        } else if !tsumugi_rail::xdp::IS_COMPILED {
-            "needs a build with the driver program (clang and libbpf-dev)"
-        } else {
-            let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("updown") }).expect("the lab is made");
-            return Some(Cluster(lab.guarded()));
-        };
-        assert!(
-            std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "{test}: {missing}, and CI never skips"
-        );
-        // Not eprintln!, which the test runner keeps to itself when a test passes.
-        let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED ({missing}) ***");
-        None
+        let watched = with_driver(test)?;
+        let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("updown") }).expect("the lab is made");
+        Some(Cluster(lab.guarded(), watched))
     }
 
     fn command(&self, node: usize, program: &str) -> Command {

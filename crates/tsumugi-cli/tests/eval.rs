@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
+use tsumugi_lab::testing::as_root;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
@@ -15,15 +16,6 @@ fn bonding(options: &[&str]) -> Output {
 
 fn said(output: &Output) -> String {
     String::from_utf8_lossy(&output.stderr).into_owned()
-}
-
-fn is_root(test: &str) -> bool {
-    let root = nix::unistd::geteuid().is_root();
-    if !root {
-        assert!(std::env::var_os("CI").is_none(), "{test} needs root, and CI skips nothing");
-        eprintln!("SKIPPED: {test} needs root");
-    }
-    root
 }
 
 fn labs_of(pid: u32) -> Vec<String> {
@@ -123,9 +115,7 @@ fn nothing_left_is_an_error() {
 
 #[test]
 fn a_lab_is_measured_and_goes() {
-    if !is_root("a_lab_is_measured_and_goes") {
-        return;
-    }
+    let Some(_watched) = as_root("a_lab_is_measured_and_goes", None) else { return };
     let options = ["--case", "2x2@100M", "--policy", "hash", "--time", "0.5", "--json"];
     let mut command = Command::new(TSUMUGI);
     let process = command.args(["eval", "bonding"]).args(options);
@@ -150,9 +140,7 @@ fn a_lab_is_measured_and_goes() {
 
 #[test]
 fn an_interrupted_evaluation_leaves_nothing_behind() {
-    if !is_root("an_interrupted_evaluation_leaves_nothing_behind") {
-        return;
-    }
+    let Some(_watched) = as_root("an_interrupted_evaluation_leaves_nothing_behind", None) else { return };
     let options = ["--case", "2x2@100M", "--policy", "hash", "--time", "600"];
     let mut process = Command::new(TSUMUGI)
         .args(["eval", "bonding"])

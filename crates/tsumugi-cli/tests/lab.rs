@@ -1,26 +1,12 @@
 //! What scripts may rely on: output, exit codes and traces of `tsumugi lab` and `tsumugi doctor`.
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::{MetadataExt, PermissionsExt};
+use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
-
-/// Skips loudly without root; never where CI=true.
-fn have_root(test: &str) -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
-    assert!(
-        root || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-        "{test} needs root, and CI never skips"
-    );
-    if !root {
-        // Not eprintln!, which the test runner keeps to itself when a test passes.
-        let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
-    }
-    root
-}
+use tsumugi_lab::testing::as_root;
 
 fn tsumugi(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tsumugi"));
@@ -81,9 +67,7 @@ fn wrong_usage_is_told_from_failure() {
 
 #[test]
 fn a_lab_from_up_to_down() {
-    if !have_root("a_lab_from_up_to_down") {
-        return;
-    }
+    let Some(_watched) = as_root("a_lab_from_up_to_down", None) else { return };
     let named = Named::new("cli");
     let name = &named.0;
     let script = std::env::temp_dir().join(name);
@@ -131,9 +115,7 @@ fn a_lab_from_up_to_down() {
 
 #[test]
 fn the_launcher_takes_what_ssh_takes() {
-    if !have_root("the_launcher_takes_what_ssh_takes") {
-        return;
-    }
+    let Some(_watched) = as_root("the_launcher_takes_what_ssh_takes", None) else { return };
     let named = Named::new("ssh");
     expect(&format!("lab up --name {} --nodes 3", named.0), 0);
     let launcher = format!("/run/tsumugi/lab/{}/ssh", named.0);
@@ -160,9 +142,7 @@ fn the_launcher_takes_what_ssh_takes() {
 
 #[test]
 fn ctrl_c_while_a_lab_is_made_undoes_it() {
-    if !have_root("ctrl_c_while_a_lab_is_made_undoes_it") {
-        return;
-    }
+    let Some(_watched) = as_root("ctrl_c_while_a_lab_is_made_undoes_it", None) else { return };
     for moment in 0..8 {
         let named = Named::new(&format!("ctrl-c{moment}"));
         let mut command = Command::new(env!("CARGO_BIN_EXE_tsumugi"));
@@ -193,9 +173,7 @@ fn ctrl_c_while_a_lab_is_made_undoes_it() {
 
 #[test]
 fn without_root_labs_are_refused_and_the_doctor_works() {
-    if !have_root("without_root_labs_are_refused_and_the_doctor_works") {
-        return;
-    }
+    let Some(_watched) = as_root("without_root_labs_are_refused_and_the_doctor_works", None) else { return };
     // The build's folder may be closed to others, so a copy is what nobody runs.
     let copy = std::env::temp_dir().join(format!("tsumugi-{}", std::process::id()));
     // By another process: a test that starts one meanwhile would hand it our descriptor, and what is open for writing

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::has_driver;
+use common::with_driver;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -40,9 +40,10 @@ fn json(output: &Output) -> serde_json::Value {
 
 #[test]
 fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
-    if !has_driver("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written") {
+    let Some(_watched) = with_driver("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written")
+    else {
         return;
-    }
+    };
     let options = ["translate", "--translations", "0,4", "--pages", "2,4,12", "--rounds", "1", "--json"];
     let report = json(&perf("translate", &options, None));
     let landed = |translations: u64, pages: u64| {
@@ -63,9 +64,9 @@ fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
 
 #[test]
 fn everyone_takes_what_everyone_sends_with_either_depositor() {
-    if !has_driver("everyone_takes_what_everyone_sends_with_either_depositor") {
+    let Some(_watched) = with_driver("everyone_takes_what_everyone_sends_with_either_depositor") else {
         return;
-    }
+    };
     let options = ["all-to-all", "--nodes", "3", "--size", "4K", "--rounds", "1", "--time", "0.1", "--json"];
     let report = json(&perf("exchange", &options, None));
     for name in ["driver_gbit_s", "user_gbit_s", "ratio"] {
@@ -75,9 +76,7 @@ fn everyone_takes_what_everyone_sends_with_either_depositor() {
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
-    if !has_driver("ctrl_c_leaves_nothing_behind") {
-        return;
-    }
+    let Some(_watched) = with_driver("ctrl_c_leaves_nothing_behind") else { return };
     for (stem, name, after_ms) in
         [("translate", "translate", 300), ("translate", "translate", 1500), ("exchange", "all-to-all", 1200)]
     {

@@ -25,6 +25,7 @@
 
 mod enter;
 mod error;
+pub mod kernel_log;
 mod lab;
 mod make;
 mod names;
@@ -32,6 +33,7 @@ mod remove;
 mod spec;
 mod state;
 mod sys;
+pub mod testing;
 mod tools;
 
 pub use enter::{LAB_VARIABLE, NODE_VARIABLE};

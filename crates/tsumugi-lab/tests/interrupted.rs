@@ -5,7 +5,8 @@ mod support;
 use std::fs;
 use std::os::unix::process::ExitStatusExt;
 use std::time::Duration;
-use support::{assert_gone, have_root, role, traces};
+use support::{assert_gone, role, traces};
+use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, LabError, Spec, Wire, down};
 
 /// Every step of this lab does something.
@@ -39,9 +40,7 @@ fn make_and_die() {
 
 #[test]
 fn killed_before_any_step() {
-    if !have_root("killed_before_any_step") {
-        return;
-    }
+    let Some(_watched) = as_root("killed_before_any_step", None) else { return };
     for step in 0..STEPS {
         let name = Spec::unique("killed").name;
         let settings = [("NAME", name.clone()), ("DIE_BEFORE", step.to_string())];
@@ -59,9 +58,7 @@ fn killed_before_any_step() {
 
 #[test]
 fn killed_at_any_moment() {
-    if !have_root("killed_at_any_moment") {
-        return;
-    }
+    let Some(_watched) = as_root("killed_at_any_moment", None) else { return };
     for moment in 0..24 {
         let name = Spec::unique("moment").name;
         let settings = [("NAME", name.clone()), ("DIE_BEFORE", "999".into())];
@@ -80,9 +77,7 @@ fn killed_at_any_moment() {
 
 #[test]
 fn stopped_before_any_step() {
-    if !have_root("stopped_before_any_step") {
-        return;
-    }
+    let Some(_watched) = as_root("stopped_before_any_step", None) else { return };
     let mut stop_at = 0;
     loop {
         let spec = spec("stopped");
@@ -107,9 +102,7 @@ fn stopped_before_any_step() {
 
 #[test]
 fn a_damaged_record_is_no_obstacle() {
-    if !have_root("a_damaged_record_is_no_obstacle") {
-        return;
-    }
+    let Some(_watched) = as_root("a_damaged_record_is_no_obstacle", None) else { return };
     for damage in ["missing", "cut", "alien"] {
         let lab = Lab::up(&Spec::unique("damaged")).expect("the lab is made");
         let (name, state) = (lab.name().to_owned(), lab.folder().join("state.json"));
@@ -126,9 +119,7 @@ fn a_damaged_record_is_no_obstacle() {
 
 #[test]
 fn namespaces_alone_are_enough_to_go_by() {
-    if !have_root("namespaces_alone_are_enough_to_go_by") {
-        return;
-    }
+    let Some(_watched) = as_root("namespaces_alone_are_enough_to_go_by", None) else { return };
     let name = Spec::unique("alone").name;
     let add = |netns: &str| {
         let added = std::process::Command::new("ip").args(["netns", "add", netns]).status();

@@ -7,7 +7,8 @@ use std::net::{TcpListener, TcpStream};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-use support::{assert_gone, have_root, role, shell};
+use support::{assert_gone, role, shell};
+use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, LabError, Spec, Wire, down};
 
 const PORT: u16 = 4711;
@@ -56,9 +57,7 @@ fn transfer(lab: &Lab, from: usize, to: usize, host: &str) -> Duration {
 
 #[test]
 fn nodes_are_machines_of_their_own() {
-    if !have_root("nodes_are_machines_of_their_own") {
-        return;
-    }
+    let Some(_watched) = as_root("nodes_are_machines_of_their_own", None) else { return };
     let spec = Spec { nics: 2, mtu: 3500, ..Spec::unique("own") };
     let lab = Lab::up(&spec).expect("the lab is made").guarded();
     assert_eq!(lab.wire(), Wire::Direct);
@@ -87,9 +86,7 @@ fn nodes_are_machines_of_their_own() {
 
 #[test]
 fn every_wire_joins_every_pair() {
-    if !have_root("every_wire_joins_every_pair") {
-        return;
-    }
+    let Some(_watched) = as_root("every_wire_joins_every_pair", None) else { return };
     for wire in [Wire::Switch, Wire::Router] {
         let spec = Spec { nodes: 3, nics: 2, wire: Some(wire), ..Spec::unique("pairs") };
         let lab = Lab::up(&spec).expect("the lab is made").guarded();
@@ -102,9 +99,7 @@ fn every_wire_joins_every_pair() {
 
 #[test]
 fn rate_and_offloads_are_kept() {
-    if !have_root("rate_and_offloads_are_kept") {
-        return;
-    }
+    let Some(_watched) = as_root("rate_and_offloads_are_kept", None) else { return };
     let rate = Some("20mbit".parse().expect("a rate"));
     let lab =
         Lab::up(&Spec { rate, offloads: false, ..Spec::unique("rate") }).expect("the lab is made").guarded();
@@ -125,9 +120,7 @@ fn rate_and_offloads_are_kept() {
 
 #[test]
 fn labs_do_not_see_each_other() {
-    if !have_root("labs_do_not_see_each_other") {
-        return;
-    }
+    let Some(_watched) = as_root("labs_do_not_see_each_other", None) else { return };
     let one = Lab::up(&Spec::unique("one")).expect("the first is made").guarded();
     let two = Lab::up(&Spec::unique("two")).expect("the second is made").guarded();
     let mut receiver = role(Some((&one, 1)), "receive", &[]).spawn().expect("the receiver starts");
@@ -149,9 +142,7 @@ fn labs_do_not_see_each_other() {
 
 #[test]
 fn a_name_is_given_once() {
-    if !have_root("a_name_is_given_once") {
-        return;
-    }
+    let Some(_watched) = as_root("a_name_is_given_once", None) else { return };
     let spec = Spec::unique("twice");
     let lab = Lab::up(&spec).expect("the lab is made").guarded();
     let again = Lab::up(&spec).expect_err("made twice");
@@ -166,9 +157,7 @@ fn a_name_is_given_once() {
 
 #[test]
 fn down_ends_what_runs_inside_and_nothing_else() {
-    if !have_root("down_ends_what_runs_inside_and_nothing_else") {
-        return;
-    }
+    let Some(_watched) = as_root("down_ends_what_runs_inside_and_nothing_else", None) else { return };
     let lab = Lab::up(&Spec::unique("ends")).expect("the lab is made");
     let name = lab.name().to_owned();
     let start = |mut command: Command, line: &str| {

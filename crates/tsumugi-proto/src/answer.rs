@@ -76,8 +76,8 @@ pub fn owe<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, kind: Kind) {
     if flow.received.0.owed.load(Ordering::Relaxed) < kind as u32 {
         flow.received.0.owed.store(kind as u32, Ordering::Relaxed);
     }
-    // Release: who sees it finds the flow's.
-    memory.control().owed.0.store(1, Ordering::Release);
+    // A swap: the owner either sees it before it sleeps or has said that it sleeps, and the bell is rung.
+    memory.control().owed.0.swap(1, Ordering::AcqRel);
 }
 
 /// The answer to send now, when `due` is due of itself: that, or the one that is owed if it says more. It is not owed any
@@ -92,7 +92,9 @@ pub fn settle(flow: &Flow, due: Option<Kind>) -> Option<Kind> {
     // A STOP is out of date when GO has been said since.
     let owed = match owed {
         lose if lose == Kind::Lose as u32 => Kind::Lose,
-        stop if stop == Kind::Stop as u32 && flow.received.0.stopped.load(Ordering::Relaxed) != 0 => Kind::Stop,
+        stop if stop == Kind::Stop as u32 && flow.received.0.stopped.load(Ordering::Relaxed) != 0 => {
+            Kind::Stop
+        }
         _ => Kind::Ack,
     };
     due.filter(|due| *due as u8 > owed as u8).or(Some(owed))

@@ -1,15 +1,9 @@
 //! What several tests ask of the machine.
 
-/// Whether the driver depositor can be tried here; says so where it cannot, and never in CI.
-pub(crate) fn has_driver(test: &str) -> bool {
-    let missing = if !nix::unistd::geteuid().is_root() {
-        "needs root"
-    } else if !tsumugi_rail::xdp::IS_COMPILED {
-        "needs a build with the driver program (clang and libbpf-dev)"
-    } else {
-        return true;
-    };
-    assert!(std::env::var_os("CI").is_none(), "{test} {missing}, and CI skips nothing");
-    eprintln!("SKIPPED: {test} {missing}");
-    false
+use tsumugi_lab::testing::{Watched, as_root};
+
+/// Lets a test run where the driver depositor can be tried; see [`as_root`].
+pub(crate) fn with_driver(test: &str) -> Option<Watched> {
+    let missing = "needs a build with the driver program (clang and libbpf-dev)";
+    as_root(test, (!tsumugi_rail::xdp::IS_COMPILED).then_some(missing))
 }

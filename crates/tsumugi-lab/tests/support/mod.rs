@@ -3,24 +3,8 @@
 #![allow(dead_code, reason = "every test program uses its own part")]
 
 use std::fs;
-use std::io::Write;
-use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 use tsumugi_lab::Lab;
-
-/// Whether the test can run: as root. Otherwise says loudly that it does not, and never skips where CI=true.
-pub(crate) fn have_root(test: &str) -> bool {
-    let root = fs::metadata("/proc/self").is_ok_and(|meta| meta.uid() == 0);
-    assert!(
-        root || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-        "{test} needs root, and CI never skips"
-    );
-    if !root {
-        // Not eprintln!, which the test runner keeps to itself when a test passes.
-        let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
-    }
-    root
-}
 
 /// Everything on this machine that carries the lab's name: namespaces, mounts, files, processes.
 pub(crate) fn traces(lab: &str) -> Vec<String> {

@@ -35,6 +35,7 @@ impl Plain {
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
+                owed: Line::default(),
             },
             flows: (0..GEOMETRY.flows).map(|_| flow()).collect(),
             words: (0..GEOMETRY.ring_bytes + PAD_BYTES as u64)

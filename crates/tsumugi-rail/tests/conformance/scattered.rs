@@ -165,10 +165,7 @@ fn a_long_write_lands_and_is_answered_later() {
         install(&pair, &mut caches, 7, START + page * 4096);
     }
     let body = write(What::Piece, 7, START + 100, &long());
-    assert_eq!(
-        pair.take(Wrapping::PLAIN, &data(0, Flags::ACK_REQUEST, &body)),
-        Ok(Some(Verdict::Landed))
-    );
+    assert_eq!(pair.take(Wrapping::PLAIN, &data(0, Flags::ACK_REQUEST, &body)), Ok(Some(Verdict::Landed)));
     let answer = answered(&mut pair, &probe(0).encode()).expect("an answer");
     assert_eq!((answer.kind, answer.ack, answer.flags), (Kind::Ack, Psn(1), ANSWER));
 }

@@ -16,7 +16,8 @@ use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Psn};
 
 /// Few pages, and fewer translations.
-pub(crate) const WINDOW: Geometry = Geometry { window_pages: 6, translations: 4, ..Geometry::plain(9, 1 << 16) };
+pub(crate) const WINDOW: Geometry =
+    Geometry { window_pages: 6, translations: 4, ..Geometry::plain(9, 1 << 16) };
 /// Where the process has the window mapped.
 pub(crate) const START: u64 = 0x7fff_1234_5000;
 const PAGE: u64 = PAGE_BYTES as u64;

@@ -6,17 +6,17 @@ pub(crate) mod pair;
 
 use nix::sched::{CloneFlags, setns};
 use std::fs::File;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::time::Duration;
+use tsumugi_lab::testing::{Watched, as_root};
 use tsumugi_lab::{Lab, LabGuard, Spec};
 use tsumugi_rail::ether::Mac;
 
 /// The NIC of both nodes.
 pub(crate) const NIC: &str = "nic0";
 
-/// The nodes; they go with this.
-pub(crate) struct Nodes(LabGuard);
+/// The nodes; they go with this, and then the kernel's log is looked at.
+pub(crate) struct Nodes(LabGuard, Watched);
 
 impl Nodes {
     /// Makes them, with IPv4 and IPv6 addresses. `None`, after saying so loudly, without root.
@@ -26,18 +26,9 @@ impl Nodes {
 
     /// The same with another MTU, bytes.
     pub(crate) fn up_with_mtu(test: &str, mtu: u32) -> Option<Nodes> {
-        let root = nix::unistd::geteuid().is_root();
-        assert!(
-            root || std::env::var_os("CI").is_none_or(|ci| ci != "true"),
-            "{test} needs root, and CI never skips"
-        );
-        if !root {
-            // Not eprintln!, which the test runner keeps to itself when a test passes.
-            let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED (needs root) ***");
-            return None;
-        }
+        let watched = as_root(test, None)?;
         let spec = Spec { mtu, ..Spec::unique("rail") };
-        let nodes = Nodes(Lab::up(&spec).expect("the lab is made").guarded());
+        let nodes = Nodes(Lab::up(&spec).expect("the lab is made").guarded(), watched);
         for node in 0..2 {
             let address = six(node, 0).ip();
             nodes.shell(

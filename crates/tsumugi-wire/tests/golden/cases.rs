@@ -264,7 +264,10 @@ fn answer(cases: &mut Cases) {
     cases.add(
         "ack_ask_by_probe",
         "long packets reach the receiver in several buffers",
-        packet(Header { flags: Flags::HAS_ACK.with(Flags::ASK_BY_PROBE), ..ack(1234) }, &sack(Psn(1233), &[])),
+        packet(
+            Header { flags: Flags::HAS_ACK.with(Flags::ASK_BY_PROBE), ..ack(1234) },
+            &sack(Psn(1233), &[]),
+        ),
     );
     cases.add(
         "ack_only_ask_by_probe",

@@ -70,7 +70,18 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         window,
         landing
     );
-    offsets!(all, "flow.received", offset_of!(Flow, received), Received, base, echo, stopped, owed, newest, ask_by_probe);
+    offsets!(
+        all,
+        "flow.received",
+        offset_of!(Flow, received),
+        Received,
+        base,
+        echo,
+        stopped,
+        owed,
+        newest,
+        ask_by_probe
+    );
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
     offsets!(all, "flow.landing", offset_of!(Flow, landing), Landing, begun, landed, held);
     size!(all, "flow", Flow);

@@ -100,6 +100,7 @@ impl State {
             }
             Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
                 self.on_way(now, index, from);
+                self.peers[index as usize].ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
                 let answer = match header.kind {
                     Kind::Lose => Answer::Lose,
                     Kind::Stop => Answer::Stop,

@@ -168,6 +168,7 @@ impl State {
             self.thaw();
         }
         self.pass_all_landed();
+        self.answer_owed();
         // Another depositor may have stopped a sender since the last release.
         self.resume_stopped();
     }

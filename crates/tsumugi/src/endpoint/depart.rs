@@ -9,12 +9,10 @@ use crate::{Failure, Node};
 use arrayvec::ArrayVec;
 use slab::Slab;
 use tsumugi_proto::trunk::Pick;
-use tsumugi_proto::{ReceiveMemory, window};
 use tsumugi_rail::{Packet, Rail, RailError};
-use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::frame::{self, FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MIN, ONE_BUFFER_BYTES};
 use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -28,9 +26,6 @@ const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 /// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
 /// fragments need. A longer one that needs more is moved, which its length forgives.
 const PADDING_BYTES: usize = 8 * 44;
-
-/// A whole answer.
-pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
 
 /// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
 #[derive(Debug)]
@@ -407,18 +402,6 @@ impl State {
         self.peers.iter().all(|peer| peer.undelivered() == 0)
     }
 
-    /// Answers everyone who waits for an ACK, because nobody may call for a while.
-    pub fn settle(&mut self) {
-        for index in 0..self.peers.len() as u32 {
-            let peer = &mut self.peers[index as usize];
-            if peer.ack_due != Instant::NEVER {
-                peer.ack_due = Instant::NEVER;
-                peer.demand(Kind::Ack, Psn(0));
-                self.touch(index);
-            }
-        }
-    }
-
     /// Sends what may be sent now.
     ///
     /// # Errors
@@ -587,6 +570,9 @@ impl State {
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
         // it may send, after a resend, and after a long message, whose buffer it wants back.
         let full = peer.sender.room(path) == 0;
+        // A long packet that nobody may answer where it arrives carries no question. Who sends one again has asked in vain,
+        // maybe for that reason.
+        let mut probes = false;
         let Burst { packets, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
@@ -604,6 +590,8 @@ impl State {
             header.flags = flags.with(*resent).with(if ask { Flags::ACK_REQUEST } else { Flags(0) });
             header.psn = *psn;
             header.body_bytes = (frame.len() + body.len()) as u16;
+            let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
+            probes |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
             header.body_crc = content.crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
@@ -611,6 +599,7 @@ impl State {
         }
         let address = peer.ways[usize::from(path)].address;
         let taken = rail.send(now, address, &out)?;
+        let probes = probes && taken == count;
         if peer.is_trunk() {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
@@ -633,61 +622,26 @@ impl State {
                 peer.answer = None;
             }
         }
+        drop(out);
+        if probes {
+            self.probe_behind(now, index, path, rail)?;
+        }
         Ok(taken == count)
     }
 
-    /// Sends the answer that is due. `false` when the NIC did not take it.
-    fn send_answer<R: Rail + ?Sized>(
+    /// Asks behind a burst of long packets for the ACK that they cannot bring back. If the NIC does not take the PROBE, the
+    /// packets' time-out asks again.
+    fn probe_behind<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
         index: u32,
+        path: u8,
         rail: &mut R,
-    ) -> Result<bool, RailError> {
-        let Some((kind, psn)) = self.peers[index as usize].answer.take() else { return Ok(true) };
-        let Some(packet) = self.answer_packet(now, index, kind, psn) else { return Ok(true) };
-        let peer = &mut self.peers[index as usize];
-        peer.unanswered = 0;
-        peer.ack_due = Instant::NEVER;
-        let taken = rail.send(now, peer.answer_to, &[Packet { head: &packet, body: &[] }])?;
-        if taken == 0 {
-            peer.answer = Some((kind, psn));
-            return Ok(false);
+    ) -> Result<(), RailError> {
+        if let Some(packet) = self.flow_packet(index, Kind::Probe, path) {
+            let address = self.peers[index as usize].ways[usize::from(path)].address;
+            rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
         }
-        self.tally.answers_sent += 1;
-        Ok(true)
-    }
-
-    /// An answer of `kind` about `psn` with everything that was deposited; `None` before the peer has said where to.
-    pub(super) fn answer_packet(
-        &mut self,
-        now: Instant,
-        index: u32,
-        kind: Kind,
-        psn: Psn,
-    ) -> Option<AnswerPacket> {
-        let (read, credit) = self.credit(index);
-        let peer = &self.peers[index as usize];
-        let remote = peer.remote?;
-        let (base, mut sack) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
-            Some(flow) => window::snapshot(flow),
-            None => (Psn(0), Sack::EMPTY),
-        };
-        // The credit counts from what was read, the answer from what was deposited, which may be more.
-        let unread = base.since(read).unwrap_or(0);
-        let credit = u64::from(credit).saturating_sub(unread) as u16;
-        sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
-        let mut buffer = [0; BODY_BYTES_MAX];
-        let body = sack.encode(&mut buffer);
-        let mut header = Header::new(kind, self.epoch);
-        (header.flow, header.token) = (remote.flow, remote.token);
-        header.flags = Flags::HAS_ACK;
-        (header.psn, header.ack, header.credit) = (psn, base, credit);
-        header.body_bytes = body.len() as u16;
-        header.body_crc = crc32c(body);
-        let mut packet = AnswerPacket::new();
-        for part in [&header.encode()[..], body] {
-            packet.try_extend_from_slice(part).expect("an answer has room for its header and body");
-        }
-        Some(packet)
+        Ok(())
     }
 }

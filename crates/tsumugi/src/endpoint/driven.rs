@@ -6,17 +6,17 @@
 
 use super::arrive::UNANSWERED_MAX;
 use super::state::{ACK_DELAY_NS, State};
-use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::sender::Answer;
+use tsumugi_proto::{ReceiveMemory, answer};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::Record;
 use tsumugi_wire::{Instant, Kind, Psn};
 
 impl State {
-    /// Whether something was deposited that has not been read, or has landed.
+    /// Whether something was deposited that has not been read, or has landed, or an answer was left to us.
     #[inline]
     pub fn has_news(&self) -> bool {
-        self.next_record().is_some() || self.has_landed()
+        self.next_record().is_some() || self.has_landed() || self.owes()
     }
 
     /// A packet of the peer was deposited by somebody else. `false` when the peer is gone over what came with it.
@@ -74,6 +74,29 @@ impl State {
         while let Some(&index) = self.timed.get(at) {
             self.on_noted(now, index);
             at += 1;
+        }
+    }
+
+    /// Whether a depositor left an answer to us that it could not send.
+    #[inline]
+    fn owes(&self) -> bool {
+        self.memory.control().owed.0.load(Ordering::Relaxed) != 0
+    }
+
+    /// Answers the long packets that a depositor could not answer where they arrived, unless it has by now.
+    pub(super) fn answer_owed(&mut self) {
+        if !self.owes() {
+            return;
+        }
+        // Acquire, and before the flows are looked at: whoever owes meanwhile says so again.
+        self.memory.control().owed.0.swap(0, Ordering::AcqRel);
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { continue };
+            if let Some(kind) = answer::settle(flow, None) {
+                peer.demand(kind, Psn(0));
+                self.touch(index);
+            }
         }
     }
 

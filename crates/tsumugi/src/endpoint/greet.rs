@@ -124,12 +124,12 @@ impl State {
     pub(super) fn reply_on_flow(&mut self, index: u32, kind: Kind) {
         let address = self.peers[index as usize].way();
         if let Some(packet) = self.flow_packet(index, kind, 0) {
-            self.reply(address, packet);
+            self.reply(address, packet.to_vec());
         }
     }
 
     /// A packet without body on the flow to a peer; `None` before the peer has said which that is.
-    pub(super) fn flow_packet(&mut self, index: u32, kind: Kind, path: u8) -> Option<Vec<u8>> {
+    pub(super) fn flow_packet(&mut self, index: u32, kind: Kind, path: u8) -> Option<[u8; HEADER_BYTES]> {
         let (ack, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
         let remote = peer.remote?;
@@ -139,7 +139,7 @@ impl State {
         if kind == Kind::Bye {
             header.psn = peer.sender.next();
         }
-        Some(header.encode().to_vec())
+        Some(header.encode())
     }
 
     /// Our entry in the flow table for a peer, made when there is none yet.

@@ -2,6 +2,7 @@
 
 pub(crate) mod state;
 
+mod answers;
 mod arrive;
 pub(crate) mod deliver;
 mod depart;

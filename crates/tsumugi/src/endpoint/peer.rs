@@ -170,6 +170,8 @@ pub(super) struct Peer {
     pub(super) delivered_before: u64,
     /// PSN of a packet, and messages complete when everything up to it is acknowledged.
     pub(super) marks: VecDeque<(Psn, u64)>,
+    /// It cannot answer long packets where they arrive, and wants to be asked by PROBE.
+    pub(super) ask_by_probe: bool,
 
     /// Operations on its memory that wait for replies, by number.
     pub(super) pending: HashMap<u64, Pending>,
@@ -238,6 +240,7 @@ impl Peer {
             delivered: 0,
             delivered_before: 0,
             marks: VecDeque::new(),
+            ask_by_probe: false,
             pending: HashMap::new(),
             reorder: Reorder::default(),
             assemblies: Vec::new(),

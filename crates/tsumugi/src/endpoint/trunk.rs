@@ -253,7 +253,7 @@ impl State {
     fn probe(&mut self, index: u32, number: usize) {
         let address = self.peers[index as usize].ways[number].address;
         if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
-            self.reply(address, packet);
+            self.reply(address, packet.to_vec());
         }
     }
 

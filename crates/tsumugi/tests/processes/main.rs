@@ -9,6 +9,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tsumugi::{Channel, Config, Endpoint, Node, Reason, ReceiveError, SendError, Status};
+use tsumugi_lab::testing::as_root;
 
 const CHANNEL: u16 = 7;
 /// For peers that are killed.
@@ -263,12 +264,7 @@ fn ping_pong(start: impl Fn(&str) -> Process, rounds: u64) -> (String, Duration)
 #[test]
 fn a_user_without_privileges_needs_none() {
     let _alone = alone();
-    // SAFETY: asks for a number, touches nothing.
-    if unsafe { libc::geteuid() } != 0 {
-        assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "needs root, and CI never skips");
-        eprintln!("SKIPPED: a_user_without_privileges_needs_none needs root to become another user");
-        return;
-    }
+    let Some(_watched) = as_root("a_user_without_privileges_needs_none", None) else { return };
     // Where anybody may run it.
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();

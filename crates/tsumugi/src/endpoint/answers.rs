@@ -1,0 +1,82 @@
+//! Answers: what tells a peer how far its packets have arrived, and how many more may come.
+
+use super::state::State;
+use crate::checksum::crc32c;
+use arrayvec::ArrayVec;
+use tsumugi_proto::{ReceiveMemory, answer, window};
+use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// A whole answer.
+pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
+
+impl State {
+    /// Answers everyone who waits for an ACK, because nobody may call for a while.
+    pub fn settle(&mut self) {
+        for index in 0..self.peers.len() as u32 {
+            let peer = &mut self.peers[index as usize];
+            if peer.ack_due != Instant::NEVER {
+                peer.ack_due = Instant::NEVER;
+                peer.demand(Kind::Ack, Psn(0));
+                self.touch(index);
+            }
+        }
+    }
+
+    /// Sends the answer that is due. `false` when the NIC did not take it.
+    pub(super) fn send_answer<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<bool, RailError> {
+        let Some((kind, psn)) = self.peers[index as usize].answer.take() else { return Ok(true) };
+        let Some(packet) = self.answer_packet(now, index, kind, psn) else { return Ok(true) };
+        let peer = &mut self.peers[index as usize];
+        peer.unanswered = 0;
+        peer.ack_due = Instant::NEVER;
+        let taken = rail.send(now, peer.answer_to, &[Packet { head: &packet, body: &[] }])?;
+        if taken == 0 {
+            peer.answer = Some((kind, psn));
+            return Ok(false);
+        }
+        self.tally.answers_sent += 1;
+        Ok(true)
+    }
+
+    /// An answer of `kind` about `psn` with everything that was deposited; `None` before the peer has said where to.
+    pub(super) fn answer_packet(
+        &mut self,
+        now: Instant,
+        index: u32,
+        kind: Kind,
+        psn: Psn,
+    ) -> Option<AnswerPacket> {
+        let (read, credit) = self.credit(index);
+        let peer = &self.peers[index as usize];
+        let remote = peer.remote?;
+        let ((base, mut sack), flags) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
+            Some(flow) => (window::snapshot(flow), answer::flags(flow)),
+            None => ((Psn(0), Sack::EMPTY), Flags::HAS_ACK),
+        };
+        // The credit counts from what was read, the answer from what was deposited, which may be more.
+        let unread = base.since(read).unwrap_or(0);
+        let credit = u64::from(credit).saturating_sub(unread) as u16;
+        sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
+        let mut buffer = [0; BODY_BYTES_MAX];
+        let body = sack.encode(&mut buffer);
+        let mut header = Header::new(kind, self.epoch);
+        (header.flow, header.token) = (remote.flow, remote.token);
+        header.flags = flags;
+        (header.psn, header.ack, header.credit) = (psn, base, credit);
+        header.body_bytes = body.len() as u16;
+        header.body_crc = crc32c(body);
+        let mut packet = AnswerPacket::new();
+        for part in [&header.encode()[..], body] {
+            packet.try_extend_from_slice(part).expect("an answer has room for its header and body");
+        }
+        Some(packet)
+    }
+}
