@@ -7,6 +7,7 @@ use tsumugi_proto::driver::{self, Fate};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network, SimRail};
 use tsumugi_rail::{Packet, Rail};
+use tsumugi_wire::limits::ONE_BUFFER_BYTES;
 use tsumugi_wire::memory::{Counter, Geometry, Record};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind};
@@ -23,6 +24,10 @@ struct Host {
 }
 
 fn host(network: &Network, number: u8, seed: u64) -> Host {
+    host_with_datagrams(network, number, seed, 1472)
+}
+
+fn host_with_datagrams(network: &Network, number: u8, seed: u64, datagram_bytes: usize) -> Host {
     let options = Options {
         job: 0,
         accept_unknown: true,
@@ -32,13 +37,13 @@ fn host(network: &Network, number: u8, seed: u64) -> Host {
         message_bytes_max: 1 << 20,
         receive_bytes: 1 << 20,
         send_bytes: 1 << 20,
-        datagram_bytes: 1472,
+        datagram_bytes,
         seed: Some(seed),
     };
     let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
     let mut state = State::new(options, memory);
     assert!(state.open_channel(1));
-    Host { state, rail: network.rail(address(number), 1472) }
+    Host { state, rail: network.rail(address(number), datagram_bytes) }
 }
 
 impl Host {
@@ -59,7 +64,8 @@ impl Host {
         for (from, mut bytes) in arrived {
             damage(&mut bytes);
             let crc32c = |body: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
-            match driver::receive(state.receive_memory(), &bytes, false, crc32c).0 {
+            let scattered = bytes.len() > ONE_BUFFER_BYTES;
+            match driver::receive(state.receive_memory(), &bytes, scattered, crc32c).0 {
                 Fate::Pass => state.on_datagram(now, from, &bytes),
                 Fate::Drop => {}
                 Fate::Answer(answer) => {
@@ -101,7 +107,12 @@ fn who_greets_in_vain_sleeps_between_two_hellos() {
 
 /// Two hosts that know each other, and the number of the second with the first.
 fn acquainted(network: &Network) -> (Host, Host, Node) {
-    let (mut here, mut there) = (host(network, 1, 1), host(network, 2, 2));
+    acquainted_with_datagrams(network, 1472)
+}
+
+fn acquainted_with_datagrams(network: &Network, bytes: usize) -> (Host, Host, Node) {
+    let [mut here, mut there] =
+        [1, 2].map(|number| host_with_datagrams(network, number, number.into(), bytes));
     let node = here.state.add_peer("there", address(2)).unwrap();
     here.state.post(Instant(0), node, 1, b"hello").unwrap();
     for step in 0..40 {
@@ -302,4 +313,49 @@ fn a_flow_is_begun_once_though_a_welcome_is_lost() {
     }
     assert!(there.state.is_flushed());
     assert_eq!(arrived.last().map(Vec::as_slice), Some(&b"second"[..]), "{arrived:?}");
+}
+
+/// The driver of `there` receives long packets in several buffers, and may not turn such a frame round.
+#[test]
+fn long_packets_to_a_process_that_computes_are_acknowledged_by_its_driver() {
+    // Several packets: a lone one asks for nothing.
+    for bytes in [20_000, 26_000] {
+        let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+        let (mut here, mut there, node) = acquainted_with_datagrams(&network, 8972);
+        there.read();
+        let mut now = Instant(MILLISECOND_NS);
+        let mut took = [0; 3];
+        for took_ns in &mut took {
+            let begun = now;
+            here.state.post(now, node, 1, &vec![7; bytes]).unwrap();
+            while !here.state.is_flushed() {
+                here.call(now);
+                there.drive(now, |_| {});
+                now = now.plus(500);
+                assert!(now.since(begun) < 20 * MILLISECOND_NS, "it is never acknowledged");
+            }
+            *took_ns = now.since(begun);
+            there.call(now);
+            assert_eq!(there.read().len(), 1);
+            now = now.plus(MILLISECOND_NS);
+        }
+        // The first time it is asked in vain, and then told how to ask.
+        assert!(took[1..].iter().all(|ns| *ns <= 5000), "{took:?} ns");
+    }
+}
+
+#[test]
+fn a_process_that_runs_answers_the_long_packets_that_its_driver_could_not() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted_with_datagrams(&network, 8972);
+    let mut now = Instant(MILLISECOND_NS);
+    here.state.post(now, node, 1, &[7; 20_000]).unwrap();
+    here.call(now);
+    now = now.plus(1500);
+    there.drive(now, |_| {});
+    assert!(there.state.has_news());
+    there.call(now);
+    now = now.plus(1500);
+    here.call(now);
+    assert!(here.state.is_flushed(), "it waits for a time-out");
 }
