@@ -10,7 +10,7 @@ use std::process::Command;
 use tsumugi_rail::ether::ETHERNET_BYTES;
 use tsumugi_rail::xdp::Mode;
 use tsumugi_rail::xsk::{
-    CopyMode, PushError, Redirect, RedirectError, Xsk, XskError, XskOptions, XskStatistics,
+    CopyMode, ONE_BUFFER_BYTES, PushError, Redirect, RedirectError, Xsk, XskError, XskOptions, XskStatistics,
 };
 
 const MODES: [Mode; 2] = [Mode::Native, Mode::Generic];
@@ -40,11 +40,27 @@ fn frames_go_out_and_come_in_whole() {
 }
 
 #[test]
-fn long_frames_lie_in_several_chunks() {
-    every_length_is_whole(
-        9000,
-        &[60, 1514, 3839, 3840, 3841, 4095, 4096, 4097, 7680, 7681, 8192, 8193, 9014],
-    );
+fn frames_of_one_buffer_come_in_whole_on_a_wire_for_longer_ones() {
+    every_length_is_whole(9000, &[60, 1514, 2048, 3000, ETHERNET_BYTES + ONE_BUFFER_BYTES]);
+}
+
+/// Frames in several buffers must not be redirected: they go on to the kernel, which knows no such ethertype.
+#[test]
+fn longer_frames_are_left_to_the_kernel() {
+    let Some(pair) = Pair::up("longer_frames_are_left_to_the_kernel", 9000) else { return };
+    for mode in MODES {
+        let (to, from) = (pair.options(1), pair.options(0));
+        let (_program, mut receiver) = pair.receiver(1, &to, mode);
+        let mut sender = pair.open(0, &from);
+        // 3520 bytes is what veth and generic XDP lay into one page (skb_pp_cow_data of net/core/skbuff.c).
+        for bytes in [3521, 3840, 4096, 4097, 8192, 9014] {
+            push(&mut sender, &frame(0, bytes)).expect("there is room");
+            push(&mut sender, &frame(1, 100)).expect("there is room");
+            assert!(sender.kick().expect("the NIC is there"));
+            assert!(receive(&mut receiver, 1) == [frame(1, 100)], "{mode:?}: {bytes} bytes");
+        }
+        assert_eq!(receiver.receive(9, |_| panic!("more frames than should come")), 0);
+    }
 }
 
 /// Rings of 64 entries, so that their places are used some hundred times, by bursts of changing length.

@@ -6,7 +6,7 @@ use super::entry::{Entry, Program};
 use super::{Arguments, Offloads};
 use crate::measure::row::Metric;
 use crate::measure::sizes::{self, Sizes};
-use crate::peers::Transport;
+use crate::peers::{Transport, raw};
 
 /// The faults of the fault test: what must be survived is fixed by the project's targets.
 pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
@@ -242,7 +242,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
             .filter(|entry| {
                 let most = match entry.transport {
                     Transport::Udp => crate::peers::udp::DATAGRAM_BYTES_MAX,
-                    Transport::RawXdp => u64::from(arguments.mtu),
+                    Transport::RawXdp => raw::payload_bytes_max(arguments.mtu as usize) as u64,
                     _ => u64::MAX,
                 };
                 metric == Metric::Bandwidth || size_bytes <= most
@@ -259,14 +259,15 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
 
 /// Says which points of the curves bare frames have no part in.
 fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
+    let most = raw::payload_bytes_max(mtu as usize);
     let sizes: Vec<String> = curves
         .iter()
-        .filter(|test| test.metric == Metric::RoundTrip && test.size_bytes > u64::from(mtu))
+        .filter(|test| test.metric == Metric::RoundTrip && test.size_bytes > most as u64)
         .map(|test| sizes::show(test.size_bytes))
         .collect();
     (!sizes.is_empty()).then(|| {
         format!(
-            "round trips of {} with {}: a frame carries at most the MTU, {mtu} bytes",
+            "round trips of {} with {}: a bare frame carries at most {most} bytes",
             sizes.join(", "),
             Transport::RawXdp.name()
         )

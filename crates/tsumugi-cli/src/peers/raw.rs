@@ -1,7 +1,7 @@
 //! Bare Ethernet frames through AF_XDP sockets that spin: what the data link itself can do. Nothing is repeated, and
 //! nobody is kept from being overrun but by a window of frames.
 //!
-//! A frame carries up to the NIC's MTU. A message longer than that is a run of full frames in a stream, and cannot
+//! A frame carries up to the NIC's MTU, and no more than lies in one buffer of its driver. A message longer than that is a run of full frames in a stream, and cannot
 //! make a round trip.
 
 use std::net::SocketAddr;
@@ -12,7 +12,7 @@ use tsumugi_rail::Routes;
 use tsumugi_rail::ether::{ETHERNET_BYTES, Mac};
 use tsumugi_rail::route::Nic;
 use tsumugi_rail::xdp::Mode;
-use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
+use tsumugi_rail::xsk::{ETHERTYPE, ONE_BUFFER_BYTES, PushError, Redirect, Xsk, XskOptions};
 
 use super::number::{Numbers, Role};
 use super::watch::Patience;
@@ -69,6 +69,11 @@ pub(crate) fn nic(here: SocketAddr, there: SocketAddr) -> Result<Nic, Failure> {
     }
 }
 
+/// What a bare frame carries, bytes, between NICs with this MTU.
+pub(crate) fn payload_bytes_max(mtu_bytes: usize) -> usize {
+    mtu_bytes.min(ONE_BUFFER_BYTES)
+}
+
 /// One end of a link.
 pub(crate) struct Raw {
     socket: Xsk,
@@ -79,7 +84,7 @@ pub(crate) struct Raw {
     mac: Mac,
     /// Hardware address of the other side.
     there: Mac,
-    mtu_bytes: usize,
+    payload_bytes_max: usize,
     window_frames: u64,
     numbers: Numbers,
     /// What the receiver had reported when the last stream ended: its count goes on over several streams.
@@ -93,7 +98,7 @@ impl Raw {
         let refused =
             |why: &dyn std::error::Error| Failure::Refused(format!("raw-xdp on {}: {why}", nic.name));
         let options = XskOptions {
-            frame_bytes: nic.mtu_bytes + ETHERNET_BYTES,
+            frame_bytes: payload_bytes_max(nic.mtu_bytes) + ETHERNET_BYTES,
             receive_frames: FRAMES,
             send_frames: FRAMES,
             ..XskOptions::new(nic.interface)
@@ -107,7 +112,7 @@ impl Raw {
             header: [0; ETHERNET_BYTES],
             mac: nic.mac,
             there: Mac::default(),
-            mtu_bytes: nic.mtu_bytes,
+            payload_bytes_max: payload_bytes_max(nic.mtu_bytes),
             window_frames: WINDOWS_FRAMES[0],
             numbers: Numbers::new(role),
             reported: 0,
@@ -139,7 +144,7 @@ impl Raw {
 
     /// Payload of one frame of a stream.
     fn segment_bytes(&self, message_bytes: u64) -> u64 {
-        message_bytes.clamp(1, self.mtu_bytes as u64)
+        message_bytes.clamp(1, self.payload_bytes_max as u64)
     }
 
     /// Puts a frame into the ring. `write` is handed the payload's memory.
@@ -159,9 +164,9 @@ impl Raw {
                 Ok(()) => return Ok(()),
                 Err(PushError::Full) => {}
                 Err(PushError::TooLong(_)) => {
-                    let most = self.mtu_bytes;
+                    let most = self.payload_bytes_max;
                     return Err(Failure::Refused(format!(
-                        "a frame carries at most the MTU, {most} bytes, not {bytes}: choose a smaller --size"
+                        "a bare frame carries at most {most} bytes here, not {bytes}: choose a smaller --size"
                     )));
                 }
             }

@@ -208,13 +208,13 @@ impl<'a> Client<'a> {
         }
         let here = self.here().map_err(|cause| self.failed(cause))?;
         let nic = raw::nic(here, self.server).map_err(|cause| self.failed(cause))?;
-        let (carried, over): (Vec<u64>, Vec<u64>) =
-            sizes.into_iter().partition(|size| *size <= nic.mtu_bytes as u64);
+        let most = raw::payload_bytes_max(nic.mtu_bytes);
+        let (carried, over): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size <= most as u64);
         if over.is_empty() {
             return Ok(carried);
         }
         let over: Vec<String> = over.into_iter().map(sizes::show).collect();
-        let why = format!("a bare frame carries at most the MTU of {}, {} bytes", nic.name, nic.mtu_bytes);
+        let why = format!("a bare frame carries at most {most} bytes on {}", nic.name);
         if carried.is_empty() {
             return Err(ClientError::Usage(format!(
                 "{why}, not {}: choose a smaller --size",

@@ -25,7 +25,7 @@ mod sys;
 pub use engine::{XskCounters, XskEngine, XskEngineError};
 pub use engines::XskEngines;
 pub use options::{BusyPoll, CopyMode, XskError, XskOptions, XskStatistics};
-pub use redirect::{ETHERTYPE, Redirect, RedirectError};
+pub use redirect::{ETHERTYPE, ONE_BUFFER_BYTES, Redirect, RedirectError};
 
 use crate::sys as system;
 use arrayvec::ArrayVec;

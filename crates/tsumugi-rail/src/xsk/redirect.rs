@@ -13,6 +13,11 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"
 /// sees them, and the sockets see nothing else.
 pub const ETHERTYPE: u16 = 0x88b5;
 
+/// Bytes that a frame carries behind its Ethernet header, at most, for a socket to get it. A longer one may lie in several
+/// buffers of the driver, and such a frame is left to the kernel: with pages of 4 KiB this is what virtio-net takes in one
+/// (`bpf/receive/answer.h` tells why frames in several are not redirected).
+pub const ONE_BUFFER_BYTES: usize = 3494;
+
 /// Name of the program.
 const PROGRAM: &str = "redirect";
 /// Name of the map from queues to sockets.
