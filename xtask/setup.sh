@@ -16,6 +16,7 @@ ethtool  ethtool          labs without offloads
 clang    clang            the driver depositor
 libbpf   libbpf-dev       the driver depositor
 tshark   tshark           the test of the Wireshark dissector
+qemu     qemu-system-x86  the tests on other kernels, on an emulated machine
 LIST
 }
 
@@ -23,6 +24,8 @@ LIST
 have() {
     case $1 in
     libbpf) [ -e /usr/include/bpf/bpf_helpers.h ] ;;
+    # What is built on another architecture would not run on that machine.
+    qemu) [ "$(uname -m)" != x86_64 ] || command -v qemu-system-x86_64 >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;
     esac
 }

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|loom|mutations|tidy|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|kernels|mutations|tidy|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tally::Tally;
 
+mod kernels;
 mod mutations;
 mod tally;
 mod tidy;
@@ -15,8 +16,9 @@ cargo xtask COMMAND
 
   setup   install what building, testing and the demo need (Debian; without root: say what is left out)
   tidy    check the project's style beyond what rustfmt and clippy know
-  test    run every test of the workspace, the simulation and the interleavings included
+  test    run every test of the workspace, the simulation, the interleavings and other kernels included
   loom    run every interleaving of writers and owner of receive memory, within bounds
+  kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
   mutations [--only NAME]
           put faults into the protocol, one at a time, and see the simulation complain
   ci      formatting, lints, documentation, style, mutations, then all tests";
@@ -29,6 +31,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["test"] => test(),
         ["loom"] => loom(),
+        ["kernels"] => kernels(),
         ["mutations"] => mutations::run(&root(), None),
         ["mutations", "--only", name] => mutations::run(&root(), Some(name)),
         ["ci"] => ci(),
@@ -76,6 +79,13 @@ fn test() -> bool {
     let mut tally = Tally::default();
     interleave(&mut tally);
     tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
+    kernels::run(&mut tally);
+    tally.conclude()
+}
+
+fn kernels() -> bool {
+    let mut tally = Tally::default();
+    kernels::run(&mut tally);
     tally.conclude()
 }
 

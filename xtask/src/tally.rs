@@ -16,16 +16,26 @@ pub(crate) struct Tally {
 impl Tally {
     /// Runs `cargo` with these arguments, shows what it prints, and counts.
     pub(crate) fn run(&mut self, arguments: &[&str], environment: &[(&str, &str)]) {
+        let status = self.status("cargo", arguments, environment);
+        self.broken |= status != Some(0);
+    }
+
+    /// The same with any program. Its exit status; `None`: it did not run to its end.
+    pub(crate) fn status(
+        &mut self,
+        program: &str,
+        arguments: &[&str],
+        environment: &[(&str, &str)],
+    ) -> Option<i32> {
         let settings: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
-        eprintln!("+ {settings}cargo {}", arguments.join(" "));
-        let mut command = Command::new("cargo");
+        eprintln!("+ {settings}{program} {}", arguments.join(" "));
+        let mut command = Command::new(program);
         command.args(arguments).envs(environment.iter().copied()).current_dir(crate::root());
         let mut child = match command.stdout(Stdio::piped()).spawn() {
             Ok(child) => child,
             Err(error) => {
-                eprintln!("xtask: cannot run cargo: {error}");
-                self.broken = true;
-                return;
+                eprintln!("xtask: cannot run '{program}': {error}");
+                return None;
             }
         };
         if let Some(output) = child.stdout.take() {
@@ -36,7 +46,12 @@ impl Tally {
                 let _ = shown.write_all(&line).and_then(|()| shown.write_all(b"\n"));
             }
         }
-        self.broken |= !child.wait().is_ok_and(|status| status.success());
+        child.wait().ok().and_then(|status| status.code())
+    }
+
+    /// Something went wrong that is no failed test.
+    pub(crate) const fn spoil(&mut self) {
+        self.broken = true;
     }
 
     /// Takes a line of a test runner into account: `test result: ok. 3 passed; 0 failed; …`.

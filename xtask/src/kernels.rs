@@ -1,0 +1,69 @@
+//! Whether receiving and sending harm other kernels than this machine's: `tools/second-kernel` boots them on an emulated
+//! machine and reads their logs.
+
+use std::process::{Command, Stdio};
+
+use crate::tally::Tally;
+
+/// Debian's packages: the oldest kernel that programs are written for, and one with frames in several buffers.
+const KERNELS: [&str; 2] = ["linux-image-amd64", "linux-image-6.12-amd64"];
+/// Exit status of `tools/second-kernel/run` when the machine lacks something and nothing was tried.
+const LACKS: i32 = 77;
+
+/// Tries every kernel, and counts what was tried. A kernel that is left out is told of, and is a failure where CI is set.
+pub(crate) fn run(tally: &mut Tally) {
+    let Some(program) = program() else {
+        eprintln!("xtask: the command was not built, so no other kernel was tried");
+        tally.spoil();
+        return;
+    };
+    for kernel in KERNELS {
+        let arguments = ["--kernel", kernel, "--program", &program, "--trial", "harm"];
+        match tally.status("tools/second-kernel/run", &arguments, &[]) {
+            Some(0) => {}
+            Some(LACKS) if std::env::var_os("CI").is_none_or(|ci| ci != "true") => {
+                eprintln!("xtask: LEFT OUT: {kernel} on an emulated machine, see above");
+            }
+            Some(LACKS) => {
+                eprintln!(
+                    "xtask: FAILED: {kernel} on an emulated machine is left out, and CI leaves nothing out"
+                );
+                tally.spoil();
+            }
+            _ => tally.spoil(),
+        }
+    }
+}
+
+/// The `tsumugi` command as the workspace's tests have it, so that nothing is built twice.
+fn program() -> Option<String> {
+    let arguments =
+        ["test", "--workspace", "--no-run", "--quiet", "--message-format", "json-render-diagnostics"];
+    eprintln!("+ cargo {}", arguments.join(" "));
+    let mut command = Command::new("cargo");
+    let output = command.args(arguments).current_dir(crate::root()).stderr(Stdio::inherit()).output().ok()?;
+    executable(&String::from_utf8_lossy(&output.stdout), "tsumugi").map(str::to_owned)
+}
+
+/// A program's file, as cargo tells it: a line of JSON for each thing built.
+fn executable<'a>(messages: &'a str, name: &str) -> Option<&'a str> {
+    let end = format!("/{name}");
+    let mut files =
+        messages.lines().filter_map(|line| line.split_once("\"executable\":\"")?.1.split('"').next());
+    files.find(|file| file.ends_with(&end))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_command_is_found_among_what_was_built() {
+        let messages = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null,"fresh":true}
+{"reason":"compiler-artifact","target":{"name":"tsumugi"},"executable":"/p/target/debug/deps/tsumugi-0f"}
+{"reason":"compiler-artifact","target":{"name":"tsumugi"},"executable":"/p/target/debug/tsumugi","fresh":true}
+{"reason":"build-finished","success":true}"#;
+        assert_eq!(executable(messages, "tsumugi"), Some("/p/target/debug/tsumugi"));
+        assert_eq!(executable(messages, "other"), None);
+    }
+}
