@@ -14,6 +14,9 @@ const WRITTEN_NAMES: [&str; 2] = ["Makefile", "run"];
 /// Work that was put off belongs where it is planned, not into the code. In two parts each, so that this file
 /// passes its own check.
 const PUT_OFF: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("to", "do!(")];
+/// What gives a process a real-time priority. Two that spin at one leave the rest of a machine with two CPUs 5 % of it. To measure:
+/// pin with `taskset`, interleave, and state the load.
+const REAL_TIME: [&str; 3] = [concat!("ch", "rt"), concat!("SCHED", "_FIFO"), concat!("SCHED", "_RR")];
 /// Where people keep their own files. What depends on them works on one machine only.
 const OWN_FILES: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
 /// Top folders that every machine has (Filesystem Hierarchy Standard). A path below any other, where this copy
@@ -80,6 +83,12 @@ fn check(file: &str, text: &str, own_places: &[String]) -> Vec<String> {
         for word in PUT_OFF.iter().filter(|word| has_word(line, word)) {
             complain(number, format!("work that was put off ('{word}')"));
         }
+        for word in REAL_TIME.iter().filter(|word| has_word(line, word)) {
+            complain(
+                number,
+                format!("a real-time priority ('{word}'): pin with taskset, and state the load"),
+            );
+        }
         for place in own_places.iter().filter(|place| has_path(line, place)) {
             complain(number, format!("a path of somebody's own machine ('{place}')"));
         }
@@ -143,6 +152,7 @@ mod tests {
         let long = "// x\n".repeat(RUST_LINES_MAX + 1);
         let put_off = format!("// {}: later\n", PUT_OFF[0]);
         let unfinished = format!("fn f() {{ {}) }}\n", PUT_OFF[2]);
+        let real_time = format!("    {} -f 10 tsumugi compare\n", REAL_TIME[0]);
         let own = format!("let f = \"{}me/f\";\n", OWN_FILES[0]);
         for (file, text) in [
             ("a.rs", "let a = 1; \n"),
@@ -151,6 +161,7 @@ mod tests {
             ("a.rs", &long),
             ("a.rs", &put_off),
             ("a.rs", &unfinished),
+            ("a.md", &real_time),
             ("a.sh", &own),
             ("crates/a/src/lib.rs", "fn f() {}\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n"),
@@ -166,7 +177,7 @@ mod tests {
 
     #[test]
     fn rules_do_not_bite_the_innocent() {
-        let word = format!("{}S and MAS{}N\n", PUT_OFF[0], PUT_OFF[0]);
+        let word = format!("{}S and MAS{}N, EPO{}EALTIME\n", PUT_OFF[0], PUT_OFF[0], REAL_TIME[0]);
         let path = format!("see https://example.org{}f and a{}b\n", OWN_FILES[0], OWN_FILES[1]);
         for (file, text) in
             [("a.rs", word.as_str()), ("a.md", &path), ("a/src/lib.rs", "//! A.\n"), ("a.rs", "")]

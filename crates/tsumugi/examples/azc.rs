@@ -1,8 +1,10 @@
 //! What tagged messages cost against a bare channel, and active zero-copy against eager and rendezvous.
 //!
 //! ```text
-//! chrt -f 10 cargo run --release --example azc [ROUNDS]
+//! taskset -c 0,1 cargo run --release --example azc [ROUNDS]
 //! ```
+//!
+//! Pinned to two CPUs, one for each of the two threads that spin. State the load average beside the figures.
 //!
 //! Two threads, an endpoint each, packets as on Ethernet over the loopback interface. Everything is measured in turn in
 //! each round; what counts are the ratios, of which the medians and the middle halves are printed. `auto` does the same as
