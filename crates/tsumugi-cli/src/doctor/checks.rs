@@ -1,6 +1,7 @@
 //! The checks, one function each.
 
 use super::probe;
+use super::taint::kernel_taint;
 use super::{Finding, Part};
 use crate::nics;
 use std::fs;
@@ -28,7 +29,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend([nics_used(), memlock(), crc32c()]);
     findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), mtu(), reaping()]);
     findings.extend([tools(), namespaces(), leftovers()]);
-    findings.extend([cores(), clock()]);
+    findings.extend([kernel_taint(), cores(), clock()]);
     findings
 }
 
@@ -381,6 +382,7 @@ mod tests {
             attached(),
             mtu(),
             reaping(),
+            kernel_taint(),
             cores(),
             clock(),
         ] {

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 
 mod checks;
 mod probe;
+mod taint;
 
 /// Options of this command.
 #[derive(Args)]
