@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|loom|kernels|mutations|tidy|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|kernels|mutations|tidy|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -9,6 +9,7 @@ use tally::Tally;
 mod kernels;
 mod mutations;
 mod tally;
+mod targets;
 mod tidy;
 
 const USAGE: &str = "\
@@ -21,6 +22,9 @@ cargo xtask COMMAND
   kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
   mutations [--only NAME]
           put faults into the protocol, one at a time, and see the simulation complain
+  targets [--check] [FILE...]
+          measure what the project has set itself as targets, and say which are met; some seven minutes. FILE is the output
+          of `tsumugi compare --json` or `tsumugi eval bonding --json`, measured before. --check: fail when one is missed
   ci      formatting, lints, documentation, style, mutations, then all tests";
 
 fn main() -> ExitCode {
@@ -34,6 +38,11 @@ fn main() -> ExitCode {
         ["kernels"] => kernels(),
         ["mutations"] => mutations::run(&root(), None),
         ["mutations", "--only", name] => mutations::run(&root(), Some(name)),
+        ["targets", ref options @ ..]
+            if options.iter().all(|it| *it == "--check" || !it.starts_with('-')) =>
+        {
+            targets::run(&root(), options)
+        }
         ["ci"] => ci(),
         _ => {
             eprintln!("{USAGE}");

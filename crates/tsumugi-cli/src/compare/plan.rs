@@ -8,7 +8,7 @@ use crate::measure::row::Metric;
 use crate::measure::sizes::{self, Sizes};
 use crate::peers::{Transport, raw};
 
-/// The faults of the fault test: what must be survived is fixed by the project's targets.
+/// The faults of the fault test.
 pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
 
 /// The MTU of jumbo frames, in bytes: what switches and NICs agree on most often.
@@ -31,6 +31,21 @@ pub(crate) enum Kind {
     Pairs,
     /// A point of a curve against size; in the report and the JSON, not in the table.
     Curve,
+}
+
+impl Kind {
+    /// As rows have it.
+    pub(crate) const fn name(self) -> &'static str {
+        match self {
+            Kind::Main => "main",
+            Kind::Faults => "faults",
+            Kind::Overlap => "overlap",
+            Kind::Coexistence => "coexistence",
+            Kind::Idle => "idle",
+            Kind::Pairs => "pairs",
+            Kind::Curve => "curve",
+        }
+    }
 }
 
 /// One thing to measure in each round.

@@ -20,6 +20,12 @@ impl Series {
         over_rounds(&self.rounds).unwrap_or_default()
     }
 
+    /// The value of each round, if every round has one.
+    fn values(&self) -> Vec<f64> {
+        let values: Option<Vec<f64>> = self.rounds.iter().map(|row| row.value().map(rounded)).collect();
+        values.unwrap_or_default()
+    }
+
     /// Median over the rounds of `self / base` within a round.
     pub(crate) fn ratio_to(&self, base: &Series) -> Option<f64> {
         let within = |(row, base): (&Row, &Row)| Some(row.value()? / base.value()?);
@@ -51,6 +57,8 @@ impl Measured {
         let row = |(number, series): (usize, &Series)| Row {
             ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| has_ratios),
             pair: pairs.then_some(number as u32 + 1),
+            test: Some(self.test.kind.name().to_owned()),
+            values: series.values(),
             ..series.row()
         };
         self.series.iter().enumerate().map(row).collect()
@@ -203,5 +211,20 @@ mod tests {
         let alone = Measured { test, series: vec![series(Transport::Udp, &[3.0])] };
         assert_eq!(alone.rows()[0].ratio, None);
         assert_eq!(alone.rows()[0].rounds, Some(1));
+    }
+
+    #[test]
+    fn rows_tell_their_test_and_every_round() {
+        let test = Test {
+            kind: Kind::Main,
+            metric: Metric::RoundTrip,
+            size_bytes: 64,
+            offloads: true,
+            mtu_bytes: 1500,
+            time_s: 0.1,
+            entries: Vec::new(),
+        };
+        let rows = Measured { test, series: vec![series(Transport::Udp, &[3.0, 5.0])] }.rows();
+        assert_eq!((rows[0].test.as_deref(), &rows[0].values[..]), (Some("main"), &[3.0, 5.0][..]));
     }
 }

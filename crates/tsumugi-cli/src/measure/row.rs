@@ -104,6 +104,12 @@ pub(crate) struct Row {
     /// that without the program), median over the rounds of the ratio within a round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) ratio: Option<f64>,
+    /// In a comparison: the test that it belongs to, `main`, `faults`, `overlap`, `coexistence`, `idle`, `pairs` or `curve`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub(crate) test: Option<String>,
+    /// In a comparison: the row's value in each round, in the unit of its metric. Ratios within a round are made of them.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub(crate) values: Vec<f64>,
     /// How many rounds the medians are over.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) rounds: Option<u32>,

@@ -1,0 +1,296 @@
+//! What is wanted of messages between two hosts, beside TCP, UDP and bare frames on the same wire.
+
+use crate::measured::{Row, median};
+use crate::target::{Limit, Target, Unit};
+
+/// All targets.
+pub(crate) fn evaluate(rows: &[Row]) -> Vec<Target> {
+    let of = |test: &str| Section::of(rows, |row| row.test == test);
+    let main = |metric: &str| Section::of(rows, |row| row.test == "main" && row.metric == metric);
+    let bandwidth = |offloads, mtu_bytes: Option<u32>| {
+        Section::of(rows, |row| {
+            row.test == "main"
+                && row.metric == "bandwidth"
+                && row.has_offloads() == offloads
+                && (mtu_bytes.is_none() || row.mtu_bytes == mtu_bytes)
+        })
+    };
+    let round_trip = main("round_trip");
+    let (with, without) = (bandwidth(true, None), bandwidth(false, None));
+    let (usual, jumbo) = (bandwidth(false, Some(1500)), bandwidth(false, Some(9000)));
+    let udp = |row: &Row| row.transport == "udp";
+    let raw = |row: &Row| row.transport == "raw-xdp";
+    let spin = |row: &Row| row.transport == "tcp-spin";
+    let block = |row: &Row| row.transport == "tcp-block";
+    let driven = |row: &Row| row.is_driven() && row.wait.as_deref() == Some("spin");
+    let udp_driven = |row: &Row| row.is("udp", "driver", "spin");
+    let faulty = |row: &Row| row.faults.is_some() && row.repeat.is_none();
+    let rate = main("rate").one(Row::is_base).and_then(Row::value);
+    let kept = of("faults").ratio(faulty, Row::is_base);
+    let idle = of("idle").one(Row::is_ours).and_then(Row::value);
+    let pairs = of("pairs").0.iter().filter_map(|row| row.per_s).min_by(f64::total_cmp);
+    let hidden = of("overlap").one(Row::is_driven).and_then(Row::value);
+    use Limit::{AtLeast, AtMost};
+    use Unit::{PerSecond, Ratio, Share};
+    [
+        (
+            "64 B round trip, spinning, against a spinning UDP socket",
+            AtMost,
+            1.15,
+            Ratio,
+            round_trip.ratio(Row::is_base, udp),
+        ),
+        (
+            "64 B round trip: faster than TCP spinning",
+            AtLeast,
+            1.4,
+            Ratio,
+            round_trip.ratio(spin, Row::is_base),
+        ),
+        (
+            "64 B round trip: faster than TCP blocking",
+            AtLeast,
+            15.0,
+            Ratio,
+            round_trip.ratio(block, Row::is_base),
+        ),
+        (
+            "bandwidth of 1 MiB, offloads on, against the best TCP",
+            AtLeast,
+            1.4,
+            Ratio,
+            with.ratio(Row::is_base, Row::is_tcp),
+        ),
+        (
+            "bandwidth of 1 MiB, offloads off, against the best TCP",
+            AtLeast,
+            1.3,
+            Ratio,
+            without.ratio(Row::is_base, Row::is_tcp),
+        ),
+        ("8 B messages from one thread", AtLeast, 2e6, PerSecond, rate),
+        ("bandwidth kept under injected faults, selective repeat", AtLeast, 0.6, Ratio, kept),
+        ("an idle endpoint with the adaptive wait", AtMost, 0.01, Share, idle),
+        ("two pairs on two cores, adaptive: the slower pair's round trips", AtLeast, 10e3, PerSecond, pairs),
+        (
+            "64 B round trip, best with the driver, against the better raw AF_XDP",
+            AtMost,
+            0.75,
+            Ratio,
+            round_trip.ratio(driven, raw),
+        ),
+        (
+            "64 B round trip, best with the driver: faster than TCP spinning",
+            AtLeast,
+            3.2,
+            Ratio,
+            round_trip.ratio(spin, driven),
+        ),
+        (
+            "64 B round trip, best with the driver: faster than TCP blocking",
+            AtLeast,
+            35.0,
+            Ratio,
+            round_trip.ratio(block, driven),
+        ),
+        (
+            "64 B round trip, udp+driver (no privilege): faster than TCP spinning",
+            AtLeast,
+            2.6,
+            Ratio,
+            round_trip.ratio(spin, udp_driven),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 1500, no offloads, our best against the best TCP",
+            AtLeast,
+            1.8,
+            Ratio,
+            usual.ratio(Row::is_ours, Row::is_tcp),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 1500, no offloads, our best against raw AF_XDP",
+            AtLeast,
+            1.1,
+            Ratio,
+            usual.ratio(Row::is_ours, raw),
+        ),
+        (
+            "bandwidth of 1 MiB, MTU 9000, no offloads, our best against the best TCP",
+            AtLeast,
+            2.5,
+            Ratio,
+            jumbo.ratio(Row::is_ours, Row::is_tcp),
+        ),
+        ("transfer of 1 MiB hidden behind computation, with the driver", AtLeast, 0.95, Share, hidden),
+    ]
+    .into_iter()
+    .map(|(name, limit, wanted, unit, measured)| Target { name, limit, wanted, unit, measured })
+    .collect()
+}
+
+/// The rows of one test on one wire.
+struct Section<'a>(Vec<&'a Row>);
+
+impl<'a> Section<'a> {
+    /// The rows that are wanted, on the wire of the first of them.
+    fn of(rows: &'a [Row], wanted: impl Fn(&Row) -> bool) -> Section<'a> {
+        let mut rows: Vec<&Row> = rows.iter().filter(|row| wanted(row)).collect();
+        if let Some(first) = rows.first().copied() {
+            rows.retain(|row| row.has_offloads() == first.has_offloads() && row.mtu_bytes == first.mtu_bytes);
+        }
+        Section(rows)
+    }
+
+    fn one(&self, is: impl Fn(&Row) -> bool) -> Option<&Row> {
+        self.0.iter().copied().find(|row| is(row))
+    }
+
+    /// Median over the rounds of (the best of one kind / the best of another kind in that round).
+    fn ratio(&self, one: impl Fn(&Row) -> bool, other: impl Fn(&Row) -> bool) -> Option<f64> {
+        let best = |of: &dyn Fn(&Row) -> bool, round: usize| {
+            let rows = self.0.iter().filter(|row| of(row));
+            let values = rows.filter_map(|row| row.values.get(round).copied());
+            match self.0.first()?.metric.as_str() {
+                "round_trip" => values.min_by(f64::total_cmp),
+                _ => values.max_by(f64::total_cmp),
+            }
+        };
+        let rounds = self.0.iter().map(|row| row.values.len()).max().unwrap_or(0);
+        median((0..rounds).filter_map(|round| Some(best(&one, round)? / best(&other, round)?)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn row(transport: &str, values: &[f64]) -> Row {
+        Row {
+            transport: transport.into(),
+            values: values.into(),
+            per_s: values.first().copied(),
+            ..Row::default()
+        }
+    }
+
+    fn ours(engine: &str, depositor: &str, values: &[f64]) -> Row {
+        Row {
+            engine: Some(engine.into()),
+            depositor: Some(depositor.into()),
+            wait: Some("spin".into()),
+            ..row("tsumugi", values)
+        }
+    }
+
+    fn base(values: &[f64]) -> Row {
+        ours("udp", "user", values)
+    }
+
+    fn adaptive(row: Row) -> Row {
+        Row { wait: Some("adaptive".into()), ..row }
+    }
+
+    fn measured(test: &str, metric: &str, rows: Vec<Row>) -> Vec<Row> {
+        rows.into_iter().map(|row| Row { test: test.into(), metric: metric.into(), ..row }).collect()
+    }
+
+    /// The figure and the verdict of the target with these words in its name.
+    fn find(rows: &[Row], words: &str) -> (Option<f64>, Option<bool>) {
+        let targets = evaluate(rows);
+        let target = targets.iter().find(|target| target.name.contains(words)).expect(words);
+        (target.measured, target.met())
+    }
+
+    #[test]
+    fn round_trips_against_each_peer() {
+        let rows = measured(
+            "main",
+            "round_trip",
+            vec![
+                row("tcp-block", &[80.0, 80.0, 40.0]),
+                row("tcp-spin", &[5.0, 5.0, 5.0]),
+                row("udp", &[4.0, 4.0, 4.0]),
+                base(&[4.0, 4.0, 5.0]),
+            ],
+        );
+        assert_eq!(find(&rows, "UDP socket"), (Some(1.0), Some(true)));
+        assert_eq!(find(&rows, "TCP spinning"), (Some(1.25), Some(false)));
+        assert_eq!(find(&rows, "TCP blocking"), (Some(20.0), Some(true)));
+        assert_eq!(find(&rows, "8 B messages"), (None, None), "not measured is not missed");
+    }
+
+    #[test]
+    fn the_best_driver_row_of_each_round_meets_the_best_of_the_others() {
+        let rows = measured(
+            "main",
+            "round_trip",
+            vec![
+                row("tcp-block", &[80.0, 80.0]),
+                row("tcp-spin", &[6.0, 6.0]),
+                row("raw-xdp", &[4.0, 2.0]),
+                row("raw-xdp", &[2.0, 4.0]),
+                base(&[1.0, 1.0]),
+                ours("packet", "user", &[1.0, 1.0]),
+                adaptive(ours("udp", "driver", &[0.1, 0.1])),
+                ours("udp", "driver", &[1.5, 3.0]),
+                ours("packet", "driver", &[3.0, 1.5]),
+            ],
+        );
+        assert_eq!(find(&rows, "better raw AF_XDP"), (Some(0.75), Some(true)));
+        assert_eq!(find(&rows, "driver: faster than TCP spinning"), (Some(4.0), Some(true)));
+        assert_eq!(find(&rows, "driver: faster than TCP blocking"), (Some(80.0 / 1.5), Some(true)));
+        assert_eq!(find(&rows, "udp+driver"), (Some(3.0), Some(true)));
+    }
+
+    #[test]
+    fn overlap_is_judged_with_the_driver() {
+        let rows = vec![base(&[0.99]), ours("udp", "driver", &[0.94])];
+        let rows = measured("overlap", "overlap", rows);
+        assert_eq!(find(&rows, "hidden behind computation"), (Some(0.94), Some(false)));
+        assert_eq!(find(&rows[..1], "hidden behind computation"), (None, None));
+    }
+
+    #[test]
+    fn bandwidth_without_offloads_is_judged_for_each_mtu() {
+        let off = |mtu_bytes, best: f64| {
+            let rows = vec![
+                ours("packet", "driver", &[best, best]),
+                row("tcp-spin", &[8.0, 10.0]),
+                row("raw-xdp", &[12.5, 12.5]),
+                base(&[9.0, 9.0]),
+            ];
+            let wire = |row| Row { offloads: Some("off".into()), mtu_bytes: Some(mtu_bytes), ..row };
+            measured("main", "bandwidth", rows.into_iter().map(wire).collect())
+        };
+        let on = measured("main", "bandwidth", vec![row("tcp-spin", &[40.0])]);
+        let rows = [on, off(1500, 15.0), off(9000, 20.0)].concat();
+        assert_eq!(find(&rows, "MTU 1500, no offloads, our best against the best TCP").0, Some(1.6875));
+        assert_eq!(find(&rows, "MTU 1500, no offloads, our best against raw"), (Some(1.2), Some(true)));
+        assert_eq!(find(&rows, "MTU 9000"), (Some(2.25), Some(false)));
+        assert_eq!(find(&rows, "offloads off").0, Some(1.0125), "that of the MTU asked for");
+    }
+
+    #[test]
+    fn the_best_tcp_is_the_best_of_each_round() {
+        let rows = vec![row("tcp-block", &[40.0, 20.0]), row("tcp-spin", &[20.0, 40.0]), base(&[60.0, 60.0])];
+        let rows = measured("main", "bandwidth", rows);
+        assert_eq!(find(&rows, "offloads on"), (Some(1.5), Some(true)));
+        assert_eq!(find(&rows, "offloads off").0, None);
+    }
+
+    #[test]
+    fn faults_idleness_and_pairs() {
+        let faulty = Row { faults: Some("loss=1%".into()), ..base(&[30.0]) };
+        let go_back = Row { repeat: Some("go-back-n".into()), values: vec![59.0], ..faulty.clone() };
+        let pairs = [&[25_000.0][..], &[9_000.0]].map(|per_s| adaptive(base(per_s)));
+        let rows = [
+            measured("faults", "bandwidth", vec![base(&[60.0]), go_back, faulty]),
+            measured("idle", "idle", vec![adaptive(base(&[0.002]))]),
+            measured("pairs", "round_trip", pairs.into()),
+        ]
+        .concat();
+        assert_eq!(find(&rows, "injected faults"), (Some(0.5), Some(false)));
+        assert_eq!(find(&rows, "idle endpoint"), (Some(0.002), Some(true)));
+        assert_eq!(find(&rows, "two pairs"), (Some(9000.0), Some(false)));
+    }
+}

@@ -1,0 +1,57 @@
+//! Judges what `tsumugi compare --json` and `tsumugi eval bonding --json` measured by the project's targets.
+//!
+//! A package of its own, because it reads JSON, and `xtask` depends on nothing. `cargo xtask targets` runs it.
+
+use std::process::ExitCode;
+
+use measured::{Measured, Rows};
+use target::Target;
+
+mod bonding;
+mod comparison;
+mod measured;
+mod table;
+mod target;
+
+const USAGE: &str = "\
+cargo xtask targets [--check] [FILE...]
+
+FILE is the output of `tsumugi compare --json` or of `tsumugi eval bonding --json`. Without one, both are measured.
+
+  --check   exit with 1 when a target is missed";
+
+fn main() -> ExitCode {
+    let (options, files): (Vec<String>, Vec<String>) =
+        std::env::args().skip(1).partition(|argument| argument.starts_with('-'));
+    if files.is_empty() || options.iter().any(|option| option != "--check") {
+        eprintln!("{USAGE}");
+        return ExitCode::from(2);
+    }
+    let (mut missed, mut unreadable) = (false, false);
+    for file in &files {
+        match read(file) {
+            Ok(measured) => {
+                let targets = evaluate(&measured.rows);
+                missed |= targets.iter().any(|target| target.met() == Some(false));
+                println!("{file}: {}\n{}", measured.machine, table::text(&targets));
+            }
+            Err(error) => {
+                eprintln!("targets: cannot read {file}: {error}");
+                unreadable = true;
+            }
+        }
+    }
+    let failed = unreadable || missed && !options.is_empty();
+    if failed { ExitCode::FAILURE } else { ExitCode::SUCCESS }
+}
+
+fn read(file: &str) -> Result<Measured, Box<dyn std::error::Error>> {
+    Ok(serde_json::from_str(&std::fs::read_to_string(file)?)?)
+}
+
+fn evaluate(rows: &Rows) -> Vec<Target> {
+    match rows {
+        Rows::Comparison(rows) => comparison::evaluate(rows),
+        Rows::Bonding(rows) => bonding::evaluate(rows),
+    }
+}
