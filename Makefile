@@ -1,7 +1,8 @@
 # On a fresh Debian machine with git, make and Rust, two commands show everything:
 #
-#   make demo    two hosts exchange messages, beside TCP and UDP on the same wire, in one table (as root in a
-#                lab of namespaces, otherwise over loopback), and the report out/compare.html
+#   make demo    two hosts exchange messages, beside TCP and UDP on the same wire, in one table, and
+#                what it says in a few sentences (as root in a lab of namespaces, otherwise over loopback);
+#                also as a report, out/compare.html
 #   make test    every test of the workspace, the seeded simulation included
 
 .PHONY: demo test build setup

@@ -14,7 +14,6 @@ mod simulated;
 mod sink;
 mod source;
 pub(crate) mod table;
-mod targets;
 mod tcp;
 
 pub(crate) use bonding::Evaluation;

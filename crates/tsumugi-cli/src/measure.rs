@@ -5,4 +5,3 @@ pub(crate) mod machine;
 pub(crate) mod row;
 pub(crate) mod sizes;
 pub(crate) mod statistics;
-pub(crate) mod target;

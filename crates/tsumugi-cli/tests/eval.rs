@@ -31,7 +31,7 @@ fn row<'a>(json: &'a serde_json::Value, case: &str, policy: &str) -> &'a serde_j
 }
 
 #[test]
-fn a_simulation_is_rows_targets_and_a_report() {
+fn a_simulation_is_rows_and_a_report() {
     let folder = tempfile::tempdir().expect("a folder");
     let report = folder.path().join("report.html");
     let html = report.to_str().expect("a name");
@@ -50,7 +50,7 @@ fn a_simulation_is_rows_targets_and_a_report() {
     let gbit_s = tlb["gbit_s"].as_f64().expect("a throughput");
     assert!((0.15..0.2).contains(&gbit_s), "{tlb}");
     assert!(row(&json, "2x4@100M", "adaptive")["gbit_s"].as_f64() > Some(1.5 * gbit_s), "{json}");
-    assert_eq!(json["targets"].as_array().map(Vec::len), Some(3));
+    assert!(json.get("targets").is_none(), "{json}");
     assert!(json["paper"].as_array().is_some_and(|figures| figures.len() == 12));
     let page = std::fs::read_to_string(&report).expect("the report");
     assert!(page.contains("Figure 8") && page.contains("P2, balance-rr") && page.contains("<svg"));
@@ -62,12 +62,7 @@ fn a_simulation_is_a_table() {
         bonding(&["--simulated", "--case", "4x2@100M", "--policy", "hash,kernel-rr", "--time", "0.3"]);
     assert_eq!(output.status.code(), Some(0), "{}", said(&output));
     let page = String::from_utf8_lossy(&output.stdout).into_owned();
-    for line in [
-        "4x2@100M: 4 senders, 2 NICs of 100 Mb/s; in simulated time",
-        "hash ",
-        "P2, balance-tlb",
-        "not measured",
-    ] {
+    for line in ["4x2@100M: 4 senders, 2 NICs of 100 Mb/s; in simulated time", "hash ", "P2, balance-tlb"] {
         assert!(page.contains(line), "{line} is missing in\n{page}");
     }
     assert!(!page.contains("kernel-rr"), "{page}");

@@ -13,7 +13,10 @@ pub(crate) struct Measured {
 
 /// Rows of one of the two commands. Those of an evaluation name a case.
 #[derive(Debug, Deserialize)]
-#[serde(untagged, expecting = "these are neither rows of `tsumugi compare` nor of `tsumugi eval bonding`")]
+#[serde(
+    untagged,
+    expecting = "these are rows neither of `tsumugi compare` nor of `tsumugi eval bonding`, or of an older version"
+)]
 pub(crate) enum Rows {
     Bonding(Vec<CaseRow>),
     Comparison(Vec<Row>),
@@ -145,7 +148,7 @@ mod tests {
     #[test]
     fn other_rows_are_refused() {
         let error = read(r#"[{"transport": "udp", "metric": "rate"}]"#).expect_err("a row of `perf`");
-        assert!(error.to_string().contains("neither rows of `tsumugi compare`"), "{error}");
+        assert!(error.to_string().contains("rows neither of `tsumugi compare`"), "{error}");
     }
 
     #[test]

@@ -63,13 +63,6 @@ impl Measured {
         };
         self.series.iter().enumerate().map(row).collect()
     }
-
-    /// The series of an entry with this name, without injected faults and with the usual repetition.
-    pub(crate) fn named(&self, name: &str) -> Option<&Series> {
-        self.series.iter().find(|series| {
-            series.entry.name() == name && !series.entry.faults && series.entry.repeat == "selective"
-        })
-    }
 }
 
 /// Everything that was measured, in the order of the plan.

@@ -17,7 +17,7 @@ use crate::measure::sizes;
 use crate::peers::Transport;
 
 /// A load average over this before anything was started disturbs what is measured.
-const LOAD_QUIET: f64 = 0.5;
+pub(super) const LOAD_QUIET: f64 = 0.5;
 
 /// Runs every round; everything that was started or made is gone afterwards, however this ends.
 pub(super) fn run(

@@ -5,11 +5,11 @@ use std::fmt::Write;
 use super::Comparison;
 use super::plan::{FAULTS, Kind, Test};
 use super::results::{Measured, Results};
+use super::summary;
 use crate::costs;
 use crate::measure::machine::utc;
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;
-use crate::measure::target;
 use crate::report::columns::Columns;
 use crate::report::units;
 
@@ -27,11 +27,8 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
     if let Some(costs) = &comparison.costs {
         let _ = writeln!(page, "{}", costs::table::text(costs));
     }
-    let mut columns = Columns::new(&target::HEADER);
-    comparison.targets.iter().for_each(|target| columns.row(target.cells()));
     let machine = &comparison.machine;
     let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
-    let _ = writeln!(page, "Targets\n{columns}");
     let _ = writeln!(
         page,
         "Ratios are to Tsumugi with the spinning wait (engine udp, depositor user): medians of the ratio within each \
@@ -45,7 +42,33 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
         machine.load_average,
         utc(machine.time_unix_s)
     );
+    if !comparison.summary.is_empty() {
+        let paragraphs: Vec<String> = comparison.summary.iter().map(|text| wrapped(text)).collect();
+        let _ = write!(page, "\n{}\n\n{}", summary::HEADING, paragraphs.join("\n"));
+    }
     page
+}
+
+/// Most characters of a line of prose.
+const PROSE_CHARS_MAX: usize = 96;
+
+/// Lines of whole words; a number and its unit stay together.
+fn wrapped(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    let mut words = text.split(' ');
+    while let Some(word) = words.next() {
+        let is_number = word.parse::<f64>().is_ok();
+        let unit = is_number.then(|| words.next()).flatten();
+        let word = unit.map_or_else(|| word.to_owned(), |unit| format!("{word} {unit}"));
+        let line = lines.last_mut().expect("one from the start");
+        if !line.is_empty() && line.chars().count() + 1 + word.chars().count() > PROSE_CHARS_MAX {
+            lines.push(word);
+        } else {
+            line.push_str(if line.is_empty() { "" } else { " " });
+            line.push_str(&word);
+        }
+    }
+    lines.join("\n") + "\n"
 }
 
 /// The heading of a test.
@@ -149,9 +172,9 @@ fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Arguments;
     use crate::compare::plan::{Missing, Plan};
     use crate::compare::results::samples;
-    use crate::compare::{Arguments, targets};
     use crate::measure::machine::Machine;
     use clap::Parser;
 
@@ -162,18 +185,24 @@ mod tests {
     }
 
     #[test]
-    fn the_page_has_every_section_and_every_target() {
+    fn a_number_stays_with_its_unit() {
+        let text = "x".repeat(PROSE_CHARS_MAX - 6) + " 12.6 µs: good";
+        assert_eq!(wrapped(&text).lines().nth(1), Some("12.6 µs: good"));
+    }
+
+    #[test]
+    fn the_page_has_every_section_and_a_summary() {
         let plan = Plan::new(
             &Command::parse_from(["compare", "--sizes", "8..1K"]).arguments,
             true,
             &Missing::default(),
         );
         let results = samples::results(&plan);
-        let targets = targets::evaluate(&results);
+        let machine = Machine::default();
         let comparison = Comparison {
             rows: results.rows(),
-            machine: Machine::default(),
-            targets,
+            summary: summary::paragraphs(&results, &machine),
+            machine,
             costs: Some(crate::costs::samples::report(650.0)),
         };
         let page = text(&results, &comparison);
@@ -196,11 +225,11 @@ mod tests {
             assert!(page.contains(line), "{line} is missing in\n{page}");
         }
         assert!(!page.contains("Round trip of 8 B"), "curves belong into the report");
-        assert_eq!(
-            page.matches("  met").count() + page.matches("NOT MET").count(),
-            comparison.targets.len(),
-            "{page}"
-        );
+        assert!(!page.contains("NOT MET"), "{page}");
+        let (_, said) = page.split_once(summary::HEADING).expect("a summary");
+        let words = |text: &str| text.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert_eq!(words(said), words(&comparison.summary.join(" ")));
+        assert!(said.lines().all(|line| line.chars().count() <= PROSE_CHARS_MAX), "{said}");
         let udp = page.lines().find(|line| line.starts_with("udp")).expect("udp");
         assert!(udp.ends_with("0.90 ×"), "{udp}");
     }

@@ -15,11 +15,10 @@ use super::paper::{self, Figure};
 use super::place::{LAB_STEM, Place};
 use super::results::CaseRow;
 use super::simulated::{self, SimulatedError};
-use super::{kernel, table, targets};
+use super::{kernel, table};
 use crate::child::ChildError;
 use crate::compare::place::remove_left_behind;
 use crate::measure::machine::Machine;
-use crate::measure::target::Target;
 use crate::perf::EXIT_INTERRUPTED;
 use crate::report::file::ReportFile;
 
@@ -39,7 +38,7 @@ bonding driver.
 
 Examples:
   sudo tsumugi eval bonding --html bonding.html         everything, with P2's figures 8 to 10 redrawn
-  sudo tsumugi eval bonding --case 2x4@100M,uneven      what the targets are about; two and a half minutes
+  sudo tsumugi eval bonding --case 2x4@100M,uneven      P2's two findings about balance-tlb; two and a half minutes
   sudo tsumugi eval bonding --policy adaptive,tlb --case 4x2@1G --time 10
   tsumugi eval bonding --simulated --json | jq '.rows[] | {case, policy, gbit_s}'
 
@@ -123,8 +122,6 @@ pub(crate) struct Evaluation {
     pub(crate) rows: Vec<CaseRow>,
     /// P2's figures 8 and 9.
     pub(crate) paper: &'static [Figure],
-    /// What the project has promised, and what was measured.
-    pub(crate) targets: Vec<Target>,
     pub(crate) machine: Machine,
     #[serde(skip)]
     cases: Vec<Case>,
@@ -133,8 +130,7 @@ pub(crate) struct Evaluation {
 impl Evaluation {
     /// Puts it together.
     pub(crate) fn new(cases: Vec<Case>, rows: Vec<CaseRow>, machine: Machine) -> Evaluation {
-        let targets = targets::evaluate(&rows);
-        Evaluation { rows, paper: &paper::FIGURES, targets, machine, cases }
+        Evaluation { rows, paper: &paper::FIGURES, machine, cases }
     }
 
     /// The cases, in order.

@@ -7,7 +7,6 @@ use super::case::Case;
 use super::paper;
 use super::results::CaseRow;
 use crate::measure::machine::utc;
-use crate::measure::target;
 use crate::report::columns::Columns;
 use crate::report::units;
 
@@ -22,10 +21,7 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
         let simulated = if is_simulated { "; in simulated time" } else { "" };
         let _ = writeln!(page, "{}{simulated}\n{columns}", title(case));
     }
-    let mut columns = Columns::new(&target::HEADER);
-    evaluation.targets.iter().for_each(|target| columns.row(target.cells()));
     let machine = &evaluation.machine;
-    let _ = writeln!(page, "Targets\n{columns}");
     let _ = writeln!(page, "{}", paper::FIGURE_10);
     let _ = writeln!(
         page,

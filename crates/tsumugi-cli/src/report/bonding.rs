@@ -16,12 +16,10 @@ const FLOWS: [(&str, &str); 4] = [("A", "flow-a"), ("B", "flow-b"), ("C", "flow-
 pub(crate) fn page(evaluation: &Evaluation) -> String {
     let machine = &evaluation.machine;
     let mut body = format!(
-        "<header><h1>Several NICs as one, beside P2</h1><p>{}, {}, on {}</p></header>\
-         <section><h2>Targets</h2>{}</section>",
+        "<header><h1>Several NICs as one, beside P2</h1><p>{}, {}, on {}</p></header>",
         escaped(&utc(machine.time_unix_s)),
         escaped(&machine.wire),
         escaped(&machine.host),
-        page::targets(&evaluation.targets),
     );
     body.push_str(&figure_8(evaluation));
     body.push_str(&figure_9(evaluation));

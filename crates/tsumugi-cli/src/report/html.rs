@@ -10,7 +10,7 @@ use super::units;
 use crate::compare::entry::Entry;
 use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
-use crate::compare::{Comparison, table};
+use crate::compare::{Comparison, summary, table};
 use crate::costs::{Report, table as costs_table};
 use crate::measure::machine::utc;
 use crate::measure::row::Metric;
@@ -29,9 +29,12 @@ pub(crate) fn page(results: &Results, comparison: &Comparison) -> String {
         escaped(&machine.wire),
         escaped(&machine.host),
     );
-    body.push_str("<section><h2>Targets</h2>");
-    body.push_str(&page::targets(&comparison.targets));
-    body.push_str("</section>");
+    if !comparison.summary.is_empty() {
+        let paragraphs: String =
+            comparison.summary.iter().map(|text| format!("<p>{}</p>", escaped(text))).collect();
+        let _ =
+            write!(body, "<section class=\"summary\"><h2>{}</h2>{paragraphs}</section>", summary::HEADING);
+    }
     let plots: Vec<String> = [
         curve(
             results,
@@ -166,9 +169,9 @@ fn class(entry: &Entry) -> &'static str {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::compare::Arguments;
     use crate::compare::plan::{Missing, Plan};
     use crate::compare::results::samples;
-    use crate::compare::{Arguments, targets};
     use crate::measure::machine::Machine;
     use clap::Parser;
 
@@ -185,10 +188,10 @@ mod tests {
             &Missing::default(),
         );
         let results = samples::results(&plan);
-        let targets = targets::evaluate(&results);
         let machine = Machine { host: "a <b> & \"c\"".into(), ..Machine::here() };
         let costs = Some(crate::costs::samples::report(1000.0));
-        page(&results, &Comparison { rows: results.rows(), machine, targets, costs })
+        let summary = summary::paragraphs(&results, &machine);
+        page(&results, &Comparison { rows: results.rows(), machine, summary, costs })
     }
 
     #[test]
@@ -205,10 +208,12 @@ mod tests {
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");
         assert_eq!(json["machine"]["host"], "a <b> & \"c\"");
-        assert_eq!(
-            json["targets"].as_array().map(Vec::len),
-            Some(targets::evaluate(&Results::default()).len())
-        );
+        let said: Vec<&str> =
+            json["summary"].as_array().expect("a summary").iter().filter_map(|it| it.as_str()).collect();
+        assert!(said[0].starts_with("A 64 B round trip takes"), "{said:?}");
+        let summary = document.descendants().find(|node| node.attribute("class") == Some("summary"));
+        let shown = summary.expect("a summary").descendants().filter(|node| node.has_tag_name("p"));
+        assert_eq!(shown.filter_map(|node| node.text()).collect::<Vec<_>>(), said);
     }
 
     #[test]

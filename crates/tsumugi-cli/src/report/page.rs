@@ -5,7 +5,6 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::columns::is_words;
-use crate::measure::target::{self, Target};
 
 /// The style sheet of all reports; the colours of what is compared are defined there and nowhere else.
 const STYLE: &str = include_str!("style.css");
@@ -22,12 +21,6 @@ pub(super) fn document(title: &str, body: &str, data_id: &str, data: &impl Seria
          <title>{title}</title><style>{STYLE}</style></head><body>{body}\
          <script type=\"application/json\" id=\"{data_id}\">{data}</script></body></html>\n"
     )
-}
-
-/// What was promised, and what was measured.
-pub(super) fn targets(targets: &[Target]) -> String {
-    let rows = targets.iter().map(|target| (target.cells(), target.class()));
-    format!("<div class=\"targets\">{}</div>", table_of(&target::HEADER.map(str::to_owned), rows))
 }
 
 /// A table; each row has a class.
