@@ -2,10 +2,14 @@
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
+use kernel_log::KernelLog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tally::Tally;
 
+#[path = "../../crates/tsumugi-lab/src/kernel_log.rs"]
+#[allow(dead_code, unreachable_pub, reason = "the lab and its tests use more of it, and from outside")]
+mod kernel_log;
 mod kernels;
 mod mutations;
 mod tally;
@@ -86,9 +90,15 @@ fn tidy() -> bool {
 /// no other.
 fn test() -> bool {
     let mut tally = Tally::default();
+    // Tests look at the log themselves; what the kernel says between two of them, or later, is seen here.
+    let mut kernel = KernelLog::watch_but_for("tsumugi-test");
     interleave(&mut tally);
     tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
     kernels::run(&mut tally);
+    if let Some(complaints) = kernel.complaints() {
+        eprintln!("xtask: FAILED: {complaints}");
+        tally.spoil();
+    }
     tally.conclude()
 }
 

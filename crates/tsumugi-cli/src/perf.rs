@@ -6,6 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use tsumugi_rail::xdp::Mode;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
 use crate::measure::cpu::{Cpus, pin};
 use crate::measure::machine::Machine;
@@ -215,6 +216,10 @@ pub(crate) struct Measure {
     /// there (Tsumugi only; bandwidth and rate).
     #[arg(long)]
     pub(crate) in_place: bool,
+    /// Longest datagram payload that Tsumugi sends [default: what the NIC's MTU, and with the driver depositor one of its
+    /// buffers, has room for].
+    #[arg(long, value_name = "BYTES", value_parser = datagram)]
+    pub(crate) datagram: Option<u16>,
     /// Faults to inject on both sides, as in `loss=1%,dup=1%,reorder=5%,seed=7`.
     #[arg(long)]
     pub(crate) faults: Option<String>,
@@ -237,6 +242,15 @@ fn seconds(text: &str) -> Result<Duration, String> {
     match text.parse::<f64>() {
         Ok(seconds) if seconds > 0.0 && seconds <= 3600.0 => Ok(Duration::from_secs_f64(seconds)),
         _ => Err(format!("`{text}` is not a number of seconds over 0 and up to 3600")),
+    }
+}
+
+/// The length of a datagram that the library takes; what the NIC takes is for it to say.
+fn datagram(text: &str) -> Result<u16, String> {
+    let bytes = bytes(text).map_err(|why| why.to_string())?;
+    match u16::try_from(bytes) {
+        Ok(bytes) if usize::from(bytes) >= DATAGRAM_BYTES_MIN => Ok(bytes),
+        _ => Err(format!("a datagram has {DATAGRAM_BYTES_MIN} to {} bytes", u16::MAX)),
     }
 }
 

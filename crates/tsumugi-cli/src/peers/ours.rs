@@ -171,6 +171,9 @@ pub(crate) struct Options {
     /// What streams are made of, and how they flow.
     #[serde(default)]
     pub(crate) mix: Mix,
+    /// Longest datagram payload, bytes; `None` takes it from the NIC.
+    #[serde(default)]
+    pub(crate) datagram_bytes: Option<u16>,
     /// Silence after which the other side counts as dead.
     pub(crate) peer_timeout_ms: u64,
 }
@@ -189,6 +192,7 @@ impl Options {
                 "go-back-n" => Repeat::GoBackN,
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
             },
+            datagram_bytes: self.datagram_bytes,
             engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
             policy,

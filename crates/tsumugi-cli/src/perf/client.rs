@@ -346,6 +346,7 @@ impl<'a> Client<'a> {
             model: self.measure.model,
             protocol: self.measure.protocol,
             mix: self.measure.mix,
+            datagram_bytes: self.measure.datagram,
             peer_timeout_ms: self.measure.timeout.as_millis() as u64,
         };
         let prepared = self.prepare().map_err(|cause| self.failed(cause))?;
