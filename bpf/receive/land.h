@@ -177,7 +177,8 @@ __attribute__((noinline)) int land(struct xdp_md *context, struct tsumugi_flow *
 		opaque(at);
 		if (at >= (__u64)window_pages << PAGE_BITS)
 			return NOT_HERE;
-		add(&flow->landing.begun, 1);
+		/* Ordered: who sees the PSN's bit sees that a write has begun, and who sees it landed sees what was written. */
+		add_ordered(&flow->landing.begun, 1);
 		claimed = claim(flow, psn, word, &word);
 		if (claimed == CLAIM_MINE) {
 			copy_body(context, (payload_of(frame) & 127) + sizeof(struct tsumugi_header) + sizeof(*remote),
@@ -186,12 +187,12 @@ __attribute__((noinline)) int land(struct xdp_md *context, struct tsumugi_flow *
 				&((struct tsumugi_control *)memory)->counters[TSUMUGI_COUNT_LANDED], 1);
 			store(first.used, before + 1);
 			store(last.used, before + 1);
-			add(&flow->landing.landed, 1);
+			add_ordered(&flow->landing.landed, 1);
 			store(&flow->received.echo, psn);
 			advance(flow, psn, word);
 			return TSUMUGI_COUNT_LANDED;
 		}
-		add(&flow->landing.begun, -1);
+		add_ordered(&flow->landing.begun, -1);
 		if (claimed == CLAIM_GIVEN_UP)
 			return GIVEN_UP;
 		verdict = TSUMUGI_COUNT_DUPLICATE;

@@ -124,3 +124,57 @@ pub(super) fn check(geometry: Geometry) -> Result<(), XdpError> {
 fn absent(name: &str) -> XdpError {
     XdpError::Object(format!("there is no '{name}' in it"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use ::object::{Object, ObjectSection, ObjectSymbol};
+    use std::mem::offset_of;
+    use tsumugi_wire::memory::{Flow, Landing};
+
+    /// Atomic instructions on 64 bits (`BPF_STX | BPF_ATOMIC | BPF_DW`), and what of their immediate says which.
+    const ATOMIC: u8 = 0xdb;
+    const ADD: i32 = 0x00;
+    const FETCH: i32 = 0x01;
+
+    /// Offsets and immediates of the atomic instructions of a function of the compiled program.
+    fn atomics(function: &str) -> Vec<(usize, i32)> {
+        let file = ::object::File::parse(OBJECT).unwrap();
+        let symbol = file.symbols().find(|symbol| symbol.name() == Ok(function)).expect("the function");
+        let section = file.section_by_index(symbol.section_index().expect("it is defined")).unwrap();
+        let code = section.data_range(symbol.address(), symbol.size()).unwrap().expect("its code");
+        let mut found = Vec::new();
+        let mut instructions = code.chunks_exact(8);
+        while let Some(&[opcode, _, low, high, ref immediate @ ..]) = instructions.next() {
+            match opcode {
+                ATOMIC => found.push((
+                    usize::from(u16::from_le_bytes([low, high])),
+                    i32::from_le_bytes(immediate.try_into().unwrap()),
+                )),
+                // The second half of a load of 64 bits is no instruction.
+                0x18 => _ = instructions.next(),
+                _ => {}
+            }
+        }
+        found
+    }
+
+    #[test]
+    fn direct_writes_are_counted_in_order_on_every_processor() {
+        if !IS_COMPILED {
+            eprintln!("SKIPPED: this build has left the program out");
+            return;
+        }
+        let atomics = atomics("land");
+        for (field, additions) in [(offset_of!(Landing, begun), 2), (offset_of!(Landing, landed), 1)] {
+            let offset = offset_of!(Flow, landing) + field;
+            let of_field: Vec<i32> =
+                atomics.iter().filter(|(at, _)| *at == offset).map(|(_, which)| *which).collect();
+            assert!(of_field.len() >= additions, "{offset}: {of_field:?} are not all of them");
+            assert!(
+                of_field.iter().all(|which| *which == ADD | FETCH),
+                "{offset}: {of_field:?}: without FETCH an addition has no order on arm64"
+            );
+        }
+    }
+}
