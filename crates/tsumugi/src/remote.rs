@@ -67,8 +67,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_rail::{RailError, Region, Slice};
 use tsumugi_wire::Instant;
+use tsumugi_wire::remote::Outcome;
 pub use tsumugi_wire::remote::{Atomic, Change, Word};
-use tsumugi_wire::remote::{Notice, Outcome};
 
 /// Names memory of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -277,7 +277,8 @@ impl Remote {
         self.post(node, |state, now| state.remote_write_bytes(now, node, to, data))
     }
 
-    /// Writes, and has the process there told by the handler of this number when all of it is there.
+    /// Writes, and has the process there told by the handler of this number when all of it is there. Both are accepted, or
+    /// with an error neither is.
     ///
     /// # Errors
     /// As [`Remote::write`].
@@ -288,11 +289,7 @@ impl Remote {
         from: &Slice,
         handler: u64,
     ) -> Result<Ticket, SendError> {
-        let notice = Notice { handler, bytes: from.bytes() as u64 };
-        self.post(node, |state, now| {
-            state.remote_write(now, node, to, from)?;
-            state.remote_notify(now, node, to, notice)
-        })
+        self.post(node, |state, now| state.remote_write_and_notify(now, node, to, from, handler))
     }
 
     /// Reads into `into`, without waiting.

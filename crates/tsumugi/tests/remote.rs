@@ -504,3 +504,34 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn a_write_and_its_notification_are_accepted_together_or_not_at_all() {
+    const SEND_BYTES: u64 = 32 << 10;
+    for bytes in [8, 1000, 20_000, 1 << 20] {
+        let pair = Pair::open(Config { send_bytes: SEND_BYTES, ..Config::loopback() });
+        let (memory, registration) = registered(&pair.there, 1 << 20, Rights::WRITE);
+        pair.fence();
+        let data = contents(3, bytes);
+        let source = region_of(&data);
+        let sent = || pair.here.counters().get("messages_sent");
+        let before = sent();
+        let mut accepted = 0;
+        // Nobody makes progress meanwhile, so that the queue fills up.
+        loop {
+            match pair.here.remote().write_and_notify(pair.node, registration.target(), &source.all(), 7) {
+                Ok(_) => accepted += 1,
+                Err(SendError::WouldBlock) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        assert!(accepted > 0, "{bytes} bytes are refused though nothing waits");
+        assert_eq!(sent() - before, 2 * accepted, "half of a refused call was sent");
+        for number in 0..accepted {
+            pair.until("a notification", || registration.try_notification().unwrap().is_some());
+            assert!(bytes_of(&memory, 0, bytes) == data, "notification {number} came before the data");
+        }
+        pair.fence();
+        assert!(registration.try_notification().unwrap().is_none());
+    }
+}

@@ -212,22 +212,26 @@ impl State {
     ) -> Result<Vec<u64>, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         nodes.iter().try_for_each(|node| self.may_post(*node, bytes as u64))?;
-        let long = nodes.iter().filter(|node| !self.is_short(**node, bytes)).count() as u32;
-        let key = match long {
-            0 => None,
-            _ => {
-                let buffer = self.long_buffer(parts)?;
-                Some(self.longs.insert(Long { users: long, ..Long::new(buffer) }))
+        // All memory is found before anything is queued.
+        let short: Vec<Node> = nodes.iter().filter(|node| self.is_short(**node, bytes)).copied().collect();
+        let long = (nodes.len() - short.len()) as u32;
+        let buffer = if long > 0 { Some(self.long_buffer(parts)?) } else { None };
+        let spares = short.iter().map(|node| self.spare_packet(node.0)).collect::<Result<Vec<_>, _>>()?;
+        let mut spares = spares.into_iter();
+        let key = buffer.map(|buffer| self.longs.insert(Long { users: long, ..Long::new(buffer) }));
+        let frame = frame::encode_whole(channel, bytes as u32);
+        let post = |node: &Node| {
+            let messages = self.peers[node.0 as usize].accepted + 1;
+            match key {
+                Some(key) if !self.is_short(*node, bytes) => self.queue_shared(node.0, channel, key),
+                _ => {
+                    let spare = spares.next().unwrap_or_default();
+                    self.queue_frame_in(node.0, &frame, parts, messages, spare);
+                }
             }
+            self.accepted(now, node.0)
         };
-        let post = |node: &Node| match key {
-            Some(key) if !self.is_short(*node, bytes) => {
-                self.queue_shared(node.0, channel, key);
-                Ok(self.accepted(now, node.0))
-            }
-            _ => self.accept_parts(now, *node, channel, parts),
-        };
-        nodes.iter().map(post).collect()
+        Ok(nodes.iter().map(post).collect())
     }
 
     /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
@@ -311,14 +315,38 @@ impl State {
         messages: u64,
     ) -> Result<(), SendError> {
         if !self.append(index, frame, parts, messages) {
-            let bytes = frame.len() + parts[0].len() + parts[1].len();
-            let bytes = self.body_bytes(index).max(bytes.next_multiple_of(8));
-            let mut body = self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
-            body.extend_from_slice(frame);
-            parts.iter().for_each(|part| body.extend_from_slice(part));
-            self.queue_packet(index, body, messages);
+            let spare = self.spare_packet(index)?;
+            self.fill_packet(index, frame, parts, messages, spare);
         }
         Ok(())
+    }
+
+    /// As [`State::queue_frame`], but never fails: `spare` is there for a packet of its own.
+    pub(super) fn queue_frame_in(
+        &mut self,
+        index: u32,
+        frame: &[u8],
+        parts: [&[u8]; 2],
+        messages: u64,
+        spare: Vec<u8>,
+    ) {
+        if self.append(index, frame, parts, messages) {
+            self.pool.give(spare);
+        } else {
+            self.fill_packet(index, frame, parts, messages, spare);
+        }
+    }
+
+    fn fill_packet(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], messages: u64, mut body: Vec<u8>) {
+        body.extend_from_slice(frame);
+        parts.iter().for_each(|part| body.extend_from_slice(part));
+        self.queue_packet(index, body, messages);
+    }
+
+    /// Room for a packet's body.
+    pub(super) fn spare_packet(&mut self, index: u32) -> Result<Vec<u8>, SendError> {
+        let bytes = self.body_bytes(index);
+        self.pool.take(bytes).ok_or(SendError::NoMemory(bytes))
     }
 
     /// Adds a frame to the packet that is still being filled, if there is one with room.

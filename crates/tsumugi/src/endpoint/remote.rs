@@ -130,19 +130,29 @@ impl State {
         self.request(now, node.0, What::Write, to, data)
     }
 
-    /// Tells a peer's process, when everything before has been done, that `bytes` at `at` were written.
+    /// Writes what is in `from` to memory of a peer, and has its process told by a handler when all of it is there. Both
+    /// are accepted or, with an error, neither is. Returns the number of the second message.
     ///
     /// # Errors
     /// Why it cannot be sent.
-    pub fn remote_notify(
+    pub fn remote_write_and_notify(
         &mut self,
         now: Instant,
         node: Node,
-        at: Target,
-        notice: Notice,
+        to: Target,
+        from: &Slice,
+        handler: u64,
     ) -> Result<u64, SendError> {
         self.may_post(node, 0)?;
-        self.request(now, node.0, What::Notify, at, &notice.encode())
+        // Behind a write that is queued, nothing may fail: neither for want of room in the queue nor for want of memory.
+        let spare = self.spare_packet(node.0)?;
+        self.remote_write(now, node, to, from)?;
+        let notice = Notice { handler, bytes: from.bytes() as u64 }.encode();
+        let operation = self.next_operation(node.0);
+        let remote = RemoteFrame { what: What::Notify as u16, key: to.key, address: to.address, operation };
+        let messages = self.peers[node.0 as usize].accepted + 1;
+        self.queue_frame_in(node.0, &remote.encode(notice.len() as u32), [&notice, &[]], messages, spare);
+        Ok(self.accepted(now, node.0))
     }
 
     /// Reads memory of a peer. The promise is kept when all of it is there.
