@@ -10,6 +10,7 @@ use crate::channel::Message;
 use crate::error::{Failure, ReceiveError};
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::task::Waker;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::memory::Counter;
 
@@ -55,6 +56,17 @@ impl<S: 'static> Streams<S> {
         self.after_poll(polled);
     }
 
+    /// What a reader waited for is there. `id` is the message's handler.
+    fn wake(&mut self, id: TaskId, reader: Option<Waker>) {
+        let Some(waker) = reader else { return };
+        if !self.tasks.is_waker_of(id, &waker) {
+            // A future within the handler that has a waker of its own, or a reader that is no handler.
+            waker.wake();
+            return self.poll_woken();
+        }
+        self.poll_task(id);
+    }
+
     fn after_poll(&self, polled: Polled) {
         if polled == Polled::HeldFinished {
             self.hub.let_go(HELD_BYTES);
@@ -97,7 +109,8 @@ impl<S: 'static> Streams<S> {
             }
         };
         if let Some((id, inbox)) = &reader {
-            inbox.borrow_mut().arrive(message, chunk.bytes(), self.ending(source, chunk.end));
+            let waker = inbox.borrow_mut().arrive(message, chunk.bytes(), self.ending(source, chunk.end));
+            waker.into_iter().for_each(Waker::wake);
             self.poll_task(*id);
             inbox.borrow_mut().keep();
         }
@@ -120,9 +133,8 @@ impl<S: 'static> Streams<S> {
         };
         let end = self.ending(name.0, chunk.end);
         if let Some((id, inbox)) = reader {
-            if inbox.borrow_mut().arrive(message, chunk.bytes(), end) {
-                self.poll_task(id);
-            }
+            let waker = inbox.borrow_mut().arrive(message, chunk.bytes(), end);
+            self.wake(id, waker);
             inbox.borrow_mut().keep();
         }
         if chunk.end.is_some()
@@ -162,10 +174,9 @@ impl<S: 'static> Streams<S> {
             let Some(Arriving { reader, acquaintance }) = self.arriving.remove(&name) else { continue };
             self.await_no_more(name.0, acquaintance);
             self.tally.broken += 1;
-            if let Some((id, inbox)) = &reader
-                && inbox.borrow_mut().break_off(ReadError::Peer(Box::new(failure.clone())))
-            {
-                self.poll_task(*id);
+            if let Some((id, inbox)) = &reader {
+                let waker = inbox.borrow_mut().break_off(ReadError::Peer(Box::new(failure.clone())));
+                self.wake(*id, waker);
             }
             self.on_end(reader);
         }
@@ -187,9 +198,13 @@ impl<S: 'static> Streams<S> {
 impl<S> Drop for Streams<S> {
     fn drop(&mut self) {
         self.hub.close();
-        let state = &mut self.channel.shared.inner.borrow_mut().state;
-        for (name, arriving) in &self.arriving {
-            state.expect_no_more(name.0, arriving.acquaintance);
+        for (name, Arriving { reader, acquaintance }) in self.arriving.drain() {
+            self.channel.shared.inner.borrow_mut().state.expect_no_more(name.0, acquaintance);
+            if let Some((_, inbox)) = reader {
+                let waker = inbox.borrow_mut().break_off(ReadError::Closed);
+                // Who reads it elsewhere, for the port's own tasks go with it.
+                waker.into_iter().for_each(Waker::wake);
+            }
         }
     }
 }

@@ -19,6 +19,9 @@ pub enum ReadError {
     /// Its sender is gone.
     #[error(transparent)]
     Peer(Box<Failure>),
+    /// The port is gone, and takes nothing in any more.
+    #[error("the port that the message arrived at is closed")]
+    Closed,
 }
 
 /// A message cannot be sent, or not on.

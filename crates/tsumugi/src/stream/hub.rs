@@ -13,9 +13,10 @@ use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
 use std::task::Waker;
 
-/// Somebody waits until a message of so many bytes can be sent to a peer.
+/// Somebody waits until a chunk of a message, of so many bytes, can be sent to a peer.
 struct Want {
     node: Node,
+    message: u32,
     bytes: u64,
     waker: Waker,
 }
@@ -104,15 +105,17 @@ impl Hub {
         if let Some(count) = self.begun.borrow_mut().get_mut(&node) {
             *count = count.saturating_sub(1);
         }
+        self.wants.borrow_mut().retain(|want| !want.is_of(node, message));
         let acquaintance = self.open.borrow_mut().remove(&(node, message));
         if let Some(acquaintance) = acquaintance {
             self.give_up(node, message, acquaintance);
         }
     }
 
-    /// The port is gone, and with it the messages that it had begun.
+    /// The port is gone, and with it the messages that it had begun. Who waits to add to them is told.
     pub(super) fn close(&self) {
         self.closed.set(true);
+        self.wants.take().into_iter().for_each(|want| want.waker.wake());
         for ((node, message), acquaintance) in self.open.take() {
             self.give_up(node, message, acquaintance);
         }
@@ -132,12 +135,15 @@ impl Hub {
         }
     }
 
-    /// Wakes `waker` once there may be room for a message of `bytes`.
-    pub(super) fn want(&self, node: Node, bytes: u64, waker: &Waker) {
+    /// Wakes `waker` once there may be room for a message's next chunk.
+    pub(super) fn want(&self, node: Node, message: u32, bytes: u64, waker: &Waker) {
         let mut wants = self.wants.borrow_mut();
-        match wants.iter_mut().find(|want| want.node == node && want.waker.will_wake(waker)) {
-            Some(want) => want.bytes = bytes,
-            None => wants.push(Want { node, bytes, waker: waker.clone() }),
+        match wants.iter_mut().find(|want| want.is_of(node, message)) {
+            Some(want) => {
+                want.bytes = bytes;
+                want.waker.clone_from(waker);
+            }
+            None => wants.push(Want { node, message, bytes, waker: waker.clone() }),
         }
     }
 
@@ -157,17 +163,25 @@ impl Hub {
             return;
         }
         let inner = self.shared.inner.borrow();
+        let mut met = Vec::new();
         self.wants.borrow_mut().retain(|want| {
             let is_met = want.is_met(&inner.state);
             if is_met {
-                want.waker.wake_by_ref();
+                met.push(want.waker.clone());
             }
             !is_met
         });
+        drop(inner);
+        // A waker may do anything.
+        met.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Want {
+    fn is_of(&self, node: Node, message: u32) -> bool {
+        (self.node, self.message) == (node, message)
+    }
+
     fn is_met(&self, state: &State) -> bool {
         !matches!(state.may_post(self.node, self.bytes), Err(SendError::WouldBlock))
     }

@@ -32,22 +32,29 @@ impl Inbox {
         Inbox { hub, source, kept, fresh: None, end: None, waker: None, is_left: false }
     }
 
-    /// Takes in a chunk whose bytes begin at `at`. Returns whether somebody waits for it.
-    pub(super) fn arrive(&mut self, message: Message, at: usize, end: Option<Result<(), ReadError>>) -> bool {
+    /// Takes in a chunk whose bytes begin at `at`. Returns the waker of who waits for it, to be woken.
+    #[must_use]
+    pub(super) fn arrive(
+        &mut self,
+        message: Message,
+        at: usize,
+        end: Option<Result<(), ReadError>>,
+    ) -> Option<Waker> {
         if self.is_left {
-            return false;
+            return None;
         }
         if at < message.len() {
             self.fresh = Some((message, at));
         }
         self.end = end;
-        (self.fresh.is_some() || self.end.is_some()) && self.waker.take().is_some()
+        if self.fresh.is_some() || self.end.is_some() { self.waker.take() } else { None }
     }
 
-    /// The message ends in the middle. Returns the reader's waker, if it waits.
-    pub(super) fn break_off(&mut self, error: ReadError) -> bool {
+    /// The message ends in the middle. Returns the waker of who waits for more, to be woken.
+    #[must_use]
+    pub(super) fn break_off(&mut self, error: ReadError) -> Option<Waker> {
         self.end = Some(Err(error));
-        self.waker.take().is_some()
+        self.waker.take()
     }
 
     /// Copies out what was not read where it lies, so that it does not hold the receive queue.
@@ -211,7 +218,10 @@ impl<S> Incoming<S> {
         if let Some(end) = &inbox.end {
             return Poll::Ready(end.clone());
         }
-        inbox.waker = Some(context.waker().clone());
+        match &mut inbox.waker {
+            Some(waker) => waker.clone_from(context.waker()),
+            waker => *waker = Some(context.waker().clone()),
+        }
         Poll::Pending
     }
 }

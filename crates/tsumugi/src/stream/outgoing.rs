@@ -113,7 +113,7 @@ impl Outgoing {
     }
 
     fn pending<T>(&self, context: &Context<'_>) -> Poll<T> {
-        self.hub.want(self.node, self.chunk_bytes() as u64, context.waker());
+        self.hub.want(self.node, self.message, self.chunk_bytes() as u64, context.waker());
         Poll::Pending
     }
 

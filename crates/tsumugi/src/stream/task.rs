@@ -113,6 +113,12 @@ impl Tasks {
         }
     }
 
+    /// Whether a waker wakes this task and nobody else.
+    pub(super) fn is_waker_of(&self, id: TaskId, waker: &Waker) -> bool {
+        let task = self.tasks.get(id.key).filter(|task| task.serial == id.serial);
+        task.is_some_and(|task| task.waker.will_wake(waker))
+    }
+
     /// Notes that all of a task's message has arrived; `false` when the task is gone or known to be held.
     pub(super) fn hold(&mut self, id: TaskId) -> bool {
         let task = self.tasks.get_mut(id.key).filter(|task| task.serial == id.serial);
