@@ -138,10 +138,10 @@ impl Channel {
     /// A peer is gone, said once; or the NIC is broken.
     pub fn try_receive(&mut self) -> Result<Option<Message>, ReceiveError> {
         if let Some(delivery) = self.take() {
-            return delivery.map(Some);
+            return self.told(delivery).map(Some);
         }
         self.shared.progress()?;
-        self.take().transpose()
+        self.take().map(|delivery| self.told(delivery)).transpose()
     }
 
     /// Waits for the next message.
@@ -167,7 +167,7 @@ impl Channel {
 
     fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Option<Message>, ReceiveError> {
         if let Some(delivery) = self.take() {
-            return delivery.map(Some);
+            return self.told(delivery).map(Some);
         }
         enum Found {
             Delivery(Delivery),
@@ -179,7 +179,7 @@ impl Channel {
             None => state.exhausted().map(|(held, limit)| Found::Exhausted(held, limit)),
         })?;
         match found {
-            Some(Found::Delivery(delivery)) => self.message(delivery).map(Some),
+            Some(Found::Delivery(delivery)) => self.told(self.message(delivery)).map(Some),
             Some(Found::Exhausted(held, limit)) => Err(ReceiveError::MemoryExhausted { held, limit }),
             None => Ok(None),
         }
@@ -189,6 +189,14 @@ impl Channel {
     pub(crate) fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
         let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
         Some(self.message(delivery))
+    }
+
+    /// What the application gets. Of a failure that it is told so, [`crate::Endpoint::flush`] says no more.
+    fn told(&self, delivery: Result<Message, ReceiveError>) -> Result<Message, ReceiveError> {
+        if let Err(ReceiveError::Peer(failure)) = &delivery {
+            self.shared.inner.borrow_mut().state.told(|other| other == &**failure);
+        }
+        delivery
     }
 
     fn message(&self, delivery: Delivery) -> Result<Message, ReceiveError> {

@@ -1,5 +1,6 @@
 //! What a channel promises, over real sockets on the loopback interface.
 
+use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 use tsumugi::{
@@ -264,4 +265,55 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
         }
     };
     assert!(message[..] == contents(1, 10_000)[..]);
+}
+
+/// An endpoint with a peer that was gone before it had taken what was sent to it, and the peer's number.
+fn with_a_lost_peer() -> (Endpoint, Node) {
+    let endpoint = open(Config { peer_timeout: Duration::from_millis(100), ..Config::loopback() });
+    let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
+    let node = endpoint.add_peer(&format!("127.0.0.1:{nobody}")).unwrap();
+    let ticket = endpoint.channel(1).unwrap().post(node, b"?").unwrap();
+    while endpoint.status(ticket) == Status::Pending {
+        endpoint.progress().unwrap();
+    }
+    (endpoint, node)
+}
+
+fn assert_is_lost(outcome: Result<(), SendError>, node: Node) {
+    match outcome {
+        Err(SendError::Peer(failure)) => assert_eq!((failure.node, failure.undelivered), (node, 1)),
+        other => panic!("{other:?}"),
+    }
+}
+
+#[test]
+fn flushing_tells_of_a_loss_that_nobody_was_told_of_and_tells_it_once() {
+    let (endpoint, node) = with_a_lost_peer();
+    assert_is_lost(endpoint.flush(), node);
+    endpoint.flush().unwrap();
+    endpoint.close().unwrap();
+}
+
+#[test]
+fn closing_tells_of_a_loss_that_nobody_was_told_of() {
+    let (endpoint, node) = with_a_lost_peer();
+    assert_is_lost(endpoint.close(), node);
+}
+
+#[test]
+fn flushing_does_not_tell_what_was_told_otherwise() {
+    let (endpoint, node) = with_a_lost_peer();
+    assert_eq!(endpoint.take_failure().unwrap().node, node);
+    endpoint.flush().unwrap();
+
+    let (endpoint, node) = with_a_lost_peer();
+    endpoint.forgive(node);
+    let mut channel = endpoint.channel(1).unwrap();
+    channel.post(node, b"?").unwrap();
+    match channel.receive() {
+        Err(ReceiveError::Peer(failure)) => assert_eq!(failure.undelivered, 1),
+        other => panic!("{other:?}"),
+    }
+    endpoint.flush().unwrap();
+    assert!(endpoint.take_failure().is_some(), "flushing took a failure that it did not tell");
 }

@@ -430,6 +430,7 @@ impl State {
         if let Some(peer @ Peer { phase: Phase::Gone(_), .. }) = self.peers.get_mut(index as usize) {
             peer.phase = Phase::Strange;
         }
+        self.told(|failure| failure.node.0 == index);
     }
 
     /// How many packets the peer may send from the flow's base on, and the base.

@@ -291,21 +291,18 @@ impl Endpoint {
         self.shared.wait(self.shared.deadline(timeout), &mut ready, |_| None)
     }
 
-    /// Waits until everything that was accepted is acknowledged.
+    /// Waits until everything that was accepted is acknowledged, or lost.
     ///
     /// # Errors
-    /// A peer is gone before it acknowledged what was sent to it: the failure says how much.
+    /// A peer is gone, now or before this call, and had not acknowledged what was sent to it: the failure says how much.
+    /// Not if [`Endpoint::take_failure`], a channel's receive call or this one have told it before. What was accepted for
+    /// other peers has been acknowledged all the same.
     pub fn flush(&self) -> Result<(), SendError> {
-        while self.shared.inner.borrow_mut().state.take_failure().is_some() {}
-        self.shared
-            .wait_until(None, |state| {
-                let lossy = state.take_failure().filter(|failure| failure.undelivered > 0);
-                match lossy {
-                    Some(failure) => Some(Err(SendError::Peer(Box::new(failure)))),
-                    None => state.is_flushed().then_some(Ok(())),
-                }
-            })?
-            .unwrap_or(Ok(()))
+        let loss = self.shared.wait_until(None, |state| state.is_flushed().then(|| state.take_loss()))?;
+        match loss.flatten() {
+            Some(failure) => Err(SendError::Peer(Box::new(failure))),
+            None => Ok(()),
+        }
     }
 
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.
@@ -320,7 +317,8 @@ impl Endpoint {
         self.shared.inner.borrow_mut().state.take_failure()
     }
 
-    /// Forgets that a peer is gone: the next message to it greets it anew.
+    /// Forgets that a peer is gone: the next message to it greets it anew, and [`Endpoint::flush`] does not tell what was
+    /// lost with it.
     pub fn forgive(&self, node: Node) {
         self.shared.inner.borrow_mut().state.forgive(node.0);
     }
@@ -359,7 +357,7 @@ impl Endpoint {
     /// Flushes, says good-bye to every peer, and closes.
     ///
     /// # Errors
-    /// A peer was gone before everything sent to it was acknowledged. The endpoint is closed all the same.
+    /// As [`Endpoint::flush`]. The endpoint is closed all the same.
     pub fn close(self) -> Result<(), SendError> {
         let flushed = self.flush();
         let now = self.shared.clock.now();

@@ -81,6 +81,13 @@ pub(super) struct Tally {
     pub(super) peers_lost: u64,
 }
 
+/// A failure that nobody has asked for.
+pub(super) struct Unasked {
+    failure: Failure,
+    /// The application knows of it all the same: the owner of a channel was told, or the peer is forgiven.
+    is_told: bool,
+}
+
 /// Everything an endpoint knows.
 pub struct State {
     pub(super) options: Options,
@@ -119,7 +126,7 @@ pub struct State {
     timed_before: Vec<u32>,
     /// No timer of any peer is due before this.
     pub(super) deadline: Instant,
-    pub(super) failures: VecDeque<Failure>,
+    pub(super) failures: VecDeque<Unasked>,
     /// Addresses that peers came by or left, for the rail.
     pub(super) met: Vec<SocketAddr>,
     pub(super) parted: Vec<SocketAddr>,
@@ -223,7 +230,21 @@ impl State {
 
     /// Takes the next failure that has not been asked for.
     pub fn take_failure(&mut self) -> Option<Failure> {
-        self.failures.pop_front()
+        self.failures.pop_front().map(|unasked| unasked.failure)
+    }
+
+    /// Takes the next failure with which messages were lost, unless the application knows of it.
+    pub(crate) fn take_loss(&mut self) -> Option<Failure> {
+        let is_news = |unasked: &Unasked| !unasked.is_told && unasked.failure.undelivered > 0;
+        let at = self.failures.iter().position(is_news)?;
+        self.failures.remove(at).map(|unasked| unasked.failure)
+    }
+
+    /// The application knows of failures.
+    pub(crate) fn told(&mut self, is_known: impl Fn(&Failure) -> bool) {
+        for unasked in self.failures.iter_mut().filter(|unasked| is_known(&unasked.failure)) {
+            unasked.is_told = true;
+        }
     }
 
     /// When [`State::tick`] has something to do.
@@ -469,7 +490,7 @@ impl State {
         if self.failures.len() >= self.options.peers_max as usize {
             self.failures.pop_front();
         }
-        self.failures.push_back(failure);
+        self.failures.push_back(Unasked { failure, is_told: false });
     }
 
     /// Gives everything back that belongs to the acquaintance with a peer. What was delivered stays.
