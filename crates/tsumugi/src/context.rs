@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x02";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x03";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -28,6 +28,9 @@ pub enum ContextError {
     /// The bytes end early or contradict themselves.
     #[error("the context is damaged: {0}")]
     Damaged(String),
+    /// The system has no memory for what was being sent.
+    #[error("{0} bytes of a long transfer need memory to go on from: {1}")]
+    NoMemory(usize, String),
     /// The resumed endpoint's datagrams are shorter than those that are already cut.
     #[error(
         "the context has packets of {context} bytes, but this endpoint sends at most {here}; resume where the MTU is as large"
@@ -140,6 +143,15 @@ pub(crate) enum SavedOutgoing {
         channel: u16,
         message: u32,
         offset: u64,
+        messages: u64,
+    },
+    /// What has not become packets of a long write, or of the reply to a long read.
+    Bulk {
+        what: u16,
+        key: u64,
+        address: u64,
+        operation: u64,
+        data: Vec<u8>,
         messages: u64,
     },
 }

@@ -1,8 +1,9 @@
 //! A channel's context is saved by one process and goes on in another; nothing is lost.
 
 use std::process::{Command, Stdio};
-use std::time::Duration;
-use tsumugi::{Config, Context, ContextError, Endpoint, FaultOptions, Node};
+use std::time::{Duration, Instant};
+use tsumugi::remote::{Refused, RemoteError};
+use tsumugi::{Config, Context, ContextError, Endpoint, FaultOptions, Node, Region, Rights, Status};
 
 const CHANNEL: u16 = 5;
 const ROLE: &str = "TSUMUGI_TEST_ROLE";
@@ -130,4 +131,91 @@ fn what_was_received_and_not_taken_comes_along() {
         }
     }
     assert!(Endpoint::resume(&context, Config::loopback()).is_err(), "the address is in use");
+}
+
+/// Reads memory of an endpoint that has never sent a message and is suspended in the middle of its reply, and makes
+/// another request that the resumed endpoint answers. Returns how the two ended.
+fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
+    let config = || Config { send_bytes: 64 << 10, accept_unknown: true, ..Config::loopback() };
+    let here = Endpoint::open(config()).unwrap();
+    let there = Endpoint::open(config()).unwrap();
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let memory = Region::new(bytes).unwrap();
+    let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + (at >> 9)) as u8).collect();
+    memory.write(0, &data).unwrap();
+    let registration = there.remote().register(&memory.all(), Rights::ALL).unwrap();
+    let target = registration.target();
+    let back = Region::new(bytes).unwrap();
+    let read = here.remote().read(node, target, &back.all()).unwrap();
+    let sent = || there.counters().get("packets_sent");
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while sent() == 0 {
+        assert!(Instant::now() < deadline, "no reply begins");
+        here.progress().unwrap();
+        there.progress().unwrap();
+    }
+    assert!(read.outcome().is_none(), "{bytes} bytes were no long read");
+    drop(registration);
+    let context = there.suspend().map_err(|(error, _)| error).unwrap();
+    let context = Context::from_bytes(&context.to_bytes()).unwrap();
+    let there = Endpoint::resume(&context, config()).unwrap();
+    assert!(there.counters().get("packets_sent") < 100, "nothing was left to send");
+    let other = here.remote().fetch_add(node, target, 1).unwrap();
+    while read.outcome().is_none() || other.outcome().is_none() {
+        assert!(Instant::now() < deadline, "{:?}, {:?}", read.outcome(), other.outcome());
+        here.progress().unwrap();
+        there.progress().unwrap();
+    }
+    assert_eq!(read.outcome(), Some(Ok(0)));
+    assert!(there.take_failure().is_none() && here.take_failure().is_none());
+    let mut channel = there.channel(1).unwrap();
+    let ticket = channel.post(Node(0), b"after it").unwrap();
+    assert_eq!(there.status(ticket), Status::Pending, "delivered before it was sent");
+    let mut all = vec![0; bytes];
+    back.read(0, &mut all).unwrap();
+    assert!(all == data, "what was read was altered");
+    (all, other.outcome().unwrap())
+}
+
+#[test]
+fn a_long_read_goes_on_though_who_serves_it_is_suspended() {
+    for bytes in [1 << 20, 16 << 20] {
+        let (_, other) = read_while_suspended(bytes);
+        assert_eq!(other, Err(RemoteError::Refused(Refused::NoSuchKey)));
+    }
+}
+
+#[test]
+fn a_long_write_goes_on_though_its_sender_is_suspended() {
+    let config = || Config { accept_unknown: true, ..Config::loopback() };
+    let (here, there) = (Endpoint::open(config()).unwrap(), Endpoint::open(config()).unwrap());
+    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let bytes = 16 << 20;
+    let memory = Region::new(bytes).unwrap();
+    let registration = there.remote().register(&memory.all(), Rights::ALL).unwrap();
+    let data: Vec<u8> = (0..bytes).map(|at| (at * 5 + (at >> 11)) as u8).collect();
+    let source = Region::new(bytes).unwrap();
+    source.write(0, &data).unwrap();
+    let ticket = here.remote().write_and_notify(node, registration.target(), &source.all(), 1).unwrap();
+    let deadline = Instant::now() + Duration::from_secs(20);
+    while here.counters().get("packets_sent") == 0 {
+        assert!(Instant::now() < deadline);
+        here.progress().unwrap();
+        there.progress().unwrap();
+    }
+    let context = here.suspend().map_err(|(error, _)| error).unwrap();
+    let here = Endpoint::resume(&Context::from_bytes(&context.to_bytes()).unwrap(), config()).unwrap();
+    assert_eq!(here.status(ticket), Status::Pending);
+    while registration.try_notification().unwrap().is_none() {
+        assert!(Instant::now() < deadline, "{:?}", here.status(ticket));
+        here.progress().unwrap();
+    }
+    let mut all = vec![0; bytes];
+    memory.read(0, &mut all).unwrap();
+    assert!(all == data, "what was written was altered");
+    while here.status(ticket) == Status::Pending {
+        assert!(Instant::now() < deadline, "it is never acknowledged");
+        here.progress().unwrap();
+        there.progress().unwrap();
+    }
 }

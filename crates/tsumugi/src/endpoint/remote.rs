@@ -3,13 +3,14 @@
 use super::peer::{Outgoing, Peer};
 use super::state::State;
 use crate::channel::Ticket;
+use crate::context::{ContextError, SavedOutgoing};
 use crate::error::SendError;
 use crate::remote::{Refusal, RemoteError};
 use crate::{Node, Target};
 use std::cell::OnceCell;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_rail::Slice;
+use tsumugi_rail::{Region, Slice};
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
@@ -68,6 +69,34 @@ impl Bulk {
 
     pub(super) fn is_cut(&self) -> bool {
         self.cut == self.from.bytes()
+    }
+
+    /// What is left of it: the memory that it comes from stays behind.
+    pub(super) fn save(&self, messages: u64) -> SavedOutgoing {
+        let mut data = Vec::new();
+        // Within the slice, by how `cut` counts.
+        let _ = self.from.append(self.cut, self.from.bytes() - self.cut, &mut data);
+        let (what, key, operation) = (self.what as u16, self.key, self.operation);
+        let address = self.address.wrapping_add(self.cut as u64);
+        SavedOutgoing::Bulk { what, key, address, operation, data, messages }
+    }
+
+    /// What was [saved](Bulk::save), in memory of its own.
+    pub(super) fn restore(
+        what: u16,
+        key: u64,
+        address: u64,
+        operation: u64,
+        data: &[u8],
+    ) -> Result<Bulk, ContextError> {
+        let what = What::from_number(what)
+            .filter(|what| matches!(what, What::Piece | What::Part) && !data.is_empty())
+            .ok_or_else(|| ContextError::Damaged("a long transfer that is none".to_owned()))?;
+        let memory =
+            Region::new(data.len()).map_err(|error| ContextError::NoMemory(data.len(), error.to_string()))?;
+        // As long as its data.
+        let _ = memory.write(0, data);
+        Ok(Bulk { what, key, address, operation, from: memory.all(), cut: 0 })
     }
 
     /// Appends the next frame, in a packet of at most `most` bytes, to `body`. Pieces are of one length, in runs that

@@ -66,20 +66,20 @@ impl State {
     }
 
     fn save_peer(&self, peer: &Peer) -> SavedPeer {
-        let outbox = peer.outbox.iter().flat_map(|outgoing| match outgoing {
+        let outbox = peer.outbox.iter().filter_map(|outgoing| match outgoing {
             Outgoing::Packet { body, messages } => {
-                vec![SavedOutgoing::Packet { body: body.clone(), messages: *messages }]
+                Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
-            Outgoing::Bulk { bulk, messages } => self.save_bulk(peer, bulk.clone(), *messages),
-            Outgoing::Long { key, next, messages } => vec![SavedOutgoing::Long {
+            Outgoing::Bulk { bulk, messages } => Some(bulk.save(*messages)),
+            Outgoing::Long { key, next, messages } => Some(SavedOutgoing::Long {
                 data: self.longs[*key].data().to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
                 messages: *messages,
-            }],
+            }),
             // Whoever goes on will say by which NICs it is reached.
-            Outgoing::Rails => Vec::new(),
+            Outgoing::Rails => None,
         });
         SavedPeer {
             name: peer.name.clone(),
@@ -92,19 +92,6 @@ impl State {
             outbox: outbox.collect(),
             open: self.save_flow(peer),
         }
-    }
-
-    /// The packets that are left of what leaves packet by packet: the memory it comes from stays behind.
-    fn save_bulk(&self, peer: &Peer, mut bulk: Bulk, messages: u64) -> Vec<SavedOutgoing> {
-        let most = peer.remote.map_or(self.own_body_bytes(), |remote| remote.body_bytes);
-        let mut packets = Vec::new();
-        while !bulk.is_cut() {
-            let mut body = Vec::new();
-            bulk.next(most, &mut body);
-            let complete = if bulk.is_cut() { messages } else { messages - 1 };
-            packets.push(SavedOutgoing::Packet { body, messages: complete });
-        }
-        packets
     }
 
     fn save_flow(&self, peer: &Peer) -> Option<SavedFlow> {
@@ -218,6 +205,12 @@ impl State {
                     let buffer = [&[0; WHOLE_BYTES][..], data].concat();
                     let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
                     Outgoing::Long { key: self.longs.insert(Long::new(buffer)), next, messages: *messages }
+                }
+                SavedOutgoing::Bulk { what, key, address, operation, data, messages } => {
+                    let bulk = Bulk::restore(*what, *key, *address, *operation, data)?;
+                    peer.outbox_bytes += bulk.waiting_bytes();
+                    peer.replies += usize::from(bulk.is_reply());
+                    Outgoing::Bulk { bulk, messages: *messages }
                 }
             };
             peer.outbox.push_back(outgoing);
