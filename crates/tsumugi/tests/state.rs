@@ -23,12 +23,8 @@ struct Host {
     rail: SimRail,
 }
 
-fn host(network: &Network, number: u8, seed: u64) -> Host {
-    host_with_datagrams(network, number, seed, 1472)
-}
-
-fn host_with_datagrams(network: &Network, number: u8, seed: u64, datagram_bytes: usize) -> Host {
-    let options = Options {
+fn options(seed: u64, datagram_bytes: usize) -> Options {
+    Options {
         job: 0,
         accept_unknown: true,
         peers_max: 4,
@@ -39,9 +35,16 @@ fn host_with_datagrams(network: &Network, number: u8, seed: u64, datagram_bytes:
         send_bytes: 1 << 20,
         datagram_bytes,
         seed: Some(seed),
-    };
+    }
+}
+
+fn host(network: &Network, number: u8, seed: u64) -> Host {
+    host_with_datagrams(network, number, seed, 1472)
+}
+
+fn host_with_datagrams(network: &Network, number: u8, seed: u64, datagram_bytes: usize) -> Host {
     let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
-    let mut state = State::new(options, memory);
+    let mut state = State::new(options(seed, datagram_bytes), memory);
     assert!(state.open_channel(1));
     Host { state, rail: network.rail(address(number), datagram_bytes) }
 }
@@ -358,4 +361,15 @@ fn a_process_that_runs_answers_the_long_packets_that_its_driver_could_not() {
     now = now.plus(1500);
     here.call(now);
     assert!(here.state.is_flushed(), "it waits for a time-out");
+}
+
+#[test]
+fn an_endpoint_shows_the_descriptor_that_its_rail_has_or_none() {
+    let network = Network::new(1, LinkOptions::default());
+    let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
+    let rail = Box::new(network.rail(address(1), 1472));
+    let endpoint = tsumugi::internal::open_simulated(options(1, 1472), memory, rail, Default::default());
+    assert!(endpoint.descriptor().is_none());
+    let endpoint = tsumugi::Endpoint::open(tsumugi::Config::loopback()).unwrap();
+    assert!(endpoint.descriptor().is_some_and(|descriptor| descriptor.try_clone_to_owned().is_ok()));
 }

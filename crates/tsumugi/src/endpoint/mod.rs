@@ -34,7 +34,7 @@ use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;
 use std::net::SocketAddr;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trunk::PathReport;
@@ -336,6 +336,16 @@ impl Endpoint {
         self.shared.inner.borrow().rail.is_driven()
     }
 
+    /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application. `None` where nothing
+    /// can be watched, so that one has to look now and then.
+    #[must_use]
+    pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        let raw = self.shared.show_descriptor()?;
+        // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds; it is open, and
+        // so not -1.
+        Some(unsafe { BorrowedFd::borrow_raw(raw) })
+    }
+
     /// How packets are spread over the paths to peers from now on.
     pub fn set_policy(&self, policy: Policy) {
         self.shared.inner.borrow_mut().set_policy(Some(policy), self.shared.clock.now());
@@ -410,15 +420,6 @@ impl Endpoint {
     }
 }
 
-impl AsFd for Endpoint {
-    /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application.
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        let raw = self.shared.show_descriptor();
-        // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds.
-        unsafe { BorrowedFd::borrow_raw(raw) }
-    }
-}
-
 impl Drop for Endpoint {
     fn drop(&mut self) {
         // Peers that still wait for us learn at once that they need not.
@@ -461,12 +462,13 @@ impl Shared {
         Ok(posted)
     }
 
-    fn show_descriptor(&self) -> RawFd {
+    fn show_descriptor(&self) -> Option<RawFd> {
         let mut inner = self.inner.borrow_mut();
+        let raw = inner.rail.descriptor()?.as_raw_fd();
         inner.shown = true;
         // A rail that cannot watch is broken, which the next call will say.
         let _ = inner.rail.watch(true);
-        inner.rail.descriptor().map_or(-1, |descriptor| descriptor.as_raw_fd())
+        Some(raw)
     }
 
     pub(crate) fn progress(&self) -> Result<usize, RailError> {
