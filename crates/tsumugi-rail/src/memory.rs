@@ -223,7 +223,8 @@ impl Memory {
     pub const fn word(&self, position: u64) -> &AtomicU64 {
         let at = (position & self.mask() & !7) as usize;
         // SAFETY: `at ≤ ring_bytes - 8`, aligned to 8 from a page-aligned ring. Only words of record
-        // headers are used as atomics, and no body overlaps a header (invariant 1).
+        // headers are used as atomics, and no body overlaps a header (invariant 1); whoever has a reference to
+        // bytes of the ring has promised that nobody writes there.
         unsafe { self.ring.add(at).cast::<AtomicU64>().as_ref() }
     }
 
@@ -238,22 +239,38 @@ impl Memory {
     #[inline]
     pub fn copy_in(&self, position: u64, data: &[u8]) {
         let at = self.range(position, data.len());
-        // SAFETY: `range` asserts that the bytes lie in the mapping; claimed and unpublished bytes
-        // belong to the caller alone (invariants 1 and 2), so no reference to them exists.
+        // SAFETY: `range` asserts that the bytes lie in the mapping. Whoever has a reference into the ring has
+        // promised that nobody writes there ([`Memory::bytes`]).
         unsafe { self.ring.add(at).copy_from_nonoverlapping(NonNull::from_ref(data).cast(), data.len()) };
     }
 
     /// The `len` bytes at `position`, in place. For the owner, of a published record that it has not
     /// released: nobody writes such bytes (invariant 1).
     ///
+    /// Safe code may write anywhere in the ring, so it does not get a reference into it:
+    ///
+    /// ```compile_fail,E0133
+    /// # use tsumugi_rail::Memory;
+    /// # use tsumugi_wire::memory::Geometry;
+    /// let memory = Memory::new(Geometry::plain(1, 4096))?;
+    /// let before = memory.bytes(0, 4);
+    /// memory.copy_in(0, b"else");
+    /// println!("{before:?} has changed behind a shared reference");
+    /// # Ok::<(), tsumugi_rail::MemoryError>(())
+    /// ```
+    ///
+    /// # Safety
+    /// As long as the reference lives, the bytes are not written: not with [`Memory::copy_in`], [`Memory::word`] or
+    /// [`Memory::words`], and not by another depositor, because the record that they belong to is not released.
+    ///
     /// # Panics
     /// The bytes run past the pad.
     #[inline]
     #[must_use]
-    pub fn bytes(&self, position: u64, len: usize) -> &[u8] {
+    pub unsafe fn bytes(&self, position: u64, len: usize) -> &[u8] {
         let at = self.range(position, len);
         // SAFETY: `range` asserts that the bytes lie in the mapping, which lives as long as `self` and
-        // is initialised throughout; a published record is not written until it is released (invariant 1).
+        // is initialised throughout; the caller sees to it that they are not written.
         unsafe { std::slice::from_raw_parts(self.ring.add(at).as_ptr(), len) }
     }
 
@@ -349,7 +366,8 @@ mod tests {
             let position = position & !31;
             let memory = memory();
             memory.copy_in(position, &data);
-            prop_assert_eq!(memory.bytes(position, data.len()), &data[..]);
+            // SAFETY: nobody else knows of the memory, and nothing is written below.
+            prop_assert_eq!(unsafe { memory.bytes(position, data.len()) }, &data[..]);
             // The word is the same memory, seen modulo the ring.
             if data.len() >= 8 {
                 let word = u64::from_ne_bytes(data[..8].try_into().unwrap());
@@ -368,6 +386,7 @@ mod tests {
     fn a_record_may_fill_the_pad() {
         let memory = memory();
         memory.copy_in(RING - 32, &[1; PAD_BYTES + 32]);
-        assert!(memory.bytes(RING - 32, PAD_BYTES + 32).iter().all(|byte| *byte == 1));
+        // SAFETY: nobody else knows of the memory, and nothing is written below.
+        assert!(unsafe { memory.bytes(RING - 32, PAD_BYTES + 32) }.iter().all(|byte| *byte == 1));
     }
 }

@@ -335,7 +335,8 @@ impl Deref for Message {
         match &self.content {
             Some(Content::InPlace { position, at, bytes, .. }) => {
                 let (at, bytes) = (*at as usize, *bytes as usize);
-                &self.shared.memory.0.bytes(*position, at + bytes)[at..]
+                // SAFETY: the record is kept until the message's content is released, which `self` still has.
+                unsafe { self.shared.memory.body(*position, at, bytes) }
             }
             Some(Content::Owned(buffer)) => buffer,
             None => &[],

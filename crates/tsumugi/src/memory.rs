@@ -8,6 +8,21 @@ use tsumugi_wire::memory::{Control, Flow, Translation};
 /// Mapped receive memory.
 pub(crate) struct Mapped(pub(crate) Memory);
 
+impl Mapped {
+    /// The `bytes` at `at` of a record's body, which begins at `position`.
+    ///
+    /// # Safety
+    /// The record is published, and kept for as long as the reference lives.
+    #[inline]
+    pub(crate) unsafe fn body(&self, position: u64, at: usize, bytes: usize) -> &[u8] {
+        // From the body's beginning: only from there on are its bytes contiguous.
+        // SAFETY: nobody writes a published record until it is given back, and that the caller rules out. Deposits of
+        // our own go into room that was claimed, which that is not.
+        let body = unsafe { self.0.bytes(position, at + bytes) };
+        &body[at..]
+    }
+}
+
 impl ReceiveMemory for Mapped {
     #[inline]
     fn control(&self) -> &Control {

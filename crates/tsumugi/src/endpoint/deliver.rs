@@ -71,7 +71,7 @@ pub(crate) struct Inbox {
 #[derive(Debug)]
 struct KeptRecord {
     span: u64,
-    /// Messages in it that somebody still needs.
+    /// Messages in it that somebody still needs, and one while it is read.
     messages: u32,
 }
 
@@ -88,6 +88,13 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// A record is needed for one thing less. Returns whether it is the first, and nobody needs it.
+    fn let_go(&mut self, record: u64) -> bool {
+        let Some(kept) = self.records.get_mut((record - self.first) as usize) else { return false };
+        kept.messages -= 1;
+        kept.messages == 0 && record == self.first
+    }
+
     fn next_number(&self) -> u64 {
         self.first + self.records.len() as u64
     }
@@ -158,9 +165,12 @@ impl State {
             let position = self.ring_read + Record::HEADER_BYTES;
             let number = self.kept.next_number();
             self.ring_read += span;
-            self.kept.records.push_back(KeptRecord { span, messages: 0 });
-            let body = memory.0.bytes(position, record.bytes as usize);
+            // Kept while it is read: the owner of a channel may give messages back meanwhile.
+            self.kept.records.push_back(KeptRecord { span, messages: 1 });
+            // SAFETY: the record is published, and kept until the next line but one.
+            let body = unsafe { memory.body(position, 0, record.bytes as usize) };
             self.on_record(now, &record, number, position, body);
+            self.kept.let_go(number);
         }
         if read {
             self.feed();
@@ -475,14 +485,9 @@ impl State {
     pub fn release_message(&mut self, content: Content) {
         match content {
             Content::InPlace { record, .. } => {
-                let first = self.kept.first;
-                let memory = &*self.memory;
-                if let Some(kept) = self.kept.records.get_mut((record - first) as usize) {
-                    kept.messages -= 1;
-                    if kept.messages == 0 && record == first {
-                        self.kept.release(memory);
-                        self.resume_stopped();
-                    }
+                if self.kept.let_go(record) {
+                    self.kept.release(&*self.memory);
+                    self.resume_stopped();
                 }
             }
             Content::Owned(buffer) => {
@@ -550,5 +555,106 @@ impl State {
         let frozen = self.peers.iter().any(|peer| peer.frozen);
         let full = self.complete_bytes > self.options.receive_bytes;
         (frozen && full).then_some((self.complete_bytes, self.options.receive_bytes))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::place::{Incoming, Lent, Room};
+    use super::super::state::Options;
+    use super::*;
+    use std::net::SocketAddr;
+    use tsumugi_proto::driver::{self, Fate};
+    use tsumugi_rail::Rail;
+    use tsumugi_rail::memory::Memory;
+    use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
+    use tsumugi_wire::handshake::Repeat;
+    use tsumugi_wire::memory::Geometry;
+
+    /// Gives back everything that has arrived before a long message, and sees what of the queue is kept then.
+    #[derive(Default)]
+    struct Greedy {
+        heads: usize,
+        kept: Vec<usize>,
+    }
+
+    impl Placer for Greedy {
+        fn on_head(&mut self, state: &mut State, _: Incoming, _: &[u8]) -> Room {
+            while let Some(Delivery::Message { content, .. }) = state.take(1) {
+                state.release_message(content);
+            }
+            self.heads += 1;
+            self.kept.push(state.kept.records.len());
+            Room::Own
+        }
+        fn on_placed(&mut self, _: &mut State, _: Lent) {}
+        fn on_collected(&mut self, _: usize, _: Content) {}
+        fn on_lost(&mut self, _: &mut State, _: Room) {}
+    }
+
+    fn host(network: &Network, number: u8) -> (State, SimRail) {
+        let options = Options {
+            job: 0,
+            accept_unknown: true,
+            peers_max: 4,
+            repeat: Repeat::Selective,
+            peer_timeout_ns: 500_000_000,
+            message_bytes_max: 1 << 20,
+            receive_bytes: 1 << 20,
+            send_bytes: 1 << 20,
+            datagram_bytes: 1472,
+            seed: Some(number.into()),
+        };
+        let mut state = State::new(options, Memory::new(Geometry::plain(4, 32 << 10)).unwrap());
+        assert!(state.open_channel(1));
+        (state, network.rail(SocketAddr::from(([10, 0, 0, number], 7411)), 1472))
+    }
+
+    fn call(state: &mut State, rail: &mut SimRail, now: Instant) {
+        rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
+        state.drain(now);
+        state.tick(now);
+        state.transmit(now, rail).unwrap();
+    }
+
+    #[test]
+    fn a_record_is_not_given_back_while_it_is_read() {
+        let network = Network::new(1, LinkOptions::default());
+        let ((mut here, mut here_rail), (mut there, mut there_rail)) = (host(&network, 1), host(&network, 2));
+        let node = here.add_peer("there", SocketAddr::from(([10, 0, 0, 2], 7411))).unwrap();
+        here.post(Instant(0), node, 1, b"hello").unwrap();
+        let mut now = Instant(0);
+        for _ in 0..40 {
+            call(&mut here, &mut here_rail, now);
+            call(&mut there, &mut there_rail, now);
+            now = now.plus(10_000);
+        }
+        assert!(here.is_flushed());
+        let greedy = Rc::new(RefCell::new(Greedy::default()));
+        there.set_placer(1, Rc::<RefCell<Greedy>>::clone(&greedy));
+        // More than is given back at once, and then a long message, all in the queue before any is read.
+        for _ in 0..4 {
+            here.post(now, node, 1, &[1; 1200]).unwrap();
+        }
+        here.post(now, node, 1, &[2; 3000]).unwrap();
+        for _ in 0..40 {
+            call(&mut here, &mut here_rail, now);
+            there_rail
+                .receive(now, &mut |from, bytes| {
+                    let (fate, _) = driver::receive(there.receive_memory(), bytes, crc32c);
+                    if matches!(fate, Fate::Pass) {
+                        there.on_datagram(now, from, bytes);
+                    }
+                })
+                .unwrap();
+            now = now.plus(10_000);
+        }
+        there.drain(now);
+        let Greedy { heads, kept } = &*greedy.borrow();
+        assert_eq!(*heads, 1);
+        assert!(
+            kept.iter().all(|records| *records == 1),
+            "{kept:?}: the record that is being read is not kept"
+        );
     }
 }

@@ -74,7 +74,9 @@ impl State {
         match content {
             Content::InPlace { position, at, bytes, .. } => {
                 let (at, bytes) = (*at as usize, *bytes as usize);
-                &self.memory.0.bytes(*position, at + bytes)[at..]
+                // SAFETY: the record is kept until `release_message` takes the content, and this state by a reference
+                // that no other lives beside.
+                unsafe { self.memory.body(*position, at, bytes) }
             }
             Content::Owned(buffer) => buffer,
         }

@@ -33,20 +33,12 @@ impl State {
         for index in 0..self.peers.len() as u32 {
             self.pass_landed(index, Psn(u64::MAX));
         }
-        let memory = Rc::clone(&self.memory);
         let mut channels = Vec::new();
         for (number, inbox) in std::mem::take(&mut self.channels) {
             let mut messages = Vec::new();
             for delivery in inbox.queue {
                 if let Delivery::Message { source, content } = delivery {
-                    let bytes = match &content {
-                        Bytes::InPlace { position, at, bytes, .. } => {
-                            let (at, bytes) = (*at as usize, *bytes as usize);
-                            memory.0.bytes(*position, at + bytes)[at..].to_vec()
-                        }
-                        Bytes::Owned(buffer) => buffer.clone(),
-                    };
-                    messages.push((source, bytes));
+                    messages.push((source, self.bytes_of(&content).to_vec()));
                     self.release_message(content);
                 }
             }
