@@ -22,6 +22,7 @@ pub mod sim;
 mod sys;
 pub mod trace;
 pub mod udp;
+mod words;
 pub mod xdp;
 pub mod xsk;
 

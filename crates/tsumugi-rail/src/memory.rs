@@ -6,6 +6,7 @@
 
 use crate::region::Region;
 use crate::sys;
+use crate::words::copy_words;
 use std::any::Any;
 use std::ops::Range;
 use std::ptr::NonNull;
@@ -170,15 +171,15 @@ impl Memory {
     pub fn window(&self, pages: Range<u32>, lease: impl Any) -> Region {
         let whole = self.geometry.window_pages;
         assert!(pages.start <= pages.end && pages.end <= whole, "pages {pages:?} of a window of {whole}");
-        // SAFETY: within the mapping, which the keeper keeps. Whatever writes there does so by plain copies, and nobody has a
-        // reference to the window's bytes.
+        // SAFETY: within the mapping, which the keeper keeps. Nobody has a reference to the window's bytes but as atomics.
         unsafe {
             let start = self.window.add(pages.start as usize * PAGE_BYTES);
             Region::kept(start, pages.len() * PAGE_BYTES, Rc::new((Rc::clone(&self.map), lease)))
         }
     }
 
-    /// Copies `data` into the window at byte `at`. What begins before the window's end may run into the pad.
+    /// Copies `data` into the window at byte `at`, as [`Region::write_words`] does. What begins before the window's end may
+    /// run into the pad.
     ///
     /// # Panics
     /// `data` runs past the pad.
@@ -190,10 +191,8 @@ impl Memory {
         };
         let fits = at.checked_add(data.len() as u64).is_some_and(|to| to <= end);
         assert!(fits, "{} bytes at {at} run past the {end} bytes of window and pad", data.len());
-        // SAFETY: within the mapping, as just asserted; `data` is a reference, and nobody has one to the window's bytes.
-        unsafe {
-            self.window.add(at as usize).copy_from_nonoverlapping(NonNull::from_ref(data).cast(), data.len());
-        }
+        // SAFETY: within the mapping, as just asserted; nobody has a reference to the window's bytes but as atomics.
+        unsafe { copy_words(self.window.add(at as usize), data) };
     }
 
     /// The control page.

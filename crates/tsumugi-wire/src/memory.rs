@@ -35,7 +35,7 @@
 //! | a record                       | whoever claimed it    | its seal last (release)                |
 //! | a translation's key and place  | owner                 | the key 0, the place, the key (release) |
 //! | a translation's `used`         | depositors; owner     | plain store                            |
-//! | the window                     | depositors, owner     | plain copies, as packets arrive        |
+//! | the window                     | depositors, owner     | copies, as packets arrive; short writes by words, where a depositor can |
 //! | counters                       | depositors            | fetch-and-add                          |
 //!
 //! # Invariants

@@ -38,6 +38,10 @@
 //!   are done in the order in which they were sent to a node. A long write's data may land before what was sent earlier,
 //!   and in any order among themselves, but has landed before anything that is sent later is done. So data, then a flag
 //!   written behind them, is a flag that tells the truth; two long writes to the same place need a fence between them.
+//! * A flag is a word of 1, 2, 4 or 8 bytes at an address that is a multiple of its size, written by a short write or
+//!   changed by an atomic. Any thread of the target's process may wait for it: such a word is seen as it was or as it
+//!   becomes, never in parts, and who has loaded it with acquire order (as an atomic, [`Region::word`]) sees everything
+//!   that was sent before it. The bytes of a long write, and words that lie otherwise, may be seen in parts.
 //! * A [`Ticket`] that is delivered says that the target has the data, not that they have been placed or were
 //!   not refused; a fence says that, when it is done: by then what was sent before it has been done, what was read is
 //!   here, and every refusal has been told.
@@ -51,9 +55,10 @@
 //! Memory from [`Remote::window`] can be written while its process computes, sleeps or is stopped: the program in the
 //! NIC's driver writes what arrives for it where it belongs, and acknowledges it. It knows a bounded number of pages, which
 //! it learns when they are written for the first time (`tsumugi up --translations`, [`Config::replacement`]); what comes
-//! for others waits in the receive queue for the process. The guarantees are the same but for one: the driver does not
-//! compare a packet's CRC32C, so what lands is as sure to be unaltered as Ethernet's own CRC makes it. Who cannot have that
-//! registers other memory.
+//! for others waits in the receive queue for the process. The guarantees are the same but for two. The driver does not
+//! compare a packet's CRC32C, so what lands is as sure to be unaltered as Ethernet's own CRC makes it. And it copies bytes,
+//! not words: a flag there is to be waited for where loads and stores keep their order, as on x86, or with a notification
+//! or a message behind it. Who cannot have that registers other memory.
 //!
 //! [`Config::replacement`]: crate::Config::replacement
 

@@ -2,6 +2,7 @@
 
 use proptest::prelude::*;
 use std::ptr::NonNull;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tsumugi::remote::{Atomic, Change, Operation, Refused, Registration, RemoteError, Word};
 use tsumugi::{Config, Endpoint, FaultOptions, Node, Region, Rights, SendError, Status, Target, Ticket};
@@ -534,4 +535,43 @@ fn a_write_and_its_notification_are_accepted_together_or_not_at_all() {
         pair.fence();
         assert!(registration.try_notification().unwrap().is_none());
     }
+}
+
+#[test]
+fn a_flag_written_behind_data_tells_the_truth_to_another_thread() {
+    const ROUNDS: u32 = 200;
+    let pair = Pair::open(Config::loopback());
+    let (memory, registration) = registered(&pair.there, 1 << 16, Rights::WRITE);
+    let (short, long, flag) = (8, 1024, 60_000);
+    let seen = AtomicU32::new(0);
+    let address = memory.address() as usize;
+    std::thread::scope(|scope| {
+        let seen = &seen;
+        scope.spawn(move || {
+            let at = |at: usize| std::ptr::with_exposed_provenance_mut::<u8>(address + at);
+            for round in 1..=ROUNDS {
+                // SAFETY: aligned, within the region, which lives on, and nobody treats it but as an atomic.
+                let flag = unsafe { AtomicU32::from_ptr(at(flag).cast()) };
+                while flag.load(Ordering::Acquire) != round {
+                    std::thread::yield_now();
+                }
+                for (place, bytes) in [(short, 100), (long, 20_000)] {
+                    let mut data = vec![0; bytes];
+                    // SAFETY: within the region; what is there is not written before `seen` says that it was read.
+                    unsafe { std::ptr::copy_nonoverlapping(at(place), data.as_mut_ptr(), bytes) };
+                    assert!(data == contents(round.into(), bytes), "round {round}: the flag was first");
+                }
+                seen.store(round, Ordering::Release);
+            }
+        });
+        for round in 1..=ROUNDS {
+            let target = registration.target();
+            pair.write(target.plus(long as u64), &region_of(&contents(round.into(), 20_000)).all());
+            pair.write(target.plus(short as u64), &region_of(&contents(round.into(), 100)).all());
+            pair.post(|| {
+                pair.here.remote().write_bytes(pair.node, target.plus(flag as u64), &round.to_ne_bytes())
+            });
+            pair.until("the other thread", || seen.load(Ordering::Acquire) == round);
+        }
+    });
 }

@@ -72,7 +72,12 @@ impl Served {
 
     fn write(&self, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
         let (region, at) = self.find(remote, data.len() as u64, Rights::WRITE)?;
-        region.write(at, data).map_err(|_| Outcome::OutOfBounds)
+        // A short write may be a flag that another thread waits for. Of a long one nothing is promised before all is there.
+        let written = match What::from_number(remote.what) {
+            Some(What::Piece) => region.write(at, data),
+            _ => region.write_words(at, data),
+        };
+        written.map_err(|_| Outcome::OutOfBounds)
     }
 
     fn change(&self, remote: &RemoteFrame, data: &[u8]) -> Result<u64, Outcome> {
