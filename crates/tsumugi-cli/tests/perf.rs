@@ -364,6 +364,75 @@ fn a_client_of_another_version_is_told() {
     assert_eq!(output.status.code(), Some(0), "{}", text(&output.stderr));
 }
 
+/// A server that begins a measurement and ends the control connection in its middle.
+fn ending_server(end: impl FnOnce(TcpStream) + Send + 'static) -> (String, std::thread::JoinHandle<()>) {
+    let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+    let host = listener.local_addr().expect("address").to_string();
+    let server = std::thread::spawn(move || {
+        let (mut control, _) = listener.accept().expect("accept");
+        BufReader::new(&control).read_line(&mut String::new()).expect("a request");
+        let data = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let port = data.local_addr().expect("address").port();
+        writeln!(control, r#"{{"ready":{{"port":{port}}}}}"#).expect("write");
+        let (mut stream, _) = data.accept().expect("accept");
+        let _ = stream.read(&mut [0; 4096]);
+        end(control);
+        // The data go on for as long as the client wants.
+        while matches!(stream.read(&mut [0; 1 << 16]), Ok(1..)) {}
+    });
+    (host, server)
+}
+
+#[test]
+fn a_client_whose_server_ends_without_a_word_says_where_to_look() {
+    let (host, server) = ending_server(drop);
+    let output = perf("bandwidth", &host, &["--transport", "tcp-block", "--time", "20"]);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains(&host) && said.contains("ended without a word"), "{said}");
+    assert!(said.contains("`tsumugi perf serve`"), "{said}");
+    server.join().expect("server");
+}
+
+#[test]
+fn a_client_quotes_the_reason_of_its_server() {
+    let (host, server) = ending_server(|mut control| {
+        writeln!(control, r#"{{"refused":{{"why":"the loom is broken"}}}}"#).expect("write");
+    });
+    let output = perf("bandwidth", &host, &["--transport", "tcp-block", "--time", "20"]);
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("the loom is broken"), "{}", text(&output.stderr));
+    server.join().expect("server");
+}
+
+#[test]
+fn a_server_says_why_it_ends_a_session_even_to_who_has_said_more_than_it_reads() {
+    let server = Server::start(&[]);
+    let mut stream = TcpStream::connect(("127.0.0.1", server.port)).expect("connect");
+    // Nothing of this is a request, and most of it will not be read.
+    stream.write_all(&[&b"nonsense\n"[..], &[b'x'; 200_000]].concat()).expect("write");
+    std::thread::sleep(Duration::from_millis(300));
+    let mut reply = String::new();
+    BufReader::new(&stream).read_line(&mut reply).expect("a reply");
+    assert!(reply.contains("refused") && reply.contains("nonsense"), "{reply:?}");
+}
+
+#[test]
+fn an_interrupted_server_says_so_to_its_client() {
+    let server = Server::start(&[]);
+    let client = Command::new(TSUMUGI)
+        .args(["perf", "idle", &format!("127.0.0.1:{}", server.port), "--time", "3000"])
+        .args(["--transport", "tcp-block"])
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    std::thread::sleep(Duration::from_millis(500));
+    server.interrupt();
+    let output = client.wait_with_output().expect("it ends by itself");
+    assert_eq!(output.status.code(), Some(1));
+    assert!(text(&output.stderr).contains("interrupted"), "{}", text(&output.stderr));
+}
+
 #[test]
 fn a_silent_stranger_is_given_up() {
     let listener = TcpListener::bind("127.0.0.1:0").expect("bind");

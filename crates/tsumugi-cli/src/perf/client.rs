@@ -36,6 +36,11 @@ pub(crate) enum ClientError {
     Control { address: String, cause: ControlError },
     #[error("the server at {address} refused: {why}")]
     Refused { address: String, why: String },
+    #[error(
+        "the server at {address} ended without a word{here}: see what `tsumugi perf serve` printed there, or whether \
+         it was killed (`dmesg` tells if memory was short), and start it again"
+    )]
+    Gone { address: String, here: String },
     #[error("measuring {transport} with {address} failed: {cause}")]
     Failed { transport: &'static str, address: String, cause: Failure },
 }
@@ -415,7 +420,13 @@ impl<'a> Client<'a> {
     }
 
     fn say(&self, word: &impl serde::Serialize) -> Result<(), ClientError> {
-        control::say(&self.control, word).map_err(|cause| self.control_failed(cause))
+        control::say(&self.control, word).map_err(|cause| {
+            // It may have said why before it went.
+            match control::hear(&self.control, Some(control::LOOK_UP)) {
+                Ok(Reply::Refused { why }) => ClientError::Refused { address: self.address.clone(), why },
+                _ => self.control_failed(cause),
+            }
+        })
     }
 
     /// The server's next word; a refusal is an error.
@@ -432,8 +443,13 @@ impl<'a> Client<'a> {
     fn control_failed(&self, cause: ControlError) -> ClientError {
         match cause {
             ControlError::Interrupted => ClientError::Interrupted,
+            ControlError::Closed => self.gone(String::new()),
             cause => ClientError::Control { address: self.address.clone(), cause },
         }
+    }
+
+    fn gone(&self, here: String) -> ClientError {
+        ClientError::Gone { address: self.address.clone(), here }
     }
 
     fn out_of_step(&self) -> ClientError {
@@ -447,7 +463,11 @@ impl<'a> Client<'a> {
         }
         match control::hear::<Reply>(&self.control, Some(control::LOOK_UP)) {
             Ok(Reply::Refused { why }) => ClientError::Refused { address: self.address.clone(), why },
-            Err(error @ ControlError::Closed) => self.control_failed(error),
+            Err(ControlError::Closed) => match cause {
+                // Its end was noticed, and nothing else.
+                Failure::Stopped(_) => self.gone(String::new()),
+                cause => self.gone(format!(" ({} failed here with: {cause})", self.measure.transport.name())),
+            },
             _ => ClientError::Failed {
                 transport: self.measure.transport.name(),
                 address: self.address.clone(),
@@ -482,6 +502,39 @@ pub(super) enum Measured {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        measure: Measure,
+    }
+
+    #[test]
+    fn what_a_server_said_before_it_went_is_told_though_nothing_can_be_said_to_it() {
+        use clap::Parser;
+        use nix::sys::socket::{setsockopt, sockopt::Linger};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let measure = Command::parse_from(["perf", "127.0.0.1"]).measure;
+        for (word, shown) in
+            [(Some("the loom is broken"), "the loom is broken"), (None, "`tsumugi perf serve`")]
+        {
+            let server = listener.local_addr().expect("address");
+            let control = TcpStream::connect(server).expect("connect");
+            control::prepare(&control).expect("prepare");
+            let address = server.to_string();
+            let client = Client { measure: &measure, metric: Metric::Bandwidth, control, server, address };
+            let (far, _) = listener.accept().expect("accept");
+            if let Some(why) = word {
+                control::say(&far, &Reply::Refused { why: why.to_owned() }).expect("say");
+            }
+            // Closed with a reset, as when something is unread.
+            setsockopt(&far, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).expect("linger");
+            drop(far);
+            std::thread::sleep(Duration::from_millis(100));
+            let error = client.say(&Finish { finish: true }).expect_err("nobody is there").to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+    }
 
     #[test]
     fn hosts_with_and_without_ports() {

@@ -6,7 +6,7 @@
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use std::io::{self, ErrorKind, Read, Write};
-use std::net::TcpStream;
+use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 use thiserror::Error;
 use tsumugi_rail::ether::Mac;
@@ -19,6 +19,9 @@ pub(crate) const VERSION: u32 = 3;
 
 /// A longer line is not one of ours.
 const LINE_BYTES_MAX: usize = 64 << 10;
+
+/// How long the other side may take to hear the last word.
+const PART_MAX: Duration = Duration::from_secs(1);
 
 /// How often a waiting side looks for Ctrl-C.
 pub(crate) const LOOK_UP: Duration = Duration::from_millis(100);
@@ -109,7 +112,27 @@ pub(crate) fn prepare(stream: &TcpStream) -> io::Result<()> {
 pub(crate) fn say(mut stream: &TcpStream, word: &impl Serialize) -> Result<(), ControlError> {
     let mut line = serde_json::to_vec(word).map_err(io::Error::from)?;
     line.push(b'\n');
-    Ok(stream.write_all(&line)?)
+    stream.write_all(&line).map_err(|error| match error.kind() {
+        ErrorKind::BrokenPipe | ErrorKind::ConnectionReset => ControlError::Closed,
+        _ => error.into(),
+    })
+}
+
+/// Says the last word, and waits a moment for the other side to take it and go. A connection that is closed while something
+/// of the other side's is unread is reset, and what was said last may be lost.
+pub(crate) fn part(mut stream: &TcpStream, word: &impl Serialize) {
+    // Who is gone need not be told.
+    if say(stream, word).is_err() || stream.shutdown(Shutdown::Write).is_err() {
+        return;
+    }
+    let start = Instant::now();
+    while start.elapsed() < PART_MAX && !interrupted() {
+        match stream.read(&mut [0; 4096]) {
+            Ok(1..) => {}
+            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}
+            Ok(0) | Err(_) => return,
+        }
+    }
 }
 
 /// Waits for one word; `silence_max` of `None` waits until the other side speaks or goes.

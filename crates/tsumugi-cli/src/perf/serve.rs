@@ -43,7 +43,7 @@ pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
                 let client = control
                     .peer_addr()
                     .map_or("a client".to_owned(), |address| canonical(address).to_string());
-                match session(&control, port, serve) {
+                match session(&control, port, serve, SILENCE_MAX) {
                     Ok(()) => {}
                     Err(SessionError::Control(ControlError::Interrupted)) => {}
                     Err(error) => eprintln!("tsumugi perf: {client}: {error}"),
@@ -107,17 +107,22 @@ enum SessionError {
 }
 
 /// One client's measurements, one after the other, until it closes its control connection.
-fn session(control: &TcpStream, port: u16, serve: &super::Serve) -> Result<(), SessionError> {
+fn session(
+    control: &TcpStream,
+    port: u16,
+    serve: &super::Serve,
+    silence_max: Duration,
+) -> Result<(), SessionError> {
     control::prepare(control)?;
     loop {
-        let request: Request = match control::hear(control, Some(SILENCE_MAX)) {
-            Ok(request) => request,
+        let ended = match control::hear(control, Some(silence_max)) {
+            Ok(request) => measurement(control, port, serve, request),
             Err(ControlError::Closed) => return Ok(()),
-            Err(error) => return Err(error.into()),
+            Err(error) => Err(error.into()),
         };
-        if let Err(error) = measurement(control, port, serve, request) {
+        if let Err(error) = ended {
             // The client learns why, if it is still there, and nothing more is expected of it.
-            let _ = control::say(control, &Reply::Refused { why: error.to_string() });
+            control::part(control, &Reply::Refused { why: error.to_string() });
             return Err(error);
         }
     }
@@ -270,4 +275,41 @@ pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
 pub(crate) fn with_port(mut address: SocketAddr, port: u16) -> SocketAddr {
     address.set_port(port);
     address
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// Both ends of a control connection.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (server, _) = listener.accept().expect("accept");
+        control::prepare(&client).expect("prepare");
+        (client, server)
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_for_too_long_is_told_before_it_is_left() {
+        let (mut client, server) = pair();
+        let serve = super::super::Serve { port: 0, once: true, wait: None, depositor: None, cpu: None };
+        let session = std::thread::spawn(move || {
+            session(&server, 0, &serve, Duration::from_millis(50)).expect_err("a silent client").to_string()
+        });
+        let mut said = String::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !said.ends_with('\n') && Instant::now() < deadline {
+            let mut piece = [0; 1024];
+            match client.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => said.push_str(&String::from_utf8_lossy(&piece[..count])),
+                Err(_) => {}
+            }
+        }
+        assert!(said.contains("refused") && said.contains("said nothing"), "{said:?}");
+        drop(client);
+        assert!(session.join().expect("the session").contains("said nothing"));
+    }
 }
