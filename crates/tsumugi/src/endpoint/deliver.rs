@@ -641,7 +641,7 @@ mod tests {
             call(&mut here, &mut here_rail, now);
             there_rail
                 .receive(now, &mut |from, bytes| {
-                    let (fate, _) = driver::receive(there.receive_memory(), bytes, crc32c);
+                    let (fate, _) = driver::receive(there.receive_memory(), bytes, false, crc32c);
                     if matches!(fate, Fate::Pass) {
                         there.on_datagram(now, from, bytes);
                     }
