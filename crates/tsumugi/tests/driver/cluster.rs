@@ -48,7 +48,15 @@ impl Cluster {
 
     /// Makes the nodes and attaches the program in both.
     pub(crate) fn driven(test: &str, options: &str) -> Option<Cluster> {
+        Cluster::driven_with_mtu(test, 1500, options)
+    }
+
+    /// The same with another MTU, bytes.
+    pub(crate) fn driven_with_mtu(test: &str, mtu: u64, options: &str) -> Option<Cluster> {
         let cluster = Cluster::new(test)?;
+        for node in 0..2 {
+            cluster.shell(node, &format!("ip link set {NIC} mtu {mtu}"));
+        }
         let begun = [0, 1].map(|node| cluster.start(node, &format!("up {options}")));
         for mut up in begun {
             assert_eq!(up.hear(), "done");
