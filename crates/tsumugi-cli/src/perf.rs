@@ -216,8 +216,7 @@ pub(crate) struct Measure {
     /// there (Tsumugi only; bandwidth and rate).
     #[arg(long)]
     pub(crate) in_place: bool,
-    /// Longest datagram payload that Tsumugi sends [default: what the NIC's MTU, and with the driver depositor one of its
-    /// buffers, has room for].
+    /// Longest datagram payload that Tsumugi sends [default: what the NIC's MTU has room for].
     #[arg(long, value_name = "BYTES", value_parser = datagram)]
     pub(crate) datagram: Option<u16>,
     /// Faults to inject on both sides, as in `loss=1%,dup=1%,reorder=5%,seed=7`.
