@@ -171,6 +171,27 @@ mod tests {
     }
 
     #[test]
+    fn a_path_whose_nic_took_nothing_still_has_its_turn() {
+        let mut sender = Sender::new(Repeat::Selective, 3, 100);
+        sender.send(Instant(0), 0, ());
+        let mut picked = Vec::new();
+        for taken in [true, false, false, true] {
+            let now = sender.timeout();
+            if !sender.is_urgent() {
+                sender.on_timeout(now);
+            }
+            let pick = pick(&mut ActiveBackup, now, 0, &sender, 1).unwrap();
+            let (psn, ()) = sender.resend(now, pick.path).unwrap();
+            if !taken {
+                sender.not_taken(psn);
+                assert!(sender.is_urgent(), "nothing is sent before the next time-out");
+            }
+            picked.push(pick.path);
+        }
+        assert_eq!(picked, [1, 2, 2, 2]);
+    }
+
+    #[test]
     fn no_policy_picks_a_silent_path_or_one_without_room() {
         for (choice, name) in PolicyChoice::ALL {
             let mut policy = choice.policy();

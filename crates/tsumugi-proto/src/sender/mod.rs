@@ -93,6 +93,8 @@ pub struct Sender<P> {
     forced: u32,
     /// Path, number and time of the last such transmission, since when nothing was acknowledged.
     tried: Option<(u8, u64, Instant)>,
+    /// The one before it: a NIC may not take that transmission after all.
+    tried_before: Option<(u8, u64, Instant)>,
     /// Since when nothing was acknowledged though something is outstanding.
     quiet_since: Instant,
     timeouts: u32,
@@ -124,6 +126,7 @@ impl<P> Sender<P> {
             lost: 0,
             forced: 0,
             tried: None,
+            tried_before: None,
             quiet_since: Instant(0),
             timeouts: 0,
             loss_due: Instant::NEVER,
@@ -274,7 +277,7 @@ impl<P> Sender<P> {
         let order = self.order;
         if self.forced > 0 {
             self.forced -= 1;
-            self.tried = Some((path, order, now));
+            self.tried_before = self.tried.replace((path, order, now));
         }
         self.lost -= 1;
         self.order += 1;
@@ -308,6 +311,11 @@ impl<P> Sender<P> {
             slot.state = State::Lost;
             self.lost += 1;
             self.first_lost = self.first_lost.min(psn);
+            if self.tried.is_some_and(|(_, order, _)| order == slot.order) {
+                // Nothing was tried over that path: it still has its turn.
+                self.tried = self.tried_before;
+                self.forced += 1;
+            }
             let path = &mut self.paths[usize::from(slot.path)];
             path.in_flight = path.in_flight.saturating_sub(1);
         }
