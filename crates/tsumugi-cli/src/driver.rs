@@ -162,6 +162,7 @@ pub(crate) fn down(options: &Down) -> crate::Outcome {
     let pins = Pins::here()?;
     let users = xdp::status(&pins)?.ports.iter().filter(|port| port.claimed).count();
     let gone = crate::uninterrupted(|| xdp::down(&pins, &options.nics))?;
+    tsumugi_lab::deferred::give_back();
     for attached in &gone {
         eprintln!("detached from {}", nic(attached));
     }

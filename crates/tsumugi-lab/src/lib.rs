@@ -23,6 +23,7 @@
 //! # Ok::<(), tsumugi_lab::LabError>(())
 //! ```
 
+pub mod deferred;
 mod enter;
 mod error;
 pub mod kernel_log;

@@ -1,5 +1,6 @@
 //! Removing a lab. Goes by names and mounts alone, so it works whatever state the lab is in.
 
+use crate::deferred;
 use crate::error::{Context, LabError};
 use crate::names;
 use crate::state::Lock;
@@ -83,6 +84,8 @@ pub(crate) fn remove(name: &str) -> Result<Removed, LabError> {
     if let Some(left) = mounts_below(&folder)?.first() {
         return Err(io::Error::from(io::ErrorKind::ResourceBusy)).context("unmount", left);
     }
+    // The nodes' NICs go, and nobody is left who reads what they received.
+    deferred::give_back();
     match fs::remove_dir_all(&folder) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error).context("remove", &folder),
         _ => Ok(Removed { namespaces: namespaces.len(), processes }),

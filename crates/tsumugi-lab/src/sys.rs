@@ -39,6 +39,25 @@ pub(crate) fn unmount(target: &CStr) -> io::Result<()> {
     check(unsafe { libc::umount2(target.as_ptr(), libc::MNT_DETACH | libc::UMOUNT_NOFOLLOW) })
 }
 
+/// CPUs of this machine, also those that are not there now or that this process may not use.
+pub(crate) fn cpus() -> usize {
+    // SAFETY: no memory is passed.
+    usize::try_from(unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) }).unwrap_or(1)
+}
+
+/// Has the calling thread run on one CPU, and nowhere else.
+pub(crate) fn move_to(cpu: usize) -> io::Result<()> {
+    // SAFETY: all-zero is the empty set.
+    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
+    if cpu >= libc::CPU_SETSIZE as usize {
+        return Err(io::ErrorKind::InvalidInput.into());
+    }
+    // SAFETY: the number is below the set's size.
+    unsafe { libc::CPU_SET(cpu, &mut set) };
+    // SAFETY: the set is as long as is said, and outlives the call; 0 is the calling thread.
+    check(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) })
+}
+
 pub(crate) fn set_hostname(name: &str) -> io::Result<()> {
     // SAFETY: pointer and length describe `name`, which outlives the call.
     check(unsafe { libc::sethostname(name.as_ptr().cast(), name.len()) })
