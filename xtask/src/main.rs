@@ -3,6 +3,7 @@
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
 use kernel_log::KernelLog;
+use mutations::Which;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tally::Tally;
@@ -40,8 +41,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["loom"] => loom(),
         ["kernels"] => kernels(),
-        ["mutations"] => mutations::run(&root(), None),
-        ["mutations", "--only", name] => mutations::run(&root(), Some(name)),
+        ["mutations"] => mutations::run(&root(), Which::All),
+        ["mutations", "--only", name] => mutations::run(&root(), Which::Only(name)),
         ["targets", ref options @ ..]
             if options.iter().all(|it| *it == "--check" || !it.starts_with('-')) =>
         {
@@ -132,7 +133,7 @@ fn ci() -> bool {
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
         ("tidy", tidy()),
-        ("mutations", mutations::run(&root(), None)),
+        ("mutations", mutations::run(&root(), Which::AllButControls)),
     ];
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {

@@ -43,9 +43,19 @@ enum Outcome {
     Broken(String),
 }
 
-/// Runs all mutations, or the one called `only`. `false` when one survives, or the
-/// simulation complains about the copy without a mutation.
-pub(crate) fn run(root: &Path, only: Option<&str>) -> bool {
+/// Which mutations are run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Which<'a> {
+    /// All, and before them the controls: the copy without a mutation, about which the simulation must not complain.
+    All,
+    /// All, without controls: for who runs the simulation's tests, too, which have the same seeds.
+    AllButControls,
+    /// The one called so, and the controls.
+    Only(&'a str),
+}
+
+/// Runs mutations. `false` when one survives, or a control does not.
+pub(crate) fn run(root: &Path, which: Which<'_>) -> bool {
     let listed = match fs::read_to_string(root.join("sim/mutations.txt")) {
         Ok(text) => parse(&text),
         Err(error) => Err(format!("cannot be read: {error}")),
@@ -57,7 +67,10 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> bool {
             return false;
         }
     };
-    mutations.retain(|mutation| only.is_none_or(|only| mutation.name == only));
+    mutations.retain(|mutation| match which {
+        Which::Only(name) => mutation.name == name,
+        Which::All | Which::AllButControls => true,
+    });
     if mutations.is_empty() {
         eprintln!("xtask: no such mutation; sim/mutations.txt lists them");
         return false;
@@ -75,6 +88,7 @@ pub(crate) fn run(root: &Path, only: Option<&str>) -> bool {
         models,
         places: Vec::new(),
     });
+    let controls = if which == Which::AllButControls { &[][..] } else { &controls };
     for mutation in controls.iter().chain(&mutations) {
         let is_control = mutation.places.is_empty();
         let began = Instant::now();
