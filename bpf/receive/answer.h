@@ -80,6 +80,8 @@ static __always_inline __u32 settle(struct tsumugi_flow *flow, __u32 due)
 	if (likely(load(&flow->received.owed) == 0))
 		return due;
 	owed = __sync_lock_test_and_set(&flow->received.owed, 0);
+	if (owed == 0)
+		return due; /* another was faster */
 	if (owed != TSUMUGI_LOSE && (owed != TSUMUGI_STOP || load(&flow->received.stopped) == 0))
 		owed = TSUMUGI_ACK;
 	return due > owed ? due : owed;

@@ -97,8 +97,7 @@ fn test() -> bool {
     tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
     kernels::run(&mut tally);
     if let Some(complaints) = kernel.complaints() {
-        eprintln!("xtask: FAILED: {complaints}");
-        tally.spoil();
+        tally.spoil(&complaints.to_string());
     }
     tally.conclude()
 }

@@ -9,15 +9,17 @@ use std::process::{Command, Stdio};
 pub(crate) struct Tally {
     passed: u64,
     failed: u64,
-    /// A run did not end well.
-    broken: bool,
+    /// What did not end well.
+    broken: Vec<String>,
 }
 
 impl Tally {
     /// Runs `cargo` with these arguments, shows what it prints, and counts.
     pub(crate) fn run(&mut self, arguments: &[&str], environment: &[(&str, &str)]) {
         let status = self.status("cargo", arguments, environment);
-        self.broken |= status != Some(0);
+        if status != Some(0) {
+            self.spoil(&format!("cargo {}", arguments.join(" ")));
+        }
     }
 
     /// The same with any program. Its exit status; `None`: it did not run to its end.
@@ -49,9 +51,9 @@ impl Tally {
         child.wait().ok().and_then(|status| status.code())
     }
 
-    /// Something went wrong that is no failed test.
-    pub(crate) const fn spoil(&mut self) {
-        self.broken = true;
+    /// This went wrong, whatever its tests say.
+    pub(crate) fn spoil(&mut self, what: &str) {
+        self.broken.push(what.to_owned());
     }
 
     /// Takes a line of a test runner into account: `test result: ok. 3 passed; 0 failed; …`.
@@ -70,11 +72,11 @@ impl Tally {
 
     /// Prints the sum, last of all, and says whether everything passed.
     pub(crate) fn conclude(&self) -> bool {
-        if self.broken && self.failed == 0 {
-            eprintln!("xtask: something went wrong before or beside the tests, see above");
+        for what in &self.broken {
+            eprintln!("xtask: FAILED: {what}");
         }
         println!("{} passed, {} failed", self.passed, self.failed);
-        !self.broken && self.failed == 0
+        self.broken.is_empty() && self.failed == 0
     }
 }
 
@@ -93,6 +95,6 @@ mod tests {
         ] {
             tally.count(line);
         }
-        assert_eq!(tally, Tally { passed: 13, failed: 2, broken: false });
+        assert_eq!(tally, Tally { passed: 13, failed: 2, broken: Vec::new() });
     }
 }

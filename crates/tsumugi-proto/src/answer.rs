@@ -91,6 +91,8 @@ pub fn settle(flow: &Flow, due: Option<Kind>) -> Option<Kind> {
     let owed = flow.received.0.owed.swap(0, Ordering::AcqRel);
     // A STOP is out of date when GO has been said since.
     let owed = match owed {
+        // Another was faster.
+        0 => return due,
         lose if lose == Kind::Lose as u32 => Kind::Lose,
         stop if stop == Kind::Stop as u32 && flow.received.0.stopped.load(Ordering::Relaxed) != 0 => {
             Kind::Stop

@@ -24,6 +24,8 @@
 //! | `receiver::land` says that it begins after it has claimed the PSN | `the_owner_passes_over_what_has_landed_only` |
 //! | … that it has landed before it has copied, or relaxed; `is_settled` reads `landed` relaxed | the same |
 //! | the owner looks at the queue's head before the base | the same |
+//! | `answer::owe` tells the owner before it says what is owed, or relaxed | `what_is_owed_is_answered_once` |
+//! | the owner looks at the flows before it takes the notice; `answer::settle` does not see that another was faster | the same |
 //! | `Translations` puts a place relaxed, or the key before the place; `look_up` reads the key once | `a_translation_is_whole` |
 //!
 //! Not shown: that the window's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
@@ -39,7 +41,7 @@ use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as RealOrdering};
 use tsumugi_proto::receiver::{self, Verdict};
 use tsumugi_proto::translation::{self, ReplacementChoice, Translations};
 use tsumugi_proto::window::{self, Claim};
-use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_proto::{ReceiveMemory, answer, queue};
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::atomic::{AtomicU32, AtomicU64, Ordering};
 use tsumugi_wire::frame::RemoteFrame;
@@ -111,6 +113,7 @@ impl Small {
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
+                owed: Line::default(),
             },
             flow: Flow {
                 token: AtomicU64::new(TOKEN),
@@ -123,6 +126,8 @@ impl Small {
                     base: AtomicU64::new(base),
                     echo: AtomicU64::new(0),
                     stopped: AtomicU32::new(0),
+                    owed: AtomicU32::new(0),
+                    ask_by_probe: AtomicU32::new(0),
                     newest: AtomicU64::new(first),
                 }),
                 acknowledged: Line(Acknowledged { ack: AtomicU64::new(0), limit: AtomicU64::new(0) }),
@@ -531,6 +536,33 @@ fn what_has_its_turn_lands_after_what_was_before_it() {
             None => assert_eq!(memory.base(), 1),
         }
         assert!(receiver::is_settled(&memory.flow));
+    });
+}
+
+#[test]
+fn what_is_owed_is_answered_once() {
+    explore(4, || {
+        let memory = Arc::new(Small::windowed(2, true));
+        let owing = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || answer::owe(&*memory, &memory.flow, Kind::Ack)
+        });
+        // A packet in one buffer, which is answered where it arrives.
+        let passing = thread::spawn({
+            let memory = Arc::clone(&memory);
+            move || answer::settle(&memory.flow, None).is_some()
+        });
+        let look = || {
+            memory.control.owed.0.load(Ordering::Relaxed) != 0 && {
+                memory.control.owed.0.swap(0, Ordering::AcqRel);
+                answer::settle(&memory.flow, None).is_some()
+            }
+        };
+        let early = look();
+        owing.join().unwrap();
+        let answers = [early, passing.join().unwrap(), look()];
+        assert_eq!(answers.iter().filter(|is_answer| **is_answer).count(), 1, "{answers:?}");
+        assert_eq!(memory.flow.received.0.owed.load(Ordering::Relaxed), 0);
     });
 }
 
