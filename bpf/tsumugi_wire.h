@@ -65,6 +65,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_RESENT 2      /* sent before */
 #define TSUMUGI_FLAG_HAS_ACK 4     /* ack and credit are meaningful */
 #define TSUMUGI_FLAG_ASK_BY_PROBE 8 /* an answer: who wants an ACK for a long packet sends a PROBE behind it */
+#define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
 
 struct tsumugi_header {
 	union {
@@ -163,6 +164,8 @@ struct tsumugi_answer {
 #define TSUMUGI_REPEAT_SELECTIVE 0
 #define TSUMUGI_REPEAT_GO_BACK_N 1
 
+#define TSUMUGI_OFFER_LISTENS 1 /* a TCP socket on the port tells whether the process is there */
+
 /* HELLO, WELCOME. */
 struct tsumugi_offer {
 	__u64 job;
@@ -171,7 +174,7 @@ struct tsumugi_offer {
 	__u64 token;
 	__u32 flow;
 	__u8 repeat; /* TSUMUGI_REPEAT_* */
-	__u8 reserved;
+	__u8 flags; /* TSUMUGI_OFFER_* */
 	__u16 datagram_bytes;
 	__u64 message_bytes_max;
 	__u64 reserved_2;

@@ -114,6 +114,8 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         peers_max: PEERS_MAX,
         repeat: Repeat::Selective,
         peer_timeout_ns: 5000 * MILLISECOND_NS,
+        connect_timeout_ns: 5000 * MILLISECOND_NS,
+        listens: false,
         message_bytes_max: 1 << 20,
         receive_bytes: 1 << 21,
         send_bytes: 1 << 16,

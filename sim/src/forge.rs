@@ -103,6 +103,7 @@ fn handshake(dice: &mut Dice) -> Vec<u8> {
         token: dice.bits(),
         flow: dice.below(4) as u32,
         repeat: Repeat::Selective,
+        listens: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 20,
     };

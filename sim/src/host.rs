@@ -429,14 +429,16 @@ impl Host {
             Reason::Violation(DAMAGED) => self.plan.driven && world.plan.link.corrupt > 0.0,
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
+            // Simulated hosts have no kernels.
+            Reason::Gone | Reason::NoRoute(_) => false,
             // It would have answered, or its program for it.
-            Reason::Silent(_) if world.plan.patient => {
+            Reason::Silent(..) if world.plan.patient => {
                 !view.is_some_and(|view| world.doors[other].contains(&view.remote_token))
             }
-            Reason::Silent(_) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
+            Reason::Silent(..) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
                 false
             }
-            Reason::Silent(_) | Reason::Unreachable(_) => !world.plan.calm && !closing,
+            Reason::Silent(..) | Reason::Unreachable(..) => !world.plan.calm && !closing,
             // Words of a former incarnation may have arrived after it was no more.
             Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
             Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,

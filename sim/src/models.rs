@@ -205,6 +205,8 @@ fn cluster(dice: &mut Dice, network: &Network, time: &Rc<Cell<u64>>) -> Result<V
             peers_max: count as u32,
             repeat: if dice.one_in(8) { Repeat::GoBackN } else { Repeat::Selective },
             peer_timeout_ns: 60 * SECOND_NS,
+            connect_timeout_ns: 60 * SECOND_NS,
+            listens: false,
             message_bytes_max: 1 << 20,
             receive_bytes: 64 << 20,
             send_bytes: dice.pick(&[64 << 10, 1 << 20]),

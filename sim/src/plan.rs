@@ -204,6 +204,7 @@ impl Plan {
         self.events.clear();
         for host in &mut self.hosts {
             host.options.peer_timeout_ns = timeout_ns;
+            host.options.connect_timeout_ns = timeout_ns;
             host.gap_ns = self.ends_at.0 / 20;
         }
         for _ in 0..dice.between(1, 5) {
@@ -232,6 +233,8 @@ impl HostPlan {
                 peers_max: 12,
                 repeat: if dice.one_in(3) { Repeat::GoBackN } else { Repeat::Selective },
                 peer_timeout_ns: timeout_ns,
+                connect_timeout_ns: timeout_ns,
+                listens: false,
                 message_bytes_max: MESSAGE_BYTES_MAX,
                 receive_bytes: if slow { 64 << 10 } else { dice.pick(&[256 << 10, 4 << 20]) },
                 send_bytes: dice.pick(&[4 << 10, 64 << 10, 1 << 20]),

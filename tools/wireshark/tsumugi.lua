@@ -35,6 +35,7 @@ local f = {
     resent = ProtoField.bool("tsumugi.flags.resent", "Sent before", 8, nil, 0x02),
     has_ack = ProtoField.bool("tsumugi.flags.has_ack", "Ack and credit are meaningful", 8, nil, 0x04),
     ask_by_probe = ProtoField.bool("tsumugi.flags.ask_by_probe", "Long packets cannot be answered: ask by PROBE", 8, nil, 0x08),
+    away = ProtoField.bool("tsumugi.flags.away", "Another process will go on", 8, nil, 0x10),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
     check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
@@ -76,6 +77,7 @@ local f = {
     offer_token = ProtoField.uint64("tsumugi.offer.token", "Token of the offered flow", base.HEX),
     offer_flow = ProtoField.uint32("tsumugi.offer.flow", "Index of the offered flow"),
     repeat_mode = ProtoField.uint8("tsumugi.offer.repeat", "Repair", base.DEC, REPEATS),
+    listens = ProtoField.bool("tsumugi.offer.listens", "A TCP socket listens on the port", 8, nil, 0x01),
     datagram_bytes = ProtoField.uint16("tsumugi.offer.datagram_bytes", "Longest datagram (bytes)"),
     message_bytes_max = ProtoField.uint64("tsumugi.offer.message_bytes_max", "Longest message (bytes)", base.DEC),
 }
@@ -300,6 +302,7 @@ local function dissect_offer(tvb, body, bytes, tree)
     offer:add_le(f.offer_token, tvb(body + 24, 8))
     offer:add_le(f.offer_flow, tvb(body + 32, 4))
     offer:add_le(f.repeat_mode, tvb(body + 36, 1))
+    offer:add_le(f.listens, tvb(body + 37, 1))
     offer:add_le(f.datagram_bytes, tvb(body + 38, 2))
     offer:add_le(f.message_bytes_max, tvb(body + 40, 8))
     return string.format("flow=%d repair=%s", tvb(body + 32, 4):le_uint(), REPEATS[repeat_mode])
@@ -339,6 +342,7 @@ local function add_header(tvb, at, tree, check_good)
     if check_good and math.floor(tvb(at + 2, 1):uint() / 2) % 2 == 1 then resent:add_proto_expert_info(e.resent) end
     flags:add(f.has_ack, tvb(at + 2, 1))
     flags:add(f.ask_by_probe, tvb(at + 2, 1))
+    flags:add(f.away, tvb(at + 2, 1))
     add(f.path, 3, 1)
     local check = add(f.check, 4, 4)
     check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))

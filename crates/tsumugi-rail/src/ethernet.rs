@@ -6,6 +6,7 @@
 
 use crate::choose::Chooser;
 use crate::engine::Engine;
+use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
 use crate::nics::{NicAddress, Nics};
 use crate::packet::{PacketEngine, PacketError};
@@ -158,6 +159,10 @@ pub struct Ethernet {
     driver: Option<Driver>,
     /// `None` on the loopback interface.
     nics: Option<Nics>,
+    /// For who wants to know whether this process is there; `None` where the port is somebody else's.
+    listener: Option<Listener>,
+    /// What is asked of peers' kernels.
+    questions: Questions,
 }
 
 /// The driver depositor as one endpoint has it.
@@ -238,7 +243,9 @@ impl Ethernet {
         let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
         let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
         let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip()));
-        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics })
+        let listener = Listener::open(address).ok();
+        let questions = Questions::new(address.ip());
+        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics, listener, questions })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -379,6 +386,7 @@ impl Rail for Ethernet {
     }
 
     fn part(&mut self, peer: SocketAddr) {
+        self.questions.forget(peer);
         self.sockets.part(peer);
         self.engines.iter_mut().for_each(|engine| engine.part(peer));
     }
@@ -406,6 +414,21 @@ impl Rail for Ethernet {
 
     fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
         self.nics.as_mut()?.news(now)
+    }
+
+    fn listens(&self) -> bool {
+        self.listener.is_some()
+    }
+
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        let said = self.sockets.inquire(now, since, peer, question);
+        match (said, self.questions.ask(now, peer, question)) {
+            // Its kernel knows better than whoever sent an ICMP error; but where it says nothing, that is what there is.
+            (said, Evidence::None | Evidence::Asked | Evidence::HostAnswers) if said != Evidence::None => {
+                said
+            }
+            (_, evidence) => evidence,
+        }
     }
 
     fn quiesce(&mut self) {

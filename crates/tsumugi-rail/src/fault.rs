@@ -324,6 +324,23 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.nics(now)
     }
 
+    fn listens(&self) -> bool {
+        self.inner.listens()
+    }
+
+    fn inquire(
+        &mut self,
+        now: Instant,
+        since: Instant,
+        peer: SocketAddr,
+        question: crate::Question,
+    ) -> crate::Evidence {
+        match self.options.firewall {
+            true => crate::Evidence::None,
+            false => self.inner.inquire(now, since, peer, question),
+        }
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

@@ -11,6 +11,7 @@ pub mod engine;
 pub mod ether;
 pub mod ethernet;
 pub mod fault;
+mod liveness;
 pub mod memory;
 mod netlink;
 pub mod nics;
@@ -30,6 +31,7 @@ pub use engine::Engine;
 pub use ether::Template;
 pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use fault::{FaultOptions, Faulty};
+pub use liveness::{Evidence, Question};
 pub use memory::{Memory, MemoryError};
 pub use nics::NicAddress;
 pub use packet::{PacketEngine, PacketError};
@@ -178,6 +180,18 @@ pub trait Rail {
         None
     }
 
+    /// Whether the kernel tells peers that this process is there while it makes no call: see [`Rail::inquire`].
+    fn listens(&self) -> bool {
+        false
+    }
+
+    /// What kernels say of a peer from which nothing has come since `since`: ours of packets to it, and its own of its
+    /// process. Answers take their time, so it is asked again while the peer is silent.
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        let _ = (now, since, peer, question);
+        Evidence::None
+    }
+
     /// Returns when nobody but the caller deposits any more. For an owner that is about to leave: what arrives from
     /// now on is not acknowledged.
     fn quiesce(&mut self) {}
@@ -222,6 +236,12 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
         (**self).nics(now)
+    }
+    fn listens(&self) -> bool {
+        (**self).listens()
+    }
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        (**self).inquire(now, since, peer, question)
     }
     fn quiesce(&mut self) {
         (**self).quiesce();

@@ -168,7 +168,7 @@ impl RawAddress {
 
 /// A new non-blocking UDP socket of `address`'s family.
 pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
-    socket(if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }, libc::SOCK_DGRAM)
+    socket(family_of(address), libc::SOCK_DGRAM)
 }
 
 /// A new non-blocking socket that takes whole frames and, being of protocol 0, receives none.
@@ -176,10 +176,78 @@ pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
     socket(libc::AF_PACKET, libc::SOCK_RAW)
 }
 
+/// A new non-blocking TCP socket of `address`'s family.
+pub(crate) fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    socket(family_of(address), libc::SOCK_STREAM)
+}
+
+/// A new non-blocking socket for ICMP echo requests to hosts of `address`'s family, where the system permits it.
+pub(crate) fn echo_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+    let protocol = if address.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
+    socket_of(family_of(address), libc::SOCK_DGRAM, protocol)
+}
+
+fn family_of(address: SocketAddr) -> i32 {
+    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
+}
+
 fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
+    socket_of(family, kind, 0)
+}
+
+fn socket_of(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-    unsafe { checked(libc::socket(family, kind, 0)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+    unsafe { checked(libc::socket(family, kind, protocol)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+}
+
+/// Begins to listen.
+pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
+    // SAFETY: no memory is passed.
+    checked(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+}
+
+/// Begins to connect a non-blocking socket; it can be written to when that has ended.
+pub(crate) fn connect(socket: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
+    let raw = RawAddress::from(to);
+    let (start, bytes) = raw.parts();
+    // SAFETY: `start` points to `bytes` of `raw`, which outlives the call.
+    match checked(unsafe { libc::connect(socket.as_raw_fd(), start, bytes) }) {
+        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+        _ => Ok(()),
+    }
+}
+
+/// Whether a socket can be written to: one that was told to connect has done so, or failed.
+pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
+    // SAFETY: one pollfd, alive through the call, which does not wait.
+    Ok(checked(unsafe { libc::poll(&raw mut poll, 1, 0) })? > 0)
+}
+
+/// Has a TCP connection reset when its socket is closed, so that nothing is left of it.
+pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
+    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
+    let bytes = size_of_val(&linger) as libc::socklen_t;
+    // SAFETY: the value's pointer and size describe `linger`, which outlives the call.
+    let returned = unsafe {
+        libc::setsockopt(
+            socket.as_raw_fd(),
+            libc::SOL_SOCKET,
+            libc::SO_LINGER,
+            (&raw const linger).cast(),
+            bytes,
+        )
+    };
+    checked(returned).map(drop)
+}
+
+/// Takes a datagram off a socket, whatever it says. Whether there was one.
+pub(crate) fn take(socket: BorrowedFd<'_>) -> bool {
+    let mut byte = 0u8;
+    // SAFETY: the kernel writes at most one byte to `byte`, which outlives the call.
+    let taken = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
+    taken >= 0
 }
 
 /// Binds `socket` to `address`.

@@ -200,6 +200,20 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.nics(now)
     }
 
+    fn listens(&self) -> bool {
+        self.inner.listens()
+    }
+
+    fn inquire(
+        &mut self,
+        now: Instant,
+        since: Instant,
+        peer: SocketAddr,
+        question: crate::Question,
+    ) -> crate::Evidence {
+        self.inner.inquire(now, since, peer, question)
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

@@ -13,6 +13,7 @@ mod send;
 
 pub use options::{UdpCounters, UdpError, UdpOptions};
 
+use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, Epoll, RawAddress};
 use crate::{Deliver, Packet, Rail, RailError};
 use send::Sender;
@@ -89,6 +90,8 @@ pub struct Udp {
     received_at: Instant,
     buffer: Box<[u8]>,
     sender: Sender,
+    /// What the kernel has said of packets to peers.
+    errors: Errors,
     counters: UdpCounters,
 }
 
@@ -135,6 +138,7 @@ impl Udp {
             received_at: Instant(0),
             buffer: vec![0; BUFFER_BYTES].into(),
             sender: Sender::new(probe.as_fd(), options.offloads),
+            errors: Errors::default(),
             counters: UdpCounters::default(),
         })
     }
@@ -203,13 +207,14 @@ impl Udp {
         eager: bool,
         deliver: &mut Deliver<'_>,
     ) -> io::Result<usize> {
-        let (socket, peer) = match self.dedicated.get_mut(token) {
+        let (socket, connected, peer) = match self.dedicated.get_mut(token) {
             Some(Some(dedicated)) => {
                 let until = *dedicated.careful_until.get_or_insert(now.plus(CAREFUL_NS));
-                (&dedicated.socket, (now >= until).then_some(dedicated.peer))
+                let peer = dedicated.peer;
+                (&dedicated.socket, Some(peer), (now >= until).then_some(peer))
             }
             Some(None) => return Ok(0),
-            None => (&self.main, None),
+            None => (&self.main, None, None),
         };
         let (mut datagrams, mut bytes) = (0, 0);
         for _ in 0..TAKE_CALLS {
@@ -237,7 +242,12 @@ impl Udp {
                     }
                     break;
                 }
-                Err(error) => soft(error, &mut self.counters)?,
+                Err(error) => {
+                    if let (Some(peer), Some(error)) = (connected, error.raw_os_error()) {
+                        self.errors.note(now, peer, error);
+                    }
+                    soft(error, &mut self.counters)?;
+                }
             }
         }
         self.counters.received += datagrams as u64;
@@ -323,7 +333,7 @@ impl Rail for Udp {
         self.datagram_bytes
     }
 
-    fn send(&mut self, _now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
+    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let slot = self.slot_of(to);
         let sent = match slot.and_then(|slot| self.dedicated[slot].as_ref()) {
             Some(dedicated) => self.sender.send(dedicated.socket.as_fd(), None, burst, &mut self.counters),
@@ -332,6 +342,9 @@ impl Rail for Udp {
                 self.sender.send(self.main.as_fd(), Some(&to), burst, &mut self.counters)
             }
         };
+        if let Some(error) = self.sender.take_error() {
+            self.errors.note(now, to, error);
+        }
         sent.map_err(|source| self.broken("sending", source))
     }
 
@@ -396,7 +409,12 @@ impl Rail for Udp {
         }
     }
 
+    fn inquire(&mut self, _now: Instant, since: Instant, peer: SocketAddr, _question: Question) -> Evidence {
+        self.errors.take(since, peer).unwrap_or_default()
+    }
+
     fn part(&mut self, peer: SocketAddr) {
+        self.errors.forget(peer);
         let Some(slot) = self.by_peer.remove(&peer) else { return };
         if self.unwatched == Some(slot) {
             // Failing leaves it to the next look, which asks closing sockets in any case.

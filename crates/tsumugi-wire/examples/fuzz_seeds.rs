@@ -42,6 +42,7 @@ fn acquainted_then(packet: &[u8]) -> Vec<u8> {
         token: 0xfedc,
         flow: 3,
         repeat: Repeat::Selective,
+        listens: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 30,
     };

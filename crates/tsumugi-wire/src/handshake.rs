@@ -19,6 +19,9 @@ pub const OFFER_BYTES: usize = 56;
 /// Bytes of CHALLENGE's body.
 pub const CHALLENGE_BYTES: usize = 16;
 
+/// Bit of an offer's flags: [`Offer::listens`]. The others are sent as 0 and not read.
+const LISTENS: u8 = 1;
+
 /// How a flow repairs losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(u8)]
@@ -45,6 +48,8 @@ pub struct Offer {
     pub flow: u32,
     /// How the offering side will repair the flow that it *sends*.
     pub repeat: Repeat,
+    /// A TCP socket listens on the offering side's port, for who wants to know whether its process is there.
+    pub listens: bool,
     /// Longest datagram payload that the offering side takes, bytes.
     pub datagram_bytes: u16,
     /// Longest message that the offering side takes, bytes.
@@ -60,7 +65,7 @@ struct OfferLayout {
     token: U64,
     flow: U32,
     repeat: u8,
-    reserved: u8,
+    flags: u8,
     datagram_bytes: U16,
     message_bytes_max: U64,
     reserved_2: U64,
@@ -90,7 +95,7 @@ impl Offer {
             token: U64::new(self.token),
             flow: U32::new(self.flow),
             repeat: self.repeat as u8,
-            reserved: 0,
+            flags: if self.listens { LISTENS } else { 0 },
             datagram_bytes: U16::new(self.datagram_bytes),
             message_bytes_max: U64::new(self.message_bytes_max),
             reserved_2: U64::new(0),
@@ -115,6 +120,7 @@ impl Offer {
             token: layout.token.get(),
             flow: layout.flow.get(),
             repeat,
+            listens: layout.flags & LISTENS != 0,
             datagram_bytes: layout.datagram_bytes.get(),
             message_bytes_max: layout.message_bytes_max.get(),
         })
@@ -155,9 +161,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offers_come_back(job: u64, nonce: u64, cookie: u64, token: u64, flow: u32, gbn: bool, datagram_bytes: u16, message_bytes_max: u64) {
+        fn offers_come_back(job: u64, nonce: u64, cookie: u64, token: u64, flow: u32, gbn: bool, listens: bool, datagram_bytes: u16, message_bytes_max: u64) {
             let repeat = if gbn { Repeat::GoBackN } else { Repeat::Selective };
-            let offer = Offer { job, nonce, cookie, token, flow, repeat, datagram_bytes, message_bytes_max };
+            let offer = Offer { job, nonce, cookie, token, flow, repeat, listens, datagram_bytes, message_bytes_max };
             prop_assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
             let challenge = Challenge { nonce, cookie };
             prop_assert_eq!(Challenge::decode(&challenge.encode()), Ok(challenge));

@@ -61,6 +61,9 @@ impl Flags {
     /// In an answer: packets of this flow reach the receiver in several buffers, and such a packet cannot be turned round
     /// into an answer where it arrives. Who wants an ACK at once sends a PROBE behind a long packet.
     pub const ASK_BY_PROBE: Flags = Flags(8);
+    /// In an answer: the sending process leaves, and another will go on in its place. That nobody has its port meanwhile
+    /// means nothing.
+    pub const AWAY: Flags = Flags(16);
 
     /// Whether every bit of `other` is set here.
     #[must_use]

@@ -13,7 +13,8 @@ use tsumugi_wire::memory::Geometry;
 /// What an endpoint is opened with. The default serves most: any free port on every address.
 #[derive(Clone, Debug)]
 pub struct Config {
-    /// UDP port; 0 takes a free one.
+    /// UDP port; 0 takes a free one. If nobody has the TCP port of the same number, the endpoint listens there and accepts
+    /// nothing: so peers can tell whether its process is there while it makes no call.
     pub port: u16,
     /// Local address to bind to. The unspecified address takes packets on every NIC.
     pub bind: IpAddr,
@@ -29,8 +30,14 @@ pub struct Config {
     pub wait: Wait,
     /// How losses are repaired in what this endpoint sends.
     pub repeat: Repeat,
-    /// How long a peer may be silent, while something is outstanding, before it counts as dead.
+    /// How long a peer's host may be silent, while something is outstanding, before the peer counts as dead. The default
+    /// survives the reboot of a switch.
+    ///
+    /// This is for hosts and networks that say nothing. A process that has ended is noticed at once, and one that computes
+    /// or is stopped never counts as dead, because its kernel answers for it.
     pub peer_timeout: Duration,
+    /// How long a peer that has never answered is waited for: it may start late.
+    pub connect_timeout: Duration,
     /// Longest message to send or take, bytes.
     pub message_bytes_max: u64,
     /// Bytes of the receive queue; a power of two. Best when a cache holds it.
@@ -68,7 +75,8 @@ impl Default for Config {
             peers_max: 1024,
             wait: Wait::default(),
             repeat: Repeat::default(),
-            peer_timeout: Duration::from_secs(5),
+            peer_timeout: Duration::from_secs(180),
+            connect_timeout: Duration::from_secs(30),
             message_bytes_max: 1 << 30,
             queue_bytes: 1 << 20,
             receive_bytes: 256 << 20,
@@ -141,8 +149,10 @@ impl Config {
                 queue_bytes: self.queue_bytes,
             });
         }
-        if self.peer_timeout < Config::PEER_TIMEOUT_MIN {
-            return Err(ConfigError::PeerTimeout(self.peer_timeout));
+        for timeout in [self.peer_timeout, self.connect_timeout] {
+            if timeout < Config::PEER_TIMEOUT_MIN {
+                return Err(ConfigError::PeerTimeout(timeout));
+            }
         }
         if self.peers_max == 0 || self.peers_max > Config::PEERS_MAX {
             return Err(ConfigError::Peers(self.peers_max));

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x03";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x04";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -22,6 +22,9 @@ pub enum ContextError {
         "{0} channels, messages or buffers of the endpoint are still held; detach the channels and release the messages first"
     )]
     InUse(usize),
+    /// Peers could not be told that another process will go on.
+    #[error("telling the peers that another process will go on: {0}")]
+    Rail(String),
     /// Not a context.
     #[error("these bytes are not the context of an endpoint of this version")]
     NotAContext,
@@ -110,6 +113,7 @@ pub(crate) struct SavedFlow {
     pub(crate) remote_flow: u32,
     pub(crate) remote_token: u64,
     pub(crate) body_bytes: u64,
+    pub(crate) listens: bool,
     pub(crate) message_bytes_max: u64,
     // What we send.
     pub(crate) repeat: u32,

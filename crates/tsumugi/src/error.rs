@@ -6,7 +6,7 @@ use crate::context::ContextError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tsumugi_rail::{EthernetError, RailError};
+use tsumugi_rail::{EthernetError, Evidence, RailError};
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -82,12 +82,21 @@ pub enum ChannelError {
 /// Why a peer can no longer be talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Nothing was heard of it for the configured time while something was outstanding.
-    #[error("nothing was heard from it for {0:?}")]
-    Silent(Duration),
-    /// It never answered a greeting.
-    #[error("it did not answer within {0:?}; is it running, on this port, in the same job and version?")]
-    Unreachable(Duration),
+    /// Nothing was heard of it for [`Config::peer_timeout`](crate::Config::peer_timeout) while something was outstanding, and
+    /// no kernel said that its process is there.
+    #[error("nothing was heard from it for {0:?}, and {1}")]
+    Silent(Duration, Evidence),
+    /// It did not answer within [`Config::connect_timeout`](crate::Config::connect_timeout).
+    #[error(
+        "it did not answer within {0:?}, and {1}; is it running, on this port, in the same job and version?"
+    )]
+    Unreachable(Duration, Evidence),
+    /// Its process has ended: its host says that nobody has its port.
+    #[error("its process has ended: its host says that nobody has the port")]
+    Gone,
+    /// Nothing can be sent to it: the system's error number.
+    #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
+    NoRoute(i32),
     /// It is a new incarnation and knows nothing of what was before.
     #[error("it has restarted")]
     Restarted,

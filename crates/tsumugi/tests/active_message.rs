@@ -312,7 +312,11 @@ fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
 
 #[test]
 fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
-    let config = Config { peer_timeout: Duration::from_millis(200), ..Config::loopback() };
+    let config = Config {
+        peer_timeout: Duration::from_millis(200),
+        faults: Some("firewall=on".parse().unwrap()),
+        ..Config::loopback()
+    };
     let (here, there, node) = acquainted(config, Config::loopback());
     let mut client = port(&here, Options::default(), None);
     client.request(node, "echo", [0; 4], |seen, answer| *seen = answer.err()).unwrap();
@@ -329,7 +333,7 @@ fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
         client.state().is_some()
     });
     assert!(
-        matches!(client.state(), Some(Unanswered::Peer(failure)) if matches!(failure.reason, Reason::Silent(_))),
+        matches!(client.state(), Some(Unanswered::Peer(failure)) if matches!(failure.reason, Reason::Silent(..))),
         "{:?}",
         client.state()
     );

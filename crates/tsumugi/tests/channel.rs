@@ -99,7 +99,7 @@ fn a_channel_is_exclusive_until_it_is_dropped() {
 
 #[test]
 fn a_peer_that_nobody_runs_is_an_error_in_time() {
-    let config = Config { peer_timeout: Duration::from_millis(200), ..Config::loopback() };
+    let config = Config { connect_timeout: Duration::from_millis(200), ..Config::loopback() };
     let endpoint = open(config);
     let node = endpoint.add_peer("127.0.0.1:9").unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
@@ -269,7 +269,7 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
 
 /// An endpoint with a peer that was gone before it had taken what was sent to it, and the peer's number.
 fn with_a_lost_peer() -> (Endpoint, Node) {
-    let endpoint = open(Config { peer_timeout: Duration::from_millis(100), ..Config::loopback() });
+    let endpoint = open(Config { connect_timeout: Duration::from_millis(100), ..Config::loopback() });
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let node = endpoint.add_peer(&format!("127.0.0.1:{nobody}")).unwrap();
     let ticket = endpoint.channel(1).unwrap().post(node, b"?").unwrap();

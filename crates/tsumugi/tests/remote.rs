@@ -377,7 +377,11 @@ fn too_many_operations_wait_at_the_sender() {
 
 #[test]
 fn who_waits_hears_that_the_peer_is_gone() {
-    let pair = Pair::open(Config { peer_timeout: Duration::from_millis(300), ..Config::loopback() });
+    let pair = Pair::open(Config {
+        peer_timeout: Duration::from_millis(300),
+        faults: Some("firewall=on".parse().unwrap()),
+        ..Config::loopback()
+    });
     let (_memory, registration) = registered(&pair.there, 1 << 20, Rights::ALL);
     pair.fence();
     let Pair { here, there, node } = pair;

@@ -49,6 +49,8 @@ impl Host {
             peers_max: 8,
             repeat: Repeat::Selective,
             peer_timeout_ns: 5 * SECOND_NS,
+            connect_timeout_ns: 5 * SECOND_NS,
+            listens: false,
             message_bytes_max: 1 << 30,
             receive_bytes: 64 << 20,
             send_bytes: 4 << 20,

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use std::time::{Duration, Instant as Clock};
 
 use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Wait};
-use tsumugi_rail::{Deliver, Packet, Rail, RailError};
+use tsumugi_rail::{Deliver, Evidence, Packet, Question, Rail, RailError};
 use tsumugi_wire::Instant;
 
 use super::CostsError;
@@ -98,6 +98,14 @@ impl Rail for Noted {
     fn is_driven(&self) -> bool {
         self.rail.is_driven()
     }
+    fn listens(&self) -> bool {
+        self.rail.listens()
+    }
+
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        self.rail.inquire(now, since, peer, question)
+    }
+
     fn quiesce(&mut self) {
         self.rail.quiesce();
     }
@@ -135,6 +143,7 @@ impl Talker {
             engine: engine.parse().map_err(CostsError::failed("choosing the engine"))?,
             depositor: Depositor::Driver,
             peer_timeout: PEER_TIMEOUT,
+            connect_timeout: PEER_TIMEOUT,
             ..Config::default()
         };
         let notes = Rc::new(Notes::new());

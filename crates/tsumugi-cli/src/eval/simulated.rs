@@ -124,6 +124,8 @@ impl Host {
             peers_max: case.senders + 1,
             repeat: config.repeat,
             peer_timeout_ns: config.peer_timeout.as_nanos() as u64,
+            connect_timeout_ns: config.connect_timeout.as_nanos() as u64,
+            listens: false,
             message_bytes_max: config.message_bytes_max,
             receive_bytes: config.receive_bytes,
             send_bytes: config.send_bytes,

@@ -182,6 +182,8 @@ impl Options {
     fn config(&self, bind: IpAddr, port: u16) -> Result<Config, Failure> {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
         let policy = policy(&self.policy).map_err(|why| refused("--policy", &why))?;
+        // The library refuses time-outs that would kill healthy peers.
+        let timeout = Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN);
         let mut config = Config {
             port,
             bind: if policy.is_some() { every_nic(bind) } else { bind },
@@ -196,8 +198,8 @@ impl Options {
             engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
             depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
             policy,
-            // The library refuses time-outs that would kill healthy peers.
-            peer_timeout: Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN),
+            peer_timeout: timeout,
+            connect_timeout: timeout,
             ..Config::default()
         };
         if let Some(faults) = &self.faults {

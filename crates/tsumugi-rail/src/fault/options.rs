@@ -19,6 +19,8 @@ pub struct FaultOptions {
     pub corrupt: f64,
     /// Time that every packet is delayed, ns.
     pub delay_ns: u64,
+    /// Whether what kernels say of silent peers is withheld, as by a firewall that drops ICMP errors and TCP.
+    pub firewall: bool,
 }
 
 /// Faults that cannot be read.
@@ -29,7 +31,7 @@ pub enum MalformedFaults {
     NoValue(String),
     /// A fault that does not exist.
     #[error(
-        "unknown fault \"{0}\": there are loss, dup, reorder, corrupt (each a probability), delay (a time) and seed"
+        "unknown fault \"{0}\": there are loss, dup, reorder, corrupt (each a probability), delay (a time), firewall (on or off) and seed"
     )]
     UnknownKey(String),
     /// A key given twice.
@@ -46,6 +48,9 @@ pub enum MalformedFaults {
     /// Not a time.
     #[error("delay={0}: a time is written as 500ns, 50us, 2ms or 1s, and is at most 60s")]
     Delay(String),
+    /// Neither on nor off.
+    #[error("firewall={0}: write on or off")]
+    Firewall(String),
     /// Not a seed.
     #[error("seed={0}: a seed is a whole number from 0 to 18446744073709551615")]
     Seed(String),
@@ -76,6 +81,13 @@ impl FromStr for FaultOptions {
                 "reorder" => options.reorder = probability(key, value)?,
                 "corrupt" => options.corrupt = probability(key, value)?,
                 "delay" => options.delay_ns = time_ns(value)?,
+                "firewall" => {
+                    options.firewall = match value {
+                        "on" => true,
+                        "off" => false,
+                        _ => return Err(MalformedFaults::Firewall(value.into())),
+                    }
+                }
                 "seed" => options.seed = value.parse().map_err(|_| MalformedFaults::Seed(value.into()))?,
                 _ => return Err(MalformedFaults::UnknownKey(key.into())),
             }
@@ -113,7 +125,7 @@ fn time_ns(value: &str) -> Result<u64, MalformedFaults> {
 impl fmt::Display for FaultOptions {
     /// In the form that is read back, what never happens left out.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let FaultOptions { seed, loss, duplicate, reorder, corrupt, delay_ns } = *self;
+        let FaultOptions { seed, loss, duplicate, reorder, corrupt, delay_ns, firewall } = *self;
         for (key, probability) in
             [("loss", loss), ("dup", duplicate), ("reorder", reorder), ("corrupt", corrupt)]
         {
@@ -127,6 +139,9 @@ impl fmt::Display for FaultOptions {
             _ if delay_ns % MILLISECOND_NS == 0 => write!(f, "delay={}ms,", delay_ns / MILLISECOND_NS)?,
             _ if delay_ns % MICROSECOND_NS == 0 => write!(f, "delay={}us,", delay_ns / MICROSECOND_NS)?,
             _ => write!(f, "delay={delay_ns}ns,")?,
+        }
+        if firewall {
+            f.write_str("firewall=on,")?;
         }
         write!(f, "seed={seed}")
     }
@@ -148,6 +163,7 @@ mod tests {
             reorder: 0.05,
             corrupt: 0.001,
             delay_ns: 50_000,
+            firewall: false,
         };
         assert_eq!(options, expected);
         assert_eq!(options.to_string(), "loss=1%,dup=2%,reorder=5%,corrupt=0.1%,delay=50us,seed=7");
@@ -175,6 +191,7 @@ mod tests {
             ("delay=1.2.3s", "delay=1.2.3s"),
             ("delay=90s", "at most 60s"),
             ("seed=-1", "whole number"),
+            ("firewall=1", "on or off"),
         ] {
             assert!(error(text).contains(hint), "{text}: {}", error(text));
         }
@@ -182,9 +199,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn what_is_shown_is_read_back(seed: u64, loss in 0u32..=10_000, duplicate in 0u32..=10_000, corrupt in 0u32..=10_000, delay_ns in 0u64..60_000_000_000) {
+        fn what_is_shown_is_read_back(seed: u64, firewall: bool, loss in 0u32..=10_000, duplicate in 0u32..=10_000, corrupt in 0u32..=10_000, delay_ns in 0u64..60_000_000_000) {
             let share = |of: u32| f64::from(of) / 100.0 / 100.0;
-            let options = FaultOptions { seed, loss: share(loss), duplicate: share(duplicate), reorder: 0.0, corrupt: share(corrupt), delay_ns };
+            let options = FaultOptions { seed, loss: share(loss), duplicate: share(duplicate), reorder: 0.0, corrupt: share(corrupt), delay_ns, firewall };
             prop_assert_eq!(options.to_string().parse(), Ok(options));
         }
 

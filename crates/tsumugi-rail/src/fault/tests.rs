@@ -171,7 +171,7 @@ proptest! {
     #[test]
     fn faults_repeat_by_seed_and_account_for_every_packet(seed: u64, narrow: bool, delay in 0u64..2) {
         let run = |seed| {
-            let options = FaultOptions { seed, loss: 0.1, duplicate: 0.1, reorder: 0.2, corrupt: 0.1, delay_ns: 500 * delay };
+            let options = FaultOptions { seed, loss: 0.1, duplicate: 0.1, reorder: 0.2, corrupt: 0.1, delay_ns: 500 * delay, firewall: false };
             let mut rail = faulty(options);
             rail.inner.room = narrow.then_some(5);
             send(&mut rail, 0, 0..300);

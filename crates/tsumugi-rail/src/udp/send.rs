@@ -27,18 +27,26 @@ pub(super) struct Sender {
     segments: bool,
     /// Where packets are put together.
     scratch: Box<[u8]>,
+    /// The system's last error about a packet.
+    error: Option<i32>,
 }
 
 impl Sender {
     /// `segments`: let the kernel segment if it can, which is tried on `probe`.
     pub(super) fn new(probe: BorrowedFd<'_>, segments: bool) -> Sender {
         let segments = segments && sys::set_option(probe, libc::SOL_UDP, libc::UDP_SEGMENT, 1400).is_ok();
-        Sender { segments, scratch: vec![0; SEND_BYTES_MAX].into() }
+        Sender { segments, scratch: vec![0; SEND_BYTES_MAX].into(), error: None }
     }
 
     /// Whether bursts are segmented by the kernel.
     pub(super) const fn segments(&self) -> bool {
         self.segments
+    }
+
+    /// What the system said of a packet, if one was lost since this was asked for.
+    #[inline]
+    pub(super) fn take_error(&mut self) -> Option<i32> {
+        self.error.take()
     }
 
     /// Sends `burst` through `socket`, and returns how many packets were taken or lost.
@@ -55,7 +63,11 @@ impl Sender {
             if matches!(&outcome, Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED)) {
                 // The word of an earlier packet's ICMP answer: this one has not been tried yet.
                 counters.refused += 1;
+                self.error = Some(libc::ECONNREFUSED);
                 outcome = self.send_some(socket, to, rest);
+            }
+            if let Err(error) = &outcome {
+                self.error = error.raw_os_error();
             }
             match outcome.or_else(|error| judge(error, counters))? {
                 Outcome::Taken(count) => {

@@ -142,6 +142,7 @@ fn describe_offer(offer: &Offer, fields: &mut Fields) {
     put(fields, "offer_token", offer.token);
     put(fields, "offer_flow", offer.flow);
     put(fields, "repeat", offer.repeat as u8);
+    put(fields, "listens", u8::from(offer.listens));
     put(fields, "datagram_bytes", offer.datagram_bytes);
     put(fields, "message_bytes_max", offer.message_bytes_max);
 }
@@ -238,6 +239,7 @@ fn encode_offer(vector: &Vector) -> [u8; tsumugi_wire::handshake::OFFER_BYTES] {
         token: vector.number("offer_token"),
         flow: vector.number("offer_flow"),
         repeat,
+        listens: vector.number::<u8>("listens") != 0,
         datagram_bytes: vector.number("datagram_bytes"),
         message_bytes_max: vector.number("message_bytes_max"),
     }

@@ -274,6 +274,11 @@ fn answer(cases: &mut Cases) {
         "the flag alone: nothing else of the header has a meaning",
         packet(Header { flags: Flags::ASK_BY_PROBE, ..header(Kind::Ack) }, &sack(Psn(0), &[])),
     );
+    cases.add(
+        "ack_away",
+        "another process will go on",
+        packet(Header { flags: Flags::HAS_ACK.with(Flags::AWAY), ..ack(1234) }, &sack(Psn(1233), &[])),
+    );
     // ack 70 lies at bit 6 of the word that begins at 64; bits before it are set.
     cases.add(
         "ack_one_hole",
@@ -325,6 +330,7 @@ fn offer() -> Offer {
         token: 0xfedc_ba98_7654_3210,
         flow: 3,
         repeat: Repeat::Selective,
+        listens: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 30,
     }
@@ -348,6 +354,12 @@ fn handshake(cases: &mut Cases) {
         "will repair by Go-back-N",
         packet(stranger(Kind::Welcome), &go_back_n.encode()),
     );
+    let listens = Offer { listens: true, ..offer() };
+    cases.add(
+        "welcome_listens",
+        "a TCP socket tells whether the process is there",
+        packet(stranger(Kind::Welcome), &listens.encode()),
+    );
     let most = Offer {
         job: u64::MAX,
         nonce: u64::MAX,
@@ -355,12 +367,13 @@ fn handshake(cases: &mut Cases) {
         token: u64::MAX,
         flow: u32::MAX,
         repeat: Repeat::GoBackN,
+        listens: true,
         datagram_bytes: u16::MAX,
         message_bytes_max: u64::MAX,
     };
     cases.add("hello_maximal", "every field at its highest", packet(stranger(Kind::Hello), &most.encode()));
     let mut later = offer().encode();
-    later[37] = 1;
+    later[37] = 0xfe;
     later[48..].fill(0xff);
     cases.foreign("hello_reserved", "reserved bytes are ignored", packet(stranger(Kind::Hello), &later));
 }

@@ -55,6 +55,8 @@ pub(crate) const fn options() -> Options {
         peers_max: 8,
         repeat: Repeat::Selective,
         peer_timeout_ns: 5_000_000_000,
+        connect_timeout_ns: 5_000_000_000,
+        listens: false,
         message_bytes_max: 1 << 30,
         receive_bytes: 1 << 28,
         send_bytes: 1 << 22,

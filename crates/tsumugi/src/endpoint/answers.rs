@@ -33,7 +33,7 @@ impl State {
         rail: &mut R,
     ) -> Result<bool, RailError> {
         let Some((kind, psn)) = self.peers[index as usize].answer.take() else { return Ok(true) };
-        let Some(packet) = self.answer_packet(now, index, kind, psn) else { return Ok(true) };
+        let Some(packet) = self.answer_packet(now, index, kind, psn, Flags(0)) else { return Ok(true) };
         let peer = &mut self.peers[index as usize];
         peer.unanswered = 0;
         peer.ack_due = Instant::NEVER;
@@ -53,6 +53,7 @@ impl State {
         index: u32,
         kind: Kind,
         psn: Psn,
+        more: Flags,
     ) -> Option<AnswerPacket> {
         let (read, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
@@ -69,7 +70,7 @@ impl State {
         let body = sack.encode(&mut buffer);
         let mut header = Header::new(kind, self.epoch);
         (header.flow, header.token) = (remote.flow, remote.token);
-        header.flags = flags;
+        header.flags = flags.with(more);
         (header.psn, header.ack, header.credit) = (psn, base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);

@@ -95,12 +95,16 @@ impl State {
         }
         match header.kind {
             Kind::Data => {
-                self.peers[index as usize].answer_to = from;
+                let peer = &mut self.peers[index as usize];
+                peer.answer_to = from;
+                peer.doubt.is_away = false;
                 self.on_data(now, index, flow, header, body);
             }
             Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
                 self.on_way(now, index, from);
-                self.peers[index as usize].ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
+                let peer = &mut self.peers[index as usize];
+                peer.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
+                peer.doubt.is_away = header.flags.has(Flags::AWAY);
                 let answer = match header.kind {
                     Kind::Lose => Answer::Lose,
                     Kind::Stop => Answer::Stop,

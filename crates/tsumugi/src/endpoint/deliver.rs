@@ -599,6 +599,8 @@ mod tests {
             peers_max: 4,
             repeat: Repeat::Selective,
             peer_timeout_ns: 500_000_000,
+            connect_timeout_ns: 500_000_000,
+            listens: false,
             message_bytes_max: 1 << 20,
             receive_bytes: 1 << 20,
             send_bytes: 1 << 20,

@@ -438,6 +438,9 @@ impl State {
         for address in self.met.drain(..) {
             rail.meet(address);
         }
+        if !self.doubted.is_empty() {
+            self.ask_kernels(now, rail);
+        }
         while let Some(index) = self.dirty.pop_front() {
             self.peers[index as usize].dirty = false;
             let all_taken = self.transmit_to(now, index, rail)?;
@@ -469,6 +472,7 @@ impl State {
         if let Some(packet) = self.hello(now, index) {
             let to = self.peers[index as usize].address;
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
+            self.ask_about_greeting(now, index, rail);
         }
         if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);

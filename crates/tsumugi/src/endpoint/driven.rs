@@ -30,6 +30,7 @@ impl State {
         }
         let peer = &mut self.peers[index as usize];
         peer.hear(now);
+        peer.doubt.is_away = false;
         peer.deposited_at = now;
         peer.highest = peer.highest.max(Psn(record.psn).next());
         peer.unanswered += 1;
@@ -126,6 +127,8 @@ mod tests {
             peers_max: 1,
             repeat: Repeat::Selective,
             peer_timeout_ns: 1,
+            connect_timeout_ns: 1,
+            listens: false,
             message_bytes_max: 0,
             receive_bytes: 0,
             send_bytes: 0,

@@ -50,7 +50,10 @@ impl State {
             return;
         }
         let nonce = self.random.random();
-        self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
+        let peer = &mut self.peers[index as usize];
+        peer.phase = Phase::Greeting(Greeting::new(now, nonce));
+        // What the system says of packets to it is to be heard.
+        self.met.push(peer.address);
         self.touch(index);
         self.arm(now, index);
     }
@@ -99,6 +102,7 @@ impl State {
             token: local.token,
             flow: local.index,
             repeat: self.options.repeat,
+            listens: self.options.listens,
             datagram_bytes: self.options.datagram_bytes as u16,
             message_bytes_max: self.options.message_bytes_max,
         }
@@ -297,6 +301,7 @@ impl State {
             flow: offer.flow,
             token: offer.token,
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
+            listens: offer.listens,
         });
         peer.message_bytes_max = offer.message_bytes_max;
         if fresh {

@@ -10,6 +10,7 @@ mod driven;
 mod greet;
 pub(crate) mod inspect;
 mod landed;
+mod liveness;
 mod models;
 mod peer;
 pub(crate) mod place;
@@ -146,6 +147,8 @@ impl Endpoint {
             peers_max: config.peers_max,
             repeat: config.repeat,
             peer_timeout_ns: config.peer_timeout.as_nanos() as u64,
+            connect_timeout_ns: config.connect_timeout.as_nanos() as u64,
+            listens: rail.listens(),
             message_bytes_max: config.message_bytes_max,
             receive_bytes: config.receive_bytes,
             send_bytes: config.send_bytes,
@@ -395,6 +398,12 @@ impl Endpoint {
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
         *silent = true;
+        // Nobody is to take the closed port for our end.
+        let now = self.shared.clock.now();
+        if let Err(error) = state.say_away(now, &mut **rail) {
+            drop(inner);
+            return Err((ContextError::Rail(error.to_string()), self));
+        }
         rail.quiesce();
         let context = state.save(self.shared.clock.now(), rail.address());
         drop(inner);

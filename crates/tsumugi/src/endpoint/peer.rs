@@ -1,5 +1,6 @@
 //! One peer, as the endpoint knows it.
 
+use super::liveness::Doubt;
 use super::place::Store;
 use super::remote::{Bulk, Pending};
 use super::trunk::Way;
@@ -41,6 +42,8 @@ pub(super) struct Address {
     pub(super) token: u64,
     /// Longest packet body that both sides take, bytes.
     pub(super) body_bytes: usize,
+    /// Its kernel tells whether its process is there.
+    pub(super) listens: bool,
 }
 
 /// Our entry in the flow table for what the peer sends.
@@ -209,6 +212,8 @@ pub(super) struct Peer {
     /// When it was last asked for a sign of life, and how often since it was heard.
     pub(super) asked_at: Instant,
     pub(super) asks: u32,
+    /// What kernels say of it.
+    pub(super) doubt: Doubt,
     /// On the list of peers that have something to send.
     pub(super) dirty: bool,
     /// On the list of peers that have timers running.
@@ -260,6 +265,7 @@ impl Peer {
             waiting_since: None,
             asked_at: Instant(0),
             asks: 0,
+            doubt: Doubt::default(),
             dirty: false,
             timed: false,
         }
@@ -285,6 +291,8 @@ impl Peer {
     pub(super) fn hear(&mut self, now: Instant) {
         self.heard_at = now;
         self.asks = 0;
+        self.doubt.asked_at = Instant(0);
+        self.doubt.ask_at = Instant(0);
     }
 
     /// Nothing is outstanding with it.

@@ -20,7 +20,6 @@ use slab::Slab;
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use std::time::Duration;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::translation::ReplacementChoice;
@@ -38,11 +37,6 @@ use tsumugi_wire::{Instant, Kind};
 /// How long an ACK may wait for a packet to ride on, ns.
 pub(super) const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
 
-/// PROBEs that a peer must have left unanswered before it counts as silent. An owner that made no call for longer
-/// than the time-out has not asked: a depositor in the driver answers what it is asked itself meanwhile, and neither
-/// side's owner hears of that.
-const ASKS: u32 = 4;
-
 /// What [`State`] needs of a configuration.
 #[derive(Clone, Debug)]
 pub struct Options {
@@ -56,6 +50,10 @@ pub struct Options {
     pub repeat: Repeat,
     /// See [`crate::Config::peer_timeout`], ns.
     pub peer_timeout_ns: u64,
+    /// See [`crate::Config::connect_timeout`], ns.
+    pub connect_timeout_ns: u64,
+    /// Our kernel tells whether our process is there ([`tsumugi_rail::Rail::listens`]).
+    pub listens: bool,
     /// See [`crate::Config::message_bytes_max`].
     pub message_bytes_max: u64,
     /// See [`crate::Config::receive_bytes`].
@@ -130,6 +128,8 @@ pub struct State {
     /// Addresses that peers came by or left, for the rail.
     pub(super) met: Vec<SocketAddr>,
     pub(super) parted: Vec<SocketAddr>,
+    /// Peers of which kernels are to be asked.
+    pub(super) doubted: Vec<u32>,
     /// Stateless answers waiting to be sent: to whom, and the whole packet.
     pub(super) replies: Vec<(SocketAddr, Vec<u8>)>,
     /// The NICs that peers can reach us by, and what is said of them.
@@ -183,6 +183,7 @@ impl State {
             failures: VecDeque::new(),
             met: Vec::new(),
             parted: Vec::new(),
+            doubted: Vec::new(),
             replies: Vec::new(),
             nics: Vec::new(),
             rails: Vec::new(),
@@ -375,22 +376,8 @@ impl State {
             Phase::Leaving(said_at) => due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS)),
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
         }
-        if let Some(since) = peer.waiting_since {
-            let quiet_since = peer.heard_at.max(since);
-            let silent_at = quiet_since.plus(self.options.peer_timeout_ns);
-            // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
-            due = due.min(match peer.phase {
-                Phase::Open if peer.asks < ASKS => self.ask_at(peer, quiet_since),
-                Phase::Open => self.ask_at(peer, quiet_since).max(silent_at),
-                _ => silent_at,
-            });
-        }
+        due = due.min(self.liveness_due(peer));
         due
-    }
-
-    /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
-    fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
-        peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
     }
 
     /// Makes sure that the peer's next timer will be seen.
@@ -431,43 +418,6 @@ impl State {
         if wants_to_send {
             self.touch(index);
         }
-    }
-
-    /// Asks a peer that has been quiet for a while for a sign of life, and ends the acquaintance with one that has
-    /// been silent for too long: `false`.
-    fn is_alive(&mut self, now: Instant, index: u32) -> bool {
-        let peer = &mut self.peers[index as usize];
-        if !peer.is_waiting() {
-            peer.wait_no_more();
-            return true;
-        }
-        let since = *peer.waiting_since.get_or_insert(now);
-        let quiet_since = peer.heard_at.max(since);
-        let peer = &self.peers[index as usize];
-        let is_open = matches!(peer.phase, Phase::Open);
-        if is_open && now < self.ask_at(peer, quiet_since) {
-            return true;
-        }
-        if is_open && peer.asks < ASKS {
-            // Ours may all be acknowledged and its message be half here: ask for a sign of life.
-            let peer = &mut self.peers[index as usize];
-            peer.asked_at = now;
-            peer.asks += 1;
-            self.ask(index);
-            return true;
-        }
-        let timeout_ns = self.options.peer_timeout_ns;
-        if now < quiet_since.plus(timeout_ns) {
-            return true;
-        }
-        let timeout = Duration::from_nanos(timeout_ns);
-        let reason = match peer.phase {
-            Phase::Greeting(_) => Reason::Unreachable(timeout),
-            Phase::Leaving(_) => Reason::Closed,
-            _ => Reason::Silent(timeout),
-        };
-        self.end_peer(index, reason);
-        false
     }
 
     /// Ends the acquaintance with a peer: every operation that is outstanding with it fails.

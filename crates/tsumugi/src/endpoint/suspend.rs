@@ -130,6 +130,7 @@ impl State {
             remote_flow: remote.flow,
             remote_token: remote.token,
             body_bytes: remote.body_bytes as u64,
+            listens: remote.listens,
             message_bytes_max: peer.message_bytes_max,
             repeat: self.options.repeat as u32,
             sent_base: peer.sender.base().0,
@@ -248,7 +249,12 @@ impl State {
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
         peer.phase = Phase::Open;
-        peer.remote = Some(Address { flow: saved.remote_flow, token: saved.remote_token, body_bytes });
+        peer.remote = Some(Address {
+            flow: saved.remote_flow,
+            token: saved.remote_token,
+            body_bytes,
+            listens: saved.listens,
+        });
         peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });
         peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();

@@ -18,7 +18,7 @@ use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
 use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Instant, Kind, Psn};
+use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
 /// Time between the first two PROBEs of a silent path, ns; it doubles.
 const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
@@ -239,7 +239,7 @@ impl State {
 
     /// The peer wants to know whether this way to us works: it is answered by the same way.
     pub(super) fn answer_probe(&mut self, now: Instant, index: u32, from: SocketAddr) {
-        if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0)) {
+        if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags(0)) {
             self.reply(from, packet.to_vec());
         }
     }

@@ -27,7 +27,7 @@ fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
         eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
     let took = killed.elapsed();
     println!("after {took:?}: {failure}");
-    assert!(failure.contains("Silent(1s)"), "{failure}");
+    assert!(failure.contains("Gone"), "{failure}");
     assert!(took <= PEER_TIMEOUT + MARGIN, "heard of it after {took:?}");
     let fates = sender.ask("tickets");
     assert!(fates.contains("pending=0") && !fates.contains("failed=0"), "{fates}");
@@ -59,5 +59,22 @@ fn a_nic_that_goes_down_for_a_while_loses_nothing() {
         for report in conclude(one, other) {
             assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
         }
+    }
+}
+
+#[test]
+fn a_peer_without_a_route_is_an_error_at_once() {
+    let test = "a_peer_without_a_route_is_an_error_at_once";
+    let Some(cluster) = Cluster::new(test) else { return };
+    for engine in ["udp", "packet", "auto"] {
+        let mut sender = Remote::open(&cluster, 0, &format!("engine={engine} peer=192.0.2.1:{PORT}"));
+        let asked = Instant::now();
+        sender.order("post 1");
+        let failure =
+            eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
+        let took = asked.elapsed();
+        println!("{engine}: after {took:?}: {failure}");
+        assert!(failure.contains("Network is unreachable (os error 101)"), "{failure}");
+        assert!(took < Duration::from_secs(5), "heard of it after {took:?}");
     }
 }

@@ -32,6 +32,9 @@ fn counted(cluster: &Cluster, node: usize) -> BTreeMap<String, u64> {
 #[test]
 fn an_attack_is_counted_and_harms_nobody() {
     let Some(cluster) = Cluster::driven("an_attack_is_counted_and_harms_nobody", "") else { return };
+    // First, because an endpoint listens on the TCP port of its number, too, if nobody has it.
+    let mut echo = cluster.start(1, &format!("tcp_echo at={}", four(1, PORT)));
+    assert_eq!(echo.hear(), "listening");
     let mut remotes = [0, 1].map(|node| {
         let peer = four(1 - node, PORT);
         Remote::open(&cluster, node, &format!("port={PORT} peer={peer} engine=udp depositor=driver"))
@@ -39,8 +42,6 @@ fn an_attack_is_counted_and_harms_nobody() {
     for remote in &mut remotes {
         remote.order("stream");
     }
-    let mut echo = cluster.start(1, &format!("tcp_echo at={}", four(1, PORT)));
-    assert_eq!(echo.hear(), "listening");
     let mut talk = cluster.start(0, &format!("tcp_talk to={}", four(1, PORT)));
     let mut exchanges = || {
         talk.tell("how many");

@@ -68,7 +68,11 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
 
 #[test]
 fn the_silence_of_a_source_is_noticed_though_nothing_is_sent() {
-    let config = Config { peer_timeout: Duration::from_millis(100), ..config() };
+    let config = Config {
+        peer_timeout: Duration::from_millis(100),
+        faults: Some("firewall=on".parse().unwrap()),
+        ..config()
+    };
     for (watch_sources, gone) in [(true, true), (false, false)] {
         let options = Options { watch_sources, ..Options::default() };
         let mut pair = pair_of(config.clone(), config.clone(), &options);

@@ -171,6 +171,7 @@ fn greeting(number: u64) -> Vec<u8> {
         token: number,
         flow: 0,
         repeat: Repeat::Selective,
+        listens: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 20,
     };

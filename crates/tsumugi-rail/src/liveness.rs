@@ -1,0 +1,361 @@
+//! What kernels say of a peer whose process says nothing.
+//!
+//! A process that computes, is stopped or is swapped out answers no packet. Its kernel answers for it:
+//!
+//! | asked | answer | says |
+//! |---|---|---|
+//! | a TCP handshake on the socket that an endpoint has [listening](Listener) on its own port | SYN, ACK | its process is there |
+//! | the same | RST | nobody has the port: its process has ended |
+//! | a UDP packet | ICMP port unreachable | the same, but anyone can forge it |
+//! | an ICMP echo request | the reply | its host is there |
+//! | our own kernel, for any of these | an error | nothing leaves this machine |
+//!
+//! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
+//! data come, so that any number of them cost the process nothing and need it for nothing.
+
+use crate::sys;
+use std::fmt;
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream};
+use std::os::fd::{AsFd, OwnedFd};
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::SECOND_NS;
+
+/// Handshakes that may wait for their last packet at once, and data for which nobody waits, seconds.
+const BACKLOG: i32 = 128;
+const DEFER_SECONDS: i32 = 1;
+/// How long an answer is waited for, ns: two retransmissions of a SYN.
+const ANSWER_NS_MAX: u64 = 4 * SECOND_NS;
+/// Questions that may wait for an answer at once; others have their turn later.
+const QUESTIONS_MAX: usize = 64;
+/// Errors about packets to peers that are remembered.
+const ERRORS_MAX: usize = 128;
+
+/// What is asked of kernels.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Question {
+    /// What ours has said of packets to the peer. Nobody else is asked.
+    Errors,
+    /// Whether the peer's host is there, too.
+    Host,
+    /// Whether the peer's process is there, too, which [listens](crate::Rail::listens).
+    Process,
+}
+
+/// What is known of a peer from which nothing comes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum Evidence {
+    /// Nothing: nobody answers, or nobody can be asked.
+    #[default]
+    None,
+    /// Nothing yet: a question is under way.
+    Asked,
+    /// Its kernel has a socket of its process.
+    Present,
+    /// Its kernel says that nobody has its port, in an answer that only who is on the way can forge.
+    Gone,
+    /// Its kernel seems to say that nobody has its port: an ICMP error, which anyone can forge.
+    PortUnreachable,
+    /// Its host answers; of its process nothing is known.
+    HostAnswers,
+    /// Packets to it cannot leave this machine, or are refused on their way: the system's error number.
+    NoRoute(i32),
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Evidence::None | Evidence::Asked => to.write_str("its host does not answer either"),
+            Evidence::Present => to.write_str("its host has a socket of its process"),
+            Evidence::Gone | Evidence::PortUnreachable => {
+                to.write_str("its host says that no process has the port")
+            }
+            Evidence::HostAnswers => to.write_str("its host answers"),
+            Evidence::NoRoute(error) => {
+                write!(to, "there is no way to it from here: {}", io::Error::from_raw_os_error(*error))
+            }
+        }
+    }
+}
+
+impl Evidence {
+    /// What the system's error about a packet to a peer says of it; `None`: nothing.
+    #[must_use]
+    pub(crate) fn of_error(error: i32) -> Option<Evidence> {
+        match error {
+            libc::ECONNREFUSED => Some(Evidence::PortUnreachable),
+            libc::ENETUNREACH
+            | libc::EHOSTUNREACH
+            | libc::EHOSTDOWN
+            | libc::ENETDOWN
+            | libc::EPERM
+            | libc::EACCES
+            | libc::EADDRNOTAVAIL
+            | libc::EAFNOSUPPORT
+            | libc::EINVAL
+            | libc::ENODEV => Some(Evidence::NoRoute(error)),
+            _ => None,
+        }
+    }
+}
+
+/// A TCP socket on an endpoint's port, for who wants to know whether its process is there.
+#[derive(Debug)]
+pub(crate) struct Listener {
+    _socket: OwnedFd,
+}
+
+impl Listener {
+    /// Listens on the port of an endpoint.
+    pub(crate) fn open(address: SocketAddr) -> io::Result<Listener> {
+        let socket = sys::tcp_socket(address)?;
+        // Handshakes of which the other side has not heard the end must not keep the port from the next process.
+        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFER_SECONDS)?;
+        if address.is_ipv6() {
+            sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
+        }
+        sys::bind(socket.as_fd(), address)?;
+        sys::listen(socket.as_fd(), BACKLOG)?;
+        Ok(Listener { _socket: socket })
+    }
+}
+
+/// What was said of packets to peers, the latest error of each.
+#[derive(Debug, Default)]
+pub(crate) struct Errors(Vec<(SocketAddr, Instant, i32)>);
+
+impl Errors {
+    /// The system said so of a packet to `peer`.
+    pub(crate) fn note(&mut self, now: Instant, peer: SocketAddr, error: i32) {
+        if Evidence::of_error(error).is_none() {
+            return;
+        }
+        self.forget(peer);
+        if self.0.len() >= ERRORS_MAX {
+            self.0.remove(0);
+        }
+        self.0.push((peer, now, error));
+    }
+
+    /// What was said last of packets to `peer`, not before `since`.
+    pub(crate) fn take(&mut self, since: Instant, peer: SocketAddr) -> Option<Evidence> {
+        let at = self.0.iter().position(|(of, ..)| *of == peer)?;
+        let (_, when, error) = self.0.swap_remove(at);
+        Evidence::of_error(error).filter(|_| when >= since)
+    }
+
+    pub(crate) fn forget(&mut self, peer: SocketAddr) {
+        self.0.retain(|(of, ..)| *of != peer);
+    }
+}
+
+/// A question to a peer's kernel that waits for an answer.
+#[derive(Debug)]
+struct Pending {
+    peer: SocketAddr,
+    asked_at: Instant,
+    /// Whether the peer has a socket listening, so that a refusal says something.
+    listens: bool,
+    handshake: Option<TcpStream>,
+    echo: Option<OwnedFd>,
+    /// The host has answered.
+    is_host_there: bool,
+    /// What stands in the way of the handshake.
+    error: Option<i32>,
+}
+
+/// Questions to peers' kernels.
+#[derive(Debug)]
+pub(crate) struct Questions {
+    /// The address that they are asked from.
+    from: IpAddr,
+    waiting: Vec<Pending>,
+}
+
+impl Questions {
+    pub(crate) const fn new(from: IpAddr) -> Questions {
+        Questions { from, waiting: Vec::new() }
+    }
+
+    /// What the kernel of `peer` says, if it has said something since it was asked; otherwise it is asked now.
+    pub(crate) fn ask(&mut self, now: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        if question == Question::Errors {
+            return Evidence::None;
+        }
+        let listens = question == Question::Process;
+        // An answer that nobody has fetched for long says nothing of today.
+        self.waiting.retain(|question| now.since(question.asked_at) < 2 * ANSWER_NS_MAX);
+        let at = self.waiting.iter().position(|question| question.peer == peer);
+        let Some(at) = at else { return self.begin(now, peer, listens) };
+        let question = &mut self.waiting[at];
+        match question.answer() {
+            Some(evidence) => {
+                self.waiting.swap_remove(at);
+                evidence
+            }
+            None if now.since(question.asked_at) < ANSWER_NS_MAX => Evidence::Asked,
+            None => self.waiting.swap_remove(at).last_word(),
+        }
+    }
+
+    pub(crate) fn forget(&mut self, peer: SocketAddr) {
+        self.waiting.retain(|question| question.peer != peer);
+    }
+
+    fn begin(&mut self, now: Instant, peer: SocketAddr, listens: bool) -> Evidence {
+        if self.waiting.len() >= QUESTIONS_MAX {
+            return Evidence::Asked;
+        }
+        let mut question = Pending {
+            peer,
+            asked_at: now,
+            listens,
+            handshake: None,
+            echo: echo(peer.ip()).ok(),
+            is_host_there: false,
+            error: None,
+        };
+        match shake_hands(self.from, peer) {
+            Ok(handshake) => question.handshake = Some(handshake),
+            Err(error) => question.error = error.raw_os_error(),
+        }
+        match question.answer() {
+            Some(evidence) => evidence,
+            None if question.handshake.is_none() && question.echo.is_none() => question.last_word(),
+            None => {
+                self.waiting.push(question);
+                Evidence::Asked
+            }
+        }
+    }
+}
+
+impl Pending {
+    /// The answer, if nothing better will come.
+    fn answer(&mut self) -> Option<Evidence> {
+        if let Some(echo) = &self.echo {
+            self.is_host_there |= sys::take(echo.as_fd());
+        }
+        match self.handshake.as_ref().map(|handshake| ended(handshake, self.peer)) {
+            None | Some(Ok(false)) => {}
+            Some(Ok(true)) if self.listens => return Some(Evidence::Present),
+            // Somebody else's: it says nothing of the peer, but of its host.
+            Some(Ok(true)) => (self.is_host_there, self.handshake) = (true, None),
+            Some(Err(error)) if error.kind() == io::ErrorKind::ConnectionRefused => {
+                (self.is_host_there, self.handshake) = (true, None);
+                if self.listens {
+                    return Some(Evidence::Gone);
+                }
+            }
+            Some(Err(error)) => (self.error, self.handshake) = (error.raw_os_error(), None),
+        }
+        (self.handshake.is_none() && (self.is_host_there || self.echo.is_none())).then(|| self.last_word())
+    }
+
+    /// What is known when no answer comes any more.
+    fn last_word(&self) -> Evidence {
+        match self.error.and_then(Evidence::of_error) {
+            _ if self.is_host_there => Evidence::HostAnswers,
+            Some(evidence @ Evidence::NoRoute(_)) => evidence,
+            _ => Evidence::None,
+        }
+    }
+}
+
+/// Begins a TCP handshake. The connection is reset when the socket is closed, so that neither side remembers it.
+fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<TcpStream> {
+    let socket = sys::tcp_socket(peer)?;
+    sys::reset_on_close(socket.as_fd())?;
+    if !from.is_unspecified() {
+        sys::bind(socket.as_fd(), SocketAddr::new(from, 0))?;
+    }
+    sys::connect(socket.as_fd(), peer)?;
+    Ok(TcpStream::from(socket))
+}
+
+/// Whether a handshake has succeeded; `false`: not yet.
+fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
+    if !sys::is_writable(handshake.as_fd())? {
+        return Ok(false);
+    }
+    match handshake.take_error()? {
+        Some(error) => Err(error),
+        // On one host the kernel may have given our end the very port that nobody has: the socket has met itself.
+        None if handshake.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
+        None => Ok(true),
+    }
+}
+
+/// Sends an ICMP echo request, where the system lets this user (`net.ipv4.ping_group_range`).
+fn echo(host: IpAddr) -> io::Result<OwnedFd> {
+    let to = SocketAddr::new(host, 0);
+    let socket = sys::echo_socket(to)?;
+    sys::connect(socket.as_fd(), to)?;
+    // Type, code, checksum and identifier; the kernel fills in the latter two.
+    let request = if host.is_ipv4() { 8 } else { 128 };
+    sys::send(socket.as_fd(), None, &[request, 0, 0, 0, 0, 0, 0, 1])?;
+    Ok(socket)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::time::Duration;
+
+    /// Asks until there is an answer.
+    fn answer(questions: &mut Questions, peer: SocketAddr, question: Question) -> Evidence {
+        for _ in 0..1000 {
+            match questions.ask(Instant(0), peer, question) {
+                Evidence::Asked => std::thread::sleep(Duration::from_millis(1)),
+                evidence => return evidence,
+            }
+        }
+        panic!("no answer from {peer}");
+    }
+
+    #[test]
+    fn a_process_that_never_calls_is_present_until_it_closes() {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+        let mut questions = Questions::new(Ipv4Addr::UNSPECIFIED.into());
+        let listener = Listener::open(free).unwrap();
+        // More than any backlog: nothing is kept of a handshake.
+        for _ in 0..4 * BACKLOG {
+            assert_eq!(answer(&mut questions, free, Question::Process), Evidence::Present);
+        }
+        drop(listener);
+        assert_eq!(answer(&mut questions, free, Question::Process), Evidence::Gone);
+        assert_eq!(
+            answer(&mut questions, free, Question::Host),
+            Evidence::HostAnswers,
+            "it may never have listened"
+        );
+        // And the next process has the port at once.
+        drop(Listener::open(free).unwrap());
+    }
+
+    #[test]
+    fn who_does_not_listen_is_not_present_because_another_does() {
+        let other = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut questions = Questions::new(Ipv4Addr::LOCALHOST.into());
+        let evidence = answer(&mut questions, other.local_addr().unwrap(), Question::Host);
+        assert_eq!(evidence, Evidence::HostAnswers);
+    }
+
+    #[test]
+    fn errors_are_told_once_and_not_when_they_are_old() {
+        let peer: SocketAddr = "192.0.2.1:7".parse().unwrap();
+        let mut errors = Errors::default();
+        errors.note(Instant(5), peer, libc::ENETUNREACH);
+        assert_eq!(errors.take(Instant(6), peer), None);
+        errors.note(Instant(5), peer, libc::ENETUNREACH);
+        errors.note(Instant(7), peer, libc::EAGAIN);
+        assert_eq!(errors.take(Instant(5), peer), Some(Evidence::NoRoute(libc::ENETUNREACH)));
+        assert_eq!(errors.take(Instant(0), peer), None);
+        for port in 0..1000 {
+            errors.note(Instant(1), SocketAddr::new(peer.ip(), port), libc::ECONNREFUSED);
+        }
+        assert_eq!(errors.0.len(), ERRORS_MAX);
+    }
+}

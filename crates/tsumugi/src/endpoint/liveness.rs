@@ -1,0 +1,263 @@
+//! Whether a peer is still there.
+//!
+//! Who waits for a peer that is silent asks it for a sign of life, and then those who must know: the kernels. A process that
+//! computes, is stopped or is swapped out says nothing, and its kernel says that it is there; of one that has ended its
+//! kernel says that nobody has its port. So a connection ends
+//!
+//! - at once, when the peer's kernel says that its process is gone;
+//! - when nothing and nobody has answered for [`crate::Config::peer_timeout`]: host and network are silent;
+//! - never over silence alone, as long as the peer's kernel says that the process is there.
+//!
+//! A peer that has never answered is waited for, for [`crate::Config::connect_timeout`], because it may start late; unless
+//! our own kernel says that nothing can be sent to it.
+
+use super::peer::{Peer, Phase};
+use super::state::State;
+use crate::error::Reason;
+use std::time::Duration;
+use tsumugi_rail::{Evidence, Packet, Question, Rail, RailError};
+use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
+use tsumugi_wire::{Flags, Instant, Kind, Psn};
+
+/// PROBEs that a peer must have left unanswered before it counts as silent. An owner that made no call for longer
+/// than the time-out has not asked: a depositor in the driver answers what it is asked itself meanwhile, and neither
+/// side's owner hears of that.
+const ASKS: u32 = 4;
+/// Silence after which kernels are asked, ns.
+const DOUBT_NS: u64 = 50 * MILLISECOND_NS;
+/// Longest time between two questions to kernels, ns. It is a quarter of the silence so far, and less than the time-out.
+const ASK_KERNELS_NS_MAX: u64 = 10 * SECOND_NS;
+/// Shortest and longest time after which the answer to a question is looked for, ns.
+const LOOK_NS_MIN: u64 = MILLISECOND_NS;
+const LOOK_NS_MAX: u64 = 100 * MILLISECOND_NS;
+/// ICMP errors, each about another packet, that are believed where the peer's kernel does not say otherwise.
+const REFUSALS: u32 = 4;
+/// How long a new peer is waited for before anybody but our own kernel is asked, ns.
+const GREET_NS: u64 = SECOND_NS;
+/// Times that AWAY is said: nobody acknowledges it.
+const AWAYS: usize = 3;
+
+/// What kernels have said of a peer that is silent.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Doubt {
+    /// When they were asked, and when they are asked, or looked for an answer from, next.
+    pub(super) asked_at: Instant,
+    pub(super) ask_at: Instant,
+    /// When they answered last, if only that nothing is known; and when the peer's said that its process is there.
+    answered_at: Instant,
+    vouched_at: Instant,
+    /// ICMP errors in a row that say that its port is closed.
+    refusals: u32,
+    /// The last answer that said something.
+    said: Evidence,
+    /// Its process has left, and another will go on: that its port is closed means nothing.
+    pub(super) is_away: bool,
+}
+
+impl Doubt {
+    /// Whether a question waits for its answer.
+    fn is_asked(&self) -> bool {
+        self.asked_at != Instant(0)
+    }
+}
+
+impl State {
+    /// When something is to be done about the silence of a peer.
+    pub(super) fn liveness_due(&self, peer: &Peer) -> Instant {
+        let Some(since) = peer.waiting_since else { return Instant::NEVER };
+        let quiet_since = peer.heard_at.max(since);
+        let silent_at = quiet_since.max(peer.doubt.vouched_at).plus(self.patience_ns(peer));
+        // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
+        if !matches!(peer.phase, Phase::Open) {
+            return silent_at;
+        }
+        let ask_at = self.ask_at(peer, quiet_since);
+        let due = match peer.asks {
+            ASKS.. if peer.doubt.is_asked() => Instant::NEVER,
+            ASKS.. => ask_at.max(silent_at),
+            _ => ask_at,
+        };
+        due.min(peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)))
+    }
+
+    /// How long silence of the peer is borne, ns.
+    fn patience_ns(&self, peer: &Peer) -> u64 {
+        match peer.phase {
+            Phase::Greeting(_) => self.options.connect_timeout_ns,
+            _ => self.options.peer_timeout_ns,
+        }
+    }
+
+    /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
+    fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
+        peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
+    }
+
+    /// Asks about a peer that has been quiet for a while, and ends the connection with one that has been silent for too
+    /// long: `false`.
+    pub(super) fn is_alive(&mut self, now: Instant, index: u32) -> bool {
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_waiting() {
+            peer.wait_no_more();
+            return true;
+        }
+        let since = *peer.waiting_since.get_or_insert(now);
+        let quiet_since = peer.heard_at.max(since);
+        let is_open = matches!(peer.phase, Phase::Open);
+        if is_open && now >= peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)) {
+            self.doubt(now, index);
+        }
+        let peer = &self.peers[index as usize];
+        if is_open && now < self.ask_at(peer, quiet_since) {
+            return true;
+        }
+        if is_open && peer.asks < ASKS {
+            // Ours may all be acknowledged and its message be half here: ask for a sign of life.
+            let peer = &mut self.peers[index as usize];
+            peer.asked_at = now;
+            peer.asks += 1;
+            self.ask(index);
+            return true;
+        }
+        let patience_ns = self.patience_ns(peer);
+        if now < quiet_since.max(peer.doubt.vouched_at).plus(patience_ns) {
+            return true;
+        }
+        // What kernels said before an owner that makes no calls went away is out of date.
+        if is_open && (peer.doubt.is_asked() || now.since(peer.doubt.answered_at) > patience_ns / 2) {
+            if !peer.doubt.is_asked() {
+                self.doubt(now, index);
+            }
+            return true;
+        }
+        let patience = Duration::from_nanos(patience_ns);
+        let reason = match peer.phase {
+            Phase::Greeting(_) => Reason::Unreachable(patience, peer.doubt.said),
+            Phase::Leaving(_) => Reason::Closed,
+            _ => Reason::Silent(patience, peer.doubt.said),
+        };
+        self.end_peer(index, reason);
+        false
+    }
+
+    /// Has kernels asked about a peer with the next packets that are sent.
+    fn doubt(&mut self, now: Instant, index: u32) {
+        let doubt = &mut self.peers[index as usize].doubt;
+        // Before that, only the answer is looked for.
+        doubt.ask_at = now.plus(LOOK_NS_MAX);
+        if !self.doubted.contains(&index) {
+            self.doubted.push(index);
+        }
+        self.touch(index);
+    }
+
+    /// Asks kernels about the peers of whom that is due.
+    pub(super) fn ask_kernels<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) {
+        while let Some(index) = self.doubted.pop() {
+            let peer = &mut self.peers[index as usize];
+            if !matches!(peer.phase, Phase::Open) || !peer.is_waiting() {
+                continue;
+            }
+            let quiet_since = peer.waiting_since.map_or(now, |since| since.max(peer.heard_at));
+            let question = match peer.remote {
+                Some(remote) if remote.listens => Question::Process,
+                _ => Question::Host,
+            };
+            let address = peer.way();
+            let begins = !peer.doubt.is_asked();
+            if begins {
+                peer.doubt.asked_at = now;
+            }
+            match rail.inquire(now, quiet_since, address, question) {
+                Evidence::Asked => {
+                    let waited_ns = now.since(peer.doubt.asked_at);
+                    peer.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
+                }
+                evidence => self.on_evidence(now, index, evidence, question),
+            }
+            if begins {
+                // Of a packet that nobody takes its kernel tells.
+                self.ask(index);
+            }
+            let due = self.due(index);
+            self.remind(index, due);
+        }
+    }
+
+    /// A kernel has said something of a peer that is silent.
+    fn on_evidence(&mut self, now: Instant, index: u32, evidence: Evidence, question: Question) {
+        let patience_ns = self.options.peer_timeout_ns;
+        let peer = &mut self.peers[index as usize];
+        let quiet_ns = now.since(peer.waiting_since.map_or(now, |since| since.max(peer.heard_at)));
+        let doubt = &mut peer.doubt;
+        (doubt.asked_at, doubt.answered_at) = (Instant(0), now);
+        let pause_ns = (quiet_ns / 4).clamp(DOUBT_NS, ASK_KERNELS_NS_MAX);
+        doubt.ask_at = now.plus(pause_ns.min(patience_ns / u64::from(ASKS + 1)));
+        match evidence {
+            Evidence::Gone | Evidence::PortUnreachable if doubt.is_away => {}
+            Evidence::Gone => self.end_peer(index, Reason::Gone),
+            Evidence::PortUnreachable => {
+                doubt.refusals += 1;
+                doubt.ask_at = now.plus(LOOK_NS_MAX);
+                if doubt.refusals >= REFUSALS {
+                    self.end_peer(index, Reason::Gone);
+                } else {
+                    doubt.said = evidence;
+                }
+            }
+            // Without a socket that listens: were the process gone, a host that answers would say so of our packets.
+            Evidence::HostAnswers if question != Question::Host => doubt.said = evidence,
+            Evidence::Present | Evidence::HostAnswers => {
+                (doubt.vouched_at, doubt.refusals, doubt.said) = (now, 0, evidence);
+            }
+            Evidence::NoRoute(_) => doubt.said = evidence,
+            Evidence::None | Evidence::Asked => {}
+        }
+    }
+
+    /// Hears what our own kernel says of a HELLO that was just sent, and asks others after a while.
+    pub(super) fn ask_about_greeting<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
+        let peer = &mut self.peers[index as usize];
+        let since = peer.waiting_since.unwrap_or(now);
+        let question = if now.since(since) < GREET_NS { Question::Errors } else { Question::Host };
+        let evidence = rail.inquire(now, since, peer.address, question);
+        match evidence {
+            Evidence::NoRoute(error) if is_final(error) => self.end_peer(index, Reason::NoRoute(error)),
+            Evidence::None | Evidence::Asked => {}
+            evidence => peer.doubt.said = evidence,
+        }
+    }
+
+    /// Tells peers that this process leaves and another will go on.
+    ///
+    /// # Errors
+    /// The rail is broken.
+    pub(crate) fn say_away<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
+        for index in 0..self.peers.len() as u32 {
+            if !matches!(self.peers[index as usize].phase, Phase::Open) {
+                continue;
+            }
+            let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags::AWAY) else {
+                continue;
+            };
+            let peer = &self.peers[index as usize];
+            for _ in 0..AWAYS {
+                rail.send(now, peer.way(), &[Packet { head: &packet, body: &[] }])?;
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether an error says that nothing can be sent to an address, now or in a moment.
+fn is_final(error: i32) -> bool {
+    matches!(
+        error,
+        libc::ENETUNREACH
+            | libc::EAFNOSUPPORT
+            | libc::EADDRNOTAVAIL
+            | libc::EPERM
+            | libc::EACCES
+            | libc::EINVAL
+    )
+}
