@@ -19,6 +19,9 @@ An endpoint memory belongs to one UDP port; one process has it at a time. Its ow
 those of files: --owner alice gives it to alice alone. Called again, 'up' adds NICs and endpoints, and puts its own \
 program in the place of the one that is attached, while processes use it.
 
+All of it is pinned in /sys/fs/bpf, or, where that is not mounted or shut to those who are to use it (systemd mounts it for \
+root alone), in /run/tsumugi/bpf, which 'up' mounts and 'down' takes away.
+
   sudo tsumugi up eth1                          16 endpoints for you (the user who called sudo)
   sudo tsumugi up eth1 eth2 --mode 666          two NICs, for everyone on this host
   sudo tsumugi up eth1 --owner bob --port 7500 --endpoints 4    four more, for bob";
@@ -140,7 +143,8 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
     for caution in all.iter().filter_map(caution) {
         eprintln!("tsumugi: {caution}");
     }
-    show(&xdp::status(&pins)?, options.json)
+    // Where the first `up` has put it.
+    show(&xdp::status(&Pins::here()?)?, options.json)
 }
 
 /// What is wrong with a NIC to which the program is attached.

@@ -6,11 +6,12 @@
 
 use crate::choose::Chooser;
 use crate::engine::Engine;
+use crate::given_up::{GivenUp, RailReport};
 use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
-use crate::nics::{NicAddress, Nics};
+use crate::nics::{self, NicAddress, Nics};
 use crate::packet::{PacketEngine, PacketError};
-use crate::sys::Epoll;
+use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};
 use crate::xdp::{Claim, Pins, Wanted, XdpError};
 use crate::xsk::{XskEngineError, XskEngines};
@@ -30,6 +31,16 @@ const SOCKETS_EVERY_NS: u64 = 20 * MICROSECOND_NS;
 const AWAY_NS: u64 = 20 * MICROSECOND_NS;
 /// Time between two looks whether the program is still attached.
 const SERVED_EVERY_NS: u64 = 100 * MILLISECOND_NS;
+/// Free ports that are tried until one is found that is not set aside for another user's endpoints.
+const PORTS_TRIED: usize = 16;
+
+/// What may be given up, as a user would call it.
+const DRIVER: &str = "the driver depositor";
+const PACKET: &str = "the packet engine";
+const XSK: &str = "the xsk engine";
+const NEWS: &str = "news of NICs";
+const PRESENCE: &str = "a sign of life while this process makes no call";
+const GRACE: &str = "grace periods";
 
 /// Who is to deposit what arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -163,6 +174,8 @@ pub struct Ethernet {
     listener: Option<Listener>,
     /// What is asked of peers' kernels.
     questions: Questions,
+    /// What had to be done without when it was opened.
+    given_up: Vec<GivenUp>,
 }
 
 /// The driver depositor as one endpoint has it.
@@ -189,63 +202,118 @@ struct Driver {
 impl Ethernet {
     /// Opens the rail, and the receive memory that its depositor deposits into.
     ///
+    /// What was not asked for by name is optional: when it is missing or forbidden, the next best is used, and
+    /// [`Rail::report`] says so.
+    ///
     /// # Errors
-    /// Says what is in the way, and what to do.
+    /// Says what is in the way, and what to do: the sockets, an option, memory, or what was asked for by name.
     pub fn open(options: &EthernetOptions) -> Result<(Ethernet, Memory), EthernetError> {
-        let claimed = match options.depositor {
+        let mut given_up = Vec::new();
+        // What is said on the loopback interface goes through no NIC.
+        let driven = match options.depositor {
             Depositor::User => None,
-            // What is said on the loopback interface goes through no NIC.
             Depositor::Auto if options.udp.address.is_loopback() => None,
-            Depositor::Auto | Depositor::Driver => Ethernet::claim(&options.udp)?,
+            Depositor::Auto => Ethernet::driven(&options.udp, false).unwrap_or_else(|error| {
+                given_up.push(GivenUp::of(DRIVER, &error, "sudo tsumugi doctor"));
+                None
+            }),
+            Depositor::Driver => Some(
+                Ethernet::driven(&options.udp, true)?
+                    .ok_or_else(|| XdpError::NoneFree(Ethernet::why_none(options.udp.port)))?,
+            ),
         };
-        let demanded = options.depositor == Depositor::Driver;
-        if let Some((claim, sockets)) = claimed {
-            let memory = claim.memory()?;
-            let driver = Driver::new(claim, &sockets, demanded)?;
-            return Ok((Ethernet::assemble(sockets, Some(driver), options)?, memory));
+        if let Some((driver, sockets, memory)) = driven {
+            if let Err(error) = sys::grace_periods() {
+                let why = format!("membarrier(2): {error}: opening and closing take 0.1 s longer");
+                given_up.push(GivenUp::of(GRACE, &why, "allow this program membarrier(2)"));
+            }
+            return Ok((Ethernet::assemble(sockets, Some(driver), options, given_up)?, memory));
         }
-        if demanded {
-            return Err(XdpError::NoneFree(Ethernet::why_none(options.udp.port)).into());
+        let sockets = Ethernet::undriven(&options.udp)?;
+        let optional = options.depositor == Depositor::Auto && !options.udp.address.is_loopback();
+        if optional && given_up.is_empty() {
+            let why = Ethernet::why_none(options.udp.port);
+            given_up.push(GivenUp::of(DRIVER, &why, "sudo tsumugi doctor"));
         }
-        let sockets = Udp::open(&options.udp)?;
-        if !options.udp.address.is_loopback() {
-            // Who has no part in the driver depositor gets what comes by the socket, unless a memory on this port is
-            // another user's who was killed.
-            let _ = Pins::here().and_then(|pins| Claim::disown_dead(&pins, sockets.address().port()));
+        Ok((Ethernet::assemble(sockets, None, options, given_up)?, Memory::new(options.geometry)?))
+    }
+
+    /// The driver depositor with sockets beside it; `None`: there is none, or none free.
+    fn driven(options: &UdpOptions, demanded: bool) -> Result<Option<(Driver, Udp, Memory)>, EthernetError> {
+        let Some((claim, sockets)) = Ethernet::claim(options)? else { return Ok(None) };
+        let memory = claim.memory()?;
+        Ok(Some((Driver::new(claim, &sockets, demanded)?, sockets, memory)))
+    }
+
+    /// Sockets alone. Who has no part in the driver depositor gets what comes by the socket, unless a memory on this
+    /// port is another user's who was killed: what can be seen to be nobody's is disowned, and of the free ports one is
+    /// taken that is not another's.
+    fn undriven(options: &UdpOptions) -> Result<Udp, EthernetError> {
+        // Kept until the end, so that the kernel gives others.
+        let mut unsafe_ports = Vec::new();
+        loop {
+            let sockets = Udp::open(options)?;
+            let port = sockets.address().port();
+            if options.address.is_loopback() {
+                return Ok(sockets);
+            }
+            match Pins::here().and_then(|pins| Claim::disown_dead(&pins, port)) {
+                Err(XdpError::PortForbidden(_)) if options.port == 0 && unsafe_ports.len() < PORTS_TRIED => {
+                    unsafe_ports.push(sockets);
+                }
+                _ => return Ok(sockets),
+            }
         }
-        Ok((Ethernet::assemble(sockets, None, options)?, Memory::new(options.geometry)?))
     }
 
     fn assemble(
         sockets: Udp,
         driver: Option<Driver>,
         options: &EthernetOptions,
+        mut given_up: Vec<GivenUp>,
     ) -> Result<Ethernet, EthernetError> {
         let mut engines: Vec<Box<dyn Engine>> = Vec::new();
         let address = sockets.address();
         // What is said on the loopback interface goes through no NIC, and who may not send frames sends datagrams.
         let optional = options.engine == EngineChoice::Auto;
         let choice = if optional && address.ip().is_loopback() { EngineChoice::Udp } else { options.engine };
+        let as_root = "run as root, or use the udp engine";
         if matches!(choice, EngineChoice::Auto | EngineChoice::Packet) {
             match PacketEngine::open(address, options.udp.queue_bytes) {
                 Ok(engine) => engines.push(Box::new(engine)),
                 Err(error) if !optional => return Err(error.into()),
-                Err(_) => {}
+                Err(error) => given_up.push(GivenUp::of(PACKET, &error, as_root)),
             }
         }
         if matches!(choice, EngineChoice::Auto | EngineChoice::Xsk) {
             match XskEngines::open(address) {
                 Ok(engine) => engines.push(Box::new(engine)),
                 Err(error) if !optional => return Err(error.into()),
-                Err(_) => {}
+                Err(error) => given_up.push(GivenUp::of(XSK, &error, as_root)),
             }
         }
         let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
         let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
         let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip()));
-        let listener = Listener::open(address).ok();
+        if let Some(Err(error)) = nics.as_ref().map(Nics::hears) {
+            let why = format!("listening over netlink: {error}: they are looked at once a second");
+            given_up.push(GivenUp::of(NEWS, &why, "allow netlink sockets (AF_NETLINK)"));
+        }
+        given_up.extend_from_slice(sockets.given_up());
+        let listener = match Listener::open(address) {
+            Ok(listener) => Some(listener),
+            Err(error) => {
+                let why = format!("listening on TCP port {}: {error}", address.port());
+                given_up.push(GivenUp::of(
+                    PRESENCE,
+                    &why,
+                    "leave the TCP port of the endpoint's number to it",
+                ));
+                None
+            }
+        };
         let questions = Questions::new(address.ip());
-        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics, listener, questions })
+        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics, listener, questions, given_up })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -410,6 +478,21 @@ impl Rail for Ethernet {
 
     fn is_driven(&self) -> bool {
         self.driver.as_ref().is_some_and(|driver| driver.served)
+    }
+
+    fn report(&self) -> RailReport {
+        let all = std::iter::once("udp").chain(self.engines.iter().map(|engine| engine.name()));
+        let skipped = usize::from(matches!(self.choice, EngineChoice::Packet | EngineChoice::Xsk));
+        let mut given_up = self.given_up.clone();
+        if self.driver.is_some() && !self.is_driven() {
+            let why = "it was taken away (`tsumugi down`, or the NIC is gone)";
+            given_up.push(GivenUp::of(DRIVER, &why, "as root: `tsumugi up NIC`, and open the endpoint anew"));
+        }
+        RailReport {
+            engines: all.skip(skipped).collect(),
+            nics: self.nics.as_ref().map_or_else(Vec::new, |_| nics::in_use(self.address().ip())),
+            given_up,
+        }
     }
 
     fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {

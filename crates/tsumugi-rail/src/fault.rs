@@ -320,6 +320,10 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.is_driven()
     }
 
+    fn report(&self) -> crate::RailReport {
+        self.inner.report()
+    }
+
     fn nics(&mut self, now: Instant) -> Option<Vec<crate::NicAddress>> {
         self.inner.nics(now)
     }

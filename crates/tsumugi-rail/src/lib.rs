@@ -11,6 +11,7 @@ pub mod engine;
 pub mod ether;
 pub mod ethernet;
 pub mod fault;
+mod given_up;
 mod liveness;
 pub mod memory;
 mod netlink;
@@ -31,6 +32,7 @@ pub use engine::Engine;
 pub use ether::Template;
 pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
 pub use fault::{FaultOptions, Faulty};
+pub use given_up::{GivenUp, RailReport};
 pub use liveness::{Evidence, Question};
 pub use memory::{Memory, MemoryError};
 pub use nics::NicAddress;
@@ -173,6 +175,11 @@ pub trait Rail {
         false
     }
 
+    /// What is in use, and what this rail does without.
+    fn report(&self) -> RailReport {
+        RailReport::default()
+    }
+
     /// Addresses that this end can be reached by, at most one for each NIC, if that is news since the last call; empty:
     /// only by [`Rail::address`].
     fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
@@ -233,6 +240,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn is_driven(&self) -> bool {
         (**self).is_driven()
+    }
+    fn report(&self) -> RailReport {
+        (**self).report()
     }
     fn nics(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
         (**self).nics(now)

@@ -276,7 +276,7 @@ fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<TcpStream> {
 
 /// Whether a handshake has succeeded; `false`: not yet.
 fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
-    if !sys::is_writable(handshake.as_fd())? {
+    if !sys::has_connected(handshake.as_fd())? {
         return Ok(false);
     }
     match handshake.take_error()? {

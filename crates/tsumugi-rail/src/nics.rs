@@ -1,7 +1,8 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
 use crate::netlink::{Events, OF_NICS};
-use crate::sys::{Interface, interfaces};
+use crate::sys::{Interface, Interfaces, interfaces};
+use crate::udp::mtu_bytes_min;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use tsumugi_wire::Instant;
@@ -44,8 +45,8 @@ impl NicAddress {
 #[derive(Debug)]
 pub(crate) struct Nics {
     bound: IpAddr,
-    /// `None` where this program may not listen.
-    events: Option<Events>,
+    /// An error where this program may not listen.
+    events: io::Result<Events>,
     /// When the NICs were looked at.
     looked_at: Option<Instant>,
 }
@@ -53,23 +54,37 @@ pub(crate) struct Nics {
 impl Nics {
     /// The NICs of an endpoint that is bound to `bound`.
     pub(crate) fn open(bound: IpAddr) -> Nics {
-        Nics { bound, events: Events::open(&OF_NICS).ok(), looked_at: None }
+        Nics { bound, events: Events::open(&OF_NICS), looked_at: None }
     }
 
     /// The NICs, if something may have changed since the last call. One system call when nothing has.
     pub(crate) fn news(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
         let mut changed = self.looked_at.is_none();
         match &mut self.events {
-            Some(events) => events.take(&mut |_| changed = true),
-            None => changed |= self.looked_at.is_some_and(|at| now.since(at) >= LOOK_NS),
+            Ok(events) => events.take(&mut |_| changed = true),
+            Err(_) => changed |= self.looked_at.is_some_and(|at| now.since(at) >= LOOK_NS),
         }
         if !changed {
             return None;
         }
         self.looked_at = Some(now);
         // Who cannot be asked has no NICs beside the one that is in use.
-        Some(choose(self.bound, &interfaces().unwrap_or_default()))
+        Some(choose(self.bound, &interfaces().list))
     }
+
+    /// Whether the kernel tells of changes.
+    pub(crate) const fn hears(&self) -> Result<(), &io::Error> {
+        match &self.events {
+            Ok(_) => Ok(()),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+/// The NICs that peers reach an endpoint by that is bound to `bound`.
+pub(crate) fn in_use(bound: IpAddr) -> Vec<NicReport> {
+    let found = candidates(bound, &interfaces().list).into_iter();
+    found.filter(|nic| nic.behind.is_none()).take(RAILS_MAX).collect()
 }
 
 /// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
@@ -99,7 +114,10 @@ pub struct NicReport {
 /// # Errors
 /// The system does not say.
 pub fn survey() -> io::Result<Vec<NicReport>> {
-    let interfaces = interfaces()?;
+    let interfaces = match interfaces() {
+        Interfaces { list, lacking: Some(error) } if list.is_empty() => return Err(error),
+        found => found.list,
+    };
     let of = |any: IpAddr| candidates(any, &interfaces);
     let four = of(Ipv4Addr::UNSPECIFIED.into());
     Ok(if four.is_empty() { of(Ipv6Addr::UNSPECIFIED.into()) } else { four })
@@ -110,7 +128,8 @@ fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
     for interface in interfaces {
         let Some(ip) = interface.address else { continue };
         let wanted = if bound.is_unspecified() {
-            ip.is_ipv4() == bound.is_ipv4() && !interface.loopback && !is_link_local(ip)
+            let fits = interface.mtu_bytes >= mtu_bytes_min(bound.is_ipv4());
+            ip.is_ipv4() == bound.is_ipv4() && !interface.loopback && !is_link_local(ip) && fits
         } else {
             ip == bound
         };
@@ -171,6 +190,7 @@ mod tests {
             interface("eth3", "10.0.1.7", 24, true),
             interface("eth4", "169.254.3.3", 16, true),
             interface("eth5", "fd00::1", 64, true),
+            Interface { mtu_bytes: 500, ..interface("tun0", "10.9.9.9", 24, true) },
         ];
         let chosen = |bound: &str| {
             choose(bound.parse().unwrap(), &interfaces)

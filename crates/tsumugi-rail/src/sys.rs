@@ -4,14 +4,16 @@ mod interfaces;
 mod kernel;
 mod links;
 mod locks;
+mod mounts;
 
-pub(crate) use interfaces::{Interface, interface_index, interface_name, interfaces};
+pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use locks::{
-    is_bpf_fs, is_linked, lock, lock_is_held, mount_bpf_fs, page_bytes, wait_for_softirqs,
+    grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
 };
 
+pub(crate) use mounts::{BpfMount, is_shared_with, mount_bpf_fs, unmount, within_mounts_of};
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -218,8 +220,8 @@ pub(crate) fn connect(socket: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> 
     }
 }
 
-/// Whether a socket can be written to: one that was told to connect has done so, or failed.
-pub(crate) fn is_writable(socket: BorrowedFd<'_>) -> io::Result<bool> {
+/// Whether a socket that was told to connect has done so, or failed: it can be written to.
+pub(crate) fn has_connected(socket: BorrowedFd<'_>) -> io::Result<bool> {
     let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
     // SAFETY: one pollfd, alive through the call, which does not wait.
     Ok(checked(unsafe { libc::poll(&raw mut poll, 1, 0) })? > 0)
@@ -266,6 +268,16 @@ pub(crate) fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value:
         libc::setsockopt(socket.as_raw_fd(), level, option, std::ptr::from_ref(&value).cast(), bytes)
     };
     checked(returned).map(drop)
+}
+
+/// An integer option of a socket.
+pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Result<i32> {
+    let (mut value, mut bytes) = (0i32, size_of::<i32>() as libc::socklen_t);
+    // SAFETY: the call writes no more than `bytes` into `value`; both outlive it.
+    let returned = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut bytes)
+    };
+    checked(returned).map(|_| value)
 }
 
 /// Points `message` at the pieces of one or more datagrams, and at their destination.

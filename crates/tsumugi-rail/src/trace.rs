@@ -196,6 +196,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.is_driven()
     }
 
+    fn report(&self) -> crate::RailReport {
+        self.inner.report()
+    }
+
     fn nics(&mut self, now: Instant) -> Option<Vec<crate::NicAddress>> {
         self.inner.nics(now)
     }

@@ -11,8 +11,10 @@ mod mtu;
 mod options;
 mod send;
 
+pub(crate) use mtu::mtu_bytes_min;
 pub use options::{UdpCounters, UdpError, UdpOptions};
 
+use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, Epoll, RawAddress};
 use crate::{Deliver, Packet, Rail, RailError};
@@ -73,7 +75,8 @@ pub struct Udp {
     /// The peer sent to last and its slot: bursts go to one peer many times over.
     last_sent: Option<(SocketAddr, usize)>,
     closing: usize,
-    epoll: Epoll,
+    /// `None` where it is forbidden; then no peer has a socket of its own.
+    epoll: Option<Epoll>,
     /// Whether epoll must know of every arrival; if not, the slot that was taken out of it.
     watching: bool,
     unwatched: Option<usize>,
@@ -93,6 +96,7 @@ pub struct Udp {
     /// What the kernel has said of packets to peers.
     errors: Errors,
     counters: UdpCounters,
+    given_up: Vec<GivenUp>,
 }
 
 impl Udp {
@@ -102,7 +106,8 @@ impl Udp {
     /// See [`UdpError`]; each says what to do.
     pub fn open(options: &UdpOptions) -> Result<Udp, UdpError> {
         let address = SocketAddr::new(options.address, options.port);
-        let datagram_bytes = mtu::datagram_bytes(address, options.datagram_bytes)?;
+        let mut given_up = Vec::new();
+        let datagram_bytes = mtu::datagram_bytes(address, options.datagram_bytes, &mut given_up)?;
         let system = |doing| move |source| UdpError::System { doing, on: address.to_string(), source };
 
         // No SO_REUSEADDR here: with it, a second process could bind the same port and take our datagrams.
@@ -115,8 +120,17 @@ impl Udp {
         })?;
         let address = main.local_addr().map_err(system("asking for the port"))?;
         let probe = sys::udp_socket(address).map_err(system("making a UDP socket"))?;
-        let epoll = Epoll::new().map_err(system("making an epoll descriptor"))?;
-        epoll.add(main.as_fd(), MAIN as u64).map_err(system("watching the socket"))?;
+        let epoll = Epoll::new().and_then(|epoll| epoll.add(main.as_fd(), MAIN as u64).map(|()| epoll));
+        let epoll = epoll.map_err(|error| {
+            let remedy = "allow this program epoll_create1(2) and epoll_ctl(2)";
+            given_up.push(GivenUp::of(
+                "a socket for each peer",
+                &format!("asking for epoll: {error}"),
+                remedy,
+            ));
+        });
+        let sender = Sender::new(probe.as_fd(), options.offloads);
+        lacking(&main, &sender, options, &mut given_up);
         Ok(Udp {
             address,
             options: options.clone(),
@@ -127,7 +141,7 @@ impl Udp {
             by_peer: HashMap::new(),
             last_sent: None,
             closing: 0,
-            epoll,
+            epoll: epoll.ok(),
             watching: true,
             unwatched: None,
             conversation: 0,
@@ -137,9 +151,10 @@ impl Udp {
             look_every: LOOK_EVERY_MIN,
             received_at: Instant(0),
             buffer: vec![0; BUFFER_BYTES].into(),
-            sender: Sender::new(probe.as_fd(), options.offloads),
+            sender,
             errors: Errors::default(),
             counters: UdpCounters::default(),
+            given_up,
         })
     }
 
@@ -147,6 +162,12 @@ impl Udp {
     #[must_use]
     pub const fn counters(&self) -> UdpCounters {
         self.counters
+    }
+
+    /// What the sockets do without.
+    #[must_use]
+    pub fn given_up(&self) -> &[GivenUp] {
+        &self.given_up
     }
 
     /// Peers that have a socket of their own.
@@ -175,6 +196,7 @@ impl Udp {
 
     /// Makes the socket dedicated to `peer`.
     fn dedicate(&mut self, peer: SocketAddr) -> io::Result<()> {
+        let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let new = socket(self.address, &self.options)?;
         if self.reaping {
             set_reaping(&new, true)?;
@@ -193,7 +215,7 @@ impl Udp {
                 self.dedicated.len() - 1
             }
         };
-        self.epoll.add(new.as_fd(), slot as u64)?;
+        epoll.add(new.as_fd(), slot as u64)?;
         self.dedicated[slot] = Some(Dedicated { socket: new, peer, careful_until: None, closing: false });
         self.by_peer.insert(peer, slot);
         Ok(())
@@ -257,7 +279,8 @@ impl Udp {
     /// Takes from every socket that has something.
     fn take_everywhere(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> io::Result<usize> {
         let mut tokens = [0; sys::READY_MAX];
-        let mut ready = match self.epoll.ready(&mut tokens) {
+        let Some(epoll) = &self.epoll else { return self.take(now, MAIN, self.busy, deliver) };
+        let mut ready = match epoll.ready(&mut tokens) {
             Err(error) if error.kind() != io::ErrorKind::Interrupted => return Err(error),
             count => count.unwrap_or(0),
         };
@@ -297,9 +320,9 @@ impl Udp {
     /// Puts the socket that was taken out of epoll back; what waits in it is told at once.
     fn watch_again(&mut self) -> io::Result<()> {
         if let Some(slot) = self.unwatched.take()
-            && let Some(Some(dedicated)) = self.dedicated.get(slot)
+            && let (Some(epoll), Some(Some(dedicated))) = (&self.epoll, self.dedicated.get(slot))
         {
-            self.epoll.add(dedicated.socket.as_fd(), slot as u64)?;
+            epoll.add(dedicated.socket.as_fd(), slot as u64)?;
         }
         Ok(())
     }
@@ -310,10 +333,10 @@ impl Udp {
         if self.conversation < CONVERSATION_CALLS || self.watching || self.unwatched.is_some() {
             return Ok(());
         }
-        if let Some(Some(dedicated)) = self.dedicated.get(self.active)
+        if let (Some(epoll), Some(Some(dedicated))) = (&self.epoll, self.dedicated.get(self.active))
             && !dedicated.closing
         {
-            self.epoll.remove(dedicated.socket.as_fd())?;
+            epoll.remove(dedicated.socket.as_fd())?;
             self.unwatched = Some(self.active);
         }
         Ok(())
@@ -368,7 +391,7 @@ impl Rail for Udp {
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.epoll.descriptor().as_fd())
+        Some(self.epoll.as_ref().map_or(self.main.as_fd(), |epoll| epoll.descriptor().as_fd()))
     }
 
     fn watch(&mut self, on: bool) -> Result<(), RailError> {
@@ -445,13 +468,39 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
     // "Do", not "probe": a datagram that a router found too long is then refused here and counted
     // (EMSGSIZE), where "probe" would send it into the void for ever.
     if address.is_ipv4() {
-        set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO)?;
+        let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
     } else {
-        set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO)?;
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO);
         // IPv4 peers would appear under mapped addresses, which nobody knows them by.
         set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
     Ok(UdpSocket::from(socket))
+}
+
+/// Says what of the sockets' options the kernel did not take.
+fn lacking(main: &UdpSocket, sender: &Sender, options: &UdpOptions, given_up: &mut Vec<GivenUp>) {
+    const OFFLOADS: &str = "run Linux 5.0 or later, without a sandbox that forbids it";
+    let mut lacks =
+        |what, why: &dyn std::fmt::Display, remedy: &str| given_up.push(GivenUp::of(what, why, remedy));
+    if options.offloads {
+        if let Some(error) = sender.refused() {
+            lacks("UDP GSO", &format!("the kernel refuses UDP_SEGMENT: {error}"), OFFLOADS);
+        }
+        if let Err(error) = sys::set_option(main.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1) {
+            lacks("UDP GRO", &format!("the kernel refuses UDP_GRO: {error}"), OFFLOADS);
+        }
+    }
+    for (option, what, setting) in
+        [(libc::SO_RCVBUF, "receive", "rmem_max"), (libc::SO_SNDBUF, "send", "wmem_max")]
+    {
+        // The kernel doubles what it is asked for, for its own needs.
+        let bytes = sys::option(main.as_fd(), libc::SOL_SOCKET, option).map_or(0, |bytes| bytes as u32 / 2);
+        if bytes < options.queue_bytes {
+            let why = format!("the {what} buffer has {} KiB of {}", bytes >> 10, options.queue_bytes >> 10);
+            let remedy = format!("sysctl -w net.core.{setting}={}, or CAP_NET_ADMIN", options.queue_bytes);
+            lacks("long socket queues", &why, &remedy);
+        }
+    }
 }
 
 /// Time that one look may spend in the NIC's poll, µs, and packets that it may take there.

@@ -42,6 +42,13 @@
 //!
 //! Each takes one channel of an endpoint; any number of them work beside each other and beside plain channels.
 //!
+//! # What is missing
+//!
+//! Nothing that is optional keeps an endpoint from opening: it goes on with what the machine and the user's rights leave,
+//! and [`Endpoint::report`] says what it does without, why, and what mends it. One line of the same goes to the [`log`]
+//! facade when an endpoint opens; who wants to see it installs a logger. What was asked for by name is an error when it
+//! cannot be had.
+//!
 //! # Who owns which buffer
 //!
 //! | buffer | filled by | belongs to the application | goes back |
@@ -68,6 +75,7 @@ mod pool;
 mod registry;
 pub mod remote;
 pub mod remote_memory;
+mod report;
 pub mod stream;
 mod wait;
 
@@ -82,6 +90,7 @@ pub use error::{
 };
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
+pub use report::{GivenUp, NicInUse, Report};
 pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownReplacement};
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};

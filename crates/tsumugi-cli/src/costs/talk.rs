@@ -106,6 +106,9 @@ impl Rail for Noted {
         self.rail.inquire(now, since, peer, question)
     }
 
+    fn report(&self) -> tsumugi_rail::RailReport {
+        self.rail.report()
+    }
     fn quiesce(&mut self) {
         self.rail.quiesce();
     }

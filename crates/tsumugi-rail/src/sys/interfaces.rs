@@ -1,5 +1,7 @@
 //! Network interfaces: their addresses, MTUs and speeds.
 
+mod by_ioctl;
+
 use super::{checked, udp_socket};
 use std::ffi::{CStr, CString};
 use std::io;
@@ -22,12 +24,34 @@ pub(crate) struct Interface {
     pub(crate) speed_mbits: u32,
 }
 
-/// Every interface of this network namespace.
+/// What is known of the interfaces of this network namespace.
+#[derive(Debug, Default)]
+pub(crate) struct Interfaces {
+    /// Those that were found; without netlink only those with addresses.
+    pub(crate) list: Vec<Interface>,
+    /// Why the kernel could not be asked as it should be: netlink is forbidden, perhaps.
+    pub(crate) lacking: Option<io::Error>,
+}
+
+/// Every interface of this network namespace, or as many as can be found out. Never fails: who is told nothing goes on
+/// with nothing.
 ///
-/// `/sys/class/net` would be simpler, but shows the namespace of whoever mounted it.
-pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
+/// getifaddrs(3) asks over netlink, which may be forbidden where a socket is not (`RestrictAddressFamilies=` of systemd);
+/// then older calls are asked. `/sys/class/net` would be simpler, but shows the namespace of whoever mounted it.
+pub(crate) fn interfaces() -> Interfaces {
     let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
-        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))))?;
+        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))));
+    let any = match any {
+        Ok(any) => any,
+        Err(error) => return Interfaces { list: Vec::new(), lacking: Some(error) },
+    };
+    match by_netlink(&any) {
+        Ok(list) => Interfaces { list, lacking: None },
+        Err(error) => Interfaces { list: by_ioctl::list(&any), lacking: Some(error) },
+    }
+}
+
+fn by_netlink(any: &OwnedFd) -> io::Result<Vec<Interface>> {
     let mut list = std::ptr::null_mut();
     // SAFETY: `list` outlives the call, which stores a list that is freed below.
     checked(unsafe { libc::getifaddrs(&raw mut list) })?;
@@ -49,8 +73,8 @@ pub(crate) fn interfaces() -> io::Result<Vec<Interface>> {
             up: flag(libc::IFF_UP),
             running: flag(libc::IFF_RUNNING),
             loopback: flag(libc::IFF_LOOPBACK),
-            mtu_bytes: mtu_bytes(&any, name).unwrap_or(0),
-            speed_mbits: speed_mbits(&any, name).unwrap_or(0),
+            mtu_bytes: mtu_bytes(any, name).unwrap_or(0),
+            speed_mbits: speed_mbits(any, name).unwrap_or(0),
         });
     }
     // SAFETY: the list that getifaddrs made; nothing borrows from it any more.
@@ -170,10 +194,23 @@ mod tests {
 
     #[test]
     fn loopback_is_found_with_its_mtu() {
-        let interfaces = interfaces().unwrap();
+        let found = interfaces();
+        assert!(found.lacking.is_none(), "{found:?}");
         let lo =
-            interfaces.iter().find(|interface| interface.loopback && interface.address.is_some()).unwrap();
+            found.list.iter().find(|interface| interface.loopback && interface.address.is_some()).unwrap();
         assert_eq!(lo.name, "lo");
         assert!(lo.up && lo.mtu_bytes >= 1500, "{lo:?}");
+    }
+
+    #[test]
+    fn without_netlink_the_same_addresses_are_found() {
+        let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+        let known = |list: Vec<Interface>| {
+            let known = list.into_iter().filter(|interface| interface.address.is_some());
+            let mut known: Vec<String> = known.map(|interface| format!("{interface:?}")).collect();
+            known.sort();
+            known
+        };
+        assert_eq!(known(by_ioctl::list(&any)), known(by_netlink(&any).unwrap()));
     }
 }

@@ -11,6 +11,8 @@ use std::time::Duration;
 
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
+/// `MEMBARRIER_CMD_QUERY` of linux/membarrier.h.
+const MEMBARRIER_QUERY: i32 = 0;
 /// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
 const MEMBARRIER_GLOBAL: i32 = 1;
 
@@ -45,13 +47,11 @@ pub(crate) fn is_bpf_fs(path: &Path) -> io::Result<bool> {
     Ok(about.f_type as u32 == BPF_FS_MAGIC)
 }
 
-/// Mounts a BPF file system.
-pub(crate) fn mount_bpf_fs(on: &Path) -> io::Result<()> {
-    let on = CString::new(on.as_os_str().as_bytes())?;
-    let (source, kind) = (c"bpf", c"bpf");
-    // SAFETY: the three texts end in 0 and outlive the call; no data is passed.
-    checked(unsafe { libc::mount(source.as_ptr(), on.as_ptr(), kind.as_ptr(), 0, std::ptr::null()) })
-        .map(drop)
+/// Whether the caller may make files in a folder.
+pub(crate) fn is_writable(folder: &Path) -> bool {
+    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { return false };
+    // SAFETY: the path ends in 0 and outlives the call.
+    unsafe { libc::access(folder.as_ptr(), libc::W_OK) == 0 }
 }
 
 /// Returns when every run of the kernel's receive path that had begun before the call is over.
@@ -62,6 +62,17 @@ pub(crate) fn wait_for_softirqs() {
     // SAFETY: three integers, no memory.
     if unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) } != 0 {
         std::thread::sleep(Duration::from_millis(100));
+    }
+}
+
+/// Whether grace periods can be waited for; the error is why [`wait_for_softirqs`] only lets time pass.
+pub(crate) fn grace_periods() -> io::Result<()> {
+    // SAFETY: three integers, no memory.
+    let known = checked(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_QUERY, 0, 0) })?;
+    if known & libc::c_long::from(MEMBARRIER_GLOBAL) == 0 {
+        Err(io::ErrorKind::Unsupported.into())
+    } else {
+        Ok(())
     }
 }
 

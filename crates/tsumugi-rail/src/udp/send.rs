@@ -25,6 +25,8 @@ enum Outcome {
 pub(super) struct Sender {
     /// Whether the kernel segments (`UDP_SEGMENT`); switched off when a route turns out not to.
     segments: bool,
+    /// What the kernel said when it was asked for that and refused.
+    refused: Option<io::Error>,
     /// Where packets are put together.
     scratch: Box<[u8]>,
     /// The system's last error about a packet.
@@ -34,8 +36,13 @@ pub(super) struct Sender {
 impl Sender {
     /// `segments`: let the kernel segment if it can, which is tried on `probe`.
     pub(super) fn new(probe: BorrowedFd<'_>, segments: bool) -> Sender {
-        let segments = segments && sys::set_option(probe, libc::SOL_UDP, libc::UDP_SEGMENT, 1400).is_ok();
-        Sender { segments, scratch: vec![0; SEND_BYTES_MAX].into(), error: None }
+        let tried = segments.then(|| sys::set_option(probe, libc::SOL_UDP, libc::UDP_SEGMENT, 1400));
+        let (segments, refused) = match tried {
+            Some(Ok(())) => (true, None),
+            Some(Err(error)) => (false, Some(error)),
+            None => (false, None),
+        };
+        Sender { segments, refused, scratch: vec![0; SEND_BYTES_MAX].into(), error: None }
     }
 
     /// Whether bursts are segmented by the kernel.
@@ -47,6 +54,11 @@ impl Sender {
     #[inline]
     pub(super) fn take_error(&mut self) -> Option<i32> {
         self.error.take()
+    }
+
+    /// Why they are not, if the kernel has refused.
+    pub(super) const fn refused(&self) -> Option<&io::Error> {
+        self.refused.as_ref()
     }
 
     /// Sends `burst` through `socket`, and returns how many packets were taken or lost.

@@ -60,6 +60,21 @@ pub enum XdpError {
         /// What the system said.
         source: std::io::Error,
     },
+    /// A BPF file system is shut to this user.
+    #[error(
+        "{0} is shut to this user, whatever lies in it; as root: `tsumugi up NIC --owner USER`, after `tsumugi down` if it is attached, pins where USER can reach it"
+    )]
+    Shut(PathBuf),
+    /// What is pinned already cannot be reached by those whom `up` is to serve.
+    #[error(
+        "what is attached here is pinned in {0}, which those who are to use it cannot reach; `tsumugi down` first, then `up` again, which pins it where they can"
+    )]
+    OutOfReach(PathBuf),
+    /// A BPF file system that is mounted by this command would go with it.
+    #[error(
+        "the BPF file system cannot be mounted where other processes see it: this command runs in a mount namespace of its own (`ip netns exec` makes one), with which everything would vanish, and the machine's cannot be entered ({0}); run `nsenter --net=/run/netns/NAME tsumugi up NIC`, or mount a BPF file system on /sys/fs/bpf before"
+    )]
+    Hidden(std::io::Error),
     /// There is no such NIC in this network namespace.
     #[error("no NIC is called '{0}' here; `ip -br link` lists those there are")]
     NoSuchNic(String),

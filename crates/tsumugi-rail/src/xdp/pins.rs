@@ -1,7 +1,7 @@
 //! Where things lie in the BPF file system.
 //!
 //! ```text
-//! /sys/fs/bpf/tsumugi/NAMESPACE/      one network namespace, by its inode number
+//! PLACE/tsumugi/NAMESPACE/            one network namespace, by its inode number
 //!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
 //!     nics/8-native-0-0               the same, of a NIC set for reaping, and how it was set before
 //!     pool-1-1024-2097152-320-320/    layout 1, 1024 flows, 2 MiB of ring, 320 pages of window, 320 translations
@@ -10,11 +10,14 @@
 //!             memory, bell
 //! ```
 //!
+//! PLACE is `/sys/fs/bpf`, or `/run/tsumugi/bpf` where that one is shut to those who are served (`xdp/place.rs`).
+//!
 //! Names carry what must be known of things, because nothing else can be stored here, and what lies here is
 //! root's: an endpoint's memory, which its owner can write, is not believed when it says how big it is. The kernel
 //! takes a lock off a folder with the process that had it, however that ended.
 
-use super::{Mode, XdpError};
+use super::pool::Access;
+use super::{Mode, XdpError, place};
 use crate::sys;
 use std::fs::{self, File};
 use std::io;
@@ -22,13 +25,12 @@ use std::path::{Path, PathBuf};
 use tsumugi_wire::limits::VERSION;
 use tsumugi_wire::memory::Geometry;
 
-/// Where the BPF file system is mounted.
-const BPF_FS: &str = "/sys/fs/bpf";
-
 /// The folder of one network namespace in the BPF file system.
 #[derive(Clone, Debug)]
 pub struct Pins {
     folder: PathBuf,
+    /// Number of the namespace.
+    number: u64,
 }
 
 /// A pool's folder and what its name says.
@@ -49,7 +51,16 @@ impl Pins {
         let number = fs::metadata(namespace)
             .map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata))
             .map_err(failed("asking for the network namespace", namespace))?;
-        Ok(Pins { folder: Path::new(BPF_FS).join("tsumugi").join(number.to_string()) })
+        let within = |place: &Path| Pins { folder: place.join("tsumugi").join(number.to_string()), number };
+        let places = place::all().map(within);
+        // Where nothing is to be found, a place that cannot be looked into is what is to be said.
+        let is = |what: fn(&io::Result<fs::Metadata>) -> bool| {
+            places.iter().find(|pins| what(&fs::metadata(&pins.folder)))
+        };
+        let shut = |found: &io::Result<fs::Metadata>| {
+            found.as_ref().is_err_and(|error| error.kind() != io::ErrorKind::NotFound)
+        };
+        Ok(is(Result::is_ok).or_else(|| is(shut)).unwrap_or(&places[0]).clone())
     }
 
     /// The folder.
@@ -58,14 +69,22 @@ impl Pins {
         &self.folder
     }
 
-    /// Makes the folder, mounting the BPF file system where it is not, and locks it against other changes.
-    pub(super) fn make(&self) -> Result<File, XdpError> {
-        let root = Path::new(BPF_FS);
-        if !sys::is_bpf_fs(root).map_err(failed("looking at", root))? {
-            sys::mount_bpf_fs(root).map_err(failed("mounting the BPF file system on", root))?;
+    /// Makes the folder where it is not, in a place that those can reach whom `access` names, and locks it against
+    /// other changes.
+    pub(super) fn make(&self, access: Access) -> Result<(Pins, File), XdpError> {
+        if self.folder.is_dir() {
+            let place = place::of(&self.folder);
+            if !place::is_reachable(&self.folder, access) {
+                return Err(XdpError::OutOfReach(place));
+            }
+            make_folder(&self.nics())?;
+            return Ok((self.clone(), self.lock()?));
         }
-        make_folder(&self.nics())?;
-        self.lock()
+        let (place, _guard) = place::choose(access)?;
+        let pins = Pins { folder: place.join("tsumugi").join(self.number.to_string()), ..*self };
+        make_folder(&pins.nics())?;
+        let lock = pins.lock()?;
+        Ok((pins, lock))
     }
 
     /// Locks the folder against other changes.
@@ -158,13 +177,16 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
         .and_then(|list| list.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>());
     match listed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+            Err(XdpError::Shut(place::of(folder)))
+        }
         listed => listed.map_err(failed("listing", folder)),
     }
 }
 
 /// Makes a folder and those above it, for everyone to look into.
 pub(super) fn make_folder(path: &Path) -> Result<(), XdpError> {
-    fs::create_dir_all(path).map_err(failed("making", path))
+    place::make_public(path).map_err(failed("making", path))
 }
 
 /// Removes a file or an empty folder; no error when it is not there.

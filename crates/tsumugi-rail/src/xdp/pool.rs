@@ -5,7 +5,7 @@ use super::nic::{self, Attached, Mode};
 use super::pins::{self, Pins, PoolFolder, failed, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
 use super::reap::can_reap;
-use super::{ENDPOINTS_MAX, XdpError};
+use super::{ENDPOINTS_MAX, XdpError, place};
 use crate::sys;
 use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
@@ -83,6 +83,14 @@ pub struct PortStatus {
     pub rails: Vec<RailStatus>,
 }
 
+impl PortStatus {
+    /// Whether the calling user may have it, and nobody has it now: tried by opening its memory.
+    #[must_use]
+    pub const fn is_free_for_us(&self) -> bool {
+        !self.claimed && !self.counters.is_empty()
+    }
+}
+
 /// What an endpoint says of one of its NICs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailStatus {
@@ -137,7 +145,19 @@ pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Att
             return Err(XdpError::CannotReap(nic.clone()));
         }
     }
-    let _lock = pins.make()?;
+    let made = pins.make(options.access).and_then(|(pins, _lock)| up_there(&pins, nics, ports, options));
+    if made.is_err() {
+        place::clear();
+    }
+    made
+}
+
+fn up_there(
+    pins: &Pins,
+    nics: &[String],
+    ports: std::ops::RangeInclusive<u16>,
+    options: &PoolOptions,
+) -> Result<Vec<Attached>, XdpError> {
     let there = pins.find_pool()?;
     let fresh = there.is_none();
     let wanted = options.geometry.or(there.as_ref().map(|pool| pool.geometry));
@@ -266,6 +286,13 @@ pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
             None => Ok(Vec::new()),
         };
     }
+    let gone = down_there(pins, nics);
+    // What is open there keeps a file system mounted, such as the lock.
+    place::clear();
+    gone
+}
+
+fn down_there(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
     let _lock = pins.lock()?;
     let mut all = nic::list(pins)?;
     if let Some(stranger) =

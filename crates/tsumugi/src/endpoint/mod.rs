@@ -28,6 +28,7 @@ use crate::context::{Context, ContextError};
 use crate::counters::Counters;
 use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::memory::Mapped;
+use crate::report::Report;
 use crate::wait::{Step, Wait, Waiter};
 use crate::{Node, Policy, Remote, peers};
 use state::{Options, State};
@@ -187,6 +188,9 @@ impl Endpoint {
         inner.set_policy(config.policy, Instant(0));
         inner.state.set_replacement(config.replacement);
         drop(inner);
+        if Report::is_wanted() {
+            endpoint.report().log();
+        }
         for peer in &config.peers {
             endpoint.add_peer(peer)?;
         }
@@ -337,6 +341,13 @@ impl Endpoint {
     #[must_use]
     pub fn is_driven(&self) -> bool {
         self.shared.inner.borrow().rail.is_driven()
+    }
+
+    /// What is in use, and what the endpoint does without, why, and what mends it. Looks at the NICs anew.
+    #[must_use]
+    pub fn report(&self) -> Report {
+        let rail = &self.shared.inner.borrow().rail;
+        Report::new(rail.address(), rail.is_driven(), rail.report())
     }
 
     /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application. `None` where nothing

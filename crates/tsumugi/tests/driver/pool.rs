@@ -38,12 +38,16 @@ fn users_have_memories_of_their_own() {
     }
     // Neither may have what is the other's, whether it is in use or not.
     for (user, port) in [(USERS[0], PORT + 2), (USERS[0], PORT + 3), (USERS[1], PORT), (USERS[1], PORT + 1)] {
-        for depositor in ["driver", "auto"] {
+        let mut open = |depositor: &str| {
             let role = format!("endpoint port={port} depositor={depositor}");
-            let refused =
-                Remote::try_open(cluster.start_as(user, 0, &role)).err().expect("it is the other's");
-            assert!(refused.contains(&format!("PortForbidden({port})")), "{refused}");
-            assert!(refused.contains("another user"), "{refused}");
+            Remote::try_open(cluster.start_as(user, 0, &role))
+        };
+        let refused = open("driver").err().expect("it is the other's");
+        assert!(refused.contains(&format!("PortForbidden({port})")), "{refused}");
+        assert!(refused.contains("another user"), "{refused}");
+        match open("auto") {
+            Ok(mut opened) => assert!(!opened.report().is_driven(), "it goes on without the driver"),
+            Err(taken) => assert!(taken.contains("PortTaken"), "{taken}"),
         }
         let mut intruder = cluster.start_as(user, 0, &format!("map_memory port={port}"));
         let told = intruder.hear();

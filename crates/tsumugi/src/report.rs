@@ -1,0 +1,132 @@
+//! What an endpoint uses, and what it does without.
+
+use serde::{Deserialize, Serialize};
+use std::fmt;
+use std::net::{IpAddr, SocketAddr};
+use tsumugi_rail::RailReport;
+
+/// What an endpoint uses, and what it does without because it is missing or forbidden here ([`Endpoint::report`]).
+///
+/// Written as text it is one line.
+///
+/// [`Endpoint::report`]: crate::Endpoint::report
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Report {
+    /// The address that the endpoint is bound to.
+    pub address: SocketAddr,
+    /// Who deposits what arrives: `driver`, a program in the NIC's driver, or `user`, the library from its sockets.
+    pub depositor: String,
+    /// What sends: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
+    pub engines: Vec<String>,
+    /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
+    pub nics: Vec<NicInUse>,
+    /// What the endpoint does without. Empty for the best that there is.
+    pub given_up: Vec<GivenUp>,
+}
+
+/// A NIC by which peers can reach an endpoint.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct NicInUse {
+    /// Its name.
+    pub name: String,
+    /// Its address.
+    pub ip: IpAddr,
+    /// Its MTU, bytes.
+    pub mtu_bytes: usize,
+    /// Speed that it says it has, megabits a second; 0: it does not say.
+    pub speed_mbits: u32,
+}
+
+/// Something optional that an endpoint does without.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GivenUp {
+    /// What is lacking.
+    pub what: String,
+    /// What was tried, on what, and what the system said.
+    pub why: String,
+    /// What mends it; a command where there is one.
+    pub remedy: String,
+}
+
+impl Report {
+    pub(crate) fn new(address: SocketAddr, is_driven: bool, rail: RailReport) -> Report {
+        let nics = rail.nics.into_iter().map(|nic| NicInUse {
+            name: nic.name,
+            ip: nic.address.ip,
+            mtu_bytes: nic.mtu_bytes,
+            speed_mbits: nic.address.speed_mbits,
+        });
+        let given_up = rail.given_up.into_iter().map(|it| GivenUp {
+            what: it.what.to_owned(),
+            why: it.why,
+            remedy: it.remedy,
+        });
+        Report {
+            address,
+            depositor: if is_driven { "driver" } else { "user" }.to_owned(),
+            engines: rail.engines.into_iter().map(str::to_owned).collect(),
+            nics: nics.collect(),
+            given_up: given_up.collect(),
+        }
+    }
+
+    /// Whether anything takes the program's log.
+    pub(crate) fn is_wanted() -> bool {
+        log::log_enabled!(log::Level::Warn)
+    }
+
+    /// Hands the line to whatever takes the program's log, if something is lacking.
+    pub(crate) fn log(&self) {
+        if !self.given_up.is_empty() {
+            log::warn!("{self}");
+        }
+    }
+}
+
+impl fmt::Display for GivenUp {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} ({}; {})", self.what, self.why, self.remedy)
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Report { address, depositor, engines, nics, given_up } = self;
+        write!(f, "endpoint {address}: {depositor} depositor, engines {}", engines.join(" "))?;
+        for (nth, nic) in nics.iter().enumerate() {
+            write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+        }
+        for (nth, lack) in given_up.iter().enumerate() {
+            write!(f, "{} {lack}", if nth == 0 { "; without" } else { "," })?;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_report_is_one_line_that_names_everything() {
+        let lack =
+            |what: &str| GivenUp { what: what.into(), why: "forbidden".into(), remedy: "permit it".into() };
+        let report = Report {
+            address: "0.0.0.0:7411".parse().unwrap(),
+            depositor: "user".into(),
+            engines: vec!["udp".into(), "packet".into()],
+            nics: vec![NicInUse {
+                name: "eth0".into(),
+                ip: "10.0.0.1".parse().unwrap(),
+                mtu_bytes: 1500,
+                speed_mbits: 0,
+            }],
+            given_up: vec![lack("this"), lack("that")],
+        };
+        assert_eq!(
+            report.to_string(),
+            "endpoint 0.0.0.0:7411: user depositor, engines udp packet, NICs eth0; \
+             without this (forbidden; permit it), that (forbidden; permit it)"
+        );
+    }
+}
