@@ -39,7 +39,8 @@ fn read(path: &str) -> Option<String> {
 
 /// The running kernel's full name.
 fn kernel_release() -> String {
-    read("/proc/sys/kernel/osrelease").unwrap_or_default()
+    nix::sys::utsname::uname()
+        .map_or_else(|_| "?".into(), |names| names.release().to_string_lossy().into_owned())
 }
 
 fn kernel() -> Finding {
@@ -174,9 +175,13 @@ fn driver_kernel() -> Finding {
 
 fn capabilities() -> Finding {
     const CHECK: &str = "capabilities";
-    let status = read("/proc/self/status").unwrap_or_default();
-    let mask = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
-    let mask = mask.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).unwrap_or(0);
+    let mask = match probe::capabilities() {
+        Ok(mask) => mask,
+        Err(error) => {
+            let found = format!("unknown: capget(2): {error}");
+            return Finding::missing(Part::Driver, CHECK, found, "allow this program capget(2)");
+        }
+    };
     let held: Vec<_> =
         CAPABILITIES.iter().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| *name).collect();
     // CAP_SYS_ADMIN stands in for CAP_BPF (capabilities(7)).
@@ -205,28 +210,39 @@ fn xdp() -> Finding {
 
 fn bpffs() -> Finding {
     const CHECK: &str = "BPF file system";
-    let mounts = read("/proc/self/mounts").unwrap_or_default();
-    let mounted = mounts.lines().find_map(|line| {
-        let mut fields = line.split(' ').skip(1);
-        let (point, kind) = (fields.next()?, fields.next()?);
-        (kind == "bpf" && point == "/sys/fs/bpf").then_some(point)
-    });
-    match mounted {
-        Some(point) => Finding::ok(Part::Driver, CHECK, format!("mounted on {point}")),
-        None => Finding::missing(
+    let places = driver::places();
+    let named = |is_open: bool| {
+        let paths = places.iter().filter(|place| place.is_open == is_open);
+        paths.map(|place| place.path.display().to_string()).collect::<Vec<_>>().join(" and ")
+    };
+    let (open, shut) = (named(true), named(false));
+    if !open.is_empty() {
+        return Finding::ok(Part::Driver, CHECK, format!("mounted on {open}"));
+    }
+    if shut.is_empty() {
+        return Finding::note(
             Part::Driver,
             CHECK,
-            "not mounted on /sys/fs/bpf",
-            "sudo mount -t bpf bpf /sys/fs/bpf",
-        ),
+            "none is mounted",
+            "nothing to do: `tsumugi up` mounts one",
+        );
     }
+    let action = "nothing to do: `sudo tsumugi up NIC --owner USER` mounts another for USER";
+    Finding::note(Part::Driver, CHECK, format!("{shut} is shut to this user"), action)
 }
 
+/// What this user can have of the driver depositor, found by opening what there is.
 fn attached() -> Finding {
     const CHECK: &str = "attached";
     let status = match Pins::here().and_then(|pins| driver::status(&pins)) {
         Ok(status) => status,
-        Err(error) => return Finding::missing(Part::Driver, CHECK, error.to_string(), "sudo tsumugi doctor"),
+        Err(error) => {
+            let text = error.to_string();
+            let (found, action) = text.split_once("; ").unwrap_or((&text, "sudo tsumugi doctor"));
+            let action =
+                if std::path::Path::new("/proc/self").exists() { action } else { "mount -t proc proc /proc" };
+            return Finding::missing(Part::Driver, CHECK, found, action);
+        }
     };
     if !driver::IS_COMPILED {
         let found = "this build has no driver program";
@@ -237,16 +253,21 @@ fn attached() -> Finding {
         .iter()
         .map(|attached| format!("{} ({})", attached.nic.as_deref().unwrap_or("gone"), attached.mode))
         .collect();
-    let free = status.ports.iter().filter(|port| !port.claimed).count();
-    match (nics.is_empty(), free) {
-        (true, _) => Finding::missing(Part::Driver, CHECK, "on no NIC", "sudo tsumugi up NIC"),
-        (false, 0) => {
+    let nics = nics.join(", ");
+    let free = status.ports.iter().filter(|port| port.is_free_for_us()).count();
+    let ours = status.ports.iter().filter(|port| !port.counters.is_empty()).count();
+    match (nics.is_empty(), ours, free) {
+        (true, ..) => Finding::missing(Part::Driver, CHECK, "on no NIC", "sudo tsumugi up NIC"),
+        (false, 0, _) => {
+            let found = format!("{nics}; of {} endpoints this user can open none", status.ports.len());
+            let action = "sudo tsumugi up NIC --owner USER --port PORT; allow this program bpf(2)";
+            Finding::missing(Part::Driver, CHECK, found, action)
+        }
+        (false, _, 0) => {
             let action = "sudo tsumugi up NIC --endpoints N";
-            Finding::note(Part::Driver, CHECK, format!("{}; no endpoint is free", nics.join(", ")), action)
+            Finding::note(Part::Driver, CHECK, format!("{nics}; no endpoint is free"), action)
         }
-        (false, free) => {
-            Finding::ok(Part::Driver, CHECK, format!("{}; {free} endpoints free", nics.join(", ")))
-        }
+        (false, _, free) => Finding::ok(Part::Driver, CHECK, format!("{nics}; {free} endpoints free")),
     }
 }
 

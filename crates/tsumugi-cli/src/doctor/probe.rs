@@ -37,6 +37,20 @@ fn set(option: libc::c_int, value: libc::c_int) -> io::Result<()> {
     }
 }
 
+/// The capabilities that this process has in effect, by their numbers.
+pub(super) fn capabilities() -> io::Result<u64> {
+    /// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
+    const VERSION: u32 = 0x2008_0522;
+    let header = [VERSION, 0];
+    // Effective, permitted and inheritable, first the low halves of all, then the high ones.
+    let mut sets = [0u32; 6];
+    // SAFETY: header and sets are as long as this version of the call takes, and outlive it.
+    match unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) } {
+        0 => Ok(u64::from(sets[0]) | u64::from(sets[3]) << 32),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
 /// How many bytes this process may lock; `None` is as many as it likes.
 pub(super) fn memlock_bytes() -> io::Result<Option<u64>> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };

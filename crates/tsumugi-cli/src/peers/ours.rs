@@ -4,6 +4,7 @@ use std::error::Error;
 use std::fmt;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::path::Path;
+use std::sync::Once;
 use std::time::{Duration, Instant};
 
 use clap::ValueEnum;
@@ -283,7 +284,15 @@ pub(crate) fn connect(
 }
 
 fn open(config: Config) -> Result<Endpoint, Failure> {
-    Endpoint::open(config).map_err(failed("cannot open an endpoint"))
+    static SAID: Once = Once::new();
+    let endpoint = Endpoint::open(config).map_err(failed("cannot open an endpoint"))?;
+    SAID.call_once(|| {
+        let report = endpoint.report();
+        if !report.given_up.is_empty() {
+            eprintln!("tsumugi perf: note: {report}");
+        }
+    });
+    Ok(endpoint)
 }
 
 /// One end of a conversation in a programming model.

@@ -1,0 +1,89 @@
+//! What `up`, `status`, `doctor` and `perf` say where something is missing or forbidden. Needs root, for namespaces of
+//! each test's own, and the compiled program.
+
+mod common;
+
+use common::with_driver;
+use std::os::unix::fs::PermissionsExt;
+use std::process::Command;
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+/// A NIC with an address, whose other end is here, too.
+const NIC: &str = "ip link set lo up; ip link add va type veth peer name vb; ip addr add 10.66.0.1/24 dev va; \
+                   ip link set va up; ip link set vb up;";
+/// Runs the command as a user without any rights.
+const USER: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-caps=-all \"$0\"";
+
+/// What a shell script prints in network, mount and process namespaces of its own, which go with it. The command is `"$0"`,
+/// where every user may run it.
+fn confined(script: &str) -> String {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("tsumugi");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    let mut command = Command::new("unshare");
+    command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
+    command.arg(format!("exec 2>&1; mount -t tmpfs none /run; {NIC} {script}")).arg(copy);
+    // Who called sudo would own the endpoints.
+    let output = command.env_remove("SUDO_UID").output().expect("unshare(1) starts");
+    String::from_utf8_lossy(&output.stdout).into_owned()
+}
+
+/// The line of `doctor` about something.
+fn finding<'a>(said: &'a str, check: &str) -> &'a str {
+    let named = |line: &&str| line.split_once("  ").is_some_and(|(_, rest)| rest.contains(check));
+    said.lines().find(named).unwrap_or_else(|| panic!("{check} in {said}"))
+}
+
+#[test]
+fn a_command_in_mounts_of_its_own_attaches_for_all() {
+    let Some(_watched) = with_driver("a_command_in_mounts_of_its_own_attaches_for_all") else { return };
+    let said = confined(
+        "ip netns add x; ip link set va netns x; ip -n x link set va up; ip netns exec x \"$0\" up va --endpoints 1; \
+         echo = $?; ip netns exec x \"$0\" status; nsenter --net=/run/netns/x \"$0\" status; \
+         ip netns exec x \"$0\" down; echo = $?; nsenter --net=/run/netns/x \"$0\" status; ls /run/tsumugi",
+    );
+    assert_eq!(said.matches("NIC va").count(), 3, "{said}");
+    assert_eq!(said.matches("= 0").count(), 2, "{said}");
+    assert!(said.contains("detached from va") && said.contains("on no NIC here"), "{said}");
+    assert!(said.trim_end().ends_with("tsumugi up NIC"), "nothing is left below /run/tsumugi: {said}");
+}
+
+#[test]
+fn doctor_tries_what_the_user_can_reach() {
+    let Some(_watched) = with_driver("doctor_tries_what_the_user_can_reach") else { return };
+    let shut = "mount -t bpf -o mode=700 bpf /sys/fs/bpf;";
+    let said = confined(&format!("{shut} {USER} doctor; echo = $?"));
+    assert!(finding(&said, "BPF file system").contains("/sys/fs/bpf is shut to this user"), "{said}");
+    assert!(finding(&said, "attached").contains("missing"), "{said}");
+    assert!(said.contains("= 0"), "{said}");
+    let said = confined(&format!("{shut} \"$0\" up va; {USER} doctor; \"$0\" down"));
+    assert!(finding(&said, "attached").trim_start().starts_with("missing"), "{said}");
+    let said = confined(&format!("{shut} \"$0\" up va --owner 65534; {USER} doctor; \"$0\" down"));
+    assert!(finding(&said, "attached").contains("16 endpoints free"), "{said}");
+    let open = "mount -t bpf bpf /sys/fs/bpf;";
+    let said = confined(&format!("{open} \"$0\" up va; {USER} doctor; \"$0\" down"));
+    assert!(finding(&said, "attached").contains("this user can open none"), "{said}");
+}
+
+#[test]
+fn doctor_stays_true_without_proc_and_sys() {
+    let Some(_watched) = with_driver("doctor_stays_true_without_proc_and_sys") else { return };
+    let said = confined("mount -t tmpfs none /proc; mount -t tmpfs none /sys; \"$0\" doctor; echo = $?");
+    assert!(finding(&said, "attached").contains("mount -t proc proc /proc"), "{said}");
+    assert!(finding(&said, "capabilities").contains("NET_ADMIN"), "{said}");
+    assert!(finding(&said, "kernel").contains("Linux "), "{said}");
+    assert!(finding(&said, "BPF file system").contains("none is mounted"), "{said}");
+}
+
+#[test]
+fn perf_says_once_what_it_does_without() {
+    let Some(_watched) = with_driver("perf_says_once_what_it_does_without") else { return };
+    let said = confined(
+        "mount -t tmpfs none /proc; \"$0\" perf serve --once --depositor user >/dev/null 2>&1 & sleep 1; \
+         \"$0\" perf latency 10.66.0.1 --rounds 1 --time 0.05",
+    );
+    let noted = said.matches("note: endpoint").count();
+    assert_eq!(noted, 1, "{said}");
+    assert!(said.contains("without the driver depositor"), "{said}");
+}
