@@ -383,6 +383,8 @@ impl<P> Sender<P> {
             self.quiet_since = now;
             self.timeouts = 0;
             self.tried = None;
+            // What a time-out asked for is answered. Left behind, it would have everything sent past window and policy.
+            self.forced = 0;
             self.sample_others(now, echoed);
             self.find_silent(now);
         }
@@ -462,6 +464,7 @@ impl<P> Sender<P> {
     /// The receiver takes packets again: what it has not acknowledged, it refused.
     fn go(&mut self) {
         if self.stopped_at.take().is_some() {
+            self.forced = 0;
             self.lose_all();
         }
     }

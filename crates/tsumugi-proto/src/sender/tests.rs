@@ -224,6 +224,36 @@ fn what_counted_as_lost_and_was_only_late_is_not_sent_again() {
 }
 
 #[test]
+fn a_time_out_that_was_answered_asks_for_nothing_more() {
+    let mut sender = sender(Repeat::Selective, 4);
+    let due = sender.timeout();
+    sender.on_timeout(due);
+    assert!(sender.is_urgent());
+    // It had only been late.
+    sender.on_answer(due, Answer::Ack, Psn(4), 992, None, drop).unwrap();
+    assert!(!sender.is_urgent());
+    sender.on_answer(due, Answer::Stop, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
+    sender.starve(due);
+    let due = sender.timeout();
+    sender.on_timeout(due);
+    assert!(sender.is_urgent());
+    sender.on_answer(due, Answer::Go, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
+    assert!(!sender.is_urgent());
+}
+
+#[test]
+fn credit_that_came_before_the_time_out_for_want_of_it_was_seen_is_used_as_ever() {
+    let mut sender: Sender<u64> = Sender::new(Repeat::Selective, 1, 1);
+    let psn = sender.send(Instant(0), 0, 0);
+    sender.on_answer(Instant(20 * US), Answer::Ack, psn.next(), 0, None, drop).unwrap();
+    sender.starve(Instant(20 * US));
+    let due = sender.timeout();
+    sender.on_answer(due, Answer::Ack, psn.next(), 8, None, drop).unwrap();
+    sender.on_timeout(due);
+    assert!(!sender.is_urgent() && sender.room(0) == 8 && !sender.take_probe());
+}
+
+#[test]
 fn a_lost_go_is_found_out_though_nothing_is_outstanding() {
     let mut sender = sender(Repeat::Selective, 3);
     sender.on_answer(Instant(30 * US), Answer::Stop, Psn(3), 992, Some(&sack(3, &[])), drop).unwrap();

@@ -63,12 +63,13 @@ impl<P> Sender<P> {
         {
             self.starving_since = Some(now);
             self.timeouts += 1;
-            if self.limit > self.next() {
+            if self.limit <= self.next() {
+                self.probe_wanted = true;
+            } else if self.stopped_at.is_some() {
                 // The GO may be lost: one new packet finds out.
                 self.forced = self.forced.max(1);
-            } else {
-                self.probe_wanted = true;
             }
+            // Or else credit has come meanwhile, and nothing bars what waits.
         }
     }
 
