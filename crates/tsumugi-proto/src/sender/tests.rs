@@ -366,6 +366,42 @@ fn a_path_that_lost_what_another_then_delivered_is_silent_after_a_while() {
 }
 
 #[test]
+fn time_outs_back_off_when_every_path_has_had_its_turn() {
+    let mut sender = two_paths(0);
+    for path in [2, 3] {
+        sender.add_path(0);
+        sender.revive(Instant(0), path);
+    }
+    sender.send(Instant(0), 0, 0);
+    let (mut now, mut waits) = (Instant(0), Vec::new());
+    for time_out in 1..10 {
+        let due = sender.timeout();
+        waits.push(due.since(now) / RTO_NS_MIN);
+        now = due;
+        sender.on_timeout(now);
+        assert!(sender.resend(now, time_out % 4).is_some());
+    }
+    assert_eq!(waits[1..], [1, 1, 1, 1, 2, 2, 2, 2]);
+}
+
+#[test]
+fn a_slow_path_that_is_not_used_puts_no_time_out_off() {
+    let mut sender = two_paths(0);
+    (0..8).for_each(|_| sender.sample(1, 40 * MILLISECOND_NS));
+    sender.send(Instant(0), 0, 0);
+    let mut waits = Vec::new();
+    let mut now = Instant(0);
+    for _ in 0..4 {
+        let due = sender.timeout();
+        waits.push(due.since(now));
+        now = due;
+        sender.on_timeout(now);
+        assert!(sender.resend(now, 0).is_some());
+    }
+    assert_eq!(waits[1..], [RTO_NS_MIN, RTO_NS_MIN, 2 * RTO_NS_MIN]);
+}
+
+#[test]
 fn another_path_may_take_the_place_of_a_silent_one() {
     let mut sender = two_paths(4);
     sender.suspend(Instant(10 * US), 1);

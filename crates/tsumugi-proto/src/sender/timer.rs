@@ -18,17 +18,22 @@ const TIMEOUTS_SUSPICIOUS: u32 = 3;
 
 impl<P> Sender<P> {
     fn timeout_ns(&self) -> u64 {
-        // The slowest path decides: the timer is the last resort.
         let usable = || self.paths.iter().filter(|path| path.is_usable());
-        let (srtt_ns, rttvar_ns) =
-            usable().map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        // The slowest path decides on which something is under way: the timer is the last resort. What another was like when
+        // it was last used puts nothing off.
+        let busy = usable().any(|path| path.in_flight > 0);
+        let awaited = usable().filter(|path| !busy || path.in_flight > 0);
+        let (srtt_ns, rttvar_ns) = awaited.map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        let ways = usable().count().max(1) as u32;
         let timeout_ns = if self.timeouts == 0 {
             (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
         } else {
             let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
-            base.saturating_mul(1 << (self.timeouts - 1).min(20)).min(RTO_NS_MAX.max(base))
+            // Each path has its turn before any has the next, and is to blame for no other.
+            let rounds = (self.timeouts - 1) / ways;
+            base.saturating_mul(1 << rounds.min(20)).min(RTO_NS_MAX.max(base))
         };
-        let untried = self.paths.len() > 1 && (self.timeouts as usize) < usable().count();
+        let untried = self.paths.len() > 1 && self.timeouts < ways;
         if untried { timeout_ns.min(TRY_NS_MAX) } else { timeout_ns }
     }
 
