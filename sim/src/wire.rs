@@ -51,6 +51,8 @@ struct Flow {
     owes_go: bool,
     /// The receiver has told of credit up to here.
     told: u64,
+    /// The sender knows that everything before this PSN has arrived.
+    acked: u64,
 }
 
 /// Everything that passed.
@@ -170,12 +172,16 @@ impl Wire {
     pub(crate) fn on_answer(&mut self, now: Instant, flow: FlowKey, header: &Header) {
         let flow = self.flow(flow);
         flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
-        if header.kind == Kind::Stop {
-            flow.stopped.get_or_insert((now, 0));
-            flow.stopped_last = Some(now);
-        } else {
-            flow.stopped = None;
+        match header.kind {
+            // A packet that was refused and has arrived since says nothing any more.
+            Kind::Stop if header.psn.max(header.ack).0 < flow.acked => flow.stopped_last = Some(now),
+            Kind::Stop => {
+                flow.stopped.get_or_insert((now, 0));
+                flow.stopped_last = Some(now);
+            }
+            _ => flow.stopped = None,
         }
+        flow.acked = flow.acked.max(header.ack.0);
     }
 
     /// Whether no more credit was told in a flow than its receiver takes: everything before `limit`.

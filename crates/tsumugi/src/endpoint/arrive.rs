@@ -107,6 +107,11 @@ impl State {
                 peer.doubt.is_away = header.flags.has(Flags::AWAY);
                 let answer = match header.kind {
                     Kind::Lose => Answer::Lose,
+                    // It has taken since what it refused then: this is a copy, or late, and the GO that followed it may be
+                    // here already. A STOP that was owed need not name what it refused, but acknowledges as much as ever.
+                    Kind::Stop if header.psn.max(header.ack) < self.peers[index as usize].sender.base() => {
+                        Answer::Ack
+                    }
                     Kind::Stop => Answer::Stop,
                     Kind::Go => Answer::Go,
                     _ => Answer::Ack,
