@@ -209,6 +209,85 @@ fn nobody_is_silent_who_was_not_asked() {
 }
 
 #[test]
+fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    let now = Instant(MILLISECOND_NS);
+    here.state.leave(now);
+    here.call(now);
+    here.state.post(now, node, 1, b"wait!").unwrap();
+    there.call(now.plus(2000));
+    here.call(now.plus(4000));
+    let failure = here.state.take_failure().unwrap();
+    assert_eq!((failure.reason, failure.undelivered), (Reason::Closed, 1));
+    assert!(here.state.has_left());
+}
+
+#[test]
+fn who_leaves_sends_again_what_is_lost() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    there.read();
+    let mut now = Instant(MILLISECOND_NS);
+    network.cut(address(1), address(2));
+    here.state.leave(now);
+    here.call(now);
+    here.state.post(now, node, 1, b"and this").unwrap();
+    here.call(now);
+    network.heal(address(1), address(2));
+    // Sooner than BYE is said again.
+    while now < Instant(15 * MILLISECOND_NS) {
+        now = now.plus(MILLISECOND_NS / 10);
+        here.call(now);
+        there.call(now);
+    }
+    assert_eq!(there.read(), [b"and this"]);
+    while now < Instant(50 * MILLISECOND_NS) {
+        now = now.plus(MILLISECOND_NS / 10);
+        here.call(now);
+        there.call(now);
+    }
+    assert!(here.state.has_left() && here.state.take_failure().is_none());
+}
+
+#[test]
+fn a_copy_of_a_stop_does_not_hold_what_is_sent_later() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    let mut now = Instant(MILLISECOND_NS);
+    // More than fits in the queue of a peer that does not read.
+    for _ in 0..60 {
+        here.state.post(now, node, 1, &[7; 1000]).unwrap();
+    }
+    let mut stop = None;
+    while now < Instant(20 * MILLISECOND_NS) {
+        now = now.plus(MILLISECOND_NS / 10);
+        let Host { state, rail } = &mut here;
+        let arrive = &mut |from, bytes: &[u8]| {
+            let kind = Header::decode(bytes).unwrap().0.kind;
+            if kind == Kind::Stop {
+                stop.get_or_insert_with(|| bytes.to_vec());
+            }
+            state.on_datagram(now, from, bytes);
+        };
+        rail.receive(now, arrive).unwrap();
+        here.call(now);
+        there.call(now);
+        if stop.is_some() {
+            there.read();
+        }
+    }
+    assert!(here.state.is_flushed());
+    let stop = stop.expect("a queue that was full");
+    here.state.on_datagram(now, address(2), &stop);
+    here.state.post(now, node, 1, b"!").unwrap();
+    here.call(now);
+    now = now.plus(2000);
+    there.call(now);
+    assert_eq!(there.read(), [b"!"]);
+}
+
+#[test]
 fn who_cannot_send_sleeps_before_trying_again() {
     let network = Network::new(1, LinkOptions::default());
     let (mut here, _there, node) = acquainted(&network);

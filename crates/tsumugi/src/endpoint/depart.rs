@@ -289,7 +289,7 @@ impl State {
         let number = peer.accepted;
         match peer.phase {
             Phase::Strange => self.greet(now, index),
-            Phase::Open => self.touch(index),
+            Phase::Open | Phase::Leaving(_) => self.touch(index),
             _ => {}
         }
         number

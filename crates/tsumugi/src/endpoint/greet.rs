@@ -369,7 +369,14 @@ impl State {
 
     pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) {
         self.drain(now); // as in on_bye: it may have sent something before it heard ours
-        if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
+        let peer = &self.peers[index as usize];
+        if !matches!(peer.phase, Phase::Leaving(_)) {
+            return;
+        }
+        if peer.undelivered() > 0 {
+            // Accepted after BYE was said, and the peer did not wait for it.
+            self.end_peer(index, Reason::Closed);
+        } else {
             self.forget(index);
             self.peers[index as usize].phase = Phase::Gone(Reason::Closed);
         }
@@ -411,6 +418,17 @@ impl State {
                 }
                 Phase::Greeting(_) if peer.outbox.is_empty() => self.forget(index),
                 _ => {}
+            }
+        }
+    }
+
+    /// Says BYE again to a peer that has not answered, by every way there is to it: nothing else may be under way that
+    /// would show which of them work.
+    pub(super) fn repeat_bye(&mut self, index: u32) {
+        for number in 0..self.peers[index as usize].ways.len() {
+            let address = self.peers[index as usize].ways[number].address;
+            if let Some(packet) = self.flow_packet(index, Kind::Bye, number as u8) {
+                self.reply(address, packet.to_vec());
             }
         }
     }

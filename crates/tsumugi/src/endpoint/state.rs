@@ -373,7 +373,11 @@ impl State {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due());
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
-            Phase::Leaving(said_at) => due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS)),
+            // The peer may not have heard of it, and ask for something and wait for the reply.
+            Phase::Leaving(said_at) => {
+                due = due.min(peer.sender.timeout()).min(peer.probe_due());
+                due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS));
+            }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
         }
         due = due.min(self.liveness_due(peer));
@@ -403,15 +407,15 @@ impl State {
             peer.ack_due = Instant::NEVER;
             wants_to_send = true;
         }
+        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
+            peer.sender.on_timeout(now);
+            wants_to_send = true;
+        }
         match &mut peer.phase {
             Phase::Greeting(greeting) => wants_to_send |= now >= greeting.due,
-            Phase::Open if peer.sender.timeout() <= now => {
-                peer.sender.on_timeout(now);
-                wants_to_send = true;
-            }
             Phase::Leaving(said_at) if now >= said_at.plus(super::greet::BYE_INTERVAL_NS) => {
                 *said_at = now;
-                self.reply_on_flow(index, Kind::Bye);
+                self.repeat_bye(index);
             }
             _ => {}
         }
