@@ -96,7 +96,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         epochs: vec![0; count],
         left: vec![Instant(0); count],
         lanes: vec![None; count],
-        doors: vec![Vec::new(); count],
+        doors: vec![HashMap::new(); count],
         phase: Phase::Storm,
     };
     world.set_links(|link| link);

@@ -431,9 +431,11 @@ impl Host {
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
             // Simulated hosts have no kernels.
             Reason::Gone | Reason::NoRoute(_) => false,
-            // It would have answered, or its program for it.
+            // It would have answered, or its program for it, unless it was not told how in time: a program can answer nobody
+            // whose WELCOME its process has not read.
             Reason::Silent(..) if world.plan.patient => {
-                !view.is_some_and(|view| world.doors[other].contains(&view.remote_token))
+                let open_since = view.and_then(|view| world.doors[other].get(&view.remote_token));
+                open_since.is_none_or(|since| now.since(*since) <= timeout_ns)
             }
             Reason::Silent(..) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
                 false
@@ -456,7 +458,7 @@ impl Host {
     ) -> Result<(), Wrong> {
         let Process { state, known, heard_from, .. } = process;
         let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
-        world.doors[self.index].clear();
+        let doors_before = std::mem::take(&mut world.doors[self.index]);
         for index in 0..state.peers() {
             let node = Node(index);
             let address = state.address_of(node).ok_or("a peer without address")?;
@@ -511,7 +513,8 @@ impl Host {
                 }
             }
             if view.open {
-                world.doors[self.index].push(view.local_token);
+                let since = doors_before.get(&view.local_token).copied().unwrap_or(now);
+                world.doors[self.index].insert(view.local_token, since);
             }
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
             // Who was away for long has to ask first.

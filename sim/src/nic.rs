@@ -5,10 +5,18 @@ use crate::host::{Host, watch};
 use crate::ledger::Wrong;
 use crate::world::World;
 use std::net::SocketAddr;
-use tsumugi_proto::Verdict;
 use tsumugi_proto::driver::{self, Fate};
+use tsumugi_proto::{ReceiveMemory, Verdict};
 use tsumugi_rail::Rail;
+use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::{Header, Instant};
+
+/// What is noted of the acknowledgements of whoever sent a datagram.
+fn noted(memory: &dyn ReceiveMemory, datagram: &[u8]) -> Option<(u64, u64)> {
+    let (header, ..) = Header::decode(datagram).ok()?;
+    let noted = &memory.flow(header.flow)?.acknowledged.0;
+    Some((noted.ack.load(Ordering::Relaxed), noted.limit.load(Ordering::Relaxed)))
+}
 
 impl Host {
     /// When something arrives that the program takes: [`Instant::NEVER`] without one, or without a process.
@@ -43,6 +51,7 @@ impl Host {
         let me = world.addresses[self.index];
         let memory = process.state.receive_memory();
         let scattered = bytes.len() > self.plan.buffer_bytes;
+        let noted_before = noted(memory, &bytes);
         let (fate, verdict) = driver::receive(memory, &bytes, scattered, crc32c);
         if scattered && matches!(fate, Fate::Answer(_)) {
             return Err("a frame in several buffers was sent back".to_owned());
@@ -52,11 +61,15 @@ impl Host {
             return Ok(());
         }
         watch(&process.state, &mut process.spy, now, me, from, &bytes, false);
-        if let Some(verdict @ (Verdict::Deposited | Verdict::Landed)) = verdict {
+        // The process hears of what left a record, has landed, or is noted though it did neither.
+        let taken = matches!(verdict, Some(Verdict::Deposited | Verdict::Landed));
+        if taken || noted(process.state.receive_memory(), &bytes) != noted_before {
             process.heard_from.push(from);
+        }
+        if taken {
             let mut wire = world.wire.borrow_mut();
             wire.driven += 1;
-            wire.landed += u64::from(verdict == Verdict::Landed);
+            wire.landed += u64::from(verdict == Some(Verdict::Landed));
         }
         if let (Fate::Answer(answer), Ok((question, ..))) = (fate, Header::decode(&bytes)) {
             let flow = (question.token, question.epoch);

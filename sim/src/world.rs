@@ -36,8 +36,8 @@ pub(crate) struct World {
     pub(crate) left: Vec<Instant>,
     /// What of each host's memory others may use.
     pub(crate) lanes: Vec<Option<Lanes>>,
-    /// Tokens of the flows that each host takes and can answer in.
-    pub(crate) doors: Vec<Vec<u64>>,
+    /// Tokens of the flows that each host takes and can answer in, and since when it could.
+    pub(crate) doors: Vec<HashMap<u64, Instant>>,
     pub(crate) phase: Phase,
 }
 

@@ -178,7 +178,7 @@ impl Host {
             && self.away_ns <= AWAY_NS
             && world.present_since[other] < now
             && world.epochs[other] == view.epoch
-            && world.doors[other].contains(&view.remote_token)
+            && world.doors[other].contains_key(&view.remote_token)
     }
 
     /// Whether there is a path by every network to every peer, in a phase in which all networks work, and peers to send
