@@ -75,8 +75,12 @@ pub fn run_models(seed: u64) -> Result<ModelsReport, Box<Complaint>> {
         .map_err(|what| Box::new(Complaint { seed, what, trace: Vec::new(), models: true }))
 }
 
+/// Memory of hosts that a thread keeps for the next run, bytes, at most.
+const KEPT_BYTES_MAX: usize = 64 << 20;
+
 /// What a run gives; a panic is something wrong like any other.
 fn caught<T>(run: impl FnOnce() -> Result<T, String>) -> Result<T, String> {
+    tsumugi_rail::memory::keep_mappings(KEPT_BYTES_MAX);
     catch_unwind(AssertUnwindSafe(run)).unwrap_or_else(|panic| {
         let text = panic.downcast_ref::<String>().map(String::as_str);
         let text = text.or(panic.downcast_ref::<&str>().copied()).unwrap_or("of an unknown kind");

@@ -28,6 +28,13 @@ pub const WINDOW_PAGES_MAX: u32 = 1 << FRAME_BITS;
 /// Most translations that are kept: one for each page of the largest window.
 pub const TRANSLATIONS_MAX: u32 = WINDOW_PAGES_MAX;
 
+/// Receive memory of our own and regions that this thread gives back from now on it keeps, up to `bytes_max`, and takes again
+/// for the next of the same length: for programs that have many short-lived endpoints in turn, such as a simulation. 0, as in
+/// the beginning, keeps nothing more.
+pub fn keep_mappings(bytes_max: usize) {
+    sys::keep_mappings(bytes_max);
+}
+
 /// Why there is no receive memory.
 #[derive(Debug, thiserror::Error)]
 pub enum MemoryError {

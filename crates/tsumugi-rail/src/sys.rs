@@ -5,6 +5,7 @@ mod kernel;
 mod links;
 mod locks;
 mod mounts;
+mod spare;
 
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
@@ -12,8 +13,9 @@ pub(crate) use links::{detach_link, open_pin};
 pub(crate) use locks::{
     grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
 };
-
 pub(crate) use mounts::{BpfMount, is_shared_with, mount_bpf_fs, unmount, within_mounts_of};
+pub(crate) use spare::keep as keep_mappings;
+
 use std::io::{self, IoSlice};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -29,6 +31,8 @@ pub(crate) fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
+    /// It is of no file, so that others may have it when it is given back.
+    is_anonymous: bool,
 }
 
 // SAFETY: nothing about a mapping belongs to a thread.
@@ -37,7 +41,14 @@ unsafe impl Send for Mapping {}
 impl Mapping {
     /// Maps `bytes` of anonymous memory, page-aligned.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
-        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)
+        if let Some(start) = spare::take(bytes) {
+            let mapping = Mapping { start, bytes, is_anonymous: true };
+            mapping.zero();
+            return Ok(mapping);
+        }
+        let mut mapping = Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)?;
+        mapping.is_anonymous = true;
+        Ok(mapping)
     }
 
     /// Maps the first `bytes` of a BPF array's elements, page-aligned.
@@ -68,7 +79,7 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, bytes })
+        Ok(Mapping { start, bytes, is_anonymous: false })
     }
 
     /// Bytes of the mapping.
@@ -98,6 +109,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if self.is_anonymous && spare::give(self.start, self.bytes) {
+            return;
+        }
         // SAFETY: exactly what `make` mapped; every reference into it borrowed from `self`.
         unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
     }
@@ -461,6 +475,22 @@ mod tests {
         assert_eq!(epoll.ready(&mut tokens).unwrap(), 0);
         socket.send_to(b"x", socket.local_addr().unwrap()).unwrap();
         assert_eq!((epoll.ready(&mut tokens).unwrap(), tokens[0]), (1, 42));
+    }
+
+    #[test]
+    fn a_mapping_that_is_kept_comes_back_zeroed() {
+        keep_mappings(1 << 20);
+        let first = Mapping::anonymous(5000).unwrap();
+        let start = first.start();
+        // SAFETY: within the mapping.
+        unsafe { start.write_bytes(7, 5000) };
+        drop(first);
+        let second = Mapping::anonymous(4097).unwrap();
+        let third = Mapping::anonymous(5000).unwrap();
+        assert!(second.start() == start && third.start() != start);
+        // SAFETY: within the mapping, which nobody changes meanwhile.
+        let again = unsafe { std::slice::from_raw_parts(start.as_ptr(), second.bytes()) };
+        assert!(again.iter().all(|byte| *byte == 0));
     }
 
     #[test]
