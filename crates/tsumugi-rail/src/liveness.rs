@@ -81,11 +81,13 @@ impl fmt::Display for Evidence {
 impl Evidence {
     /// What the system's error about a packet to a peer says of it; `None`: nothing.
     #[must_use]
-    pub(crate) fn of_error(error: i32) -> Option<Evidence> {
+    pub(crate) const fn of_error(error: i32) -> Option<Evidence> {
         match error {
             libc::ECONNREFUSED => Some(Evidence::PortUnreachable),
-            libc::ENETUNREACH
-            | libc::EHOSTUNREACH
+            // No route, no neighbour, no such family here, filtered, or the NIC is down or gone: it may come back, and until
+            // then the peer is out of reach, as it would be were its own NIC down.
+            libc::EHOSTUNREACH
+            | libc::ENETUNREACH
             | libc::EHOSTDOWN
             | libc::ENETDOWN
             | libc::EPERM
@@ -93,7 +95,12 @@ impl Evidence {
             | libc::EADDRNOTAVAIL
             | libc::EAFNOSUPPORT
             | libc::EINVAL
-            | libc::ENODEV => Some(Evidence::NoRoute(error)),
+            | libc::ENODEV
+            | libc::ENXIO
+            | libc::EPROTO
+            | libc::ENOPROTOOPT
+            | libc::EOPNOTSUPP
+            | libc::EIO => Some(Evidence::NoRoute(error)),
             _ => None,
         }
     }

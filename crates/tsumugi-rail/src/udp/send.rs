@@ -2,6 +2,7 @@
 
 use super::UdpCounters;
 use crate::Packet;
+use crate::liveness::Evidence;
 use crate::run::run_length;
 use crate::sys::{self, RawAddress};
 use std::io::{self, IoSlice};
@@ -183,39 +184,20 @@ fn send_unsegmented(
 
 /// Tells what concerns one packet from what breaks the rail.
 fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<Outcome> {
-    match error.raw_os_error() {
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Ok(Outcome::Full),
-        Some(libc::EINTR) => Ok(Outcome::Taken(0)),
+    let number = error.raw_os_error();
+    match number {
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Ok(Outcome::Full),
+        Some(libc::EINTR) => return Ok(Outcome::Taken(0)),
         Some(libc::EMSGSIZE) => {
             counters.too_long += 1;
-            Ok(Outcome::Lost)
+            return Ok(Outcome::Lost);
         }
-        Some(libc::ECONNREFUSED) => {
-            counters.refused += 1;
-            Ok(Outcome::Lost)
-        }
-        // No route, no neighbour, no such family here, filtered, or the NIC is down or gone: it may
-        // come back, and until then the peer is out of reach, as it would be were its own NIC down.
-        Some(
-            libc::EHOSTUNREACH
-            | libc::ENETUNREACH
-            | libc::EHOSTDOWN
-            | libc::ENETDOWN
-            | libc::EPERM
-            | libc::EACCES
-            | libc::EADDRNOTAVAIL
-            | libc::EAFNOSUPPORT
-            | libc::EINVAL
-            | libc::ENODEV
-            | libc::ENXIO
-            | libc::EPROTO
-            | libc::ENOPROTOOPT
-            | libc::EOPNOTSUPP
-            | libc::EIO,
-        ) => {
-            counters.unreachable += 1;
-            Ok(Outcome::Lost)
-        }
-        _ => Err(error),
+        _ => {}
     }
+    match number.and_then(Evidence::of_error) {
+        Some(Evidence::PortUnreachable) => counters.refused += 1,
+        Some(_) => counters.unreachable += 1,
+        None => return Err(error),
+    }
+    Ok(Outcome::Lost)
 }

@@ -66,9 +66,9 @@
 //! another peer's message may still meet it, and failing it would lose that (MPI, too, lets it be; ULFM calls it
 //! pending). [`Port::take_failure`] tells of the peer. What had arrived whole can still be received.
 //!
-//! A receive from one peer counts as something outstanding with it: it is asked for signs of life, and its silence
-//! is noticed within [`Config::peer_timeout`](crate::Config::peer_timeout). Where peers compute for longer than that without a
-//! call, and no driver answers for them, set [`Options::watch_sources`] to `false`.
+//! A receive from one peer counts as something outstanding with it: its death is noticed, at once if its process has ended,
+//! and within [`Config::peer_timeout`](crate::Config::peer_timeout) if its host is silent. A peer that computes without a call is
+//! not dead, because its kernel says that it is there; where a firewall hides that, set [`Options::watch_sources`] to `false`.
 
 mod arrivals;
 mod departures;

@@ -184,29 +184,7 @@ fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
 }
 
 #[test]
-fn a_peer_that_stands_still_for_a_while_loses_nothing() {
-    let _alone = alone();
-    let endpoint = open(Config { send_bytes: 1 << 30, ..Config::loopback() });
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
-    let mut there = Process::start("verify 400 100000");
-    let node = node_at(&endpoint, there.hear_number());
-    for number in 0..400 {
-        channel.post(node, &contents(number, 100_000)).unwrap();
-    }
-    assert_eq!(there.hear_while(|| progress(&endpoint)), "a quarter");
-    there.signal(libc::SIGSTOP);
-    let still = Instant::now();
-    while still.elapsed() < Duration::from_secs(1) {
-        endpoint.progress().unwrap();
-    }
-    there.signal(libc::SIGCONT);
-    assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
-    assert!(endpoint.take_failure().is_none());
-    there.finish_while(|| progress(&endpoint));
-}
-
-#[test]
-fn a_peer_that_stands_still_for_many_time_outs_is_not_dead() {
+fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
     let _alone = alone();
     let endpoint = open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, ..Config::loopback() });
     let mut channel = endpoint.channel(CHANNEL).unwrap();
@@ -224,6 +202,7 @@ fn a_peer_that_stands_still_for_many_time_outs_is_not_dead() {
     }
     there.signal(libc::SIGCONT);
     assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
+    assert!(endpoint.take_failure().is_none());
     there.finish_while(|| progress(&endpoint));
 }
 
