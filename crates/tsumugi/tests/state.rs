@@ -209,6 +209,32 @@ fn nobody_is_silent_who_was_not_asked() {
 }
 
 #[test]
+fn who_was_greeted_by_a_peer_that_gave_up_loses_nothing_that_it_sends_to_it() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let node = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    here.call(Instant(0));
+    there.call(Instant(2000)); // CHALLENGE
+    here.call(Instant(4000)); // HELLO, which lies in a socket for long
+    let mut now = Instant(TIMEOUT_NS + MILLISECOND_NS);
+    network.cut(address(1), address(2));
+    here.call(now);
+    assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Unreachable(..)));
+    network.heal(address(1), address(2));
+    there.call(now);
+    there.state.post(now, Node(0), 1, b"news").unwrap();
+    for _ in 0..40 {
+        now = now.plus(10_000);
+        there.call(now);
+        here.call(now);
+    }
+    assert!(there.state.take_failure().is_none(), "it neither restarted nor is it gone");
+    here.state.take(1).expect("the failure of its greeting");
+    assert_eq!(here.read(), [b"news"]);
+}
+
+#[test]
 fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there, node) = acquainted(&network);

@@ -469,11 +469,18 @@ impl<P> Sender<P> {
         }
     }
 
-    /// Something waits to be sent. If nothing under way will bring credit or GO, ask for it from time to time.
+    /// Credit for the first packets of the flow, unless it has come already.
+    pub fn grant(&mut self, credit: u16) {
+        self.limit = self.limit.max(Psn(u64::from(credit)));
+    }
+
+    /// Something waits to be sent. If nothing under way will bring credit or GO, ask for it from time to time; at once, where
+    /// there never was any.
     pub fn starve(&mut self, now: Instant) {
         let barred = self.limit <= self.next() || self.stopped_at.is_some();
         if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
             self.starving_since = Some(now);
+            self.probe_wanted |= self.limit == Psn(0);
         }
     }
 

@@ -220,7 +220,7 @@ impl State {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         };
-        self.accept(now, index, header.epoch, offer);
+        self.accept(now, index, header.epoch, offer, 0);
         if matches!(self.peers[index as usize].phase, Phase::Gone(_)) {
             return; // what waited for it was too long for it
         }
@@ -281,15 +281,22 @@ impl State {
                 let token = self.peers[index as usize].local.map_or(0, |local| local.token);
                 self.reset(from, token);
             }
-            Some(index) if expected => self.accept(now, index, header.epoch, offer),
-            // A second WELCOME after a HELLO that was sent twice.
-            Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {}
+            Some(index) if expected => self.accept(now, index, header.epoch, offer, CREDIT_PACKETS_INITIAL),
+            // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
+            Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {
+                let peer = &mut self.peers[index as usize];
+                if peer.remote.is_some_and(|remote| remote.token == offer.token) {
+                    peer.sender.grant(CREDIT_PACKETS_INITIAL);
+                    self.touch(index);
+                }
+            }
             _ => self.memory.count(Counter::HandshakeRefused, 1),
         }
     }
 
-    /// Takes the peer's offer: from now on packets flow.
-    fn accept(&mut self, now: Instant, index: u32, epoch: u32, offer: &Offer) {
+    /// Takes the peer's offer: from now on packets flow. Who says WELCOME has no credit before the peer has sent
+    /// something in the flow, or has answered a PROBE: it may have given up and not know of the flow.
+    fn accept(&mut self, now: Instant, index: u32, epoch: u32, offer: &Offer, credit: u16) {
         let Some(local) = self.peers[index as usize].local else { return };
         self.open_flow(index, local, epoch, Some(offer));
         let own_bytes = self.options.datagram_bytes;
@@ -306,7 +313,7 @@ impl State {
         peer.message_bytes_max = offer.message_bytes_max;
         if fresh {
             let rtt_ns = peer.sender.paths()[0].srtt_ns;
-            peer.sender = Sender::new(repeat, 1, CREDIT_PACKETS_INITIAL);
+            peer.sender = Sender::new(repeat, 1, credit);
             peer.sender.sample(0, rtt_ns);
             // What it told of its NICs may have overtaken this.
             peer.ways.truncate(1);
@@ -401,8 +408,23 @@ impl State {
         if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
             // It had said BYE too, and is gone.
             self.on_bye_ack(now, index);
-        } else {
+        } else if self.peers[index as usize].is_confirmed() {
             self.end_peer(index, Reason::Restarted);
+        } else {
+            self.withdraw_welcome(now, index);
+        }
+    }
+
+    /// The peer had given up its greeting before it heard WELCOME. Nothing was sent in the flow: what waits is kept
+    /// for the next.
+    fn withdraw_welcome(&mut self, now: Instant, index: u32) {
+        self.close_flow(index);
+        let peer = &mut self.peers[index as usize];
+        peer.remote = None;
+        peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
+        peer.phase = Phase::Strange;
+        if !peer.outbox.is_empty() || peer.awaited > 0 {
+            self.greet(now, index);
         }
     }
 

@@ -287,6 +287,11 @@ impl Peer {
         }
     }
 
+    /// Whether it is known to have our flow open: it has sent in it, or given credit for it.
+    pub(super) fn is_confirmed(&self) -> bool {
+        self.sender.limit() > Psn(0) || self.highest > Psn(0)
+    }
+
     /// It gave a sign of life.
     pub(super) fn hear(&mut self, now: Instant) {
         self.heard_at = now;
