@@ -277,9 +277,11 @@ impl State {
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
             Some(index) if expected && self.peers[index as usize].spent == offer.token => {
-                // It still greets us in a flow of which our side is over. Let it begin anew, and be challenged.
+                // It still greets us in a flow of which our side is over. Let it begin anew, and be challenged. The
+                // token that tells it so is used up: a copy of the RESET must not end a flow that lives.
                 let token = self.peers[index as usize].local.map_or(0, |local| local.token);
                 self.reset(from, token);
+                self.greet_anew(now, index);
             }
             Some(index) if expected => self.accept(now, index, header.epoch, offer, CREDIT_PACKETS_INITIAL),
             // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
@@ -420,7 +422,8 @@ impl State {
     fn withdraw_welcome(&mut self, now: Instant, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
-        peer.remote = None;
+        // Neither that HELLO nor a copy of it may displace what follows.
+        (peer.remote, peer.welcomed) = (None, None);
         peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
         peer.phase = Phase::Strange;
         if !peer.outbox.is_empty() || peer.awaited > 0 {
