@@ -13,7 +13,7 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::sys;
+use crate::{nics, sys};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -219,7 +219,7 @@ impl Questions {
             asked_at: now,
             listens,
             handshake: None,
-            echo: echo(peer.ip()).ok(),
+            echo: echo(peer).ok(),
             is_host_there: false,
             error: None,
         };
@@ -275,7 +275,7 @@ fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<TcpStream> {
     let socket = sys::tcp_socket(peer)?;
     sys::reset_on_close(socket.as_fd())?;
     if !from.is_unspecified() {
-        sys::bind(socket.as_fd(), SocketAddr::new(from, 0))?;
+        sys::bind(socket.as_fd(), nics::to_bind(from, 0))?;
     }
     sys::connect(socket.as_fd(), peer)?;
     Ok(TcpStream::from(socket))
@@ -295,12 +295,12 @@ fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
 }
 
 /// Sends an ICMP echo request, where the system lets this user (`net.ipv4.ping_group_range`).
-fn echo(host: IpAddr) -> io::Result<OwnedFd> {
-    let to = SocketAddr::new(host, 0);
+fn echo(mut to: SocketAddr) -> io::Result<OwnedFd> {
+    to.set_port(0);
     let socket = sys::echo_socket(to)?;
     sys::connect(socket.as_fd(), to)?;
     // Type, code, checksum and identifier; the kernel fills in the latter two.
-    let request = if host.is_ipv4() { 8 } else { 128 };
+    let request = if to.is_ipv4() { 8 } else { 128 };
     sys::send(socket.as_fd(), None, &[request, 0, 0, 0, 0, 0, 0, 1])?;
     Ok(socket)
 }

@@ -1,10 +1,10 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
 use crate::netlink::{Events, OF_NICS};
-use crate::sys::{Interface, Interfaces, interfaces};
+use crate::sys::{self, Interface, Interfaces, interfaces};
 use crate::udp::mtu_bytes_min;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::SECOND_NS;
@@ -118,9 +118,49 @@ pub fn survey() -> io::Result<Vec<NicReport>> {
         Interfaces { list, lacking: Some(error) } if list.is_empty() => return Err(error),
         found => found.list,
     };
-    let of = |any: IpAddr| candidates(any, &interfaces);
-    let four = of(Ipv4Addr::UNSPECIFIED.into());
-    Ok(if four.is_empty() { of(Ipv6Addr::UNSPECIFIED.into()) } else { four })
+    Ok(candidates(everywhere_among(&interfaces), &interfaces))
+}
+
+/// The address for an endpoint that is to be reached by every NIC: where none has an IPv4 address and some has one of
+/// IPv6, the unspecified address of IPv6 stands for the unspecified one of IPv4.
+#[must_use]
+pub fn everywhere(bind: IpAddr) -> IpAddr {
+    if bind == IpAddr::V4(Ipv4Addr::UNSPECIFIED) { everywhere_among(&interfaces().list) } else { bind }
+}
+
+fn everywhere_among(interfaces: &[Interface]) -> IpAddr {
+    let [four, six] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
+    let is_reached_by = |any| !candidates(any, interfaces).is_empty();
+    if !is_reached_by(four) && is_reached_by(six) { six } else { four }
+}
+
+/// Index of the NIC called `name`, which is the scope of link-local addresses on its link.
+#[must_use]
+pub fn index_of(name: &str) -> Option<u32> {
+    sys::interface_index(name)
+}
+
+/// Names of the NICs that are on, without the loopback.
+#[must_use]
+pub fn names() -> Vec<String> {
+    let nics = interfaces().list.into_iter().filter(|nic| nic.up && !nic.loopback);
+    let mut names: Vec<String> = nics.map(|nic| nic.name).collect();
+    names.sort();
+    names.dedup();
+    names
+}
+
+/// The socket address to bind to for an address of this host. A link-local one needs to be told the NIC that has it.
+pub(crate) fn to_bind(ip: IpAddr, port: u16) -> SocketAddr {
+    match ip {
+        IpAddr::V6(six) if six.is_unicast_link_local() => {
+            let has_it = |nic: &Interface| nic.address == Some(ip);
+            let nic = interfaces().list.into_iter().find(has_it);
+            let scope = nic.and_then(|nic| index_of(&nic.name)).unwrap_or(0);
+            SocketAddrV6::new(six, port, 0, scope).into()
+        }
+        _ => SocketAddr::new(ip, port),
+    }
 }
 
 fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
@@ -201,6 +241,18 @@ mod tests {
         assert_eq!(chosen("0.0.0.0"), ["10.0.0.1", "10.0.1.1"]);
         assert_eq!(chosen("::"), ["fd00::1"]);
         assert_eq!(chosen("10.0.1.1"), ["10.0.1.1"]);
+    }
+
+    #[test]
+    fn a_host_without_ipv4_is_reached_by_ipv6() {
+        let lo = interface("lo", "127.0.0.1", 8, true);
+        let [four, six] = ["0.0.0.0", "::"].map(|any| any.parse::<IpAddr>().unwrap());
+        let [eth0, eth1] = [interface("eth0", "fd00::1", 64, true), interface("eth1", "10.0.0.1", 24, true)];
+        assert_eq!(everywhere_among(&[lo.clone(), eth0.clone()]), six);
+        assert_eq!(everywhere_among(&[lo.clone(), eth0, eth1]), four);
+        assert_eq!(everywhere_among(&[lo.clone(), interface("eth0", "fe80::1", 64, true)]), four);
+        assert_eq!(everywhere_among(&[lo]), four);
+        assert_eq!(everywhere_among(&[]), four, "who may not ask");
     }
 
     #[test]

@@ -17,7 +17,7 @@ pub use options::{UdpCounters, UdpError, UdpOptions};
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, Epoll, RawAddress};
-use crate::{Deliver, Packet, Rail, RailError};
+use crate::{Deliver, Packet, Rail, RailError, nics};
 use send::Sender;
 use std::collections::HashMap;
 use std::io;
@@ -105,7 +105,7 @@ impl Udp {
     /// # Errors
     /// See [`UdpError`]; each says what to do.
     pub fn open(options: &UdpOptions) -> Result<Udp, UdpError> {
-        let address = SocketAddr::new(options.address, options.port);
+        let address = nics::to_bind(options.address, options.port);
         let mut given_up = Vec::new();
         let datagram_bytes = mtu::datagram_bytes(address, options.datagram_bytes, &mut given_up)?;
         let system = |doing| move |source| UdpError::System { doing, on: address.to_string(), source };

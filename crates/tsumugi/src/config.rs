@@ -16,7 +16,8 @@ pub struct Config {
     /// UDP port; 0 takes a free one. If nobody has the TCP port of the same number, the endpoint listens there and accepts
     /// nothing: so peers can tell whether its process is there while it makes no call.
     pub port: u16,
-    /// Local address to bind to. The unspecified address takes packets on every NIC.
+    /// Local address to bind to. The unspecified address takes packets on every NIC. That of IPv4, which is the default,
+    /// becomes that of IPv6 on a host whose NICs have addresses of IPv6 only.
     pub bind: IpAddr,
     /// Peers to add at once, in order: they become nodes 0, 1, ….
     pub peers: Vec<String>,

@@ -52,8 +52,28 @@ pub enum PeerError {
         source: Option<std::io::Error>,
     },
     /// Something that is not `host` or `host:port`.
-    #[error("'{0}' is not a peer; write host, host:port, or [IPv6 address]:port")]
+    #[error("'{0}' is not a peer; write host, host:port, [IPv6 address]:port or [fe80::…%NIC]:port")]
     Syntax(String),
+    /// The NIC behind the `%` of a link-local address does not exist.
+    #[error("{address} is said to be on the link of '{nic}', which is no NIC here; there are: {there}")]
+    NoSuchNic {
+        /// The address without it.
+        address: std::net::Ipv6Addr,
+        /// What is behind the `%`.
+        nic: String,
+        /// The NICs that exist, separated by commas.
+        there: String,
+    },
+    /// A link-local address, of which every NIC's link may have one.
+    #[error(
+        "{address} may be on the link of any NIC; say of which, as in [{address}%NIC]:7411; there are: {there}"
+    )]
+    NoScope {
+        /// The address.
+        address: std::net::Ipv6Addr,
+        /// The NICs that exist, separated by commas.
+        there: String,
+    },
     /// The endpoint cannot reach addresses of this family.
     #[error(
         "{address} is not reachable from an endpoint bound to {bound}; bind it to an address of the same family"

@@ -37,8 +37,9 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
         _ => {
             let another = if peer.epoch == epoch { 0 } else { peer.epoch };
             // A greeting that led to an acquaintance is another standing than one that led to nothing yet.
-            let nth = peer.acquaintance.wrapping_mul(2) + u32::from(peer.remote.is_some());
-            another ^ nth.wrapping_mul(0x9e37_79b1) // odd: different standings stay different
+            let nth = peer.acquaintance.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
+            let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
+            another ^ nth.wrapping_add(withdrawn).wrapping_mul(0x9e37_79b1) // odd: different standings stay different
         }
     }
 }
@@ -424,6 +425,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         // Neither that HELLO nor a copy of it may displace what follows.
         (peer.remote, peer.welcomed) = (None, None);
+        peer.withdrawn = peer.withdrawn.wrapping_add(1);
         peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
         peer.phase = Phase::Strange;
         if !peer.outbox.is_empty() || peer.awaited > 0 {

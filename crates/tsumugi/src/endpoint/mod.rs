@@ -42,6 +42,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trunk::PathReport;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
+use tsumugi_rail::nics;
 use tsumugi_rail::trace::Traced;
 use tsumugi_rail::udp::UdpOptions;
 use tsumugi_rail::{Ethernet, EthernetOptions, Rail, RailError};
@@ -120,7 +121,7 @@ impl Endpoint {
     pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {
         let geometry = config.check()?;
         let udp = UdpOptions {
-            address: config.bind,
+            address: nics::everywhere(config.bind),
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
@@ -209,7 +210,8 @@ impl Endpoint {
         self.shared.inner.borrow().rail.address()
     }
 
-    /// Adds a peer: `host`, `host:port`, `address:port` or `[IPv6 address]:port`. Without a port the
+    /// Adds a peer: `host`, `host:port`, `address:port`, `[IPv6 address]:port` or, for one on the link of a NIC,
+    /// `[fe80::…%NIC]:port`. Without a port the
     /// [default](crate::DEFAULT_PORT) is meant. A peer that is known already keeps its number.
     ///
     /// # Errors

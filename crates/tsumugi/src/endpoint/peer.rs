@@ -159,6 +159,8 @@ pub(super) struct Peer {
     pub(super) local: Option<Local>,
     /// Nonce of the HELLO that was accepted, and what its cookie was bound to.
     pub(super) welcomed: Option<(u64, u32)>,
+    /// How often in this acquaintance WELCOME came too late for the peer.
+    pub(super) withdrawn: u32,
 
     // Sending half.
     pub(super) sender: Sender<ContentKey>,
@@ -237,6 +239,7 @@ impl Peer {
             spent: 0,
             local: None,
             welcomed: None,
+            withdrawn: 0,
             sender: Sender::new(repeat, 1, 0),
             outbox: VecDeque::new(),
             outbox_bytes: 0,
