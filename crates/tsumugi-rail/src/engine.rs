@@ -1,7 +1,7 @@
 //! Ways to send that pass the kernel's socket layer by, each behind one trait.
 
 use crate::{Packet, RailError};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use tsumugi_wire::Instant;
 
 /// A way to send. What [`Rail::send`](crate::Rail::send) says holds here.
@@ -28,6 +28,12 @@ pub trait Engine {
     /// Says that there will be traffic with `peer`. An engine may leave all others to the socket.
     fn meet(&mut self, peer: SocketAddr) {
         let _ = peer;
+    }
+
+    /// As [`Engine::meet`]; what is sent leaves from this address of ours, or from the one that the kernel prefers.
+    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        let _ = local;
+        self.meet(peer);
     }
 
     /// Says that `peer` has gone.

@@ -404,6 +404,9 @@ impl Rail for Ethernet {
 
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let Some(first) = burst.first() else { return Ok(0) };
+        if self.sockets.is_asked_beside(to) {
+            return self.sockets.send(now, to, burst);
+        }
         let trial = self.chooser.choose(burst.len(), first.bytes());
         let engine = match self.choice {
             EngineChoice::Udp => None,
@@ -450,7 +453,9 @@ impl Rail for Ethernet {
 
     fn meet(&mut self, peer: SocketAddr) {
         self.sockets.meet(peer);
-        self.engines.iter_mut().for_each(|engine| engine.meet(peer));
+        // Frames leave from the same address as datagrams: the peer knows us by it.
+        let local = self.sockets.local_to(peer);
+        self.engines.iter_mut().for_each(|engine| engine.meet_from(peer, local));
     }
 
     fn part(&mut self, peer: SocketAddr) {

@@ -135,6 +135,11 @@ impl Routes {
 
     /// Says that `peer` will be asked for. Only then is anything remembered of it.
     pub fn meet(&mut self, peer: SocketAddr) {
+        self.meet_from(peer, None);
+    }
+
+    /// As [`Routes::meet`], for datagrams from this address of ours.
+    pub fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         if self.by_peer.contains_key(&peer) {
             return;
         }
@@ -143,7 +148,11 @@ impl Routes {
         } else {
             (Known::Never, Instant::NEVER)
         };
-        let entry = Entry { known, source: self.local, via: None, asked_at: Instant(0), ask_at };
+        let mut source = self.local;
+        if let Some(local) = local.filter(|local| local.is_ipv4() == source.is_ipv4()) {
+            source.set_ip(local);
+        }
+        let entry = Entry { known, source, via: None, asked_at: Instant(0), ask_at };
         let slot = match self.entries.iter().position(Option::is_none) {
             Some(free) => free,
             None => {

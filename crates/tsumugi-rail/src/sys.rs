@@ -3,6 +3,7 @@
 mod interfaces;
 mod kernel;
 mod links;
+mod local;
 mod locks;
 mod mounts;
 mod spare;
@@ -10,6 +11,7 @@ mod spare;
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
+pub(crate) use local::{Source, receive, tell_local};
 pub(crate) use locks::{
     grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
 };
@@ -136,6 +138,9 @@ pub(crate) fn pin_limit() -> Option<u64> {
 pub(crate) enum RawAddress {
     V4(libc::sockaddr_in),
     V6(libc::sockaddr_in6),
+    /// With the address of ours that datagrams leave from.
+    V4From(libc::sockaddr_in, Source),
+    V6From(libc::sockaddr_in6, Source),
     Interface(libc::sockaddr_ll),
 }
 
@@ -160,6 +165,23 @@ impl From<SocketAddr> for RawAddress {
 }
 
 impl RawAddress {
+    /// The same, for datagrams that leave from `local`.
+    pub(crate) fn leaving_from(self, local: SocketAddr) -> RawAddress {
+        match self {
+            RawAddress::V4(v4) => RawAddress::V4From(v4, Source::new(local)),
+            RawAddress::V6(v6) => RawAddress::V6From(v6, Source::new(local)),
+            other => other,
+        }
+    }
+
+    /// The control message that goes with it; empty: none.
+    fn control(&self) -> &[u8] {
+        match self {
+            RawAddress::V4From(_, source) | RawAddress::V6From(_, source) => source.bytes(),
+            _ => &[],
+        }
+    }
+
     /// Where a packet socket sends: a NIC, by its index. The frame itself says the rest.
     pub(crate) fn interface(index: u32) -> RawAddress {
         RawAddress::Interface(libc::sockaddr_ll {
@@ -175,8 +197,12 @@ impl RawAddress {
 
     fn parts(&self) -> (*const libc::sockaddr, libc::socklen_t) {
         match self {
-            RawAddress::V4(v4) => (std::ptr::from_ref(v4).cast(), size_of_val(v4) as libc::socklen_t),
-            RawAddress::V6(v6) => (std::ptr::from_ref(v6).cast(), size_of_val(v6) as libc::socklen_t),
+            RawAddress::V4(v4) | RawAddress::V4From(v4, _) => {
+                (std::ptr::from_ref(v4).cast(), size_of_val(v4) as libc::socklen_t)
+            }
+            RawAddress::V6(v6) | RawAddress::V6From(v6, _) => {
+                (std::ptr::from_ref(v6).cast(), size_of_val(v6) as libc::socklen_t)
+            }
             RawAddress::Interface(ll) => (std::ptr::from_ref(ll).cast(), size_of_val(ll) as libc::socklen_t),
         }
     }
@@ -300,6 +326,10 @@ fn fill(message: &mut libc::msghdr, to: Option<&RawAddress>, pieces: &[IoSlice<'
         let (start, bytes) = to.parts();
         message.msg_name = start.cast_mut().cast();
         message.msg_namelen = bytes;
+        if let control @ [_, ..] = to.control() {
+            message.msg_control = control.as_ptr().cast_mut().cast();
+            message.msg_controllen = control.len() as _;
+        }
     }
     // The standard library promises that `IoSlice` is an `iovec`.
     message.msg_iov = pieces.as_ptr().cast_mut().cast();
@@ -314,6 +344,9 @@ fn empty_message() -> libc::msghdr {
 
 /// Sends one datagram of one piece. `to` is for sockets that are not connected.
 pub(crate) fn send(socket: BorrowedFd<'_>, to: Option<&RawAddress>, bytes: &[u8]) -> io::Result<()> {
+    if to.is_some_and(|to| !to.control().is_empty()) {
+        return send_pieces(socket, to, &[IoSlice::new(bytes)]);
+    }
     let (start, address_bytes) = to.map_or((std::ptr::null(), 0), RawAddress::parts);
     let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
     // SAFETY: the bytes and the address outlive the call, which only reads them.
@@ -356,17 +389,19 @@ pub(crate) fn send_segmented(
     segment_bytes: u16,
 ) -> io::Result<()> {
     #[repr(C, align(8))]
-    struct Control([u8; 24]);
+    struct Control([u8; 24 + size_of::<Source>()]);
     // SAFETY: pure arithmetic.
     const SPACE: usize = unsafe { libc::CMSG_SPACE(size_of::<u16>() as u32) } as usize;
-    const { assert!(SPACE <= size_of::<Control>()) };
+    const { assert!(SPACE + size_of::<Source>() <= size_of::<Control>()) };
 
-    let mut control = Control([0; 24]);
+    let mut control = Control([0; 24 + size_of::<Source>()]);
+    let source = to.map_or(&[][..], RawAddress::control);
+    control.0[SPACE..SPACE + source.len()].copy_from_slice(source);
     let mut message = empty_message();
     let pieces = [IoSlice::new(bytes)];
     fill(&mut message, to, &pieces);
     message.msg_control = (&raw mut control).cast();
-    message.msg_controllen = SPACE as _;
+    message.msg_controllen = (SPACE + source.len()) as _;
     // SAFETY: `control` is aligned and large enough for one header with a u16 (asserted above), so that
     // CMSG_FIRSTHDR is not null. The bytes, the address and `control` outlive the call, and the
     // kernel only reads them.

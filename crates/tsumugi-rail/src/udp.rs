@@ -7,6 +7,7 @@
 //! Many sockets must not make an idle poll dearer: [`Rail::receive`] asks the one that spoke last, and
 //! only now and then all of them together, through epoll.
 
+mod asked;
 mod mtu;
 mod options;
 mod send;
@@ -18,10 +19,11 @@ use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, Epoll, RawAddress};
 use crate::{Deliver, Packet, Rail, RailError, nics};
+use asked::Asked;
 use send::Sender;
 use std::collections::HashMap;
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
@@ -93,6 +95,8 @@ pub struct Udp {
     received_at: Instant,
     buffer: Box<[u8]>,
     sender: Sender,
+    /// Which of our addresses peers ask.
+    asked: Asked,
     /// What the kernel has said of packets to peers.
     errors: Errors,
     counters: UdpCounters,
@@ -119,6 +123,10 @@ impl Udp {
             _ => system("binding a UDP socket")(source),
         })?;
         let address = main.local_addr().map_err(system("asking for the port"))?;
+        if address.ip().is_unspecified() {
+            // Where that is forbidden, answers leave from the address that the kernel prefers.
+            let _ = sys::tell_local(main.as_fd(), address.is_ipv4());
+        }
         let probe = sys::udp_socket(address).map_err(system("making a UDP socket"))?;
         let epoll = Epoll::new().and_then(|epoll| epoll.add(main.as_fd(), MAIN as u64).map(|()| epoll));
         let epoll = epoll.map_err(|error| {
@@ -152,6 +160,7 @@ impl Udp {
             received_at: Instant(0),
             buffer: vec![0; BUFFER_BYTES].into(),
             sender,
+            asked: Asked::default(),
             errors: Errors::default(),
             counters: UdpCounters::default(),
             given_up,
@@ -194,6 +203,19 @@ impl Udp {
         }
     }
 
+    /// Our address that what is sent to `peer` leaves from, if it has a socket of its own or has asked one.
+    #[must_use]
+    pub fn local_to(&self, peer: SocketAddr) -> Option<IpAddr> {
+        self.asked.known_by(peer).map(|local| local.ip()).filter(|ip| !ip.is_unspecified())
+    }
+
+    /// Whether `peer` has just asked another of our addresses than the one it knows, which only these sockets can
+    /// answer from.
+    #[inline]
+    pub(crate) fn is_asked_beside(&self, peer: SocketAddr) -> bool {
+        self.asked.beside(peer).is_some()
+    }
+
     /// Makes the socket dedicated to `peer`.
     fn dedicate(&mut self, peer: SocketAddr) -> io::Result<()> {
         let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::Unsupported)?;
@@ -205,9 +227,13 @@ impl Udp {
         // Sharing the port needs the option on both sockets. The main one has it for this moment only:
         // while it has not, nobody else can bind the port, whatever the dedicated ones have.
         sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
-        let bound = sys::bind(new.as_fd(), self.address).and_then(|()| new.connect(peer));
+        // From the address that the peer asked, unless that is gone.
+        let asked = self.asked.of(peer).map(|asked| sys::bind(new.as_fd(), asked));
+        let bound = asked.and_then(Result::ok).map_or_else(|| sys::bind(new.as_fd(), self.address), Ok);
+        let bound = bound.and_then(|()| new.connect(peer));
         sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
         bound?;
+        let local = new.local_addr()?;
         let slot = match self.dedicated.iter().position(Option::is_none) {
             Some(free) => free,
             None => {
@@ -218,6 +244,8 @@ impl Udp {
         epoll.add(new.as_fd(), slot as u64)?;
         self.dedicated[slot] = Some(Dedicated { socket: new, peer, careful_until: None, closing: false });
         self.by_peer.insert(peer, slot);
+        self.asked.forget(peer);
+        self.asked.known(peer, local);
         Ok(())
     }
 
@@ -240,12 +268,18 @@ impl Udp {
         };
         let (mut datagrams, mut bytes) = (0, 0);
         for _ in 0..TAKE_CALLS {
-            let received = match peer {
-                Some(peer) => socket.recv(&mut self.buffer).map(|length| (length, peer)),
-                None => socket.recv_from(&mut self.buffer),
+            let received = match (peer, connected) {
+                (Some(peer), _) => socket.recv(&mut self.buffer).map(|length| (length, peer, None)),
+                (None, Some(_)) => {
+                    socket.recv_from(&mut self.buffer).map(|(length, from)| (length, from, None))
+                }
+                (None, None) => sys::receive(socket.as_fd(), &mut self.buffer),
             };
             match received {
-                Ok((length, from)) => {
+                Ok((length, from, local)) => {
+                    if let Some(local) = local {
+                        self.asked.note(from, asked::local(local, self.address.port(), from));
+                    }
                     deliver(from, &self.buffer[..length]);
                     datagrams += 1;
                     bytes += length;
@@ -358,14 +392,24 @@ impl Rail for Udp {
 
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let slot = self.slot_of(to);
+        let beside = self.asked.beside(to);
         let sent = match slot.and_then(|slot| self.dedicated[slot].as_ref()) {
-            Some(dedicated) => self.sender.send(dedicated.socket.as_fd(), None, burst, &mut self.counters),
-            None => {
-                let to = RawAddress::from(to);
-                self.sender.send(self.main.as_fd(), Some(&to), burst, &mut self.counters)
+            Some(dedicated) if beside.is_none() => {
+                self.sender.send(dedicated.socket.as_fd(), None, burst, &mut self.counters)
+            }
+            _ => {
+                let raw = RawAddress::from(to);
+                let raw = match beside.or_else(|| self.asked.of(to)) {
+                    Some(local) => raw.leaving_from(local),
+                    None => raw,
+                };
+                self.sender.send(self.main.as_fd(), Some(&raw), burst, &mut self.counters)
             }
         };
         if let Some(error) = self.sender.take_error() {
+            if matches!(error, libc::EINVAL | libc::EADDRNOTAVAIL | libc::ENETUNREACH) {
+                self.asked.forget(to); // the address may be none of ours any more
+            }
             self.errors.note(now, to, error);
         }
         sent.map_err(|source| self.broken("sending", source))
@@ -374,6 +418,7 @@ impl Rail for Udp {
     fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
         let away = now.since(self.received_at) > AWAY_NS;
         self.received_at = now;
+        self.asked.clear();
         self.since_look += 1;
         let look = away || self.since_look >= self.look_every;
         let received = if look && !self.dedicated.is_empty() {
@@ -423,6 +468,9 @@ impl Rail for Udp {
             }
             self.closing -= 1;
             self.by_peer.insert(peer, slot);
+            if let Some(Ok(local)) = self.dedicated[slot].as_ref().map(|own| own.socket.local_addr()) {
+                self.asked.known(peer, local);
+            }
             return;
         }
         // Without a socket of its own a peer is served through the main one, only more slowly.
@@ -438,7 +486,9 @@ impl Rail for Udp {
 
     fn part(&mut self, peer: SocketAddr) {
         self.errors.forget(peer);
+        self.asked.forget(peer);
         let Some(slot) = self.by_peer.remove(&peer) else { return };
+        self.asked.unknown(peer);
         if self.unwatched == Some(slot) {
             // Failing leaves it to the next look, which asks closing sockets in any case.
             let _ = self.watch_again();

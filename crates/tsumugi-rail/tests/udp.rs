@@ -434,3 +434,45 @@ fn unwatched_sockets_are_heard_and_are_watched_again_before_sleep() {
     send(&mut peers[1], at, b"hello");
     assert_eq!(receive(&mut server, 6), [(peers[1].address(), b"<hello".to_vec())]);
 }
+
+/// What `client` hears next, and from whom.
+fn hear(client: &UdpSocket) -> (Vec<u8>, SocketAddr) {
+    let mut buffer = [0; 2000];
+    let (length, from) = client.recv_from(&mut buffer).expect("an answer within a second");
+    (buffer[..length].to_vec(), from)
+}
+
+#[test]
+fn answers_leave_from_the_address_that_was_asked() {
+    let mut server = open("0.0.0.0");
+    let asked = |last| SocketAddr::from(([127, 0, 0, last], server.address().port()));
+    let (nine, eight) = (asked(9), asked(8));
+    let client = UdpSocket::bind("127.0.0.1:0").unwrap();
+    client.set_read_timeout(Some(Duration::from_secs(1))).unwrap();
+    let peer = client.local_addr().unwrap();
+    // A stranger's question, short and in a burst that the kernel segments.
+    client.send_to(b"who", nine).unwrap();
+    receive(&mut server, 3);
+    send(&mut server, peer, b"one");
+    assert_eq!(hear(&client), (b"<one".to_vec(), nine));
+    let body = [7; 1000];
+    let burst = [Packet { head: b"<", body: &body }; 3];
+    assert_eq!(server.send(Instant(0), peer, &burst).unwrap(), 3);
+    for _ in 0..3 {
+        assert_eq!(hear(&client).1, nine);
+    }
+    // Once it has a socket of its own, too; and another address can be asked beside it.
+    server.meet(peer);
+    assert_eq!(server.dedicated_peers(), 1);
+    assert_eq!(server.local_to(peer), Some(nine.ip()));
+    send(&mut server, peer, b"two");
+    assert_eq!(hear(&client), (b"<two".to_vec(), nine));
+    client.send_to(b"and who", eight).unwrap();
+    receive(&mut server, 7);
+    send(&mut server, peer, b"three");
+    assert_eq!(hear(&client), (b"<three".to_vec(), eight));
+    client.send_to(b"again", nine).unwrap();
+    receive(&mut server, 5);
+    send(&mut server, peer, b"four");
+    assert_eq!(hear(&client), (b"<four".to_vec(), nine));
+}

@@ -30,7 +30,7 @@ use crate::{Packet, RailError};
 use queue::Queue;
 use send::{Outcome, Sender, judge};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use tsumugi_wire::Instant;
 
@@ -189,6 +189,10 @@ impl Engine for PacketEngine {
 
     fn meet(&mut self, peer: SocketAddr) {
         self.routes.meet(peer);
+    }
+
+    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        self.routes.meet_from(peer, local);
     }
 
     fn part(&mut self, peer: SocketAddr) {

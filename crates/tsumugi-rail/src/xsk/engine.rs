@@ -13,7 +13,7 @@ use crate::ether::{ETHERNET_BYTES, Template};
 use crate::route::{Reach, RouteError, Routes};
 use crate::{Packet, RailError};
 use std::io;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tsumugi_wire::Instant;
 
@@ -169,6 +169,10 @@ impl Engine for XskEngine {
 
     fn meet(&mut self, peer: SocketAddr) {
         self.routes.meet(peer);
+    }
+
+    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        self.routes.meet_from(peer, local);
     }
 
     fn part(&mut self, peer: SocketAddr) {

@@ -4,7 +4,7 @@ use super::{XskEngine, XskEngineError, XskError};
 use crate::engine::Engine;
 use crate::route::Routes;
 use crate::{Packet, RailError};
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::time::Duration;
 use tsumugi_wire::Instant;
 
@@ -66,6 +66,10 @@ impl Engine for XskEngines {
     }
 
     fn meet(&mut self, peer: SocketAddr) {
+        self.meet_from(peer, None);
+    }
+
+    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         let nic = self.routes.nic_to(peer).ok().flatten().filter(|nic| nic.ethernet);
         if let Some(nic) = nic.map(|nic| nic.interface)
             && !self.by_nic.iter().any(|(known, _)| *known == nic)
@@ -74,7 +78,7 @@ impl Engine for XskEngines {
             self.by_nic.push((nic, engine));
         }
         for engine in self.by_nic.iter_mut().filter_map(|(_, engine)| engine.as_mut()) {
-            engine.meet(peer);
+            engine.meet_from(peer, local);
         }
     }
 
