@@ -56,10 +56,11 @@ impl Ticket {
     }
 
     pub(crate) fn status(&self, state: &State) -> Status {
-        match state.acquaintance(self.node).wrapping_sub(self.acquaintance) {
-            0 if state.is_delivered(self.node, self.number) => Status::Delivered,
+        let (node, acquaintance, number) = state.counted_now(self.node, self.acquaintance, self.number);
+        match state.acquaintance(node).wrapping_sub(acquaintance) {
+            0 if state.is_delivered(node, number) => Status::Delivered,
             0 => Status::Pending,
-            1 if state.was_delivered(self.node, self.number) => Status::Delivered,
+            1 if state.was_delivered(node, number) => Status::Delivered,
             _ => Status::Failed,
         }
     }

@@ -101,6 +101,7 @@ impl State {
                 self.on_data(now, index, flow, header, body);
             }
             Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
+                let index = self.prove(now, index, from);
                 self.on_way(now, index, from);
                 let peer = &mut self.peers[index as usize];
                 peer.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);

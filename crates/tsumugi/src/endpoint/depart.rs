@@ -115,7 +115,7 @@ impl State {
     /// # Errors
     /// Says why not.
     pub fn may_post(&self, node: Node, bytes: u64) -> Result<(), SendError> {
-        let peer = self.recipient(node, bytes)?;
+        let peer = self.recipient(self.the(node), bytes)?;
         if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
             return Err(SendError::WouldBlock);
         }
@@ -161,6 +161,7 @@ impl State {
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
+        let node = self.the(node);
         self.recipient(node, (parts[0].len() + parts[1].len()) as u64)?;
         self.accept_parts(now, node, channel, parts)
     }
@@ -176,6 +177,7 @@ impl State {
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
+        let node = self.the(node);
         self.may_post(node, (parts[0].len() + parts[1].len()) as u64)?;
         self.accept_parts(now, node, channel, parts)
     }
@@ -211,6 +213,12 @@ impl State {
         parts: [&[u8]; 2],
     ) -> Result<Vec<u64>, SendError> {
         let bytes = parts[0].len() + parts[1].len();
+        // Nearly always nobody has two names.
+        let renamed: Option<Vec<Node>> = nodes
+            .iter()
+            .any(|node| self.the(*node) != *node)
+            .then(|| nodes.iter().map(|node| self.the(*node)).collect());
+        let nodes = renamed.as_deref().unwrap_or(nodes);
         nodes.iter().try_for_each(|node| self.may_post(*node, bytes as u64))?;
         // All memory is found before anything is queued.
         let short: Vec<Node> = nodes.iter().filter(|node| self.is_short(**node, bytes)).copied().collect();
@@ -245,6 +253,7 @@ impl State {
         channel: u16,
         mut buffer: Vec<u8>,
     ) -> Result<u64, (SendError, Vec<u8>)> {
+        let node = self.the(node);
         let bytes = buffer.len() - WHOLE_BYTES;
         if let Err(error) = self.may_post(node, bytes as u64) {
             return Err((error, buffer));
@@ -391,12 +400,13 @@ impl State {
     /// Whether everything accepted for a peer has been handed to the NIC at least once.
     #[must_use]
     pub fn is_handed_over(&self, node: Node) -> bool {
-        self.peers.get(node.0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+        self.peers.get(self.the(node).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
     }
 
     /// Whether nothing is on its way to the peer, so that a lone message should leave at once.
     #[must_use]
     pub fn is_quiet(&mut self, now: Instant, node: Node) -> bool {
+        let node = self.the(node);
         let quiet =
             |state: &State| state.peers.get(node.0 as usize).map(|peer| peer.sender.outstanding() == 0);
         match quiet(self) {
@@ -409,7 +419,7 @@ impl State {
     /// Which acquaintance with the peer this is; tickets of earlier ones have failed.
     #[must_use]
     pub fn acquaintance(&self, node: Node) -> u32 {
-        self.peers.get(node.0 as usize).map_or(0, |peer| peer.acquaintance)
+        self.peers.get(self.the(node).0 as usize).map_or(0, |peer| peer.acquaintance)
     }
 
     /// Whether message `number` of the present acquaintance is acknowledged.

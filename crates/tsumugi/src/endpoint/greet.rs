@@ -2,6 +2,7 @@
 
 use super::peer::{Address, Local, Outgoing, Peer, Phase};
 use super::state::State;
+use crate::Node;
 use crate::checksum::crc32c;
 use crate::error::Reason;
 use rand::Rng;
@@ -95,6 +96,11 @@ impl State {
         self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
     }
 
+    /// A HELLO that asks no more than who is there.
+    pub(super) fn question(&self, nonce: u64) -> Vec<u8> {
+        self.packet(Kind::Hello, &self.offer(Local { index: 0, token: 0 }, nonce, 0).encode())
+    }
+
     fn offer(&self, local: Local, nonce: u64, cookie: u64) -> Offer {
         Offer {
             job: self.options.job,
@@ -178,14 +184,15 @@ impl State {
         // First of all: what was deposited before it may change how things stand with the peer.
         self.drain(now);
         let known = self.by_address.get(&from).copied();
-        let listed = known.is_some() || self.options.accept_unknown;
+        let same = if known.is_none() { self.recognise(header.epoch, offer.token, from) } else { None };
+        let listed = known.or(same).is_some() || self.options.accept_unknown;
         if !self.is_acceptable(offer) || !listed {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
         let peer = known.map(|index| &self.peers[index as usize]);
         // The HELLO that was accepted, again: its WELCOME was lost.
-        let again = peer.is_some_and(|peer| {
+        let again = known.or(same).map(|index| &self.peers[index as usize]).is_some_and(|peer| {
             peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
         });
         let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
@@ -195,11 +202,21 @@ impl State {
             self.reply(from, packet);
             return;
         }
-        let Ok(node) = self.add_peer(&from.to_string(), from) else {
+        if known.or(same).is_none() && self.is_kept_waiting(now, from, header, offer) {
+            return;
+        }
+        let entered = match same {
+            Some(index) => Ok(Node(index)),
+            None => self.enter_peer(&from.to_string(), from),
+        };
+        let Ok(node) = entered else {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         };
         let index = node.0;
+        if same.is_some() {
+            self.add_alias(index, from);
+        }
         let peer = &self.peers[index as usize];
         let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
         let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
@@ -243,6 +260,9 @@ impl State {
             return;
         };
         self.drain(now);
+        if matches!(self.peers[index as usize].phase, Phase::Strange) {
+            return self.on_introduction(now, index, header, challenge);
+        }
         let peer = &mut self.peers[index as usize];
         let Phase::Greeting(greeting) = &mut peer.phase else { return };
         let said_at = greeting.said_at;
@@ -250,6 +270,13 @@ impl State {
             peer.hear(now);
             return;
         }
+        let is_first = challenge.nonce == greeting.nonce && greeting.cookie == 0;
+        if is_first && self.is_suspect(now, index, from, header.epoch) {
+            self.peers[index as usize].hear(now);
+            return;
+        }
+        let peer = &mut self.peers[index as usize];
+        let Phase::Greeting(greeting) = &mut peer.phase else { return };
         if !greeting.challenged(now, challenge.nonce, challenge.cookie) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
@@ -266,6 +293,7 @@ impl State {
         if let Some(local) = self.local_flow(index) {
             self.open_flow(index, local, header.epoch, None);
         }
+        self.let_in(now, header.epoch);
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
@@ -477,6 +505,7 @@ impl State {
 
     /// Forgets that a peer is gone: the next message to it greets it anew.
     pub fn forgive(&mut self, index: u32) {
+        let index = self.the(Node(index)).0;
         if let Some(peer @ Peer { phase: Phase::Gone(_), .. }) = self.peers.get_mut(index as usize) {
             peer.phase = Phase::Strange;
         }

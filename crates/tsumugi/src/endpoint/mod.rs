@@ -8,6 +8,7 @@ pub(crate) mod deliver;
 mod depart;
 mod driven;
 mod greet;
+mod identity;
 pub(crate) mod inspect;
 mod landed;
 mod liveness;
@@ -236,6 +237,14 @@ impl Endpoint {
     #[must_use]
     pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
         self.shared.inner.borrow().state.address_of(node)
+    }
+
+    /// The number that a peer goes by. One endpoint is one peer, whatever it is called: when two of its addresses were added
+    /// as two peers, both numbers stay good for sending, and what it sends comes from this one. That the two are the same is
+    /// found out when something is sent to both.
+    #[must_use]
+    pub fn the(&self, node: Node) -> Node {
+        self.shared.inner.borrow().state.the(node)
     }
 
     /// Opens a channel, exclusively.

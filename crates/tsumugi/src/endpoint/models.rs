@@ -12,6 +12,7 @@ impl State {
     /// [`State::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
     /// The end of the acquaintance ends the waiting too.
     pub(crate) fn expect(&mut self, now: Instant, node: Node) {
+        let node = self.the(node);
         let Some(peer) = self.peers.get_mut(node.0 as usize) else { return };
         peer.awaited += 1;
         if peer.awaited == 1 && matches!(peer.phase, Phase::Open) {
@@ -21,6 +22,7 @@ impl State {
 
     /// What was awaited in the given acquaintance has come, or nobody wants it any more.
     pub(crate) fn expect_no_more(&mut self, node: Node, acquaintance: u32) {
+        let node = self.the(node);
         if self.acquaintance(node) == acquaintance
             && let Some(peer) = self.peers.get_mut(node.0 as usize)
         {

@@ -137,6 +137,14 @@ pub(super) struct Assembly {
 pub(super) struct Peer {
     pub(super) name: String,
     pub(super) address: SocketAddr,
+    /// Further addresses that it has come from.
+    pub(super) aliases: Vec<SocketAddr>,
+    /// The application has added it; it has not come by itself.
+    pub(super) named: bool,
+    /// When it said its epoch because it was asked who it is, before anybody greeted it.
+    pub(super) introduced_at: Option<Instant>,
+    /// It turned out to be this one, by another name.
+    pub(super) same_as: Option<u32>,
     /// Where its packets are addressed to; the number is the path's.
     pub(super) ways: Vec<Way>,
     /// The NICs that it has told of.
@@ -227,6 +235,10 @@ impl Peer {
         Peer {
             name,
             address,
+            aliases: Vec::new(),
+            named: false,
+            introduced_at: None,
+            same_as: None,
             ways: vec![Way::new(address)],
             rails: Vec::new(),
             has_told: false,

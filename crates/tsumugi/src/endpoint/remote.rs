@@ -129,6 +129,7 @@ impl State {
         to: Target,
         from: &Slice,
     ) -> Result<u64, SendError> {
+        let node = self.the(node);
         self.may_post(node, 0)?;
         if REMOTE_BYTES + from.bytes() <= self.body_bytes(node.0) {
             let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
@@ -155,6 +156,7 @@ impl State {
         to: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
+        let node = self.the(node);
         self.may_post(node, 0)?;
         self.request(now, node.0, What::Write, to, data)
     }
@@ -172,6 +174,7 @@ impl State {
         from: &Slice,
         handler: u64,
     ) -> Result<u64, SendError> {
+        let node = self.the(node);
         self.may_post(node, 0)?;
         // Behind a write that is queued, nothing may fail: neither for want of room in the queue nor for want of memory.
         let spare = self.spare_packet(node.0)?;
@@ -230,6 +233,7 @@ impl State {
         data: &[u8],
         into: Option<Slice>,
     ) -> Result<Promise, SendError> {
+        let node = self.the(node);
         self.may_post(node, 0)?;
         if self.peers[node.0 as usize].pending.len() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);

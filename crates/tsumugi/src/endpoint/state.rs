@@ -94,7 +94,9 @@ pub struct State {
     pub(super) cookies: Cookies,
     pub(super) random: StdRng,
     pub(super) peers: Vec<Peer>,
+    /// Which peer proved to be there: where it was met, where else it came from, and by which ways it has answered.
     pub(super) by_address: HashMap<SocketAddr, u32>,
+    pub(super) identities: super::identity::Identities,
     /// Which peer sends in flow `index`.
     pub(super) flows: Vec<Option<u32>>,
     pub(super) channels: BTreeMap<u16, Inbox>,
@@ -165,6 +167,7 @@ impl State {
             random,
             peers: Vec::new(),
             by_address: HashMap::new(),
+            identities: super::identity::Identities::default(),
             flows: vec![None; flows],
             channels: BTreeMap::new(),
             ring_read: 0,
@@ -199,6 +202,13 @@ impl State {
 
     /// Adds a peer, or finds it when its address is known.
     pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
+        let node = self.enter_peer(name, address)?;
+        self.peers[node.0 as usize].named = true;
+        Ok(node)
+    }
+
+    /// The entry of a peer, made if there is none yet.
+    pub(super) fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
         if let Some(&index) = self.by_address.get(&address) {
             return Ok(Node(index));
         }
@@ -220,7 +230,7 @@ impl State {
     /// The peer's address.
     #[must_use]
     pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
-        self.peers.get(node.0 as usize).map(|peer| peer.address)
+        self.peers.get(self.the(node).0 as usize).map(|peer| peer.address)
     }
 
     /// The endpoint's epoch.
@@ -315,6 +325,7 @@ impl State {
 
     /// Names message `number` of the present acquaintance.
     pub(crate) fn ticket(&self, node: Node, number: u64) -> Ticket {
+        let node = self.the(node);
         Ticket::new(node, self.acquaintance(node), number)
     }
 
@@ -458,12 +469,15 @@ impl State {
             }
             self.parted.push(way.address);
         }
+        self.forget_aliases(index);
+        let peer = &mut self.peers[index as usize];
         peer.break_promises(Node(index));
         let keys: Vec<_> = peer.sender.abandon().collect();
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
+        let named = peer.named;
         let (dirty, timed, fed, holds) = (peer.dirty, peer.timed, peer.fed, peer.holds);
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
@@ -471,6 +485,7 @@ impl State {
         let old = std::mem::replace(
             peer,
             Peer {
+                named,
                 acquaintance,
                 delivered_before,
                 dirty,

@@ -9,6 +9,7 @@
 
 use super::peer::{Outgoing, Peer, Phase};
 use super::state::State;
+use crate::Node;
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
@@ -103,7 +104,7 @@ impl State {
     /// What is known of the paths to a peer.
     #[must_use]
     pub fn paths(&self, index: u32) -> Vec<PathReport> {
-        let Some(peer) = self.peers.get(index as usize) else { return Vec::new() };
+        let Some(peer) = self.peers.get(self.the(Node(index)).0 as usize) else { return Vec::new() };
         let paths = peer.ways.iter().zip(peer.sender.paths());
         let report = |(way, path): (&Way, &tsumugi_proto::sender::Path)| PathReport {
             address: way.address,
@@ -182,6 +183,10 @@ impl State {
         self.peers[index as usize].has_told = false;
         self.look_over_ways(now, index);
         for rail in self.peers[index as usize].rails.clone() {
+            // An address that is ours, too, leads to us: a bridge for containers has the same on many hosts.
+            if self.nics.iter().any(|nic| nic.ip == rail.address.ip()) {
+                continue;
+            }
             let Some(nic) = self.nics.iter().find(|nic| nic.reaches(rail.address.ip())) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
@@ -233,7 +238,6 @@ impl State {
             }
             self.parted.push(former);
         }
-        self.by_address.entry(address).or_insert(index);
         self.met.push(address);
     }
 
@@ -287,6 +291,8 @@ impl State {
         way.pause_ns = PROBE_NS_MIN;
         if !peer.sender.paths()[number].is_usable() {
             peer.sender.revive(now, number as u8);
+            // Only the peer can answer there: from now on what comes from this address without a token is believed.
+            self.by_address.entry(from).or_insert(index);
             // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was under
             // way: nobody will see the path so empty again.
             let rtt_ns = now.since(way.probed_at);
