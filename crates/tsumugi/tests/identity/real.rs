@@ -5,26 +5,26 @@ use std::time::Duration;
 use tsumugi_lab::testing::{Watched, as_root};
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
-const PORT: u16 = 7500;
+pub(crate) const PORT: u16 = 7500;
 
-struct Hosts {
+pub(crate) struct Hosts {
     lab: LabGuard,
     _watched: Watched,
 }
 
 impl Hosts {
     /// Two hosts with so many NICs on direct links; `None`, after saying so loudly, without root.
-    fn up(test: &str, nics: u32) -> Option<Hosts> {
+    pub(crate) fn up(test: &str, nics: u32) -> Option<Hosts> {
         Hosts::of(test, 2, nics)
     }
 
-    fn of(test: &str, nodes: u32, nics: u32) -> Option<Hosts> {
+    pub(crate) fn of(test: &str, nodes: u32, nics: u32) -> Option<Hosts> {
         let watched = as_root(test, None)?;
         let lab = Lab::up(&Spec { nodes, nics, ..Spec::unique("who") }).expect("the lab is made").guarded();
         Some(Hosts { lab, _watched: watched })
     }
 
-    fn shell(&self, node: usize, line: &str) {
+    pub(crate) fn shell(&self, node: usize, line: &str) {
         let mut command = self.lab.command(node, "/bin/sh").expect("the node can be entered");
         let output = command.args(["-c", line]).output().expect("the shell starts");
         let complaint = String::from_utf8_lossy(&output.stderr);
@@ -32,7 +32,7 @@ impl Hosts {
     }
 
     /// An endpoint in a node.
-    fn open(&self, node: usize, settings: &str) -> Process {
+    pub(crate) fn open(&self, node: usize, settings: &str) -> Process {
         let program = std::env::current_exe().expect("this program");
         let command = self.lab.command(node, program).expect("the node can be entered");
         let mut process = Process::start_by(command, &format!("endpoint {settings}"));
@@ -41,13 +41,13 @@ impl Hosts {
     }
 }
 
-fn ask(process: &mut Process, order: &str) -> String {
+pub(crate) fn ask(process: &mut Process, order: &str) -> String {
     process.tell(order);
     process.hear()
 }
 
 /// Sends from one to the node that it knows the other by, and back; all is from whom it should be.
-fn talk(one: &mut Process, node: &str, other: &mut Process) {
+pub(crate) fn talk(one: &mut Process, node: &str, other: &mut Process) {
     for text in ["how-do-you-do", "well-and-you"] {
         assert_eq!(ask(one, &format!("post {node} {text}")), "posted");
         let heard = ask(other, "hear");
@@ -59,7 +59,7 @@ fn talk(one: &mut Process, node: &str, other: &mut Process) {
 }
 
 /// Nobody was taken for dead or restarted.
-fn nobody_lost(processes: [&mut Process; 2]) {
+pub(crate) fn nobody_lost(processes: [&mut Process; 2]) {
     for process in processes {
         assert_eq!(ask(process, "lost"), "0");
     }
