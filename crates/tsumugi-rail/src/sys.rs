@@ -5,6 +5,7 @@ mod kernel;
 mod links;
 mod local;
 mod locks;
+mod mapped;
 mod mounts;
 mod spare;
 
@@ -15,6 +16,7 @@ pub(crate) use local::{Source, receive, tell_local};
 pub(crate) use locks::{
     grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
 };
+pub(crate) use mapped::{Access, is_mapped};
 pub(crate) use mounts::{BpfMount, is_shared_with, mount_bpf_fs, unmount, within_mounts_of};
 pub(crate) use spare::keep as keep_mappings;
 

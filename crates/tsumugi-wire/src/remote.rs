@@ -59,6 +59,8 @@ numbered! {
         TooMany = 5,
         /// The request itself makes no sense.
         Malformed = 6,
+        /// The memory is registered, but its owner has unmapped it.
+        NotMapped = 7,
     }
 }
 

@@ -180,6 +180,9 @@ pub enum SendError {
     /// There is no memory for a buffer of this length.
     #[error("no memory for a send buffer of {0} bytes")]
     NoMemory(usize),
+    /// What is to be sent is not there.
+    #[error(transparent)]
+    Memory(tsumugi_rail::OutOfRegion),
     /// The NIC is broken.
     #[error(transparent)]
     Rail(#[from] RailError),

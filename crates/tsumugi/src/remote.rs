@@ -49,6 +49,9 @@
 //! * What is written from a region may be changed again when its [`Ticket`] is delivered.
 //! * After a registration is dropped nothing more is written or changed under its key, and nothing read but what was
 //!   asked for before; memory that is still being sent stays until it is sent.
+//! * Memory must stay mapped while it is registered or under way, or the process dies of a segmentation fault like any
+//!   that touches what is not there. A program that cannot promise it takes [`Region::from_raw_checked`]: then what is
+//!   gone is refused, and whoever asked is told.
 //!
 //! # Windows
 //!
@@ -148,6 +151,11 @@ pub enum Refused {
     /// The other side has too much to do.
     #[error("too many operations wait there; wait for some first")]
     TooMany,
+    /// The memory went away while others could reach it.
+    #[error(
+        "the memory is registered, but was unmapped or protected by the process that it is of; it must stay until it is registered no more"
+    )]
+    NotMapped,
     /// The request is not of this version's making.
     #[error("the other side does not understand the request")]
     Malformed,
@@ -172,6 +180,7 @@ impl RemoteError {
             Outcome::NotPermitted => Refused::NotPermitted,
             Outcome::Misaligned => Refused::Misaligned,
             Outcome::TooMany => Refused::TooMany,
+            Outcome::NotMapped => Refused::NotMapped,
             Outcome::Malformed | Outcome::Done => Refused::Malformed,
         })
     }

@@ -384,7 +384,7 @@ impl Import {
         if bytes as u64 > self.bytes || at > self.bytes - bytes as u64 {
             let whole = usize::try_from(self.bytes).unwrap_or(usize::MAX);
             let at = usize::try_from(at).unwrap_or(usize::MAX);
-            return Err(OutOfRegion { at, bytes, region: whole }.into());
+            return Err(OutOfRegion::Beyond { at, bytes, region: whole }.into());
         }
         Ok(self.target.plus(at))
     }

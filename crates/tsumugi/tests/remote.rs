@@ -245,6 +245,81 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
     assert!(pair.there.remote().register(&memory.slice(5..5).unwrap(), Rights::ALL).is_err());
 }
 
+/// Memory of the system's, which is unmapped when it is said.
+fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
+    let access = libc::PROT_READ | libc::PROT_WRITE;
+    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    // SAFETY: a new mapping, anywhere.
+    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
+    assert_ne!(start, libc::MAP_FAILED);
+    // SAFETY: nobody has a reference to it.
+    let region = unsafe { Region::from_raw_checked(NonNull::new(start.cast()).unwrap(), bytes) };
+    // SAFETY: only the region knows of it, which is told by the kernel.
+    (region, move || assert_eq!(unsafe { libc::munmap(start, bytes) }, 0))
+}
+
+#[test]
+fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
+    const BYTES: usize = 1 << 20;
+    let pair = Pair::open(Config::loopback());
+    let (remote, node) = (pair.here.remote(), pair.node);
+    let (memory, unmap) = mapped(BYTES);
+    let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
+    let (short, long) = (region_of(&[7; 64]), region_of(&vec![9; BYTES]));
+    let add = Atomic { change: Change::Add, word: Word::U64, operand: 1, compare: 0 };
+    for from in [&short, &long] {
+        pair.write(registration.target(), &from.all());
+        pair.fence();
+        let into = Region::new(from.bytes()).unwrap();
+        let read = pair.outcome(remote.read(node, registration.target(), &into.all()));
+        assert_eq!(read, Ok(0));
+        assert_eq!(bytes_of(&into, 0, from.bytes()), bytes_of(from, 0, from.bytes()));
+    }
+    assert!(pair.outcome(remote.change(node, registration.target(), add)).is_ok());
+    // A long read is under way when its memory goes.
+    let into = Region::new(BYTES).unwrap();
+    let read = remote.read(node, registration.target(), &into.all());
+    pair.here.progress().unwrap();
+    unmap();
+    let refused = Err(RemoteError::Refused(Refused::NotMapped));
+    assert_eq!(pair.outcome(read), refused);
+    for from in [&short, &long] {
+        let ticket = pair.write(registration.target(), &from.all());
+        pair.fence();
+        let refusal = remote.take_refusal().expect("a refusal");
+        assert_eq!((refusal.ticket, Err(refusal.error)), (ticket, refused));
+        assert_eq!(remote.take_refusal(), None);
+        let into = Region::new(from.bytes()).unwrap();
+        assert_eq!(pair.outcome(remote.read(node, registration.target(), &into.all())), refused);
+    }
+    assert_eq!(pair.outcome(remote.change(node, registration.target(), add)), refused);
+    assert!(pair.here.take_failure().is_none() && pair.there.take_failure().is_none());
+}
+
+#[test]
+fn own_memory_that_was_unmapped_is_told_of_and_nobody_dies() {
+    const BYTES: usize = 1 << 20;
+    let pair = Pair::open(Config::loopback());
+    let (remote, node) = (pair.here.remote(), pair.node);
+    let (memory, registration) = registered(&pair.there, BYTES, Rights::ALL);
+    pair.fence();
+    let (source, unmap) = mapped(BYTES);
+    unmap();
+    let short = source.slice(0..64).unwrap();
+    assert!(matches!(remote.write(node, registration.target(), &short), Err(SendError::Memory(_))));
+    let ticket = pair.write(registration.target(), &source.all());
+    pair.fence();
+    let refusal = remote.take_refusal().expect("a refusal");
+    assert_eq!((refusal.ticket, refusal.error), (ticket, RemoteError::Refused(Refused::NotMapped)));
+    for into in [short, source.all()] {
+        let read = pair.outcome(remote.read(node, registration.target(), &into));
+        assert_eq!(read, Err(RemoteError::Refused(Refused::NotMapped)));
+    }
+    pair.fence();
+    assert_eq!(bytes_of(&memory, 0, BYTES), vec![0; BYTES]);
+    assert!(pair.here.take_failure().is_none() && pair.there.take_failure().is_none());
+}
+
 #[test]
 fn nothing_lands_after_a_key_is_revoked_in_the_middle_of_a_write() {
     let pair = Pair::open(Config { datagram_bytes: Some(1472), ..Config::loopback() });

@@ -1,6 +1,7 @@
 //! Atomic changes of words in a region, for remote atomics.
 
 use super::{OutOfRegion, Region};
+use crate::sys::Access;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering};
 use tsumugi_wire::remote::{Atomic, Change, Word};
 
@@ -29,7 +30,7 @@ impl Region {
     /// There is no such word.
     pub fn change(&self, at: usize, atomic: &Atomic) -> Result<u64, ChangeError> {
         let bytes = atomic.word.bytes();
-        let place = self.at(at, bytes)?.as_ptr();
+        let place = self.at(at, bytes, Access::Write)?.as_ptr();
         let address = place.addr();
         if !address.is_multiple_of(bytes) {
             return Err(ChangeError::Misaligned { address: address as u64, bytes });

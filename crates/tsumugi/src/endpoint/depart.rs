@@ -13,6 +13,7 @@ use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::frame::{self, FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MIN, ONE_BUFFER_BYTES};
+use tsumugi_wire::remote::Outcome;
 use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -577,12 +578,16 @@ impl State {
                 let messages = *messages;
                 let mut body = self.pool.take(most)?;
                 let before = bulk.waiting_bytes();
-                bulk.next(most, &mut body);
+                let was_there = bulk.next(most, &mut body);
                 peer.outbox_bytes -= before - bulk.waiting_bytes();
+                let lacking = (!was_there && !bulk.is_reply()).then(|| bulk.number());
                 let last = bulk.is_cut();
                 if last {
                     peer.replies -= usize::from(bulk.is_reply());
                     peer.outbox.pop_front();
+                }
+                if let Some(number) = lacking {
+                    self.was_refused(index, number, Outcome::NotMapped);
                 }
                 let crc = crc32c(&body);
                 Some((Content { body: Body::Packet(body), crc }, last.then_some(messages)))

@@ -10,7 +10,7 @@ use crate::{Node, Target};
 use std::cell::OnceCell;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_rail::{Region, Slice};
+use tsumugi_rail::{OutOfRegion, Region, Slice};
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
@@ -102,8 +102,9 @@ impl Bulk {
     /// Appends the next frame, in a packet of at most `most` bytes, to `body`. Pieces are of one length, in runs that
     /// segmentation offload takes as one.
     ///
-    /// The data are copied here: they may change until then, and not after, whatever is sent again.
-    pub(super) fn next(&mut self, most: usize, body: &mut Vec<u8>) {
+    /// The data are copied here: they may change until then, and not after, whatever is sent again. `false`: they are not
+    /// there any more, and this was the last frame; it says so in place of a reply.
+    pub(super) fn next(&mut self, most: usize, body: &mut Vec<u8>) -> bool {
         let (all, most) = (self.from.bytes(), most - REMOTE_BYTES);
         let even = all.div_ceil(all.div_ceil(most).max(1)).next_multiple_of(8).min(most);
         let bytes = even.min(all - self.cut);
@@ -112,8 +113,23 @@ impl Bulk {
             RemoteFrame { what: self.what as u16, key: self.key, address, operation: self.operation };
         body.extend_from_slice(&remote.encode(bytes as u32));
         // Within the slice, by how `cut` counts.
-        let _ = self.from.append(self.cut, bytes, body);
-        self.cut += bytes;
+        if self.from.append(self.cut, bytes, body).is_ok() {
+            self.cut += bytes;
+            return true;
+        }
+        let remote = match self.what {
+            What::Part => RemoteFrame { what: What::Reply as u16, key: Outcome::NotMapped as u64, ..remote },
+            _ => remote,
+        };
+        body.clear();
+        body.extend_from_slice(&remote.encode(0));
+        self.cut = all;
+        false
+    }
+
+    /// The write's number among the messages.
+    pub(super) fn number(&self) -> u64 {
+        self.operation & NUMBER_MASK
     }
 }
 
@@ -133,8 +149,8 @@ impl State {
         self.may_post(node, 0)?;
         if REMOTE_BYTES + from.bytes() <= self.body_bytes(node.0) {
             let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
-            let _ = from.append(0, from.bytes(), &mut data);
-            let written = self.remote_write_bytes(now, node, to, &data);
+            let read = from.append(0, from.bytes(), &mut data).map_err(SendError::Memory);
+            let written = read.and_then(|()| self.remote_write_bytes(now, node, to, &data));
             self.pool.give(data);
             return written;
         }
@@ -279,6 +295,15 @@ impl State {
         peer.outbox.push_back(Outgoing::Bulk { bulk, messages });
     }
 
+    /// A write was refused, by the other side or by our own memory.
+    pub(super) fn was_refused(&mut self, index: u32, number: u64, outcome: Outcome) {
+        let ticket = Ticket::new(Node(index), self.peers[index as usize].acquaintance, number);
+        if self.refusals.len() >= REFUSALS_MAX {
+            self.refusals.pop_front();
+        }
+        self.refusals.push_back(Refusal::new(ticket, outcome));
+    }
+
     /// Something came of an operation of ours. `false` when the peer is gone over it.
     pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let Some(outcome) = Outcome::from_number(remote.key) else {
@@ -295,24 +320,28 @@ impl State {
                 self.memory.count(Counter::Violation, 1);
                 return true;
             }
-            let refusal = Refusal::new(Ticket::new(Node(index), peer.acquaintance, number), outcome);
-            if self.refusals.len() >= REFUSALS_MAX {
-                self.refusals.pop_front();
-            }
-            self.refusals.push_back(refusal);
+            self.was_refused(index, number, outcome);
             return true;
         };
         let kept = match (&pending.into, outcome) {
             (Some(into), Outcome::Done) => {
                 let bytes = data.len() as u64;
-                let fits = bytes <= pending.missing
-                    && usize::try_from(remote.address).is_ok_and(|at| into.write(at, data).is_ok());
-                if !fits {
-                    self.violated(index, "more data than was asked for");
-                    return false;
+                let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
+                let written = if bytes <= pending.missing { Some(into.write(at, data)) } else { None };
+                match written {
+                    Some(Ok(())) => {
+                        pending.missing -= bytes;
+                        (pending.missing == 0).then_some(Ok(0))
+                    }
+                    // Ours, and the other side need not hear of it. What it sends yet is for an operation that is over.
+                    Some(Err(OutOfRegion::Unmapped { .. })) => {
+                        Some(Err(RemoteError::refused(Outcome::NotMapped)))
+                    }
+                    None | Some(Err(OutOfRegion::Beyond { .. })) => {
+                        self.violated(index, "more data than was asked for");
+                        return false;
+                    }
                 }
-                pending.missing -= bytes;
-                (pending.missing == 0).then_some(Ok(0))
             }
             (None, Outcome::Done) => {
                 Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))

@@ -16,7 +16,7 @@ use crate::remote::{Notification, Rights};
 use std::collections::{HashMap, VecDeque};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::region::ChangeError;
-use tsumugi_rail::{Region, Slice};
+use tsumugi_rail::{OutOfRegion, Region, Slice};
 use tsumugi_wire::Psn;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
@@ -77,14 +77,14 @@ impl Served {
             Some(What::Piece) => region.write(at, data),
             _ => region.write_words(at, data),
         };
-        written.map_err(|_| Outcome::OutOfBounds)
+        written.map_err(outcome_of)
     }
 
     fn change(&self, remote: &RemoteFrame, data: &[u8]) -> Result<u64, Outcome> {
         let atomic = Atomic::decode(data).ok_or(Outcome::Malformed)?;
         let (region, at) = self.find(remote, atomic.word.bytes() as u64, Rights::ATOMIC)?;
         region.change(at, &atomic).map_err(|error| match error {
-            ChangeError::Outside(_) => Outcome::OutOfBounds,
+            ChangeError::Outside(error) => outcome_of(error),
             ChangeError::Misaligned { .. } => Outcome::Misaligned,
         })
     }
@@ -92,7 +92,7 @@ impl Served {
     fn notify(&mut self, source: Node, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
         let Notice { handler, bytes } = Notice::decode(data).ok_or(Outcome::Malformed)?;
         let (region, at) = self.find(remote, bytes, Rights::WRITE)?;
-        let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
+        let slice = region.slice(at..at + bytes as usize).map_err(outcome_of)?;
         let registered = self.registered.get_mut(&remote.key).ok_or(Outcome::NoSuchKey)?;
         if registered.notifications.len() >= NOTIFICATIONS_MAX {
             return Err(Outcome::TooMany);
@@ -104,6 +104,14 @@ impl Served {
     /// Takes the next notification about what is registered under a key.
     pub(crate) fn take_notification(&mut self, key: u64) -> Option<Notification> {
         self.registered.get_mut(&key)?.notifications.pop_front()
+    }
+}
+
+/// What the other side is told of something that is not in a region.
+fn outcome_of(error: OutOfRegion) -> Outcome {
+    match error {
+        OutOfRegion::Beyond { .. } => Outcome::OutOfBounds,
+        OutOfRegion::Unmapped { .. } => Outcome::NotMapped,
     }
 }
 
@@ -162,14 +170,15 @@ impl State {
     fn serve_read(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<bool, Outcome> {
         let bytes = <[u8; 8]>::try_from(data).map(u64::from_le_bytes).map_err(|_| Outcome::Malformed)?;
         let (region, at) = self.served.find(remote, bytes, Rights::READ)?;
-        let slice = region.slice(at..at + bytes as usize).map_err(|_| Outcome::OutOfBounds)?;
+        let slice = region.slice(at..at + bytes as usize).map_err(outcome_of)?;
         if REMOTE_BYTES + slice.bytes() <= self.body_bytes(index) {
             let Some(mut copy) = self.pool.take(slice.bytes()) else {
                 self.end_peer(index, Reason::NoMemory(bytes));
                 return Ok(false);
             };
-            let _ = slice.append(0, slice.bytes(), &mut copy);
-            let going_on = self.reply_to(index, remote.operation, Outcome::Done, &copy);
+            let outcome =
+                slice.append(0, slice.bytes(), &mut copy).map_or_else(outcome_of, |()| Outcome::Done);
+            let going_on = self.reply_to(index, remote.operation, outcome, &copy);
             self.pool.give(copy);
             return Ok(going_on);
         }
