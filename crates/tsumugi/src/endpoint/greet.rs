@@ -222,6 +222,7 @@ impl State {
         let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
         match peer.phase {
             // It begins anew; what was outstanding with its former self is lost, and the caller hears of it.
+            Phase::Open if (another_epoch || another_flow) && !peer.is_confirmed() => self.withdraw(index),
             Phase::Open | Phase::Leaving(_) if another_epoch || another_flow => {
                 self.end_peer(index, Reason::Restarted);
                 self.peers[index as usize].phase = Phase::Strange;
@@ -449,6 +450,14 @@ impl State {
     /// The peer had given up its greeting before it heard WELCOME. Nothing was sent in the flow: what waits is kept
     /// for the next.
     fn withdraw_welcome(&mut self, now: Instant, index: u32) {
+        self.withdraw(index);
+        let peer = &self.peers[index as usize];
+        if !peer.outbox.is_empty() || peer.awaited > 0 {
+            self.greet(now, index);
+        }
+    }
+
+    fn withdraw(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
         // Neither that HELLO nor a copy of it may displace what follows.
@@ -456,9 +465,6 @@ impl State {
         peer.withdrawn = peer.withdrawn.wrapping_add(1);
         peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
         peer.phase = Phase::Strange;
-        if !peer.outbox.is_empty() || peer.awaited > 0 {
-            self.greet(now, index);
-        }
     }
 
     /// Says BYE to every peer that everything has been delivered to.
