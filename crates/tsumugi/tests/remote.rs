@@ -245,17 +245,19 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
     assert!(pair.there.remote().register(&memory.slice(5..5).unwrap(), Rights::ALL).is_err());
 }
 
-/// Memory of the system's, which is unmapped when it is said.
+/// Memory that is gone when it is said. Its place stays taken: a hole would be filled by what is mapped next.
 fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
-    // SAFETY: a new mapping, anywhere.
-    let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, -1, 0) };
-    assert_ne!(start, libc::MAP_FAILED);
+    let map = move |start, access, fixed| {
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
+        // SAFETY: a new mapping anywhere, or in place of the one that was made here.
+        let start = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
+        assert_ne!(start, libc::MAP_FAILED);
+        start
+    };
+    let start = map(std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE, 0);
     // SAFETY: nobody has a reference to it.
     let region = unsafe { Region::from_raw_checked(NonNull::new(start.cast()).unwrap(), bytes) };
-    // SAFETY: only the region knows of it, which is told by the kernel.
-    (region, move || assert_eq!(unsafe { libc::munmap(start, bytes) }, 0))
+    (region, move || drop(map(start, libc::PROT_NONE, libc::MAP_FIXED)))
 }
 
 #[test]

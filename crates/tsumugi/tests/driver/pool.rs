@@ -112,7 +112,8 @@ fn the_next_owner_sees_nothing_of_one_that_was_killed() {
     let failure = crate::cluster::eventually("the sender to hear", || {
         Some(sender.failure()).filter(|failure| !failure.is_empty())
     });
-    assert!(failure.contains("Restarted"), "{failure}");
+    // By the heir's words, or by the kernel's if it came later than they were asked for.
+    assert!(failure.contains("Restarted") || failure.contains("Gone"), "{failure}");
     let report = heir.report();
     assert_eq!((report.get("taken"), report.get("packets_driven"), report.get("deposited")), (0, 0, 0));
     heir.0.kill();
