@@ -46,7 +46,7 @@ use tsumugi_rail::memory::Memory;
 use tsumugi_rail::nics;
 use tsumugi_rail::trace::Traced;
 use tsumugi_rail::udp::UdpOptions;
-use tsumugi_rail::{Ethernet, EthernetOptions, Own, Owner, Rail, RailError};
+use tsumugi_rail::{Ethernet, EthernetOptions, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
@@ -63,10 +63,7 @@ const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
 /// A process's attachment to the cluster. See the crate's documentation.
 ///
-/// An endpoint belongs to one thread; open one in each thread that wants to talk. It belongs to the process that opened it,
-/// too: in a child made by `fork` every call that sends or receives is an error ([`RailError::OtherProcess`]), dropping it says
-/// nothing to anyone, and its port, its memory and its peers stay the parent's. The child may open one of its own; a daemon opens
-/// after it has forked.
+/// An endpoint belongs to one thread; open one in each thread that wants to talk.
 pub struct Endpoint {
     pub(crate) shared: Rc<Shared>,
 }
@@ -74,8 +71,6 @@ pub struct Endpoint {
 /// What an endpoint shares with its channels, messages and buffers.
 pub(crate) struct Shared {
     pub(crate) memory: Rc<Mapped>,
-    /// The process that opened it.
-    owner: Owner,
     clock: Clock,
     pub(crate) inner: RefCell<Inner>,
 }
@@ -143,8 +138,7 @@ impl Endpoint {
             let origin_ns =
                 SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
             let cannot = |source| OpenError::Trace { path: path.clone(), source };
-            // What is not written yet is written once, by this process.
-            let file = Own::new(File::create(path).map_err(cannot)?);
+            let file = File::create(path).map_err(cannot)?;
             rail = Box::new(Traced::new(rail, BufWriter::new(file), origin_ns).map_err(cannot)?);
         }
         if let Some(faults) = &config.faults {
@@ -170,7 +164,6 @@ impl Endpoint {
     fn on(state: State, rail: Box<dyn Rail>, clock: Clock, wait: Wait) -> Endpoint {
         let shared = Shared {
             memory: Rc::clone(&state.memory),
-            owner: Owner::this_process(),
             clock,
             inner: RefCell::new(Inner {
                 state,
@@ -424,9 +417,6 @@ impl Endpoint {
         if holders > 0 {
             return Err((ContextError::InUse(holders), self));
         }
-        if let Err(error) = self.shared.check_owner() {
-            return Err((ContextError::Rail(error.to_string()), self));
-        }
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
         *silent = true;
@@ -466,7 +456,7 @@ impl Drop for Endpoint {
         // Peers that still wait for us learn at once that they need not.
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
-        if *silent || !self.shared.owner.is_here() {
+        if *silent {
             return;
         }
         state.abort();
@@ -485,18 +475,6 @@ impl Shared {
         Some(self.now().plus(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
     }
 
-    /// What a child of our process does is an error: two would talk as one.
-    #[inline]
-    pub(crate) fn check_owner(&self) -> Result<(), RailError> {
-        if self.owner.is_here() { Ok(()) } else { Err(self.other_process()) }
-    }
-
-    #[cold]
-    fn other_process(&self) -> RailError {
-        let (owner, here) = (self.owner.process(), std::process::id());
-        RailError::OtherProcess { address: self.inner.borrow().rail.address(), owner, here }
-    }
-
     /// Has something accepted for a node; if nothing is on its way there, it leaves at once.
     pub(crate) fn post_with<T>(
         &self,
@@ -504,7 +482,6 @@ impl Shared {
         post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let now = self.now();
-        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
         let alone = state.is_quiet(now, node);
@@ -517,7 +494,6 @@ impl Shared {
     }
 
     fn show_descriptor(&self) -> Option<RawFd> {
-        self.check_owner().ok()?;
         let mut inner = self.inner.borrow_mut();
         let raw = inner.rail.descriptor()?.as_raw_fd();
         inner.shown = true;
@@ -527,13 +503,11 @@ impl Shared {
     }
 
     pub(crate) fn progress(&self) -> Result<usize, RailError> {
-        self.check_owner()?;
         self.inner.borrow_mut().progress(self.clock.now())
     }
 
     /// Sends what may be sent now, without looking for what arrived.
     pub(crate) fn transmit(&self, now: Instant) -> Result<(), RailError> {
-        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let Inner { state, rail, .. } = &mut *inner;
         state.transmit(now, &mut **rail)
@@ -556,7 +530,6 @@ impl Shared {
         mut found: impl FnMut() -> Option<T>,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
-        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         if let Some(found) = ready(&mut inner.state) {
             return Ok(Some(found));

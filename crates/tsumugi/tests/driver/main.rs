@@ -7,7 +7,6 @@ mod computing;
 mod counting;
 mod failing;
 mod filling;
-mod forking;
 mod hostile;
 mod messages;
 mod pool;
