@@ -257,7 +257,10 @@ fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
     let start = map(std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE, 0);
     // SAFETY: nobody has a reference to it.
     let region = unsafe { Region::from_raw_checked(NonNull::new(start.cast()).unwrap(), bytes) };
-    (region, move || drop(map(start, libc::PROT_NONE, libc::MAP_FIXED)))
+    let unmap = move || {
+        map(start, libc::PROT_NONE, libc::MAP_FIXED);
+    };
+    (region, unmap)
 }
 
 #[test]
