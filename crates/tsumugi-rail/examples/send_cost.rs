@@ -189,7 +189,7 @@ fn main() -> Result<(), Failure> {
     let start = Clock::now();
     let one = [Packet { head: &[0; HEADER_BYTES], body: &[] }];
     for engine in [&mut alone as &mut dyn Engine, &mut packet, &mut xsk] {
-        engine.meet(to);
+        engine.meet(to, None);
         while engine.send(Instant(start.elapsed().as_nanos() as u64), to, &one)?.is_none() {
             plain.send(Instant(0), to, &one)?; // makes the kernel resolve the peer
             thread::sleep(Duration::from_millis(10));

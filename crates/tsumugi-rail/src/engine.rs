@@ -25,15 +25,10 @@ pub trait Engine {
         burst: &[Packet<'_>],
     ) -> Result<Option<usize>, RailError>;
 
-    /// Says that there will be traffic with `peer`. An engine may leave all others to the socket.
-    fn meet(&mut self, peer: SocketAddr) {
-        let _ = peer;
-    }
-
-    /// As [`Engine::meet`]; what is sent leaves from this address of ours, or from the one that the kernel prefers.
-    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
-        let _ = local;
-        self.meet(peer);
+    /// Says that there will be traffic with `peer`, to whom we are known by the address `local`; `None`: by the one that the
+    /// kernel prefers. An engine may leave all others to the socket.
+    fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        let _ = (peer, local);
     }
 
     /// Says that `peer` has gone.

@@ -455,7 +455,7 @@ impl Rail for Ethernet {
         self.sockets.meet(peer);
         // Frames leave from the same address as datagrams: the peer knows us by it.
         let local = self.sockets.local_to(peer);
-        self.engines.iter_mut().for_each(|engine| engine.meet_from(peer, local));
+        self.engines.iter_mut().for_each(|engine| engine.meet(peer, local));
     }
 
     fn part(&mut self, peer: SocketAddr) {

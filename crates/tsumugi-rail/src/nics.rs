@@ -134,6 +134,15 @@ fn everywhere_among(interfaces: &[Interface]) -> IpAddr {
     if !is_reached_by(four) && is_reached_by(six) { six } else { four }
 }
 
+/// An IPv4 address that is written as one of IPv6 (`::ffff:10.0.0.1`) is an IPv4 address.
+#[must_use]
+pub fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        IpAddr::V4(four) => SocketAddr::from((four, address.port())),
+        IpAddr::V6(_) => address,
+    }
+}
+
 /// Index of the NIC called `name`, which is the scope of link-local addresses on its link.
 #[must_use]
 pub fn index_of(name: &str) -> Option<u32> {

@@ -24,7 +24,7 @@ pub struct Region(Rc<Block>);
 struct Block {
     start: NonNull<u8>,
     bytes: usize,
-    /// It is looked after before it is touched: its owner may have unmapped it.
+    /// The kernel is asked for it before it is touched: its owner may have unmapped it.
     checked: bool,
     /// What the memory stays for; `None`: it is a caller's, who has promised that it stays.
     _keeper: Option<Rc<dyn Any>>,
@@ -92,7 +92,7 @@ impl Region {
     }
 
     /// Memory of the caller's, which may go away: each time before it is touched the kernel is asked whether it is there,
-    /// and what is not is [refused](OutOfRegion::Unmapped). That costs a system call each time, about 0.3 µs, and before
+    /// and what is not is [refused](OutOfRegion::Unmapped). That costs a system call each time, and before
     /// Linux 5.14 finds unmapped memory only, not what is protected. For programs that unmap what others may still reach,
     /// as some do under MPI.
     ///

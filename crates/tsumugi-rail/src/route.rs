@@ -133,13 +133,9 @@ impl Routes {
         })
     }
 
-    /// Says that `peer` will be asked for. Only then is anything remembered of it.
-    pub fn meet(&mut self, peer: SocketAddr) {
-        self.meet_from(peer, None);
-    }
-
-    /// As [`Routes::meet`], for datagrams from this address of ours.
-    pub fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+    /// Says that `peer` will be asked for, for datagrams from this address of ours; `None`: from the one that the kernel
+    /// prefers. Only then is anything remembered of it.
+    pub fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         if self.by_peer.contains_key(&peer) {
             return;
         }

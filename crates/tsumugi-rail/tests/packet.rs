@@ -84,7 +84,7 @@ fn whoever_is_not_met_or_not_behind_a_nic_is_left_to_the_socket() {
     pair.reach();
     let packet = Packet { head: b"head", body: b"body" };
     for peer in [four(0, 9), "127.0.0.1:9".parse().unwrap(), "224.0.0.1:9".parse().unwrap(), six(1, 9)] {
-        pair.engine.meet(peer);
+        pair.engine.meet(peer, None);
         let left = pair.engine.counters().left;
         assert_eq!(pair.engine.send(pair.now, peer, &[packet; 3]).unwrap(), None);
         assert_eq!(pair.engine.counters().left, left + 3);

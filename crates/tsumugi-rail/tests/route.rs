@@ -35,7 +35,7 @@ impl Asker<'_> {
     /// Asks after enough time for news to be looked for, but not for answers to be doubted without them.
     fn ask(&mut self, peer: SocketAddr) -> Answer {
         self.now = self.now.plus(10 * MILLISECOND_NS);
-        self.routes.meet(peer);
+        self.routes.meet(peer, None);
         match self.routes.to(self.now, peer) {
             Reach::Frame(template) => Answer::Frame(*template),
             Reach::NotYet => Answer::NotYet,

@@ -107,7 +107,7 @@ fn whoever_is_not_met_or_not_behind_the_nic_is_left_to_the_socket() {
     let packet = Packet { head: b"head", body: b"body" };
     let other = "10.78.0.2:9".parse().unwrap();
     for peer in [four(0, 9), "127.0.0.1:9".parse().unwrap(), six(1, 9), other] {
-        pair.engine.meet(peer);
+        pair.engine.meet(peer, None);
         let left = pair.engine.counters().left;
         assert_eq!(pair.engine.send(pair.now, peer, &[packet; 3]).unwrap(), None, "{peer}");
         assert_eq!(pair.engine.counters().left, left + 3);

@@ -229,7 +229,7 @@ mod tests {
             assert_eq!(Change::from_number(change as u8), Some(change));
         }
         assert_eq!(What::from_number(0).or(What::from_number(9)), None);
-        assert_eq!(Outcome::from_number(7), None);
+        assert_eq!(Outcome::from_number(8), None);
         assert_eq!(Word::from_number(0).or(Word::from_number(11)), None);
         assert_eq!(Change::from_number(0).or(Change::from_number(11)), None);
     }

@@ -4,8 +4,8 @@
 //! itself keeps time by the CPU's time-stamp counter we read that counter, for 8 ns, once its rate is known.
 //!
 //! The counter is believed for a millisecond at a time; then the system's clock is asked what time it is. So it may
-//! stop, jump or change its rate, as it does when a machine sleeps or a virtual one moves to another host: the clock is
-//! off by a millisecond at most, and never goes back.
+//! jump or change its rate, as it does when a machine sleeps or a virtual one moves to another host: the clock is off by a
+//! millisecond at most, and never goes back. Should it stand still, the system's clock is asked after some looks.
 
 use std::cell::Cell;
 use std::rc::Rc;

@@ -24,7 +24,7 @@ pub(crate) fn resolve(peer: &str, like: IpAddr) -> Result<SocketAddr, PeerError>
     }
     let unknown = |source| PeerError::UnknownHost { name: host.to_owned(), source };
     let addresses: Vec<SocketAddr> =
-        (host, port).to_socket_addrs().map_err(|error| unknown(Some(error)))?.map(canonical).collect();
+        (host, port).to_socket_addrs().map_err(|error| unknown(Some(error)))?.map(nics::canonical).collect();
     let same_family = addresses.iter().find(|address| address.is_ipv4() == like.is_ipv4());
     same_family.or(addresses.first()).copied().ok_or_else(|| unknown(None))
 }
@@ -69,14 +69,6 @@ fn scoped((address, scope): (IpAddr, u32), port: u16) -> Result<SocketAddr, Peer
             }
         }
         IpAddr::V6(six) => Ok(SocketAddrV6::new(six, port, 0, scope).into()),
-    }
-}
-
-/// An IPv4 address that is written as one of IPv6 (`::ffff:10.0.0.1`) is an IPv4 address.
-fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(four) => SocketAddr::from((four, address.port())),
-        IpAddr::V6(_) => address,
     }
 }
 

@@ -1,8 +1,12 @@
 //! The endpoint without a socket and without a clock: what the simulation found, each as a small case.
 
+#[path = "common/options.rs"]
+mod options;
+
+use options::options;
 use std::net::SocketAddr;
 use tsumugi::internal::{Delivery, Options, State};
-use tsumugi::{Node, Reason, Repeat};
+use tsumugi::{Node, Reason};
 use tsumugi_proto::driver::{self, Fate};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network, SimRail};
@@ -23,20 +27,13 @@ struct Host {
     rail: SimRail,
 }
 
-fn options(seed: u64, datagram_bytes: usize) -> Options {
+fn host_options(seed: u64, datagram_bytes: usize) -> Options {
     Options {
-        job: 0,
-        accept_unknown: true,
         peers_max: 4,
-        repeat: Repeat::Selective,
         peer_timeout_ns: TIMEOUT_NS,
         connect_timeout_ns: TIMEOUT_NS,
-        listens: false,
-        message_bytes_max: 1 << 20,
-        receive_bytes: 1 << 20,
-        send_bytes: 1 << 20,
         datagram_bytes,
-        seed: Some(seed),
+        ..options(seed)
     }
 }
 
@@ -46,7 +43,7 @@ fn host(network: &Network, number: u8, seed: u64) -> Host {
 
 fn host_with_datagrams(network: &Network, number: u8, seed: u64, datagram_bytes: usize) -> Host {
     let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
-    let mut state = State::new(options(seed, datagram_bytes), memory);
+    let mut state = State::new(host_options(seed, datagram_bytes), memory);
     assert!(state.open_channel(1));
     Host { state, rail: network.rail(address(number), datagram_bytes) }
 }
@@ -475,7 +472,7 @@ fn an_endpoint_shows_the_descriptor_that_its_rail_has_or_none() {
     let network = Network::new(1, LinkOptions::default());
     let memory = Memory::new(Geometry::plain(4, 32 << 10)).unwrap();
     let rail = Box::new(network.rail(address(1), 1472));
-    let endpoint = tsumugi::internal::open_simulated(options(1, 1472), memory, rail, Default::default());
+    let endpoint = tsumugi::internal::open_simulated(options(1), memory, rail, Default::default());
     assert!(endpoint.descriptor().is_none());
     let endpoint = tsumugi::Endpoint::open(tsumugi::Config::loopback()).unwrap();
     assert!(endpoint.descriptor().is_some_and(|descriptor| descriptor.try_clone_to_owned().is_ok()));

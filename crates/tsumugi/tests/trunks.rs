@@ -1,8 +1,12 @@
 //! How much trunks carry, in virtual time: two hosts whose processors take no time, on networks with rates.
 
+#[path = "common/options.rs"]
+mod options;
+
+use options::options;
 use std::net::SocketAddr;
 use tsumugi::internal::{Delivery, Options, State};
-use tsumugi::{Node, Policy, Repeat};
+use tsumugi::{Node, Policy};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{FRAMING_BYTES, LinkOptions, Network, SimNic, SimRail};
@@ -44,18 +48,11 @@ struct Host {
 impl Host {
     fn new(network: &Network, number: u8, links: &[LinkOptions], policy: Policy) -> Host {
         let options = Options {
-            job: 0,
-            accept_unknown: true,
-            peers_max: 8,
-            repeat: Repeat::Selective,
-            peer_timeout_ns: 5 * SECOND_NS,
-            connect_timeout_ns: 5 * SECOND_NS,
-            listens: false,
             message_bytes_max: 1 << 30,
             receive_bytes: 64 << 20,
             send_bytes: 4 << 20,
             datagram_bytes: DATAGRAM_BYTES,
-            seed: Some(u64::from(number)),
+            ..options(number.into())
         };
         let memory = Memory::new(Geometry::plain(8, 1 << 20)).unwrap();
         let mut state = State::new(options, memory);

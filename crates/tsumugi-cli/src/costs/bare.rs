@@ -205,7 +205,7 @@ impl ThroughEngine {
                 Box::new(engine.map_err(CostsError::failed("opening the xsk engine"))?)
             }
         };
-        engine.meet(to);
+        engine.meet(to, None);
         let mut through = through(Box::new(move |now, burst| engine.send(now, to, burst).ok().flatten()));
         while !through.prepared().send() {
             if start.elapsed() > NEIGHBOUR_MAX {

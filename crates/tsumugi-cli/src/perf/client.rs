@@ -6,10 +6,11 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
+use tsumugi_rail::nics::canonical;
 use tsumugi_rail::xdp::Mode;
 
 use super::control::{self, ControlError, Finish, Reply, Request};
-use super::serve::{canonical, with_port};
+use super::serve::with_port;
 use super::{Measure, PORT, over_rounds, sample};
 use crate::measure::row::{Metric, Row};
 use crate::measure::sizes;

@@ -1,7 +1,7 @@
 //! `tsumugi perf serve`: does what a client's request says, one client at a time.
 
 use std::io::{self, ErrorKind, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -10,6 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use thiserror::Error;
+use tsumugi_rail::nics::canonical;
 
 use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use super::sample::OVERLAP_QUESTION_BYTES;
@@ -260,14 +261,6 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             control::say(control, &Reply::ready(port))?;
             Ok(ours)
         }
-    }
-}
-
-/// An IPv4 address as such, also when it came in on an IPv6 socket.
-pub(crate) fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(ip) => SocketAddr::new(ip.into(), address.port()),
-        IpAddr::V6(_) => address,
     }
 }
 

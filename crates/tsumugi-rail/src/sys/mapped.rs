@@ -1,5 +1,6 @@
 //! Whether memory is there.
 
+use super::page_bytes;
 use std::ptr::NonNull;
 
 /// What is to be done to memory.
@@ -15,8 +16,7 @@ pub(crate) fn is_mapped(start: NonNull<u8>, bytes: usize, access: Access) -> boo
     if bytes == 0 {
         return true;
     }
-    // SAFETY: asks the system for a constant.
-    let page_bytes = unsafe { libc::sysconf(libc::_SC_PAGESIZE) } as usize;
+    let page_bytes = page_bytes();
     let into_page = start.addr().get() % page_bytes;
     let (first, bytes) = (start.as_ptr().wrapping_sub(into_page), into_page + bytes);
     let advice = match access {

@@ -167,12 +167,8 @@ impl Engine for XskEngine {
         Ok(Some(done))
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
-        self.routes.meet(peer);
-    }
-
-    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
-        self.routes.meet_from(peer, local);
+    fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        self.routes.meet(peer, local);
     }
 
     fn part(&mut self, peer: SocketAddr) {

@@ -65,11 +65,7 @@ impl Engine for XskEngines {
         Ok(None)
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
-        self.meet_from(peer, None);
-    }
-
-    fn meet_from(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+    fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         let nic = self.routes.nic_to(peer).ok().flatten().filter(|nic| nic.ethernet);
         if let Some(nic) = nic.map(|nic| nic.interface)
             && !self.by_nic.iter().any(|(known, _)| *known == nic)
@@ -78,7 +74,7 @@ impl Engine for XskEngines {
             self.by_nic.push((nic, engine));
         }
         for engine in self.by_nic.iter_mut().filter_map(|(_, engine)| engine.as_mut()) {
-            engine.meet_from(peer, local);
+            engine.meet(peer, local);
         }
     }
 

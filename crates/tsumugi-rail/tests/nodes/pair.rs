@@ -44,7 +44,7 @@ impl<E: Engine> Pair<'_, E> {
         }
         let mut engine = nodes.inside(0, || open(local));
         let to = peer.local_addr().unwrap();
-        engine.meet(to);
+        engine.meet(to, None);
         Pair { nodes, engine, beside, peer, to, now: Instant(0) }
     }
 

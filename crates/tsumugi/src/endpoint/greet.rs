@@ -40,7 +40,7 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
             // A greeting that led to an acquaintance is another standing than one that led to nothing yet.
             let nth = peer.acquaintance.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
             let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
-            another ^ nth.wrapping_add(withdrawn).wrapping_mul(0x9e37_79b1) // odd: different standings stay different
+            another ^ nth.wrapping_add(withdrawn).wrapping_mul(0x9e37_79b1) // so that two hardly ever agree
         }
     }
 }
@@ -221,8 +221,9 @@ impl State {
         let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
         let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
         match peer.phase {
-            // It begins anew; what was outstanding with its former self is lost, and the caller hears of it.
+            // It gave up before it heard WELCOME, or its former self did. Nothing was sent to either.
             Phase::Open if (another_epoch || another_flow) && !peer.is_confirmed() => self.withdraw(index),
+            // It begins anew; what was outstanding with its former self is lost, and the caller hears of it.
             Phase::Open | Phase::Leaving(_) if another_epoch || another_flow => {
                 self.end_peer(index, Reason::Restarted);
                 self.peers[index as usize].phase = Phase::Strange;
@@ -457,6 +458,7 @@ impl State {
         }
     }
 
+    /// Takes a WELCOME back that nobody has heard.
     fn withdraw(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];

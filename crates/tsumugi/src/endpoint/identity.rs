@@ -58,11 +58,10 @@ struct Stranger {
     since: Instant,
 }
 
-/// Messages accepted for one entry in one acquaintance that are counted in another.
+/// Messages accepted for one entry that are counted with another's: each a node and which connection with it.
 #[derive(Debug)]
 struct Merged {
-    node: Node,
-    acquaintance: u32,
+    from: (Node, u32),
     into: (Node, u32),
     before: u64,
 }
@@ -77,19 +76,15 @@ impl State {
         }
     }
 
-    /// How a message is counted now that was accepted as number `number` of an acquaintance with `node`.
-    pub(crate) fn counted_now(
-        &self,
-        mut node: Node,
-        mut acquaintance: u32,
-        mut number: u64,
-    ) -> (Node, u32, u64) {
+    /// How a message is counted now that was accepted as number `number` of a connection with `node`.
+    pub(crate) fn counted_now(&self, node: Node, connection: u32, mut number: u64) -> (Node, u32, u64) {
+        let mut now = (node, connection);
         for merged in &self.identities.merged {
-            if (merged.node, merged.acquaintance) == (node, acquaintance) {
-                ((node, acquaintance), number) = (merged.into, number + merged.before);
+            if merged.from == now {
+                (now, number) = (merged.into, number + merged.before);
             }
         }
-        (node, acquaintance, number)
+        (now.0, now.1, number)
     }
 
     /// Who says HELLO from an address that nobody is known by: a peer, if it offers the token that we have from it, or if
@@ -323,13 +318,16 @@ impl State {
         }
         self.by_address.insert(address, keeps);
         let into = (Node(keeps), self.peers[keeps as usize].acquaintance);
-        let merged = &mut self.identities.merged;
+        let Self { identities, peers, .. } = self;
+        // Tickets of a connection before the last have failed, however they are counted.
+        let is_recent = |(node, connection): (Node, u32)| {
+            peers[node.0 as usize].acquaintance.wrapping_sub(connection) <= 1
+        };
+        identities.merged.retain(|merged| is_recent(merged.into));
         if accepted > 0 && (old_greeted != into || before > 0) {
-            let (node, acquaintance) = old_greeted;
-            merged.push(Merged { node, acquaintance, into, before });
+            identities.merged.push(Merged { from: old_greeted, into, before });
         } else if before > 0 && old_open != into {
-            let (node, acquaintance) = old_open;
-            merged.push(Merged { node, acquaintance, into, before: 0 });
+            identities.merged.push(Merged { from: old_open, into, before: 0 });
         }
         let [peer, other] = self.two(keeps, goes);
         other.same_as = Some(keeps);

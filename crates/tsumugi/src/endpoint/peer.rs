@@ -167,7 +167,7 @@ pub(super) struct Peer {
     pub(super) local: Option<Local>,
     /// Nonce of the HELLO that was accepted, and what its cookie was bound to.
     pub(super) welcomed: Option<(u64, u32)>,
-    /// How often in this acquaintance WELCOME came too late for the peer.
+    /// How often WELCOME came too late for the peer.
     pub(super) withdrawn: u32,
 
     // Sending half.

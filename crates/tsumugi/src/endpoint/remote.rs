@@ -327,21 +327,17 @@ impl State {
             (Some(into), Outcome::Done) => {
                 let bytes = data.len() as u64;
                 let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
-                let written = if bytes <= pending.missing { Some(into.write(at, data)) } else { None };
-                match written {
-                    Some(Ok(())) => {
-                        pending.missing -= bytes;
-                        (pending.missing == 0).then_some(Ok(0))
-                    }
-                    // Ours, and the other side need not hear of it. What it sends yet is for an operation that is over.
-                    Some(Err(OutOfRegion::Unmapped { .. })) => {
-                        Some(Err(RemoteError::refused(Outcome::NotMapped)))
-                    }
-                    None | Some(Err(OutOfRegion::Beyond { .. })) => {
-                        self.violated(index, "more data than was asked for");
-                        return false;
-                    }
+                let written = into.write(at, data);
+                if bytes > pending.missing || matches!(written, Err(OutOfRegion::Beyond { .. })) {
+                    self.violated(index, "more data than was asked for");
+                    return false;
                 }
+                if written.is_err() {
+                    // Our memory is not there any more. Who waits is told now; what comes yet is taken all the same.
+                    let _ = pending.promise.set(Err(RemoteError::refused(Outcome::NotMapped)));
+                }
+                pending.missing -= bytes;
+                (pending.missing == 0).then_some(Ok(0))
             }
             (None, Outcome::Done) => {
                 Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))
@@ -351,7 +347,7 @@ impl State {
         if let Some(kept) = kept
             && let Some(pending) = peer.pending.remove(&remote.operation)
         {
-            let _ = pending.promise.set(kept); // nobody else keeps it
+            let _ = pending.promise.set(kept); // unless it was told already
         }
         true
     }

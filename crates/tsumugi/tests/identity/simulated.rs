@@ -1,9 +1,9 @@
 //! Hosts with two NICs, each on a network of its own, that call each other by addresses that the other does not come from.
 
+use crate::options::options;
 use std::net::SocketAddr;
 use tsumugi::Node;
-use tsumugi::Repeat;
-use tsumugi::internal::{Delivery, Options, State};
+use tsumugi::internal::{Delivery, State};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{LinkOptions, Network, SimNic, SimRail};
@@ -27,20 +27,7 @@ struct Host {
 
 impl Host {
     fn new(network: &Network, number: u8, seed: u64, begins_at: Instant) -> Host {
-        let options = Options {
-            job: 0,
-            accept_unknown: true,
-            peers_max: 8,
-            repeat: Repeat::Selective,
-            peer_timeout_ns: 5 * SECOND_NS,
-            connect_timeout_ns: 5 * SECOND_NS,
-            listens: false,
-            message_bytes_max: 1 << 20,
-            receive_bytes: 1 << 20,
-            send_bytes: 1 << 20,
-            datagram_bytes: 1472,
-            seed: Some(2 * seed + u64::from(number)),
-        };
+        let options = options(2 * seed + u64::from(number));
         let mut state = State::new(options, Memory::new(Geometry::plain(8, 32 << 10)).unwrap());
         assert!(state.open_channel(1));
         let nics = [0, 1].map(|on| SimNic::new(address(on, number), 24));
