@@ -31,6 +31,8 @@ struct Mutation {
     breaks: String,
     /// To be found by the clusters whose hosts use every programming model.
     models: bool,
+    /// A seed that shows it, where the usual ones do not.
+    seed: Option<u64>,
     places: Vec<Place>,
 }
 
@@ -86,6 +88,7 @@ pub(crate) fn run(root: &Path, which: Which<'_>) -> bool {
         name: name.into(),
         breaks: "nothing: the control".into(),
         models,
+        seed: None,
         places: Vec::new(),
     });
     let controls = if which == Which::AllButControls { &[][..] } else { &controls };
@@ -122,7 +125,15 @@ fn parse(text: &str) -> Result<Vec<Mutation>, String> {
             .into_iter()
             .find_map(|(mark, models)| Some((line.strip_prefix(mark)?, models)));
         if let Some((name, models)) = head {
-            mutations.push(Mutation { name: name.to_owned(), models, ..Mutation::default() });
+            let (name, seed) = match name.split_once(' ') {
+                Some((name, seed)) => {
+                    let seed =
+                        seed.parse().map_err(|_| format!("line {}: '{seed}' is no seed", index + 1))?;
+                    (name, Some(seed))
+                }
+                None => (name, None),
+            };
+            mutations.push(Mutation { name: name.to_owned(), models, seed, ..Mutation::default() });
             at = At::Breaks;
             continue;
         }
@@ -194,7 +205,7 @@ fn attempt(copy: &Path, mutation: &Mutation) -> Outcome {
         fs::write(&path, changed).map_err(|error| format!("{}: {error}", place.file))
     });
     let outcome = match applied.and_then(|()| build(copy)) {
-        Ok(program) => simulate(&program, mutation.models),
+        Ok(program) => simulate(&program, mutation),
         Err(error) => Outcome::Broken(error),
     };
     // In reverse: one file may have been changed in two places.
@@ -227,11 +238,15 @@ fn build(copy: &Path) -> Result<PathBuf, String> {
     Ok(target.join("release/tsumugi-sim"))
 }
 
-fn simulate(program: &Path, models: bool) -> Outcome {
-    let seeds = if models { MODEL_SEEDS_MAX } else { SEEDS_MAX };
+fn simulate(program: &Path, mutation: &Mutation) -> Outcome {
+    let seeds = match mutation.seed {
+        Some(seed) => seed..seed + 1,
+        None if mutation.models => 0..MODEL_SEEDS_MAX,
+        None => 0..SEEDS_MAX,
+    };
     let child = Command::new(program)
-        .args(["--seeds", &format!("0..{seeds}")])
-        .args(models.then_some("--models"))
+        .args(["--seeds", &format!("{}..{}", seeds.start, seeds.end)])
+        .args(mutation.models.then_some("--models"))
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
         .spawn();

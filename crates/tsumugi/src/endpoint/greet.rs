@@ -80,17 +80,9 @@ impl State {
         Some(self.packet(Kind::Hello, &offer.encode()))
     }
 
-    /// The peer has forgotten what our HELLO offered, or never accepted it. It may have sent in that flow and given
-    /// up: another flow, and another greeting, so that nothing of the old one is taken for news.
+    /// The peer has forgotten what our HELLO offered, or never accepted it: another flow, and another greeting, so that
+    /// nothing of the old one is taken for news.
     fn greet_anew(&mut self, now: Instant, index: u32) {
-        self.drain(now);
-        if !matches!(self.peers[index as usize].phase, Phase::Greeting(_)) {
-            return; // it is gone over what was read
-        }
-        if self.peers[index as usize].highest > Psn(0) {
-            self.end_peer(index, Reason::Restarted);
-            return;
-        }
         self.close_flow(index);
         let nonce = self.random.random();
         self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
@@ -228,10 +220,6 @@ impl State {
                 self.end_peer(index, Reason::Restarted);
                 self.peers[index as usize].phase = Phase::Strange;
             }
-            Phase::Greeting(_) if another_epoch && peer.highest > Psn(0) => {
-                self.end_peer(index, Reason::Restarted);
-                self.peers[index as usize].phase = Phase::Strange;
-            }
             Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
             // What waits here was never sent to anyone: it goes to the new incarnation.
             _ => {}
@@ -285,13 +273,8 @@ impl State {
         }
         peer.hear(now);
         peer.sender.sample(0, now.since(said_at).max(1));
-        if peer.highest > Psn(0) && peer.epoch != header.epoch {
-            // What it sent before it could say WELCOME came from an incarnation that is no more.
-            self.end_peer(index, Reason::Restarted);
-            return;
-        }
         self.touch(index);
-        // It may send as soon as it has our next HELLO, and overtake its own WELCOME.
+        // It may ask by PROBE as soon as it has our next HELLO, and overtake its own WELCOME.
         if let Some(local) = self.local_flow(index) {
             self.open_flow(index, local, header.epoch, None);
         }
@@ -307,13 +290,6 @@ impl State {
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
-            Some(index) if expected && self.peers[index as usize].spent == offer.token => {
-                // It still greets us in a flow of which our side is over. Let it begin anew, and be challenged. The
-                // token that tells it so is used up: a copy of the RESET must not end a flow that lives.
-                let token = self.peers[index as usize].local.map_or(0, |local| local.token);
-                self.reset(from, token);
-                self.greet_anew(now, index);
-            }
             Some(index) if expected => self.accept(now, index, header.epoch, offer, CREDIT_PACKETS_INITIAL),
             // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
             Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {

@@ -161,9 +161,6 @@ pub(super) struct Peer {
     pub(super) remote: Option<Address>,
     /// Longest message that it takes, bytes, as it said last; everything, before it has said so.
     pub(super) message_bytes_max: u64,
-    /// Token of our flow in the acquaintance before this one. A flow is begun once: the peer may have kept what
-    /// it received in it, and PSN 0 would be a duplicate there.
-    pub(super) spent: u64,
     pub(super) local: Option<Local>,
     /// Nonce of the HELLO that was accepted, and what its cookie was bound to.
     pub(super) welcomed: Option<(u64, u32)>,
@@ -248,7 +245,6 @@ impl Peer {
             acquaintance: 0,
             remote: None,
             message_bytes_max: u64::MAX,
-            spent: 0,
             local: None,
             welcomed: None,
             withdrawn: 0,

@@ -481,7 +481,6 @@ impl State {
         let (dirty, timed, fed, holds) = (peer.dirty, peer.timed, peer.fed, peer.holds);
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
-        let spent = peer.remote.map_or(peer.spent, |remote| remote.token);
         let old = std::mem::replace(
             peer,
             Peer {
@@ -493,7 +492,6 @@ impl State {
                 fed,
                 holds,
                 epoch,
-                spent,
                 message_bytes_max,
                 ..fresh
             },
