@@ -2,6 +2,7 @@
 
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
+use tsumugi::Networks;
 use tsumugi_lab::kernel_log::KernelLog;
 
 mod child;
@@ -23,6 +24,10 @@ mod translate;
 #[derive(Parser)]
 #[command(name = "tsumugi", version, propagate_version = true)]
 struct Arguments {
+    /// NICs and networks to use, with ! before what not to use: names (eth0, ib*), addresses, networks (10.1.0.0/16), and
+    /// commas between them. As the environment variable TSUMUGI_NETWORKS.
+    #[arg(long, global = true, value_name = "LIST", allow_hyphen_values = true)]
+    networks: Option<Networks>,
     #[command(subcommand)]
     command: Command,
 }
@@ -56,7 +61,12 @@ impl Command {
 
 fn main() -> ExitCode {
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
-    let command = Arguments::parse().command;
+    let Arguments { networks, command } = Arguments::parse();
+    if let Some(networks) = networks {
+        // Every endpoint of this process asks the environment, and so do those of its children.
+        // SAFETY: this is the only thread yet.
+        unsafe { std::env::set_var(Networks::VARIABLE, networks.to_string()) };
+    }
     let mut kernel = command.is_watched().then(KernelLog::watch);
     let outcome = match command {
         Command::Doctor(arguments) => doctor::run(arguments),

@@ -54,7 +54,8 @@ mod tests {
     use tsumugi_rail::NicAddress;
 
     fn nic(name: &str, ip: &str, mtu_bytes: usize, behind: Option<&str>) -> NicReport {
-        let address = NicAddress { ip: ip.parse().unwrap(), prefix_bits: 24, speed_mbits: 2500 };
+        let address =
+            NicAddress { ip: ip.parse().unwrap(), prefix_bits: 24, speed_mbits: 2500, is_overlay: false };
         NicReport { name: name.into(), address, mtu_bytes, behind: behind.map(str::to_owned) }
     }
 

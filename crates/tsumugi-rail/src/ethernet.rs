@@ -9,7 +9,8 @@ use crate::engine::Engine;
 use crate::given_up::{GivenUp, RailReport};
 use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
-use crate::nics::{self, NicAddress, Nics};
+use crate::networks::Networks;
+use crate::nics::{NicAddress, Nics};
 use crate::packet::{PacketEngine, PacketError};
 use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};
@@ -138,6 +139,8 @@ pub struct EthernetOptions {
     pub depositor: Depositor,
     /// Sizes of the receive memory, unless it comes from the driver depositor's pool.
     pub geometry: Geometry,
+    /// Which NICs and networks may be used beside the one that a peer is named by.
+    pub networks: Networks,
 }
 
 /// Why an [`Ethernet`] rail did not open.
@@ -294,7 +297,7 @@ impl Ethernet {
         }
         let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
         let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
-        let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip()));
+        let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip(), options.networks.clone()));
         if let Some(Err(error)) = nics.as_ref().map(Nics::hears) {
             let why = format!("listening over netlink: {error}: they are looked at once a second");
             given_up.push(GivenUp::of(NEWS, &why, "allow netlink sockets (AF_NETLINK)"));
@@ -495,7 +498,7 @@ impl Rail for Ethernet {
         }
         RailReport {
             engines: all.skip(skipped).collect(),
-            nics: self.nics.as_ref().map_or_else(Vec::new, |_| nics::in_use(self.address().ip())),
+            nics: self.nics.as_ref().map_or_else(Vec::new, Nics::in_use),
             given_up,
         }
     }

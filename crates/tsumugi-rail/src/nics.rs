@@ -1,6 +1,7 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
 use crate::netlink::{Events, OF_NICS};
+use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};
 use crate::udp::mtu_bytes_min;
 use std::io;
@@ -21,6 +22,8 @@ pub struct NicAddress {
     pub prefix_bits: u8,
     /// Speed that the NIC says it has, megabits a second; 0: it does not say.
     pub speed_mbits: u32,
+    /// Its network lies over another (a tunnel, a network of containers).
+    pub is_overlay: bool,
 }
 
 impl NicAddress {
@@ -45,6 +48,7 @@ impl NicAddress {
 #[derive(Debug)]
 pub(crate) struct Nics {
     bound: IpAddr,
+    networks: Networks,
     /// An error where this program may not listen.
     events: io::Result<Events>,
     /// When the NICs were looked at.
@@ -52,9 +56,15 @@ pub(crate) struct Nics {
 }
 
 impl Nics {
-    /// The NICs of an endpoint that is bound to `bound`.
-    pub(crate) fn open(bound: IpAddr) -> Nics {
-        Nics { bound, events: Events::open(&OF_NICS), looked_at: None }
+    /// The NICs that peers reach the endpoint by.
+    pub(crate) fn in_use(&self) -> Vec<NicReport> {
+        let found = candidates(self.bound, &self.networks, &interfaces().list).into_iter();
+        found.filter(|nic| nic.behind.is_none()).take(RAILS_MAX).collect()
+    }
+
+    /// The NICs of an endpoint that is bound to `bound`, of those that may be used.
+    pub(crate) fn open(bound: IpAddr, networks: Networks) -> Nics {
+        Nics { bound, networks, events: Events::open(&OF_NICS), looked_at: None }
     }
 
     /// The NICs, if something may have changed since the last call. One system call when nothing has.
@@ -69,7 +79,7 @@ impl Nics {
         }
         self.looked_at = Some(now);
         // Who cannot be asked has no NICs beside the one that is in use.
-        Some(choose(self.bound, &interfaces().list))
+        Some(choose(self.bound, &self.networks, &interfaces().list))
     }
 
     /// Whether the kernel tells of changes.
@@ -81,18 +91,12 @@ impl Nics {
     }
 }
 
-/// The NICs that peers reach an endpoint by that is bound to `bound`.
-pub(crate) fn in_use(bound: IpAddr) -> Vec<NicReport> {
-    let found = candidates(bound, &interfaces().list).into_iter();
-    found.filter(|nic| nic.behind.is_none()).take(RAILS_MAX).collect()
-}
-
 /// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
 /// is bound to all of them; its own otherwise.
 ///
 /// Two NICs on one link are one rail: the kernel sends through the first of them whatever is for that link.
-fn choose(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicAddress> {
-    let candidates = candidates(bound, interfaces).into_iter();
+fn choose(bound: IpAddr, networks: &Networks, interfaces: &[Interface]) -> Vec<NicAddress> {
+    let candidates = candidates(bound, networks, interfaces).into_iter();
     candidates.filter(|nic| nic.behind.is_none()).map(|nic| nic.address).take(RAILS_MAX).collect()
 }
 
@@ -109,28 +113,31 @@ pub struct NicReport {
     pub behind: Option<String>,
 }
 
-/// The NICs that an endpoint on every IPv4 address (or, if there is none, IPv6 address) finds here.
+/// The NICs that an endpoint on every IPv4 address (or, if there is none, IPv6 address) finds here, of those that
+/// [the environment](Networks::from_environment) lets it use.
 ///
 /// # Errors
 /// The system does not say.
 pub fn survey() -> io::Result<Vec<NicReport>> {
-    let interfaces = match interfaces() {
-        Interfaces { list, lacking: Some(error) } if list.is_empty() => return Err(error),
-        found => found.list,
-    };
-    Ok(candidates(everywhere_among(&interfaces), &interfaces))
+    let interfaces = list()?;
+    let networks = Networks::from_environment().unwrap_or_default();
+    Ok(candidates(everywhere_among(&networks, &interfaces), &networks, &interfaces))
 }
 
 /// The address for an endpoint that is to be reached by every NIC: where none has an IPv4 address and some has one of
 /// IPv6, the unspecified address of IPv6 stands for the unspecified one of IPv4.
 #[must_use]
-pub fn everywhere(bind: IpAddr) -> IpAddr {
-    if bind == IpAddr::V4(Ipv4Addr::UNSPECIFIED) { everywhere_among(&interfaces().list) } else { bind }
+pub fn everywhere(bind: IpAddr, networks: &Networks) -> IpAddr {
+    if bind == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
+        everywhere_among(networks, &interfaces().list)
+    } else {
+        bind
+    }
 }
 
-fn everywhere_among(interfaces: &[Interface]) -> IpAddr {
+fn everywhere_among(networks: &Networks, interfaces: &[Interface]) -> IpAddr {
     let [four, six] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    let is_reached_by = |any| !candidates(any, interfaces).is_empty();
+    let is_reached_by = |any| !candidates(any, networks, interfaces).is_empty();
     if !is_reached_by(four) && is_reached_by(six) { six } else { four }
 }
 
@@ -172,21 +179,88 @@ pub(crate) fn to_bind(ip: IpAddr, port: u16) -> SocketAddr {
     }
 }
 
-fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
+/// What an endpoint that is bound to `bound` makes of an address of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NicChoice {
+    /// The NIC's name.
+    pub name: String,
+    /// The address.
+    pub ip: IpAddr,
+    /// Why peers are not told of it, so that it is no path; `None`: they are.
+    pub unused: Option<String>,
+}
+
+/// Every address of this host, and why an endpoint that is bound to `bound` uses it or not.
+///
+/// # Errors
+/// The system does not say.
+pub fn explain(bound: IpAddr, networks: &Networks) -> io::Result<Vec<NicChoice>> {
+    let interfaces = list()?;
+    let used = candidates(bound, networks, &interfaces);
+    let choice = |interface: &Interface| {
+        let (name, ip) = (interface.name.clone(), interface.address?);
+        let unused = match used.iter().find(|nic| nic.name == name) {
+            Some(nic) if nic.address.ip == ip => nic
+                .behind
+                .as_ref()
+                .map(|behind| format!("on the same link as {behind}, which is used for both")),
+            used => judge(bound, networks, interface).err().or_else(|| {
+                used.map(|nic| format!("{} has another address that is used, {}", name, nic.address.ip))
+            }),
+        };
+        Some(NicChoice { name, ip, unused })
+    };
+    Ok(interfaces.iter().filter_map(choice).collect())
+}
+
+fn list() -> io::Result<Vec<Interface>> {
+    match interfaces() {
+        Interfaces { list, lacking: Some(error) } if list.is_empty() => Err(error),
+        found => Ok(found.list),
+    }
+}
+
+/// Whether peers may be told of an address, or why not. Whether its network lies over another.
+fn judge(bound: IpAddr, networks: &Networks, interface: &Interface) -> Result<bool, String> {
+    let Interface { name, .. } = interface;
+    let Some(ip) = interface.address else { return Err("it has no address".to_owned()) };
+    let is_overlay = interface.tunnel || networks::is_overlay(name);
+    if !interface.up || !interface.running {
+        let what = if interface.up { "has no carrier" } else { "is switched off" };
+        return Err(format!("{name} {what}"));
+    }
+    if !bound.is_unspecified() {
+        return if ip == bound { Ok(is_overlay) } else { Err(format!("the endpoint is bound to {bound}")) };
+    }
+    let is_named = match networks.judge(name, ip) {
+        Verdict::Excluded(entry) => return Err(format!("excluded by '{entry}'")),
+        Verdict::NotListed => return Err(format!("not on the list of networks '{networks}'")),
+        Verdict::Named => true,
+        Verdict::Free => false,
+    };
+    let mtu_min = mtu_bytes_min(bound.is_ipv4());
+    let why = if ip.is_ipv4() != bound.is_ipv4() {
+        format!("the endpoint speaks IPv{}", if bound.is_ipv4() { 4 } else { 6 })
+    } else if interface.loopback {
+        "it leads to this host only".to_owned()
+    } else if is_link_local(ip) {
+        "it is a link-local address, which says nothing of who else is there".to_owned()
+    } else if interface.mtu_bytes < mtu_min {
+        format!("its MTU of {} is less than {mtu_min}", interface.mtu_bytes)
+    } else if networks::is_host_only(name) && !is_named {
+        format!("{name} leads to containers or virtual machines of this host; name it to use it")
+    } else {
+        return Ok(is_overlay);
+    };
+    Err(why)
+}
+
+fn candidates(bound: IpAddr, networks: &Networks, interfaces: &[Interface]) -> Vec<NicReport> {
     let mut found: Vec<NicReport> = Vec::new();
     for interface in interfaces {
         let Some(ip) = interface.address else { continue };
-        let wanted = if bound.is_unspecified() {
-            let fits = interface.mtu_bytes >= mtu_bytes_min(bound.is_ipv4());
-            ip.is_ipv4() == bound.is_ipv4() && !interface.loopback && !is_link_local(ip) && fits
-        } else {
-            ip == bound
-        };
-        if !wanted
-            || !interface.up
-            || !interface.running
-            || found.iter().any(|nic| nic.name == interface.name)
-        {
+        let Ok(is_overlay) = judge(bound, networks, interface) else { continue };
+        if found.iter().any(|nic| nic.name == interface.name) {
             continue;
         }
         let behind = found.iter().find(|nic| nic.behind.is_none() && nic.address.reaches(ip));
@@ -196,6 +270,7 @@ fn candidates(bound: IpAddr, interfaces: &[Interface]) -> Vec<NicReport> {
                 ip,
                 prefix_bits: interface.prefix_bits,
                 speed_mbits: interface.speed_mbits,
+                is_overlay,
             },
             mtu_bytes: interface.mtu_bytes,
             behind: behind.map(|nic| nic.name.clone()),
@@ -223,6 +298,7 @@ mod tests {
             up: true,
             running,
             loopback: name == "lo",
+            tunnel: false,
             mtu_bytes: 1500,
             speed_mbits: 1000,
         }
@@ -242,7 +318,7 @@ mod tests {
             Interface { mtu_bytes: 500, ..interface("tun0", "10.9.9.9", 24, true) },
         ];
         let chosen = |bound: &str| {
-            choose(bound.parse().unwrap(), &interfaces)
+            choose(bound.parse().unwrap(), &Networks::default(), &interfaces)
                 .iter()
                 .map(|nic| nic.ip.to_string())
                 .collect::<Vec<_>>()
@@ -257,11 +333,34 @@ mod tests {
         let lo = interface("lo", "127.0.0.1", 8, true);
         let [four, six] = ["0.0.0.0", "::"].map(|any| any.parse::<IpAddr>().unwrap());
         let [eth0, eth1] = [interface("eth0", "fd00::1", 64, true), interface("eth1", "10.0.0.1", 24, true)];
-        assert_eq!(everywhere_among(&[lo.clone(), eth0.clone()]), six);
-        assert_eq!(everywhere_among(&[lo.clone(), eth0, eth1]), four);
-        assert_eq!(everywhere_among(&[lo.clone(), interface("eth0", "fe80::1", 64, true)]), four);
-        assert_eq!(everywhere_among(&[lo]), four);
-        assert_eq!(everywhere_among(&[]), four, "who may not ask");
+        assert_eq!(everywhere_among(&Networks::default(), &[lo.clone(), eth0.clone()]), six);
+        assert_eq!(everywhere_among(&Networks::default(), &[lo.clone(), eth0, eth1]), four);
+        assert_eq!(
+            everywhere_among(&Networks::default(), &[lo.clone(), interface("eth0", "fe80::1", 64, true)]),
+            four
+        );
+        assert_eq!(everywhere_among(&Networks::default(), &[lo]), four);
+        assert_eq!(everywhere_among(&Networks::default(), &[]), four, "who may not ask");
+    }
+
+    #[test]
+    fn networks_of_this_host_alone_are_left_out_unless_they_are_named() {
+        let interfaces = [
+            interface("docker0", "172.17.0.1", 16, true),
+            interface("virbr0", "192.168.122.1", 24, true),
+            interface("eth0", "10.0.0.1", 24, true),
+            Interface { tunnel: true, ..interface("office", "10.8.0.2", 24, true) },
+        ];
+        let chosen = |list: &str| -> Vec<(String, bool)> {
+            let found = choose(Ipv4Addr::UNSPECIFIED.into(), &list.parse().unwrap(), &interfaces);
+            found.iter().map(|nic| (nic.ip.to_string(), nic.is_overlay)).collect()
+        };
+        let (eth0, office) = (("10.0.0.1".to_owned(), false), ("10.8.0.2".to_owned(), true));
+        assert_eq!(chosen(""), [eth0.clone(), office.clone()]);
+        assert_eq!(chosen("!office"), std::slice::from_ref(&eth0));
+        assert_eq!(chosen("10.8.0.0/16"), [office]);
+        assert_eq!(chosen("docker0,eth*"), [("172.17.0.1".to_owned(), false), eth0]);
+        assert_eq!(chosen("172.16.0.0/12"), []);
     }
 
     #[test]
@@ -271,7 +370,7 @@ mod tests {
             interface("eth1", "10.0.0.2", 24, true),
             interface("eth2", "10.0.1.1", 24, true),
         ];
-        let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &interfaces);
+        let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &Networks::default(), &interfaces);
         let behind: Vec<_> = found.iter().map(|nic| nic.behind.as_deref()).collect();
         assert_eq!(behind, [None, Some("eth0"), None]);
     }
@@ -279,7 +378,7 @@ mod tests {
     #[test]
     fn a_link_is_told_by_its_prefix() {
         let reaches = |own: &str, prefix_bits, other: &str| {
-            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0 }
+            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0, is_overlay: false }
                 .reaches(other.parse().unwrap())
         };
         assert!(reaches("10.0.0.1", 24, "10.0.0.254") && !reaches("10.0.0.1", 24, "10.0.1.1"));

@@ -1,6 +1,6 @@
 //! What an endpoint is opened with.
 
-use crate::{Policy, Replacement, Wait};
+use crate::{Networks, NetworksError, Policy, Replacement, Wait};
 use std::net::{IpAddr, Ipv4Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -55,6 +55,10 @@ pub struct Config {
     /// How packets are spread over the paths to a peer where both have several NICs; `None`: they all take the path by
     /// which we met.
     pub policy: Option<Policy>,
+    /// Which NICs and networks peers are told of and further paths may use, and which addresses peers may be added by: names
+    /// of NICs, addresses and networks, with `!` before what is not to be used ([`Networks`]). `None` takes the environment
+    /// variable `TSUMUGI_NETWORKS`, and where there is none, everything but what leads to this host alone.
+    pub networks: Option<Networks>,
     /// Which page of the window the driver forgets when it cannot know all of them ([`crate::Remote::window`]).
     pub replacement: Replacement,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
@@ -85,6 +89,7 @@ impl Default for Config {
             engine: EngineChoice::Auto,
             depositor: Depositor::Auto,
             policy: Some(Policy::Adaptive),
+            networks: None,
             replacement: Replacement::default(),
             datagram_bytes: None,
             faults: None,
@@ -132,6 +137,11 @@ impl Config {
     #[must_use]
     pub fn loopback() -> Config {
         Config { bind: IpAddr::V4(Ipv4Addr::LOCALHOST), ..Config::default() }
+    }
+
+    /// The list that holds.
+    pub(crate) fn networks(&self) -> Result<Networks, NetworksError> {
+        self.networks.clone().map_or_else(Networks::from_environment, Ok)
     }
 
     pub(crate) fn check(&self) -> Result<Geometry, ConfigError> {

@@ -6,7 +6,7 @@ use crate::context::ContextError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tsumugi_rail::{EthernetError, Evidence, RailError};
+use tsumugi_rail::{EthernetError, Evidence, NetworksError, RailError};
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -14,6 +14,9 @@ pub enum OpenError {
     /// The configuration contradicts itself.
     #[error(transparent)]
     Config(#[from] ConfigError),
+    /// The list of networks in the environment means nothing.
+    #[error(transparent)]
+    Networks(#[from] NetworksError),
     /// A peer on the list cannot be added.
     #[error(transparent)]
     Peer(#[from] PeerError),
@@ -83,6 +86,16 @@ pub enum PeerError {
         address: SocketAddr,
         /// Our own address.
         bound: SocketAddr,
+    },
+    /// The list of networks does not let it be sent to.
+    #[error(
+        "{address} may not be used: it is {why}; name another of the peer's addresses, or change the list (Config::networks, TSUMUGI_NETWORKS, --networks)"
+    )]
+    NotAllowed {
+        /// The peer.
+        address: SocketAddr,
+        /// The entry that says so.
+        why: String,
     },
     /// The list of peers is full.
     #[error("no room for another peer: the endpoint was opened for {0}; raise Config::peers_max")]

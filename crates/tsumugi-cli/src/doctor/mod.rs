@@ -7,6 +7,7 @@ use std::io::{self, Write as _};
 use std::process::ExitCode;
 
 mod checks;
+mod paths;
 mod probe;
 mod taint;
 
@@ -17,6 +18,10 @@ pub(crate) struct Arguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
+    /// Say which addresses of this host are used, and which paths lead to an endpoint there, and why not others. HOST is
+    /// a name or address, with a port if it is not 7411, where any program has an endpoint.
+    #[arg(long, value_name = "HOST")]
+    paths: Option<String>,
 }
 
 const HELP: &str = "\
@@ -92,6 +97,9 @@ struct Report<'a> {
 }
 
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+    if let Some(host) = &arguments.paths {
+        return paths::run(host, arguments.json);
+    }
     let findings = checks::all();
     let ok = usable(&findings);
     let mut out = io::stdout().lock();

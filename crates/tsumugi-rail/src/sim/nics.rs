@@ -43,7 +43,12 @@ impl SimNic {
 
     /// As an endpoint is told of it.
     fn told(&self) -> NicAddress {
-        NicAddress { ip: self.address.ip(), prefix_bits: self.prefix_bits, speed_mbits: self.speed_mbits }
+        NicAddress {
+            ip: self.address.ip(),
+            prefix_bits: self.prefix_bits,
+            speed_mbits: self.speed_mbits,
+            is_overlay: false,
+        }
     }
 }
 

@@ -19,6 +19,8 @@ pub(crate) struct Interface {
     /// Whether it has a carrier.
     pub(crate) running: bool,
     pub(crate) loopback: bool,
+    /// It has no link layer with many hosts on it: a tunnel.
+    pub(crate) tunnel: bool,
     pub(crate) mtu_bytes: usize,
     /// Speed that it says it has, megabits a second; 0: it does not say.
     pub(crate) speed_mbits: u32,
@@ -73,6 +75,7 @@ fn by_netlink(any: &OwnedFd) -> io::Result<Vec<Interface>> {
             up: flag(libc::IFF_UP),
             running: flag(libc::IFF_RUNNING),
             loopback: flag(libc::IFF_LOOPBACK),
+            tunnel: flag(libc::IFF_POINTOPOINT) || flag(libc::IFF_NOARP),
             mtu_bytes: mtu_bytes(any, name).unwrap_or(0),
             speed_mbits: speed_mbits(any, name).unwrap_or(0),
         });

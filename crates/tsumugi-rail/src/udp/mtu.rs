@@ -112,6 +112,7 @@ mod tests {
             up,
             running: up,
             loopback: name == "lo",
+            tunnel: false,
             mtu_bytes,
             speed_mbits: 0,
         }

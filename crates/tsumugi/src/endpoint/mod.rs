@@ -121,13 +121,15 @@ impl Endpoint {
 
     pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {
         let geometry = config.check()?;
+        let networks = config.networks()?;
         let udp = UdpOptions {
-            address: nics::everywhere(config.bind),
+            address: nics::everywhere(config.bind, &networks),
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
         };
-        let options = EthernetOptions { udp, engine: config.engine, depositor: config.depositor, geometry };
+        let options =
+            EthernetOptions { udp, engine: config.engine, depositor: config.depositor, geometry, networks };
         let (mut rail, memory) = Ethernet::open(&options)?;
         if config.wait == Wait::Reap {
             rail.reap(true).map_err(OpenError::Reap)?;
@@ -189,6 +191,7 @@ impl Endpoint {
         let mut inner = endpoint.shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
         inner.state.set_replacement(config.replacement);
+        inner.state.set_networks(config.networks()?);
         drop(inner);
         if Report::is_wanted() {
             endpoint.report().log();
@@ -223,6 +226,9 @@ impl Endpoint {
         let address = peers::resolve(peer, bound.ip())?;
         if address.is_ipv4() != bound.is_ipv4() {
             return Err(PeerError::Family { address, bound });
+        }
+        if let Some(why) = inner.state.networks().refusal(address.ip()) {
+            return Err(PeerError::NotAllowed { address, why });
         }
         inner.state.add_peer(peer, address)
     }
@@ -381,6 +387,12 @@ impl Endpoint {
     #[must_use]
     pub fn paths(&self, node: Node) -> Vec<PathReport> {
         self.shared.inner.borrow().state.paths(node.0)
+    }
+
+    /// Every address by which a peer was met or that it has told of, and whether it is a path to it, or why not.
+    #[must_use]
+    pub fn explain(&self, node: Node) -> Vec<(SocketAddr, String)> {
+        self.shared.inner.borrow().state.explain(node.0)
     }
 
     /// What the endpoint has counted.

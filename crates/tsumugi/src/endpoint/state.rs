@@ -25,7 +25,7 @@ use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::translation::ReplacementChoice;
 use tsumugi_proto::trunk::{Policy, PolicyChoice};
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::{NicAddress, Region, Slice};
+use tsumugi_rail::{Networks, NicAddress, Region, Slice};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
@@ -137,6 +137,7 @@ pub struct State {
     /// The NICs that peers can reach us by, and what is said of them.
     pub(super) nics: Vec<NicAddress>,
     pub(super) rails: Vec<RailAddress>,
+    pub(super) networks: Networks,
     pub(super) ledger: super::rails::Ledger,
     /// Our memory that others may reach, and theirs that would not be written.
     pub(crate) served: super::serve::Served,
@@ -190,6 +191,7 @@ impl State {
             replies: Vec::new(),
             nics: Vec::new(),
             rails: Vec::new(),
+            networks: Networks::default(),
             ledger: super::rails::Ledger::default(),
             served: super::serve::Served::default(),
             refusals: VecDeque::new(),

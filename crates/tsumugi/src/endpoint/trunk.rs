@@ -13,7 +13,8 @@ use crate::Node;
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
-use tsumugi_rail::NicAddress;
+use tsumugi_rail::networks::NetworkKind;
+use tsumugi_rail::{Networks, NicAddress};
 use tsumugi_wire::frame;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::memory::Counter;
@@ -55,6 +56,26 @@ impl Way {
             pause_ns: PROBE_NS_MIN,
         }
     }
+}
+
+/// Why an address that a peer has told of is no way to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoWay {
+    #[error("it is {0}")]
+    NotAllowed(String),
+    #[error("this host has the same address")]
+    Ours,
+    #[error("none of the NICs in use here is on its link")]
+    Elsewhere,
+    #[error("the peer was met on a {0} network, and this is a {1} one")]
+    OtherKind(NetworkKind, NetworkKind),
+    #[error(
+        "the peer was met {}", if *met { "through a tunnel, and this is none" } else { "without a tunnel, and this is one" }
+    )]
+    Overlay {
+        /// Whether it was met through one.
+        met: bool,
+    },
 }
 
 /// What an endpoint knows of one path to a peer.
@@ -183,11 +204,7 @@ impl State {
         self.peers[index as usize].has_told = false;
         self.look_over_ways(now, index);
         for rail in self.peers[index as usize].rails.clone() {
-            // An address that is ours, too, leads to us: a bridge for containers has the same on many hosts.
-            if self.nics.iter().any(|nic| nic.ip == rail.address.ip()) {
-                continue;
-            }
-            let Some(nic) = self.nics.iter().find(|nic| nic.reaches(rail.address.ip())) else { continue };
+            let Ok(nic) = self.may_be_way(index, rail.address) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
             let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
@@ -197,6 +214,68 @@ impl State {
                 None => self.add_way(index, nic.ip, rail.address, speed_bits),
             }
         }
+    }
+
+    /// The NIC of ours by which an address that a peer has told of may be a further way to it, or why it may not.
+    ///
+    /// Traffic stays on the kind of network by which the peer was met: what goes to a private address goes to private ones,
+    /// what goes through a tunnel goes through tunnels, and nothing else does.
+    fn may_be_way(&self, index: u32, address: SocketAddr) -> Result<NicAddress, NoWay> {
+        let met = self.peers[index as usize].ways.first().map_or(address, |way| way.address).ip();
+        let reaching = |ip: IpAddr| self.nics.iter().find(move |nic| nic.reaches(ip));
+        let ip = address.ip();
+        if let Some(why) = self.networks.refusal(ip) {
+            return Err(NoWay::NotAllowed(why));
+        }
+        // It leads to us: a bridge for containers has the same address on many hosts.
+        if self.nics.iter().any(|nic| nic.ip == ip) {
+            return Err(NoWay::Ours);
+        }
+        let Some(nic) = reaching(ip) else { return Err(NoWay::Elsewhere) };
+        if NetworkKind::of(ip) != NetworkKind::of(met) {
+            return Err(NoWay::OtherKind(NetworkKind::of(met), NetworkKind::of(ip)));
+        }
+        if nic.is_overlay != reaching(met).is_some_and(|nic| nic.is_overlay) {
+            return Err(NoWay::Overlay { met: !nic.is_overlay });
+        }
+        Ok(*nic)
+    }
+
+    /// Every address that a peer is met at or has told of: whether it is a path, or why not.
+    #[must_use]
+    pub fn explain(&self, index: u32) -> Vec<(SocketAddr, String)> {
+        let index = self.the(Node(index)).0;
+        let Some(peer) = self.peers.get(index as usize) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (number, (way, path)) in peer.ways.iter().zip(peer.sender.paths()).enumerate() {
+            let text = match (path.is_usable(), number) {
+                (true, 0) => "the peer was met there".to_owned(),
+                (true, _) => "the peer has proved to be there".to_owned(),
+                (false, _) => "nobody there has proved to be the peer, or not lately".to_owned(),
+            };
+            found.push((way.address, text));
+        }
+        for rail in &peer.rails {
+            if found.iter().all(|(address, _)| *address != rail.address) {
+                let why = match self.may_be_way(index, rail.address) {
+                    Ok(_) => "there are as many paths as there may be".to_owned(),
+                    Err(why) => why.to_string(),
+                };
+                found.push((rail.address, format!("no path: {why}")));
+            }
+        }
+        found
+    }
+
+    /// Says which networks may be used.
+    pub fn set_networks(&mut self, networks: Networks) {
+        self.networks = networks;
+    }
+
+    /// Which networks may be used.
+    #[must_use]
+    pub fn networks(&self) -> &Networks {
+        &self.networks
     }
 
     /// Notices which ways are gone since the last look, and which are back.

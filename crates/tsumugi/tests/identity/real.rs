@@ -200,3 +200,75 @@ fn a_peer_with_two_names_is_one_peer() {
     assert_eq!(ask(&mut here, "hear"), "0 back");
     nobody_lost([&mut here, &mut there]);
 }
+
+#[test]
+fn only_networks_of_the_list_are_used_and_the_choice_is_explained() {
+    let test = "only_networks_of_the_list_are_used_and_the_choice_is_explained";
+    let Some(hosts) = Hosts::up(test, 3) else { return };
+    let talked = |settings: [&str; 2]| {
+        let [mut here, mut there] =
+            [0, 1].map(|node| hosts.open(node, &format!("port={PORT} {}", settings[node])));
+        let node = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
+        talk(&mut here, &node, &mut there);
+        assert_eq!(ask(&mut here, "quiet 200"), "quiet");
+        talk(&mut here, &node, &mut there);
+        nobody_lost([&mut here, &mut there]);
+        [ask(&mut here, "paths 0"), ask(&mut here, "explain 0"), ask(&mut there, "paths 0")]
+    };
+    let [here, _, there] = talked(["", ""]);
+    assert_eq!(here, "10.77.0.2 10.77.1.2 10.77.2.2");
+    assert_eq!(there, "10.77.0.1 10.77.1.1 10.77.2.1");
+    let [here, why, there] = talked(["networks=!nic1", ""]);
+    assert_eq!((here.as_str(), there.as_str()), ("10.77.0.2 10.77.2.2", "10.77.0.1 10.77.2.1"));
+    assert!(why.contains("10.77.1.2 no path: none of the NICs in use here is on its link"), "{why}");
+    let [here, why, _] = talked(["networks=10.77.0.0/16,!10.77.2.2", ""]);
+    assert_eq!(here, "10.77.0.2 10.77.1.2");
+    assert!(why.contains("10.77.2.2 no path: it is excluded by '!10.77.2.2'"), "{why}");
+    let [here, ..] = talked(["networks=nic0,nic2", "networks=nic0,nic1"]);
+    assert_eq!(here, "10.77.0.2");
+    // Who may not be sent to is not added.
+    let mut here = hosts.open(0, "networks=!10.77.1.0/24");
+    let refused = ask(&mut here, &format!("add 10.77.1.2:{PORT}"));
+    assert!(refused.contains("10.77.1.2:7500") && refused.contains("'!10.77.1.0/24'"), "{refused}");
+}
+
+#[test]
+fn traffic_stays_on_the_kind_of_network_that_was_named() {
+    let test = "traffic_stays_on_the_kind_of_network_that_was_named";
+    let Some(hosts) = Hosts::up(test, 2) else { return };
+    for node in 0..2 {
+        let host = node + 1;
+        // Beside the cluster's own networks one with public addresses, and one that is a tunnel as far as can be told.
+        hosts.shell(node, &format!("ip addr flush dev nic1; ip addr add 203.0.113.{host}/24 dev nic1"));
+    }
+    let third = format!("tsu-{}-n1", hosts.lab.name());
+    hosts.shell(0, &format!("ip link add wg0 type veth peer name wg0 netns {third}"));
+    for node in 0..2 {
+        hosts.shell(node, &format!("ip addr add 10.8.0.{}/24 dev wg0 && ip link set wg0 up", node + 1));
+    }
+    for (named, why) in [
+        ("10.77.0.2", "10.8.0.2 no path: the peer was met without a tunnel, and this is one"),
+        ("10.8.0.2", "10.77.0.2 no path: the peer was met through a tunnel, and this is none"),
+        ("203.0.113.2", "10.77.0.2 no path: the peer was met on a public network, and this is a private one"),
+    ] {
+        let mut there = hosts.open(1, &format!("port={PORT}"));
+        let mut here = hosts.open(0, &format!("port={PORT}"));
+        let node = ask(&mut here, &format!("add {named}:{PORT}"));
+        talk(&mut here, &node, &mut there);
+        // The kernel takes a second to say that a new NIC has a carrier.
+        let mut explained = String::new();
+        for _ in 0..100 {
+            explained = ask(&mut here, &format!("explain {node}"));
+            if explained.contains(why) {
+                break;
+            }
+            assert_eq!(ask(&mut here, "quiet 50"), "quiet");
+            talk(&mut here, &node, &mut there);
+        }
+        assert!(explained.contains(why), "{explained}");
+        assert_eq!(ask(&mut here, "quiet 200"), "quiet");
+        talk(&mut here, &node, &mut there);
+        assert_eq!(ask(&mut here, &format!("paths {node}")), named);
+        nobody_lost([&mut here, &mut there]);
+    }
+}

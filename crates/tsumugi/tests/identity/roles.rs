@@ -16,6 +16,7 @@ pub(crate) fn play(settings: &str) {
         match name {
             "port" => config.port = value.parse().expect("a port"),
             "bind" => config.bind = value.parse().expect("an address"),
+            "networks" => config.networks = Some(value.parse().expect("a list of networks")),
             "engine" => config.engine = value.parse().expect("an engine"),
             _ => panic!("'{name}' is no setting"),
         }
@@ -32,7 +33,15 @@ pub(crate) fn play(settings: &str) {
         let words: Vec<&str> = order.split(' ').collect();
         let node = |at: usize| Node(words[at].parse().expect("a number"));
         match words[0] {
-            "add" => say(endpoint.add_peer(words[1]).expect("a peer").0),
+            "add" => match endpoint.add_peer(words[1]) {
+                Ok(node) => say(node.0),
+                Err(error) => say(error),
+            },
+            "explain" => {
+                let said = endpoint.explain(node(1)).into_iter();
+                let said: Vec<String> = said.map(|(at, why)| format!("{} {why}", at.ip())).collect();
+                say(said.join("; "));
+            }
             "post" => match channel.post(node(1), words[2].as_bytes()) {
                 Ok(_) => say("posted"),
                 Err(error) => say(error),

@@ -62,6 +62,7 @@ fn interface(any_socket: &OwnedFd, name: &CStr, address: IpAddr, prefix_bits: u8
         up: flag(libc::IFF_UP),
         running: flag(libc::IFF_RUNNING),
         loopback: flag(libc::IFF_LOOPBACK),
+        tunnel: flag(libc::IFF_POINTOPOINT) || flag(libc::IFF_NOARP),
         mtu_bytes: mtu_bytes(any_socket, name).ok()?,
         speed_mbits: speed_mbits(any_socket, name).unwrap_or(0),
     })

@@ -1,0 +1,141 @@
+//! `tsumugi doctor --paths HOST`: which addresses are used, which paths lead to a peer, and why not others.
+
+use serde::Serialize;
+use std::fmt::Write as _;
+use std::io::{self, Write as _};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::process::ExitCode;
+use std::time::Duration;
+use tsumugi::{Config, Depositor, Endpoint, Networks, Node, PeerError, Wait};
+use tsumugi_rail::nics::{self, NicChoice};
+
+/// How long the peer is waited for, and how long its paths have for a proof.
+const ANSWER: Duration = Duration::from_secs(5);
+const PROOF: Duration = Duration::from_millis(500);
+
+#[derive(Serialize)]
+struct Own {
+    nic: String,
+    address: IpAddr,
+    used: bool,
+    why: String,
+}
+
+#[derive(Serialize)]
+struct Path {
+    address: String,
+    used: bool,
+    why: String,
+    /// Smoothed round trip.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    rtt_us: Option<f64>,
+}
+
+#[derive(Serialize)]
+struct Answer<'a> {
+    networks: String,
+    own: Vec<Own>,
+    peer: &'a str,
+    paths: Vec<Path>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    error: Option<String>,
+}
+
+pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
+    let networks = Networks::from_environment()?;
+    let (endpoint, node) = reach(host)?;
+    let own = nics::explain(endpoint.address().ip(), &networks)?;
+    let fence = endpoint.remote().fence(node)?;
+    let error = match fence.wait(ANSWER) {
+        Ok(Some(Ok(_))) => {
+            // What it tells of its addresses comes first, and each has to prove that it is the peer.
+            endpoint.wait_until(PROOF, || None::<()>)?;
+            None
+        }
+        Ok(None) => Some(format!(
+            "{host} has not answered for {ANSWER:?}; does an endpoint run there, and is the port right?"
+        )),
+        Ok(Some(Err(error))) => Some(why(&endpoint, &error)),
+        Err(error) => Some(why(&endpoint, &error)),
+    };
+    let answer = Answer {
+        networks: networks.to_string(),
+        own: own.into_iter().map(said).collect(),
+        peer: host,
+        paths: paths(&endpoint, node),
+        error,
+    };
+    let mut out = io::stdout().lock();
+    if json {
+        serde_json::to_writer(&mut out, &answer)?;
+        writeln!(out)?;
+    } else {
+        out.write_all(text(&answer).as_bytes())?;
+    }
+    Ok(if answer.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// Why there is no answer: what is known of the peer, or else what the question came to.
+fn why(endpoint: &Endpoint, error: &dyn std::error::Error) -> String {
+    endpoint.take_failure().map_or_else(|| error.to_string(), |failure| failure.to_string())
+}
+
+/// An endpoint of the family of the peer's address.
+fn reach(host: &str) -> Result<(Endpoint, Node), Box<dyn std::error::Error>> {
+    let open = |bind: IpAddr| {
+        let config = Config { bind, depositor: Depositor::User, wait: Wait::Block, ..Config::default() };
+        Endpoint::open(Config { connect_timeout: ANSWER, ..config })
+    };
+    let endpoint = open(Ipv4Addr::UNSPECIFIED.into())?;
+    match endpoint.add_peer(host) {
+        Ok(node) => Ok((endpoint, node)),
+        Err(PeerError::Family { .. }) => {
+            let endpoint = open(Ipv6Addr::UNSPECIFIED.into())?;
+            let node = endpoint.add_peer(host)?;
+            Ok((endpoint, node))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn said(choice: NicChoice) -> Own {
+    let used = choice.unused.is_none();
+    let why = choice.unused.unwrap_or_else(|| "peers are told of it".to_owned());
+    Own { nic: choice.name, address: choice.ip, used, why }
+}
+
+fn paths(endpoint: &Endpoint, node: Node) -> Vec<Path> {
+    let reports = endpoint.paths(node);
+    let path = |(address, why): (std::net::SocketAddr, String)| {
+        let report = reports.iter().find(|report| report.address == address);
+        let used = report.is_some_and(|report| report.is_usable);
+        let rtt_us = report.filter(|report| report.srtt_ns > 0).map(|report| report.srtt_ns as f64 / 1e3);
+        Path { address: address.to_string(), used, why, rtt_us }
+    };
+    endpoint.explain(node).into_iter().map(path).collect()
+}
+
+fn text(answer: &Answer<'_>) -> String {
+    let mut text = String::from("Addresses of this host\n");
+    let mark = |used| if used { "used" } else { "-" };
+    let names = answer.own.iter().map(|own| own.nic.len()).max().unwrap_or(0);
+    let addresses = answer.own.iter().map(|own| own.address.to_string().len()).max().unwrap_or(0);
+    for Own { nic, address, used, why } in &answer.own {
+        let address = address.to_string();
+        _ = writeln!(text, "  {:<4}  {nic:<names$}  {address:<addresses$}  {why}", mark(*used));
+    }
+    if !answer.networks.is_empty() {
+        _ = writeln!(text, "  by the list of networks '{}'", answer.networks);
+    }
+    _ = writeln!(text, "\nPaths to {}", answer.peer);
+    if let Some(error) = &answer.error {
+        _ = writeln!(text, "  {error}");
+        return text;
+    }
+    let addresses = answer.paths.iter().map(|path| path.address.len()).max().unwrap_or(0);
+    for Path { address, used, why, rtt_us } in &answer.paths {
+        let rtt = rtt_us.map_or_else(String::new, |us| format!(", round trip {us:.0} µs"));
+        _ = writeln!(text, "  {:<4}  {address:<addresses$}  {why}{rtt}", mark(*used));
+    }
+    text
+}

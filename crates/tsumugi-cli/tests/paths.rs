@@ -1,0 +1,101 @@
+//! `tsumugi doctor --paths`, between namespaces. Needs root.
+
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+use tsumugi::{Config, Depositor, Endpoint};
+use tsumugi_lab::testing::as_root;
+use tsumugi_lab::{Lab, LabGuard, Spec};
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+const ROLE: &str = "TSUMUGI_TEST_ENDPOINT";
+
+/// Not a test: what a copy of this program does in another node, until it is killed.
+#[test]
+fn an_endpoint_for_another_test() {
+    if std::env::var_os(ROLE).is_some() {
+        let config = Config { port: 7411, depositor: Depositor::User, ..Config::default() };
+        let endpoint = Endpoint::open(config).expect("an endpoint");
+        let end = Instant::now() + Duration::from_secs(60);
+        while Instant::now() < end {
+            endpoint.wait_until(Duration::from_millis(100), || None::<()>).expect("the rail works");
+            endpoint.progress().expect("the rail works");
+        }
+    }
+}
+
+fn shell(lab: &LabGuard, node: usize, line: &str) {
+    let status = lab.command(node, "/bin/sh").expect("a node").args(["-c", line]).status().expect("a shell");
+    assert!(status.success(), "'{line}' in node {node}: {status}");
+}
+
+fn said(output: &Output) -> String {
+    String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
+}
+
+#[test]
+fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
+    let Some(_watched) = as_root("doctor_explains_which_paths_lead_to_a_host_and_which_do_not", None) else {
+        return;
+    };
+    let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("paths") }).expect("the lab is made").guarded();
+    for node in 0..2 {
+        // As container engines do, with and without a name that says so.
+        for (nic, network) in [("docker0", 17), ("bridge0", 18)] {
+            shell(
+                &lab,
+                node,
+                &format!(
+                    "ip link add {nic} type veth peer name {nic}p && ip addr add 172.{network}.0.1/16 dev {nic} && \
+                     ip link set {nic} up && ip link set {nic}p up"
+                ),
+            );
+        }
+    }
+    // The kernel takes a second to say that a new NIC has a carrier.
+    std::thread::sleep(Duration::from_millis(1500));
+    let program = std::env::current_exe().expect("this program");
+    let mut endpoint = lab.command(1, program).expect("a node");
+    endpoint.args(["--exact", "an_endpoint_for_another_test"]).env(ROLE, "1");
+    let mut endpoint = endpoint.spawn().expect("a copy of this program");
+    let doctor = |arguments: &[&str]| {
+        let mut command: Command = lab.command(0, TSUMUGI).expect("a node");
+        command.arg("doctor").args(arguments).output().expect("the command starts")
+    };
+    let output = doctor(&["--paths", "10.77.0.2"]);
+    let text = said(&output);
+    assert!(output.status.success(), "{text}");
+    let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or("none");
+    let has = |start: &str, what: &str| assert!(line(start).contains(what), "{start}, {what}: {text}");
+    has("-     docker0", "containers or virtual machines of this host");
+    has("used  nic0", "10.77.0.1");
+    has("used  10.77.0.2:7411", "the peer was met there");
+    has("used  10.77.1.2:7411", "proved to be there");
+    has("-     172.18.0.1:7411", "this host has the same address");
+    let output = doctor(&["--paths", "10.77.0.2", "--networks", "!nic1", "--json"]);
+    let text = said(&output);
+    assert!(text.starts_with('{') && text.contains("excluded by '!nic1'"), "{text}");
+    assert!(text.contains("none of the NICs in use here is on its link"), "{text}");
+    let text = said(&doctor(&["--paths", "10.77.0.2", "--networks", "!10.77.0.0/24"]));
+    assert!(text.contains("10.77.0.2:7411 may not be used: it is excluded by '!10.77.0.0/24'"), "{text}");
+    let output = doctor(&["--paths", "10.77.0.2", "--networks", "e*/x"]);
+    assert_eq!(output.status.code(), Some(2), "{}", said(&output));
+    assert!(
+        said(&output).contains("'e*/x' in the list of networks 'e*/x' is no network"),
+        "{}",
+        said(&output)
+    );
+    // By the environment, too, and there the variable is named.
+    let mut command = lab.command(0, TSUMUGI).expect("a node");
+    command.args(["doctor", "--paths", "10.77.0.2"]).env("TSUMUGI_NETWORKS", "10.0.0.0/99");
+    let text = said(&command.output().expect("the command starts"));
+    assert!(
+        text.contains("'10.0.0.0/99' in the list of networks '10.0.0.0/99' (TSUMUGI_NETWORKS)"),
+        "{text}"
+    );
+    endpoint.kill().expect("it is ours");
+    endpoint.wait().expect("it is ours");
+    // Nobody is there any more: an error that says so.
+    let output = doctor(&["--paths", "10.77.0.2"]);
+    assert_eq!(output.status.code(), Some(1), "{}", said(&output));
+    assert!(said(&output).contains("10.77.0.2"), "{}", said(&output));
+}
