@@ -59,6 +59,9 @@ enum tsumugi_kind {
 	TSUMUGI_BYE = 10,
 	TSUMUGI_BYE_ACK = 11,
 	TSUMUGI_RESET = 12,
+	TSUMUGI_PIECE = 13,
+	TSUMUGI_SIZE_PROBE = 14,
+	TSUMUGI_SIZE_ACK = 15,
 };
 
 #define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
@@ -147,6 +150,16 @@ struct tsumugi_remote {
 
 #define TSUMUGI_REMOTE_WRITE 1
 #define TSUMUGI_REMOTE_PIECE 2
+
+#define TSUMUGI_PIECE_ALIGN 64
+#define TSUMUGI_PACKET_BODY_BYTES_MAX (TSUMUGI_DATAGRAM_BYTES_MAX - sizeof(struct tsumugi_header))
+
+/* PIECE: in front of the data, a part of a packet's body. */
+struct tsumugi_piece {
+	__u16 packet_bytes; /* of the packet's body */
+	__u16 at;           /* in it: a multiple of TSUMUGI_PIECE_ALIGN */
+	__u32 packet_crc;   /* CRC32C of the packet's body */
+};
 
 #define TSUMUGI_WORD_PSNS 32
 #define TSUMUGI_WORDS_MAX (TSUMUGI_WINDOW_PACKETS / TSUMUGI_WORD_PSNS + 1)

@@ -9,11 +9,14 @@ local DEFAULT_PORT = 7411
 local HEADER_BYTES = 48
 local WORD_PSNS = 32
 local WORDS_MAX = 33
+local PIECE_ALIGN = 64
+local PACKET_BODY_BYTES_MAX = 8924
 local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
 
 local KINDS = {
     [1] = "DATA", [2] = "ACK", [3] = "LOSE", [4] = "STOP", [5] = "GO", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
+    [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local WHATS = {
@@ -51,6 +54,11 @@ local f = {
     body = ProtoField.bytes("tsumugi.body", "Body"),
     malformed = ProtoField.string("tsumugi.malformed", "Malformed"),
     trailing = ProtoField.bytes("tsumugi.trailing", "Bytes behind the packet"),
+
+    packet_bytes = ProtoField.uint16("tsumugi.piece.packet_bytes", "Bytes of the packet's body"),
+    piece_at = ProtoField.uint16("tsumugi.piece.at", "Place of the piece in it"),
+    packet_crc = ProtoField.uint32("tsumugi.piece.packet_crc", "CRC32C of the packet's body", base.HEX),
+    piece_data = ProtoField.bytes("tsumugi.piece.data", "Data"),
 
     channel = ProtoField.uint16("tsumugi.frame.channel", "Channel"),
     form = ProtoField.uint8("tsumugi.frame.form", "Form", base.DEC, FORMS),
@@ -318,6 +326,22 @@ local function dissect_challenge(tvb, body, bytes, tree)
     return ""
 end
 
+local function dissect_piece(tvb, body, bytes, tree)
+    if bytes < 8 then return "", "piece " .. bytes end
+    local all, at, data = tvb(body, 2):le_uint(), tvb(body + 2, 2):le_uint(), bytes - 8
+    local ends = at + data
+    if data == 0 or all > PACKET_BODY_BYTES_MAX or at % PIECE_ALIGN ~= 0 or ends > all
+        or (ends < all and ends % PIECE_ALIGN ~= 0) then
+        return "", "piece " .. bytes
+    end
+    local piece = tree:add(tvb(body, bytes), "Piece")
+    piece:add_le(f.packet_bytes, tvb(body, 2))
+    piece:add_le(f.piece_at, tvb(body + 2, 2))
+    piece:add_le(f.packet_crc, tvb(body + 4, 4))
+    piece:add(f.piece_data, tvb(body + 8, data))
+    return string.format("bytes=%d..%d of %d", at, ends, all)
+end
+
 local function dissect_nothing()
     return ""
 end
@@ -326,6 +350,7 @@ local BODIES = {
     [1] = dissect_data, [2] = dissect_answer, [3] = dissect_answer, [4] = dissect_answer, [5] = dissect_answer,
     [6] = dissect_nothing, [7] = dissect_offer, [8] = dissect_challenge, [9] = dissect_offer,
     [10] = dissect_nothing, [11] = dissect_nothing, [12] = dissect_nothing,
+    [13] = dissect_piece, [14] = dissect_nothing, [15] = dissect_nothing,
 }
 
 -- ---- packets ---------------------------------------------------------------------------------------
@@ -414,7 +439,7 @@ local function dissect_packet(tvb, at, tree)
     packet:set_len(math.min(HEADER_BYTES + bytes, captured))
     packet:append_text(", " .. KINDS[kind])
     local summary = KINDS[kind]
-    if kind == 1 or kind == 4 or kind == 10 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
+    if kind == 1 or kind == 4 or kind == 10 or kind >= 13 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
     if math.floor(tvb(at + 2, 1):uint() / 4) % 2 == 1 then
         summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
     end

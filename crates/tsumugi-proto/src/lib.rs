@@ -6,8 +6,9 @@
 //! |-----------|-----------------------|----------------------------------------------|-------------|
 //! | sending   | what to send, and again | in the library                             | [`sender`]  |
 //! | sending   | over which path       | in the library                               | [`trunk`]   |
+//! | sending   | how long a packet     | in the library                               | [`path_mtu`] |
 //! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`], [`translation`] |
-//! | receiving | put in order          | in the library                               | [`reorder`] |
+//! | receiving | put in order          | in the library                               | [`reorder`], [`pieces`] |
 //! | both      | come to know a peer   | in the library                               | [`handshake`] |
 //!
 //! What the driver also does is kept small and works on shared memory with atomics only
@@ -22,6 +23,8 @@ pub mod answer;
 pub mod driver;
 pub mod handshake;
 pub mod memory;
+pub mod path_mtu;
+pub mod pieces;
 pub mod queue;
 pub mod receiver;
 pub mod reorder;

@@ -522,6 +522,14 @@ impl Rail for Ethernet {
         }
     }
 
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        self.sockets.path_bytes(peer)
+    }
+
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        self.sockets.too_long()
+    }
+
     fn quiesce(&mut self) {
         if let Some(driver) = &self.driver {
             driver.claim.quiesce();

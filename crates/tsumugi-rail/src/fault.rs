@@ -345,6 +345,14 @@ impl<R: Rail> Rail for Faulty<R> {
         }
     }
 
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        self.inner.path_bytes(peer)
+    }
+
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        self.inner.too_long()
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

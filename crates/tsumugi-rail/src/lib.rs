@@ -201,6 +201,19 @@ pub trait Rail {
         Evidence::None
     }
 
+    /// Longest datagram payload that our kernel expects to reach a peer, bytes: the MTU of its route, or what a router
+    /// has said. `None`: it does not say.
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        let _ = peer;
+        None
+    }
+
+    /// A peer of which our kernel has said since the last call that a datagram to it is too long: [`Rail::path_bytes`]
+    /// has become less.
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        None
+    }
+
     /// Returns when nobody but the caller deposits any more. For an owner that is about to leave: what arrives from
     /// now on is not acknowledged.
     fn quiesce(&mut self) {}
@@ -254,6 +267,12 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
         (**self).inquire(now, since, peer, question)
+    }
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        (**self).path_bytes(peer)
+    }
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        (**self).too_long()
     }
     fn quiesce(&mut self) {
         (**self).quiesce();

@@ -218,6 +218,14 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.inquire(now, since, peer, question)
     }
 
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        self.inner.path_bytes(peer)
+    }
+
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        self.inner.too_long()
+    }
+
     fn quiesce(&mut self) {
         self.inner.quiesce();
     }

@@ -99,6 +99,8 @@ pub struct Udp {
     asked: Asked,
     /// What the kernel has said of packets to peers.
     errors: Errors,
+    /// Peers to which a datagram was too long, and who was not told of yet.
+    too_long: Vec<SocketAddr>,
     counters: UdpCounters,
     given_up: Vec<GivenUp>,
 }
@@ -162,6 +164,7 @@ impl Udp {
             sender,
             asked: Asked::default(),
             errors: Errors::default(),
+            too_long: Vec::new(),
             counters: UdpCounters::default(),
             given_up,
         })
@@ -301,6 +304,7 @@ impl Udp {
                 Err(error) => {
                     if let (Some(peer), Some(error)) = (connected, error.raw_os_error()) {
                         self.errors.note(now, peer, error);
+                        note_too_long(&mut self.too_long, peer, error);
                     }
                     soft(error, &mut self.counters)?;
                 }
@@ -411,6 +415,7 @@ impl Rail for Udp {
                 self.asked.forget(to); // the address may be none of ours any more
             }
             self.errors.note(now, to, error);
+            note_too_long(&mut self.too_long, to, error);
         }
         sent.map_err(|source| self.broken("sending", source))
     }
@@ -484,6 +489,15 @@ impl Rail for Udp {
         self.errors.take(since, peer).unwrap_or_default()
     }
 
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        mtu::path_bytes(self.address, peer).ok()
+    }
+
+    #[inline]
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        self.too_long.pop()
+    }
+
     fn part(&mut self, peer: SocketAddr) {
         self.errors.forget(peer);
         self.asked.forget(peer);
@@ -515,12 +529,13 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
     if options.offloads {
         let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1); // Linux 5.0; before that, one datagram a call
     }
-    // "Do", not "probe": a datagram that a router found too long is then refused here and counted
-    // (EMSGSIZE), where "probe" would send it into the void for ever.
+    // Never fragmented, and no longer than the NIC's MTU. "Probe", not "do": what a router has said the kernel remembers for
+    // ten minutes, and "do" would refuse (EMSGSIZE) the very probes that find out whether it is still so. Its word reaches
+    // us all the same, as the same error of the socket that is connected to the peer.
     if address.is_ipv4() {
-        let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_DO);
+        let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
     } else {
-        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_DO);
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
         // IPv4 peers would appear under mapped addresses, which nobody knows them by.
         set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
@@ -567,6 +582,13 @@ fn set_reaping(socket: &UdpSocket, on: bool) -> io::Result<()> {
     set(libc::SO_PREFER_BUSY_POLL, 1)?;
     set(libc::SO_BUSY_POLL, REAP_US)?;
     set(libc::SO_BUSY_POLL_BUDGET, REAP_PACKETS)
+}
+
+/// Remembers a peer to which a datagram was too long.
+fn note_too_long(peers: &mut Vec<SocketAddr>, peer: SocketAddr, error: i32) {
+    if error == libc::EMSGSIZE && !peers.contains(&peer) {
+        peers.push(peer);
+    }
 }
 
 /// Swallows and counts what a socket reports of its peer's fate; hands back what is its own.

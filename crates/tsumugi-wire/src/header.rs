@@ -36,6 +36,12 @@ numbered! {
         ByeAck = 11,
         /// The flow that this packet answers is not known here: the endpoint has restarted, or never was.
         Reset = 12,
+        /// A piece of a DATA packet that is too long for its path; `psn` is the packet's.
+        Piece = 13,
+        /// As long as a datagram may be, if it arrives: asks for SIZE_ACK. `psn` is the datagram's length.
+        SizeProbe = 14,
+        /// A SIZE_PROBE arrived: its `psn` and `path` are repeated.
+        SizeAck = 15,
     }
 }
 
@@ -85,7 +91,7 @@ pub struct Header {
     pub kind: Kind,
     /// See [`Flags`].
     pub flags: Flags,
-    /// Number of the path, as the sender counts them; echoed by nobody, read by whoever judges paths.
+    /// Number of the path, as the sender counts them; echoed by SIZE_ACK alone, read by whoever judges paths.
     pub path: u8,
     /// Token that the receiver handed out with `flow`: 64 bits that a stranger cannot guess.
     pub token: u64,
@@ -93,7 +99,8 @@ pub struct Header {
     pub flow: u32,
     /// Incarnation of the sending endpoint; random, never 0.
     pub epoch: u32,
-    /// DATA: this packet's number. STOP: the number refused. BYE: the number after the last sent. Otherwise 0.
+    /// DATA, PIECE: this packet's number. STOP: the number refused. BYE: the number after the last sent. SIZE_PROBE,
+    /// SIZE_ACK: the length of the datagram. Otherwise 0.
     pub psn: Psn,
     /// Reverse flow: every PSN before this one has been deposited.
     pub ack: Psn,
@@ -263,7 +270,7 @@ mod tests {
 
     fn any_header() -> impl Strategy<Value = Header> {
         (
-            (0usize..12, any::<u8>(), any::<u8>(), any::<u64>(), any::<u32>(), 1u32..),
+            (0..Kind::ALL.len(), any::<u8>(), any::<u8>(), any::<u64>(), any::<u32>(), 1u32..),
             (any::<u64>(), any::<u64>(), any::<u16>(), 0u16..2000, any::<u32>()),
         )
             .prop_map(

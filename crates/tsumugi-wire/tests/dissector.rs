@@ -12,9 +12,10 @@ use std::process::Command;
 use tsumugi_wire::Header;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
+use tsumugi_wire::piece::PIECE_BYTES;
 
 /// Fields asked of tshark.
-const COLUMNS: [&str; 39] = [
+const COLUMNS: [&str; 43] = [
     "version",
     "kind",
     "flags",
@@ -54,6 +55,10 @@ const COLUMNS: [&str; 39] = [
     "offer.repeat",
     "offer.datagram_bytes",
     "offer.message_bytes_max",
+    "piece.packet_bytes",
+    "piece.at",
+    "piece.packet_crc",
+    "piece.data",
 ];
 
 /// Place and length of the header's fields, in the order of [`COLUMNS`].
@@ -126,6 +131,13 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
                 show(shown, "frame.form", 1);
                 show(shown, "frame.bytes", length);
                 show_data(shown, &body[at as usize..][..length as usize]);
+            }
+            ("piece", &[packet_bytes, at, packet_crc, length]) => {
+                show(shown, "piece.packet_bytes", packet_bytes);
+                show(shown, "piece.at", at);
+                show(shown, "piece.packet_crc", packet_crc);
+                let data = &body[PIECE_BYTES..][..length as usize];
+                show(shown, "piece.data", data.iter().map(|byte| format!("{byte:02x}")).collect::<String>());
             }
             ("fragment", &[channel, message, offset, total, at, length]) => {
                 show(shown, "frame.channel", channel);
@@ -324,7 +336,7 @@ fn damaged_packets_of_a_recognised_conversation_are_shown() {
     let vectors = common::load();
     let bytes =
         |name: &str| vectors.iter().find(|vector| vector.name == name).expect("the vector").bytes.as_slice();
-    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_13"];
+    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_16"];
     let capture =
         write_capture("conversation.pcap", datagrams.iter().map(|name| Datagram::whole(62000, bytes(name))));
     assert_eq!(shown(&capture), datagrams.map(|name| expected(bytes(name))));

@@ -197,6 +197,26 @@ static void describe_challenge(const unsigned char *body, size_t size, struct fi
 	put(fields, "body=ok");
 }
 
+static void describe_piece(const unsigned char *body, size_t size, struct fields *fields)
+{
+	struct tsumugi_piece piece;
+	size_t end;
+
+	if (size < sizeof(piece))
+		goto malformed;
+	memcpy(&piece, body, sizeof(piece));
+	end = piece.at + size - sizeof(piece);
+	if (size == sizeof(piece) || piece.packet_bytes > TSUMUGI_PACKET_BODY_BYTES_MAX ||
+	    piece.at % TSUMUGI_PIECE_ALIGN != 0 || end > piece.packet_bytes ||
+	    (end < piece.packet_bytes && end % TSUMUGI_PIECE_ALIGN != 0))
+		goto malformed;
+	put(fields, "piece=%u %u %u %zu", piece.packet_bytes, piece.at, piece.packet_crc, size - sizeof(piece));
+	put(fields, "body=ok");
+	return;
+malformed:
+	put(fields, "body=piece %zu", size);
+}
+
 static void describe_body(const struct tsumugi_header *header, const unsigned char *body, struct fields *fields)
 {
 	size_t size = header->body_bytes;
@@ -224,6 +244,9 @@ static void describe_body(const struct tsumugi_header *header, const unsigned ch
 	case TSUMUGI_CHALLENGE:
 		describe_challenge(body, size, fields);
 		break;
+	case TSUMUGI_PIECE:
+		describe_piece(body, size, fields);
+		break;
 	default:
 		put(fields, "body=ok");
 	}
@@ -242,7 +265,7 @@ static void describe(const unsigned char *bytes, size_t size, struct fields *fie
 		put(fields, "result=version %u", header.version);
 	} else if (header.check != tsumugi_header_check(&header)) {
 		put(fields, "result=check");
-	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_RESET) {
+	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_SIZE_ACK) {
 		put(fields, "result=kind %u", header.kind);
 	} else if (header.epoch == 0) {
 		put(fields, "result=epoch");
@@ -471,6 +494,8 @@ static void print_packets(void)
 	CONSTANT(WINDOW_PACKETS);
 	CONSTANT(MESSAGE_BYTES_MAX);
 	CONSTANT(RECORD_ALIGN);
+	CONSTANT(PIECE_ALIGN);
+	CONSTANT(PACKET_BODY_BYTES_MAX);
 	CONSTANT(WORD_PSNS);
 	CONSTANT(WORDS_MAX);
 	CONSTANT(ANSWER_BYTES_MAX);
@@ -495,6 +520,9 @@ static void print_packets(void)
 	CONSTANT(BYE);
 	CONSTANT(BYE_ACK);
 	CONSTANT(RESET);
+	CONSTANT(PIECE);
+	CONSTANT(SIZE_PROBE);
+	CONSTANT(SIZE_ACK);
 }
 
 int main(int count, char **arguments)

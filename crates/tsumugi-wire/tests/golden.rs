@@ -132,6 +132,7 @@ fn every_kind_flag_and_refusal_is_covered() {
         "offer_length",
         "offer_repeat",
         "challenge_length",
+        "piece",
     ];
     assert_eq!(words("body"), HashSet::from(bodies));
     for bit in 0..4u8 {

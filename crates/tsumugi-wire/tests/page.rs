@@ -5,6 +5,7 @@ use tsumugi_wire::frame::{FRAGMENT_BYTES, REMOTE_BYTES, WHOLE_BYTES, whole_frame
 use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
+use tsumugi_wire::piece::{PIECE_ALIGN, PIECE_BYTES};
 use tsumugi_wire::{Kind, limits};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
@@ -49,6 +50,8 @@ fn the_kinds_are_the_crates() {
     for kind in Kind::ALL {
         let name = match kind {
             Kind::ByeAck => "BYE_ACK".to_owned(),
+            Kind::SizeProbe => "SIZE_PROBE".to_owned(),
+            Kind::SizeAck => "SIZE_ACK".to_owned(),
             other => format!("{other:?}").to_uppercase(),
         };
         let on_a_flow = if kind.on_a_flow() { "yes" } else { "no" };
@@ -66,4 +69,6 @@ fn lengths_and_limits_are_the_crates() {
     states(&format!("{WHOLE_BYTES} bytes + data"));
     states(&format!("{FRAGMENT_BYTES} bytes + data"));
     states(&format!("{REMOTE_BYTES} bytes + data"));
+    states(&format!("{PIECE_BYTES} bytes + data"));
+    states(&format!("multiples of {PIECE_ALIGN} bytes"));
 }

@@ -15,6 +15,21 @@ impl<P> Sender<P> {
         self.paths[usize::from(slot.path)].lost();
     }
 
+    /// Something that was sent over a path behind the first packet outstanding, when that had been sent so many times, has
+    /// arrived, and it has not: `true` if so. It is sent again whatever the window says.
+    pub fn lose_overtaken_head(&mut self, path: u8, sends: u8) -> bool {
+        // Of a receiver that has refused it, `stop` has counted anew.
+        let overtaken = self
+            .slots
+            .front()
+            .is_some_and(|head| head.state == State::InFlight && head.path == path && head.sends >= sends);
+        if overtaken {
+            self.mark_lost(0);
+            self.forced = self.forced.max(1);
+        }
+        overtaken
+    }
+
     /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
     /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
     /// before `end`.

@@ -45,6 +45,8 @@ struct Slot<P> {
     path: u8,
     state: State,
     resent: bool,
+    /// Transmissions, as far as none of them is known to have arrived and been refused.
+    sends: u8,
 }
 
 /// Which answer carried an acknowledgement, beside the acknowledgement itself.
@@ -173,6 +175,25 @@ impl<P> Sender<P> {
         self.lost > 0
     }
 
+    /// The first packet that is not acknowledged, if it is lost: how often it was sent, when last, and over which path.
+    /// Others may be lost for its sake.
+    #[must_use]
+    pub fn lost_head(&self) -> Option<(u8, Instant, u8)> {
+        let head = self.slots.front().filter(|slot| slot.state == State::Lost)?;
+        Some((head.sends, head.sent_at, head.path))
+    }
+
+    /// The content of the first packet that is not acknowledged.
+    #[must_use]
+    pub fn head(&self) -> Option<&P> {
+        self.slots.front()?.packet.as_ref()
+    }
+
+    /// What has been lost so far was lost for a reason that is mended: count its transmissions anew.
+    pub fn forget_losses(&mut self) {
+        self.slots.iter_mut().for_each(|slot| slot.sends = 0);
+    }
+
     /// Whether something before an acknowledged packet is not acknowledged.
     #[must_use]
     pub const fn has_holes(&self) -> bool {
@@ -258,6 +279,7 @@ impl<P> Sender<P> {
             path,
             state: State::InFlight,
             resent: false,
+            sends: 1,
         });
         self.order += 1;
         self.paths[usize::from(path)].sent(now);
@@ -288,6 +310,7 @@ impl<P> Sender<P> {
         slot.order = order;
         slot.path = path;
         slot.resent = true;
+        slot.sends = slot.sends.saturating_add(1);
         let packet = slot.packet.as_ref().expect("a slot that is not acknowledged has its packet");
         Some((self.base.plus(index as u64), packet))
     }
@@ -459,6 +482,9 @@ impl<P> Sender<P> {
     fn stop(&mut self, now: Instant) {
         self.stopped_at = Some(now);
         self.forced = 0;
+        if let Some(head) = self.slots.front_mut() {
+            head.sends = 0; // what was refused has arrived
+        }
     }
 
     /// The receiver takes packets again: what it has not acknowledged, it refused.
@@ -525,7 +551,15 @@ impl<P> Sender<P> {
                 sender.acked_bits[word_of(psn)] |= 1 << (psn % WORD_PSNS);
             }
             sender.lost += usize::from(state == State::Lost);
-            sender.slots.push_back(Slot { packet, sent_at: now, order: 0, path: 0, state, resent: true });
+            sender.slots.push_back(Slot {
+                packet,
+                sent_at: now,
+                order: 0,
+                path: 0,
+                state,
+                resent: true,
+                sends: 1,
+            });
         }
         sender.limit = limit;
         sender

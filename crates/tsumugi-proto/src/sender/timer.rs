@@ -92,6 +92,9 @@ impl<P> Sender<P> {
             if let Some(index) = index {
                 self.mark_lost(index);
             }
+        } else if self.timeouts > 1 && self.slots.front().is_some_and(|head| head.state == State::InFlight) {
+            // Before the next of many that are lost already.
+            self.mark_lost(0);
         }
         let lost = self.next_lost().map(|index| &self.slots[index]);
         let lost = lost.map(|slot| (slot.path, slot.order, slot.sent_at));

@@ -68,7 +68,7 @@ pub struct PacketCounters {
     pub full: u64,
     /// Packets lost on sending, for whichever of the reasons below.
     pub lost: u64,
-    /// Packets longer than the route's MTU.
+    /// Packets longer than the route's MTU; a burst that begins with one is left.
     pub too_long: u64,
     /// Packets for a NIC that is down or gone.
     pub unreachable: u64,
@@ -164,6 +164,12 @@ impl Engine for PacketEngine {
                     counters.full += 1;
                     doubt |= done == 0;
                     break;
+                }
+                // The sockets' kernel knows whether it is, and tells: the route may be of yesterday.
+                Ok(Outcome::TooLong) if done == 0 => {
+                    counters.left += burst.len() as u64;
+                    counters.too_long += 1;
+                    return Ok(None);
                 }
                 Ok(Outcome::TooLong) => {
                     done += 1;

@@ -2,8 +2,10 @@
 
 use super::UdpError;
 use crate::given_up::GivenUp;
-use crate::sys::{Interface, Interfaces, interfaces};
-use std::net::SocketAddr;
+use crate::sys::{self, Interface, Interfaces, interfaces};
+use std::io;
+use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 
 /// Smallest MTU of a NIC that carries the protocol, bytes.
@@ -38,6 +40,25 @@ pub(super) fn datagram_bytes(
         return Ok(wanted);
     }
     fitting(address, &found, given_up)
+}
+
+/// Longest datagram payload that the kernel's route from `address` to `peer` has room for, bytes: the NIC's MTU, the
+/// route's own, or what a router has said of it.
+pub(super) fn path_bytes(address: SocketAddr, peer: SocketAddr) -> io::Result<usize> {
+    let socket = sys::udp_socket(peer)?;
+    if !address.ip().is_unspecified() {
+        // The kernel's choice of a route may depend on it.
+        sys::bind(socket.as_fd(), SocketAddr::new(address.ip(), 0))?;
+    }
+    let socket = UdpSocket::from(socket);
+    socket.connect(peer)?;
+    let mtu_bytes = if peer.is_ipv4() {
+        sys::option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU)
+    } else {
+        sys::option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
+    }?;
+    let mtu_bytes = usize::try_from(mtu_bytes).map_err(|_| io::ErrorKind::InvalidData)?;
+    Ok(mtu_bytes.saturating_sub(headers(peer.is_ipv4())).min(DATAGRAM_BYTES_MAX))
 }
 
 /// The length that fits every interface that a rail bound to `address` may use.

@@ -73,10 +73,13 @@ impl Sender {
         let mut done = 0;
         while let rest @ [_, ..] = &burst[done..] {
             let mut outcome = self.send_some(socket, to, rest);
-            if matches!(&outcome, Err(error) if error.raw_os_error() == Some(libc::ECONNREFUSED)) {
-                // The word of an earlier packet's ICMP answer: this one has not been tried yet.
-                counters.refused += 1;
-                self.error = Some(libc::ECONNREFUSED);
+            if let Err(Some(error @ (libc::ECONNREFUSED | libc::EMSGSIZE))) =
+                outcome.as_ref().map_err(io::Error::raw_os_error)
+            {
+                // The word of an earlier packet's ICMP answer: this one has not been tried yet. Or it is too long for the
+                // NIC, and will be again.
+                counters.refused += u64::from(error == libc::ECONNREFUSED);
+                self.error = Some(error);
                 outcome = self.send_some(socket, to, rest);
             }
             if let Err(error) = &outcome {

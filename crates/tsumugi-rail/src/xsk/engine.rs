@@ -115,7 +115,8 @@ enum End {
     Whole,
     /// The ring is full.
     Full,
-    /// The next packet fits the route, but not the socket, which was opened when the MTU was smaller.
+    /// The next packet does not fit the socket, which was opened when the MTU was smaller; or the first does not fit the route,
+    /// of which the sockets' kernel may know more.
     Outgrown,
 }
 
@@ -188,6 +189,9 @@ fn fill(
         let bytes = template.header_bytes() + packet.bytes();
         if packet.bytes() > template.datagram_bytes() {
             counters.too_long += 1;
+            if *done == 0 {
+                return End::Outgrown;
+            }
         } else {
             let pushed = socket.push(bytes, |frame| {
                 template.write(packet, frame);

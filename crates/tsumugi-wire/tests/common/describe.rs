@@ -6,6 +6,7 @@ use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, RemoteF
 use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
+use tsumugi_wire::piece::{MalformedPiece, PIECE_BYTES, Piece};
 use tsumugi_wire::{Flags, Header, Kind, MalformedHeader, Psn};
 
 type Fields = Vec<(String, String)>;
@@ -81,7 +82,16 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
             }
             Err(_) => format!("challenge_length {}", body.len()),
         },
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => "ok".to_owned(),
+        Kind::Piece => match Piece::decode(body) {
+            Ok((Piece { packet_bytes, at, packet_crc }, data)) => {
+                put(fields, "piece", format!("{packet_bytes} {at} {packet_crc} {}", data.len()));
+                "ok".to_owned()
+            }
+            Err(MalformedPiece { bytes }) => format!("piece {bytes}"),
+        },
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeProbe | Kind::SizeAck => {
+            "ok".to_owned()
+        }
     };
     put(fields, "body", verdict);
 }
@@ -158,7 +168,10 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         Kind::Challenge => {
             Challenge { nonce: vector.number("nonce"), cookie: vector.number("cookie") }.encode().to_vec()
         }
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => Vec::new(),
+        Kind::Piece => encode_piece(vector),
+        // Padding is of zeros.
+        Kind::SizeProbe => vec![0; usize::from(vector.number::<u16>("body_bytes"))],
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeAck => Vec::new(),
     };
     let body_bytes: u16 = vector.number("body_bytes");
     // The last frame's padding may have been left off.
@@ -210,6 +223,18 @@ fn encode_frames(vector: &Vector) -> Vec<u8> {
             _ => {}
         }
     }
+    body
+}
+
+fn encode_piece(vector: &Vector) -> Vec<u8> {
+    let numbers: Vec<u64> =
+        vector.text("piece").split(' ').filter_map(|number| number.parse().ok()).collect();
+    let &[packet_bytes, at, packet_crc, bytes] = numbers.as_slice() else {
+        panic!("{}: piece={}", vector.name, vector.text("piece"))
+    };
+    let piece = Piece { packet_bytes: packet_bytes as u16, at: at as u16, packet_crc: packet_crc as u32 };
+    let mut body = piece.encode().to_vec();
+    body.extend_from_slice(&vector.bytes[HEADER_BYTES + PIECE_BYTES..][..bytes as usize]);
     body
 }
 

@@ -5,6 +5,7 @@ use tsumugi_wire::frame::{FRAGMENT_BYTES, Frame, Frames, REMOTE_BYTES, WHOLE_BYT
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::{HEADER_BYTES, Header};
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
+use tsumugi_wire::piece::{PIECE_BYTES, Piece};
 use tsumugi_wire::{Kind, Psn};
 
 /// How far an input got.
@@ -41,7 +42,8 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
         Kind::Data => frames(body),
         Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => sack(header.ack, body),
         Kind::Hello | Kind::Challenge | Kind::Welcome => offer(body),
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset => true,
+        Kind::Piece => piece(body),
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeProbe | Kind::SizeAck => true,
     };
     if accepted { Reached::Body } else { Reached::Header }
 }
@@ -81,6 +83,14 @@ pub(crate) fn frames(body: &[u8]) -> bool {
             }
         }
     }
+    true
+}
+
+/// Reads `body` as a piece. What is read encodes to the same bytes, and lies within its packet.
+pub(crate) fn piece(body: &[u8]) -> bool {
+    let Ok((piece, data)) = Piece::decode(body) else { return false };
+    assert_eq!(piece.encode(), body[..PIECE_BYTES], "{piece:?} encodes to other bytes");
+    assert!(!data.is_empty() && usize::from(piece.at) + data.len() <= usize::from(piece.packet_bytes));
     true
 }
 

@@ -7,6 +7,7 @@ use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, REMOTE_BYTES, RemoteFrame, e
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
+use tsumugi_wire::piece::Piece;
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
@@ -67,6 +68,8 @@ pub(crate) fn all() -> Vec<Case> {
     handshake(&mut cases);
     cases.file = "closing";
     closing(&mut cases);
+    cases.file = "sizes";
+    sizes(&mut cases);
     cases.file = "refused_header";
     refused_header(&mut cases);
     cases.file = "refused_body";
@@ -378,6 +381,25 @@ fn handshake(cases: &mut Cases) {
     cases.foreign("hello_reserved", "reserved bytes are ignored", packet(stranger(Kind::Hello), &later));
 }
 
+/// Packets that are too long for their path, and what finds out how long they may be.
+fn sizes(cases: &mut Cases) {
+    let piece = |at, bytes| {
+        let piece = Piece { packet_bytes: 1424, at, packet_crc: 0xc0de_cafe };
+        let mut body = piece.encode().to_vec();
+        body.extend((0..bytes).map(|at| at as u8));
+        packet(Header { psn: Psn(7), ..header(Kind::Piece) }, &body)
+    };
+    cases.add("piece_first", "the beginning of a packet", piece(0, 1088));
+    cases.add("piece_last", "and its end", piece(1088, 336));
+    cases.refuse_body("piece_beyond", "it ends beyond its packet", piece(1088, 337), "piece 345");
+    cases.refuse_body("piece_askew", "it begins within a unit", piece(8, 64), "piece 72");
+    cases.refuse_body("piece_empty", "no data", piece(0, 0), "piece 8");
+    let probe = Header { psn: Psn(1372), path: 1, ..header(Kind::SizeProbe) };
+    cases.add("size_probe", "asks whether 1,372 bytes arrive", packet(probe, &[0; 1372 - HEADER_BYTES]));
+    let ack = Header { psn: Psn(1372), path: 1, ..header(Kind::SizeAck) };
+    cases.add("size_ack", "they do", packet(ack, &[]));
+}
+
 fn closing(cases: &mut Cases) {
     cases.add("bye", "the endpoint closes", packet(header(Kind::Bye), &[]));
     cases.add("bye_ack", "the BYE was heard", packet(header(Kind::ByeAck), &[]));
@@ -433,7 +455,7 @@ fn refused_header(cases: &mut Cases) {
         cases.refuse(&format!("check_{field}"), "one bit of this field is damaged", damaged, "check");
     }
     cases.refuse("check_zeros", "version 1 and nothing but zeros", [&[1][..], &[0; 63]].concat(), "check");
-    for (kind, result) in [(0, "kind 0"), (13, "kind 13"), (255, "kind 255")] {
+    for (kind, result) in [(0, "kind 0"), (16, "kind 16"), (255, "kind 255")] {
         cases.refuse(
             &format!("kind_{kind}"),
             "unknown, its check right",

@@ -6,6 +6,7 @@ use tsumugi_wire::memory::{
     self, Acknowledged, Control, Counter, Flow, Geometry, Landing, RailCounters, Received, Record,
     Translation,
 };
+use tsumugi_wire::piece::{PACKET_BODY_BYTES_MAX, PIECE_ALIGN};
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
 
@@ -114,6 +115,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("WINDOW_PACKETS", limits::WINDOW_PACKETS),
         ("MESSAGE_BYTES_MAX", limits::MESSAGE_BYTES_MAX),
         ("RECORD_ALIGN", limits::RECORD_ALIGN),
+        ("PIECE_ALIGN", PIECE_ALIGN as u64),
+        ("PACKET_BODY_BYTES_MAX", PACKET_BODY_BYTES_MAX as u64),
         ("WORD_PSNS", ack::WORD_PSNS),
         ("WORDS_MAX", ack::WORDS_MAX as u64),
         ("ANSWER_BYTES_MAX", ack::BODY_BYTES_MAX as u64),
@@ -175,6 +178,9 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         "BYE",
         "BYE_ACK",
         "RESET",
+        "PIECE",
+        "SIZE_PROBE",
+        "SIZE_ACK",
     ];
     all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
     all.extend(Counter::ALL.map(|(counter, name)| (name, counter as u64)));

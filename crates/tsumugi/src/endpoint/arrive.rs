@@ -66,7 +66,10 @@ impl State {
             | Kind::Go
             | Kind::Probe
             | Kind::Bye
-            | Kind::ByeAck => self.on_flow_packet(now, from, header, body),
+            | Kind::ByeAck
+            | Kind::Piece
+            | Kind::SizeProbe
+            | Kind::SizeAck => self.on_flow_packet(now, from, header, body),
         }
     }
 
@@ -78,7 +81,11 @@ impl State {
                 memory.count(verdict.counter(), 1);
                 // Nobody is left of another epoch, and its token may be in use again by the present one.
                 let unknown = verdict != Verdict::WrongEpoch;
-                if unknown && matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye) {
+                let asks = matches!(
+                    header.kind,
+                    Kind::Data | Kind::Probe | Kind::Bye | Kind::Piece | Kind::SizeProbe
+                );
+                if unknown && asks {
                     self.reset(from, header.token);
                 }
                 return;
@@ -86,7 +93,16 @@ impl State {
         };
         let Some(index) = self.flows[header.flow as usize] else { return };
         self.peers[index as usize].hear(now);
-        let rides_along = matches!(header.kind, Kind::Data | Kind::Probe | Kind::Bye | Kind::ByeAck);
+        let rides_along = matches!(
+            header.kind,
+            Kind::Data
+                | Kind::Probe
+                | Kind::Bye
+                | Kind::ByeAck
+                | Kind::Piece
+                | Kind::SizeProbe
+                | Kind::SizeAck
+        );
         if rides_along && header.flags.has(Flags::HAS_ACK) {
             self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
             if self.flows[header.flow as usize].is_none() {
@@ -125,6 +141,9 @@ impl State {
             Kind::Probe => self.answer_probe(now, index, from),
             Kind::Bye => self.on_bye(now, index, header),
             Kind::ByeAck => self.on_bye_ack(now, index),
+            Kind::Piece => self.on_piece(now, index, from, flow, header, body),
+            Kind::SizeProbe => self.on_size_probe(index, from, header),
+            Kind::SizeAck => self.on_size_ack(now, index, header),
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
         }
     }
@@ -186,7 +205,7 @@ impl State {
         placed.then_some(frame)
     }
 
-    fn on_data(
+    pub(super) fn on_data(
         &mut self,
         now: Instant,
         index: u32,

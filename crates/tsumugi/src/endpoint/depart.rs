@@ -72,7 +72,7 @@ impl Long {
 /// Room to put a burst together, kept so that nothing is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
-    packets: Vec<(Psn, ContentKey, Flags)>,
+    pub(super) packets: Vec<(Psn, ContentKey, Flags)>,
     heads: Vec<[u8; HEADER_BYTES + FRAGMENT_BYTES]>,
 }
 
@@ -305,10 +305,16 @@ impl State {
         number
     }
 
-    /// Longest packet body to this peer, bytes; what every peer takes while it has not said.
+    /// Longest packet body to this peer for now, bytes; what every peer takes while it has not said.
     pub(super) fn body_bytes(&self, index: u32) -> usize {
         let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
-        self.peers[index as usize].remote.map_or(unknown, |remote| remote.body_bytes)
+        let peer = &self.peers[index as usize];
+        if peer.remote.is_some() { peer.cut_bytes } else { unknown }
+    }
+
+    /// Longest packet body that both sides take, bytes; as long as the peer has not said, what every one does.
+    pub(super) fn agreed_body_bytes(&self, index: u32) -> usize {
+        self.peers[index as usize].remote.map_or_else(|| self.body_bytes(index), |remote| remote.body_bytes)
     }
 
     fn is_short(&self, node: Node, bytes: usize) -> bool {
@@ -446,8 +452,14 @@ impl State {
     /// # Errors
     /// The rail is broken.
     pub fn transmit<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
-        for address in self.met.drain(..) {
-            rail.meet(address);
+        if !self.met.is_empty() {
+            for address in std::mem::take(&mut self.met) {
+                rail.meet(address);
+                self.hear_size(now, address, rail);
+            }
+        }
+        while let Some(address) = rail.too_long() {
+            self.hear_size(now, address, rail);
         }
         if !self.doubted.is_empty() {
             self.ask_kernels(now, rail);
@@ -491,12 +503,23 @@ impl State {
         if self.peers[index as usize].has_told {
             self.find_ways(now, index);
         }
+        if self.peers[index as usize].sender.has_lost() {
+            self.suspect_size(now, index, rail);
+        }
+        if self.peers[index as usize].sizes_due <= now {
+            self.probe_sizes(now, index, rail)?;
+        }
         while let Some(pick) = self.pick(now, index) {
             self.gather(now, index, pick);
             if self.burst.packets.is_empty() {
                 break;
             }
-            if !self.send_burst(now, index, pick.path, rail)? {
+            let all = if self.carries_all(index, pick.path) {
+                self.send_burst(now, index, pick.path, rail)?
+            } else {
+                self.send_in_pieces(now, index, pick.path, rail)?
+            };
+            if !all {
                 return Ok(false);
             }
         }
@@ -602,7 +625,7 @@ impl State {
     }
 
     /// Sends the collected packets. `false` when the NIC did not take them all.
-    fn send_burst<R: Rail + ?Sized>(
+    pub(super) fn send_burst<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
         index: u32,

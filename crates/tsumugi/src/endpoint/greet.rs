@@ -326,6 +326,8 @@ impl State {
             peer.sender.sample(0, rtt_ns);
             // What it told of its NICs may have overtaken this.
             peer.ways.truncate(1);
+            peer.ways[0].mtu = peer.fresh_mtu();
+            peer.fit();
             self.met.push(peer.address);
             self.find_ways(now, index);
         }
@@ -499,7 +501,8 @@ impl State {
     /// How many packets the peer may send from the flow's base on, and the base.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
         let full = self.held_bytes() > self.options.receive_bytes;
-        let body_bytes = self.body_bytes(index) as u64;
+        // What the peer sends is no longer than both take; what our packets to it are does not matter here.
+        let body_bytes = self.agreed_body_bytes(index) as u64;
         // Beside what was read and not given back. How far depositors are the queue's head would tell, but it is in the
         // cache of one's CPU.
         let free_bytes = self.memory.ring_bytes() - self.kept.used_bytes(self.ring_read);

@@ -14,10 +14,12 @@ mod landed;
 mod liveness;
 mod models;
 mod peer;
+mod pieces;
 pub(crate) mod place;
 mod rails;
 pub(crate) mod remote;
 mod serve;
+mod sizes;
 pub(crate) mod suspend;
 pub(crate) mod trunk;
 mod window;
@@ -363,8 +365,10 @@ impl Endpoint {
     /// What is in use, and what the endpoint does without, why, and what mends it. Looks at the NICs anew.
     #[must_use]
     pub fn report(&self) -> Report {
-        let rail = &self.shared.inner.borrow().rail;
-        Report::new(rail.address(), rail.is_driven(), rail.report())
+        let Inner { rail, state, .. } = &*self.shared.inner.borrow();
+        let mut report = Report::new(rail.address(), rail.is_driven(), rail.report());
+        report.given_up.extend(state.short_paths());
+        report
     }
 
     /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application. `None` where nothing

@@ -9,6 +9,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use tsumugi_proto::Sender;
 use tsumugi_proto::handshake::Greeting;
+use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
 use tsumugi_wire::handshake::Repeat;
@@ -182,12 +183,22 @@ pub(super) struct Peer {
     pub(super) marks: VecDeque<(Psn, u64)>,
     /// It cannot answer long packets where they arrive, and wants to be asked by PROBE.
     pub(super) ask_by_probe: bool,
+    /// Longest body of a packet that is cut now, bytes: what every path in use carries.
+    pub(super) cut_bytes: usize,
+    /// When the length of datagrams is probed on some path.
+    pub(super) sizes_due: Instant,
+    /// That will be soon, whether or not anything else is sent.
+    pub(super) sizes_search: bool,
+    /// When a packet was sent whose loss has been looked into.
+    pub(super) sizes_asked: Instant,
 
     /// Operations on its memory that wait for replies, by number.
     pub(super) pending: HashMap<u64, Pending>,
 
     // Receiving half.
     pub(super) reorder: Reorder<Held>,
+    /// Packets that arrive in pieces.
+    pub(super) pieces: Pieces,
     pub(super) assemblies: Vec<Assembly>,
     /// Highest PSN deposited, plus one.
     pub(super) highest: Psn,
@@ -257,8 +268,13 @@ impl Peer {
             delivered_before: 0,
             marks: VecDeque::new(),
             ask_by_probe: false,
+            cut_bytes: 0,
+            sizes_due: Instant::NEVER,
+            sizes_search: false,
+            sizes_asked: Instant(0),
             pending: HashMap::new(),
             reorder: Reorder::default(),
+            pieces: Pieces::default(),
             assemblies: Vec::new(),
             highest: Psn(0),
             deposited_at: Instant(0),

@@ -271,7 +271,8 @@ impl State {
         at: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
-        let (room, bytes) = (self.body_bytes(index) - REMOTE_BYTES, data.len());
+        // What a path that carries less than both take cannot carry whole goes in pieces.
+        let (room, bytes) = (self.agreed_body_bytes(index) - REMOTE_BYTES, data.len());
         if bytes > room {
             return Err(SendError::TooLong { bytes: bytes as u64, limit: room as u64 });
         }

@@ -382,13 +382,13 @@ impl State {
         let mut due = peer.ack_due;
         match &peer.phase {
             Phase::Greeting(greeting) => due = due.min(greeting.due),
-            Phase::Open if peer.waiting_since.is_some() => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due());
+            Phase::Open if peer.waiting_since.is_some() || peer.sizes_search => {
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
             // The peer may not have heard of it, and ask for something and wait for the reply.
             Phase::Leaving(said_at) => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due());
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
                 due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS));
             }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
@@ -414,7 +414,7 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = peer.probe_due() <= now;
+        let mut wants_to_send = peer.probe_due().min(peer.sizes_due) <= now;
         if now >= peer.ack_due {
             peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
             peer.ack_due = Instant::NEVER;

@@ -255,6 +255,8 @@ impl State {
             body_bytes,
             listens: saved.listens,
         });
+        peer.ways[0].mtu = peer.fresh_mtu();
+        peer.fit();
         peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });
         peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();

@@ -8,15 +8,17 @@
 //! and used again when it answers.
 
 use super::peer::{Outgoing, Peer, Phase};
+use super::sizes::Said;
 use super::state::State;
 use crate::Node;
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
+use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
 use tsumugi_rail::networks::NetworkKind;
 use tsumugi_rail::{Networks, NicAddress};
 use tsumugi_wire::frame;
-use tsumugi_wire::limits::RAILS_MAX;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, RAILS_MAX};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
 use tsumugi_wire::time::MILLISECOND_NS;
@@ -36,6 +38,11 @@ pub(super) struct Way {
     pub(super) nic: Option<IpAddr>,
     /// What its path had delivered and lost when that was counted last.
     pub(super) counted: (u64, u64),
+    /// How long datagrams over it may be, and who said so if that is less than both ends take.
+    pub(super) mtu: PathMtu,
+    pub(super) said: Said,
+    /// What its path had delivered when it came back last.
+    pub(super) delivered_when_revived: Option<u64>,
     /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
     gone: bool,
     /// When a silent path was probed last, when it is probed next, and how long after the PROBE before.
@@ -50,6 +57,9 @@ impl Way {
             address,
             nic: None,
             counted: (0, 0),
+            mtu: PathMtu::new(DATAGRAM_BYTES_MAX),
+            said: Said::Kernel,
+            delivered_when_revived: None,
             gone: false,
             probed_at: Instant(0),
             probe_at: Instant(0),
@@ -95,6 +105,8 @@ pub struct PathReport {
     pub delivered: u64,
     /// Packets found lost, ever.
     pub lost: u64,
+    /// Longest datagram that it carries, as far as is known, bytes.
+    pub datagram_bytes: usize,
 }
 
 impl Peer {
@@ -135,6 +147,7 @@ impl State {
             in_flight: path.in_flight,
             delivered: path.delivered,
             lost: path.lost,
+            datagram_bytes: way.mtu.bytes(),
         };
         paths.map(report).collect()
     }
@@ -298,7 +311,7 @@ impl State {
     /// Adds a way to a peer, in the place of one that is gone if there are as many as there may be.
     fn add_way(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
         let peer = &mut self.peers[index as usize];
-        let way = Way { nic: Some(nic), ..Way::new(address) };
+        let way = Way { nic: Some(nic), mtu: peer.fresh_mtu(), ..Way::new(address) };
         if peer.ways.len() < RAILS_MAX {
             peer.sender.add_path(speed_bits);
             peer.ways.push(way);
@@ -333,7 +346,7 @@ impl State {
     }
 
     /// Asks a peer for a sign of life by one way.
-    fn probe(&mut self, index: u32, number: usize) {
+    pub(super) fn probe(&mut self, index: u32, number: usize) {
         let address = self.peers[index as usize].ways[number].address;
         if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
             self.reply(address, packet.to_vec());
@@ -378,6 +391,7 @@ impl State {
             if rtt_ns < PROBE_NS_MIN {
                 peer.sender.sample(number as u8, rtt_ns.max(1));
             }
+            self.suspect_revived(now, index, number);
             self.touch(index);
         }
     }

@@ -1,0 +1,139 @@
+//! Packets that are too long for their path, in pieces: sent, and put together.
+//!
+//! A packet is cut once and keeps its number and its content: the receiver may have it already, and only its ACK be lost. So
+//! when a path carries less than it was cut for, the same packet is sent in several datagrams (`tsumugi_wire::piece`).
+
+use super::peer::{Body, ContentKey};
+use super::state::State;
+use crate::checksum::{crc32c, crc32c_of_two};
+use std::net::SocketAddr;
+use tsumugi_proto::{ReceiveMemory, window};
+use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::WINDOW_PACKETS;
+use tsumugi_wire::memory::{Counter, Flow};
+use tsumugi_wire::piece::{PIECE_BYTES, Piece, piece_data_bytes};
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+impl State {
+    /// Sends the collected packets over a path that is too short for some of them. `false` when the NIC did not take them
+    /// all.
+    pub(super) fn send_in_pieces<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        path: u8,
+        rail: &mut R,
+    ) -> Result<bool, RailError> {
+        let mut packets = std::mem::take(&mut self.burst.packets);
+        let carried = self.peers[index as usize].ways[usize::from(path)].mtu.bytes();
+        let mut all = true;
+        for &(psn, key, flags) in &packets {
+            all = if !all {
+                self.peers[index as usize].sender.not_taken(psn);
+                false
+            } else if self.contents[key].datagram_bytes() > carried {
+                self.send_pieces_of(now, index, path, (psn, key, flags), rail)?
+            } else {
+                self.burst.packets.clear();
+                self.burst.packets.push((psn, key, flags));
+                self.send_burst(now, index, path, rail)?
+            };
+        }
+        packets.clear();
+        self.burst.packets = packets; // for its room
+        Ok(all)
+    }
+
+    fn send_pieces_of<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        path: u8,
+        (psn, key, flags): (Psn, ContentKey, Flags),
+        rail: &mut R,
+    ) -> Result<bool, RailError> {
+        let (ack, credit) = self.credit(index);
+        let flags = flags.with(self.has_ack(index));
+        let peer = &mut self.peers[index as usize];
+        let Some(remote) = peer.remote else { return Ok(true) };
+        let way = &peer.ways[usize::from(path)];
+        let content = &self.contents[key];
+        let whole = match &content.body {
+            Body::Packet(body) => body.clone(),
+            Body::Piece { frame, key, at, bytes } => {
+                [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
+            }
+        };
+        let step = piece_data_bytes(way.mtu.bytes());
+        let count = whole.len().div_ceil(step);
+        let mut header = Header::new(Kind::Piece, self.epoch);
+        (header.flow, header.token, header.path, header.psn) = (remote.flow, remote.token, path, psn);
+        (header.ack, header.credit) = (ack, credit);
+        let mut heads = Vec::with_capacity(count);
+        for (nth, data) in whole.chunks(step).enumerate() {
+            let piece =
+                Piece { packet_bytes: whole.len() as u16, at: (nth * step) as u16, packet_crc: content.crc };
+            let piece = piece.encode();
+            let last = nth + 1 == count;
+            header.flags = flags.with(if last { Flags::ACK_REQUEST } else { Flags(0) });
+            header.body_bytes = (PIECE_BYTES + data.len()) as u16;
+            header.body_crc = crc32c_of_two(&piece, data);
+            let mut head = [0; HEADER_BYTES + PIECE_BYTES];
+            head[..HEADER_BYTES].copy_from_slice(&header.encode());
+            head[HEADER_BYTES..].copy_from_slice(&piece);
+            heads.push(head);
+        }
+        let pieces = heads.iter().zip(whole.chunks(step));
+        let pieces: Vec<_> = pieces.map(|(head, body)| Packet { head, body }).collect();
+        let all = rail.send(now, way.address, &pieces)? == count;
+        if all {
+            self.policy.on_sent(index, path, 1, whole.len() as u64);
+        } else {
+            peer.sender.not_taken(psn);
+        }
+        Ok(all)
+    }
+
+    /// A piece of a packet arrived. When the packet is whole, it is as if it had come in one.
+    pub(super) fn on_piece(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: SocketAddr,
+        flow: &Flow,
+        header: &Header,
+        body: &[u8],
+    ) {
+        let Ok((piece, data)) = Piece::decode(body) else {
+            self.memory.count(Counter::Violation, 1);
+            return;
+        };
+        let peer = &mut self.peers[index as usize];
+        peer.answer_to = from;
+        peer.doubt.is_away = false;
+        let base = window::base(flow);
+        if header.psn < base {
+            if header.flags.has(Flags::ACK_REQUEST) {
+                peer.demand(Kind::Ack, Psn(0)); // its ACK is lost
+                self.touch(index);
+            }
+            return;
+        }
+        if header.psn >= base.plus(WINDOW_PACKETS) {
+            return;
+        }
+        let Some(whole) = peer.pieces.put(base, header.psn, &piece, data) else { return };
+        if crc32c(&whole) != piece.packet_crc {
+            self.memory.count(Counter::Corrupt, 1);
+            return;
+        }
+        let header = Header {
+            kind: Kind::Data,
+            body_bytes: piece.packet_bytes,
+            body_crc: piece.packet_crc,
+            ..*header
+        };
+        self.on_data(now, index, flow, &header, &whole);
+    }
+}

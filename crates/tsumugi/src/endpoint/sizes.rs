@@ -1,0 +1,274 @@
+//! How long packets to a peer may be: what both ends take, and what each path to it carries.
+//!
+//! A path begins with what our own kernel's route has room for. It carries less when our kernel says so, or when the packet
+//! that all others wait for has been lost several times while the peer was heard: then short packets come through and long
+//! ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What was cut
+//! before for more than a path carries is sent in [`super::pieces`].
+
+use super::peer::{Address, Body, Content, Peer, Phase};
+use super::state::State;
+use super::trunk::Way;
+use crate::checksum::crc32c;
+use crate::report::GivenUp;
+use std::net::SocketAddr;
+use tsumugi_proto::path_mtu::PathMtu;
+use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::frame::FRAGMENT_BYTES;
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MAX;
+use tsumugi_wire::{Header, Instant, Kind, Psn};
+
+/// Transmissions that the first packet outstanding must have lost before its length is to blame.
+const LOST_SENDS: u8 = 4;
+/// Transmissions of it from which on the peer is asked, by a short packet behind it, whether it hears those.
+const ASK_SENDS: u8 = 2;
+
+/// Who said last that a path carries less than both ends take.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Said {
+    /// Our kernel: its NIC's or its route's MTU, or a router's ICMP.
+    Kernel,
+    /// Nobody: long packets were lost.
+    Nobody,
+}
+
+impl Content {
+    /// Length of the datagram that carries it, bytes.
+    pub(super) fn datagram_bytes(&self) -> usize {
+        HEADER_BYTES
+            + match &self.body {
+                Body::Packet(body) => body.len(),
+                Body::Piece { bytes, .. } => FRAGMENT_BYTES + bytes,
+            }
+    }
+}
+
+impl Address {
+    /// Longest datagram that both sides take, bytes.
+    pub(super) const fn datagram_bytes(&self) -> usize {
+        self.body_bytes + HEADER_BYTES
+    }
+}
+
+impl Peer {
+    /// What a path that has just become one carries, as long as nothing else is known.
+    pub(super) fn fresh_mtu(&self) -> PathMtu {
+        PathMtu::new(self.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes()))
+    }
+
+    /// Cuts packets from now on for the path in use that carries least, so that each may take any of them.
+    pub(super) fn fit(&mut self) {
+        let Some(remote) = self.remote else { return };
+        let ways = self.ways.iter().zip(self.sender.paths());
+        let usable = ways.filter(|(_, path)| path.is_usable()).map(|(way, _)| way.mtu);
+        let carried = usable.clone().map(|mtu| mtu.bytes()).min().unwrap_or(usize::MAX);
+        self.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
+        self.sizes_search = usable.clone().any(|mtu| mtu.is_searching());
+        self.sizes_due = usable.map(|mtu| mtu.due()).min().unwrap_or(Instant::NEVER);
+    }
+}
+
+impl State {
+    /// Whether a path carries whatever may be sent to the peer.
+    pub(super) fn carries_all(&self, index: u32, path: u8) -> bool {
+        let peer = &self.peers[index as usize];
+        let longest = peer.remote.map_or(0, |remote| remote.datagram_bytes());
+        peer.ways[usize::from(path)].mtu.bytes() >= longest
+    }
+
+    /// Hears what our kernel expects to pass to an address: when we come to know it, and when a packet was too long.
+    pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
+        let Some(&index) = self.by_address.get(&address) else { return };
+        let peer = &mut self.peers[index as usize];
+        if peer.remote.is_none() {
+            return; // what both take is not known either
+        }
+        let Some(number) = peer.ways.iter().position(|way| way.address == address) else { return };
+        let Some(bytes) = rail.path_bytes(address) else { return };
+        let before = peer.ways[number].mtu;
+        if peer.ways[number].mtu.limit(now, bytes) {
+            peer.ways[number].said = Said::Kernel;
+            peer.sender.forget_losses();
+            tell(&peer.ways[number], before.bytes());
+        }
+        if before != peer.ways[number].mtu {
+            peer.fit();
+            let due = self.due(index);
+            self.remind(index, due);
+        }
+    }
+
+    /// Looks whether it is for its length that the first packet outstanding is lost again and again.
+    pub(super) fn suspect_size<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
+        let peer = &mut self.peers[index as usize];
+        let Some((sends, sent_at, path)) = peer.sender.lost_head() else { return };
+        if sends < ASK_SENDS || sent_at == peer.sizes_asked {
+            return;
+        }
+        peer.sizes_asked = sent_at;
+        let Some(&key) = peer.sender.head() else { return };
+        let way = &mut peer.ways[usize::from(path)];
+        let before = way.mtu.bytes();
+        let bytes = self.contents[key].datagram_bytes().min(before);
+        if sends < LOST_SENDS || peer.heard_at <= sent_at {
+            // Whether short packets come through: the peer's driver may answer the one, and who answers the other says that what
+            // was sent before it is lost, whatever the time-out.
+            self.probe(index, usize::from(path));
+            let to = self.peers[index as usize].ways[usize::from(path)].address;
+            if let Some(packet) = self.size_packet(index, Kind::SizeProbe, path, HEADER_BYTES, &[]) {
+                self.reply(to, packet.to_vec());
+            }
+            return;
+        }
+        // Our kernel may have been told, and not we.
+        let known = rail.path_bytes(way.address).filter(|known| *known < bytes);
+        let (said, less) = match known {
+            Some(known) => (Said::Kernel, way.mtu.limit(now, known)),
+            None => {
+                let mut less = false;
+                while way.mtu.bytes() >= bytes && way.mtu.on_black_hole(now) {
+                    less = true;
+                }
+                (Said::Nobody, less)
+            }
+        };
+        if less {
+            way.said = said;
+            tell(way, before);
+            peer.sender.forget_losses();
+            peer.fit();
+        }
+    }
+
+    /// A path has come back and lost all it was given before: it may carry short packets only.
+    pub(super) fn suspect_revived(&mut self, now: Instant, index: u32, number: usize) {
+        let peer = &mut self.peers[index as usize];
+        let delivered = peer.sender.paths()[number].delivered;
+        let way = &mut peer.ways[number];
+        let before = way.mtu.bytes();
+        if way.delivered_when_revived.replace(delivered) == Some(delivered) && way.mtu.on_black_hole(now) {
+            way.said = Said::Nobody;
+            tell(way, before);
+        }
+        peer.fit();
+    }
+
+    /// Sends the probes that are due.
+    pub(super) fn probe_sizes<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<(), RailError> {
+        for number in 0..self.peers[index as usize].ways.len() {
+            let peer = &mut self.peers[index as usize];
+            let path = &peer.sender.paths()[number];
+            let way = &mut peer.ways[number];
+            if !path.is_usable() {
+                continue;
+            }
+            let address = way.address;
+            let Some(bytes) = way.mtu.probe(now, path.srtt_ns) else { continue };
+            let padding = vec![0; bytes - HEADER_BYTES];
+            let Some(head) = self.size_packet(index, Kind::SizeProbe, number as u8, bytes, &padding) else {
+                continue;
+            };
+            rail.send(now, address, &[Packet { head: &head, body: &padding }])?;
+        }
+        self.peers[index as usize].fit();
+        Ok(())
+    }
+
+    /// The header of a packet about the length of datagrams.
+    fn size_packet(
+        &mut self,
+        index: u32,
+        kind: Kind,
+        path: u8,
+        bytes: usize,
+        body: &[u8],
+    ) -> Option<[u8; HEADER_BYTES]> {
+        let packet = self.flow_packet(index, kind, path)?;
+        let (mut header, ..) = Header::decode(&packet).ok()?;
+        header.psn = Psn(bytes as u64);
+        header.body_bytes = body.len() as u16;
+        header.body_crc = crc32c(body);
+        Some(header.encode())
+    }
+
+    /// The peer wants to know whether so long a datagram arrives: it did.
+    pub(super) fn on_size_probe(&mut self, index: u32, from: SocketAddr, header: &Header) {
+        let bytes = HEADER_BYTES + usize::from(header.body_bytes);
+        if header.psn == Psn(bytes as u64)
+            && let Some(packet) = self.size_packet(index, Kind::SizeAck, header.path, bytes, &[])
+        {
+            self.reply(from, packet.to_vec());
+        }
+    }
+
+    /// So long a datagram of ours has arrived.
+    pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
+        let peer = &mut self.peers[index as usize];
+        let Some(way) = peer.ways.get_mut(usize::from(header.path)) else { return };
+        let before = way.mtu.bytes();
+        let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
+        if bytes == HEADER_BYTES && peer.sender.lose_overtaken_head(header.path, ASK_SENDS) {
+            self.touch(index);
+            return;
+        }
+        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && way.mtu.on_arrived(now, bytes) {
+            log::info!(
+                "path to {}: datagrams of {bytes} bytes arrive; {before} were known to before",
+                way.address
+            );
+            peer.fit();
+            self.touch(index);
+        }
+    }
+
+    /// The paths that carry less than both ends take, and why, as far as is known.
+    pub(crate) fn short_paths(&self) -> Vec<GivenUp> {
+        let open = self.peers.iter().filter(|peer| matches!(peer.phase, Phase::Open | Phase::Leaving(_)));
+        let ways = open.flat_map(|peer| peer.ways.iter().map(move |way| (peer.remote, way)));
+        let short = |(remote, way): (Option<Address>, &Way)| {
+            let longest = remote?.datagram_bytes();
+            let bytes = way.mtu.bytes();
+            (bytes < longest).then(|| GivenUp {
+                what: format!("datagrams of {longest} bytes to {}", way.address),
+                why: format!("{bytes} at most: {}", way.said.why()),
+                remedy: way.said.remedy(way.address),
+            })
+        };
+        ways.filter_map(short).collect()
+    }
+}
+
+impl Said {
+    const fn why(self) -> &'static str {
+        match self {
+            Said::Kernel => "the kernel says so here (MTU of its NIC or route, or a router's ICMP)",
+            Said::Nobody => "longer ones are lost though the peer answers, and nobody says why",
+        }
+    }
+
+    fn remedy(self, address: SocketAddr) -> String {
+        match self {
+            Said::Kernel => format!("`ip route get {}` and `tracepath {0}` show where", address.ip()),
+            Said::Nobody => format!(
+                "`tracepath {}` shows how far long packets come; let that device have the ends' MTU, or let its ICMP pass",
+                address.ip()
+            ),
+        }
+    }
+}
+
+/// Says that a path carries less than before.
+fn tell(way: &Way, before: usize) {
+    let Way { address, mtu, said, .. } = way;
+    log::warn!(
+        "path to {address}: datagrams of {} bytes at most, {before} before: {}; {}",
+        mtu.bytes(),
+        said.why(),
+        said.remedy(*address)
+    );
+}
