@@ -33,6 +33,8 @@ pub struct Report {
     pub datagrams: u64,
     /// STOPs sent.
     pub stops: u64,
+    /// Pieces sent of packets that were too long for their path.
+    pub pieces: u64,
     /// Packets deposited by programs in drivers.
     pub driven: u64,
     /// Those of them that landed in a window.
@@ -56,6 +58,7 @@ impl Report {
         self.errands += other.errands;
         self.datagrams += other.datagrams;
         self.stops += other.stops;
+        self.pieces += other.pieces;
         self.driven += other.driven;
         self.landed += other.landed;
         self.followed += other.followed;
@@ -136,6 +139,7 @@ impl Cluster {
             errands: self.world.ledger.errands,
             datagrams: statistics.sent,
             stops: self.world.wire.borrow().stops,
+            pieces: self.world.wire.borrow().pieces,
             driven: self.world.wire.borrow().driven,
             landed: self.world.wire.borrow().landed,
             followed: self.world.wire.borrow().followed,
@@ -174,6 +178,10 @@ impl Cluster {
             Event::Program { host, attached } => hosts[host].attach(now, attached)?,
             Event::Nic { host, network, options } => world.set_nic(now, host, network, options),
             Event::Policy { host, policy } => hosts[host].set_policy(policy),
+            Event::Mtu { datagram_bytes, tells } => {
+                world.plan.link = LinkOptions { datagram_bytes, tells, ..world.plan.link };
+                world.network.set_options(world.plan.link);
+            }
         }
         Ok(())
     }
@@ -182,8 +190,8 @@ impl Cluster {
     fn calm_down(&mut self) -> Result<(), Wrong> {
         let Cluster { hosts, world, now, .. } = self;
         let flawless = |link: LinkOptions| {
-            let LinkOptions { latency_ns, rate_bits_per_s, .. } = link;
-            LinkOptions { latency_ns, rate_bits_per_s, ..LinkOptions::default() }
+            let LinkOptions { latency_ns, rate_bits_per_s, datagram_bytes, tells, .. } = link;
+            LinkOptions { latency_ns, rate_bits_per_s, datagram_bytes, tells, ..LinkOptions::default() }
         };
         world.network.set_options(flawless(world.plan.link));
         world.set_links(flawless);

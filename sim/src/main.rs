@@ -151,6 +151,7 @@ fn tell(report: &Report) -> String {
         errands,
         datagrams,
         stops,
+        pieces,
         driven,
         landed,
         followed,
@@ -159,7 +160,7 @@ fn tell(report: &Report) -> String {
         ..
     } = report;
     format!(
-        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {followed} over trunks, {left} paths given up, {calls} calls"
+        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {pieces} pieces, {followed} over trunks, {left} paths given up, {calls} calls"
     )
 }
 

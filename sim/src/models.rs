@@ -188,6 +188,7 @@ fn link(dice: &mut Dice) -> LinkOptions {
         duplicate,
         reorder,
         corrupt,
+        ..LinkOptions::default()
     }
 }
 

@@ -33,6 +33,8 @@ pub(crate) enum Event {
     Nic { host: usize, network: usize, options: NicOptions },
     /// A host spreads its packets in another way from now on.
     Policy { host: usize, policy: Policy },
+    /// What is between the hosts carries datagrams of so many bytes from now on, and says so or not.
+    Mtu { datagram_bytes: usize, tells: bool },
 }
 
 /// How a host's application reads.
@@ -128,6 +130,7 @@ impl Plan {
             duplicate: share(dice, most),
             reorder: share(dice, 4.0 * most),
             corrupt: share(dice, most / 2.0),
+            ..LinkOptions::default()
         };
         let habits = HostOptions { short_burst: share(dice, 0.2), coalesce: share(dice, 0.9) };
         let message_bytes_max = if flood { 8 << 10 } else { dice.pick(&[2000, 20_000, MESSAGE_BYTES_MAX]) };
@@ -163,7 +166,24 @@ impl Plan {
         for host in &mut plan.hosts {
             host.buffer_bytes = dice.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
         }
+        let dice = &mut Dice::new(seed, 6);
+        if plan.trunk.is_none() && dice.one_in(3) {
+            plan.change_mtus(dice);
+        }
         plan
+    }
+
+    /// Puts routers between the hosts, or tunnels, that carry less than the hosts' NICs, and not always the same.
+    fn change_mtus(&mut self, dice: &mut Dice) {
+        let always_tells = dice.one_in(3);
+        for nth in 0..dice.between(1, 4) {
+            let at = Instant(if nth == 0 && dice.one_in(2) { 0 } else { dice.below(self.ends_at.0) });
+            let most = dice.pick(&[508, 600, 1200, 1300, 1372, 1472, 3000, 9000]);
+            let least = most.min(508 + dice.below(800));
+            let datagram_bytes = dice.between(least, most) as usize;
+            self.events.push((at, Event::Mtu { datagram_bytes, tells: always_tells || dice.one_in(2) }));
+        }
+        self.events.sort_by_key(|(at, _)| *at);
     }
 
     /// Puts programs into the drivers of some hosts.

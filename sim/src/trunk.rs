@@ -179,6 +179,7 @@ fn network(dice: &mut Dice, plan: &Plan, sound: bool) -> NetworkPlan {
         duplicate: share(dice, most),
         reorder: share(dice, 4.0 * most),
         corrupt: if mild { 0.0 } else { plan.link.corrupt },
+        ..LinkOptions::default()
     };
     let speed_mbits = (link.rate_bits_per_s / 1_000_000) as u32;
     NetworkPlan { link, speed_mbits: dice.pick(&[speed_mbits, speed_mbits, 0, 1000]) }

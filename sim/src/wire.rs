@@ -9,6 +9,8 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use tsumugi_rail::sim::SimRail;
 use tsumugi_rail::{Deliver, Packet, Rail, RailError};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::piece::Piece;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 use tsumugi_wire::{Flags, Header, Instant, Kind};
 
@@ -66,6 +68,8 @@ pub(crate) struct Wire {
     seen: usize,
     pub(crate) wrong: Option<Wrong>,
     pub(crate) stops: u64,
+    /// Pieces sent of packets that were too long for their path.
+    pub(crate) pieces: u64,
     /// Packets deposited by programs in drivers.
     pub(crate) driven: u64,
     /// Those of them that landed in a window.
@@ -111,6 +115,7 @@ impl Wire {
         }
         match header.kind {
             Kind::Data => self.on_send_data(now, from, &header),
+            Kind::Piece => self.on_send_piece(from, &header, packet),
             Kind::Stop | Kind::Go => {
                 // By the token of the flow that it is about, which is the other direction.
                 self.stops += u64::from(header.kind == Kind::Stop);
@@ -158,6 +163,25 @@ impl Wire {
         if let Some(wrong) = wrong {
             self.complain(wrong);
         }
+    }
+
+    /// A piece is of the packet that its PSN stands for, and that was or could have been sent.
+    fn on_send_piece(&mut self, from: SocketAddr, header: &Header, packet: &Packet<'_>) {
+        let bytes = [packet.head, packet.body].concat();
+        let Ok((piece, _)) = Piece::decode(&bytes[HEADER_BYTES..]) else {
+            return self.complain(format!("{from} sent a piece that is none"));
+        };
+        let flow = self.flow((header.token, header.epoch));
+        if header.psn.0 >= flow.limit {
+            let limit = flow.limit;
+            return self.complain(format!("{from} sent PSN {} with credit up to {limit}", header.psn.0));
+        }
+        let at = header.psn.0 as usize;
+        flow.crcs.resize(flow.crcs.len().max(at + 1), None);
+        if *flow.crcs[at].get_or_insert(piece.packet_crc) != piece.packet_crc {
+            self.complain(format!("{from} sent a piece of PSN {at} that is of another packet"));
+        }
+        self.pieces += 1;
     }
 
     /// What is noted of a packet that was sent, if it is a DATA packet.
@@ -371,6 +395,12 @@ impl Rail for Spy {
             true => Instant::NEVER,
             false => self.rail.wake_at(),
         }
+    }
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        self.rail.path_bytes(peer)
+    }
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        self.rail.too_long()
     }
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None

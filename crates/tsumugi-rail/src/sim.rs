@@ -60,6 +60,10 @@ pub struct LinkOptions {
     pub reorder: f64,
     /// Probability that one bit of a datagram is flipped.
     pub corrupt: f64,
+    /// Longest datagram that it carries; longer ones are dropped. Not what the sender's NIC takes: something on the way.
+    pub datagram_bytes: usize,
+    /// Whoever drops one for that says so to its sender's kernel.
+    pub tells: bool,
 }
 
 impl Default for LinkOptions {
@@ -74,6 +78,8 @@ impl Default for LinkOptions {
             duplicate: 0.0,
             reorder: 0.0,
             corrupt: 0.0,
+            datagram_bytes: usize::MAX,
+            tells: false,
         }
     }
 }
@@ -115,6 +121,8 @@ pub struct Statistics {
     pub nobody: u64,
     /// Longer than the sending rail's datagrams may be.
     pub too_long: u64,
+    /// Longer than something on the way carries.
+    pub dropped: u64,
 }
 
 /// A simulated network; clones are the same network.
@@ -147,6 +155,8 @@ struct Port {
     /// The port of the rail that receives what is sent here: this one, unless its host has several NICs.
     inbox: usize,
     nic: NicOptions,
+    /// Where datagrams from here were too long on the way, which nobody has asked for yet.
+    too_long: Vec<SocketAddr>,
     /// Arrival, order among equal arrivals, place in `datagrams`.
     arrivals: BinaryHeap<Reverse<(Instant, u64, usize)>>,
 }
@@ -154,6 +164,8 @@ struct Port {
 #[derive(Debug, Default)]
 struct Link {
     options: Option<LinkOptions>,
+    /// What the sender's kernel was told that the link carries.
+    told: Option<usize>,
     /// When the link has sent what waits for it.
     free_at: Instant,
     /// Arrival of the last datagram that was not held back: none overtakes it by jitter.
@@ -270,6 +282,7 @@ impl State {
                 open: false,
                 inbox,
                 nic: NicOptions::WORKS,
+                too_long: Vec::new(),
                 arrivals: BinaryHeap::new(),
             });
             inbox
@@ -313,6 +326,15 @@ impl State {
         }
         let link = self.links.entry((from, to)).or_default();
         let options = link.options.unwrap_or(self.options);
+        if bytes > options.datagram_bytes {
+            self.statistics.dropped += 1;
+            if options.tells {
+                link.told = Some(options.datagram_bytes);
+                let to = self.ports[to].address;
+                self.ports[from].too_long.push(to);
+            }
+            return;
+        }
         let start = link.free_at.max(self.now);
         let mut depart = start;
         if options.rate_bits_per_s > 0 {
@@ -466,6 +488,19 @@ impl Rail for SimRail {
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
+    }
+
+    fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
+        let from = self.route(peer.ip())?;
+        let mut state = self.network.0.borrow_mut();
+        let to = state.port(peer);
+        state.links.get(&(from, to))?.told
+    }
+
+    fn too_long(&mut self) -> Option<SocketAddr> {
+        let mut state = self.network.0.borrow_mut();
+        let own = std::iter::once(self.port).chain(self.nics.iter().map(|nic| nic.port));
+        own.into_iter().find_map(|port| state.ports[port].too_long.pop())
     }
 
     fn nics(&mut self, _: Instant) -> Option<Vec<NicAddress>> {
