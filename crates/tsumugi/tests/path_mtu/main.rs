@@ -41,6 +41,8 @@ fn play(script: &str) -> Vec<String> {
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     command.arg(format!("set -e; mount -t tmpfs none /run; {helpers} {script}")).arg(program);
     let output = command.output().expect("unshare(1) starts");
+    // The NICs are gone: what CPUs have kept of their packets goes back.
+    tsumugi_lab::deferred::give_back();
     let text = String::from_utf8_lossy(&output.stdout);
     println!("{text}{}", String::from_utf8_lossy(&output.stderr));
     text.lines().filter_map(|line| Some(line.split_once("> ")?.1.to_owned())).collect()
