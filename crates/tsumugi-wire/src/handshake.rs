@@ -8,6 +8,8 @@
 //!   | <------------- WELCOME offer   |
 //! ```
 //!
+//! B may refuse the HELLO instead: with a WELCOME that offers no token and says why (see [`Refusal`]).
+//!
 //! HELLO and WELCOME both carry an *offer*: the index and token of the flow in which their sender
 //! will receive, and what it is ready to take.
 
@@ -84,7 +86,63 @@ pub enum MalformedOffer {
     Repeat(u8),
 }
 
+/// Why an endpoint refuses another: in a WELCOME whose `token` is 0 (no flow has that), `flow` is the number of the reason
+/// and `message_bytes_max` the limit that belongs to it. The nonce is the HELLO's, as in every WELCOME.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+pub enum Refusal {
+    /// It has no room for another peer: as many as it takes are there.
+    #[error(
+        "it has room for {0} peers, and all are there; raise its Config::peers_max, or have others close their endpoints"
+    )]
+    Full(u64),
+    /// It belongs to another job: this one.
+    #[error("it belongs to job {0}; give both endpoints the same Config::job")]
+    Job(u64),
+    /// It takes only peers that are on its list.
+    #[error(
+        "it takes only peers on its list; add this one to its Config::peers, or set its Config::accept_unknown"
+    )]
+    Stranger,
+    /// A reason that this version does not know, by its number.
+    #[error("its reason, number {0}, is not known to this version")]
+    Other(u32),
+}
+
 impl Offer {
+    /// A WELCOME's body that refuses the HELLO with this nonce.
+    #[must_use]
+    pub const fn refusing(job: u64, nonce: u64, refusal: Refusal) -> Offer {
+        let (flow, limit) = match refusal {
+            Refusal::Full(limit) => (1, limit),
+            Refusal::Job(_) => (2, 0),
+            Refusal::Stranger => (3, 0),
+            Refusal::Other(number) => (number, 0),
+        };
+        Offer {
+            job,
+            nonce,
+            cookie: 0,
+            token: 0,
+            flow,
+            repeat: Repeat::Selective,
+            listens: false,
+            datagram_bytes: 0,
+            message_bytes_max: limit,
+        }
+    }
+
+    /// Why this WELCOME refuses; `None`: it does not.
+    #[must_use]
+    pub const fn refusal(&self) -> Option<Refusal> {
+        match (self.token, self.flow) {
+            (0, 1) => Some(Refusal::Full(self.message_bytes_max)),
+            (0, 2) => Some(Refusal::Job(self.job)),
+            (0, 3) => Some(Refusal::Stranger),
+            (0, number) => Some(Refusal::Other(number)),
+            _ => None,
+        }
+    }
+
     /// The body of a HELLO or WELCOME.
     #[must_use]
     pub fn encode(&self) -> [u8; OFFER_BYTES] {
@@ -165,6 +223,10 @@ mod tests {
             let repeat = if gbn { Repeat::GoBackN } else { Repeat::Selective };
             let offer = Offer { job, nonce, cookie, token, flow, repeat, listens, datagram_bytes, message_bytes_max };
             prop_assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
+            for refusal in [Refusal::Full(message_bytes_max), Refusal::Job(job), Refusal::Stranger, Refusal::Other(flow.max(4))] {
+                let refused = Offer::decode(&Offer::refusing(job, nonce, refusal).encode()).unwrap();
+                prop_assert_eq!((refused.nonce, refused.refusal()), (nonce, Some(refusal)));
+            }
             let challenge = Challenge { nonce, cookie };
             prop_assert_eq!(Challenge::decode(&challenge.encode()), Ok(challenge));
         }

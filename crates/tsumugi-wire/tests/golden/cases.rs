@@ -4,7 +4,7 @@ use crate::common::body_crc;
 use crate::common::exercise::seal;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack, WORDS_MAX};
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, REMOTE_BYTES, RemoteFrame, encode_whole};
-use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Repeat};
+use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Refusal, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
 use tsumugi_wire::piece::Piece;
@@ -363,6 +363,8 @@ fn handshake(cases: &mut Cases) {
         "a TCP socket tells whether the process is there",
         packet(stranger(Kind::Welcome), &listens.encode()),
     );
+    let full = Offer::refusing(offer().job, offer().nonce, Refusal::Full(1024));
+    cases.add("welcome_refusing", "there is no room", packet(stranger(Kind::Welcome), &full.encode()));
     let most = Offer {
         job: u64::MAX,
         nonce: u64::MAX,
