@@ -22,6 +22,8 @@ impl Host {
                 if !process.state.open_channel(channel as u16 + 1) {
                     return Err(format!("channel {} is taken", channel + 1));
                 }
+                // Who keeps account of every failure.
+                process.state.hear_closes(channel as u16 + 1);
             }
         }
         self.release(process, now, storm)?;

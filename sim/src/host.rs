@@ -431,6 +431,8 @@ impl Host {
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
             // Simulated hosts have no kernels.
             Reason::Gone | Reason::NoRoute(_) => false,
+            // Everybody has room for all, in the same job.
+            Reason::Refused(_) => false,
             // It would have answered, or its program for it, unless it was not told how in time: a program can answer nobody
             // whose WELCOME its process has not read.
             Reason::Silent(..) if world.plan.patient => {

@@ -17,14 +17,14 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let endpoint = Endpoint::open(Config { port, wait: Wait::Spin, ..Config::default() })?;
             let mut channel = endpoint.channel(0)?;
             loop {
+                // A peer that leaves in good order is no error: the next one may come.
                 match channel.receive() {
-                    Ok(message) => channel.send(message.source(), &message)?,
-                    Err(ReceiveError::Peer(failure)) => {
-                        println!("{failure}");
-                        return Ok(());
+                    Ok(message) => {
+                        channel.send(message.source(), &message)?;
                     }
+                    Err(ReceiveError::Peer(failure)) => println!("{failure}"),
                     Err(error) => return Err(error.into()),
-                };
+                }
             }
         }
         Some("ping") => {

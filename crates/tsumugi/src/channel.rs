@@ -77,6 +77,13 @@ impl Channel {
         self.number
     }
 
+    /// The channel's owner hears of every peer that closes, also of those that leave in good order: for models, which
+    /// have something under way with peers that the endpoint does not know of.
+    pub(crate) fn hear_closes(self) -> Channel {
+        self.shared.inner.borrow_mut().state.hear_closes(self.number);
+        self
+    }
+
     /// Lets go of the channel without closing it: what has arrived and what arrives waits for whoever opens
     /// it next, on this endpoint or, after [`crate::Endpoint::suspend`], in another process.
     pub fn detach(mut self) {
@@ -355,6 +362,8 @@ impl Drop for Message {
     fn drop(&mut self) {
         if let Some(content) = self.content.take() {
             self.shared.inner.borrow_mut().state.release_message(content);
+            // Somebody may wait for the room.
+            self.shared.set_bell();
         }
     }
 }

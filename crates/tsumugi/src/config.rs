@@ -25,7 +25,8 @@ pub struct Config {
     pub job: u64,
     /// Whether peers that are not on the list may come: each gets the next node number.
     pub accept_unknown: bool,
-    /// Most peers that the endpoint will have.
+    /// Most peers that the endpoint has at once. Those beyond are refused, and told so. One that came by itself and has left
+    /// keeps its place only until another needs it.
     pub peers_max: u32,
     /// How blocking calls wait.
     pub wait: Wait,
@@ -39,6 +40,10 @@ pub struct Config {
     pub peer_timeout: Duration,
     /// How long a peer that has never answered is waited for: it may start late.
     pub connect_timeout: Duration,
+    /// How long an endpoint that is dropped goes on, at most, until what it has accepted is acknowledged, as TCP does for
+    /// what was written to a socket that is closed. [`Endpoint::close`](crate::Endpoint::close) waits for as long as it
+    /// takes, and says what became of it. Zero: what is not acknowledged is given up at once.
+    pub linger: Duration,
     /// Longest message to send or take, bytes.
     pub message_bytes_max: u64,
     /// Bytes of the receive queue; a power of two. Best when a cache holds it.
@@ -82,6 +87,7 @@ impl Default for Config {
             repeat: Repeat::default(),
             peer_timeout: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(30),
+            linger: Duration::from_secs(5),
             message_bytes_max: 1 << 30,
             queue_bytes: 1 << 20,
             receive_bytes: 256 << 20,

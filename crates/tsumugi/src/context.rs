@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x04";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x05";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -95,6 +95,8 @@ pub(crate) struct SavedChannel {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedPeer {
+    pub(crate) number: u32,
+    pub(crate) named: bool,
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
     pub(crate) epoch: u32,

@@ -7,6 +7,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 use tsumugi_rail::{EthernetError, Evidence, NetworksError, RailError};
+use tsumugi_wire::handshake::Refusal;
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -127,6 +128,9 @@ pub enum Reason {
     /// Its process has ended: its host says that nobody has its port.
     #[error("its process has ended: its host says that nobody has the port")]
     Gone,
+    /// It does not want to know this endpoint, and says why.
+    #[error("it refuses this endpoint: {0}")]
+    Refused(Refusal),
     /// Nothing can be sent to it: the system's error number.
     #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
     NoRoute(i32),
@@ -168,6 +172,14 @@ pub struct Failure {
     pub undelivered: u64,
 }
 
+impl Failure {
+    /// Whether the peer closed in good order and nothing was lost: all that it sent has arrived, and all that was sent to it.
+    #[must_use]
+    pub fn is_orderly(&self) -> bool {
+        self.reason == Reason::Closed && self.undelivered == 0
+    }
+}
+
 /// A message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
@@ -185,7 +197,9 @@ pub enum SendError {
         limit: u64,
     },
     /// No peer has this number.
-    #[error("{0} does not exist: no peer was added under this number")]
+    #[error(
+        "{0} does not exist: no peer was added under this number, or it came by itself, has left, and its place was needed"
+    )]
     NoSuchNode(Node),
     /// The peer is gone.
     #[error(transparent)]
@@ -205,6 +219,11 @@ pub enum SendError {
 #[derive(Debug, thiserror::Error)]
 pub enum ReceiveError {
     /// A peer is gone. Said once on every open channel; receiving may go on.
+    ///
+    /// Of one that closed in good order, with nothing lost, nothing is said here, as long as somebody is left to hear from:
+    /// an endpoint that peers come to by themselves waits for the next, and one that has added peers
+    /// ([`Endpoint::add_peer`](crate::Endpoint::add_peer)) is told when the last of them has closed.
+    /// [`Endpoint::take_failure`](crate::Endpoint::take_failure) tells of each.
     #[error(transparent)]
     Peer(Box<Failure>),
     /// The time is over.

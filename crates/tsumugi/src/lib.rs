@@ -8,20 +8,22 @@
 //! use tsumugi::{Config, Endpoint};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! let there = Endpoint::open(Config::loopback())?;
-//! let here = Endpoint::open(Config::loopback())?;
-//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let (port, ports) = std::sync::mpsc::channel();
+//! let receiver = std::thread::spawn(move || {
+//!     let there = Endpoint::open(Config::loopback()).expect("an endpoint");
+//!     let mut channel = there.channel(7).expect("nobody else has it");
+//!     port.send(there.port()).expect("somebody listens");
+//!     let message = channel.receive().expect("a message");
+//!     assert_eq!(&message[..], b"spun from plain yarn");
+//! });
 //!
-//! let (mut from, mut to) = (here.channel(7)?, there.channel(7)?);
-//! from.post(node, b"spun from plain yarn")?;
-//! # // One thread plays both sides here.
-//! let message = loop {
-//!     here.progress()?;
-//!     if let Some(message) = to.try_receive()? {
-//!         break message;
-//!     }
-//! };
-//! assert_eq!(&message[..], b"spun from plain yarn");
+//! let here = Endpoint::open(Config::loopback())?;
+//! let node = here.add_peer(&format!("127.0.0.1:{}", ports.recv()?))?;
+//! let mut channel = here.channel(7)?;
+//! channel.send(node, b"spun from plain yarn")?;
+//! // Waits until it has arrived, and says so if it has not.
+//! here.close()?;
+//! # receiver.join().map_err(|_| "the receiver failed")?;
 //! # Ok(())
 //! # }
 //! ```
@@ -31,6 +33,22 @@
 //! There is no thread behind an endpoint. Every call makes progress for the whole endpoint: it takes in what
 //! has arrived, acknowledges, resends. Who computes for long calls [`Endpoint::progress`] now and then, or
 //! lets a depositor in the NIC's driver take in and acknowledge meanwhile.
+//!
+//! # Ends
+//!
+//! [`Endpoint::close`] waits until everything that was accepted is acknowledged, says good-bye, and tells what was lost. An
+//! endpoint that is dropped with the last of its channels and messages does the same for [`Config::linger`] at most, but has
+//! nobody to tell; what it gives up then is a line in the log. So a program that returns from `main` loses nothing as long as its
+//! peers are there. One that calls [`std::process::exit`], or panics, does not wait.
+//!
+//! Whoever receives hears of it when a peer is killed or falls silent, though nothing was outstanding with it. A peer that
+//! closes in good order is no error of a receive call: a server waits for the next client. Only who has added peers and is
+//! left by the last of them is told, because nothing would come any more. [`Endpoint::take_failure`] tells of every end.
+//!
+//! # Event loops
+//!
+//! [`Endpoint::descriptor`] is readable when something has arrived and when a timer is due; whoever watches it calls
+//! [`Endpoint::progress`], or receives without waiting, whenever it is. `examples/event_loop.rs` does so under tokio.
 //!
 //! # Programming models
 //!
@@ -96,7 +114,7 @@ pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;
 pub use tsumugi_rail::{Evidence, Networks, NetworksError, OutOfRegion, PinError, Region, Slice};
-pub use tsumugi_wire::handshake::Repeat;
+pub use tsumugi_wire::handshake::{Refusal, Repeat};
 pub use tsumugi_wire::limits::DEFAULT_PORT;
 pub use wait::{ParseWaitError, Wait};
 

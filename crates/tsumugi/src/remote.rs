@@ -415,6 +415,7 @@ impl Registration {
     /// The NIC is broken.
     pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
         let key = self.target.key;
+        self.shared.inner.borrow_mut().state.watch();
         self.shared.wait_until(self.shared.deadline(timeout), |state| state.served.take_notification(key))
     }
 

@@ -49,7 +49,12 @@ pub struct GivenUp {
 }
 
 impl Report {
-    pub(crate) fn new(address: SocketAddr, is_driven: bool, rail: RailReport) -> Report {
+    pub(crate) fn new(
+        address: SocketAddr,
+        is_driven: bool,
+        rail: RailReport,
+        turned_away: Option<(u64, SocketAddr, u32)>,
+    ) -> Report {
         let nics = rail.nics.into_iter().map(|nic| NicInUse {
             name: nic.name,
             ip: nic.address.ip,
@@ -61,12 +66,17 @@ impl Report {
             why: it.why,
             remedy: it.remedy,
         });
+        let turned_away = turned_away.map(|(count, from, peers_max)| GivenUp {
+            what: format!("peers beyond {peers_max}"),
+            why: format!("{count} greetings were refused for want of room, the last of {from}"),
+            remedy: "raise Config::peers_max".to_owned(),
+        });
         Report {
             address,
             depositor: if is_driven { "driver" } else { "user" }.to_owned(),
             engines: rail.engines.into_iter().map(str::to_owned).collect(),
             nics: nics.collect(),
-            given_up: given_up.collect(),
+            given_up: given_up.chain(turned_away).collect(),
         }
     }
 

@@ -7,10 +7,14 @@ use tsumugi::{
     ChannelError, Config, Endpoint, FaultOptions, Node, ReceiveError, Repeat, SendError, Status, Wait,
 };
 
+/// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
+const LINGER: Duration = Duration::from_millis(20);
+
 const CHANNEL: u16 = 7;
 
 fn open(config: Config) -> Endpoint {
-    Endpoint::open(Config { accept_unknown: true, ..config }).expect("an endpoint on loopback")
+    Endpoint::open(Config { accept_unknown: true, linger: LINGER, ..config })
+        .expect("an endpoint on loopback")
 }
 
 /// Contents that tell a message's number and betray any byte out of place.

@@ -19,7 +19,8 @@ struct Pair {
 
 impl Pair {
     fn open(config: Config) -> Pair {
-        let config = Config { accept_unknown: true, ..config };
+        // Whoever is dropped first has nobody left to acknowledge.
+        let config = Config { accept_unknown: true, linger: Duration::from_millis(20), ..config };
         let there = Endpoint::open(config.clone()).unwrap();
         let here = Endpoint::open(config).unwrap();
         let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();

@@ -477,3 +477,74 @@ fn an_endpoint_shows_the_descriptor_that_its_rail_has_or_none() {
     let endpoint = tsumugi::Endpoint::open(tsumugi::Config::loopback()).unwrap();
     assert!(endpoint.descriptor().is_some_and(|descriptor| descriptor.try_clone_to_owned().is_ok()));
 }
+
+/// It may have acknowledged all that was sent to it, and owe nothing but an answer that nobody knows of.
+#[test]
+fn who_receives_hears_of_a_peer_that_falls_silent_though_nothing_is_outstanding() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, _) = acquainted(&network);
+    let mut now = Instant(MILLISECOND_NS);
+    here.read();
+    // As long as it is there, nothing is said, and nobody is busy with it.
+    let mut calls = 0;
+    while now < Instant(10 * TIMEOUT_NS) {
+        here.call(now);
+        there.call(now.plus(2000));
+        here.call(now.plus(4000));
+        now = here.state.deadline().min(there.state.deadline()).max(now.plus(5000));
+        calls += 1;
+    }
+    assert!(here.state.take_failure().is_none());
+    assert!(calls < 1000, "{calls} calls in {} ms", 10 * TIMEOUT_NS / MILLISECOND_NS);
+    network.cut(address(1), address(2));
+    let end = now.plus(2 * TIMEOUT_NS);
+    let failure = loop {
+        assert!(now < end, "nobody says that it is silent");
+        here.call(now);
+        if let Some(failure) = here.state.take_failure() {
+            break failure;
+        }
+        now = here.state.deadline().max(now.plus(1000));
+    };
+    assert!(matches!(failure.reason, Reason::Silent(..)), "{failure}");
+}
+
+/// More than there is room for, one after the other, over a network that loses packets.
+#[test]
+fn peers_that_come_and_leave_never_fill_an_endpoint_and_are_never_mistaken_for_each_other() {
+    let options = LinkOptions { latency_ns: 1000, loss: 0.1, ..LinkOptions::default() };
+    let network = Network::new(7, options);
+    let mut server = host(&network, 1, 1);
+    let (mut now, mut seen) = (Instant(0), Vec::new());
+    for number in 2..32 {
+        let mut client = host(&network, number, number.into());
+        let node = client.state.add_peer("server", address(1)).unwrap();
+        client.state.post(now, node, 1, &[number]).unwrap();
+        let (mut source, mut leaving) = (None, false);
+        let end = now.plus(10 * TIMEOUT_NS);
+        while !leaving || !client.state.has_left() {
+            assert!(now < end, "client {number} does not come to an end");
+            client.call(now);
+            server.call(now);
+            while let Some(delivery) = server.state.take(1) {
+                let Delivery::Message { source: from, content } = delivery else { continue };
+                assert_eq!(server.state.bytes_of(&content), [number], "somebody else's message");
+                server.state.release_message(content);
+                assert_eq!(server.state.address_of(Node(from)), Some(address(number)));
+                source = Some(from);
+            }
+            if !leaving && client.state.is_flushed() {
+                client.state.leave(now);
+                leaving = true;
+            }
+            now = now.plus(MILLISECOND_NS / 10);
+        }
+        assert!(client.state.take_failure().is_none(), "client {number} was not served");
+        let source = source.expect("its message has come");
+        assert!(!seen.contains(&source), "number {source} was given twice");
+        seen.push(source);
+        assert!(server.state.peers() <= 4);
+    }
+    // An answer to the first is one to nobody.
+    assert!(server.state.post(now, Node(seen[0]), 1, b"?").is_err());
+}

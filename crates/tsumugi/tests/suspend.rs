@@ -136,7 +136,9 @@ fn what_was_received_and_not_taken_comes_along() {
 /// Reads memory of an endpoint that has never sent a message and is suspended in the middle of its reply, and makes
 /// another request that the resumed endpoint answers. Returns how the two ended.
 fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
-    let config = || Config { send_bytes: 64 << 10, accept_unknown: true, ..Config::loopback() };
+    // One thread plays both sides: when they are dropped, nobody is left to acknowledge.
+    let linger = Duration::from_millis(20);
+    let config = || Config { send_bytes: 64 << 10, accept_unknown: true, linger, ..Config::loopback() };
     let here = Endpoint::open(config()).unwrap();
     let there = Endpoint::open(config()).unwrap();
     let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();

@@ -2,6 +2,7 @@
 
 use crate::Node;
 use crate::error::{Failure, SendError};
+use std::time::Duration;
 use tsumugi_rail::RailError;
 
 /// A request was not sent.
@@ -120,4 +121,14 @@ pub enum CallError {
     /// It was sent.
     #[error(transparent)]
     Unanswered(#[from] Unanswered),
+    /// There is no answer yet, or there was no room for the request: the peer is there and does not answer.
+    #[error(
+        "{node} has not answered within {timeout:?}; its process may be stopped, computing, or not calling into the library"
+    )]
+    TimedOut {
+        /// Who was asked.
+        node: Node,
+        /// How long was waited.
+        timeout: Duration,
+    },
 }

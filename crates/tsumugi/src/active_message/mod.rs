@@ -73,7 +73,9 @@ use format::{HEAD_BYTES, Head, Kind, PLACE_BYTES};
 use slab::Slab;
 use std::cell::RefCell;
 use std::rc::Rc;
+use std::time::Duration;
 use tsumugi_rail::RailError;
+use tsumugi_wire::Instant;
 
 /// Requests that everybody takes of a peer before having said so.
 const TOKENS_FIRST: u16 = 8;
@@ -139,7 +141,7 @@ impl<S> ActiveMessages<S> {
         if needed > limit {
             return Err(PortError::MessageBytes { needed, limit });
         }
-        let desk = Desk::new(endpoint.channel(channel)?, options);
+        let desk = Desk::new(endpoint.channel(channel)?.hear_closes(), options);
         // Answers to the port that had the channel before, in this process or another, should not be taken for
         // answers to this one's requests.
         let sequence = endpoint.shared.inner.borrow_mut().state.random_number();
@@ -219,7 +221,7 @@ impl<S> ActiveMessages<S> {
         data: &[u8],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.wait_for_room(node, data.len())?;
+        self.wait_for_room(None, node, data.len())?;
         self.try_request_bulk(node, handler, words, data, then)
     }
 
@@ -265,6 +267,9 @@ impl<S> ActiveMessages<S> {
     /// Sends a request with data and waits for the reply, handling meanwhile what arrives; returns the reply's words
     /// and data.
     ///
+    /// It waits as long as the peer is there, though that be stopped and never answer; [`ActiveMessages::call_timeout`]
+    /// waits no longer than it is told.
+    ///
     /// # Errors
     /// It was not sent, or there is no reply.
     pub fn call(
@@ -274,12 +279,49 @@ impl<S> ActiveMessages<S> {
         words: [u64; 4],
         data: &[u8],
     ) -> Result<([u64; 4], Vec<u8>), CallError> {
+        self.call_by(None, node, handler, words, data)
+    }
+
+    /// As [`ActiveMessages::call`], but waits no longer than `timeout`: the peer may be there, and not answer.
+    ///
+    /// # Errors
+    /// As [`ActiveMessages::call`]; [`CallError::TimedOut`] when the time is over. The request may have been handled or not,
+    /// and may be yet. What is answered later is dropped; until then the request keeps its token, and so a peer that has
+    /// stopped cannot be asked more and more.
+    pub fn call_timeout(
+        &mut self,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        data: &[u8],
+        timeout: Duration,
+    ) -> Result<([u64; 4], Vec<u8>), CallError> {
+        self.call_by(Some(timeout), node, handler, words, data)
+    }
+
+    fn call_by(
+        &mut self,
+        timeout: Option<Duration>,
+        node: Node,
+        handler: &'static str,
+        words: [u64; 4],
+        data: &[u8],
+    ) -> Result<([u64; 4], Vec<u8>), CallError> {
+        let deadline = timeout.and_then(|timeout| self.desk.channel.shared.deadline(timeout));
+        let timed_out = || CallError::TimedOut { node, timeout: timeout.unwrap_or(Duration::MAX) };
+        if !self.wait_for_room(deadline, node, data.len())? {
+            return Err(timed_out());
+        }
         let outcome = Rc::new(RefCell::new(None));
         let place = Rc::clone(&outcome);
-        self.request_bulk(node, handler, words, data, move |_, answer| {
+        self.try_request_bulk(node, handler, words, data, move |_, answer| {
             *place.borrow_mut() = Some(answer.map(|answer| (answer.words, answer.data.to_vec())));
         })?;
-        self.run_until(|_| outcome.borrow().is_some()).map_err(RequestError::from)?;
+        while outcome.borrow().is_none() {
+            if !self.handle_next(deadline).map_err(RequestError::from)? && outcome.borrow().is_none() {
+                return Err(timed_out());
+            }
+        }
         let outcome = outcome.borrow_mut().take();
         Ok(outcome.unwrap_or(Err(Unanswered::Nonsense(node)))?)
     }
@@ -300,7 +342,7 @@ impl<S> ActiveMessages<S> {
     /// The NIC is broken.
     pub fn run_until(&mut self, mut done: impl FnMut(&S) -> bool) -> Result<(), RailError> {
         while !done(&self.state) {
-            self.handle_next()?;
+            self.handle_next(None)?;
         }
         Ok(())
     }
@@ -311,29 +353,40 @@ impl<S> ActiveMessages<S> {
     /// The NIC is broken.
     pub fn finish(&mut self) -> Result<(), RailError> {
         while !self.requests.is_empty() {
-            self.handle_next()?;
+            self.handle_next(None)?;
         }
         Ok(())
     }
 
-    /// Waits until something has arrived, and handles it.
-    fn handle_next(&mut self) -> Result<(), RailError> {
+    /// Waits until something has arrived, and handles it. `false`: nothing has until the deadline.
+    fn handle_next(&mut self, deadline: Option<Instant>) -> Result<bool, RailError> {
         let channel = self.desk.channel.number();
         let shared = &self.desk.channel.shared;
-        shared.wait_until(None, |state| state.has_arrived(channel).then_some(()))?;
+        let arrived = shared.wait_until(deadline, |state| state.has_arrived(channel).then_some(()))?;
         self.handle_arrived()?;
-        Ok(())
+        // What always arrives must not keep a caller whose answer does not.
+        let is_over = deadline.is_some_and(|deadline| self.desk.channel.shared.now() >= deadline);
+        Ok(arrived.is_some() && !is_over)
     }
 
-    fn wait_for_room(&mut self, node: Node, data_bytes: usize) -> Result<(), RequestError> {
+    /// Waits until a request would be accepted. `false`: it would not be until the deadline.
+    fn wait_for_room(
+        &mut self,
+        deadline: Option<Instant>,
+        node: Node,
+        data_bytes: usize,
+    ) -> Result<bool, RequestError> {
         loop {
             match self.desk.may_request(node, data_bytes) {
                 Err(RequestError::WouldBlock) => {}
-                other => return other,
+                other => return other.map(|()| true),
+            }
+            if deadline.is_some_and(|deadline| self.desk.channel.shared.now() >= deadline) {
+                return Ok(false);
             }
             let (channel, has_token) = (self.desk.channel.number(), self.desk.has_token(node));
             let bytes = (HEAD_BYTES + PLACE_BYTES + data_bytes) as u64;
-            self.desk.channel.shared.wait_until(None, |state| {
+            self.desk.channel.shared.wait_until(deadline, |state| {
                 let has_room = || !matches!(state.may_post(node, bytes), Err(SendError::WouldBlock));
                 (state.has_arrived(channel) || has_token && has_room()).then_some(())
             })?;

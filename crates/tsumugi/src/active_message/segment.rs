@@ -47,7 +47,7 @@ impl<S> ActiveMessages<S> {
         words: [u64; 4],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.wait_for_room(node, data.len())?;
+        self.wait_for_room(None, node, data.len())?;
         let place = Place { segment: registry::hash(segment), offset }.encode();
         let hash = registry::hash(handler);
         let asked = Asked { kind: Kind::Store, handler, segment, hash, words, place: &place };
@@ -70,7 +70,7 @@ impl<S> ActiveMessages<S> {
         if bytes > limit {
             return Err(RequestError::TooLong { bytes: bytes as u64, limit: limit as u64 });
         }
-        self.wait_for_room(node, 0)?;
+        self.wait_for_room(None, node, 0)?;
         let hash = registry::hash(segment);
         let words = [offset, bytes as u64, 0, 0];
         let asked = Asked { kind: Kind::Get, handler: segment, segment, hash, words, place: &[] };

@@ -15,7 +15,8 @@ pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
 impl State {
     /// Answers everyone who waits for an ACK, because nobody may call for a while.
     pub fn settle(&mut self) {
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             if peer.ack_due != Instant::NEVER {
                 peer.ack_due = Instant::NEVER;

@@ -64,6 +64,8 @@ pub(crate) struct Inbox {
     pub(crate) open: bool,
     /// What has arrived and was not taken.
     pub(crate) queue: VecDeque<Delivery>,
+    /// Its owner is told of every peer that closes, also of those that leave in good order with nothing lost.
+    pub(crate) hears_closes: bool,
     /// Says where long messages go.
     pub(super) placer: Option<Rc<RefCell<dyn Placer>>>,
 }
@@ -437,7 +439,18 @@ impl State {
             return false; // for good
         }
         let inbox = self.channels.entry(channel).or_default();
+        if !inbox.open {
+            inbox.hears_closes = false;
+        }
         !std::mem::replace(&mut inbox.open, true)
+    }
+
+    /// The owner of a channel is told of every peer that closes. Without this it does not hear of those that leave in good
+    /// order, unless nobody is left whom it could hear from.
+    pub fn hear_closes(&mut self, channel: u16) {
+        if let Some(inbox) = self.channels.get_mut(&channel) {
+            inbox.hears_closes = true;
+        }
     }
 
     /// Leaves a channel without closing it: what arrives waits for whoever opens it next.
@@ -462,7 +475,11 @@ impl State {
 
     /// Takes what arrived next on an open channel.
     pub fn take(&mut self, channel: u16) -> Option<Delivery> {
-        self.channels.get_mut(&channel)?.queue.pop_front()
+        let next = self.channels.get_mut(&channel)?.queue.pop_front();
+        if next.is_none() {
+            self.watch();
+        }
+        next
     }
 
     /// Takes what arrived next on an open channel and gives it back at once; returns its length, bytes.
@@ -510,7 +527,8 @@ impl State {
             return;
         }
         control.stopped.0.store(0, Ordering::Release);
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             let Some(flow) = peer.local.and_then(|local| memory.flow(local.index)) else { continue };
             if flow.received.0.stopped.swap(0, Ordering::AcqRel) != 0 {
@@ -529,7 +547,8 @@ impl State {
             return;
         }
         self.freezes = false;
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             if peer.frozen && matches!(peer.phase, Phase::Open) {
                 peer.frozen = false;

@@ -447,6 +447,12 @@ impl State {
         self.peers.iter().all(|peer| peer.undelivered() == 0)
     }
 
+    /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.
+    pub(crate) fn undelivered(&self) -> impl Iterator<Item = (&str, std::net::SocketAddr, u64)> {
+        let lacks = |peer: &&super::peer::Peer| peer.undelivered() > 0;
+        self.peers.iter().filter(lacks).map(|peer| (&*peer.name, peer.address, peer.undelivered()))
+    }
+
     /// Sends what may be sent now.
     ///
     /// # Errors

@@ -91,7 +91,8 @@ impl State {
         }
         // Acquire, and before the flows are looked at: whoever owes meanwhile says so again.
         self.memory.control().owed.0.swap(0, Ordering::AcqRel);
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { continue };
             if let Some(kind) = answer::settle(flow, None) {

@@ -11,7 +11,7 @@ use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::window::REACH_PACKETS;
 use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver, window};
 use tsumugi_wire::frame::FRAGMENT_BYTES;
-use tsumugi_wire::handshake::{Challenge, Offer};
+use tsumugi_wire::handshake::{Challenge, Offer, Refusal};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
@@ -25,6 +25,8 @@ pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
 /// A sender with more credit than this gets the next only in steps.
 const CREDIT_PACKETS_PLENTY: u64 = 256;
 const CREDIT_PACKETS_STEP: u64 = 64;
+/// How long a peer that refuses is asked again, ns.
+const REFUSED_NS: u64 = 1000 * MILLISECOND_NS;
 /// Stateless replies that may wait at once; more are not sent, the peer will ask again.
 pub(super) const REPLIES_MAX: usize = 256;
 
@@ -178,7 +180,18 @@ impl State {
         let known = self.by_address.get(&from).copied();
         let same = if known.is_none() { self.recognise(header.epoch, offer.token, from) } else { None };
         let listed = known.or(same).is_some() || self.options.accept_unknown;
-        if !self.is_acceptable(offer) || !listed {
+        let refusal = if offer.job != self.options.job {
+            Some(Refusal::Job(self.options.job))
+        } else if !listed {
+            Some(Refusal::Stranger)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refuse_peer(from, offer.nonce, refusal);
+            return;
+        }
+        if !self.is_acceptable(offer) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
@@ -202,7 +215,7 @@ impl State {
             None => self.enter_peer(&from.to_string(), from),
         };
         let Ok(node) = entered else {
-            self.memory.count(Counter::HandshakeRefused, 1);
+            self.turn_away(from, offer.nonce);
             return;
         };
         let index = node.0;
@@ -225,7 +238,7 @@ impl State {
             _ => {}
         }
         let Some(local) = self.local_flow(index) else {
-            self.memory.count(Counter::HandshakeRefused, 1);
+            self.turn_away(from, offer.nonce);
             return;
         };
         self.accept(now, index, header.epoch, offer, 0);
@@ -282,6 +295,10 @@ impl State {
     }
 
     pub(super) fn on_welcome(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        if let Some(refusal) = offer.refusal() {
+            self.on_refusal(now, from, offer.nonce, refusal);
+            return;
+        }
         if !self.is_acceptable(offer) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
@@ -297,6 +314,52 @@ impl State {
                 if peer.remote.is_some_and(|remote| remote.token == offer.token) {
                     peer.sender.grant(CREDIT_PACKETS_INITIAL);
                     self.touch(index);
+                }
+            }
+            _ => self.memory.count(Counter::HandshakeRefused, 1),
+        }
+    }
+
+    /// Says why a greeting leads to nothing. It costs less than the HELLO that it answers, and nothing is remembered.
+    fn refuse_peer(&mut self, from: SocketAddr, nonce: u64, refusal: Refusal) {
+        self.memory.count(Counter::HandshakeRefused, 1);
+        let refused = Offer::refusing(self.options.job, nonce, refusal);
+        let packet = self.packet(Kind::Welcome, &refused.encode());
+        self.reply(from, packet);
+    }
+
+    /// There is no room for another peer.
+    fn turn_away(&mut self, from: SocketAddr, nonce: u64) {
+        let peers_max = self.options.peers_max;
+        let count = self.turned_away.map_or(0, |(count, _)| count) + 1;
+        self.turned_away = Some((count, from));
+        if count == 1 {
+            log::warn!(
+                "{from} was refused: there is room for {peers_max} peers, and all are there; raise Config::peers_max"
+            );
+        }
+        // Some of those that have a place may have been killed, and nobody has asked after them.
+        self.watch();
+        self.refuse_peer(from, nonce, Refusal::Full(u64::from(peers_max)));
+    }
+
+    /// How many greetings were refused for want of room, the last one's sender, and how much room there is.
+    pub(crate) fn turned_away(&self) -> Option<(u64, SocketAddr, u32)> {
+        self.turned_away.map(|(count, from)| (count, from, self.options.peers_max))
+    }
+
+    /// The peer does not want to know us. A while later it may: when another has left, or it was started anew.
+    fn on_refusal(&mut self, now: Instant, from: SocketAddr, nonce: u64, refusal: Refusal) {
+        let Some(&index) = self.by_address.get(&from) else {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        };
+        let patience_ns = REFUSED_NS.min(self.options.connect_timeout_ns / 2);
+        let peer = &self.peers[index as usize];
+        match &peer.phase {
+            Phase::Greeting(greeting) if greeting.nonce == nonce => {
+                if peer.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
+                    self.end_peer(index, Reason::Refused(refusal));
                 }
             }
             _ => self.memory.count(Counter::HandshakeRefused, 1),
@@ -348,6 +411,7 @@ impl State {
         }
         self.touch(index);
         self.arm(now, index);
+        self.watch_soon(now);
     }
 
     /// Opens the entry of the flow table, unless it is open for this epoch already.
@@ -449,7 +513,8 @@ impl State {
 
     /// Says BYE to every peer that everything has been delivered to.
     pub fn leave(&mut self, now: Instant) {
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             match peer.phase {
                 Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.is_empty() => {
@@ -476,7 +541,8 @@ impl State {
 
     /// Says BYE at once to everyone, whatever is outstanding.
     pub fn abort(&mut self) {
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             if matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
                 self.reply_on_flow(index, Kind::Bye);
             }

@@ -106,7 +106,7 @@ impl State {
                     Phase::Gone(_) => false,
                 }
         };
-        self.peers.iter().position(is_it).map(|index| index as u32)
+        self.peers.iter().find(|peer| is_it(peer)).map(|peer| peer.number)
     }
 
     /// Remembers another address of a peer.
@@ -142,9 +142,9 @@ impl State {
         hello: &Header,
         offer: &Offer,
     ) -> bool {
-        let may_be: Vec<u32> = (0..self.peers.len() as u32)
-            .filter(|index| {
-                let peer = &self.peers[*index as usize];
+        let peers = self.peers.iter();
+        let may_be: Vec<u32> = peers
+            .filter(|peer| {
                 let is_unknown = match &peer.phase {
                     Phase::Greeting(greeting) => greeting.cookie == 0,
                     Phase::Strange => {
@@ -155,6 +155,7 @@ impl State {
                 };
                 is_unknown && peer.address.port() == from.port() && peer.address.is_ipv4() == from.is_ipv4()
             })
+            .map(|peer| peer.number)
             .take(ASKED_MAX)
             .collect();
         if may_be.is_empty() {
@@ -228,8 +229,8 @@ impl State {
         if greeted.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
             return false; // it would have proved it by now
         }
-        let is_it = |(other, peer): &(usize, &Peer)| {
-            *other as u32 != index
+        let is_it = |peer: &&Peer| {
+            peer.number != index
                 && peer.epoch == epoch
                 && peer.address.port() == from.port()
                 && match &peer.phase {
@@ -238,13 +239,14 @@ impl State {
                     _ => false,
                 }
         };
-        let Some((other, peer)) = self.peers.iter().enumerate().find(is_it) else { return false };
+        let Some(peer) = self.peers.iter().find(is_it) else { return false };
         // Where both are being greeted, one after the other.
         if matches!(peer.phase, Phase::Open) {
+            let other = peer.number;
             if !self.identities.suspects.contains(&index) {
                 self.identities.suspects.push(index);
             }
-            if let Some(packet) = self.flow_packet(other as u32, Kind::Probe, 0) {
+            if let Some(packet) = self.flow_packet(other, Kind::Probe, 0) {
                 self.reply(from, packet.to_vec());
             }
         }
@@ -299,10 +301,11 @@ impl State {
         let (pending, awaited) = (std::mem::take(&mut waiting.pending), waiting.awaited);
         let (name, named) = (waiting.name.clone(), waiting.named);
         let fresh = Peer { named, ..Peer::new(name, address, self.options.repeat) };
-        *waiting = Peer { acquaintance: waiting.acquaintance, epoch: waiting.epoch, ..fresh };
+        let (acquaintance, epoch, number) = (waiting.acquaintance, waiting.epoch, waiting.number);
+        *waiting = Peer { acquaintance, epoch, number, ..fresh };
         if takes_over {
-            self.peers.swap(open as usize, greeted as usize);
-            let [peer, other] = self.two(keeps, goes);
+            self.peers.swap(open, greeted);
+            let [peer, other] = self.peers.two(keeps, goes);
             std::mem::swap(&mut peer.name, &mut other.name);
             std::mem::swap(&mut peer.named, &mut other.named);
             std::mem::swap(&mut peer.address, &mut other.address);
@@ -329,8 +332,11 @@ impl State {
         } else if before > 0 && old_open != into {
             identities.merged.push(Merged { from: old_open, into, before: 0 });
         }
-        let [peer, other] = self.two(keeps, goes);
-        other.same_as = Some(keeps);
+        self.ends += 1;
+        let ends = self.ends;
+        let [peer, other] = self.peers.two(keeps, goes);
+        peer.named |= other.named;
+        (other.same_as, other.ended) = (Some(keeps), ends);
         peer.accepted += accepted;
         peer.outbox_bytes += outbox_bytes;
         peer.awaited += awaited;
@@ -361,11 +367,6 @@ impl State {
         self.met.push(self.peers[keeps as usize].address);
         self.relist(now, keeps);
         keeps
-    }
-
-    /// Two peers at once.
-    fn two(&mut self, one: u32, other: u32) -> [&mut Peer; 2] {
-        self.peers.get_disjoint_mut([one as usize, other as usize]).expect("two entries of the table")
     }
 
     /// Takes a peer off every list by number.

@@ -49,7 +49,7 @@ impl State {
         Some(PeerView {
             open: matches!(peer.phase, Phase::Open | Phase::Leaving(_)),
             gone: matches!(peer.phase, Phase::Gone(_)),
-            waiting: peer.is_waiting(),
+            waiting: peer.is_busy(),
             outstanding: peer.sender.outstanding(),
             epoch: peer.epoch,
             remote_token: peer.remote.map_or(0, |remote| remote.token),

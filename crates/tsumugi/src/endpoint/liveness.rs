@@ -34,6 +34,9 @@ const LOOK_NS_MAX: u64 = 100 * MILLISECOND_NS;
 const REFUSALS: u32 = 4;
 /// How long a new peer is waited for before anybody but our own kernel is asked, ns.
 const GREET_NS: u64 = SECOND_NS;
+/// Shortest and longest time between two looks at the peers that are watched, ns.
+const WATCH_NS_MIN: u64 = DOUBT_NS;
+const WATCH_NS_MAX: u64 = 5 * DOUBT_NS;
 /// Times that AWAY is said: nobody acknowledges it.
 const AWAYS: usize = 3;
 
@@ -91,6 +94,46 @@ impl State {
     /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
     fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
         peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
+    }
+
+    /// Somebody waits for what peers may send, though nothing is outstanding with them: from now on those are looked at
+    /// that are silent, as if something were. All at once and now and then, because an endpoint may have many, and what
+    /// a packet costs must not depend on how many.
+    pub(crate) fn watch(&mut self) {
+        if !self.watches {
+            self.watches = true;
+            (self.watch_due, self.deadline) = (Instant(0), Instant(0));
+        }
+    }
+
+    /// A peer has come that is to be watched.
+    pub(super) fn watch_soon(&mut self, now: Instant) {
+        if self.watches {
+            self.watch_due = self.watch_due.min(now.plus(WATCH_NS_MAX));
+            self.deadline = self.deadline.min(self.watch_due);
+        }
+    }
+
+    /// Looks at the peers of whom nothing is outstanding. The others have timers of their own.
+    pub(super) fn watch_all(&mut self, now: Instant) {
+        self.watch_due = Instant::NEVER;
+        let mut due = Instant::NEVER;
+        let mut has_peers = false;
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
+            let peer = &mut self.peers[index as usize];
+            if !matches!(peer.phase, Phase::Open) {
+                continue;
+            }
+            has_peers = true;
+            peer.is_watched = true;
+            if !peer.is_busy() && self.on_noted(now, index) && self.is_alive(now, index) {
+                due = due.min(self.liveness_due(&self.peers[index as usize]));
+            }
+        }
+        if has_peers {
+            self.watch_due = due.max(now.plus(WATCH_NS_MIN)).min(now.plus(WATCH_NS_MAX));
+        }
     }
 
     /// Asks about a peer that has been quiet for a while, and ends the connection with one that has been silent for too
@@ -233,7 +276,8 @@ impl State {
     /// # Errors
     /// The rail is broken.
     pub(crate) fn say_away<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             if !matches!(self.peers[index as usize].phase, Phase::Open) {
                 continue;
             }

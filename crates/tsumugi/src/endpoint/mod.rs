@@ -4,6 +4,8 @@ pub(crate) mod state;
 
 mod answers;
 mod arrive;
+mod bell;
+mod closing;
 pub(crate) mod deliver;
 mod depart;
 mod driven;
@@ -21,6 +23,7 @@ pub(crate) mod remote;
 mod serve;
 mod sizes;
 pub(crate) mod suspend;
+mod table;
 pub(crate) mod trunk;
 mod window;
 
@@ -34,6 +37,7 @@ use crate::memory::Mapped;
 use crate::report::Report;
 use crate::wait::{Step, Wait, Waiter};
 use crate::{Node, Policy, Remote, peers};
+use bell::Bell;
 use state::{Options, State};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -52,8 +56,8 @@ use tsumugi_rail::{Ethernet, EthernetOptions, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
-/// How long [`Endpoint::close`] waits for peers to hear that it closes, ns.
-const LEAVE_NS_MAX: u64 = SECOND_NS;
+/// Looks of one call for an event loop; what they leave is left to timers.
+const LOOKS_AT_ONCE: u32 = 64;
 /// Idle looks between two looks at the clock.
 const LOOKS_PER_CLOCK: u32 = 8;
 /// Idle looks after which the rail is told not to ring.
@@ -90,8 +94,12 @@ pub(crate) struct Inner {
     spins: u32,
     /// Leave without a word: somebody else will go on in our place.
     silent: bool,
-    /// The application has our descriptor in an event loop of its own.
+    /// The application has a descriptor of ours in an event loop of its own.
     shown: bool,
+    /// That descriptor, where it could be had: the rail's with a timer beside it.
+    bell: Option<Bell>,
+    /// How long to go on after the last holder is gone, for what is not acknowledged, ns.
+    linger_ns: u64,
 }
 
 /// Opens an endpoint whose rail is what `wrap` makes of it.
@@ -179,6 +187,8 @@ impl Endpoint {
                 spins: 0,
                 silent: false,
                 shown: false,
+                bell: None,
+                linger_ns: 0,
             }),
         };
         Endpoint { shared: Rc::new(shared) }
@@ -192,6 +202,7 @@ impl Endpoint {
         let endpoint = Endpoint::on(state, rail, Clock::start(), config.wait);
         let mut inner = endpoint.shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
+        inner.linger_ns = u64::try_from(config.linger.as_nanos()).unwrap_or(u64::MAX);
         inner.state.set_replacement(config.replacement);
         inner.state.set_networks(config.networks()?);
         drop(inner);
@@ -235,7 +246,9 @@ impl Endpoint {
         inner.state.add_peer(peer, address)
     }
 
-    /// Number of peers, listed and come by themselves.
+    /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
+    /// more than [`Config::peers_max`]: then one that came by itself and has left is forgotten, and who comes gets a number
+    /// that nobody had.
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.shared.inner.borrow().state.peers()
@@ -313,8 +326,15 @@ impl Endpoint {
         timeout: Duration,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, RailError> {
+        self.shared.inner.borrow_mut().state.watch();
         // Asked before anything else is done: what has landed in a window is there.
         self.shared.wait(self.shared.deadline(timeout), &mut ready, |_| None)
+    }
+
+    /// Whether everything that was accepted is acknowledged, or lost: [`Endpoint::flush`] would not wait.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.shared.inner.borrow().state.is_flushed()
     }
 
     /// Waits until everything that was accepted is acknowledged, or lost.
@@ -366,19 +386,32 @@ impl Endpoint {
     #[must_use]
     pub fn report(&self) -> Report {
         let Inner { rail, state, .. } = &*self.shared.inner.borrow();
-        let mut report = Report::new(rail.address(), rail.is_driven(), rail.report());
+        let mut report = Report::new(rail.address(), rail.is_driven(), rail.report(), state.turned_away());
         report.given_up.extend(state.short_paths());
         report
     }
 
-    /// Readable when [`Endpoint::progress`] may find something; for the event loop of an application. `None` where nothing
-    /// can be watched, so that one has to look now and then.
+    /// Readable when [`Endpoint::progress`] has something to do: something has arrived, or a timer is due. For the event loop
+    /// of an application, which calls [`Endpoint::progress`], or anything else of the endpoint that makes progress, whenever
+    /// it is readable. `None` where nothing can be watched, so that one has to look now and then.
+    ///
+    /// Where the system gives no timer (a sandbox may forbid it), only what arrives makes it readable; a loop that wants
+    /// to be right there too wakes up at [`Endpoint::deadline`].
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         let raw = self.shared.show_descriptor()?;
         // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds; it is open, and
         // so not -1.
         Some(unsafe { BorrowedFd::borrow_raw(raw) })
+    }
+
+    /// When [`Endpoint::progress`] has something to do though nothing arrives: to send something again, to acknowledge, to
+    /// ask after a silent peer. `None`: never. For event loops that cannot watch [`Endpoint::descriptor`], or have a timer.
+    #[must_use]
+    pub fn deadline(&self) -> Option<std::time::Instant> {
+        let now = self.shared.now();
+        let due = self.shared.inner.borrow().due(now);
+        (due != Instant::NEVER).then(|| std::time::Instant::now() + Duration::from_nanos(due.since(now)))
     }
 
     /// How packets are spread over the paths to peers from now on.
@@ -404,18 +437,6 @@ impl Endpoint {
     pub fn counters(&self) -> Counters {
         self.shared.inner.borrow().state.counters()
     }
-
-    /// Flushes, says good-bye to every peer, and closes.
-    ///
-    /// # Errors
-    /// As [`Endpoint::flush`]. The endpoint is closed all the same.
-    pub fn close(self) -> Result<(), SendError> {
-        let flushed = self.flush();
-        let now = self.shared.clock.now();
-        self.shared.inner.borrow_mut().state.leave(now);
-        self.shared.wait_until(Some(now.plus(LEAVE_NS_MAX)), |state| state.has_left().then_some(()))?;
-        flushed
-    }
 }
 
 impl Endpoint {
@@ -435,13 +456,13 @@ impl Endpoint {
         }
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
-        *silent = true;
         // Nobody is to take the closed port for our end.
         let now = self.shared.clock.now();
         if let Err(error) = state.say_away(now, &mut **rail) {
             drop(inner);
             return Err((ContextError::Rail(error.to_string()), self));
         }
+        *silent = true;
         rail.quiesce();
         let context = state.save(self.shared.clock.now(), rail.address());
         drop(inner);
@@ -464,20 +485,6 @@ impl Endpoint {
         let mut state = State::new(options, memory);
         state.restore(context)?;
         Endpoint::assemble(state, rail, &config)
-    }
-}
-
-impl Drop for Endpoint {
-    fn drop(&mut self) {
-        // Peers that still wait for us learn at once that they need not.
-        let mut inner = self.shared.inner.borrow_mut();
-        let Inner { state, rail, silent, .. } = &mut *inner;
-        if *silent {
-            return;
-        }
-        state.abort();
-        // Nobody is left to hear of an error.
-        let _ = state.transmit(self.shared.clock.now(), &mut **rail);
     }
 }
 
@@ -505,28 +512,62 @@ impl Shared {
         drop(inner);
         if alone {
             self.transmit(now)?;
+        } else {
+            self.set_bell();
         }
         Ok(posted)
     }
 
     fn show_descriptor(&self) -> Option<RawFd> {
         let mut inner = self.inner.borrow_mut();
-        let raw = inner.rail.descriptor()?.as_raw_fd();
+        let rail = inner.rail.descriptor()?;
+        let raw = match &inner.bell {
+            Some(bell) => bell.descriptor().as_raw_fd(),
+            None => {
+                // Without a timer it is as good as the system allows.
+                let bell = Bell::new(rail).ok();
+                let raw = bell.as_ref().map_or(rail, |bell| bell.descriptor()).as_raw_fd();
+                inner.bell = bell;
+                raw
+            }
+        };
         inner.shown = true;
         // A rail that cannot watch is broken, which the next call will say.
         let _ = inner.rail.watch(true);
+        inner.set_bell(|| self.clock.now());
         Some(raw)
     }
 
+    /// Has the application's event loop call when something is due.
+    #[inline]
+    pub(crate) fn set_bell(&self) {
+        self.inner.borrow_mut().set_bell(|| self.clock.now());
+    }
+
     pub(crate) fn progress(&self) -> Result<usize, RailError> {
-        self.inner.borrow_mut().progress(self.clock.now())
+        let now = self.clock.now();
+        let mut inner = self.inner.borrow_mut();
+        let mut arrived = inner.progress(now)?;
+        if inner.bell.is_some() {
+            // An event loop may be told of what has arrived, and not again of what was left of it.
+            for _ in 0..LOOKS_AT_ONCE {
+                match inner.progress(now)? {
+                    0 => break,
+                    more => arrived += more,
+                }
+            }
+        }
+        inner.set_bell(|| now);
+        Ok(arrived)
     }
 
     /// Sends what may be sent now, without looking for what arrived.
     pub(crate) fn transmit(&self, now: Instant) -> Result<(), RailError> {
         let mut inner = self.inner.borrow_mut();
         let Inner { state, rail, .. } = &mut *inner;
-        state.transmit(now, &mut **rail)
+        let sent = state.transmit(now, &mut **rail);
+        inner.set_bell(|| now);
+        sent
     }
 
     /// Makes progress until `ready` says so; `None` when `deadline` has passed.
@@ -541,6 +582,17 @@ impl Shared {
     /// Makes progress until `found`, which may use the endpoint and is asked before each look, or `ready`, which is asked when
     /// something has arrived, says so; `None` when `deadline` has passed.
     fn wait<T>(
+        &self,
+        deadline: Option<Instant>,
+        found: impl FnMut() -> Option<T>,
+        ready: impl FnMut(&mut State) -> Option<T>,
+    ) -> Result<Option<T>, RailError> {
+        let outcome = self.wait_here(deadline, found, ready);
+        self.set_bell();
+        outcome
+    }
+
+    fn wait_here<T>(
         &self,
         deadline: Option<Instant>,
         mut found: impl FnMut() -> Option<T>,
@@ -601,6 +653,22 @@ impl Shared {
 }
 
 impl Inner {
+    /// When the next call has something to do though nothing arrives.
+    fn due(&self, now: Instant) -> Instant {
+        if self.state.is_due(now) { now } else { self.state.deadline().min(self.rail.wake_at()) }
+    }
+
+    #[inline]
+    fn set_bell(&mut self, now: impl FnOnce() -> Instant) {
+        if self.bell.is_some() {
+            let now = now();
+            let due = self.due(now);
+            if let Some(bell) = &mut self.bell {
+                bell.set(now, due);
+            }
+        }
+    }
+
     fn progress(&mut self, now: Instant) -> Result<usize, RailError> {
         let arrived = self.look(now, || now)?;
         self.follow_up(now)?;

@@ -47,6 +47,10 @@ impl State {
 
     /// Longest message that fits into one packet to the peer, bytes.
     pub(crate) fn packet_message_bytes(&self, node: Node) -> usize {
-        if (node.0 as usize) < self.peers.len() { (self.body_bytes(node.0) - WHOLE_BYTES) & !7 } else { 0 }
+        if self.peers.get(node.0 as usize).is_some() {
+            (self.body_bytes(node.0) - WHOLE_BYTES) & !7
+        } else {
+            0
+        }
     }
 }

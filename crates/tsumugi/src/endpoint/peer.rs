@@ -136,6 +136,8 @@ pub(super) struct Assembly {
 /// One peer.
 #[derive(Debug)]
 pub(super) struct Peer {
+    /// By which the application knows it.
+    pub(super) number: u32,
     pub(super) name: String,
     pub(super) address: SocketAddr,
     /// Further addresses that it has come from.
@@ -146,6 +148,8 @@ pub(super) struct Peer {
     pub(super) introduced_at: Option<Instant>,
     /// It turned out to be this one, by another name.
     pub(super) same_as: Option<u32>,
+    /// When its last connection ended, counted in such ends.
+    pub(super) ended: u64,
     /// Where its packets are addressed to; the number is the path's.
     pub(super) ways: Vec<Way>,
     /// The NICs that it has told of.
@@ -225,7 +229,9 @@ pub(super) struct Peer {
     pub(super) heard_at: Instant,
     /// Things that somebody waits for and only it can bring, though everything sent is acknowledged.
     pub(super) awaited: u32,
-    /// Since when something is outstanding with it.
+    /// The application receives, and nothing else is outstanding with it: see [`super::State::watch`].
+    pub(super) is_watched: bool,
+    /// Since when something is outstanding with it, or it is watched.
     pub(super) waiting_since: Option<Instant>,
     /// When it was last asked for a sign of life, and how often since it was heard.
     pub(super) asked_at: Instant,
@@ -241,12 +247,14 @@ pub(super) struct Peer {
 impl Peer {
     pub(super) fn new(name: String, address: SocketAddr, repeat: Repeat) -> Peer {
         Peer {
+            number: 0,
             name,
             address,
             aliases: Vec::new(),
             named: false,
             introduced_at: None,
             same_as: None,
+            ended: 0,
             ways: vec![Way::new(address)],
             rails: Vec::new(),
             has_told: false,
@@ -289,6 +297,7 @@ impl Peer {
             holds: false,
             heard_at: Instant(0),
             awaited: 0,
+            is_watched: false,
             waiting_since: None,
             asked_at: Instant(0),
             asks: 0,
@@ -298,8 +307,22 @@ impl Peer {
         }
     }
 
+    /// Whether its place may be given to another: it came by itself, has left, and nothing refers to it any more.
+    pub(super) fn is_forgettable(&self) -> bool {
+        self.is_idle() && !self.named && !(self.dirty || self.timed || self.fed || self.holds)
+    }
+
+    /// Whether there is no connection with it, and none is wanted.
+    pub(super) fn is_idle(&self) -> bool {
+        match self.phase {
+            Phase::Gone(_) => true,
+            Phase::Strange => self.outbox.is_empty(),
+            Phase::Greeting(_) | Phase::Open | Phase::Leaving(_) => false,
+        }
+    }
+
     /// Whether anything is under way in either direction that the peer's death would leave unfinished.
-    pub(super) fn is_waiting(&self) -> bool {
+    pub(super) fn is_busy(&self) -> bool {
         match self.phase {
             Phase::Open => {
                 self.sender.outstanding() > 0
@@ -317,6 +340,11 @@ impl Peer {
     /// Whether it is known to have our flow open: it has sent in it, or given credit for it.
     pub(super) fn is_confirmed(&self) -> bool {
         self.sender.limit() > Psn(0) || self.highest > Psn(0)
+    }
+
+    /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.is_busy() || self.is_watched && matches!(self.phase, Phase::Open)
     }
 
     /// It gave a sign of life.

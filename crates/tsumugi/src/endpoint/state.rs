@@ -6,6 +6,7 @@
 
 use super::deliver::{Delivery, Inbox, Kept};
 use super::peer::{Content, Peer, Phase};
+use super::table::Peers;
 use super::window::Window;
 use crate::Node;
 use crate::channel::Ticket;
@@ -18,7 +19,7 @@ use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use slab::Slab;
 use std::collections::{BTreeMap, HashMap, VecDeque};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
@@ -93,7 +94,11 @@ pub struct State {
     pub(crate) memory: Rc<Mapped>,
     pub(super) cookies: Cookies,
     pub(super) random: StdRng,
-    pub(super) peers: Vec<Peer>,
+    pub(super) peers: Peers,
+    /// Connections that have ended.
+    pub(super) ends: u64,
+    /// How many greetings were refused for want of room, and the last one's sender.
+    pub(super) turned_away: Option<(u64, SocketAddr)>,
     /// Which peer proved to be there: where it was met, where else it came from, and by which ways it has answered.
     pub(super) by_address: HashMap<SocketAddr, u32>,
     pub(super) identities: super::identity::Identities,
@@ -126,6 +131,9 @@ pub struct State {
     timed_before: Vec<u32>,
     /// No timer of any peer is due before this.
     pub(super) deadline: Instant,
+    /// The application receives: whoever may send is asked for signs of life, next at this time.
+    pub(super) watches: bool,
+    pub(super) watch_due: Instant,
     pub(super) failures: VecDeque<Unasked>,
     /// Addresses that peers came by or left, for the rail.
     pub(super) met: Vec<SocketAddr>,
@@ -158,6 +166,10 @@ impl State {
         memory.control().seal.store(random.random(), Ordering::Relaxed);
         memory.control().epoch.store(epoch, Ordering::Release);
         let memory = Rc::new(Mapped(memory));
+        let nobody = Peer {
+            phase: Phase::Gone(Reason::Closed),
+            ..Peer::new(String::new(), (Ipv4Addr::UNSPECIFIED, 0).into(), options.repeat)
+        };
         State {
             epoch,
             window: Window::new(&memory),
@@ -166,7 +178,9 @@ impl State {
             memory,
             cookies: Cookies::new((random.random(), random.random())),
             random,
-            peers: Vec::new(),
+            peers: Peers::new(options.peers_max, nobody),
+            ends: 0,
+            turned_away: None,
             by_address: HashMap::new(),
             identities: super::identity::Identities::default(),
             flows: vec![None; flows],
@@ -184,6 +198,8 @@ impl State {
             timed: Vec::new(),
             timed_before: Vec::new(),
             deadline: Instant::NEVER,
+            watches: false,
+            watch_due: Instant::NEVER,
             failures: VecDeque::new(),
             met: Vec::new(),
             parted: Vec::new(),
@@ -202,7 +218,7 @@ impl State {
         }
     }
 
-    /// Adds a peer, or finds it when its address is known.
+    /// Adds a peer for the application, or finds it when its address is known.
     pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
         let node = self.enter_peer(name, address)?;
         self.peers[node.0 as usize].named = true;
@@ -214,11 +230,22 @@ impl State {
         if let Some(&index) = self.by_address.get(&address) {
             return Ok(Node(index));
         }
-        if self.peers.len() >= self.options.peers_max as usize {
-            return Err(PeerError::TooMany(self.options.peers_max));
-        }
-        let index = self.peers.len() as u32;
-        self.peers.push(Peer::new(name.to_owned(), address, self.options.repeat));
+        let peer = Peer::new(name.to_owned(), address, self.options.repeat);
+        let index = if self.peers.len() < self.options.peers_max as usize {
+            self.peers.push(peer)
+        } else {
+            // The one that has been away for longest.
+            let is_gone = |number: u32| self.peers[number as usize].is_idle();
+            let is_spare = |peer: &Peer| peer.is_forgettable() && peer.same_as.is_none_or(is_gone);
+            let spare = self.peers.iter().enumerate().filter(|(_, peer)| is_spare(peer));
+            let Some((place, old)) = spare.min_by_key(|(_, peer)| peer.ended) else {
+                return Err(PeerError::TooMany(self.options.peers_max));
+            };
+            if self.by_address.get(&old.address) == Some(&old.number) {
+                self.by_address.remove(&old.address);
+            }
+            self.peers.replace(place, peer)
+        };
         self.by_address.insert(address, index);
         Ok(Node(index))
     }
@@ -360,6 +387,10 @@ impl State {
         }
         timed.clear();
         self.timed_before = timed;
+        if now >= self.watch_due {
+            self.watch_all(now);
+        }
+        self.deadline = self.deadline.min(self.watch_due);
     }
 
     /// Sees to it that the peer is looked at when `due`.
@@ -382,6 +413,8 @@ impl State {
         let mut due = peer.ack_due;
         match &peer.phase {
             Phase::Greeting(greeting) => due = due.min(greeting.due),
+            // Who watches has a timer for all: see `State::watch`.
+            Phase::Open if !peer.is_busy() && !peer.sizes_search => return due.min(peer.sender.timeout()),
             Phase::Open if peer.waiting_since.is_some() || peer.sizes_search => {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
             }
@@ -440,6 +473,7 @@ impl State {
     /// Ends the acquaintance with a peer: every operation that is outstanding with it fails.
     pub(super) fn end_peer(&mut self, index: u32, reason: Reason) {
         let peer = &mut self.peers[index as usize];
+        let is_awaited = !peer.pending.is_empty() || peer.awaited > 0;
         let failure = Failure {
             node: Node(index),
             name: peer.name.clone(),
@@ -450,7 +484,8 @@ impl State {
         self.forget(index);
         self.peers[index as usize].phase = Phase::Gone(reason);
         self.tally.peers_lost += 1;
-        for inbox in self.channels.values_mut().filter(|inbox| inbox.open) {
+        let is_end = !failure.is_orderly() || is_awaited || self.is_last(index);
+        for inbox in self.channels.values_mut().filter(|inbox| inbox.open && (is_end || inbox.hears_closes)) {
             inbox.queue.push_back(Delivery::Failed(Box::new(failure.clone())));
         }
         // A caller that never asks must not make us grow.
@@ -458,6 +493,13 @@ impl State {
             self.failures.pop_front();
         }
         self.failures.push_back(Unasked { failure, is_told: false });
+    }
+
+    /// Whether a peer that the application had added was the last that anything could have come from: who waits for a
+    /// message would wait for ever. Who came by itself may come again, and so may others.
+    fn is_last(&self, index: u32) -> bool {
+        let is_connected = |peer: &Peer| !matches!(peer.phase, Phase::Strange | Phase::Gone(_));
+        self.peers[index as usize].named && !self.peers.iter().any(is_connected)
     }
 
     /// Gives everything back that belongs to the acquaintance with a peer. What was delivered stays.
@@ -479,13 +521,16 @@ impl State {
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
         let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
-        let named = peer.named;
         let (dirty, timed, fed, holds) = (peer.dirty, peer.timed, peer.fed, peer.holds);
+        let (number, named) = (peer.number, peer.named);
+        self.ends += 1;
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
         let old = std::mem::replace(
             peer,
             Peer {
+                number,
+                ended: self.ends,
                 named,
                 acquaintance,
                 delivered_before,

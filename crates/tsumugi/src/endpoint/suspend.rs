@@ -30,7 +30,8 @@ impl State {
     /// Everything that is needed to go on. Takes what was received out of this state; it is over.
     pub(crate) fn save(&mut self, now: Instant, address: SocketAddr) -> Context {
         self.drain(now);
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             self.pass_landed(index, Psn(u64::MAX));
         }
         let mut channels = Vec::new();
@@ -74,6 +75,8 @@ impl State {
             Outgoing::Rails => None,
         });
         SavedPeer {
+            number: peer.number,
+            named: peer.named,
             name: peer.name.clone(),
             address: peer.address,
             epoch: peer.epoch,
@@ -173,9 +176,14 @@ impl State {
 
     fn restore_peer(&mut self, saved: &SavedPeer) -> Result<(), ContextError> {
         let node = self
-            .add_peer(&saved.name, saved.address)
+            .enter_peer(&saved.name, saved.address)
             .map_err(|error| ContextError::Damaged(error.to_string()))?;
-        let index = node.0;
+        if !self.peers.renumber_last(saved.number) {
+            return Err(ContextError::Damaged(format!("{node} cannot have been number {}", saved.number)));
+        }
+        let index = saved.number;
+        self.by_address.insert(saved.address, index);
+        self.peers[index as usize].named = saved.named;
         let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.repeat));
         self.options.repeat = repeat;
         let peer = &mut self.peers[index as usize];

@@ -164,7 +164,8 @@ impl State {
             speed_mbits: nic.speed_mbits,
         };
         self.rails = self.nics.iter().map(rail).collect();
-        for index in 0..self.peers.len() as u32 {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
             if matches!(self.peers[index as usize].phase, Phase::Open) {
                 if told_before || self.has_several_nics() {
                     self.announce(index);

@@ -178,6 +178,7 @@ impl Port {
         if !inner.state.open_channel(number) {
             return Err(ChannelError::Taken(number));
         }
+        inner.state.hear_closes(number);
         inner.state.set_placer(number, Rc::clone(&engine) as Rc<RefCell<_>>);
         drop(inner);
         Ok(Port { shared, engine, number, options, detached: false })

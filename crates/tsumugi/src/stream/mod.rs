@@ -146,7 +146,7 @@ impl<S: 'static> Streams<S> {
         }
         let hub = Hub::new(Rc::clone(&endpoint.shared), channel, options.buffered_bytes);
         Ok(Streams {
-            channel: endpoint.channel(channel)?,
+            channel: endpoint.channel(channel)?.hear_closes(),
             hub: Rc::new(hub),
             state: Rc::new(RefCell::new(state)),
             handlers: Registry::default(),

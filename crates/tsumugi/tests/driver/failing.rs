@@ -37,6 +37,28 @@ fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
 }
 
 #[test]
+fn a_peer_that_is_killed_is_missed_by_who_waits_for_it_though_all_is_acknowledged() {
+    const MARGIN: Duration = Duration::from_secs(5);
+    let test = "a_peer_that_is_killed_is_missed_by_who_waits_for_it_though_all_is_acknowledged";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    let settings = format!("port={PORT} peer={} depositor=driver", four(1, PORT));
+    let mut sender = Remote::open(&cluster, 0, &settings);
+    let mut receiver = Remote::open(&cluster, 1, &format!("port={PORT} depositor=driver"));
+    sender.order("post 20");
+    receiver.until_taken(20);
+    assert_eq!(sender.ask("flush"), "yes");
+    // From now on it only receives.
+    receiver.0.kill();
+    let killed = Instant::now();
+    let failure =
+        eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
+    let took = killed.elapsed();
+    println!("after {took:?}: {failure}");
+    assert!(failure.contains("Gone"), "{failure}");
+    assert!(took <= MARGIN, "heard of it after {took:?}");
+}
+
+#[test]
 fn a_nic_that_goes_down_for_a_while_loses_nothing() {
     let test = "a_nic_that_goes_down_for_a_while_loses_nothing";
     let Some(cluster) = Cluster::driven(test, "") else { return };

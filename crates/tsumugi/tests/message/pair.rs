@@ -6,6 +6,9 @@ use std::time::{Duration, Instant};
 use tsumugi::message::{Buffer, Completion, Options, Port, Protocol, Request};
 use tsumugi::{Config, Endpoint, Node};
 
+/// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
+const LINGER: Duration = Duration::from_millis(20);
+
 pub(crate) const CHANNEL: u16 = 5;
 /// Longest time to wait for what must come. Only a test that fails waits so long.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
@@ -22,7 +25,7 @@ pub(crate) fn contents(number: u64, bytes: usize) -> Vec<u8> {
 
 /// Packets as they are on Ethernet, so that long messages are not very long.
 pub(crate) fn config() -> Config {
-    Config { datagram_bytes: Some(1472), ..Config::loopback() }
+    Config { datagram_bytes: Some(1472), linger: LINGER, ..Config::loopback() }
 }
 
 pub(crate) fn protocol(protocol: Protocol) -> Options {

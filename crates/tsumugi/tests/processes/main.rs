@@ -2,6 +2,8 @@
 
 #[path = "../common/process.rs"]
 mod process;
+
+mod ending;
 mod roles;
 
 use process::{PATIENCE, Process, ROLE};
@@ -278,11 +280,8 @@ fn what_was_posted_before_an_orderly_close_arrives() {
         let message = channel.receive_timeout(PATIENCE).unwrap();
         assert!(message[..] == contents(number, length(number))[..], "message {number} is altered");
     }
-    match channel.receive_timeout(PATIENCE) {
-        Err(ReceiveError::Peer(failure)) => assert_eq!(failure.reason, Reason::Closed, "{failure}"),
-        other => panic!("{other:?}"),
-    }
-    assert_eq!(there.hear(), "closed");
+    assert_eq!(there.hear_while(|| progress(&endpoint)), "closed");
+    assert!(endpoint.take_failure().expect("it has left").is_orderly());
     there.finish_while(|| ());
 }
 

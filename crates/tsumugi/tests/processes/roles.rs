@@ -1,9 +1,13 @@
 //! What other processes do.
 
-use crate::process::{say, stand_still};
+use crate::process::{Orders, say, stand_still};
 use crate::{CHANNEL, contents, open, sum};
 use std::time::{Duration, Instant};
+use tsumugi::active_message::{ActiveMessages, Options};
 use tsumugi::{Channel, Config, Endpoint, Node, ReceiveError, Status, Wait};
+
+/// Time after which who throws back looks whether anybody is there.
+const LOOK_UP: Duration = Duration::from_millis(20);
 
 /// Plays a role, given as its name and its parameters.
 pub(crate) fn play(role: &str) {
@@ -17,6 +21,12 @@ pub(crate) fn play(role: &str) {
         "send_half" => send_half(number(1) as u16),
         "send_and_close" => send_and_close(number(1) as u16, number(2)),
         "idle" => idle(number(1)),
+        "post_and_end" => post_and_end(number(1) as u16, number(2), words[3], false),
+        "end_first" => post_and_end(number(1) as u16, number(2), words[3], true),
+        "take_and_close" => take_and_close(),
+        "serve_few" => serve_few(number(1) as u32),
+        "send_and_stay" => send_and_stay(number(1) as u16),
+        "double" => double(),
         "pong" => pong(),
         "ping" => ping(number(1) as u16, number(2)),
         other => panic!("no role is called '{other}'"),
@@ -125,16 +135,80 @@ fn processor_us() -> u64 {
     us(usage.ru_utime) + us(usage.ru_stime)
 }
 
+/// Posts so many messages and ends, as a program does that returns from `main`. The endpoint goes after its channel, or
+/// before it.
+fn post_and_end(port: u16, count: u64, faults: &str, endpoint_first: bool) {
+    let faults = Some(faults.parse().unwrap());
+    let (endpoint, mut channel, node) = sender(Config { faults, ..Config::loopback() }, port);
+    for number in 0..count {
+        channel.post(node, &number.to_le_bytes()).unwrap();
+    }
+    if endpoint_first {
+        drop(endpoint);
+    }
+}
+
+/// Takes one message, and closes when it is told to.
+fn take_and_close() {
+    let orders = Orders::listen();
+    let (endpoint, mut channel) = receiver(Config::loopback());
+    channel.receive().unwrap();
+    endpoint.flush().unwrap();
+    while orders.try_next().is_none() {
+        endpoint.progress().unwrap();
+    }
+    drop(channel);
+    endpoint.close().unwrap();
+}
+
+/// Receives from so many peers, and says how long each message is; what it does without, when it is told to.
+fn serve_few(peers_max: u32) {
+    let orders = Orders::listen();
+    let (endpoint, mut channel) = receiver(Config { peers_max, ..Config::loopback() });
+    loop {
+        match channel.receive_timeout(LOOK_UP) {
+            Ok(message) => say(message.len()),
+            Err(ReceiveError::TimedOut(_)) => {}
+            Err(ReceiveError::Peer(failure)) => eprintln!("{failure}"),
+            Err(error) => panic!("{error}"),
+        }
+        if orders.try_next().is_some() {
+            say(endpoint.report());
+        }
+    }
+}
+
+/// Sends one message, sees it acknowledged, and does nothing more.
+fn send_and_stay(port: u16) {
+    let (endpoint, mut channel, node) = sender(Config::loopback(), port);
+    channel.send(node, b"stay").unwrap();
+    endpoint.flush().unwrap();
+    say("sent");
+    stand_still();
+}
+
+/// Answers requests with twice their first word.
+fn double() {
+    let endpoint = open(Config::loopback());
+    let mut port = ActiveMessages::open(&endpoint, CHANNEL, Options::default(), ()).unwrap();
+    port.register("double", |(), request, reply| reply.send([2 * request.words[0], 0, 0, 0]).unwrap())
+        .unwrap();
+    say(endpoint.port());
+    port.run_until(|()| false).unwrap();
+}
+
 /// Throws everything back until the peer closes.
 fn pong() {
     crate::two_processors();
-    let (_endpoint, mut channel) = receiver(Config::loopback());
-    loop {
-        match channel.receive() {
-            Ok(message) => channel.send(message.source(), &message).unwrap(),
-            Err(ReceiveError::Peer(_)) => return,
+    let (endpoint, mut channel) = receiver(Config::loopback());
+    while endpoint.take_failure().is_none() {
+        match channel.receive_timeout(LOOK_UP) {
+            Ok(message) => {
+                channel.send(message.source(), &message).unwrap();
+            }
+            Err(ReceiveError::TimedOut(_)) => {}
             Err(error) => panic!("{error}"),
-        };
+        }
     }
 }
 
