@@ -41,6 +41,7 @@ pub(super) struct Engine {
     pub(super) failures: VecDeque<Failure>,
     /// Counts completions.
     pub(super) completed: u64,
+    has_told_of_full_memory: bool,
 }
 
 /// A request.
@@ -119,6 +120,7 @@ impl Engine {
             offered_bytes: BTreeMap::new(),
             failures: VecDeque::new(),
             completed: 0,
+            has_told_of_full_memory: false,
         }
     }
 
@@ -406,6 +408,18 @@ impl Engine {
             self.failures.pop_front();
         }
         self.failures.push_back(*failure);
+    }
+
+    /// Messages that no receive was posted for fill the memory. Their senders wait, and so does this process, which may have
+    /// other receives to post; if it has none, this line is all that tells why nothing happens.
+    pub(super) fn tell_of_full_memory(&mut self, held: u64, limit: u64) {
+        if !std::mem::replace(&mut self.has_told_of_full_memory, true) {
+            log::warn!(
+                "channel {}: messages that no receive was posted for hold {held} bytes of the {limit} there are, and their senders \
+                 wait; post receives for them, or raise Config::receive_bytes",
+                self.channel
+            );
+        }
     }
 
     /// Gives everything back that belongs to the endpoint.

@@ -50,8 +50,9 @@
 //!
 //! Active zero-copy is P3's: the receiver looks for a buffer when the message arrives, so that there is neither a handshake
 //! nor a copy. Whatever comes at once and finds no receive is kept in the endpoint's memory, within
-//! [`Config::receive_bytes`](crate::Config::receive_bytes), and copied when it is received. A message that fits one packet is
-//! copied once, out of the receive queue, however it is sent.
+//! [`Config::receive_bytes`](crate::Config::receive_bytes), and copied when it is received. When that is full, senders wait
+//! until something is received, and nothing fails; a process that waits meanwhile for a message that is behind those waits,
+//! too, and one line in its log says so. A message that fits one packet is copied once, out of the receive queue, however it is sent.
 //!
 //! # When a request is complete
 //!

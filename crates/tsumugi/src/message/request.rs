@@ -138,17 +138,6 @@ pub enum WaitError {
     /// The time is over. The request goes on.
     #[error("not complete within {0:?}")]
     TimedOut(Duration),
-    /// Messages that no receive was posted for fill the receive memory, and nothing more can arrive. The request
-    /// goes on: receive some of them.
-    #[error(
-        "the receive memory is exhausted: {held} bytes of {limit} are held by messages that no receive was posted for; post receives for them, or raise Config::receive_bytes"
-    )]
-    MemoryExhausted {
-        /// Bytes held.
-        held: u64,
-        /// Bytes there are.
-        limit: u64,
-    },
     /// The NIC is broken.
     #[error(transparent)]
     Rail(#[from] RailError),

@@ -47,7 +47,7 @@ impl Port {
     /// Waits until a request is complete.
     ///
     /// # Errors
-    /// There is no such request, nothing more can arrive, or the NIC is broken.
+    /// There is no such request, or the NIC is broken.
     pub fn wait(&mut self, request: Request) -> Result<Completion, WaitError> {
         self.wait_for(None, |engine, _| outcome(engine, request).transpose())?
     }
@@ -160,7 +160,7 @@ impl Port {
                     let now = self.shared.now();
                     let state = &self.shared.inner.borrow().state;
                     if let (Some((held, limit)), false) = (state.exhausted(), state.is_assembling()) {
-                        return Err(WaitError::MemoryExhausted { held, limit });
+                        self.engine.borrow_mut().tell_of_full_memory(held, limit);
                     }
                     if let (Some(timeout), true) = (timeout, now >= deadline) {
                         return Err(WaitError::TimedOut(timeout));
