@@ -25,8 +25,6 @@ pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
 /// A sender with more credit than this gets the next only in steps.
 const CREDIT_PACKETS_PLENTY: u64 = 256;
 const CREDIT_PACKETS_STEP: u64 = 64;
-/// How long a peer that refuses is asked again, ns.
-const REFUSED_NS: u64 = 1000 * MILLISECOND_NS;
 /// Stateless replies that may wait at once; more are not sent, the peer will ask again.
 pub(super) const REPLIES_MAX: usize = 256;
 
@@ -110,7 +108,7 @@ impl State {
     }
 
     /// A whole packet of no flow.
-    fn packet(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
+    pub(super) fn packet(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
         let mut header = Header::new(kind, self.epoch);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
@@ -314,52 +312,6 @@ impl State {
                 if peer.remote.is_some_and(|remote| remote.token == offer.token) {
                     peer.sender.grant(CREDIT_PACKETS_INITIAL);
                     self.touch(index);
-                }
-            }
-            _ => self.memory.count(Counter::HandshakeRefused, 1),
-        }
-    }
-
-    /// Says why a greeting leads to nothing. It costs less than the HELLO that it answers, and nothing is remembered.
-    fn refuse_peer(&mut self, from: SocketAddr, nonce: u64, refusal: Refusal) {
-        self.memory.count(Counter::HandshakeRefused, 1);
-        let refused = Offer::refusing(self.options.job, nonce, refusal);
-        let packet = self.packet(Kind::Welcome, &refused.encode());
-        self.reply(from, packet);
-    }
-
-    /// There is no room for another peer.
-    fn turn_away(&mut self, from: SocketAddr, nonce: u64) {
-        let peers_max = self.options.peers_max;
-        let count = self.turned_away.map_or(0, |(count, _)| count) + 1;
-        self.turned_away = Some((count, from));
-        if count == 1 {
-            log::warn!(
-                "{from} was refused: there is room for {peers_max} peers, and all are there; raise Config::peers_max"
-            );
-        }
-        // Some of those that have a place may have been killed, and nobody has asked after them.
-        self.watch();
-        self.refuse_peer(from, nonce, Refusal::Full(u64::from(peers_max)));
-    }
-
-    /// How many greetings were refused for want of room, the last one's sender, and how much room there is.
-    pub(crate) fn turned_away(&self) -> Option<(u64, SocketAddr, u32)> {
-        self.turned_away.map(|(count, from)| (count, from, self.options.peers_max))
-    }
-
-    /// The peer does not want to know us. A while later it may: when another has left, or it was started anew.
-    fn on_refusal(&mut self, now: Instant, from: SocketAddr, nonce: u64, refusal: Refusal) {
-        let Some(&index) = self.by_address.get(&from) else {
-            self.memory.count(Counter::HandshakeRefused, 1);
-            return;
-        };
-        let patience_ns = REFUSED_NS.min(self.options.connect_timeout_ns / 2);
-        let peer = &self.peers[index as usize];
-        match &peer.phase {
-            Phase::Greeting(greeting) if greeting.nonce == nonce => {
-                if peer.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
-                    self.end_peer(index, Reason::Refused(refusal));
                 }
             }
             _ => self.memory.count(Counter::HandshakeRefused, 1),

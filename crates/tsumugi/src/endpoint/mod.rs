@@ -19,6 +19,7 @@ mod peer;
 mod pieces;
 pub(crate) mod place;
 mod rails;
+mod refuse;
 pub(crate) mod remote;
 mod serve;
 mod sizes;
