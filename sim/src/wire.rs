@@ -184,9 +184,21 @@ impl Wire {
         self.pieces += 1;
     }
 
-    /// What is noted of a packet that was sent, if it is a DATA packet.
+    /// What is noted of a datagram that was sent, if it is a DATA packet or the last piece of one.
     fn data_sent(&self, to: SocketAddr, packet: &Packet<'_>) -> Option<Sent> {
-        let (header, _) = decode_head(packet).ok().filter(|(header, _)| header.kind == Kind::Data)?;
+        let (header, _) = decode_head(packet).ok()?;
+        let whole = match header.kind {
+            Kind::Data => true,
+            Kind::Piece => {
+                let bytes = [packet.head, packet.body].concat();
+                let (piece, data) = Piece::decode(&bytes[HEADER_BYTES..]).ok()?;
+                usize::from(piece.at) + data.len() == usize::from(piece.packet_bytes)
+            }
+            _ => false,
+        };
+        if !whole {
+            return None;
+        }
         let Header { token, epoch, psn, path, flags, .. } = header;
         let stopped = self.flows.get(&(token, epoch)).is_some_and(|flow| flow.stopped.is_some());
         Some(Sent { to, token, psn: psn.0, path, again: flags.has(Flags::RESENT) || stopped })
