@@ -520,10 +520,11 @@ impl State {
             if self.burst.packets.is_empty() {
                 break;
             }
-            let all = if self.carries_all(index, pick.path) {
+            let carried = self.carried(index, pick.path);
+            let all = if self.burst_fits(index, carried) {
                 self.send_burst(now, index, pick.path, rail)?
             } else {
-                self.send_in_pieces(now, index, pick.path, rail)?
+                self.send_in_pieces(now, index, pick.path, carried, rail)?
             };
             if !all {
                 return Ok(false);
@@ -680,10 +681,8 @@ impl State {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
             if self.policy.is_copied() {
-                for (number, way) in peer.ways.iter().enumerate() {
-                    if number != usize::from(path) && peer.sender.paths()[number].is_usable() {
-                        rail.send(now, way.address, &out[..taken])?;
-                    }
+                for address in peer.copied_to(path) {
+                    rail.send(now, address, &out[..taken])?;
                 }
             }
         }

@@ -3,9 +3,10 @@
 //! A packet is cut once and keeps its number and its content: the receiver may have it already, and only its ACK be lost. So
 //! when a path carries less than it was cut for, the same packet is sent in several datagrams (`tsumugi_wire::piece`).
 
-use super::peer::{Body, ContentKey};
+use super::peer::{Body, Content, ContentKey};
 use super::state::State;
 use crate::checksum::{crc32c, crc32c_of_two};
+use slab::Slab;
 use std::net::SocketAddr;
 use tsumugi_proto::{ReceiveMemory, window};
 use tsumugi_rail::{Packet, Rail, RailError};
@@ -16,28 +17,45 @@ use tsumugi_wire::piece::{PIECE_BYTES, Piece, piece_data_bytes};
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 impl State {
-    /// Sends the collected packets over a path that is too short for some of them. `false` when the NIC did not take them
-    /// all.
+    /// Longest datagram that everything carries which packets picked for a path are sent over, bytes.
+    pub(super) fn carried(&self, index: u32, path: u8) -> usize {
+        let peer = &self.peers[index as usize];
+        let carried = peer.ways[usize::from(path)].mtu.bytes();
+        if self.policy.is_copied() { carried.min(peer.cut_bytes + HEADER_BYTES) } else { carried }
+    }
+
+    /// Whether none of the collected packets is longer than that.
+    pub(super) fn burst_fits(&self, index: u32, carried: usize) -> bool {
+        let agreed = self.peers[index as usize].remote.map_or(0, |remote| remote.datagram_bytes());
+        let fits = |(_, key, _): &(_, ContentKey, _)| self.contents[*key].datagram_bytes() <= carried;
+        carried >= agreed || self.burst.packets.iter().all(fits)
+    }
+
+    /// Sends the collected packets over a path that carries `carried` bytes, too few for some of them. `false` when the NIC
+    /// did not take them all.
     pub(super) fn send_in_pieces<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
         index: u32,
         path: u8,
+        carried: usize,
         rail: &mut R,
     ) -> Result<bool, RailError> {
         let mut packets = std::mem::take(&mut self.burst.packets);
-        let carried = self.peers[index as usize].ways[usize::from(path)].mtu.bytes();
         let mut all = true;
-        for &(psn, key, flags) in &packets {
+        let fits = |contents: &Slab<Content>, key: ContentKey| contents[key].datagram_bytes() <= carried;
+        let contents = &self.contents;
+        let runs =
+            packets.chunk_by(|(_, one, _), (_, next, _)| fits(contents, *one) && fits(contents, *next));
+        for run in runs.map(<[_]>::to_vec).collect::<Vec<_>>() {
             all = if !all {
-                self.peers[index as usize].sender.not_taken(psn);
+                run.iter().for_each(|(psn, ..)| self.peers[index as usize].sender.not_taken(*psn));
                 false
-            } else if self.contents[key].datagram_bytes() > carried {
-                self.send_pieces_of(now, index, path, (psn, key, flags), rail)?
-            } else {
-                self.burst.packets.clear();
-                self.burst.packets.push((psn, key, flags));
+            } else if fits(&self.contents, run[0].1) {
+                self.burst.packets.clone_from(&run);
                 self.send_burst(now, index, path, rail)?
+            } else {
+                self.send_pieces_of(now, index, path, carried, run[0], rail)?
             };
         }
         packets.clear();
@@ -50,6 +68,7 @@ impl State {
         now: Instant,
         index: u32,
         path: u8,
+        carried: usize,
         (psn, key, flags): (Psn, ContentKey, Flags),
         rail: &mut R,
     ) -> Result<bool, RailError> {
@@ -57,7 +76,6 @@ impl State {
         let flags = flags.with(self.has_ack(index));
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.remote else { return Ok(true) };
-        let way = &peer.ways[usize::from(path)];
         let content = &self.contents[key];
         let whole = match &content.body {
             Body::Packet(body) => body.clone(),
@@ -65,7 +83,7 @@ impl State {
                 [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
             }
         };
-        let step = piece_data_bytes(way.mtu.bytes());
+        let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);
         let mut header = Header::new(Kind::Piece, self.epoch);
         (header.flow, header.token, header.path, header.psn) = (remote.flow, remote.token, path, psn);
@@ -86,9 +104,14 @@ impl State {
         }
         let pieces = heads.iter().zip(whole.chunks(step));
         let pieces: Vec<_> = pieces.map(|(head, body)| Packet { head, body }).collect();
-        let all = rail.send(now, way.address, &pieces)? == count;
+        let all = rail.send(now, peer.ways[usize::from(path)].address, &pieces)? == count;
         if all {
             self.policy.on_sent(index, path, 1, whole.len() as u64);
+            if self.policy.is_copied() {
+                for address in peer.copied_to(path) {
+                    rail.send(now, address, &pieces)?;
+                }
+            }
         } else {
             peer.sender.not_taken(psn);
         }

@@ -69,13 +69,6 @@ impl Peer {
 }
 
 impl State {
-    /// Whether a path carries whatever may be sent to the peer.
-    pub(super) fn carries_all(&self, index: u32, path: u8) -> bool {
-        let peer = &self.peers[index as usize];
-        let longest = peer.remote.map_or(0, |remote| remote.datagram_bytes());
-        peer.ways[usize::from(path)].mtu.bytes() >= longest
-    }
-
     /// Hears what our kernel expects to pass to an address: when we come to know it, and when a packet was too long.
     pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
         let Some(&index) = self.by_address.get(&address) else { return };

@@ -110,6 +110,14 @@ pub struct PathReport {
 }
 
 impl Peer {
+    /// Where copies go of what is sent over a path, by a policy that copies.
+    pub(super) fn copied_to(&self, path: u8) -> impl Iterator<Item = SocketAddr> {
+        let others = self.ways.iter().zip(self.sender.paths()).enumerate();
+        let others =
+            others.filter(move |(number, (_, other))| *number != usize::from(path) && other.is_usable());
+        others.map(|(_, (way, _))| way.address)
+    }
+
     /// Whether there are several ways to it.
     pub(super) fn is_trunk(&self) -> bool {
         self.ways.len() > 1
