@@ -1,6 +1,6 @@
 //! What is lost: overtaken and late, on a path that is silent, or refused.
 
-use super::{Sender, State, word_of};
+use super::{Path, Sender, State, word_of};
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::time::Instant;
@@ -79,13 +79,13 @@ impl<P> Sender<P> {
     /// Suspends paths on which a packet timed out, and from which nothing has been heard since while another path has
     /// delivered, for as long as a packet may be overtaken.
     pub(super) fn find_silent(&mut self, now: Instant) {
-        let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
+        let newest = self.paths.iter().map(Path::arrived).max().unwrap_or(0);
         self.silent_due = Instant::NEVER;
         for number in 0..self.paths.len() {
             let path = &mut self.paths[number];
             let Some((doubted, sent_at)) = path.doubted else { continue };
             let due = sent_at.plus(path.overtaken_ns());
-            if path.newest.0 >= doubted {
+            if path.arrived() >= doubted {
                 path.doubted = None;
             } else if newest > doubted && due <= now {
                 path.doubted = None;

@@ -479,6 +479,17 @@ impl<P> Sender<P> {
         release(slot.packet.expect("a slot that is not acknowledged has its packet"));
     }
 
+    /// By the way of `path` came the answer that packet `psn` was refused: the path has carried it.
+    pub fn on_refused(&mut self, now: Instant, psn: Psn, path: u8) {
+        let index = psn.since(self.base).map(|index| index as usize);
+        let Some(slot) = index.and_then(|index| self.slots.get(index)) else { return };
+        if slot.path == path {
+            let refused = &mut self.paths[usize::from(path)].refused;
+            *refused = (*refused).max(slot.order);
+            self.find_silent(now);
+        }
+    }
+
     fn stop(&mut self, now: Instant) {
         self.stopped_at = Some(now);
         self.forced = 0;

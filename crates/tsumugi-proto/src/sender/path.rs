@@ -78,6 +78,8 @@ pub struct Path {
     slow_start: bool,
     /// Transmission number and time of the newest packet known to have arrived.
     pub(super) newest: (u64, Instant),
+    /// Transmission number of the newest packet that is known to have come there, and to have been refused.
+    pub(super) refused: u64,
     round_end: u64,
     round_acked: u32,
     round_lost: u32,
@@ -108,6 +110,7 @@ impl Default for Path {
             measured: false,
             slow_start: true,
             newest: (0, Instant(0)),
+            refused: 0,
             round_end: 0,
             round_acked: 0,
             round_lost: 0,
@@ -155,6 +158,7 @@ impl Path {
                 delivered: self.delivered,
                 speed_bits: self.speed_bits,
                 newest: self.newest,
+                refused: self.refused,
                 ..Path::default()
             };
         }
@@ -289,6 +293,11 @@ impl Path {
         self.round_lost = 0;
         self.round_rtt_ns_min = u64::MAX;
         self.round_limited = self.in_flight >= self.cwnd_packets;
+    }
+
+    /// Transmission number of the newest packet that is known to have come there, taken or refused.
+    pub(super) fn arrived(&self) -> u64 {
+        self.newest.0.max(self.refused)
     }
 
     /// The path has been silent for several time-outs: begin carefully.

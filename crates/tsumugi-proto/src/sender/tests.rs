@@ -366,6 +366,30 @@ fn a_path_that_lost_what_another_then_delivered_is_silent_after_a_while() {
 }
 
 #[test]
+fn what_was_refused_on_arrival_shows_which_path_works() {
+    let mut sender = two_paths(0);
+    let (mut now, mut last_over) = (Instant(0), 0);
+    let psn = sender.send(now, 0, 0);
+    while sender.paths()[0].is_usable() {
+        assert!(now < Instant(60_000 * US), "the first path loses everything, and is still used");
+        if last_over == 1 {
+            let at = now.plus(30 * US);
+            sender.on_refused(at, psn, 1);
+            sender.on_answer(at, Answer::Stop, psn, 992, None, drop).unwrap();
+        }
+        while !sender.has_lost() {
+            now = sender.timeout();
+            sender.on_timeout(now);
+            if !sender.paths()[0].is_usable() {
+                return;
+            }
+        }
+        last_over = 1 - sender.lost_on().unwrap_or(last_over);
+        sender.resend(now, last_over).unwrap();
+    }
+}
+
+#[test]
 fn time_outs_back_off_when_every_path_has_had_its_turn() {
     let mut sender = two_paths(0);
     for path in [2, 3] {

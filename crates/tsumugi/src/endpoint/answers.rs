@@ -44,6 +44,13 @@ impl State {
             return Ok(false);
         }
         self.tally.answers_sent += 1;
+        // The sender holds everything back until it hears that. What made it do so came by a path of which the driver knows,
+        // and not we: whether the one that we know of still works nobody can say.
+        if kind == Kind::Go {
+            for address in peer.elsewhere(peer.answer_to) {
+                rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
+            }
+        }
         Ok(true)
     }
 

@@ -129,7 +129,10 @@ impl State {
                     Kind::Stop if header.psn.max(header.ack) < self.peers[index as usize].sender.base() => {
                         Answer::Ack
                     }
-                    Kind::Stop => Answer::Stop,
+                    Kind::Stop => {
+                        self.on_refused(now, index, from, header.psn);
+                        Answer::Stop
+                    }
                     Kind::Go => Answer::Go,
                     _ => Answer::Ack,
                 };

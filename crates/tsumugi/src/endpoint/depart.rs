@@ -681,7 +681,7 @@ impl State {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
             if self.policy.is_copied() {
-                for address in peer.copied_to(path) {
+                for address in peer.elsewhere(address) {
                     rail.send(now, address, &out[..taken])?;
                 }
             }

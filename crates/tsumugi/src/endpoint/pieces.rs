@@ -104,11 +104,12 @@ impl State {
         }
         let pieces = heads.iter().zip(whole.chunks(step));
         let pieces: Vec<_> = pieces.map(|(head, body)| Packet { head, body }).collect();
-        let all = rail.send(now, peer.ways[usize::from(path)].address, &pieces)? == count;
+        let address = peer.ways[usize::from(path)].address;
+        let all = rail.send(now, address, &pieces)? == count;
         if all {
             self.policy.on_sent(index, path, 1, whole.len() as u64);
             if self.policy.is_copied() {
-                for address in peer.copied_to(path) {
+                for address in peer.elsewhere(address) {
                     rail.send(now, address, &pieces)?;
                 }
             }

@@ -110,12 +110,11 @@ pub struct PathReport {
 }
 
 impl Peer {
-    /// Where copies go of what is sent over a path, by a policy that copies.
-    pub(super) fn copied_to(&self, path: u8) -> impl Iterator<Item = SocketAddr> {
-        let others = self.ways.iter().zip(self.sender.paths()).enumerate();
-        let others =
-            others.filter(move |(number, (_, other))| *number != usize::from(path) && other.is_usable());
-        others.map(|(_, (way, _))| way.address)
+    /// Where packets go beside `address`, by every path that works.
+    pub(super) fn elsewhere(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+        let ways = self.ways.iter().zip(self.sender.paths());
+        let others = ways.filter(move |(way, path)| way.address != address && path.is_usable());
+        others.map(|(way, _)| way.address)
     }
 
     /// Whether there are several ways to it.
@@ -402,6 +401,16 @@ impl State {
             }
             self.suspect_revived(now, index, number);
             self.touch(index);
+        }
+    }
+
+    /// What came from this address says that packet `psn` was refused, which the packet's path has carried then.
+    pub(super) fn on_refused(&mut self, now: Instant, index: u32, from: SocketAddr, psn: Psn) {
+        let peer = &mut self.peers[index as usize];
+        if peer.is_trunk()
+            && let Some(number) = peer.ways.iter().position(|way| way.address == from)
+        {
+            peer.sender.on_refused(now, psn, number as u8);
         }
     }
 
