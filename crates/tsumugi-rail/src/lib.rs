@@ -41,7 +41,7 @@ pub use nics::NicAddress;
 pub use packet::{PacketEngine, PacketError};
 pub use region::{OutOfRegion, PinError, Region, Slice};
 pub use route::{Reach, RouteError, Routes};
-pub use sys::kernel_version;
+pub use sys::{Own, Owner, kernel_version};
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 
@@ -90,6 +90,18 @@ pub enum RailError {
         on: String,
         /// What the system said.
         source: std::io::Error,
+    },
+    /// The endpoint is another process's.
+    #[error(
+        "the endpoint on {address} belongs to process {owner}, which opened it, and this is process {here}, made from it by fork; open an endpoint of its own here"
+    )]
+    OtherProcess {
+        /// The endpoint's address.
+        address: SocketAddr,
+        /// The process that opened it.
+        owner: u32,
+        /// The process that uses it.
+        here: u32,
     },
     /// The driver depositor was demanded, and the program is not attached any more.
     #[error(

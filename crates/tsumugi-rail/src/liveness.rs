@@ -13,7 +13,8 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::{nics, sys};
+use crate::nics;
+use crate::sys::{self, Own};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -109,7 +110,7 @@ impl Evidence {
 /// A TCP socket on an endpoint's port, for who wants to know whether its process is there.
 #[derive(Debug)]
 pub(crate) struct Listener {
-    _socket: OwnedFd,
+    _socket: Own<OwnedFd>,
 }
 
 impl Listener {
@@ -164,8 +165,8 @@ struct Pending {
     asked_at: Instant,
     /// Whether the peer has a socket listening, so that a refusal says something.
     listens: bool,
-    handshake: Option<TcpStream>,
-    echo: Option<OwnedFd>,
+    handshake: Option<Own<TcpStream>>,
+    echo: Option<Own<OwnedFd>>,
     /// The host has answered.
     is_host_there: bool,
     /// What stands in the way of the handshake.
@@ -271,14 +272,14 @@ impl Pending {
 }
 
 /// Begins a TCP handshake. The connection is reset when the socket is closed, so that neither side remembers it.
-fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<TcpStream> {
+fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<Own<TcpStream>> {
     let socket = sys::tcp_socket(peer)?;
     sys::reset_on_close(socket.as_fd())?;
     if !from.is_unspecified() {
         sys::bind(socket.as_fd(), nics::to_bind(from, 0))?;
     }
     sys::connect(socket.as_fd(), peer)?;
-    Ok(TcpStream::from(socket))
+    Ok(socket.map(TcpStream::from))
 }
 
 /// Whether a handshake has succeeded; `false`: not yet.
@@ -295,7 +296,7 @@ fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
 }
 
 /// Sends an ICMP echo request, where the system lets this user (`net.ipv4.ping_group_range`).
-fn echo(mut to: SocketAddr) -> io::Result<OwnedFd> {
+fn echo(mut to: SocketAddr) -> io::Result<Own<OwnedFd>> {
     to.set_port(0);
     let socket = sys::echo_socket(to)?;
     sys::connect(socket.as_fd(), to)?;

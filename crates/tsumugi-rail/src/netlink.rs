@@ -5,6 +5,7 @@
 
 use crate::ether::Mac;
 use crate::route::Nic;
+use crate::sys::Own;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::link::{
     LinkAttribute, LinkExtentMask, LinkFlags, LinkLayerType, LinkMessage as Link,
@@ -60,14 +61,14 @@ pub(crate) struct Way {
 /// A socket for questions.
 #[derive(Debug)]
 pub(crate) struct Questions {
-    socket: Socket,
+    socket: Own<Socket>,
     sequence: u32,
     buffer: Box<[u8]>,
 }
 
 impl Questions {
     pub(crate) fn open() -> io::Result<Questions> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        let mut socket = Own::new(Socket::new(NETLINK_ROUTE)?);
         socket.bind_auto()?;
         Ok(Questions { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into() })
     }
@@ -169,14 +170,14 @@ pub(crate) enum News {
 /// A socket for news.
 #[derive(Debug)]
 pub(crate) struct Events {
-    socket: Socket,
+    socket: Own<Socket>,
     buffer: Box<[u8]>,
 }
 
 impl Events {
     /// A socket that hears of what `groups` ([`OF_NICS`], [`OF_ROUTES`]) are about.
     pub(crate) fn open(groups: &[u32]) -> io::Result<Events> {
-        let mut socket = Socket::new(NETLINK_ROUTE)?;
+        let mut socket = Own::new(Socket::new(NETLINK_ROUTE)?);
         socket.bind_auto()?;
         for group in groups {
             socket.add_membership(*group)?;

@@ -1,5 +1,6 @@
 //! System calls that the standard library does not offer, each behind a safe function.
 
+mod forks;
 mod interfaces;
 mod kernel;
 mod links;
@@ -9,6 +10,7 @@ mod mapped;
 mod mounts;
 mod spare;
 
+pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
@@ -30,13 +32,15 @@ pub(crate) fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
     if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
 
-/// Shared memory that is zeroed when it is made.
+/// Memory that is zeroed when it is made.
 #[derive(Debug)]
 pub(crate) struct Mapping {
     start: NonNull<u8>,
     bytes: usize,
-    /// It is of no file, so that others may have it when it is given back.
-    is_anonymous: bool,
+    /// It is this process's alone, so that others may have it when it is given back.
+    is_private: bool,
+    /// What the kernel has, too, a child of this process gets a copy of.
+    kept: Option<forks::Kept>,
 }
 
 // SAFETY: nothing about a mapping belongs to a thread.
@@ -46,13 +50,17 @@ impl Mapping {
     /// Maps `bytes` of anonymous memory, page-aligned.
     pub(crate) fn anonymous(bytes: usize) -> io::Result<Mapping> {
         if let Some(start) = spare::take(bytes) {
-            let mapping = Mapping { start, bytes, is_anonymous: true };
+            let mapping = Mapping { start, bytes, is_private: true, kept: None };
             mapping.zero();
             return Ok(mapping);
         }
-        let mut mapping = Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)?;
-        mapping.is_anonymous = true;
-        Ok(mapping)
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        Mapping::make_with(access, bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+    }
+
+    /// The same for memory that the kernel writes, which must not be at another place after a fork.
+    pub(crate) fn shared(bytes: usize) -> io::Result<Mapping> {
+        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)
     }
 
     /// Maps the first `bytes` of a BPF array's elements, page-aligned.
@@ -62,7 +70,7 @@ impl Mapping {
 
     /// Maps `bytes` of a BPF map from `offset` on, only to be read.
     pub(crate) fn read_only(map: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<Mapping> {
-        Mapping::make_with(libc::PROT_READ, bytes, 0, map.as_raw_fd(), offset)
+        Mapping::make_with(libc::PROT_READ, bytes, libc::MAP_SHARED, map.as_raw_fd(), offset)
     }
 
     /// Maps `bytes` of what a socket shares at `offset`: one of the rings of an AF_XDP socket.
@@ -71,11 +79,10 @@ impl Mapping {
     }
 
     fn make(bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
-        Mapping::make_with(libc::PROT_READ | libc::PROT_WRITE, bytes, flags, file, offset)
+        Mapping::make_with(libc::PROT_READ | libc::PROT_WRITE, bytes, libc::MAP_SHARED | flags, file, offset)
     }
 
     fn make_with(access: i32, bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
-        let flags = libc::MAP_SHARED | flags;
         let offset = offset as libc::off_t;
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
         let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, offset) };
@@ -83,7 +90,9 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        Ok(Mapping { start, bytes, is_anonymous: false })
+        let is_private = flags & libc::MAP_PRIVATE != 0;
+        let kept = (file != -1).then(|| forks::Kept::memory(start, bytes));
+        Ok(Mapping { start, bytes, is_private, kept })
     }
 
     /// Bytes of the mapping.
@@ -113,7 +122,9 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
-        if self.is_anonymous && spare::give(self.start, self.bytes) {
+        // Before the place can be another's.
+        self.kept = None;
+        if self.is_private && spare::give(self.start, self.bytes) {
             return;
         }
         // SAFETY: exactly what `make` mapped; every reference into it borrowed from `self`.
@@ -211,22 +222,22 @@ impl RawAddress {
 }
 
 /// A new non-blocking UDP socket of `address`'s family.
-pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
     socket(family_of(address), libc::SOCK_DGRAM)
 }
 
 /// A new non-blocking socket that takes whole frames and, being of protocol 0, receives none.
-pub(crate) fn packet_socket() -> io::Result<OwnedFd> {
+pub(crate) fn packet_socket() -> io::Result<Own<OwnedFd>> {
     socket(libc::AF_PACKET, libc::SOCK_RAW)
 }
 
 /// A new non-blocking TCP socket of `address`'s family.
-pub(crate) fn tcp_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(crate) fn tcp_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
     socket(family_of(address), libc::SOCK_STREAM)
 }
 
 /// A new non-blocking socket for ICMP echo requests to hosts of `address`'s family, where the system permits it.
-pub(crate) fn echo_socket(address: SocketAddr) -> io::Result<OwnedFd> {
+pub(crate) fn echo_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
     let protocol = if address.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
     socket_of(family_of(address), libc::SOCK_DGRAM, protocol)
 }
@@ -235,14 +246,16 @@ fn family_of(address: SocketAddr) -> i32 {
     if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
 }
 
-fn socket(family: i32, kind: i32) -> io::Result<OwnedFd> {
+fn socket(family: i32, kind: i32) -> io::Result<Own<OwnedFd>> {
     socket_of(family, kind, 0)
 }
 
-fn socket_of(family: i32, kind: i32, protocol: i32) -> io::Result<OwnedFd> {
+fn socket_of(family: i32, kind: i32, protocol: i32) -> io::Result<Own<OwnedFd>> {
     let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
     // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-    unsafe { checked(libc::socket(family, kind, protocol)).map(|fd| OwnedFd::from_raw_fd(fd)) }
+    let socket = unsafe { OwnedFd::from_raw_fd(checked(libc::socket(family, kind, protocol))?) };
+    let has_port = matches!(family, libc::AF_INET | libc::AF_INET6);
+    Ok(if has_port { Own::of_port(socket) } else { Own::new(socket) })
 }
 
 /// Begins to listen.
@@ -451,7 +464,7 @@ pub(crate) fn send_many<const PIECES: usize>(
 
 /// A set of descriptors to ask about together.
 #[derive(Debug)]
-pub(crate) struct Epoll(OwnedFd);
+pub(crate) struct Epoll(Own<OwnedFd>);
 
 /// Most descriptors that one [`Epoll::ready`] names. The kernel goes round, so that none starves.
 pub(crate) const READY_MAX: usize = 16;
@@ -460,11 +473,13 @@ impl Epoll {
     /// An empty set.
     pub(crate) fn new() -> io::Result<Epoll> {
         // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-        unsafe { checked(libc::epoll_create1(libc::EPOLL_CLOEXEC)).map(|fd| Epoll(OwnedFd::from_raw_fd(fd))) }
+        let made =
+            unsafe { checked(libc::epoll_create1(libc::EPOLL_CLOEXEC)).map(|fd| OwnedFd::from_raw_fd(fd)) };
+        made.map(|set| Epoll(Own::new(set)))
     }
 
     /// The set's own descriptor: readable while one of its members is.
-    pub(crate) const fn descriptor(&self) -> &OwnedFd {
+    pub(crate) fn descriptor(&self) -> &OwnedFd {
         &self.0
     }
 

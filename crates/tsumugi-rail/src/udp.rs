@@ -17,7 +17,7 @@ pub use options::{UdpCounters, UdpError, UdpOptions};
 
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
-use crate::sys::{self, Epoll, RawAddress};
+use crate::sys::{self, Epoll, Own, RawAddress};
 use crate::{Deliver, Packet, Rail, RailError, nics};
 use asked::Asked;
 use send::Sender;
@@ -54,7 +54,7 @@ const MAIN: usize = usize::MAX;
 /// A socket connected to one peer.
 #[derive(Debug)]
 struct Dedicated {
-    socket: UdpSocket,
+    socket: Own<UdpSocket>,
     peer: SocketAddr,
     /// Until when datagrams may be another peer's. `None`: not yet received from since it was made.
     careful_until: Option<Instant>,
@@ -70,7 +70,7 @@ pub struct Udp {
     /// Whether sockets run the NIC's poll when they are looked into.
     reaping: bool,
     datagram_bytes: usize,
-    main: UdpSocket,
+    main: Own<UdpSocket>,
     /// Slots; a slot's index is its epoll token.
     dedicated: Vec<Option<Dedicated>>,
     by_peer: HashMap<SocketAddr, usize>,
@@ -264,10 +264,10 @@ impl Udp {
             Some(Some(dedicated)) => {
                 let until = *dedicated.careful_until.get_or_insert(now.plus(CAREFUL_NS));
                 let peer = dedicated.peer;
-                (&dedicated.socket, Some(peer), (now >= until).then_some(peer))
+                (&*dedicated.socket, Some(peer), (now >= until).then_some(peer))
             }
             Some(None) => return Ok(0),
-            None => (&self.main, None, None),
+            None => (&*self.main, None, None),
         };
         let (mut datagrams, mut bytes) = (0, 0);
         for _ in 0..TAKE_CALLS {
@@ -517,7 +517,7 @@ impl Rail for Udp {
 }
 
 /// A non-blocking socket of `address`'s family with everything set that every socket of a rail has.
-fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
+fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket>> {
     let socket = sys::udp_socket(address)?;
     let set = |level, option, value| sys::set_option(socket.as_fd(), level, option, value);
     let queue_bytes = i32::try_from(options.queue_bytes).unwrap_or(i32::MAX);
@@ -539,7 +539,7 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<UdpSocket> {
         // IPv4 peers would appear under mapped addresses, which nobody knows them by.
         set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
-    Ok(UdpSocket::from(socket))
+    Ok(socket.map(UdpSocket::from))
 }
 
 /// Says what of the sockets' options the kernel did not take.

@@ -195,6 +195,10 @@ impl Channel {
 
     /// Takes what has arrived, without looking for more.
     pub(crate) fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+        // What lies here a child of the process that it came to has seen, too.
+        if let Err(error) = self.shared.check_owner() {
+            return Some(Err(error.into()));
+        }
         let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
         Some(self.message(delivery))
     }

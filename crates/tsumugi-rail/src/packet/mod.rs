@@ -25,7 +25,7 @@ mod send;
 
 use crate::engine::Engine;
 use crate::route::{Reach, RouteError, Routes};
-use crate::sys;
+use crate::sys::{self, Own};
 use crate::{Packet, RailError};
 use queue::Queue;
 use send::{Outcome, Sender, judge};
@@ -119,7 +119,7 @@ impl PacketEngine {
 
 /// A packet socket with `queue_bytes` of room, or as much as we get: the kernel caps the plain option, and the other
 /// is root's.
-fn open_socket(queue_bytes: u32) -> Result<OwnedFd, PacketError> {
+fn open_socket(queue_bytes: u32) -> Result<Own<OwnedFd>, PacketError> {
     let socket = sys::packet_socket().map_err(|source| match source.raw_os_error() {
         Some(libc::EPERM | libc::EACCES) => PacketError::Forbidden,
         _ => PacketError::System { doing: "opening a packet socket", source },

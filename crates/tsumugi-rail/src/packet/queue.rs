@@ -4,7 +4,7 @@
 use crate::Packet;
 use crate::ether::{Template, UDP_CHECKSUM_OFFSET};
 use crate::run::SEGMENTS_MAX;
-use crate::sys::{self, RawAddress};
+use crate::sys::{self, Own, RawAddress};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -23,7 +23,7 @@ const PIECE_BYTES_MIN: usize = 4096;
 /// The socket, and what is known about it.
 #[derive(Debug)]
 pub(super) struct Queue {
-    socket: OwnedFd,
+    socket: Own<OwnedFd>,
     /// Whether something was sent since the kernel last had nothing of ours.
     used: bool,
     /// NICs that take no runs, by index.
@@ -32,7 +32,7 @@ pub(super) struct Queue {
 
 impl Queue {
     /// Takes `socket`, a new one.
-    pub(super) fn new(socket: OwnedFd) -> io::Result<Queue> {
+    pub(super) fn new(socket: Own<OwnedFd>) -> io::Result<Queue> {
         sys::set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_VNET_HDR, 1)?;
         Ok(Queue { socket, used: false, refusing: Vec::new() })
     }

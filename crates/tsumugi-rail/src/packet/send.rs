@@ -4,7 +4,7 @@ use super::queue::{PREFIX_BYTES, Queue};
 use crate::Packet;
 use crate::ether::Template;
 use crate::run::run_length;
-use crate::sys::{self, RawAddress};
+use crate::sys::{self, Own, RawAddress};
 use std::io::{self, IoSlice};
 use std::os::fd::{AsFd, OwnedFd};
 
@@ -33,14 +33,14 @@ pub(super) enum Outcome {
 #[derive(Debug)]
 pub(super) struct Sender {
     /// Past the queueing discipline.
-    direct: OwnedFd,
+    direct: Own<OwnedFd>,
     /// Through it.
     queue: Queue,
     scratch: Box<[u8]>,
 }
 
 impl Sender {
-    pub(super) fn new(direct: OwnedFd, queue: Queue) -> Sender {
+    pub(super) fn new(direct: Own<OwnedFd>, queue: Queue) -> Sender {
         Sender { direct, queue, scratch: vec![0; SCRATCH_BYTES].into() }
     }
 

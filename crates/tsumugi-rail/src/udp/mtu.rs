@@ -50,7 +50,7 @@ pub(super) fn path_bytes(address: SocketAddr, peer: SocketAddr) -> io::Result<us
         // The kernel's choice of a route may depend on it.
         sys::bind(socket.as_fd(), SocketAddr::new(address.ip(), 0))?;
     }
-    let socket = UdpSocket::from(socket);
+    let socket = socket.map(UdpSocket::from);
     socket.connect(peer)?;
     let mtu_bytes = if peer.is_ipv4() {
         sys::option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU)

@@ -4,7 +4,7 @@ use super::bell::Bell;
 use super::pins::{Pins, PoolFolder};
 use super::{XdpError, maps, program};
 use crate::memory::Memory;
-use crate::sys::{self, Mapping};
+use crate::sys::{self, Mapping, Own, Owner};
 use aya::maps::MapData;
 use std::fs::File;
 use std::io;
@@ -27,12 +27,13 @@ pub enum Wanted {
 pub struct Claim {
     port: u16,
     /// Locked.
-    folder: File,
+    folder: Own<File>,
     /// The first page of the memory.
     control: Mapping,
     memory: MapData,
     bell: Bell,
     pool: PoolFolder,
+    owner: Owner,
 }
 
 impl Claim {
@@ -60,7 +61,7 @@ impl Claim {
                 },
                 // The pool is just being removed.
                 Err(_) => continue,
-                Ok(folder) => folder,
+                Ok(folder) => Own::new(folder),
             };
             if sys::lock(&folder, false).is_err() {
                 continue;
@@ -84,7 +85,7 @@ impl Claim {
         Claim::take(pins, Wanted::Port(port), |_| Ok(Some(()))).map(drop)
     }
 
-    fn open(pool: PoolFolder, port: u16, folder: File) -> Result<Claim, XdpError> {
+    fn open(pool: PoolFolder, port: u16, folder: Own<File>) -> Result<Claim, XdpError> {
         if pool.layout != VERSION {
             let wanted = format!("layout {VERSION}");
             return Err(XdpError::OtherPool { there: pool.describe(), wanted });
@@ -100,7 +101,7 @@ impl Claim {
         }
         let control = maps::map(&memory, port, PAGE_BYTES)?;
         let bell = Bell::open(&path.join("bell"), port)?;
-        Ok(Claim { port, folder, control, memory, bell, pool })
+        Ok(Claim { port, folder, control, memory, bell, pool, owner: Owner::this_process() })
     }
 
     /// The UDP port that the program deposits for.
@@ -169,6 +170,8 @@ impl Claim {
 
 impl Drop for Claim {
     fn drop(&mut self) {
-        self.disown();
+        if self.owner.is_here() {
+            self.disown();
+        }
     }
 }

@@ -27,7 +27,7 @@ pub use engines::XskEngines;
 pub use options::{BusyPoll, CopyMode, XskError, XskOptions, XskStatistics};
 pub use redirect::{ETHERTYPE, ONE_BUFFER_BYTES, Redirect, RedirectError};
 
-use crate::sys as system;
+use crate::sys::{self as system, Own};
 use arrayvec::ArrayVec;
 use shared::{Consumer, Producer, Side, Slot, Umem};
 use std::io;
@@ -59,7 +59,7 @@ pub enum PushError {
 #[derive(Debug)]
 pub struct Xsk {
     // Closed before the memory goes.
-    socket: OwnedFd,
+    socket: Own<OwnedFd>,
     rings: Rings,
     umem: Umem,
     /// Memory to send from. What was used last comes first: it may still be in the cache.
@@ -343,7 +343,7 @@ pub fn supported() -> Result<(), XskError> {
     make_socket().map(drop)
 }
 
-fn make_socket() -> Result<OwnedFd, XskError> {
+fn make_socket() -> Result<Own<OwnedFd>, XskError> {
     sys::socket().map_err(|source| match source.raw_os_error() {
         Some(libc::EPERM) => XskError::NotAllowed,
         Some(libc::EAFNOSUPPORT) => XskError::NoSupport,

@@ -251,7 +251,7 @@ impl Umem {
             |start, slots: u32, slot_bytes| Pool { start, slot_bytes, lent: vec![0; slots as usize].into() };
         let receive = pool(0, receive_chunks, chunk_bytes);
         let send = pool(receive.bytes(), send_slots, slot_chunks as usize * chunk_bytes);
-        let mapping = Mapping::anonymous(receive.bytes() + send.bytes())?;
+        let mapping = Mapping::shared(receive.bytes() + send.bytes())?;
         mapping.prefault();
         let slots = |side, count| (0..count).map(|index| Slot { side, index }).collect();
         let (to_receive, to_send) = (slots(Side::Receive, receive_chunks), slots(Side::Send, send_slots));

@@ -1,7 +1,7 @@
 //! The system calls of an AF_XDP socket, each behind a safe function.
 
 use super::shared::{Consumer, Entry, Producer, Umem, ring_bytes};
-use crate::sys::{Mapping, checked};
+use crate::sys::{Mapping, Own, checked};
 use std::io;
 use std::mem::MaybeUninit;
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
@@ -40,11 +40,11 @@ impl Which {
 }
 
 /// A new AF_XDP socket.
-pub(super) fn socket() -> io::Result<OwnedFd> {
+pub(super) fn socket() -> io::Result<Own<OwnedFd>> {
     // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
     unsafe {
         checked(libc::socket(libc::AF_XDP, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0))
-            .map(|fd| OwnedFd::from_raw_fd(fd))
+            .map(|fd| Own::new(OwnedFd::from_raw_fd(fd)))
     }
 }
 

@@ -3,6 +3,7 @@
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use tsumugi_rail::Own;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, SECOND_NS};
 
@@ -14,8 +15,8 @@ const LATE_SHARE: u64 = 1024;
 /// An epoll set with the rail's descriptor and a timer in it.
 #[derive(Debug)]
 pub(super) struct Bell {
-    epoll: OwnedFd,
-    timer: OwnedFd,
+    epoll: Own<OwnedFd>,
+    timer: Own<OwnedFd>,
     /// When the timer rings; never, if it is not set.
     rings_at: Instant,
 }
@@ -70,12 +71,12 @@ impl Bell {
 
 /// # Safety
 /// `raw` is -1, or a descriptor that nobody else has.
-unsafe fn owned(raw: libc::c_int) -> io::Result<OwnedFd> {
+unsafe fn owned(raw: libc::c_int) -> io::Result<Own<OwnedFd>> {
     if raw < 0 {
         return Err(io::Error::last_os_error());
     }
     // SAFETY: the caller says so.
-    Ok(unsafe { OwnedFd::from_raw_fd(raw) })
+    Ok(Own::new(unsafe { OwnedFd::from_raw_fd(raw) }))
 }
 
 #[cfg(test)]

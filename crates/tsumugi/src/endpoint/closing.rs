@@ -82,7 +82,7 @@ impl Inner {
 /// The endpoint and all its channels, messages and buffers are dropped.
 impl Drop for Shared {
     fn drop(&mut self) {
-        if !self.inner.get_mut().silent {
+        if !self.inner.get_mut().silent && self.owner.is_here() {
             self.linger();
             self.end();
         }

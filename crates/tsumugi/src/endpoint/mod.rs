@@ -53,7 +53,7 @@ use tsumugi_rail::memory::Memory;
 use tsumugi_rail::nics;
 use tsumugi_rail::trace::Traced;
 use tsumugi_rail::udp::UdpOptions;
-use tsumugi_rail::{Ethernet, EthernetOptions, Rail, RailError};
+use tsumugi_rail::{Ethernet, EthernetOptions, Own, Owner, Rail, RailError};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
@@ -70,7 +70,10 @@ const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
 /// A process's attachment to the cluster. See the crate's documentation.
 ///
-/// An endpoint belongs to one thread; open one in each thread that wants to talk.
+/// An endpoint belongs to one thread; open one in each thread that wants to talk. It belongs to the process that opened it,
+/// too: in a child made by `fork` every call that sends or receives is an error ([`RailError::OtherProcess`]), dropping it says
+/// nothing to anyone, and its port, its memory and its peers stay the parent's. The child may open one of its own; a daemon opens
+/// after it has forked.
 pub struct Endpoint {
     pub(crate) shared: Rc<Shared>,
 }
@@ -78,6 +81,8 @@ pub struct Endpoint {
 /// What an endpoint shares with its channels, messages and buffers.
 pub(crate) struct Shared {
     pub(crate) memory: Rc<Mapped>,
+    /// The process that opened it.
+    owner: Owner,
     clock: Clock,
     pub(crate) inner: RefCell<Inner>,
 }
@@ -151,7 +156,8 @@ impl Endpoint {
             let origin_ns =
                 SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_nanos() as u64);
             let cannot = |source| OpenError::Trace { path: path.clone(), source };
-            let file = File::create(path).map_err(cannot)?;
+            // What is not written yet is written once, by this process.
+            let file = Own::new(File::create(path).map_err(cannot)?);
             rail = Box::new(Traced::new(rail, BufWriter::new(file), origin_ns).map_err(cannot)?);
         }
         if let Some(faults) = &config.faults {
@@ -177,6 +183,7 @@ impl Endpoint {
     fn on(state: State, rail: Box<dyn Rail>, clock: Clock, wait: Wait) -> Endpoint {
         let shared = Shared {
             memory: Rc::clone(&state.memory),
+            owner: Owner::this_process(),
             clock,
             inner: RefCell::new(Inner {
                 state,
@@ -455,6 +462,9 @@ impl Endpoint {
         if holders > 0 {
             return Err((ContextError::InUse(holders), self));
         }
+        if let Err(error) = self.shared.check_owner() {
+            return Err((ContextError::Rail(error.to_string()), self));
+        }
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
         // Nobody is to take the closed port for our end.
@@ -499,6 +509,18 @@ impl Shared {
         Some(self.now().plus(u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX)))
     }
 
+    /// What a child of our process does is an error: two would talk as one.
+    #[inline]
+    pub(crate) fn check_owner(&self) -> Result<(), RailError> {
+        if self.owner.is_here() { Ok(()) } else { Err(self.other_process()) }
+    }
+
+    #[cold]
+    fn other_process(&self) -> RailError {
+        let (owner, here) = (self.owner.process(), std::process::id());
+        RailError::OtherProcess { address: self.inner.borrow().rail.address(), owner, here }
+    }
+
     /// Has something accepted for a node; if nothing is on its way there, it leaves at once.
     pub(crate) fn post_with<T>(
         &self,
@@ -506,6 +528,7 @@ impl Shared {
         post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let now = self.now();
+        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
         let alone = state.is_quiet(now, node);
@@ -520,6 +543,7 @@ impl Shared {
     }
 
     fn show_descriptor(&self) -> Option<RawFd> {
+        self.check_owner().ok()?;
         let mut inner = self.inner.borrow_mut();
         let rail = inner.rail.descriptor()?;
         let raw = match &inner.bell {
@@ -546,6 +570,7 @@ impl Shared {
     }
 
     pub(crate) fn progress(&self) -> Result<usize, RailError> {
+        self.check_owner()?;
         let now = self.clock.now();
         let mut inner = self.inner.borrow_mut();
         let mut arrived = inner.progress(now)?;
@@ -564,6 +589,7 @@ impl Shared {
 
     /// Sends what may be sent now, without looking for what arrived.
     pub(crate) fn transmit(&self, now: Instant) -> Result<(), RailError> {
+        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let Inner { state, rail, .. } = &mut *inner;
         let sent = state.transmit(now, &mut **rail);
@@ -599,6 +625,7 @@ impl Shared {
         mut found: impl FnMut() -> Option<T>,
         mut ready: impl FnMut(&mut State) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
+        self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         if let Some(found) = ready(&mut inner.state) {
             return Ok(Some(found));

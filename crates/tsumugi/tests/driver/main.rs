@@ -7,6 +7,7 @@ mod computing;
 mod counting;
 mod failing;
 mod filling;
+mod forking;
 mod hostile;
 mod messages;
 mod pool;

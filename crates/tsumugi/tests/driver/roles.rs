@@ -1,6 +1,7 @@
 //! What other processes do.
 
 mod endpoint;
+mod forking;
 mod root;
 mod strangers;
 mod windows;
@@ -11,6 +12,11 @@ pub(crate) fn play(role: &str) {
     let settings = Settings(rest.split(' ').filter(|word| !word.is_empty()).collect());
     match name {
         "endpoint" => endpoint::play(&settings),
+        "echo" => forking::echo(&settings),
+        "forks" => forking::forks(&settings),
+        "leaves_a_child" => forking::leaves_a_child(&settings),
+        "interrupted" => forking::interrupted(&settings),
+        "two_endpoints" => forking::two_endpoints(&settings),
         "up" => root::up(&settings),
         "up_for_ever" => root::up_for_ever(&settings),
         "down" => root::down(),

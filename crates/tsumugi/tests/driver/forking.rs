@@ -1,0 +1,87 @@
+//! Processes that fork, with sockets and with the driver depositor.
+
+use crate::cluster::{Cluster, PORT, eventually, four};
+use crate::process::Process;
+use crate::remote::Remote;
+use std::time::{Duration, Instant};
+
+/// An echo in node 0.
+fn echo(cluster: &Cluster, depositor: &str) -> Process {
+    let mut echo = cluster.start(0, &format!("echo port={PORT} depositor={depositor}"));
+    assert_eq!(echo.hear(), "open");
+    echo
+}
+
+#[test]
+fn children_of_every_form_leave_the_endpoint_alone() {
+    let Some(cluster) = Cluster::driven("children_of_every_form_leave_the_endpoint_alone", "") else {
+        return;
+    };
+    for (depositor, engine) in [("driver", "auto"), ("user", "udp"), ("driver", "packet")] {
+        let _echo = echo(&cluster, depositor);
+        let settings = format!("port={PORT} echo={} depositor={depositor} engine={engine}", four(0, PORT));
+        let mut forks = cluster.start(1, &format!("forks {settings}"));
+        assert_eq!(forks.hear(), format!("open {}", u8::from(depositor == "driver")));
+        for form in ["inherits", "exits", "execs", "spawns", "anew", "daemon", "clone", "nested"] {
+            assert_eq!(forks.hear(), format!("done {form}"));
+        }
+        assert_eq!(forks.hear(), "closed");
+        forks.finish_while(|| ());
+    }
+}
+
+#[test]
+fn a_child_is_not_taken_for_its_dead_parent() {
+    /// For the program, which looks for the owner every 100 ms, and for a machine that has other things to do.
+    const MARGIN: Duration = Duration::from_secs(3);
+    let Some(cluster) = Cluster::driven("a_child_is_not_taken_for_its_dead_parent", "") else { return };
+    for depositor in ["driver", "user"] {
+        let settings = format!("port={PORT} depositor={depositor}");
+        let mut parent = cluster.start(1, &format!("leaves_a_child {settings}"));
+        assert_eq!(parent.hear(), format!("open {}", u8::from(depositor == "driver")));
+        let mut sender = Remote::open(&cluster, 0, &format!("{settings} peer={}", four(1, PORT)));
+        sender.order("post 1");
+        let child: u32 = parent.hear_number();
+        let killed = Instant::now();
+        sender.order("post 200");
+        let failure =
+            eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
+        let took = killed.elapsed();
+        println!("{depositor}: after {took:?}: {failure}");
+        assert!(failure.contains("Gone") && took < MARGIN, "{failure} after {took:?}");
+        let lives = |process| std::path::Path::new(&format!("/proc/{process}")).exists();
+        assert!(lives(child), "the child is still there");
+        if depositor == "driver" {
+            let port = &cluster.status(1).ports[&PORT];
+            assert_eq!((port["claimed"], port["epoch"]), (0, 0));
+        }
+        // The next server has port and memory at once.
+        let mut next = Remote::open(&cluster, 1, &settings);
+        assert_eq!(next.report().is_driven(), depositor == "driver");
+        assert!(lives(child), "the child is still there");
+    }
+}
+
+#[test]
+fn interrupted_calls_go_on() {
+    let Some(cluster) = Cluster::driven("interrupted_calls_go_on", "") else { return };
+    for depositor in ["driver", "user"] {
+        let _echo = echo(&cluster, depositor);
+        let settings = format!("port={PORT} echo={} depositor={depositor}", four(0, PORT));
+        let mut interrupted = cluster.start(1, &format!("interrupted {settings}"));
+        assert_eq!(interrupted.hear(), "closed");
+    }
+}
+
+#[test]
+fn two_endpoints_of_one_process_do_not_mix() {
+    let Some(cluster) = Cluster::driven("two_endpoints_of_one_process_do_not_mix", "") else { return };
+    for depositor in ["driver", "user"] {
+        let _echo = echo(&cluster, depositor);
+        let own = four(1, PORT).ip();
+        // Packets to one's own address take the loopback interface, which has no program.
+        let settings = format!("echo={} own={own} depositor={depositor}", four(0, PORT));
+        let mut two = cluster.start(1, &format!("two_endpoints {settings}"));
+        assert_eq!(two.hear(), "done");
+    }
+}
