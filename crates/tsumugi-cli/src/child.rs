@@ -20,6 +20,11 @@ const PARENT_VARIABLE: &str = "TSUMUGI_PARENT";
 /// How often a waiting parent looks for Ctrl-C: rarely, because it shares the CPUs with what it measures.
 const LOOK_UP_MS: u16 = 200;
 
+/// Whether this process was started by [`Running::start`], or in a node of a lab.
+pub(crate) fn has_parent() -> bool {
+    [PARENT_VARIABLE, tsumugi_lab::LAB_VARIABLE].iter().any(|name| std::env::var_os(name).is_some())
+}
+
 /// In a process that [`Running::start`] started: asks the kernel to kill it when its parent dies.
 pub(crate) fn die_with_parent() {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok()) else {

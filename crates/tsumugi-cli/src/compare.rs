@@ -210,7 +210,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     if let Some(report) = report {
         report.write(&crate::report::html::page(&results, &comparison))?;
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = crate::output::output();
     if arguments.json {
         writeln!(stdout, "{}", serde_json::to_string(&comparison)?)?;
     } else {

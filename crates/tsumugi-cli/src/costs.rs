@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use thiserror::Error as ThisError;
 
 use crate::measure::machine::Machine;
+use crate::output;
 use crate::perf::EXIT_INTERRUPTED;
 
 mod bare;
@@ -133,9 +134,9 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     match report(options) {
         Ok(report) => {
             if options.json {
-                println!("{}", serde_json::to_string(&Output { report, machine })?);
+                output::line(serde_json::to_string(&Output { report, machine })?)?;
             } else {
-                print!("{}", table::page(&report, &machine));
+                output::text(table::page(&report, &machine))?;
             }
             Ok(ExitCode::SUCCESS)
         }

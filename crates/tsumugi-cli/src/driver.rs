@@ -5,7 +5,7 @@ use nix::unistd::{Gid, Group, Uid, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
-use std::io::{self, Write};
+use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, XdpError};
@@ -291,10 +291,9 @@ impl From<&xdp::Status> for Report {
 }
 
 fn show(status: &xdp::Status, json: bool) -> crate::Outcome {
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::output();
     if json {
-        serde_json::to_writer(&mut out, &Report::from(status))?;
-        writeln!(out)?;
+        writeln!(out, "{}", serde_json::to_string(&Report::from(status))?)?;
     } else {
         out.write_all(table(status).as_bytes())?;
     }

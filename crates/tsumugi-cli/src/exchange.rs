@@ -16,6 +16,7 @@ use crate::measure::cpu::{self, machine_ns};
 use crate::measure::machine::Machine;
 use crate::measure::sizes::{self, Sizes};
 use crate::measure::statistics::median;
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 use crate::report::columns::Columns;
@@ -114,9 +115,9 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     match measure(options) {
         Ok(figures) => {
             if options.json {
-                println!("{}", serde_json::to_string(&Output { figures, machine })?);
+                output::line(serde_json::to_string(&Output { figures, machine })?)?;
             } else {
-                println!("{}\n{}", table(&figures), machine.line());
+                output::line(format_args!("{}\n{}", table(&figures), machine.line()))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -5,6 +5,14 @@ use std::process::ExitCode;
 use tsumugi::Networks;
 use tsumugi_lab::kernel_log::KernelLog;
 
+/// As the standard library's, but that nobody hears it is no reason to die.
+macro_rules! eprintln {
+    ($($said:tt)*) => {{
+        use std::io::Write as _;
+        let _ = writeln!(std::io::stderr(), $($said)*);
+    }};
+}
+
 mod child;
 mod compare;
 mod costs;
@@ -15,6 +23,7 @@ mod exchange;
 mod lab;
 mod measure;
 mod nics;
+mod output;
 mod peers;
 mod perf;
 mod report;
@@ -53,6 +62,16 @@ enum Command {
 }
 
 impl Command {
+    /// Whether it may make labs, and so removes first what others that were killed have left.
+    fn makes_labs(&self) -> bool {
+        let may = match self {
+            Command::Doctor(_) | Command::Perf(_) | Command::Compare(_) | Command::Eval(_) => true,
+            Command::Lab(arguments) => arguments.looks_at_labs(),
+            Command::Up(_) | Command::Down(_) | Command::Status(_) => false,
+        };
+        may && nix::unistd::geteuid().is_root()
+    }
+
     /// Whether it does to the machine what only root may do, so that the kernel's complaints are its failure.
     fn is_watched(&self) -> bool {
         !matches!(self, Command::Doctor(_) | Command::Status(_)) && nix::unistd::geteuid().is_root()
@@ -66,6 +85,9 @@ fn main() -> ExitCode {
         // Every endpoint of this process asks the environment, and so do those of its children.
         // SAFETY: this is the only thread yet.
         unsafe { std::env::set_var(Networks::VARIABLE, networks.to_string()) };
+    }
+    if command.makes_labs() && !child::has_parent() {
+        lab::remove_abandoned();
     }
     let mut kernel = command.is_watched().then(KernelLog::watch);
     let outcome = match command {
@@ -86,6 +108,7 @@ fn main() -> ExitCode {
         // Whatever came of it: a kernel that complains may be using memory that it has given away.
         Ok(_) if complaints.is_some() => ExitCode::FAILURE,
         Ok(code) => code,
+        Err(error) if output::is_closed(&*error) => ExitCode::FAILURE,
         Err(error) => {
             eprintln!("tsumugi: {error}");
             let mut source = error.source();

@@ -12,6 +12,7 @@ use crate::measure::cpu::{Cpus, pin};
 use crate::measure::machine::Machine;
 use crate::measure::row::{Metric, Output, Row};
 use crate::measure::sizes::{Sizes, bytes};
+use crate::output;
 use crate::peers::{Transport, ours, watch_interrupts};
 
 mod azc;
@@ -324,9 +325,9 @@ fn finish(
         Ok(rows) => {
             let machine = Machine { wire: measure.host.clone(), ..Machine::here() };
             if measure.json {
-                println!("{}", serde_json::to_string(&Output { rows, machine })?);
+                output::line(serde_json::to_string(&Output { rows, machine })?)?;
             } else {
-                print!("{}", show(&rows));
+                output::text(show(&rows))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -16,6 +16,7 @@ use crate::child::{ChildError, Running};
 use crate::measure::cpu::{self, machine_ns};
 use crate::measure::machine::Machine;
 use crate::measure::statistics::median;
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -141,9 +142,9 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     match measure(options) {
         Ok(report) => {
             if options.json {
-                println!("{}", serde_json::to_string(&Output { report, machine })?);
+                output::line(serde_json::to_string(&Output { report, machine })?)?;
             } else {
-                println!("{}{}", table::page(&report), machine.line());
+                output::line(format_args!("{}{}", table::page(&report), machine.line()))?;
             }
             Ok(ExitCode::SUCCESS)
         }

@@ -29,6 +29,7 @@ mod error;
 pub mod kernel_log;
 mod lab;
 mod make;
+mod maker;
 mod names;
 mod remove;
 mod spec;
@@ -41,6 +42,7 @@ pub use enter::{LAB_VARIABLE, NODE_VARIABLE};
 pub use error::LabError;
 pub use lab::{Lab, LabGuard, Nic, Node};
 pub use make::Step;
+pub use maker::remove_abandoned;
 pub use remove::{Removed, down, down_all};
 pub use spec::{
     MTU_BYTES_MAX, MTU_BYTES_MIN, NAME_BYTES_MAX, NICS_MAX, NODES_MAX, Rate, Spec, SpecError, Wire,

@@ -3,6 +3,7 @@
 
 use crate::enter::inside;
 use crate::error::{Context, LabError};
+use crate::maker;
 use crate::names;
 use crate::spec::{Rate, Spec, Wire};
 use crate::state::{Lock, State};
@@ -79,6 +80,9 @@ impl<'a> Maker<'a> {
         }
         let folder = names::folder(name);
         fs::create_dir(&folder).context("make the folder", &folder)?;
+        if self.spec.temporary {
+            maker::sign(&self.spec.name)?;
+        }
         State::begun(self.spec).write()
     }
 

@@ -111,19 +111,24 @@ pub struct Spec {
     /// How the NICs are joined; `None` is [`Wire::Direct`] for two nodes without a rate and
     /// [`Wire::Switch`] otherwise.
     pub wire: Option<Wire>,
+    /// Whether it is to end with the process that makes it: [`crate::remove_abandoned`] removes it when that has died.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub temporary: bool,
 }
 
 impl Spec {
     /// Two nodes with one NIC of MTU 1500 each, no rate limit, offloads on.
     pub fn new(name: impl Into<String>) -> Spec {
-        Spec { name: name.into(), nodes: 2, nics: 1, mtu: 1500, rate: None, offloads: true, wire: None }
+        let name = name.into();
+        Spec { name, nodes: 2, nics: 1, mtu: 1500, rate: None, offloads: true, wire: None, temporary: false }
     }
 
-    /// Like [`Spec::new`], with a name that no other process and no earlier call here uses: for tests.
+    /// Like [`Spec::new`], with a name that no other process and no earlier call here uses, for tests and measurements: it is
+    /// [temporary](Spec::temporary).
     pub fn unique(stem: &str) -> Spec {
         static COUNT: AtomicU32 = AtomicU32::new(0);
         let count = COUNT.fetch_add(1, Ordering::Relaxed);
-        Spec::new(format!("{stem}-{}-{count}", std::process::id()))
+        Spec { temporary: true, ..Spec::new(format!("{stem}-{}-{count}", std::process::id())) }
     }
 
     /// The wire that is asked for, with the default put in.

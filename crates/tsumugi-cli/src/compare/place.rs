@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+use tsumugi_lab::{Lab, LabGuard, Spec};
 
 use super::CompareError;
 use crate::child::{ChildError, Running};
@@ -125,24 +125,5 @@ pub(super) fn two_cpus() -> (Option<String>, Option<String>) {
     match cpu::allowed().0[..] {
         [client, server, ..] => (Some(client.to_string()), Some(server.to_string())),
         _ => (None, None),
-    }
-}
-
-/// Removes the labs called `stem-PID-NUMBER` of processes that were killed before they could.
-pub(crate) fn remove_left_behind(stem: &str) {
-    for name in Lab::list() {
-        let owner = name.strip_prefix(stem).and_then(|rest| rest.strip_prefix('-')?.split('-').next());
-        let Some(pid) = owner.and_then(|pid| pid.parse::<i32>().ok()) else {
-            continue;
-        };
-        let gone = nix::sys::signal::kill(nix::unistd::Pid::from_raw(pid), None) == Err(nix::Error::ESRCH);
-        if gone {
-            match tsumugi_lab::down(&name) {
-                Ok(_) | Err(LabError::NotFound { .. }) => {
-                    eprintln!("removed the lab {name} of a process that was killed")
-                }
-                Err(error) => eprintln!("tsumugi: {error}"),
-            }
-        }
     }
 }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::entry::{Entry, Program};
-use super::place::{LAB_STEM, Place, Site, remove_left_behind, two_cpus};
+use super::place::{Place, Site, two_cpus};
 use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
 use super::{Arguments, CompareError};
@@ -121,9 +121,6 @@ fn site(test: &Test, entry: &Entry) -> Site {
 impl Places {
     fn new(plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
         let (client_cpu, server_cpu) = two_cpus();
-        if in_lab {
-            remove_left_behind(LAB_STEM);
-        }
         let mut places: Vec<(Site, Place)> = Vec::new();
         let wanted = |test: &Test| test.entries.iter().map(|entry| site(test, entry)).collect::<Vec<_>>();
         for site in plan.tests.iter().flat_map(wanted) {

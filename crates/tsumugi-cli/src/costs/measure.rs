@@ -15,9 +15,8 @@ use super::bare::{Bare as BareSocket, ThroughEngine, connected};
 use super::parts::{Bare, Costs, Part, Round};
 use super::talk::{MESSAGE_BYTES, Sample, Talker};
 use super::timing::{Lines, clock_ns, median_ns, paced, wait_busily};
-use super::wires::{LAB_STEM, Side, Wire, lab};
+use super::wires::{Side, Wire, lab};
 use super::{CostsError, Options};
-use crate::compare::place::remove_left_behind;
 use crate::measure::cpu::{Cpus, allowed, pin};
 use crate::peers::interrupted;
 
@@ -65,7 +64,6 @@ pub(super) fn measure(
 ) -> Result<(Vec<Costs>, Bare), CostsError> {
     let cpus = allowed().0;
     let [first, second, ..] = cpus[..] else { return Err(CostsError::OneCpu) };
-    remove_left_behind(LAB_STEM);
     let lab = lab()?;
     let (tasks, to_do) = channel();
     let (words, said) = channel();

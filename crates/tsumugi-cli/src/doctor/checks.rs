@@ -327,7 +327,7 @@ fn namespaces() -> Finding {
     }
     let rate = "1gbit".parse().ok();
     let spec = Spec { nodes: 1, rate, offloads: false, wire: Some(Wire::Switch), ..Spec::unique("doctor") };
-    match Lab::up(&spec).and_then(|lab| Ok((lab.wire(), lab.down()?))) {
+    match crate::uninterrupted(|| Lab::up(&spec).and_then(|lab| Ok((lab.wire(), lab.down()?)))) {
         Ok((Wire::Router, _)) => {
             let found = "work, but the kernel has no bridge: labs forward by routes";
             Finding::note(Part::Lab, CHECK, found, "nothing to do, or a kernel with CONFIG_BRIDGE")

@@ -3,7 +3,7 @@
 use clap::Args;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
+use std::io::Write as _;
 use std::process::ExitCode;
 
 mod checks;
@@ -102,10 +102,9 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     }
     let findings = checks::all();
     let ok = usable(&findings);
-    let mut out = io::stdout().lock();
+    let mut out = crate::output::output();
     if arguments.json {
-        serde_json::to_writer(&mut out, &Report { ok, findings: &findings })?;
-        writeln!(out)?;
+        writeln!(out, "{}", serde_json::to_string(&Report { ok, findings: &findings })?)?;
     } else {
         out.write_all(table(&findings).as_bytes())?;
     }

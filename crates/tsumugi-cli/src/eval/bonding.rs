@@ -12,12 +12,11 @@ use thiserror::Error;
 use super::case::Case;
 use super::contender::Contender;
 use super::paper::{self, Figure};
-use super::place::{LAB_STEM, Place};
+use super::place::Place;
 use super::results::CaseRow;
 use super::simulated::{self, SimulatedError};
 use super::{kernel, table};
 use crate::child::ChildError;
-use crate::compare::place::remove_left_behind;
 use crate::measure::machine::Machine;
 use crate::perf::EXIT_INTERRUPTED;
 use crate::report::file::ReportFile;
@@ -158,7 +157,7 @@ pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
     if let Some(report) = report {
         report.write(&crate::report::bonding::page(&evaluation))?;
     }
-    let mut stdout = std::io::stdout().lock();
+    let mut stdout = crate::output::output();
     if arguments.json {
         writeln!(stdout, "{}", serde_json::to_string(&evaluation)?)?;
     } else {
@@ -183,11 +182,8 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
 
 /// What is evaluated: what was asked for, without what is impossible here, of which it is said why.
 fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, EvalError> {
-    if !arguments.simulated {
-        if !nix::unistd::geteuid().is_root() {
-            return Err(EvalError::NotRoot);
-        }
-        remove_left_behind(LAB_STEM);
+    if !arguments.simulated && !nix::unistd::geteuid().is_root() {
+        return Err(EvalError::NotRoot);
     }
     let mut contenders =
         if arguments.policy.is_empty() { Contender::all() } else { arguments.policy.clone() };

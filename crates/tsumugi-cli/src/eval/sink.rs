@@ -1,6 +1,6 @@
 //! A receiver of the evaluation: one process with an endpoint of its own, as each of P2's receivers is a host.
 
-use std::io::{self, Write};
+use std::io;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -10,6 +10,7 @@ use tsumugi::{Channel, Config, Depositor, Endpoint, Policy, ReceiveError};
 use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received};
 use super::tcp;
 use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -31,10 +32,7 @@ pub(crate) struct Options {
 
 pub(super) fn run(options: &Options) -> crate::Outcome {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let tell_port = |port: u16| {
-        println!("port {port}");
-        std::io::stdout().flush()
-    };
+    let tell_port = |port: u16| output::line(format_args!("port {port}"));
     let counting = match options.policy {
         Some(policy) => receive(policy, tell_port)?,
         None => tcp::sink(tell_port)?,
@@ -42,7 +40,7 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    println!("{}", serde_json::to_string(&counting.received)?);
+    output::line(serde_json::to_string(&counting.received)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

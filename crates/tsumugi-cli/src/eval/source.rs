@@ -16,6 +16,7 @@ use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow}
 use super::tcp;
 use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::measure::row::PathRow;
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -65,7 +66,7 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    println!("{}", serde_json::to_string(&sent)?);
+    output::line(serde_json::to_string(&sent)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use tsumugi::{Channel, Config, Depositor, Endpoint, Node, SendError};
 
 use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -78,7 +79,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    println!("{}", serde_json::to_string(&received)?);
+    output::line(serde_json::to_string(&received)?)?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -1,5 +1,7 @@
 //! `tsumugi lab`: a cluster on one machine.
 
+use crate::output::output;
+use crate::peers::{interrupted, watch_interrupts};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -7,8 +9,6 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use tsumugi_lab::{Lab, LabError, Node, Rate, Removed, Spec, Wire};
 
 mod ssh;
@@ -127,6 +127,23 @@ struct Down {
     all: bool,
 }
 
+impl Arguments {
+    /// Whether it is about labs as such, rather than about one.
+    pub(crate) fn looks_at_labs(&self) -> bool {
+        matches!(self.action, Action::Up(_) | Action::Status(_))
+    }
+}
+
+/// Removes labs that were to end with processes which have been killed.
+pub(crate) fn remove_abandoned() {
+    for (name, removed) in tsumugi_lab::remove_abandoned() {
+        match removed {
+            Ok(_) => eprintln!("tsumugi: removed the lab {name} of a process that was killed"),
+            Err(error) => eprintln!("tsumugi: removing the lab {name} of a process that was killed: {error}"),
+        }
+    }
+}
+
 pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     let outcome = match arguments.action {
         Action::Up(options) => up(options),
@@ -160,18 +177,16 @@ fn up(options: Up) -> Result<ExitCode, LabError> {
             WireChoice::Switch => Wire::Switch,
             WireChoice::Router => Wire::Router,
         }),
+        temporary: false,
     };
-    let stop = Arc::new(AtomicBool::new(false));
-    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
-        // From here on these signals ask instead of killing; the lab is undone at the next step.
-        if let Err(source) = signal_hook::flag::register(signal, Arc::clone(&stop)) {
-            return Err(LabError::System { what: "watch signal", path: signal.to_string().into(), source });
-        }
+    // From here on signals ask instead of killing; the lab is undone at the next step.
+    if let Err(source) = watch_interrupts() {
+        return Err(LabError::System { what: "watch", path: "signals".into(), source });
     }
-    let lab = Lab::up_watched(&spec, &mut |_| !stop.load(Ordering::Relaxed));
+    let lab = Lab::up_watched(&spec, &mut |_| !interrupted());
     // A child that the same Ctrl-C ended fails before the flag is looked at: it was an interruption too.
     let lab = match lab {
-        Err(LabError::Tool { .. }) if stop.load(Ordering::Relaxed) => {
+        Err(LabError::Tool { .. }) if interrupted() => {
             return Err(LabError::Interrupted { name: spec.name });
         }
         other => other?,
@@ -282,11 +297,10 @@ fn status_of(name: String) -> (LabStatus, String) {
 
 fn status(options: &Status) -> crate::Outcome {
     let labs: Vec<_> = Lab::list().into_iter().map(status_of).collect();
-    let mut out = io::stdout().lock();
+    let mut out = output();
     if options.json {
         let all = AllStatus { labs: labs.into_iter().map(|(status, _)| status).collect() };
-        serde_json::to_writer(&mut out, &all)?;
-        writeln!(out)?;
+        writeln!(out, "{}", serde_json::to_string(&all)?)?;
         return Ok(ExitCode::SUCCESS);
     }
     if labs.is_empty() {

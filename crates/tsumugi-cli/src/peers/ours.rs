@@ -316,7 +316,7 @@ impl<C: Carrier> Ours<C> {
         loop {
             match self.carrier.next(&self.endpoint, LOOK_UP) {
                 Ok(Some((source, bytes))) => {
-                    watch.progress();
+                    watch.progress()?;
                     self.node = Some(source);
                     return Ok(bytes);
                 }
@@ -395,7 +395,7 @@ impl<C: Carrier> Peer for Ours<C> {
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         let node = self.node()?;
         self.carrier.send(&self.endpoint, node, message)?;
-        watch.progress();
+        watch.progress()?;
         Ok(())
     }
 
@@ -424,7 +424,7 @@ impl<C: Carrier> Peer for Ours<C> {
                 self.next(watch)?;
                 acknowledged += 1;
             }
-            watch.progress();
+            watch.progress()?;
             while self.carrier.next(&self.endpoint, Duration::ZERO)?.is_some() {
                 acknowledged += 1;
             }

@@ -213,7 +213,7 @@ impl Peer for Raw {
                 });
             });
             if arrived {
-                watch.progress();
+                watch.progress()?;
                 return Ok(true);
             }
             if frames == 0 {
@@ -245,7 +245,7 @@ impl Peer for Raw {
             });
             if credits > 0 {
                 heard = Instant::now();
-                watch.progress();
+                watch.progress()?;
                 sending &= start.elapsed() < until.time && sent < frames_max || sent == 0;
             }
             if !sending && arrived + lost >= sent {
@@ -294,7 +294,7 @@ impl Peer for Raw {
             if frames > 0 {
                 first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
                 polls = 0;
-                watch.progress();
+                watch.progress()?;
             } else {
                 polls += 1;
                 match watch.idle() {

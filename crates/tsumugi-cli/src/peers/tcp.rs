@@ -124,7 +124,7 @@ impl Tcp {
                     return Err(Failure::System { what: "the peer closed the TCP connection".into(), cause });
                 }
                 Ok(count) => {
-                    watch.progress();
+                    watch.progress()?;
                     return Ok(count);
                 }
                 Err(error) => self.not_yet(error, watch)?,
@@ -139,7 +139,7 @@ impl Peer for Tcp {
             while !chunk.is_empty() {
                 match self.stream.write(chunk) {
                     Ok(count) => {
-                        watch.progress();
+                        watch.progress()?;
                         chunk = &chunk[count..];
                     }
                     Err(error) => self.not_yet(error, watch)?,

@@ -117,7 +117,7 @@ impl Peer for Udp {
             if let Some(count) = self.poll()? {
                 // Anything else is a stray of another measurement, or a late answer.
                 if count == bytes && self.numbers.fits(&self.buffer[..count]) {
-                    watch.progress();
+                    watch.progress()?;
                     return Ok(true);
                 }
                 continue;
@@ -157,7 +157,7 @@ impl Peer for Udp {
             }
             if report {
                 heard = Instant::now();
-                watch.progress();
+                watch.progress()?;
                 sending &= start.elapsed() < until.time
                     && sent < until.messages.saturating_mul(stream.message_bytes)
                     || sent == 0;
@@ -215,7 +215,7 @@ impl Peer for Udp {
                 first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));
                 done.bytes += count as u64;
                 polls = 0;
-                watch.progress();
+                watch.progress()?;
             } else {
                 polls += 1;
                 match watch.idle() {

@@ -9,6 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::signal::Signal;
 use thiserror::Error;
 
 /// Why to stop waiting.
@@ -25,19 +26,30 @@ pub(crate) enum Stop {
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
-/// From now on Ctrl-C and SIGTERM set a flag instead of killing the process, so that everything is cleaned up.
+/// From now on Ctrl-C, a terminal that hangs up and SIGTERM set a flag instead of killing the process, so that everything is
+/// cleaned up. A process that was told to live on without its terminal (`nohup`) does.
 pub(crate) fn watch_interrupts() -> io::Result<()> {
     if INTERRUPTED.get().is_some() {
         return Ok(());
     }
     let flag = Arc::clone(INTERRUPTED.get_or_init(Arc::default));
-    for signal in [signal_hook::consts::SIGINT, signal_hook::consts::SIGTERM] {
-        signal_hook::flag::register(signal, Arc::clone(&flag))?;
+    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
+        if signal != Signal::SIGHUP || !is_ignored(signal) {
+            signal_hook::flag::register(signal as i32, Arc::clone(&flag))?;
+        }
     }
     Ok(())
 }
 
-/// Whether Ctrl-C or SIGTERM has arrived.
+/// Whether whoever started us has a signal ignored. Whatever cannot be read says no.
+fn is_ignored(signal: Signal) -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
+    let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
+    ignored.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+}
+
+/// Whether Ctrl-C, SIGHUP or SIGTERM has arrived.
 pub(crate) fn interrupted() -> bool {
     INTERRUPTED.get().is_some_and(|flag| flag.load(Ordering::Relaxed))
 }
@@ -71,10 +83,11 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Something arrived or could be sent.
+    /// Something arrived or could be sent. Who never waits hears of Ctrl-C here.
     #[inline]
-    pub(crate) fn progress(&mut self) {
+    pub(crate) fn progress(&mut self) -> Result<(), Stop> {
         self.quiet_since = None;
+        if interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
     }
 
     /// Looks at everything at once; for loops that slept.

@@ -1,6 +1,6 @@
 //! `tsumugi perf serve`: does what a client's request says, one client at a time.
 
-use std::io::{self, ErrorKind, Write};
+use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream, UdpSocket};
 use std::os::fd::AsFd;
 use std::process::ExitCode;
@@ -16,6 +16,7 @@ use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use super::sample::OVERLAP_QUESTION_BYTES;
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::Metric;
+use crate::output;
 use crate::peers::raw::Raw;
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::Udp;
@@ -36,8 +37,7 @@ enum ServeError {
 pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
     let listener = listen(serve.port).map_err(|cause| ServeError::Bind { port: serve.port, cause })?;
     let port = listener.local_addr()?.port();
-    println!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends");
-    io::stdout().flush()?;
+    output::line(format_args!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends"))?;
     loop {
         match accept(&listener, None) {
             Ok(control) => {

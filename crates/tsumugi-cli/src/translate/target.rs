@@ -1,6 +1,5 @@
 //! The process that has the window.
 
-use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -8,6 +7,7 @@ use clap::Args;
 use tsumugi::{Config, Depositor, Endpoint, ReceiveError, Replacement, Rights, Wait};
 
 use crate::measure::cpu::{Cpus, pin};
+use crate::output;
 use crate::peers::interrupted;
 
 /// The channel on which the target is asked for its counters.
@@ -46,8 +46,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     let region = remote.window(options.pages as usize * 4096)?;
     let registration = remote.register(&region.all(), Rights::WRITE)?;
     let target = registration.target();
-    println!("{} {} {}", endpoint.port(), target.key, target.address);
-    std::io::stdout().flush()?;
+    output::line(format_args!("{} {} {}", endpoint.port(), target.key, target.address))?;
     while !interrupted() {
         match channel.receive_timeout(LOOK_UP) {
             Ok(question) => {

@@ -2,7 +2,6 @@
 
 use std::collections::VecDeque;
 use std::error::Error;
-use std::io::Write;
 use std::net::SocketAddr;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -14,6 +13,7 @@ use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Region, SendError, Sta
 use super::target::CHANNEL;
 use crate::measure::cpu::{Cpus, machine_ns, pin};
 use crate::measure::statistics::median;
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -102,7 +102,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     if interrupted() {
         return Ok(ExitCode::from(EXIT_INTERRUPTED));
     }
-    println!("{said}");
+    output::line(said)?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -156,8 +156,7 @@ impl Writer {
         let from = Region::new(pages as usize * 4096)?;
         let remote = self.endpoint.remote();
         self.write(pages, Duration::ZERO)?;
-        println!("writing");
-        std::io::stdout().flush()?;
+        output::line("writing")?;
         let (start, mut tickets) = (Instant::now(), VecDeque::new());
         let (mut bytes, mut acknowledged) = (0, Acknowledged::default());
         while start.elapsed() < time && !interrupted() {

@@ -154,7 +154,7 @@ impl Peer for Written {
             let to = there.plus(self.word_at as u64);
             self.write(watch, || self.remote.write_bytes(node, to, &word))?;
         }
-        watch.progress();
+        watch.progress()?;
         Ok(())
     }
 
@@ -169,7 +169,7 @@ impl Peer for Written {
                 None => watch.check()?,
             }
         }
-        watch.progress();
+        watch.progress()?;
         self.received = next;
         Ok(true)
     }
@@ -188,7 +188,7 @@ impl Peer for Written {
             // Its turn comes when all before it is in its place.
             self.channel.send(node, &[0]).map_err(failed("cannot send"))?;
             batches += 1;
-            watch.progress();
+            watch.progress()?;
             while self.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
                 acknowledged += 1;
             }
@@ -198,7 +198,7 @@ impl Peer for Written {
         }
         while acknowledged < batches {
             self.hear(watch)?;
-            watch.progress();
+            watch.progress()?;
             acknowledged += 1;
         }
         Ok(Streamed {
@@ -220,7 +220,7 @@ impl Peer for Written {
                 Err(Failure::Stopped(Stop::Control)) => return Ok(done),
                 Err(error) => return Err(error),
             }
-            watch.progress();
+            watch.progress()?;
             done.messages += stream.batch_messages;
             done.bytes += stream.batch_bytes();
             done.elapsed_ns = start.elapsed().as_nanos() as u64;
