@@ -107,6 +107,13 @@ impl<T: AsRawFd> Own<T> {
     pub(crate) fn of_port(inner: T) -> Own<T> {
         Own { kept: Kept::new(Entry::Port(inner.as_raw_fd())), inner }
     }
+}
+
+impl<T> Own<T> {
+    /// Takes something that has `descriptor`, and nobody else has it.
+    pub(crate) fn with(inner: T, descriptor: RawFd) -> Own<T> {
+        Own { kept: Kept::new(Entry::Other(descriptor)), inner }
+    }
 
     /// The same descriptor as another type.
     pub(crate) fn map<U>(self, change: impl FnOnce(T) -> U) -> Own<U> {

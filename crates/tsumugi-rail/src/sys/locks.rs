@@ -1,6 +1,6 @@
 //! Files as locks, the BPF file system, and waiting for the kernel's receive path.
 
-use super::checked;
+use super::{Own, checked};
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
@@ -17,13 +17,13 @@ const MEMBARRIER_QUERY: i32 = 0;
 const MEMBARRIER_GLOBAL: i32 = 1;
 
 /// Locks an open file or folder exclusively; the kernel unlocks it when it is closed for the last time. Fails
-/// rather than waits unless `wait`.
-pub(crate) fn lock(file: &File, wait: bool) -> io::Result<()> {
+/// rather than waits unless `wait`. No child of this process has it.
+pub(crate) fn lock(file: &Own<File>, wait: bool) -> io::Result<()> {
     flock(file, libc::LOCK_EX | if wait { 0 } else { libc::LOCK_NB })
 }
 
 /// Whether somebody else has an open file or folder locked.
-pub(crate) fn lock_is_held(file: &File) -> bool {
+pub(crate) fn lock_is_held(file: &Own<File>) -> bool {
     flock(file, libc::LOCK_SH | libc::LOCK_NB).is_err()
 }
 
@@ -89,10 +89,11 @@ mod tests {
     #[test]
     fn a_lock_is_one_s_own_and_goes_with_its_file() {
         let path = std::env::temp_dir().join(format!("tsumugi-lock-{}", std::process::id()));
-        let (one, other) = (File::create(&path).unwrap(), File::open(&path).unwrap());
+        let open = || Own::new(File::open(&path).unwrap());
+        let (one, other) = (Own::new(File::create(&path).unwrap()), open());
         assert!(!lock_is_held(&other));
         drop(other);
-        let other = File::open(&path).unwrap();
+        let other = open();
         lock(&one, false).unwrap();
         assert!(lock(&other, false).is_err() && lock_is_held(&other));
         drop(one);

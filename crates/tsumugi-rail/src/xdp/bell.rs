@@ -1,8 +1,8 @@
 //! The doorbell: a BPF ring buffer whose contents nobody reads.
 
 use super::XdpError;
-use super::maps::failed;
-use crate::sys::{self, Mapping};
+use super::maps::{self, failed};
+use crate::sys::{self, Mapping, Own};
 use aya::maps::MapData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 /// An endpoint's doorbell, as its owner hears it.
 #[derive(Debug)]
 pub(super) struct Bell {
-    map: MapData,
+    map: Own<MapData>,
     /// Begins with how far the buffer has been read.
     consumer: Mapping,
     /// Begins with how far it has been written.
@@ -21,7 +21,7 @@ pub(super) struct Bell {
 impl Bell {
     /// Opens the doorbell that is pinned at `pin`.
     pub(super) fn open(pin: &Path, port: u16) -> Result<Bell, XdpError> {
-        let map = MapData::from_pin(pin).map_err(failed("opening the doorbell", port))?;
+        let map = maps::open(pin).map_err(failed("opening the doorbell", port))?;
         let page = sys::page_bytes();
         let mapped = |source| XdpError::Mapping { port, source };
         let consumer = Mapping::of_map(map.fd().as_fd(), page).map_err(mapped)?;

@@ -30,7 +30,7 @@ pub struct Claim {
     folder: Own<File>,
     /// The first page of the memory.
     control: Mapping,
-    memory: MapData,
+    memory: Own<MapData>,
     bell: Bell,
     pool: PoolFolder,
     owner: Owner,
@@ -93,7 +93,7 @@ impl Claim {
         program::check(pool.geometry)?;
         let path = pool.port(port);
         let memory =
-            MapData::from_pin(path.join("memory")).map_err(maps::failed("opening receive memory", port))?;
+            maps::open(&path.join("memory")).map_err(maps::failed("opening receive memory", port))?;
         let size = memory.info().map_err(maps::failed("asking about receive memory", port))?.value_size();
         if size as usize != pool.geometry.bytes() {
             let there = format!("{size} bytes for UDP port {port}");

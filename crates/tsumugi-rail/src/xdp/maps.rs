@@ -1,9 +1,10 @@
 //! The kernel objects of one endpoint: receive memory and doorbell.
 
 use super::XdpError;
-use crate::sys;
-use aya::maps::{ArrayOfMaps, Map, MapData};
-use std::os::fd::AsFd;
+use crate::sys::{self, Own};
+use aya::maps::{ArrayOfMaps, Map, MapData, MapError};
+use std::os::fd::{AsFd, AsRawFd};
+use std::path::Path;
 use tsumugi_wire::memory::Geometry;
 
 /// `BPF_MAP_TYPE_ARRAY` of linux/bpf.h.
@@ -27,6 +28,13 @@ pub(super) fn make_bell(port: u16) -> Result<MapData, XdpError> {
     MapData::create(map, "tsumugi_bell", None).map_err(failed("making a doorbell", port))
 }
 
+/// Opens one that is pinned. A child of this process does not get it: what a process that has died had of it must be free.
+pub(super) fn open(pin: &Path) -> Result<Own<MapData>, MapError> {
+    let map = MapData::from_pin(pin)?;
+    let descriptor = map.fd().as_fd().as_raw_fd();
+    Ok(Own::with(map, descriptor))
+}
+
 /// Maps an endpoint's memory into this process.
 pub(super) fn map(memory: &MapData, port: u16, bytes: usize) -> Result<sys::Mapping, XdpError> {
     sys::Mapping::of_map(memory.fd().as_fd(), bytes).map_err(|source| XdpError::Mapping { port, source })
@@ -40,6 +48,6 @@ pub(super) fn enter(ports: &mut Map, port: u16, object: &MapData) -> Result<(), 
 }
 
 /// An error about a map of `port`'s endpoint.
-pub(super) fn failed(doing: &'static str, port: u16) -> impl Fn(aya::maps::MapError) -> XdpError + Copy {
+pub(super) fn failed(doing: &'static str, port: u16) -> impl Fn(MapError) -> XdpError + Copy {
     move |source| XdpError::Map { doing, port, source }
 }

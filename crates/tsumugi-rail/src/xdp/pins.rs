@@ -18,7 +18,7 @@
 
 use super::pool::Access;
 use super::{Mode, XdpError, place};
-use crate::sys;
+use crate::sys::{self, Own};
 use std::fs::{self, File};
 use std::io;
 use std::path::{Path, PathBuf};
@@ -71,7 +71,7 @@ impl Pins {
 
     /// Makes the folder where it is not, in a place that those can reach whom `access` names, and locks it against
     /// other changes.
-    pub(super) fn make(&self, access: Access) -> Result<(Pins, File), XdpError> {
+    pub(super) fn make(&self, access: Access) -> Result<(Pins, Own<File>), XdpError> {
         if self.folder.is_dir() {
             let place = place::of(&self.folder);
             if !place::is_reachable(&self.folder, access) {
@@ -88,8 +88,8 @@ impl Pins {
     }
 
     /// Locks the folder against other changes.
-    pub(super) fn lock(&self) -> Result<File, XdpError> {
-        let folder = File::open(&self.folder).map_err(failed("opening", &self.folder))?;
+    pub(super) fn lock(&self) -> Result<Own<File>, XdpError> {
+        let folder = File::open(&self.folder).map(Own::new).map_err(failed("opening", &self.folder))?;
         sys::lock(&folder, true).map_err(failed("locking", &self.folder))?;
         Ok(folder)
     }

@@ -9,7 +9,7 @@
 use super::XdpError;
 use super::pins::failed;
 use super::pool::Access;
-use crate::sys::{self, BpfMount};
+use crate::sys::{self, BpfMount, Own};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -45,7 +45,7 @@ pub fn places() -> Vec<Place> {
 }
 
 /// Chooses where to pin what is for `access`, and mounts what is missing. The place stays there while the file is open.
-pub(super) fn choose(access: Access) -> Result<(&'static Path, Option<File>), XdpError> {
+pub(super) fn choose(access: Access) -> Result<(&'static Path, Option<Own<File>>), XdpError> {
     let [system, own] = all();
     if is_usable(system) && is_reachable(system, access) {
         return Ok((system, None));
@@ -75,9 +75,9 @@ pub(super) fn clear() {
     }
 }
 
-fn guard() -> Result<File, XdpError> {
+fn guard() -> Result<Own<File>, XdpError> {
     let parent = Path::new(OWN_PARENT);
-    let folder = File::open(parent).map_err(failed("opening", parent))?;
+    let folder = File::open(parent).map(Own::new).map_err(failed("opening", parent))?;
     sys::lock(&folder, true).map_err(failed("locking", parent))?;
     Ok(folder)
 }

@@ -6,7 +6,7 @@ use super::pins::{self, Pins, PoolFolder, failed, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
 use super::reap::can_reap;
 use super::{ENDPOINTS_MAX, XdpError, place};
-use crate::sys;
+use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
 use std::net::{IpAddr, Ipv6Addr};
@@ -349,7 +349,7 @@ fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {
     let access =
         Access { owner: Some(metadata.uid()), group: Some(metadata.gid()), mode: metadata.mode() & 0o666 };
     // Tried and given back at once: a process that claims at this very moment tries the next port.
-    let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&folder));
+    let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&Own::new(folder)));
     let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new(), rails: Vec::new() };
     if let Ok(memory) = MapData::from_pin(folder.join("memory")) {
         let page = maps::map(&memory, port, PAGE_BYTES)?;

@@ -2,6 +2,7 @@
 
 use super::error::chain;
 use super::{Attached, XdpError};
+use crate::sys::Own;
 use aya::programs::ProgramInfo;
 use aya::programs::links::PinnedLink;
 use aya::sys::{Stats, enable_stats};
@@ -13,7 +14,7 @@ use std::time::Duration;
 ///
 /// Counting costs two looks at the clock a run; about one of them is in the time that is counted.
 #[derive(Debug)]
-pub struct Counting(#[expect(dead_code, reason = "closing it ends the counting")] OwnedFd);
+pub struct Counting(#[expect(dead_code, reason = "closing it ends the counting")] Own<OwnedFd>);
 
 impl Counting {
     /// Begins.
@@ -21,7 +22,9 @@ impl Counting {
     /// # Errors
     /// Not permitted, or an old kernel.
     pub fn begin() -> Result<Counting, XdpError> {
-        enable_stats(Stats::RunTime).map(Counting).map_err(|error| XdpError::Runs(chain(&error)))
+        enable_stats(Stats::RunTime)
+            .map(|counting| Counting(Own::new(counting)))
+            .map_err(|error| XdpError::Runs(chain(&error)))
     }
 }
 

@@ -150,6 +150,12 @@ impl Process {
         self.child.wait().expect("our own child can be waited for");
     }
 
+    /// Waits until it has been killed, by itself.
+    pub(crate) fn see_killed(&mut self) {
+        let status = self.child.wait().expect("our own child can be waited for");
+        assert!(std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL), "{status}");
+    }
+
     /// Waits for its good end; meanwhile, again and again, does something else.
     pub(crate) fn finish_while(mut self, mut meanwhile: impl FnMut()) {
         let start = Instant::now();

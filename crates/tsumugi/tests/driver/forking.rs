@@ -31,9 +31,24 @@ fn children_of_every_form_leave_the_endpoint_alone() {
 }
 
 #[test]
+fn a_child_has_no_descriptor_of_an_endpoint() {
+    let Some(cluster) = Cluster::driven("a_child_has_no_descriptor_of_an_endpoint", "") else { return };
+    for (depositor, engine) in [("driver", "auto"), ("driver", "packet"), ("user", "xsk"), ("user", "udp")] {
+        let _echo = echo(&cluster, depositor);
+        // An address of the same network that nobody has.
+        let settings = format!("echo={} silent={}", four(0, PORT), four(41, PORT));
+        let mut role =
+            cluster.start(1, &format!("descriptors {settings} depositor={depositor} engine={engine}"));
+        println!("{depositor}, {engine}: {}", role.hear());
+    }
+}
+
+#[test]
 fn a_child_is_not_taken_for_its_dead_parent() {
-    /// For the program, which looks for the owner every 100 ms, and for a machine that has other things to do.
+    /// For a machine that has other things to do.
     const MARGIN: Duration = Duration::from_secs(3);
+    /// Between two looks of the program for the owner, and a little more.
+    const LOOK: Duration = Duration::from_millis(150);
     let Some(cluster) = Cluster::driven("a_child_is_not_taken_for_its_dead_parent", "") else { return };
     for depositor in ["driver", "user"] {
         let settings = format!("port={PORT} depositor={depositor}");
@@ -42,13 +57,18 @@ fn a_child_is_not_taken_for_its_dead_parent() {
         let mut sender = Remote::open(&cluster, 0, &format!("{settings} peer={}", four(1, PORT)));
         sender.order("post 1");
         let child: u32 = parent.hear_number();
-        let killed = Instant::now();
+        parent.see_killed();
+        std::thread::sleep(LOOK);
+        let asked = Instant::now();
         sender.order("post 200");
         let failure =
             eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
-        let took = killed.elapsed();
+        let took = asked.elapsed();
         println!("{depositor}: after {took:?}: {failure}");
         assert!(failure.contains("Gone") && took < MARGIN, "{failure} after {took:?}");
+        // Nothing was acknowledged by the child, or by the program for it.
+        let fates = sender.ask("tickets");
+        assert!(fates.contains("pending=0 delivered=1 "), "{fates}");
         let lives = |process| std::path::Path::new(&format!("/proc/{process}")).exists();
         assert!(lives(child), "the child is still there");
         if depositor == "driver" {

@@ -14,6 +14,7 @@ pub(crate) fn play(role: &str) {
         "endpoint" => endpoint::play(&settings),
         "echo" => forking::echo(&settings),
         "forks" => forking::forks(&settings),
+        "descriptors" => forking::descriptors(&settings),
         "leaves_a_child" => forking::leaves_a_child(&settings),
         "interrupted" => forking::interrupted(&settings),
         "two_endpoints" => forking::two_endpoints(&settings),

@@ -4,6 +4,8 @@ use super::Settings;
 use crate::messages::{Lengths, contents};
 use crate::process::{Orders, PATIENCE, say};
 use std::os::fd::RawFd;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
 use tsumugi::{Channel, Config, Endpoint, Node, ReceiveError, SendError};
 use tsumugi_rail::RailError;
 
@@ -14,12 +16,15 @@ const ROUNDS: u64 = 200;
 const NODE: u64 = 1;
 
 fn open(settings: &Settings<'_>, port: u16) -> (Endpoint, Channel) {
+    open_with(settings, Config { port, ..Config::default() })
+}
+
+fn open_with(settings: &Settings<'_>, config: Config) -> (Endpoint, Channel) {
     let endpoint = Endpoint::open(Config {
-        port,
         depositor: settings.get("depositor").unwrap_or_default(),
         engine: settings.get("engine").unwrap_or_default(),
         accept_unknown: true,
-        ..Config::default()
+        ..config
     });
     let endpoint = endpoint.unwrap_or_else(|error| panic!("{error}"));
     let channel = endpoint.channel(CHANNEL).expect("nobody else has it");
@@ -42,12 +47,10 @@ pub(super) fn echo(settings: &Settings<'_>) {
 
 /// Talks to an echo, and forks in between in every form. The talk goes on as if nothing had been.
 pub(super) fn forks(settings: &Settings<'_>) {
-    let before = descriptors();
     let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
     let echo = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
     let mut talk = Talk { node: echo, next: 0 };
     talk.go_on(&mut channel);
-    descriptors_are_closed_by_exec(&before);
     say(format!("open {}", u8::from(endpoint.is_driven())));
     for form in ["inherits", "exits", "execs", "spawns", "anew", "daemon", "clone", "nested"] {
         // In the queue, held by the parent and seen by the child.
@@ -128,12 +131,65 @@ pub(super) fn forks(settings: &Settings<'_>) {
     say("closed");
 }
 
+/// Has every kind of descriptor open that an endpoint opens, and looks at what a child has of them, and a program that it becomes.
+pub(super) fn descriptors(settings: &Settings<'_>) {
+    let before = numbers();
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let trace = Some(file.path().to_owned());
+    let (endpoint, mut channel) = open_with(settings, Config { trace, ..Config::default() });
+    let echo = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+    Talk { node: echo, next: 0 }.go_on(&mut channel);
+    // Kernels are asked about a peer that says nothing, and nobody answers: that question waits.
+    let silent = endpoint.add_peer(&settings.get::<String>("silent").expect("an address")).unwrap();
+    channel.post(silent, b"is anybody there?").unwrap();
+    let is_asked = || {
+        let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
+        // SYN_SENT
+        sockets.lines().any(|line| line.split_whitespace().nth(3) == Some("02"))
+    };
+    let since = Instant::now();
+    while !is_asked() {
+        assert!(since.elapsed() < PATIENCE, "nobody asks about the silent peer");
+        endpoint.progress().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let new = numbers().into_iter().filter(|number| !before.contains(number));
+    // One, the folder's that was listed, is closed by now.
+    let ours: Vec<_> = new.filter_map(|number| Some((number, open_as(number)?))).collect();
+    let all: Vec<_> = ours.iter().map(|(_, what)| what.to_str().unwrap()).collect();
+    let file = file.path().to_str().unwrap();
+    let driven: &[&str] = if endpoint.is_driven() { &["bpf-map", "/ports/"] } else { &[] };
+    for kind in ["socket", "eventpoll", file].iter().chain(driven) {
+        assert!(all.iter().any(|what| what.contains(kind)), "no {kind} in {all:?}");
+    }
+    for (number, what) in &ours {
+        // SAFETY: no memory is passed.
+        let flags = unsafe { libc::fcntl(*number, libc::F_GETFD) };
+        assert!(flags & libc::FD_CLOEXEC != 0, "descriptor {number}, {what:?}, survives exec");
+    }
+    let status = in_a_child(forked, || {
+        let theirs: Vec<_> = ours.iter().map(|(number, _)| open_as(*number)).collect();
+        for ((number, what), now) in ours.iter().zip(&theirs) {
+            assert!(now.as_ref() != Some(what), "a child has descriptor {number}, {what:?}");
+            // One socket, which does nothing.
+            assert_eq!(*now, theirs[0], "in the place of descriptor {number}, {what:?}");
+        }
+        0
+    });
+    assert_eq!(status, 0, "the child has none of {all:?}");
+    say(format!("none of {}", ours.len()));
+}
+
 /// Serves one message, forks a child that does nothing, and is killed.
 pub(super) fn leaves_a_child(settings: &Settings<'_>) {
     let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
     say(format!("open {}", u8::from(endpoint.is_driven())));
     channel.receive_timeout(PATIENCE).unwrap();
-    endpoint.progress().unwrap();
+    // Until it is acknowledged.
+    for _ in 0..100 {
+        endpoint.progress().unwrap();
+        std::thread::sleep(Duration::from_millis(1));
+    }
     let (ready, mut is_ready) = std::os::unix::net::UnixStream::pair().unwrap();
     let child = forked();
     if child == 0 {
@@ -167,8 +223,8 @@ pub(super) fn interrupted(settings: &Settings<'_>) {
         let mut talk = Talk { node: echo, next: 0 };
         (0..5).for_each(|_| talk.go_on(&mut channel));
     }
-    let waited = std::time::Instant::now();
-    let nothing = channel.receive_timeout(std::time::Duration::from_millis(100));
+    let waited = Instant::now();
+    let nothing = channel.receive_timeout(Duration::from_millis(100));
     assert!(matches!(nothing, Err(ReceiveError::TimedOut(_))) && waited.elapsed().as_millis() >= 100);
     drop(channel);
     endpoint.close().unwrap();
@@ -285,19 +341,13 @@ fn wait_for_the_test() -> ! {
     }
 }
 
-fn descriptors() -> Vec<RawFd> {
+/// Numbers of the descriptors of this process.
+fn numbers() -> Vec<RawFd> {
     let names = std::fs::read_dir("/proc/self/fd").unwrap().map(|entry| entry.unwrap().file_name());
     names.map(|name| name.to_str().unwrap().parse().unwrap()).collect()
 }
 
-/// Looks at all but those that were there before.
-fn descriptors_are_closed_by_exec(before: &[RawFd]) {
-    let ours: Vec<RawFd> = descriptors().into_iter().filter(|number| !before.contains(number)).collect();
-    assert!(ours.len() >= 4, "sockets of the endpoint and of a peer, a listening one, epoll: {ours:?}");
-    for number in ours {
-        // SAFETY: no memory is passed. One, the folder's, is closed by now.
-        let flags = unsafe { libc::fcntl(number, libc::F_GETFD) };
-        let what = std::fs::read_link(format!("/proc/self/fd/{number}"));
-        assert!(flags == -1 || flags & libc::FD_CLOEXEC != 0, "descriptor {number} ({what:?}) survives exec");
-    }
+/// What a number stands for.
+fn open_as(number: RawFd) -> Option<PathBuf> {
+    std::fs::read_link(format!("/proc/self/fd/{number}")).ok()
 }
