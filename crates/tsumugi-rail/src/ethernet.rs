@@ -18,6 +18,7 @@ use crate::xdp::{Claim, Pins, Wanted, XdpError};
 use crate::xsk::{XskEngineError, XskEngines};
 use crate::{Deliver, Packet, Rail, RailError};
 use std::fmt;
+use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
@@ -211,6 +212,7 @@ impl Ethernet {
     /// # Errors
     /// Says what is in the way, and what to do: the sockets, an option, memory, or what was asked for by name.
     pub fn open(options: &EthernetOptions) -> Result<(Ethernet, Memory), EthernetError> {
+        let listener = Listener::new(options.udp.address);
         let mut given_up = Vec::new();
         // What is said on the loopback interface goes through no NIC.
         let driven = match options.depositor {
@@ -230,7 +232,7 @@ impl Ethernet {
                 let why = format!("membarrier(2): {error}: opening and closing take 0.1 s longer");
                 given_up.push(GivenUp::of(GRACE, &why, "allow this program membarrier(2)"));
             }
-            return Ok((Ethernet::assemble(sockets, Some(driver), options, given_up)?, memory));
+            return Ok((Ethernet::assemble(sockets, Some(driver), listener, options, given_up)?, memory));
         }
         let sockets = Ethernet::undriven(&options.udp)?;
         let optional = options.depositor == Depositor::Auto && !options.udp.address.is_loopback();
@@ -238,7 +240,7 @@ impl Ethernet {
             let why = Ethernet::why_none(options.udp.port);
             given_up.push(GivenUp::of(DRIVER, &why, "sudo tsumugi doctor"));
         }
-        Ok((Ethernet::assemble(sockets, None, options, given_up)?, Memory::new(options.geometry)?))
+        Ok((Ethernet::assemble(sockets, None, listener, options, given_up)?, Memory::new(options.geometry)?))
     }
 
     /// The driver depositor with sockets beside it; `None`: there is none, or none free.
@@ -272,6 +274,7 @@ impl Ethernet {
     fn assemble(
         sockets: Udp,
         driver: Option<Driver>,
+        listener: io::Result<Listener>,
         options: &EthernetOptions,
         mut given_up: Vec<GivenUp>,
     ) -> Result<Ethernet, EthernetError> {
@@ -303,7 +306,7 @@ impl Ethernet {
             given_up.push(GivenUp::of(NEWS, &why, "allow netlink sockets (AF_NETLINK)"));
         }
         given_up.extend_from_slice(sockets.given_up());
-        let listener = match Listener::open(address) {
+        let listener = match listener.and_then(|listener| listener.listen(address)) {
             Ok(listener) => Some(listener),
             Err(error) => {
                 let why = format!("listening on TCP port {}: {error}", address.port());

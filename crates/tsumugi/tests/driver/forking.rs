@@ -83,6 +83,21 @@ fn a_child_is_not_taken_for_its_dead_parent() {
 }
 
 #[test]
+fn who_is_gone_has_no_port_any_more() {
+    let Some(cluster) = Cluster::driven("who_is_gone_has_no_port_any_more", "") else { return };
+    for depositor in ["driver", "user"] {
+        for _ in 0..5 {
+            let echo = echo(&cluster, depositor);
+            let mut next = cluster.start(0, &format!("next_owner port={PORT} depositor={depositor}"));
+            assert_eq!(next.hear(), "ready");
+            echo.signal(libc::SIGKILL);
+            // Asks for the port as soon as the kernel says that nobody listens there.
+            assert_eq!(next.hear(), format!("open {}", u8::from(depositor == "driver")));
+        }
+    }
+}
+
+#[test]
 fn interrupted_calls_go_on() {
     let Some(cluster) = Cluster::driven("interrupted_calls_go_on", "") else { return };
     for depositor in ["driver", "user"] {

@@ -16,6 +16,7 @@ pub(crate) fn play(role: &str) {
         "forks" => forking::forks(&settings),
         "descriptors" => forking::descriptors(&settings),
         "leaves_a_child" => forking::leaves_a_child(&settings),
+        "next_owner" => forking::next_owner(&settings),
         "interrupted" => forking::interrupted(&settings),
         "two_endpoints" => forking::two_endpoints(&settings),
         "up" => root::up(&settings),

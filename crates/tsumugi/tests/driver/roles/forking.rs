@@ -3,6 +3,8 @@
 use super::Settings;
 use crate::messages::{Lengths, contents};
 use crate::process::{Orders, PATIENCE, say};
+use std::io::ErrorKind;
+use std::net::{Ipv4Addr, TcpStream};
 use std::os::fd::RawFd;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
@@ -202,6 +204,22 @@ pub(super) fn leaves_a_child(settings: &Settings<'_>) {
     say(child);
     // SAFETY: no memory is passed.
     unsafe { libc::kill(libc::getpid(), libc::SIGKILL) };
+}
+
+/// Takes a port over as soon as its owner's kernel says that the owner is gone.
+pub(super) fn next_owner(settings: &Settings<'_>) {
+    let port = settings.get("port").unwrap_or(0);
+    say("ready");
+    let _orders = Orders::listen();
+    loop {
+        match TcpStream::connect((Ipv4Addr::LOCALHOST, port)) {
+            Err(error) if error.kind() == ErrorKind::ConnectionRefused => break,
+            // That of a handshake which is under way when the socket is closed is reset.
+            Ok(_) | Err(_) => std::thread::sleep(Duration::from_micros(100)),
+        }
+    }
+    let (endpoint, _channel) = open(settings, port);
+    say(format!("open {}", u8::from(endpoint.is_driven())));
 }
 
 /// Uses an endpoint while a timer interrupts every system call that can be interrupted.
