@@ -163,6 +163,7 @@ fn output_that_nobody_takes_is_an_error_and_no_panic() {
     for arguments in [
         &["doctor"][..],
         &["doctor", "--json"],
+        &["doctor", "--paths", "127.0.0.1:9"],
         &["status"],
         &["lab", "status"],
         &["lab", "status", "--json"],

@@ -1,8 +1,8 @@
 //! `tsumugi doctor --paths HOST`: which addresses are used, which paths lead to a peer, and why not others.
 
+use crate::output;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::io::{self, Write as _};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::process::ExitCode;
 use std::time::Duration;
@@ -65,12 +65,10 @@ pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
         paths: paths(&endpoint, node),
         error,
     };
-    let mut out = io::stdout().lock();
     if json {
-        serde_json::to_writer(&mut out, &answer)?;
-        writeln!(out)?;
+        output::line(serde_json::to_string(&answer)?)?;
     } else {
-        out.write_all(text(&answer).as_bytes())?;
+        output::text(text(&answer))?;
     }
     Ok(if answer.error.is_none() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
