@@ -23,7 +23,9 @@ const BELIEVE_LOOKS: u32 = 10_000;
 /// A counter that was off by more than this has changed, ns.
 const OFF_NS_MAX: u64 = MILLISECOND_NS / 20;
 /// Two readings of the counter that lie further apart than this tell little of what lies between them, ticks.
-const APART_TICKS_MAX: u64 = 10_000;
+const APART_TICKS_MAX: u64 = 5_000;
+/// Attempts to read the counter and the system's clock with nothing in between.
+const READINGS_MAX: u32 = 20;
 /// Binary places of [`Rate::ns_per_tick`].
 const RATE_BITS: u32 = 32;
 
@@ -54,6 +56,14 @@ enum Counter {
 struct Reading {
     ticks: u64,
     ns: u64,
+}
+
+impl Reading {
+    /// The time was `ns` at some moment between two looks at the counter; `None`: they are too far apart.
+    fn between(before: u64, ns: u64, after: u64) -> Option<Reading> {
+        let apart = after.wrapping_sub(before);
+        (apart <= APART_TICKS_MAX).then(|| Reading { ticks: before.wrapping_add(apart / 2), ns })
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -90,10 +100,8 @@ impl Counter {
 
     /// The system's clock said `ns` after the counter had shown the one number and before it showed the other.
     fn learn(self, ns: u64, before: u64, after: u64) -> Counter {
-        if after.wrapping_sub(before) > APART_TICKS_MAX {
-            return self; // something came between; another look will do
-        }
-        let now = Reading { ticks: before, ns };
+        // If something came between, another look will do.
+        let Some(now) = Reading::between(before, ns, after) else { return self };
         match self {
             Counter::Absent => Counter::Absent,
             Counter::Comparing(first) if ns < first.ns + COMPARE_NS => self,
@@ -115,9 +123,19 @@ impl Counter {
 
 impl Clock {
     pub(crate) fn start() -> Clock {
-        let first = Reading { ticks: counter::read(), ns: 0 };
-        let counter = if counter::is_steady() { Counter::Comparing(first) } else { Counter::Absent };
-        Clock::with(counter, None)
+        let mut clock = Clock::with(Counter::Absent, None);
+        if counter::is_steady() {
+            // The rate will be only as good as this reading. If none is good the counter is not used.
+            let begin = || {
+                let before = counter::read();
+                let origin = Origin::now();
+                Reading::between(before, 0, counter::read()).map(|first| (origin, first))
+            };
+            if let Some((origin, first)) = (0..READINGS_MAX).find_map(|_| begin()) {
+                (clock.origin, clock.counter) = (origin, Cell::new(Counter::Comparing(first)));
+            }
+        }
+        clock
     }
 
     /// A clock that shows what somebody else writes there, ns.
@@ -219,7 +237,7 @@ mod tests {
     /// A counter of two ticks a nanosecond that is known since `ns`.
     fn known(ticks: u64, ns: u64) -> Counter {
         let first = Reading { ticks: ticks - 2 * COMPARE_NS, ns: ns - COMPARE_NS };
-        let counter = Counter::Comparing(first).learn(ns, ticks, ticks + 50);
+        let counter = Counter::Comparing(first).learn(ns, ticks - 25, ticks + 25);
         assert!(matches!(counter, Counter::Known(..)));
         counter
     }
@@ -233,7 +251,7 @@ mod tests {
         assert_eq!(counter.at(TICKS + 2000), Some(NS + 1000));
         assert_eq!(counter.at(TICKS + 3 * BELIEVE_NS), None);
         let (ticks, ns) = (TICKS + 4_000_000_000, NS + 2_000_000_100); // off by a little
-        let counter = counter.learn(ns, ticks, ticks + 50);
+        let counter = counter.learn(ns, ticks - 25, ticks + 25);
         assert_eq!(counter.at(ticks + 2000), Some(ns + 1000));
     }
 
@@ -248,10 +266,10 @@ mod tests {
             (TICKS + 3 * MILLISECOND_NS, "is slower"),
         ] {
             let ns = NS + 3 * MILLISECOND_NS;
-            let anew = counter.learn(ns, ticks, ticks + 50);
+            let anew = counter.learn(ns, ticks - 25, ticks + 25);
             assert_eq!(anew, Counter::Comparing(Reading { ticks, ns }), "{what}");
             let (later, then) = (ticks + 4 * COMPARE_NS, ns + COMPARE_NS);
-            let anew = anew.learn(then, later, later + 50);
+            let anew = anew.learn(then, later - 25, later + 25);
             assert_eq!(anew.at(later + 4000), Some(then + 1000), "{what}");
         }
     }

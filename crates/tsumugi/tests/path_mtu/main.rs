@@ -94,7 +94,7 @@ fn a_router_that_says_nothing_is_found_out() {
     let Some(_watched) = as_root("a_router_that_says_nothing_is_found_out", None) else { return };
     // B's NIC drops what is longer than its MTU, and nobody knows: B says that it takes more. (The NIC would take what is to
     // be cut up yet: it is cut at A.)
-    let hole = "ip -n A link set va gso_max_segs 1; ip -n B link set vb mtu 1400;";
+    let hole = "ip -n A link set va gso_max_segs 1 gso_max_size 1600; ip -n B link set vb mtu 1400;";
     for (b, bind, headers) in FAMILIES {
         for (engine, mtu) in [("auto", 1400), ("udp", 1380), ("udp", 1280)] {
             let hole = hole.replace("1400", &mtu.to_string());
@@ -139,7 +139,7 @@ fn a_path_shrinks_and_grows_under_load() {
 fn a_path_falls_silent_for_long_packets_under_load() {
     let Some(_watched) = as_root("a_path_falls_silent_for_long_packets_under_load", None) else { return };
     let said = play(&format!(
-        "{ROUTED} ip -n A link set va gso_max_segs 1; play B serve & \
+        "{ROUTED} ip -n A link set va gso_max_segs 1 gso_max_size 1600; play B serve & \
          (sleep 1; ip -n B link set vb mtu 1300; sleep 1; ip -n B link set vb mtu 1500)& \
          play A send to=10.67.0.2:7500 for_ms=9000 bytes=30000; wait"
     ));
