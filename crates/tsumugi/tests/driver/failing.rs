@@ -31,9 +31,8 @@ fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
     assert!(took <= PEER_TIMEOUT + MARGIN, "heard of it after {took:?}");
     let fates = sender.ask("tickets");
     assert!(fates.contains("pending=0") && !fates.contains("failed=0"), "{fates}");
-    // The program has taken the memory from it.
-    let port = &cluster.status(1).ports[&PORT];
-    assert_eq!((port["claimed"], port["epoch"]), (0, 0));
+    // Its kernel may have told of the end before the program saw another packet, and took the memory from it.
+    assert_eq!(cluster.status(1).ports[&PORT]["claimed"], 0);
 }
 
 #[test]

@@ -72,8 +72,7 @@ fn a_child_is_not_taken_for_its_dead_parent() {
         let lives = |process| std::path::Path::new(&format!("/proc/{process}")).exists();
         assert!(lives(child), "the child is still there");
         if depositor == "driver" {
-            let port = &cluster.status(1).ports[&PORT];
-            assert_eq!(port["claimed"], 0);
+            assert_eq!(cluster.status(1).ports[&PORT]["claimed"], 0);
         }
         // The next server has port and memory at once.
         let mut next = Remote::open(&cluster, 1, &settings);
