@@ -105,7 +105,7 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 	if ((void *)(header + 1) > (void *)(long)context->data_end)
 		return XDP_PASS; /* a driver that splits frames this early */
 	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header) ||
-	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_SIZE_ACK || header->epoch == 0 ||
+	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_DAMAGED || header->epoch == 0 ||
 	    bytes - sizeof(*header) < header->body_bytes)
 		goto malformed;
 	/* Every other kind is the owner's; so are datagrams that were coalesced on the way. */

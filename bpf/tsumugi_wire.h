@@ -62,6 +62,7 @@ enum tsumugi_kind {
 	TSUMUGI_PIECE = 13,
 	TSUMUGI_SIZE_PROBE = 14,
 	TSUMUGI_SIZE_ACK = 15,
+	TSUMUGI_DAMAGED = 16,
 };
 
 #define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
@@ -81,7 +82,7 @@ struct tsumugi_header {
 			__u64 token; /* handed out by the receiver with flow */
 			__u32 flow;  /* index into the receiver's flow table */
 			__u32 epoch; /* incarnation of the sender, never 0 */
-			__u64 psn;   /* DATA: its number; STOP: the number refused; BYE: the next; else 0 */
+			__u64 psn;   /* DATA: its number; ACK, LOSE, GO: all before it is compared; STOP: the number refused; BYE: the next */
 			__u64 ack;   /* every PSN before it has been deposited */
 			__u16 credit;     /* PSNs from ack on that the receiver takes */
 			__u16 body_bytes; /* that follow the header */
@@ -268,6 +269,7 @@ struct tsumugi_flow {
 	__u64 limit;  /* PSNs from here on, and as many more as have landed, are beyond the credit given */
 	__u64 peer_token; /* of our flow to this peer; 0 while unknown: nothing is answered. Set after peer_flow */
 	__u32 peer_flow;  /* index of our flow to this peer in the peer's table */
+	__u64 checked;    /* every PSN before it is compared with its CRC; owner */
 	struct {
 		__u64 base; /* every PSN before it is deposited */
 		__u64 echo; /* PSN deposited last, in order of time */

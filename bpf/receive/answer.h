@@ -284,7 +284,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 		credit = 0xffff;
 	reply.header.words[1] = peer_token;
 	reply.header.words[2] = load(&flow->peer_flow) | (__u64)frame->epoch << 32;
-	reply.header.words[3] = frame->kind == TSUMUGI_STOP ? psn : 0;
+	reply.header.words[3] = frame->kind == TSUMUGI_STOP ? psn : load(&flow->checked);
 	reply.header.words[4] = base;
 	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
 	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | answer_flags(flow) << 16;

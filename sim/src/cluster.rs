@@ -39,6 +39,8 @@ pub struct Report {
     pub driven: u64,
     /// Those of them that landed in a window.
     pub landed: u64,
+    /// Packets that were damaged when a program deposited them, and came again.
+    pub repaired: u64,
     /// Packets of peers with several paths whose path was compared with what the policy says.
     pub followed: u64,
     /// Paths that were given up because nothing came through.
@@ -61,6 +63,7 @@ impl Report {
         self.pieces += other.pieces;
         self.driven += other.driven;
         self.landed += other.landed;
+        self.repaired += other.repaired;
         self.followed += other.followed;
         self.left += other.left;
         self.calls += other.calls;
@@ -142,6 +145,7 @@ impl Cluster {
             pieces: self.world.wire.borrow().pieces,
             driven: self.world.wire.borrow().driven,
             landed: self.world.wire.borrow().landed,
+            repaired: self.world.wire.borrow().repaired + self.hosts.iter().map(Host::repaired).sum::<u64>(),
             followed: self.world.wire.borrow().followed,
             left: self.world.wire.borrow().left,
             calls: self.calls,

@@ -21,8 +21,6 @@ use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
 
-/// What an endpoint says of a peer whose packet a program acknowledged and that turned out to be damaged.
-const DAMAGED: &str = "a packet that was acknowledged fails its CRC";
 /// A driven host's process looks into its socket in all but one of so many calls.
 const BLIND_ONE_IN: u64 = 3;
 /// A driven host's process computes after one in so many calls.
@@ -125,6 +123,12 @@ impl Host {
         }
     }
 
+    /// Packets that the process got again because they were damaged.
+    pub(crate) fn repaired(&self) -> u64 {
+        let counters = self.process.as_ref().map(|process| process.state.counters());
+        counters.map_or(0, |counters| counters.get("packets_repaired"))
+    }
+
     /// Starts a process.
     pub(crate) fn start(&mut self, world: &mut World, now: Instant) {
         if self.process.is_some() {
@@ -135,8 +139,7 @@ impl Host {
         let bits = self.dice.bits();
         options.seed = Some(bits);
         let mut geometry = Geometry::plain(options.peers_max, self.plan.queue_bytes);
-        // Nobody compares the CRC of what lands: what is damaged on the way would be an errand gone wrong.
-        if world.plan.memory && self.plan.driven && world.plan.link.corrupt == 0.0 {
+        if world.plan.memory && self.plan.driven {
             geometry.window_pages = memory::window_pages(world.places.hosts());
             geometry.translations = TRANSLATIONS[bits as usize % TRANSLATIONS.len()];
         }
@@ -178,6 +181,7 @@ impl Host {
 
     /// Ends the process. What had arrived is looked at before it is forgotten.
     pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
+        world.wire.borrow_mut().repaired += self.repaired();
         let Some(mut process) = self.process.take() else { return Ok(()) };
         world.present_since[self.index] = Instant::NEVER;
         world.lanes[self.index] = None;
@@ -192,8 +196,17 @@ impl Host {
         // What a program has acknowledged counts as delivered.
         process.state.drain(now);
         while let Some(failure) = process.state.take_failure() {
-            if matches!(failure.reason, Reason::Violation(DAMAGED)) {
-                world.ledger.damage(world.places.host_of(failure.address)?, self.index);
+            world.ledger.damage(
+                world.places.host_of(failure.address)?,
+                self.index,
+                process.damaged(failure.node),
+            );
+        }
+        // And what was damaged would have come again.
+        for index in 0..process.state.peers() {
+            let damaged = process.damaged(Node(index));
+            if let Some(address) = process.state.address_of(Node(index)) {
+                world.ledger.damage(world.places.host_of(address)?, self.index, damaged);
             }
         }
         for channel in 1..=world.plan.channels {
@@ -389,9 +402,7 @@ impl Host {
             let other = world.places.host_of(failure.address)?;
             process.arrived = true;
             self.judge(process, world, now, other, &failure)?;
-            if matches!(failure.reason, Reason::Violation(DAMAGED)) {
-                world.ledger.damage(other, self.index);
-            }
+            world.ledger.damage(other, self.index, process.damaged(failure.node));
             for count in process.open.iter_mut().flatten() {
                 *count += 1;
             }
@@ -425,8 +436,6 @@ impl Host {
         let timeout_ns = self.plan.options.peer_timeout_ns;
         let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
-            // Nobody but the process itself compares what a program took.
-            Reason::Violation(DAMAGED) => self.plan.driven && world.plan.link.corrupt > 0.0,
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
             // Simulated hosts have no kernels.
@@ -510,7 +519,9 @@ impl Host {
                         state.held_bytes()
                     ));
                 }
-                if before.goes_back && view.goes_back && view.held > before.held {
+                // What was damaged comes again when more has been taken.
+                let repairs = before.damaged + view.damaged > 0;
+                if before.goes_back && view.goes_back && view.held > before.held && !repairs {
                     return Err(format!("host {} took a Go-back-N flow out of order", self.index));
                 }
             }
@@ -613,6 +624,11 @@ impl Host {
 }
 
 impl Process {
+    /// Packets of a peer that arrived damaged and have not come again.
+    fn damaged(&self, node: Node) -> u64 {
+        self.state.view(node).map_or(0, |view| view.damaged)
+    }
+
     fn audit_all(&self) -> Result<(), Wrong> {
         let lent = self.kept.iter().map(|kept| match &kept.content {
             Content::Owned(buffer) => buffer.len() as u64,

@@ -39,7 +39,7 @@ pub(crate) struct Stretch {
     reported: u64,
     /// The sender was told that it is over, or is no more.
     over: bool,
-    /// A packet that was acknowledged turned out to be damaged: what was reported delivered may be lost.
+    /// A packet that was acknowledged was damaged, and one of the two was gone before it had come again.
     damaged: bool,
 }
 
@@ -193,8 +193,12 @@ impl Ledger {
         Ok(())
     }
 
-    /// Host `at` ended its acquaintance with host `from`, because a packet that a program had acknowledged was damaged.
-    pub(crate) fn damage(&mut self, from: usize, at: usize) {
+    /// The acquaintance of host `at` with host `from` is over, and packets that a program had acknowledged were damaged and
+    /// have not come again.
+    pub(crate) fn damage(&mut self, from: usize, at: usize, packets: u64) {
+        if packets == 0 {
+            return;
+        }
         for stretch in self.stretches.iter_mut().filter(|stretch| (stretch.from, stretch.to) == (from, at)) {
             stretch.damaged |= stretch.posted.iter().any(|posted| !posted.taken);
         }

@@ -154,13 +154,14 @@ fn tell(report: &Report) -> String {
         pieces,
         driven,
         landed,
+        repaired,
         followed,
         left,
         calls,
         ..
     } = report;
     format!(
-        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {stops} STOPs, {pieces} pieces, {followed} over trunks, {left} paths given up, {calls} calls"
+        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {repaired} damaged and repaired, {stops} STOPs, {pieces} pieces, {followed} over trunks, {left} paths given up, {calls} calls"
     )
 }
 

@@ -196,8 +196,9 @@ impl Plan {
                     dice.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
             }
         }
-        // A body that was damaged is acknowledged by the program and ends the acquaintance.
-        self.link.corrupt *= if self.calm || dice.one_in(2) { 0.0 } else { 0.05 };
+        if !self.calm && dice.one_in(2) {
+            self.link.corrupt = 0.0;
+        }
         if self.patient {
             self.be_patient(dice);
         } else {

@@ -74,6 +74,8 @@ pub(crate) struct Wire {
     pub(crate) driven: u64,
     /// Those of them that landed in a window.
     pub(crate) landed: u64,
+    /// Packets that came again because they were damaged when they were deposited, to processes that are no more.
+    pub(crate) repaired: u64,
     /// Packets whose path was compared with the policy's, and paths that were given up.
     pub(crate) followed: u64,
     pub(crate) left: u64,

@@ -16,7 +16,7 @@ local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
 local KINDS = {
     [1] = "DATA", [2] = "ACK", [3] = "LOSE", [4] = "STOP", [5] = "GO", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
-    [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK",
+    [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK", [16] = "DAMAGED",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local WHATS = {
@@ -350,7 +350,7 @@ local BODIES = {
     [1] = dissect_data, [2] = dissect_answer, [3] = dissect_answer, [4] = dissect_answer, [5] = dissect_answer,
     [6] = dissect_nothing, [7] = dissect_offer, [8] = dissect_challenge, [9] = dissect_offer,
     [10] = dissect_nothing, [11] = dissect_nothing, [12] = dissect_nothing,
-    [13] = dissect_piece, [14] = dissect_nothing, [15] = dissect_nothing,
+    [13] = dissect_piece, [14] = dissect_nothing, [15] = dissect_nothing, [16] = dissect_nothing,
 }
 
 -- ---- packets ---------------------------------------------------------------------------------------

@@ -141,10 +141,11 @@ pub fn make(
     let mut header = Header::new(kind, control.epoch.load(Ordering::Relaxed));
     header.flags = flags(flow);
     (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
-    header.psn = if kind == Kind::Stop { refused } else { Psn(0) };
     header.ack = base;
     let credit = receiver::limit(flow).0.saturating_sub(base.0);
     header.credit = u16::try_from(credit).unwrap_or(u16::MAX);
+    let checked = Psn(flow.checked.load(Ordering::Relaxed));
+    header.psn = if kind == Kind::Stop { refused } else { checked };
     let mut buffer = [0; BODY_BYTES_MAX];
     let body = sack.encode(&mut buffer);
     (header.body_bytes, header.body_crc) = (body.len() as u16, crc32c(body));

@@ -7,6 +7,7 @@
 //! | sending   | what to send, and again | in the library                             | [`sender`]  |
 //! | sending   | over which path       | in the library                               | [`trunk`]   |
 //! | sending   | how long a packet     | in the library                               | [`path_mtu`] |
+//! | sending   | what may be asked for | in the library                               | [`unchecked`] |
 //! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`], [`translation`] |
 //! | receiving | put in order          | in the library                               | [`reorder`], [`pieces`] |
 //! | both      | come to know a peer   | in the library                               | [`handshake`] |
@@ -31,6 +32,7 @@ pub mod reorder;
 pub mod sender;
 pub mod translation;
 pub mod trunk;
+pub mod unchecked;
 pub mod window;
 
 pub use memory::ReceiveMemory;

@@ -317,6 +317,7 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.limit.store(limit, Ordering::Relaxed);
     flow.peer_token.store(0, Ordering::Relaxed);
     flow.peer_flow.store(0, Ordering::Relaxed);
+    flow.checked.store(0, Ordering::Relaxed);
     flow.received.0.base.store(0, Ordering::Relaxed);
     flow.received.0.echo.store(0, Ordering::Relaxed);
     flow.received.0.stopped.store(0, Ordering::Relaxed);

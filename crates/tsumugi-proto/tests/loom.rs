@@ -122,6 +122,7 @@ impl Small {
                 limit: AtomicU64::new(u64::MAX),
                 peer_token: AtomicU64::new(0),
                 peer_flow: AtomicU32::new(0),
+                checked: AtomicU64::new(0),
                 received: Line(Received {
                     base: AtomicU64::new(base),
                     echo: AtomicU64::new(0),

@@ -42,6 +42,8 @@ numbered! {
         SizeProbe = 14,
         /// A SIZE_PROBE arrived: its `psn` and `path` are repeated.
         SizeAck = 15,
+        /// The DATA packet `psn` arrived, and its body is not what its CRC says: send it again, in PIECEs.
+        Damaged = 16,
     }
 }
 
@@ -99,10 +101,11 @@ pub struct Header {
     pub flow: u32,
     /// Incarnation of the sending endpoint; random, never 0.
     pub epoch: u32,
-    /// DATA, PIECE: this packet's number. STOP: the number refused. BYE: the number after the last sent. SIZE_PROBE,
-    /// SIZE_ACK: the length of the datagram. Otherwise 0.
+    /// DATA, PIECE: this packet's number. ACK, LOSE, GO: every PSN before this one has been compared with its CRC. STOP: the
+    /// number refused. BYE: the number after the last sent. SIZE_PROBE, SIZE_ACK: the length of the datagram. DAMAGED: the
+    /// number of the packet that is wanted again. Otherwise 0.
     pub psn: Psn,
-    /// Reverse flow: every PSN before this one has been deposited.
+    /// Reverse flow: every PSN before this one has been deposited; in packets that are no answers, compared with its CRC, too.
     pub ack: Psn,
     /// Reverse flow: how many PSNs from `ack` on the receiver will take.
     pub credit: u16,

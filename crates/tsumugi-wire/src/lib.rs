@@ -18,6 +18,7 @@
 //! | BYE, BYE_ACK, RESET | none                                         |               |
 //! | PIECE     | a piece of a DATA packet that is too long for its path | [`piece`]     |
 //! | SIZE_PROBE, SIZE_ACK | padding; none                               |               |
+//! | DAMAGED   | none; asks for a DATA packet again                     |               |
 //!
 //! The budget at MTU 1500 over IPv4: 1500 − 20 − 8 = 1472 bytes of datagram; 48 of header leave
 //! 1424 of body; a fragment's frame header of 24 leaves 1400 bytes of a long message, 95 % of the

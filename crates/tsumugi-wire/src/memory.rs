@@ -231,6 +231,9 @@ pub struct Flow {
     pub peer_token: AtomicU64,
     /// Index of our flow to this peer in the peer's flow table.
     pub peer_flow: AtomicU32,
+    /// Every PSN before this one has been compared with its CRC, as far as the owner has said; answers tell it.
+    /// Goes with `limit`.
+    pub checked: AtomicU64,
     /// How far the flow has been received.
     pub received: Line<Received>,
     /// How far our flow to this peer has been acknowledged.
@@ -249,7 +252,7 @@ pub struct Landing {
     pub begun: AtomicU64,
     /// Packets that were, by whoever is not the owner. Only grows.
     pub landed: AtomicU64,
-    /// Packets that the owner has read and holds because one before them is missing.
+    /// Packets that the owner has read and holds because one before them is missing, and those that it wants again.
     pub held: AtomicU64,
 }
 

@@ -265,7 +265,7 @@ static void describe(const unsigned char *bytes, size_t size, struct fields *fie
 		put(fields, "result=version %u", header.version);
 	} else if (header.check != tsumugi_header_check(&header)) {
 		put(fields, "result=check");
-	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_SIZE_ACK) {
+	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_DAMAGED) {
 		put(fields, "result=kind %u", header.kind);
 	} else if (header.epoch == 0) {
 		put(fields, "result=epoch");
@@ -402,6 +402,7 @@ static void print_memory(void)
 	OFFSET(flow, limit);
 	OFFSET(flow, peer_token);
 	OFFSET(flow, peer_flow);
+	OFFSET(flow, checked);
 	OFFSET(flow, received);
 	OFFSET(flow, received.base);
 	OFFSET(flow, received.echo);
@@ -523,6 +524,7 @@ static void print_packets(void)
 	CONSTANT(PIECE);
 	CONSTANT(SIZE_PROBE);
 	CONSTANT(SIZE_ACK);
+	CONSTANT(DAMAGED);
 }
 
 int main(int count, char **arguments)

@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x05";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x06";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -123,6 +123,9 @@ pub(crate) struct SavedFlow {
     pub(crate) sent_limit: u64,
     /// Bodies of outstanding packets; `None` for one that is acknowledged beyond a hole.
     pub(crate) sent: Vec<Option<Vec<u8>>>,
+    /// Everything before this PSN has been compared with its CRC, and bodies of packets that are acknowledged and have not.
+    pub(crate) checked: u64,
+    pub(crate) unchecked: Vec<(u64, Vec<u8>)>,
     pub(crate) marks: Vec<(u64, u64)>,
     // What we receive.
     pub(crate) index: u32,
@@ -134,6 +137,8 @@ pub(crate) struct SavedFlow {
     pub(crate) highest: u64,
     pub(crate) next: u64,
     pub(crate) held: Vec<(u64, SavedHeld)>,
+    /// Packets that arrived damaged and have not come again.
+    pub(crate) damaged: Vec<u64>,
     pub(crate) assemblies: Vec<SavedAssembly>,
 }
 

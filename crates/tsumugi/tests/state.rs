@@ -155,20 +155,100 @@ fn an_answer_tells_no_more_credit_than_there_is_though_not_all_is_read() {
     assert!(told > 0 && told <= limit, "told of credit up to {told}, takes {limit}");
 }
 
+/// Two hosts of which the second has a program, for as long as it takes; what the second takes. Everything is damaged that
+/// `harm` says.
+fn drive_until(
+    (here, there): (&mut Host, &mut Host),
+    mut now: Instant,
+    harm: impl Fn(&Header) -> bool,
+    done: impl Fn(&Host, &Host) -> bool,
+) -> (Instant, Vec<Vec<u8>>) {
+    let (end, mut taken) = (now.plus(4 * TIMEOUT_NS), there.read());
+    while !done(here, there) {
+        assert!(now < end, "it does not come to an end");
+        here.call(now);
+        now = now.plus(2000);
+        there.drive(now, |bytes| {
+            if Header::decode(bytes).is_ok_and(|(header, ..)| harm(&header)) {
+                *bytes.last_mut().unwrap() ^= 1;
+            }
+        });
+        there.call(now);
+        taken.append(&mut there.read());
+        now = now.plus(2000);
+    }
+    (now, taken)
+}
+
 #[test]
-fn the_sender_of_a_packet_that_was_damaged_and_acknowledged_hears_of_it() {
+fn a_packet_that_was_damaged_and_acknowledged_comes_again() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there, node) = acquainted(&network);
     assert_eq!(there.read(), [b"hello"]);
+    let mut now = Instant(MILLISECOND_NS);
+    // Short messages, a long one, and one behind it that waits for its turn.
+    let messages: Vec<Vec<u8>> = vec![vec![7; 100], vec![8; 1300], vec![9; 20_000], vec![10; 60]];
+    for message in &messages {
+        here.state.post(now, node, 1, message).unwrap();
+    }
+    here.state.transmit(now, &mut here.rail).unwrap();
+    now = now.plus(2000);
+    there.drive(now, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    // The program has acknowledged all of it, and the process has not run.
+    here.call(now.plus(2000));
+    assert!(here.state.is_flushed(), "acknowledged by the program");
+    let done = |_: &Host, there: &Host| there.state.counters().get("messages_received") == 5;
+    let (now, taken) = drive_until((&mut here, &mut there), now.plus(2000), |_| false, done);
+    assert_eq!(taken, messages);
+    let counters = there.state.counters();
+    assert_eq!(counters.get("packets_repaired"), counters.get("corrupt"));
+    assert!(counters.get("packets_repaired") > 15 && counters.get("packets_unrepaired") == 0);
+    assert!(here.state.take_failure().is_none() && there.state.take_failure().is_none());
+    // And what it has compared the sender does not keep.
+    let kept = |here: &Host, _: &Host| here.state.unchecked() == 0;
+    drive_until((&mut here, &mut there), now, |_| false, kept);
+}
+
+/// The question and the answer may be lost, or damaged in their turn.
+#[test]
+fn a_damaged_packet_is_asked_for_until_it_comes() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, loss: 0.3, ..LinkOptions::default() });
+    let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
+    let node = here.state.add_peer("there", address(2)).unwrap();
+    let messages: Vec<Vec<u8>> = (0..200u8).map(|number| vec![number; 1 + 7 * number as usize]).collect();
+    for message in &messages {
+        here.state.post(Instant(0), node, 1, message).unwrap();
+    }
+    let damaged = std::cell::Cell::new(0);
+    let harm = |header: &Header| {
+        let harms = header.body_bytes > 0 && header.psn.0.is_multiple_of(3) && damaged.get() < 120;
+        damaged.set(damaged.get() + u32::from(harms));
+        harms && matches!(header.kind, Kind::Data | Kind::Piece)
+    };
+    let done = |_: &Host, there: &Host| there.state.counters().get("messages_received") == 200;
+    let (_, taken) = drive_until((&mut here, &mut there), Instant(0), harm, done);
+    assert_eq!(taken, messages);
+    assert!(there.state.counters().get("packets_repaired") > 10);
+}
+
+#[test]
+fn who_says_good_bye_stays_for_what_was_damaged() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    there.read();
     let now = Instant(MILLISECOND_NS);
-    here.state.post(now, node, 1, &[7; 100]).unwrap();
+    for number in 0..3 {
+        here.state.post(now, node, 1, &[number; 1400]).unwrap();
+    }
     here.state.transmit(now, &mut here.rail).unwrap();
     there.drive(now.plus(2000), |bytes| *bytes.last_mut().unwrap() ^= 1);
-    there.call(now.plus(2000));
-    assert!(matches!(there.state.take_failure().unwrap().reason, Reason::Violation(_)));
-    assert_eq!(there.read(), Vec::<Vec<u8>>::new());
     here.call(now.plus(4000));
-    assert_eq!(here.state.take_failure().unwrap().reason, Reason::Restarted);
+    assert!(here.state.is_flushed(), "acknowledged by the program");
+    here.state.leave(now.plus(4000));
+    let left = |here: &Host, _: &Host| here.state.has_left();
+    let (_, taken) = drive_until((&mut here, &mut there), now.plus(4000), |_| false, left);
+    assert_eq!(taken, [[0; 1400], [1; 1400], [2; 1400]]);
+    assert_eq!(there.state.take_failure().unwrap().reason, Reason::Closed);
 }
 
 /// A driver answers PROBEs for a process that computes, which hears nothing of the peer meanwhile.

@@ -189,6 +189,12 @@ impl<P> Sender<P> {
         self.slots.front()?.packet.as_ref()
     }
 
+    /// The content of a packet that is not acknowledged.
+    #[must_use]
+    pub fn packet(&self, psn: Psn) -> Option<&P> {
+        self.slots.get(psn.since(self.base)? as usize)?.packet.as_ref()
+    }
+
     /// What has been lost so far was lost for a reason that is mended: count its transmissions anew.
     pub fn forget_losses(&mut self) {
         self.slots.iter_mut().for_each(|slot| slot.sends = 0);
@@ -344,7 +350,7 @@ impl<P> Sender<P> {
         }
     }
 
-    /// An answer arrived. Contents of acknowledged packets go to `release`.
+    /// An answer arrived. Numbers and contents of acknowledged packets go to `release`.
     ///
     /// Returns how many packets it acknowledged.
     ///
@@ -357,7 +363,7 @@ impl<P> Sender<P> {
         ack: Psn,
         credit: u16,
         sack: Option<&Sack>,
-        mut release: impl FnMut(P),
+        mut release: impl FnMut((Psn, P)),
     ) -> Result<usize, ImpossibleAck> {
         if ack > self.next() {
             return Err(ImpossibleAck { ack, next: self.next() });
@@ -375,7 +381,7 @@ impl<P> Sender<P> {
                 newly += 1;
                 resent |= slot.resent;
                 after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
-                self.settle(now, slot, &mut release);
+                self.settle(now, self.base, slot, &mut release);
             }
             self.base = self.base.next();
             if self.base.0.is_multiple_of(WORD_PSNS) {
@@ -398,7 +404,7 @@ impl<P> Sender<P> {
                     newly += 1;
                     resent |= settled.resent;
                     after_stop |= self.stopped_at.is_some_and(|stopped_at| settled.sent_at > stopped_at);
-                    self.settle(now, settled, &mut release);
+                    self.settle(now, psn, settled, &mut release);
                 }
             }
         }
@@ -465,7 +471,7 @@ impl<P> Sender<P> {
     }
 
     /// Accounts for a slot that has just been acknowledged, and gives its content back.
-    fn settle(&mut self, now: Instant, slot: Slot<P>, release: &mut impl FnMut(P)) {
+    fn settle(&mut self, now: Instant, psn: Psn, slot: Slot<P>, release: &mut impl FnMut((Psn, P))) {
         let path = &mut self.paths[usize::from(slot.path)];
         if slot.state == State::Lost {
             // It had only been late, and is not under way.
@@ -476,7 +482,7 @@ impl<P> Sender<P> {
             path.heard_of = path.heard_of.max(Some(slot.sent_at));
         }
         path.acked(now, slot.order, slot.sent_at, self.order, REACH_PACKETS as u32);
-        release(slot.packet.expect("a slot that is not acknowledged has its packet"));
+        release((psn, slot.packet.expect("a slot that is not acknowledged has its packet")));
     }
 
     /// By the way of `path` came the answer that packet `psn` was refused: the path has carried it.

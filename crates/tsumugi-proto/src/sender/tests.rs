@@ -38,14 +38,13 @@ fn sender(repeat: Repeat, packets: u64) -> Sender<u64> {
 fn contents_come_back_once_in_order() {
     let mut sender = sender(Repeat::Selective, 10);
     let mut back = Vec::new();
-    sender
-        .on_answer(Instant(30 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), |p| back.push(p))
-        .unwrap();
-    sender
-        .on_answer(Instant(31 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), |p| back.push(p))
-        .unwrap();
-    assert_eq!(back, [0, 1, 2, 5, 6]);
-    sender.on_answer(Instant(32 * US), Answer::Ack, Psn(10), 992, None, |p| back.push(p)).unwrap();
+    let mut take = |(psn, packet): (Psn, u64)| {
+        assert_eq!(psn, Psn(packet));
+        back.push(packet);
+    };
+    sender.on_answer(Instant(30 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), &mut take).unwrap();
+    sender.on_answer(Instant(31 * US), Answer::Ack, Psn(3), 992, Some(&sack(3, &[5, 6])), &mut take).unwrap();
+    sender.on_answer(Instant(32 * US), Answer::Ack, Psn(10), 992, None, &mut take).unwrap();
     assert_eq!(back, [0, 1, 2, 5, 6, 3, 4, 7, 8, 9]);
     assert_eq!((sender.outstanding(), sender.paths()[0].in_flight), (0, 0));
     assert_eq!(sender.timeout(), Instant::NEVER);

@@ -64,6 +64,7 @@ fn flow() -> Flow {
         limit: AtomicU64::new(0),
         peer_token: AtomicU64::new(0),
         peer_flow: AtomicU32::new(0),
+        checked: AtomicU64::new(0),
         received: Line(Received::default()),
         acknowledged: Line(Acknowledged::default()),
         window: Line(array::from_fn(|_| AtomicU64::new(0))),

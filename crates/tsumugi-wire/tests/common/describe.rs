@@ -89,9 +89,13 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
             }
             Err(MalformedPiece { bytes }) => format!("piece {bytes}"),
         },
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeProbe | Kind::SizeAck => {
-            "ok".to_owned()
-        }
+        Kind::Probe
+        | Kind::Bye
+        | Kind::ByeAck
+        | Kind::Reset
+        | Kind::SizeProbe
+        | Kind::SizeAck
+        | Kind::Damaged => "ok".to_owned(),
     };
     put(fields, "body", verdict);
 }
@@ -171,7 +175,7 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         Kind::Piece => encode_piece(vector),
         // Padding is of zeros.
         Kind::SizeProbe => vec![0; usize::from(vector.number::<u16>("body_bytes"))],
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeAck => Vec::new(),
+        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeAck | Kind::Damaged => Vec::new(),
     };
     let body_bytes: u16 = vector.number("body_bytes");
     // The last frame's padding may have been left off.

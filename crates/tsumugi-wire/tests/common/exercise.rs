@@ -43,7 +43,13 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
         Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => sack(header.ack, body),
         Kind::Hello | Kind::Challenge | Kind::Welcome => offer(body),
         Kind::Piece => piece(body),
-        Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeProbe | Kind::SizeAck => true,
+        Kind::Probe
+        | Kind::Bye
+        | Kind::ByeAck
+        | Kind::Reset
+        | Kind::SizeProbe
+        | Kind::SizeAck
+        | Kind::Damaged => true,
     };
     if accepted { Reached::Body } else { Reached::Header }
 }

@@ -400,6 +400,8 @@ fn sizes(cases: &mut Cases) {
     cases.add("size_probe", "asks whether 1,372 bytes arrive", packet(probe, &[0; 1372 - HEADER_BYTES]));
     let ack = Header { psn: Psn(1372), path: 1, ..header(Kind::SizeAck) };
     cases.add("size_ack", "they do", packet(ack, &[]));
+    let damaged = Header { psn: Psn(7), ..header(Kind::Damaged) };
+    cases.add("damaged", "packet 7 is wanted again", packet(damaged, &[]));
 }
 
 fn closing(cases: &mut Cases) {
@@ -457,7 +459,7 @@ fn refused_header(cases: &mut Cases) {
         cases.refuse(&format!("check_{field}"), "one bit of this field is damaged", damaged, "check");
     }
     cases.refuse("check_zeros", "version 1 and nothing but zeros", [&[1][..], &[0; 63]].concat(), "check");
-    for (kind, result) in [(0, "kind 0"), (16, "kind 16"), (255, "kind 255")] {
+    for (kind, result) in [(0, "kind 0"), (17, "kind 17"), (255, "kind 255")] {
         cases.refuse(
             &format!("kind_{kind}"),
             "unknown, its check right",

@@ -66,6 +66,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         limit,
         peer_token,
         peer_flow,
+        checked,
         received,
         acknowledged,
         window,
@@ -181,6 +182,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         "PIECE",
         "SIZE_PROBE",
         "SIZE_ACK",
+        "DAMAGED",
     ];
     all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
     all.extend(Counter::ALL.map(|(counter, name)| (name, counter as u64)));

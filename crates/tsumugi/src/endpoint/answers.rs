@@ -79,7 +79,9 @@ impl State {
         let mut header = Header::new(kind, self.epoch);
         (header.flow, header.token) = (remote.flow, remote.token);
         header.flags = flags.with(more);
-        (header.psn, header.ack, header.credit) = (psn, base, credit);
+        // What was read has been compared, and nothing else.
+        header.psn = if kind == Kind::Stop { psn } else { read };
+        (header.ack, header.credit) = (base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
         let mut packet = AnswerPacket::new();

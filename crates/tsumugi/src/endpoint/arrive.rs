@@ -1,6 +1,6 @@
 //! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
 
-use super::peer::Phase;
+use super::peer::{ContentKey, Phase};
 use super::state::{ACK_DELAY_NS, State};
 use crate::checksum::crc32c;
 use crate::error::Reason;
@@ -69,7 +69,8 @@ impl State {
             | Kind::ByeAck
             | Kind::Piece
             | Kind::SizeProbe
-            | Kind::SizeAck => self.on_flow_packet(now, from, header, body),
+            | Kind::SizeAck
+            | Kind::Damaged => self.on_flow_packet(now, from, header, body),
         }
     }
 
@@ -83,7 +84,7 @@ impl State {
                 let unknown = verdict != Verdict::WrongEpoch;
                 let asks = matches!(
                     header.kind,
-                    Kind::Data | Kind::Probe | Kind::Bye | Kind::Piece | Kind::SizeProbe
+                    Kind::Data | Kind::Probe | Kind::Bye | Kind::Piece | Kind::SizeProbe | Kind::Damaged
                 );
                 if unknown && asks {
                     self.reset(from, header.token);
@@ -102,6 +103,7 @@ impl State {
                 | Kind::Piece
                 | Kind::SizeProbe
                 | Kind::SizeAck
+                | Kind::Damaged
         );
         if rides_along && header.flags.has(Flags::HAS_ACK) {
             self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
@@ -136,6 +138,10 @@ impl State {
                     Kind::Go => Answer::Go,
                     _ => Answer::Ack,
                 };
+                // A STOP names what it refused instead.
+                if header.kind != Kind::Stop {
+                    self.confirm(index, header.psn.min(header.ack));
+                }
                 match Sack::decode(body) {
                     Ok(sack) => self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack)),
                     Err(_) => self.memory.count(Counter::Violation, 1),
@@ -147,6 +153,7 @@ impl State {
             Kind::Piece => self.on_piece(now, index, from, flow, header, body),
             Kind::SizeProbe => self.on_size_probe(index, from, header),
             Kind::SizeAck => self.on_size_ack(now, index, header),
+            Kind::Damaged => self.on_wanted_again(index, header.psn),
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
         }
     }
@@ -160,12 +167,21 @@ impl State {
         credit: u16,
         sack: Option<&Sack>,
     ) {
+        if matches!(answer, Answer::Piggyback) {
+            self.confirm(index, ack); // only answers run ahead of what was compared
+        }
         let peer = &mut self.peers[index as usize];
         if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
         let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
-        let release = |key| super::depart::release(contents, longs, pool, key);
+        let unchecked = &mut peer.unchecked;
+        let release = |(psn, key): (Psn, ContentKey)| {
+            let may_land = psn >= unchecked.checked() && contents[key].may_land();
+            if let Some(key) = unchecked.keep(psn, key, may_land) {
+                super::depart::release(contents, longs, pool, key);
+            }
+        };
         let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);
         match outcome {
             Ok(_) => {
@@ -216,6 +232,9 @@ impl State {
         header: &Header,
         body: &[u8],
     ) {
+        if self.repairs(index, header.psn, body) {
+            return;
+        }
         if header.psn > self.peers[index as usize].reorder.next() {
             self.pass_landed(index, header.psn);
             if self.flows[header.flow as usize] != Some(index) {

@@ -141,7 +141,7 @@ impl Kept {
 
 /// Where a body lies while its frames are handed out.
 #[derive(Clone, Copy)]
-enum Place {
+pub(super) enum Place {
     /// In the queue, from this position on, in this record.
     Queue { record: u64, position: u64 },
     /// In a buffer that will go away.
@@ -193,38 +193,38 @@ impl State {
 
     fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
         let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
-        let Peer { address, local: Some(Local { token, .. }), .. } = self.peers[index as usize] else {
-            return;
-        };
+        let Peer { local: Some(Local { token, .. }), .. } = self.peers[index as usize] else { return };
         if Record::stamp_of(token) != record.stamp {
             // Deposited for a peer that is gone; its entry has a new tenant.
             return;
         }
-        if !record.checked && crc32c(body) != record.body_crc {
-            self.memory.count(Counter::Corrupt, 1);
-            self.end_peer(index, Reason::Violation("a packet that was acknowledged fails its CRC"));
-            // It believes that all is well, and may have nothing more to send.
-            self.reset(address, token);
-            return;
-        }
-        let psn = Psn(record.psn);
         if !record.checked && !self.on_driven(now, index, record) {
             return;
         }
+        let psn = Psn(record.psn);
+        if !record.checked && crc32c(body) != record.body_crc {
+            self.on_damage(index, psn);
+            return;
+        }
+        self.take_in(index, psn, body, Place::Queue { record: number, position });
+    }
+
+    /// A packet has arrived whole and unaltered. Its PSN has been claimed.
+    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: Place) {
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
             self.on_fragment(index, psn, fragment, data);
             return;
         }
         if psn != self.peers[index as usize].reorder.next() {
             self.pass_landed(index, psn);
-            if self.flows[record.flow as usize] != Some(index) {
+            if self.peers[index as usize].local.is_none() {
                 return; // gone over what had its turn
             }
         }
         let peer = &mut self.peers[index as usize];
         if psn == peer.reorder.next() {
             peer.reorder.pass();
-            if self.hand_out(index, body, Place::Queue { record: number, position }) {
+            if self.hand_out(index, body, place) {
                 self.catch_up(index);
             }
         } else {

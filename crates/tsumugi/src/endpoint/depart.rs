@@ -98,6 +98,14 @@ fn release_long(longs: &mut Slab<Long>, pool: &mut Pool, key: usize) {
 }
 
 impl State {
+    /// The peer has compared everything before `checked`.
+    #[inline]
+    pub(super) fn confirm(&mut self, index: u32, checked: Psn) {
+        let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
+        let unchecked = &mut self.peers[index as usize].unchecked;
+        unchecked.confirm(checked, |key| release(contents, longs, pool, key));
+    }
+
     pub(super) fn release_content(&mut self, key: ContentKey) {
         release(&mut self.contents, &mut self.longs, &mut self.pool, key);
     }
@@ -514,6 +522,12 @@ impl State {
         }
         if self.peers[index as usize].sizes_due <= now {
             self.probe_sizes(now, index, rail)?;
+        }
+        if self.peers[index as usize].damaged.due() <= now {
+            self.ask_for_damaged(now, index);
+        }
+        if !self.peers[index as usize].repairs.is_empty() && !self.send_repairs(now, index, rail)? {
+            return Ok(false);
         }
         while let Some(pick) = self.pick(now, index) {
             self.gather(now, index, pick);

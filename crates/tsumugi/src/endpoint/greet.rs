@@ -133,15 +133,25 @@ impl State {
 
     /// A packet without body on the flow to a peer; `None` before the peer has said which that is.
     pub(super) fn flow_packet(&mut self, index: u32, kind: Kind, path: u8) -> Option<[u8; HEADER_BYTES]> {
+        let psn = if kind == Kind::Bye { self.peers[index as usize].sender.next() } else { Psn(0) };
+        self.flow_packet_about(index, kind, path, psn)
+    }
+
+    /// The same about a packet.
+    pub(super) fn flow_packet_about(
+        &mut self,
+        index: u32,
+        kind: Kind,
+        path: u8,
+        psn: Psn,
+    ) -> Option<[u8; HEADER_BYTES]> {
         let (ack, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
         let remote = peer.remote?;
         let mut header = Header::new(kind, self.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
-        (header.flags, header.ack, header.credit) = (self.has_ack(index), ack, credit);
-        if kind == Kind::Bye {
-            header.psn = peer.sender.next();
-        }
+        (header.flags, header.psn) = (self.has_ack(index), psn);
+        (header.ack, header.credit) = (ack, credit);
         Some(header.encode())
     }
 
@@ -394,6 +404,9 @@ impl State {
         if self.flows[header.flow as usize] != Some(index) {
             return; // it is gone over what was read
         }
+        if !self.peers[index as usize].damaged.is_empty() {
+            return; // it is still needed, and says BYE again
+        }
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
         let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(window::base);
@@ -516,7 +529,7 @@ impl State {
         self.told(|failure| failure.node.0 == index);
     }
 
-    /// How many packets the peer may send from the flow's base on, and the base.
+    /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
         let full = self.held_bytes() > self.options.receive_bytes;
         // What the peer sends is no longer than both take; what our packets to it are does not matter here.
@@ -528,13 +541,19 @@ impl State {
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
         };
-        use tsumugi_wire::atomic::Ordering::Relaxed;
+        use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
         let landed = flow.landing.0.landed.load(Relaxed);
         // What we have read, which is all that was deposited or a little less. The entry's own word is in the cache
         // of a depositor's CPU; but of what has landed it alone tells.
-        let base = match landed {
-            0 => peer.reorder.next(),
-            _ => peer.reorder.next().max(window::base(flow)),
+        let next = peer.reorder.next();
+        let (base, checked) = match landed {
+            0 => (next, next),
+            _ => {
+                let base = peer.damaged.first().map_or(window::base(flow), |psn| psn.min(window::base(flow)));
+                // Nor has what lies in the queue been compared. The base was read first.
+                let all = self.memory.control().ring_head.0.load(Acquire) == self.ring_read;
+                (next.max(base), if all { next.max(base) } else { next })
+            }
         };
         let limit = flow.limit.load(Relaxed).saturating_add(landed);
         let packets = if !full {
@@ -559,12 +578,13 @@ impl State {
         // In steps while there is plenty, because depositors read this with every packet.
         let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
         let limit = if wanted > limit && !plenty {
+            flow.checked.store(checked.0, Relaxed);
             flow.limit.store(wanted - landed, Relaxed);
             wanted
         } else {
             limit
         };
-        (base, limit.saturating_sub(base.0).min(u64::from(u16::MAX)) as u16)
+        (checked, limit.saturating_sub(checked.0).min(u64::from(u16::MAX)) as u16)
     }
 
     /// The flags that go with [`State::credit`].

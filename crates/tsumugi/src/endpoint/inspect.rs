@@ -38,6 +38,8 @@ pub struct PeerView {
     pub held: usize,
     /// A long message is arriving, in turn or ahead of it.
     pub assembling: bool,
+    /// Packets that arrived damaged and have not come again, also of acquaintances that are over.
+    pub damaged: u64,
 }
 
 impl State {
@@ -59,7 +61,14 @@ impl State {
             goes_back: flow.is_some_and(|flow| flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32),
             held: peer.reorder.held(),
             assembling: !peer.assemblies.is_empty(),
+            damaged: peer.damaged.len() as u64 + peer.unrepaired,
         })
+    }
+
+    /// Packets that peers have acknowledged, and that are kept until they have compared them with their CRC.
+    #[must_use]
+    pub fn unchecked(&self) -> usize {
+        self.peers.iter().map(|peer| peer.unchecked.len()).sum()
     }
 
     /// The peer that sends in flow `index`.
@@ -110,9 +119,10 @@ impl State {
         })?;
         let (kept, read) = (self.kept.bytes() + self.kept.spare_bytes(), self.ring_read - tail);
         ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
-        let outstanding: usize = self.peers.iter().map(|peer| peer.sender.outstanding()).sum();
+        let packets = |peer: &super::peer::Peer| peer.sender.outstanding() + peer.unchecked.len();
+        let outstanding: usize = self.peers.iter().map(packets).sum();
         ensure(self.contents.len() == outstanding, &|| {
-            format!("{} packets kept for {outstanding} outstanding", self.contents.len())
+            format!("{} packets kept for {outstanding} outstanding or not compared", self.contents.len())
         })?;
         let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.failures.len());
         let peers_max = self.options.peers_max as usize;

@@ -33,7 +33,8 @@ impl State {
         loop {
             let peer = &self.peers[index as usize];
             let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { return true };
-            let base = window::base(flow).min(until);
+            // Nor over what has a record, and has to come again.
+            let base = peer.damaged.first().map_or(until, |psn| psn.min(until)).min(window::base(flow));
             if base <= peer.reorder.next() {
                 return true;
             }
@@ -74,7 +75,7 @@ impl State {
         }
         let peer = &mut self.peers[index as usize];
         let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { return };
-        let held = peer.reorder.held();
+        let held = peer.reorder.held() + peer.damaged.len();
         flow.landing.0.held.store(held as u64, Ordering::Release);
         if held > 0 && !std::mem::replace(&mut peer.holds, true) {
             self.holders.push(index);

@@ -21,6 +21,7 @@ pub(crate) mod place;
 mod rails;
 mod refuse;
 pub(crate) mod remote;
+mod repair;
 mod serve;
 mod sizes;
 pub(crate) mod suspend;

@@ -3,6 +3,7 @@
 use super::liveness::Doubt;
 use super::place::Store;
 use super::remote::{Bulk, Pending};
+use super::repair::Damaged;
 use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::{HashMap, VecDeque};
@@ -11,6 +12,7 @@ use tsumugi_proto::Sender;
 use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
+use tsumugi_proto::unchecked::Unchecked;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::rails::RailAddress;
@@ -101,7 +103,7 @@ pub(super) enum Body {
     Piece { frame: [u8; FRAGMENT_BYTES], key: usize, at: usize, bytes: usize },
 }
 
-/// A packet's content, kept until it is acknowledged.
+/// A packet's content, kept until the peer has it and has compared it.
 #[derive(Debug)]
 pub(super) struct Content {
     pub(super) body: Body,
@@ -174,6 +176,12 @@ pub(super) struct Peer {
 
     // Sending half.
     pub(super) sender: Sender<ContentKey>,
+    /// What it has acknowledged and may still ask for.
+    pub(super) unchecked: Unchecked<ContentKey>,
+    /// Packets that it has asked for because they were damaged.
+    pub(super) repairs: Vec<Psn>,
+    /// How many packets were sent for that reason, ever.
+    pub(super) repaired: u32,
     pub(super) outbox: VecDeque<Outgoing>,
     pub(super) outbox_bytes: u64,
     pub(super) next_fragmented: u32,
@@ -203,6 +211,10 @@ pub(super) struct Peer {
     pub(super) reorder: Reorder<Held>,
     /// Packets that arrive in pieces.
     pub(super) pieces: Pieces,
+    /// Packets that have arrived damaged, and are wanted again.
+    pub(super) damaged: Damaged,
+    /// The same of connections that have ended: nobody was left to send them again.
+    pub(super) unrepaired: u64,
     pub(super) assemblies: Vec<Assembly>,
     /// Highest PSN deposited, plus one.
     pub(super) highest: Psn,
@@ -268,6 +280,9 @@ impl Peer {
             welcomed: None,
             withdrawn: 0,
             sender: Sender::new(repeat, 1, 0),
+            unchecked: Unchecked::default(),
+            repairs: Vec::new(),
+            repaired: 0,
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             next_fragmented: 0,
@@ -283,6 +298,8 @@ impl Peer {
             pending: HashMap::new(),
             reorder: Reorder::default(),
             pieces: Pieces::default(),
+            damaged: Damaged::default(),
+            unrepaired: 0,
             assemblies: Vec::new(),
             highest: Psn(0),
             deposited_at: Instant(0),
@@ -330,6 +347,7 @@ impl Peer {
                     || !self.pending.is_empty()
                     || !self.assemblies.is_empty()
                     || self.reorder.held() > 0
+                    || !self.damaged.is_empty()
                     || self.awaited > 0
             }
             Phase::Greeting(_) | Phase::Leaving(_) => true,

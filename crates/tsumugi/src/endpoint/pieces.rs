@@ -63,7 +63,7 @@ impl State {
         Ok(all)
     }
 
-    fn send_pieces_of<R: Rail + ?Sized>(
+    pub(super) fn send_pieces_of<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
         index: u32,
@@ -136,15 +136,15 @@ impl State {
         let peer = &mut self.peers[index as usize];
         peer.answer_to = from;
         peer.doubt.is_away = false;
-        let base = window::base(flow);
-        if header.psn < base {
+        let base = peer.damaged.first().map_or_else(|| window::base(flow), |psn| psn.min(window::base(flow)));
+        if header.psn < window::base(flow) && !peer.damaged.has(header.psn) {
             if header.flags.has(Flags::ACK_REQUEST) {
                 peer.demand(Kind::Ack, Psn(0)); // its ACK is lost
                 self.touch(index);
             }
             return;
         }
-        if header.psn >= base.plus(WINDOW_PACKETS) {
+        if header.psn >= window::base(flow).plus(WINDOW_PACKETS) {
             return;
         }
         let Some(whole) = peer.pieces.put(base, header.psn, &piece, data) else { return };

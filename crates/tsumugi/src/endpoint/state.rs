@@ -78,6 +78,10 @@ pub(super) struct Tally {
     pub(super) messages_sent: u64,
     pub(super) messages_received: u64,
     pub(super) peers_lost: u64,
+    /// Packets that were damaged and arrived again as they had been sent.
+    pub(super) packets_repaired: u64,
+    /// Packets that were damaged, and whose sender was gone before they had come again.
+    pub(super) packets_unrepaired: u64,
 }
 
 /// A failure that nobody has asked for.
@@ -410,7 +414,7 @@ impl State {
     /// When the peer's next timer is due.
     pub(super) fn due(&self, index: u32) -> Instant {
         let peer = &self.peers[index as usize];
-        let mut due = peer.ack_due;
+        let mut due = peer.ack_due.min(peer.damaged.due());
         match &peer.phase {
             Phase::Greeting(greeting) => due = due.min(greeting.due),
             // Who watches has a timer for all: see `State::watch`.
@@ -447,7 +451,7 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = peer.probe_due().min(peer.sizes_due) <= now;
+        let mut wants_to_send = peer.probe_due().min(peer.sizes_due).min(peer.damaged.due()) <= now;
         if now >= peer.ack_due {
             peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
             peer.ack_due = Instant::NEVER;
@@ -516,7 +520,10 @@ impl State {
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
         peer.break_promises(Node(index));
-        let keys: Vec<_> = peer.sender.abandon().collect();
+        let keys: Vec<_> = peer.sender.abandon().chain(peer.unchecked.drain()).collect();
+        let lost = peer.damaged.len() as u64;
+        self.tally.packets_unrepaired += lost;
+        let unrepaired = peer.unrepaired + lost;
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
@@ -534,6 +541,7 @@ impl State {
                 named,
                 acquaintance,
                 delivered_before,
+                unrepaired,
                 dirty,
                 timed,
                 fed,
@@ -571,6 +579,8 @@ impl State {
             messages_sent,
             messages_received,
             peers_lost,
+            packets_repaired,
+            packets_unrepaired,
         } = self.tally;
         let mut values = vec![
             ("messages_sent", messages_sent),
@@ -580,6 +590,8 @@ impl State {
             ("answers_sent", answers_sent),
             ("packets_driven", packets_driven),
             ("peers_lost", peers_lost),
+            ("packets_repaired", packets_repaired),
+            ("packets_unrepaired", packets_unrepaired),
         ];
         let counters = &self.memory.control().counters.0;
         for (counter, name) in Counter::ALL {

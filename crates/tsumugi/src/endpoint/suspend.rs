@@ -2,7 +2,7 @@
 
 use super::deliver::{Content as Bytes, Delivery};
 use super::depart::Long;
-use super::peer::{Address, Assembly, Body, Content, Held, Local, Outgoing, Peer, Phase};
+use super::peer::{Address, Assembly, Body, Content, ContentKey, Held, Local, Outgoing, Peer, Phase};
 use super::place::Store;
 use super::remote::Bulk;
 use super::state::State;
@@ -95,14 +95,14 @@ impl State {
         };
         let flow = self.memory.flow(local.index)?;
         let (base, sack) = window::snapshot(flow);
-        let sent = peer.sender.outstanding_packets().map(|key| {
-            key.map(|&key| match &self.contents[key].body {
-                Body::Packet(body) => body.clone(),
-                Body::Piece { frame, key, at, bytes } => {
-                    [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
-                }
-            })
-        });
+        let body_of = |key: &ContentKey| match &self.contents[*key].body {
+            Body::Packet(body) => body.clone(),
+            Body::Piece { frame, key, at, bytes } => {
+                [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
+            }
+        };
+        let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
+        let unchecked = peer.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
         let held = peer.reorder.iter().map(|(psn, held)| {
             let held = match held {
                 Held::Body(body) => SavedHeld::Body(body.clone()),
@@ -139,6 +139,8 @@ impl State {
             sent_base: peer.sender.base().0,
             sent_limit: peer.sender.limit().0,
             sent: sent.collect(),
+            checked: peer.unchecked.checked().0,
+            unchecked: unchecked.collect(),
             marks: peer.marks.iter().map(|(psn, messages)| (psn.0, *messages)).collect(),
             index: local.index,
             token: local.token,
@@ -149,6 +151,7 @@ impl State {
             highest: peer.highest.0,
             next: peer.reorder.next().0,
             held: held.collect(),
+            damaged: peer.damaged.psns().map(|psn| psn.0).collect(),
             assemblies: assemblies.collect(),
         })
     }
@@ -254,6 +257,15 @@ impl State {
         });
         let sent: Vec<_> = sent.collect();
         let peer = &mut self.peers[index as usize];
+        peer.unchecked.confirm(Psn(saved.checked), |_| {});
+        for (psn, body) in &saved.unchecked {
+            let content = Content { crc: crc32c(body), body: Body::Packet(body.clone()) };
+            let may_land = content.may_land();
+            if let Some(key) = peer.unchecked.keep(Psn(*psn), contents.insert(content), may_land) {
+                contents.remove(key);
+            }
+        }
+        saved.damaged.iter().for_each(|psn| peer.damaged.add(Psn(*psn)));
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
         peer.phase = Phase::Open;

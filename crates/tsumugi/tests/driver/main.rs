@@ -15,6 +15,7 @@ mod pool;
 mod process;
 mod refusing;
 mod remote;
+mod repairing;
 mod roles;
 mod traffic;
 mod trunks;
