@@ -66,7 +66,10 @@ fn take(pair: &mut Pair, step: &Step, model: &Model) -> Result<Option<Verdict>, 
             pair.both(|memory| receiver::close(memory.flow(flow).expect("an entry of the table")));
         }
         Step::Credit { flow, limit } => pair.both(|memory| {
-            memory.flow(flow).expect("an entry of the table").limit.store(limit, Ordering::Relaxed);
+            let entry = memory.flow(flow).expect("an entry of the table");
+            entry.limit.store(limit, Ordering::Relaxed);
+            // Answers repeat it, whatever it is.
+            entry.checked.store(limit.rotate_left(17) ^ u64::from(flow), Ordering::Relaxed);
         }),
         Step::Release { records } => pair.both(|memory| {
             queue::release(memory, model.release_to(records));

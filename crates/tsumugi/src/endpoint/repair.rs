@@ -6,7 +6,7 @@
 //! Meanwhile the packet's turn does not pass.
 
 use super::deliver::Place;
-use super::peer::{Body, Content, Phase};
+use super::peer::{Body, Content, Peer, Phase};
 use super::state::State;
 use crate::error::Reason;
 use tsumugi_proto::ReceiveMemory;
@@ -93,8 +93,16 @@ impl Content {
 impl State {
     /// A packet in the receive queue is not what its CRC says.
     pub(super) fn on_damage(&mut self, index: u32, psn: Psn) {
+        let is_first = self.counted(Counter::Corrupt) == 0;
         self.memory.count(Counter::Corrupt, 1);
         let peer = &mut self.peers[index as usize];
+        if is_first {
+            let Peer { name, address, .. } = peer;
+            log::warn!(
+                "a packet from {name} ({address}) arrived damaged by way of the NIC's driver, and is asked for again; the counters \
+                 corrupt and packets_repaired tell how many do: look for a bad cable, switch, NIC or tunnel between the two"
+            );
+        }
         if psn < peer.reorder.next() || peer.damaged.len() >= UNCHECKED_MAX {
             // No depositor takes a packet twice, or so many beyond the credit: somebody wrote garbage into our memory.
             self.violated(index, "packets that cannot have been deposited");
@@ -191,5 +199,162 @@ impl State {
             }
         }
         Ok(true)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::deliver::Delivery;
+    use crate::endpoint::state::Options;
+    use crate::{Context, Node};
+    use std::net::SocketAddr;
+    use tsumugi_proto::driver::{self, Fate};
+    use tsumugi_rail::Packet;
+    use tsumugi_rail::memory::Memory;
+    use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
+    use tsumugi_wire::handshake::Repeat;
+    use tsumugi_wire::memory::Geometry;
+
+    struct Host {
+        state: State,
+        rail: SimRail,
+    }
+
+    fn fresh(number: u8) -> State {
+        let options = Options {
+            job: 0,
+            accept_unknown: true,
+            peers_max: 2,
+            repeat: Repeat::Selective,
+            peer_timeout_ns: 500 * MILLISECOND_NS,
+            connect_timeout_ns: 500 * MILLISECOND_NS,
+            listens: false,
+            message_bytes_max: 1 << 20,
+            receive_bytes: 1 << 20,
+            send_bytes: 8 << 20,
+            datagram_bytes: 1472,
+            seed: Some(number.into()),
+        };
+        let geometry = Geometry { window_pages: 1, translations: 4, ..Geometry::plain(2, 256 << 10) };
+        State::new(options, Memory::new(geometry).unwrap())
+    }
+
+    fn address(number: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, number], 7411))
+    }
+
+    impl Host {
+        /// The program takes what has arrived, damaged or not.
+        fn drive(&mut self, now: Instant, damages: bool) {
+            let Host { state, rail } = self;
+            let mut answers = Vec::new();
+            rail.receive(now, &mut |from, bytes| {
+                let mut bytes = bytes.to_vec();
+                *bytes.last_mut().unwrap() ^= u8::from(damages);
+                match driver::receive(state.receive_memory(), &bytes, false, crate::checksum::crc32c).0 {
+                    Fate::Pass => state.on_datagram(now, from, &bytes),
+                    Fate::Drop => {}
+                    Fate::Answer(answer) => answers.push((from, answer)),
+                }
+            })
+            .unwrap();
+            for (to, answer) in answers {
+                rail.send(now, to, &[Packet { head: &answer, body: &[] }]).unwrap();
+            }
+        }
+
+        fn call(&mut self, now: Instant) {
+            self.drive(now, false);
+            self.state.drain(now);
+            self.state.tick(now);
+            self.state.transmit(now, &mut self.rail).unwrap();
+            self.state.audit_all(0).unwrap();
+        }
+
+        /// Another process goes on.
+        fn suspend(&mut self, now: Instant, number: u8) {
+            let bytes = self.state.save(now, address(number)).to_bytes();
+            self.state = fresh(number);
+            self.state.restore(&Context::from_bytes(&bytes).unwrap()).unwrap();
+        }
+
+        fn read(&mut self) -> Vec<Vec<u8>> {
+            let mut messages = Vec::new();
+            while let Some(Delivery::Message { content, .. }) = self.state.take(1) {
+                messages.push(self.state.bytes_of(&content).to_vec());
+                self.state.release_message(content);
+            }
+            messages
+        }
+    }
+
+    /// Two hosts, which exchange what they have to say for so many microseconds.
+    fn exchange(here: &mut Host, there: &mut Host, now: &mut Instant, microseconds: u64) {
+        for _ in 0..microseconds / 10 {
+            here.call(*now);
+            there.call(*now);
+            *now = now.plus(10_000);
+        }
+    }
+
+    /// Two hosts that know each other, of which the second has a program.
+    fn acquainted() -> (Host, Host, Node, Instant) {
+        let network = Network::new(1, LinkOptions::default());
+        let host = |number| Host { state: fresh(number), rail: network.rail(address(number), 1472) };
+        let (mut here, mut there) = (host(1), host(2));
+        assert!(there.state.open_channel(1));
+        let node = here.state.add_peer("there", address(2)).unwrap();
+        let mut now = Instant(0);
+        here.state.post(now, node, 1, b"hello").unwrap();
+        exchange(&mut here, &mut there, &mut now, 1000);
+        assert_eq!(there.read(), [b"hello"]);
+        (here, there, node, now)
+    }
+
+    #[test]
+    fn processes_that_go_on_for_others_know_what_was_damaged_and_have_it() {
+        let (mut here, mut there, node, mut now) = acquainted();
+        let messages: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 400 * usize::from(number)]).collect();
+        for message in &messages {
+            here.state.post(now, node, 1, message).unwrap();
+        }
+        here.state.transmit(now, &mut here.rail).unwrap();
+        now = now.plus(MILLISECOND_NS);
+        there.drive(now, true);
+        here.call(now.plus(MILLISECOND_NS));
+        assert!(here.state.is_flushed(), "the program has acknowledged all of it");
+        there.state.drain(now);
+        there.suspend(now, 2);
+        here.suspend(now, 1);
+        assert!(there.state.open_channel(1));
+        exchange(&mut here, &mut there, &mut now, 20_000);
+        assert_eq!(there.read(), messages);
+        assert!(here.state.take_failure().is_none() && here.state.unchecked() == 0);
+        assert_eq!(there.state.counters().get("packets_unrepaired"), 0);
+    }
+
+    /// So much was written to the window behind a damaged packet that its sender has given it up.
+    #[test]
+    fn nobody_waits_for_what_its_sender_does_not_have() {
+        let (mut here, mut there, node, mut now) = acquainted();
+        for number in 0..2 {
+            here.state.post(now, node, 1, &[number; 1000]).unwrap();
+        }
+        here.state.transmit(now, &mut here.rail).unwrap();
+        now = now.plus(MILLISECOND_NS);
+        there.drive(now, true);
+        now = now.plus(MILLISECOND_NS);
+        here.call(now);
+        assert_eq!(here.state.unchecked(), 2);
+        let keys: Vec<_> = here.state.peers[node.0 as usize].unchecked.drain().collect();
+        keys.into_iter().for_each(|key| here.state.release_content(key));
+        exchange(&mut here, &mut there, &mut now, 20_000);
+        let reasons = [&mut here, &mut there].map(|host| host.state.take_failure().unwrap().reason);
+        assert_eq!(
+            reasons,
+            [Reason::Violation("it asks for a packet that is not kept any more"), Reason::Restarted]
+        );
+        assert_eq!(there.state.counters().get("packets_unrepaired"), 2);
     }
 }
