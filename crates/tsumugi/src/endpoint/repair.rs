@@ -193,7 +193,8 @@ impl State {
             let path = usable.get(peer.repaired as usize % usable.len().max(1)).copied().unwrap_or(0);
             peer.repaired = peer.repaired.wrapping_add(1);
             self.tally.packets_resent += 1;
-            if !self.send_pieces_of(now, index, path, (psn, key, Flags::RESENT), rail)? {
+            let carried = self.carried(index, path);
+            if !self.send_pieces_of(now, index, path, carried, (psn, key, Flags::RESENT), rail)? {
                 self.peers[index as usize].repairs.extend_from_slice(&wanted[at..]);
                 return Ok(false);
             }
