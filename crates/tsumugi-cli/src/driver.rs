@@ -8,7 +8,9 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
-use tsumugi_rail::xdp::{self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, XdpError};
+use tsumugi_rail::xdp::{
+    self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, Stranger, XdpError,
+};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
 
 const UP_HELP: &str = "\
@@ -138,8 +140,14 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
         reap: options.reap,
     };
     let pins = Pins::here()?;
+    // What stands for nothing any more goes.
+    let dead = xdp::status(&pins)?.nics.into_iter().filter(|attached| !attached.is_attached());
+    let dead: Vec<Attached> = dead.collect();
     // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
     let all = crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
+    for attached in &dead {
+        eprintln!("tsumugi: forgot an attachment: {attached}");
+    }
     for caution in all.iter().filter_map(caution) {
         eprintln!("tsumugi: {caution}");
     }
@@ -150,6 +158,16 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
 /// What is wrong with a NIC to which the program is attached.
 fn caution(attached: &Attached) -> Option<String> {
     let nic = attached.nic.clone()?;
+    if let Some(reason) = attached.native_refused.as_ref().filter(|_| xdp::mtu_excess(&nic).is_none()) {
+        return Some(format!(
+            "{nic} takes no program in its driver: {reason}; it runs behind it now (generic)"
+        ));
+    }
+    if let Some(reason) = &attached.answers_dropped {
+        return Some(format!(
+            "{nic}: {reason}, or a program there, too; until then the processes answer themselves, or with `--xdp generic` the program"
+        ));
+    }
     let excess = xdp::mtu_excess(&nic)?;
     // Lower, it could be native; but nothing is lost meanwhile.
     let then = match attached.mode {
@@ -168,7 +186,11 @@ pub(crate) fn down(options: &Down) -> crate::Outcome {
     let gone = crate::uninterrupted(|| xdp::down(&pins, &options.nics))?;
     tsumugi_lab::deferred::give_back();
     for attached in &gone {
-        eprintln!("detached from {}", nic(attached));
+        if attached.is_attached() {
+            eprintln!("detached from {}", nic(attached));
+        } else {
+            eprintln!("forgot an attachment: {attached}");
+        }
     }
     if xdp::status(&pins)?.nics.is_empty() && users > 0 {
         eprintln!(
@@ -211,6 +233,8 @@ fn group(name: &str) -> Result<u32, DriverError> {
 #[derive(Serialize)]
 struct Report {
     nics: Vec<Nic>,
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    others: Vec<Other>,
     #[serde(skip_serializing_if = "Option::is_none")]
     flows: Option<u32>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -229,6 +253,21 @@ struct Nic {
     index: u32,
     xdp: String,
     reaping: bool,
+    /// What the kernel says now.
+    attached: bool,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    found: Option<String>,
+}
+
+/// Somebody else's program.
+#[derive(Serialize)]
+struct Other {
+    nic: String,
+    id: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    name: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    link: Option<u32>,
 }
 
 #[derive(Serialize)]
@@ -267,7 +306,11 @@ impl From<&xdp::Status> for Report {
             index: attached.index,
             xdp: attached.mode.to_string(),
             reaping: attached.before_reaping.is_some(),
+            attached: attached.is_attached(),
+            found: (!attached.is_attached()).then(|| attached.to_string()),
         });
+        let others = status.strangers.iter().cloned();
+        let others = others.map(|Stranger { nic, id, name, link, .. }| Other { nic, id, name, link });
         let endpoints = status.ports.iter().map(|endpoint| Endpoint {
             port: endpoint.port,
             owner: endpoint.access.owner.unwrap_or(0),
@@ -279,6 +322,7 @@ impl From<&xdp::Status> for Report {
         });
         Report {
             nics: nics.collect(),
+            others: others.collect(),
             flows: status.geometry.map(|geometry| geometry.flows),
             queue_bytes: status.geometry.map(|geometry| geometry.ring_bytes),
             window_bytes: status
@@ -301,11 +345,18 @@ fn show(status: &xdp::Status, json: bool) -> crate::Outcome {
 }
 
 fn table(status: &xdp::Status) -> String {
-    if status.nics.is_empty() && status.ports.is_empty() {
-        return "The driver depositor is on no NIC here; as root: tsumugi up NIC\n".to_owned();
-    }
     let mut text = String::new();
+    if status.nics.is_empty() && status.ports.is_empty() {
+        text += "The driver depositor is on no NIC here; as root: tsumugi up NIC\n";
+    }
+    for stranger in &status.strangers {
+        _ = writeln!(text, "{stranger}; {}", stranger.remedy());
+    }
     for attached in &status.nics {
+        if !attached.is_attached() {
+            _ = writeln!(text, "NOT ATTACHED any more: {attached}; as root: tsumugi up NIC");
+            continue;
+        }
         let reaping = if attached.before_reaping.is_some() { ", set for reaping" } else { "" };
         _ = writeln!(text, "NIC {:<16} {}{reaping}", nic(attached), attached.mode);
     }
@@ -389,6 +440,7 @@ mod tests {
         };
         let status = xdp::Status {
             nics: Vec::new(),
+            strangers: Vec::new(),
             geometry: Some(PoolOptions::GEOMETRY),
             ports: vec![
                 port(7411, true, 5),

@@ -87,3 +87,32 @@ fn perf_says_once_what_it_does_without() {
     assert_eq!(noted, 1, "{said}");
     assert!(said.contains("without the driver depositor"), "{said}");
 }
+
+#[test]
+fn a_namespace_with_the_number_of_one_that_is_gone_begins_anew() {
+    let test = "a_namespace_with_the_number_of_one_that_is_gone_begins_anew";
+    let Some(_watched) = with_driver(test) else { return };
+    // The kernel gives the lowest number that is free; other tests free some and take some meanwhile.
+    let attempt = || {
+        confined(
+            "mount -t bpf bpf /sys/fs/bpf; ip link del va; number() { stat -L -c %i /run/netns/$1; }; \
+             inside() { nsenter --net=/run/netns/$x \"$0\" \"$@\"; }; \
+             x=x; ip netns add x; ip -n x link add va type veth peer name vb; first=$(number x); \
+             inside up va --endpoints 1 --flows 8 --queue 65536; ip netns del x; sleep 0.3; \
+             for x in $(seq 500); do ip netns add $x; [ $(number $x) = $first ] && break; done; \
+             [ $(number $x) = $first ] || exit; \
+             echo = same; ip -n $x link add va type veth peer name vb; inside status; \
+             inside up va --endpoints 2; echo = $(ls /sys/fs/bpf/tsumugi | wc -l); inside status; \
+             inside down; [ -e /sys/fs/bpf/tsumugi ] || echo = gone",
+        )
+    };
+    let mut attempts = std::iter::repeat_with(attempt).take(5);
+    let said = attempts.find(|said| said.contains("= same")).expect("a namespace with the same number");
+    let parts = ["1 endpoints of 8 flows", "= same", "on no NIC here", "= 1", "2 endpoints of 1024 flows"];
+    let mut rest = said.as_str();
+    for part in parts {
+        let at = rest.find(part).unwrap_or_else(|| panic!("{part} in {said}"));
+        rest = &rest[at + part.len()..];
+    }
+    assert!(said.contains("detached from va") && said.trim_end().ends_with("= gone"), "{said}");
+}

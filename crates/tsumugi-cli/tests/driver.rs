@@ -42,7 +42,10 @@ impl Cluster {
     /// The answer of a command that prints JSON.
     fn json(&self, line: &str) -> Value {
         let (out, err) = self.expect(line, 0);
-        assert_eq!(err, "", "{line}");
+        // The other end of this NIC has no program yet.
+        let said: Vec<&str> =
+            err.lines().filter(|said| !said.contains("drops what programs in the")).collect();
+        assert!(said.is_empty(), "{line}: {err}");
         serde_json::from_str(&out).expect("one JSON object")
     }
 
@@ -176,8 +179,117 @@ fn another_program_is_left_alone() {
     for line in ["up nic0", "up nic0 --xdp generic", "up nic1 nic0"] {
         let (out, err) = cluster.expect(line, 1);
         assert!(out.is_empty() && err.contains("another XDP program"), "{line}: {out}{err}");
-        assert!(err.contains("`ip link set dev nic0 xdp off`"), "{err}");
+        // What takes it off: netlink cannot, for a link attaches it.
+        assert!(err.contains("'receive', number ") && err.contains(", native, by link "), "{err}");
+        assert!(err.contains("`bpftool link detach id "), "{err}");
         assert_eq!(cluster.traces(), theirs, "{line}");
+    }
+    let said = cluster.expect("status", 0).0;
+    assert!(said.contains("on no NIC here") && said.contains("nic0 has another XDP program"), "{said}");
+    let status = cluster.json("status --json");
+    assert_eq!((&status["nics"], &status["others"][0]["nic"]), (&json!([]), &json!("nic0")));
+    let said = cluster.expect("doctor", 0).0;
+    assert!(said.contains("on no NIC: nic0 has another XDP program attached: 'receive'"), "{said}");
+}
+
+#[test]
+fn why_a_driver_takes_no_program_is_said_in_the_kernels_words() {
+    let test = "why_a_driver_takes_no_program_is_said_in_the_kernels_words";
+    let Some(cluster) = Cluster::new(test) else { return };
+    // One queue for what two send.
+    let few =
+        "ip link add few numrxqueues 1 numtxqueues 1 type veth peer name many numrxqueues 2 numtxqueues 2";
+    for line in [few, "ip link set few up", "ip link set many up", "ip link add none type bridge"] {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    }
+    for (nic, words) in [
+        ("few", "XDP expects number of rx queues not less than peer tx queues (No space left on device"),
+        ("none", "Underlying driver does not support XDP in native mode (Operation not supported"),
+    ] {
+        let (out, err) = cluster.expect(&format!("up {nic} --xdp native"), 1);
+        assert!(out.is_empty() && err.contains(words), "{err}");
+        assert!(err.contains("; without `--xdp native` it runs behind the driver (generic)"), "{err}");
+        assert_eq!(cluster.traces(), "", "{nic}");
+        let (_, err) = cluster.expect(&format!("up {nic}"), 0);
+        assert!(err.contains(&format!("{nic} takes no program in its driver: ")), "{err}");
+        assert!(err.contains(words), "{err}");
+        assert_eq!(nics(&cluster.json("status --json")), [(nic, "generic")]);
+        cluster.expect("down", 0);
+        assert_eq!(cluster.traces(), "", "{nic}");
+    }
+}
+
+#[test]
+fn a_nic_whose_other_end_drops_answers_is_found_out() {
+    let Some(cluster) = Cluster::new("a_nic_whose_other_end_drops_answers_is_found_out") else { return };
+    let shell = |line: &str| {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    };
+    let up = |line: &str| {
+        let (_, err) = cluster.expect(line, 0);
+        let status = cluster.json("status --json");
+        let (nic, mode) = nics(&status)[0];
+        let found = (nic.to_owned(), mode.to_owned(), err);
+        cluster.expect("down", 0);
+        assert_eq!(cluster.traces(), "");
+        found
+    };
+    let dropped = "its other end (outer) drops what programs in the driver send";
+    shell(
+        "ip link add br9 type bridge; ip link add inner type veth peer name outer; ip link set outer master br9",
+    );
+    shell("for nic in br9 inner outer; do ip link set $nic up; done");
+    let (nic, mode, err) = up("up inner");
+    assert_eq!((nic.as_str(), mode.as_str()), ("inner", "generic"), "{err}");
+    assert!(err.contains(dropped) && err.contains("`ethtool -K outer gro on`"), "{err}");
+    // Who insists hears of it, too.
+    let (_, mode, err) = up("up inner --xdp native");
+    assert!(mode == "native" && err.contains(dropped) && err.contains("`--xdp generic`"), "{mode}: {err}");
+    let (_, mode, err) = up("up inner --xdp generic");
+    assert_eq!((mode.as_str(), err.as_str()), ("generic", ""));
+    shell("ethtool -K outer gro on");
+    let (_, mode, err) = up("up inner");
+    assert_eq!((mode.as_str(), err.as_str()), ("native", ""), "what was said to help does");
+    // By itself it may get a program soon, as those between two hosts of a lab do.
+    shell("ethtool -K outer gro off; ip link set outer nomaster");
+    let (_, mode, err) = up("up inner");
+    assert!(mode == "native" && err.contains(dropped), "{mode}: {err}");
+}
+
+#[test]
+fn what_has_lost_its_nic_is_said_and_cleared_away() {
+    let Some(cluster) = Cluster::new("what_has_lost_its_nic_is_said_and_cleared_away") else { return };
+    let shell = |line: &str| {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    };
+    for again in ["up nic1 --endpoints 1 --flows 16", "down"] {
+        shell("ip link add short type veth peer name other");
+        cluster.expect("up short --endpoints 1", 0);
+        shell("ip link del short; ip link add short type veth peer name other");
+        let said = cluster.expect("status", 0).0;
+        assert!(said.contains("NOT ATTACHED any more: the NIC that it was on (number "), "{said}");
+        let status = cluster.json("status --json");
+        assert_eq!(status["nics"][0]["attached"], false, "{status}");
+        assert!(
+            status["nics"][0]["found"].as_str().is_some_and(|text| text.ends_with("is gone")),
+            "{status}"
+        );
+        let said = cluster.expect("doctor", 0).0;
+        assert!(said.contains("on no NIC: the NIC that it was on"), "{said}");
+        let (_, err) = cluster.expect(again, 0);
+        assert!(err.contains("forgot an attachment: the NIC that it was on"), "{err}");
+        if again != "down" {
+            assert_eq!(nics(&cluster.json("status --json")), [("nic1", "native")]);
+            cluster.expect("down", 0);
+        }
+        assert_eq!(cluster.traces(), "");
+        shell("ip link del short");
     }
 }
 

@@ -4,6 +4,8 @@
 //! Sockets stay open beside the driver depositor: what the program leaves to the kernel comes through them, and
 //! everything does once the program is gone. What an engine does not reach goes through them, too.
 
+mod attachment;
+
 use crate::choose::Chooser;
 use crate::engine::Engine;
 use crate::given_up::{GivenUp, RailReport};
@@ -14,9 +16,10 @@ use crate::nics::{NicAddress, Nics};
 use crate::packet::{PacketEngine, PacketError};
 use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};
-use crate::xdp::{Claim, Pins, Wanted, XdpError};
+use crate::xdp::{Attached, Claim, Pins, Wanted, XdpError};
 use crate::xsk::{XskEngineError, XskEngines};
 use crate::{Deliver, Packet, Rail, RailError};
+use attachment::Attachment;
 use std::fmt;
 use std::io;
 use std::net::SocketAddr;
@@ -24,15 +27,13 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::str::FromStr;
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
-use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
+use tsumugi_wire::time::MICROSECOND_NS;
 
 /// Time between two looks into the sockets while the driver deposits and nothing has come by a socket lately. A look
 /// costs a system call, 0.3 µs in which what is deposited is not seen.
 const SOCKETS_EVERY_NS: u64 = 20 * MICROSECOND_NS;
 /// A caller that was away for so long has slept, or computed: the sockets are asked at once.
 const AWAY_NS: u64 = 20 * MICROSECOND_NS;
-/// Time between two looks whether the program is still attached.
-const SERVED_EVERY_NS: u64 = 100 * MILLISECOND_NS;
 /// Free ports that are tried until one is found that is not set aside for another user's endpoints.
 const PORTS_TRIED: usize = 16;
 
@@ -190,9 +191,8 @@ struct Driver {
     epoll: Epoll,
     /// Whether going on without it is an error.
     demanded: bool,
-    /// Whether the program is attached, as of `asked_at`.
-    served: bool,
-    asked_at: Instant,
+    /// What is known of the program.
+    attachment: Attachment,
     /// When the sockets were looked into.
     sockets_at: Instant,
     /// Whether something came by a socket then.
@@ -338,6 +338,13 @@ impl Ethernet {
             Ok(status) if status.ports.is_empty() => {
                 "the program is on no NIC here; as root: `tsumugi up NIC`".to_owned()
             }
+            Ok(status) if !status.nics.iter().any(Attached::is_attached) => {
+                let what = status.nics.iter().map(ToString::to_string).collect::<Vec<_>>();
+                format!(
+                    "the program is on no NIC here any more: {}; as root: `tsumugi up NIC`",
+                    what.join(", ")
+                )
+            }
             Ok(status) if port != 0 && !status.ports.iter().any(|has| has.port == port) => format!(
                 "there is none for UDP port {port}; take port 0 for any, or as root: `tsumugi up NIC --port {port}`"
             ),
@@ -370,8 +377,7 @@ impl Driver {
             claim,
             epoll,
             demanded,
-            served: true,
-            asked_at: Instant(0),
+            attachment: Attachment::new(),
             sockets_at: Instant(0),
             busy: false,
             reaping: false,
@@ -387,15 +393,9 @@ impl Driver {
             // Woken by the bell, perhaps; it must not ring for ever.
             self.claim.silence();
         }
-        if now.since(self.asked_at) >= SERVED_EVERY_NS {
-            self.asked_at = now;
-            self.served = self.claim.is_served();
-            if !self.served && self.demanded {
-                return Err(RailError::Undriven { port: self.claim.port() });
-            }
-        }
-        let reaping = self.reaping;
-        Ok(away || self.busy || reaping || !self.served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
+        self.attachment.look(now, &mut self.claim, self.demanded)?;
+        let (reaping, served) = (self.reaping, self.attachment.is_served());
+        Ok(away || self.busy || reaping || !served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
     }
 }
 
@@ -488,17 +488,14 @@ impl Rail for Ethernet {
     }
 
     fn is_driven(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| driver.served)
+        self.driver.as_ref().is_some_and(|driver| driver.attachment.is_served())
     }
 
     fn report(&self) -> RailReport {
         let all = std::iter::once("udp").chain(self.engines.iter().map(|engine| engine.name()));
         let skipped = usize::from(matches!(self.choice, EngineChoice::Packet | EngineChoice::Xsk));
         let mut given_up = self.given_up.clone();
-        if self.driver.is_some() && !self.is_driven() {
-            let why = "it was taken away (`tsumugi down`, or the NIC is gone)";
-            given_up.push(GivenUp::of(DRIVER, &why, "as root: `tsumugi up NIC`, and open the endpoint anew"));
-        }
+        given_up.extend(self.driver.as_ref().and_then(|driver| driver.attachment.loss()));
         RailReport {
             engines: all.skip(skipped).collect(),
             nics: self.nics.as_ref().map_or_else(Vec::new, Nics::in_use),

@@ -105,11 +105,13 @@ pub enum RailError {
     },
     /// The driver depositor was demanded, and the program is not attached any more.
     #[error(
-        "the driver depositor of UDP port {port} is gone: `tsumugi down` was called, or the NIC is gone; open the endpoint anew, or let it go on through its sockets (depositor auto)"
+        "the driver depositor of UDP port {port} is gone: {why}; `tsumugi up NIC` and open the endpoint anew, or let it go on through its sockets (depositor auto)"
     )]
     Undriven {
         /// The endpoint's port.
         port: u16,
+        /// What became of the program.
+        why: String,
     },
 }
 

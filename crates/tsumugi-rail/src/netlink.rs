@@ -3,6 +3,8 @@
 //! The kernel works on a request inside the call that sends it, so that the answer lies ready when that call
 //! returns and nothing here ever waits.
 
+mod xdp;
+
 use crate::ether::Mac;
 use crate::route::Nic;
 use crate::sys::Own;
@@ -21,6 +23,8 @@ use netlink_sys::{Socket, protocols::NETLINK_ROUTE};
 use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
+
+pub(crate) use xdp::{GENERIC, NATIVE, OtherEnd, XdpOn, why_refused};
 
 /// Room for one answer. The kernel makes none longer than this for a question about one thing
 /// (NLMSG_GOODSIZE), except about NICs with hundreds of virtual functions, which we do not ask for.

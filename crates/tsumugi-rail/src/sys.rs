@@ -1,5 +1,6 @@
 //! System calls that the standard library does not offer, each behind a safe function.
 
+mod ethtool;
 mod forks;
 mod interfaces;
 mod kernel;
@@ -10,6 +11,7 @@ mod mapped;
 mod mounts;
 mod spare;
 
+pub(crate) use ethtool::nic_statistics;
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
@@ -23,7 +25,7 @@ pub(crate) use mounts::{BpfMount, is_shared_with, mount_bpf_fs, unmount, within_
 pub(crate) use spare::keep as keep_mappings;
 
 use std::io::{self, IoSlice};
-use std::net::SocketAddr;
+use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
@@ -333,6 +335,20 @@ pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Res
         libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut bytes)
     };
     checked(returned).map(|_| value)
+}
+
+/// The cookie of the network namespace of the calling thread: a number that no other has had since the machine started
+/// (`SO_NETNS_COOKIE`, Linux 5.14). The inode number of a namespace that is gone goes to the next one that is made.
+pub(crate) fn network_namespace_cookie() -> io::Result<u64> {
+    let any = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))];
+    let socket = udp_socket(any[0]).or_else(|_| udp_socket(any[1]))?;
+    let (mut cookie, mut bytes) = (0u64, size_of::<u64>() as libc::socklen_t);
+    let (level, option) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
+    // SAFETY: the call writes no more than `bytes` into `cookie`; both outlive it.
+    let returned = unsafe {
+        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut cookie).cast(), &raw mut bytes)
+    };
+    checked(returned).map(|_| cookie)
 }
 
 /// Points `message` at the pieces of one or more datagrams, and at their destination.

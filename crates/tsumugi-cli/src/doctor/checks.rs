@@ -10,7 +10,7 @@ use std::net::UdpSocket;
 use std::time::Instant;
 use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_rail::kernel_version;
-use tsumugi_rail::xdp::{self as driver, MtuExcess, Pins};
+use tsumugi_rail::xdp::{self as driver, MtuExcess, Pins, Stranger};
 
 /// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
 /// still be descheduled for 3 ms.
@@ -248,15 +248,25 @@ fn attached() -> Finding {
         let found = "this build has no driver program";
         return Finding::missing(Part::Driver, CHECK, found, "install clang and libbpf-dev, and build again");
     }
+    let dead = status.nics.iter().filter(|attached| !attached.is_attached()).map(ToString::to_string);
+    let lost = dead.chain(status.strangers.iter().map(ToString::to_string)).collect::<Vec<_>>().join(", ");
     let nics: Vec<String> = status
         .nics
         .iter()
+        .filter(|attached| attached.is_attached())
         .map(|attached| format!("{} ({})", attached.nic.as_deref().unwrap_or("gone"), attached.mode))
         .collect();
     let nics = nics.join(", ");
     let free = status.ports.iter().filter(|port| port.is_free_for_us()).count();
     let ours = status.ports.iter().filter(|port| !port.counters.is_empty()).count();
     match (nics.is_empty(), ours, free) {
+        (true, ..) if !lost.is_empty() => {
+            let remedy = status.strangers.first().map_or("sudo tsumugi up NIC".to_owned(), Stranger::remedy);
+            Finding::missing(Part::Driver, CHECK, format!("on no NIC: {lost}"), remedy)
+        }
+        (false, ..) if !lost.is_empty() => {
+            Finding::note(Part::Driver, CHECK, format!("{nics}; {lost}"), "tsumugi status")
+        }
         (true, ..) => Finding::missing(Part::Driver, CHECK, "on no NIC", "sudo tsumugi up NIC"),
         (false, 0, _) => {
             let found = format!("{nics}; of {} endpoints this user can open none", status.ports.len());

@@ -134,7 +134,7 @@ fn prefix_bits(mask: IpAddr) -> u8 {
 }
 
 /// A request about the interface called `name`.
-fn request(name: &CStr) -> io::Result<libc::ifreq> {
+pub(super) fn request(name: &CStr) -> io::Result<libc::ifreq> {
     let name = name.to_bytes();
     // SAFETY: all-zero is a valid `ifreq`: an empty name and a number of 0.
     let mut request: libc::ifreq = unsafe { std::mem::zeroed() };

@@ -1,7 +1,9 @@
 //! What a process has of the driver depositor: one endpoint of the pool, to itself.
 
 use super::bell::Bell;
+use super::nic::{self, Attached};
 use super::pins::{Pins, PoolFolder};
+use super::standing::Kernel;
 use super::{XdpError, maps, program};
 use crate::memory::Memory;
 use crate::sys::{self, Mapping, Own, Owner};
@@ -34,16 +36,30 @@ pub struct Claim {
     bell: Bell,
     pool: PoolFolder,
     owner: Owner,
+    pins: Pins,
+    kernel: Kernel,
 }
 
 impl Claim {
     /// Claims what is wanted and `usable` agrees to, for which it makes something of its own, such as a socket on
-    /// the same port. `Ok(None)`: there is no pool, or nothing of it is free.
+    /// the same port. `Ok(None)`: there is no pool, the program is on no NIC any more, or nothing of the pool is free.
     ///
     /// # Errors
     /// The memory is another user's, or of a layout that this library does not know; or `usable` failed for
     /// another reason than that the port is taken, which it says with `Ok(None)`.
     pub fn take<T, E: From<XdpError>>(
+        pins: &Pins,
+        wanted: Wanted,
+        usable: impl FnMut(u16) -> Result<Option<T>, E>,
+    ) -> Result<Option<(Claim, T)>, E> {
+        // What is pinned may have lost its NICs.
+        if !nic::list(pins)?.iter().any(Attached::is_attached) {
+            return Ok(None);
+        }
+        Claim::take_memory(pins, wanted, usable)
+    }
+
+    fn take_memory<T, E: From<XdpError>>(
         pins: &Pins,
         wanted: Wanted,
         mut usable: impl FnMut(u16) -> Result<Option<T>, E>,
@@ -68,7 +84,7 @@ impl Claim {
             }
             // From here on what lies in the folder is nobody else's.
             if let Some(made) = usable(port)? {
-                return Ok(Some((Claim::open(pool, port, folder)?, made)));
+                return Ok(Some((Claim::open(pins.clone(), pool, port, folder)?, made)));
             }
         }
         Ok(None)
@@ -82,10 +98,10 @@ impl Claim {
     /// The memory is another user's, or of a layout that this library does not know.
     pub fn disown_dead(pins: &Pins, port: u16) -> Result<(), XdpError> {
         // Given back at once, which leaves no epoch in it.
-        Claim::take(pins, Wanted::Port(port), |_| Ok(Some(()))).map(drop)
+        Claim::take_memory(pins, Wanted::Port(port), |_| Ok(Some(()))).map(drop)
     }
 
-    fn open(pool: PoolFolder, port: u16, folder: Own<File>) -> Result<Claim, XdpError> {
+    fn open(pins: Pins, pool: PoolFolder, port: u16, folder: Own<File>) -> Result<Claim, XdpError> {
         if pool.layout != VERSION {
             let wanted = format!("layout {VERSION}");
             return Err(XdpError::OtherPool { there: pool.describe(), wanted });
@@ -101,7 +117,8 @@ impl Claim {
         }
         let control = maps::map(&memory, port, PAGE_BYTES)?;
         let bell = Bell::open(&path.join("bell"), port)?;
-        Ok(Claim { port, folder, control, memory, bell, pool, owner: Owner::this_process() })
+        let (owner, kernel) = (Owner::this_process(), Kernel::here());
+        Ok(Claim { port, folder, control, memory, bell, pool, owner, pins, kernel })
     }
 
     /// The UDP port that the program deposits for.
@@ -133,9 +150,23 @@ impl Claim {
         self.control().epoch.store(0, Ordering::Release);
     }
 
+    /// The NICs that the program was attached to, and what became of that.
+    ///
+    /// # Errors
+    /// The BPF file system cannot be read.
+    pub fn attachments(&mut self) -> Result<Vec<Attached>, XdpError> {
+        nic::list_by(&mut self.kernel, &self.pins)
+    }
+
+    /// A number that changes with each tick of the kernel's clock in which the program has found a packet of a flow.
+    #[must_use]
+    pub fn tick(&self) -> u32 {
+        self.control().checked_tick.load(Ordering::Relaxed)
+    }
+
     /// Whether the pool is still there: after `down` the program deposits no more, and sockets must do.
     #[must_use]
-    pub fn is_served(&self) -> bool {
+    pub fn is_pinned(&self) -> bool {
         sys::is_linked(&self.folder).unwrap_or(false)
     }
 

@@ -1,7 +1,7 @@
 //! A program that drops packets at once, to tell what a frame costs before any program has done anything.
 
 use super::runs::{self, Runs};
-use super::{Mode, XdpError, attach_to, chain, is_taken};
+use super::{Mode, XdpError, attach_to, chain, is_taken, standing};
 use aya::programs::Xdp;
 
 /// The compiled program; empty when this build left it out.
@@ -35,7 +35,7 @@ impl Discard {
         xdp.load().map_err(|source| XdpError::Program { doing: "loading", source })?;
         match attach_to(xdp, nic, mode) {
             Ok(_) => Ok(discard),
-            Err(error) if is_taken(&error) => Err(XdpError::NicTaken(nic.to_string())),
+            Err(error) if is_taken(&error) => Err(standing::taken(nic)),
             Err(error) => Err(XdpError::Attach { nic: nic.to_string(), mode, reason: chain(&error) }),
         }
     }

@@ -79,12 +79,13 @@ pub enum XdpError {
     #[error("no NIC is called '{0}' here; `ip -br link` lists those there are")]
     NoSuchNic(String),
     /// Somebody else's program is attached to the NIC.
-    #[error(
-        "{0} has another XDP program attached, which is left alone; remove it if nobody needs it: `ip link set dev {0} xdp off`"
-    )]
-    NicTaken(String),
+    #[error("{0}, which is left alone; {remedy}", remedy = .0.remedy())]
+    NicTaken(Box<super::Stranger>),
+    /// Something else is attached to the NIC, and what cannot be found out.
+    #[error("{0} has, or had a moment ago, another XDP program attached, which is left alone; try again")]
+    NicBusy(String),
     /// The kernel did not attach the program.
-    #[error("attaching the driver program to {nic} ({mode}): {reason}")]
+    #[error("attaching the driver program to {nic} ({mode}): {reason}{}", remedy(*mode))]
     Attach {
         /// The NIC.
         nic: String,
@@ -144,6 +145,13 @@ pub enum XdpError {
     /// The driver depositor was demanded, and no memory is free.
     #[error("no endpoint memory of the driver depositor is free: {0}")]
     NoneFree(String),
+}
+
+const fn remedy(refused: super::Mode) -> &'static str {
+    match refused {
+        super::Mode::Native => "; without `--xdp native` it runs behind the driver (generic)",
+        super::Mode::Generic => "",
+    }
 }
 
 /// An error with what caused it: the library's own text leaves out what the kernel said.

@@ -9,6 +9,7 @@
 //!
 //! [`Geometry`]: tsumugi_wire::memory::Geometry
 
+mod answers;
 mod bell;
 mod claim;
 mod discard;
@@ -24,6 +25,7 @@ mod program;
 mod reap;
 mod receiver;
 mod runs;
+mod standing;
 
 pub use claim::{Claim, Wanted};
 pub use discard::Discard;
@@ -39,6 +41,7 @@ pub use program::{Action, IS_COMPILED, Run};
 pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};
+pub use standing::{Standing, Stranger};
 
 /// Returns when no run of the program that had begun is still going on, on any CPU; after some milliseconds.
 pub fn wait_for_runs() {

@@ -1,11 +1,13 @@
 //! Attaching the program to NICs.
 
-use super::XdpError;
 use super::error::chain;
 use super::mtu::mtu_excess;
 use super::pins::{Pins, entries, failed, remove};
 use super::program::Program;
 use super::reap::{self, Deferral};
+use super::standing::{self, Kernel, Standing};
+use super::{XdpError, answers};
+use crate::netlink;
 use crate::sys;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::{XdpLink, XdpLinkId};
@@ -45,10 +47,10 @@ impl FromStr for Mode {
     }
 }
 
-/// A NIC that the program is attached to.
+/// A NIC that the program was attached to, and what became of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Attached {
-    /// Name of the NIC; `None` when it is gone.
+    /// Name of the NIC that has the index now; `None` when there is none.
     pub nic: Option<String>,
     /// Its index.
     pub index: u32,
@@ -56,19 +58,62 @@ pub struct Attached {
     pub mode: Mode,
     /// How the NIC was set before it was set for reaping; `None`: it was not.
     pub before_reaping: Option<Deferral>,
+    /// What the kernel says of it.
+    pub standing: Standing,
+    /// Why it does not run in the driver though that was tried; known only to the call that has attached it.
+    pub native_refused: Option<String>,
+    /// Why what it sends in the driver does not get away, as far as that was tried; known only to the call that has
+    /// attached it. The owners of memories answer meanwhile.
+    pub answers_dropped: Option<String>,
     pub(super) pin: PathBuf,
 }
 
-/// The NICs that the program is attached to.
+impl Attached {
+    /// Whether the program is attached, as far as is known.
+    #[must_use]
+    pub const fn is_attached(&self) -> bool {
+        self.standing.is_attached()
+    }
+}
+
+impl fmt::Display for Attached {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let nic = self.nic.as_deref().unwrap_or("?");
+        match &self.standing {
+            Standing::Attached | Standing::Unknown => write!(f, "it is on {nic} ({})", self.mode),
+            Standing::NicGone => write!(f, "the NIC that it was on (number {}) is gone", self.index),
+            Standing::Detached => write!(f, "it was detached from {nic}"),
+            Standing::Replaced(stranger) => stranger.fmt(f),
+        }
+    }
+}
+
+/// The NICs that the program was attached to.
 pub(super) fn list(pins: &Pins) -> Result<Vec<Attached>, XdpError> {
-    let parse = |pin: PathBuf| {
+    list_by(&mut Kernel::here(), pins)
+}
+
+/// The same, asked of `kernel`.
+pub(super) fn list_by(kernel: &mut Kernel, pins: &Pins) -> Result<Vec<Attached>, XdpError> {
+    let programs = pins.known_programs()?;
+    let mut parse = |pin: PathBuf| {
         let mut parts = pin.file_name()?.to_str()?.split('-');
         let (index, mode) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let mut number = || parts.next()?.parse().ok();
         let before_reaping = number().zip(number()).map(|(polls, flush_ns)| Deferral { polls, flush_ns });
-        Some(Attached { nic: sys::interface_name(index), index, mode, before_reaping, pin })
+        let (nic, standing) = kernel.standing(index, mode, &programs);
+        Some(Attached {
+            nic,
+            index,
+            mode,
+            before_reaping,
+            standing,
+            native_refused: None,
+            answers_dropped: None,
+            pin,
+        })
     };
-    let mut nics: Vec<Attached> = entries(&pins.nics())?.into_iter().filter_map(parse).collect();
+    let mut nics: Vec<Attached> = entries(&pins.nics())?.into_iter().filter_map(&mut parse).collect();
     nics.sort_by_key(|attached| attached.index);
     Ok(nics)
 }
@@ -87,15 +132,43 @@ pub(super) fn attach(
     mode: Option<Mode>,
 ) -> Result<Attached, XdpError> {
     let index = index_of(nic)?;
+    let is_demanded = mode.is_some();
     let modes = mode.map_or(vec![Mode::Native, Mode::Generic], |mode| vec![mode]);
-    let mut last = None;
+    let (mut last, mut native_refused) = (None, None);
     for mode in modes {
         match attach_as(program, pins, nic, index, mode) {
-            Err(error @ (XdpError::Attach { .. } | XdpError::Mtu { .. })) => last = Some(error),
-            done => return done,
+            Err(error @ (XdpError::Attach { .. } | XdpError::Mtu { .. })) => {
+                if mode == Mode::Native {
+                    native_refused = Some(refusal(&error));
+                }
+                last = Some(error);
+            }
+            Ok(attached) => {
+                let dropped = (mode == Mode::Native).then(|| answers::dropped(index, nic)).flatten();
+                match dropped {
+                    // It can answer behind the driver.
+                    Some(dropped) if !dropped.may_change && !is_demanded => {
+                        detach(&attached)?;
+                        native_refused = Some(dropped.why);
+                    }
+                    dropped => {
+                        let answers_dropped = dropped.map(|dropped| dropped.why);
+                        return Ok(Attached { native_refused, answers_dropped, ..attached });
+                    }
+                }
+            }
+            Err(error) => return Err(error),
         }
     }
     Err(last.unwrap_or_else(|| XdpError::NoSuchNic(nic.to_owned())))
+}
+
+/// Why a driver took no program.
+fn refusal(error: &XdpError) -> String {
+    match error {
+        XdpError::Attach { reason, .. } => reason.clone(),
+        other => other.to_string(),
+    }
 }
 
 fn attach_as(
@@ -111,15 +184,35 @@ fn attach_as(
     }
     let xdp = program.xdp()?;
     let link = match attach_to(xdp, index, mode) {
-        Err(error) if is_taken(&error) => return Err(XdpError::NicTaken(nic.to_owned())),
-        link => link.map_err(|error| refused(chain(&error)))?,
+        Err(error) if is_taken(&error) => return Err(standing::taken(index)),
+        Err(error) => {
+            let flag = match mode {
+                Mode::Native => netlink::NATIVE,
+                Mode::Generic => netlink::GENERIC,
+            };
+            let words = xdp.fd().ok().and_then(|fd| netlink::why_refused(index, fd.as_fd(), flag));
+            return Err(refused(match (words, errno(&error)) {
+                (Some(words), Some(errno)) => format!("{words} ({errno})"),
+                _ => chain(&error),
+            }));
+        }
+        Ok(link) => link,
     };
     let link = xdp.take_link(link).map_err(|error| refused(chain(&error)))?;
     // A link that cannot be pinned would go with this process; it is dropped, and so detached, here.
     let link: FdLink = link.try_into().map_err(|error| refused(chain(&error)))?;
     let pin = pins.nic(index, mode);
     link.pin(&pin).map_err(|error| refused(chain(&error)))?;
-    Ok(Attached { nic: Some(nic.to_owned()), index, mode, before_reaping: None, pin })
+    Ok(Attached {
+        nic: Some(nic.to_owned()),
+        index,
+        mode,
+        before_reaping: None,
+        standing: Standing::Attached,
+        native_refused: None,
+        answers_dropped: None,
+        pin,
+    })
 }
 
 /// Attaches a program to the NIC with this index.
@@ -133,12 +226,13 @@ pub(crate) fn attach_to(program: &mut Xdp, index: u32, mode: Mode) -> Result<Xdp
 
 /// Whether the kernel refused because something else is attached.
 pub(crate) fn is_taken(error: &ProgramError) -> bool {
+    errno(error).is_some_and(|error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)))
+}
+
+/// What the system said, among what caused an error.
+fn errno(error: &ProgramError) -> Option<&std::io::Error> {
     let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    causes.any(|cause| {
-        cause
-            .downcast_ref::<std::io::Error>()
-            .is_some_and(|error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)))
-    })
+    causes.find_map(|cause| cause.downcast_ref::<std::io::Error>())
 }
 
 /// Puts the program in the place of the one that is attached; no packet sees neither.
@@ -163,10 +257,14 @@ pub(super) fn reap(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
     reap::write(nic, Deferral::REAPING)
 }
 
-/// Detaches the program from a NIC, and leaves the NIC as it was found. When this returns, it is free for another.
+/// Detaches the program from a NIC, if it still is attached, and leaves the NIC as it was found. When this returns, it
+/// is free for another.
 pub(super) fn detach(attached: &Attached) -> Result<(), XdpError> {
     if let (Some(nic), Some(before)) = (&attached.nic, attached.before_reaping) {
-        reap::write(nic, before)?;
+        // Another NIC may have the number by now.
+        if attached.is_attached() || reap::read(nic).is_ok_and(|now| now == Deferral::REAPING) {
+            reap::write(nic, before)?;
+        }
     }
     // First the name: interrupted in between, the link goes with this process.
     let link = sys::open_pin(&attached.pin).map_err(failed("opening", &attached.pin))?;

@@ -1,7 +1,8 @@
 //! Where things lie in the BPF file system.
 //!
 //! ```text
-//! PLACE/tsumugi/NAMESPACE/            one network namespace, by its inode number
+//! PLACE/tsumugi/4026532201-12288/     one network namespace, by its inode number and its cookie
+//!     programs/118                    the number of a program that `up` has loaded; a folder
 //!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
 //!     nics/8-native-0-0               the same, of a NIC set for reaping, and how it was set before
 //!     pool-1-1024-2097152-320-320/    layout 1, 1024 flows, 2 MiB of ring, 320 pages of window, 320 translations
@@ -15,6 +16,9 @@
 //! Names carry what must be known of things, because nothing else can be stored here, and what lies here is
 //! root's: an endpoint's memory, which its owner can write, is not believed when it says how big it is. The kernel
 //! takes a lock off a folder with the process that had it, however that ended.
+//!
+//! What is pinned outlives the network namespace. The next one to be made gets the former's inode number, but never its
+//! cookie; so nothing of the former is taken for its own, and `up` and `down` remove it.
 
 use super::pool::Access;
 use super::{Mode, XdpError, place};
@@ -29,8 +33,10 @@ use tsumugi_wire::memory::Geometry;
 #[derive(Clone, Debug)]
 pub struct Pins {
     folder: PathBuf,
-    /// Number of the namespace.
+    /// Inode number of the namespace.
     number: u64,
+    /// Its cookie.
+    cookie: u64,
 }
 
 /// A pool's folder and what its name says.
@@ -51,7 +57,9 @@ impl Pins {
         let number = fs::metadata(namespace)
             .map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata))
             .map_err(failed("asking for the network namespace", namespace))?;
-        let within = |place: &Path| Pins { folder: place.join("tsumugi").join(number.to_string()), number };
+        let cookie =
+            sys::network_namespace_cookie().map_err(failed("asking for the cookie of", namespace))?;
+        let within = |place: &Path| Pins { folder: folder_in(place, number, cookie), number, cookie };
         let places = place::all().map(within);
         // Where nothing is to be found, a place that cannot be looked into is what is to be said.
         let is = |what: fn(&io::Result<fs::Metadata>) -> bool| {
@@ -81,10 +89,23 @@ impl Pins {
             return Ok((self.clone(), self.lock()?));
         }
         let (place, _guard) = place::choose(access)?;
-        let pins = Pins { folder: place.join("tsumugi").join(self.number.to_string()), ..*self };
+        let pins = Pins { folder: folder_in(place, self.number, self.cookie), ..*self };
         make_folder(&pins.nics())?;
         let lock = pins.lock()?;
         Ok((pins, lock))
+    }
+
+    /// What is pinned for namespaces that are gone: they had the number that this one has.
+    pub(super) fn of_the_dead(&self) -> Vec<Pins> {
+        let all =
+            place::all().into_iter().flat_map(|place| entries(&place.join("tsumugi")).unwrap_or_default());
+        let is_dead = |folder: &PathBuf| {
+            let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            // Older versions named the number alone.
+            let (number, cookie) = name.split_once('-').unwrap_or((name, ""));
+            number == self.number.to_string() && cookie != self.cookie.to_string()
+        };
+        all.filter(is_dead).map(|folder| Pins { folder, ..*self }).collect()
     }
 
     /// Locks the folder against other changes.
@@ -96,7 +117,8 @@ impl Pins {
 
     /// Removes the folder when nothing is left in it.
     pub(super) fn clear(&self) -> Result<(), XdpError> {
-        for folder in [self.nics(), self.folder.clone()] {
+        self.forget_programs(&[])?;
+        for folder in [self.programs(), self.nics(), self.folder.clone()] {
             remove(&folder)?;
         }
         // Another namespace may still need the folder of them all.
@@ -104,6 +126,27 @@ impl Pins {
             let _ = fs::remove_dir(all);
         }
         Ok(())
+    }
+
+    fn programs(&self) -> PathBuf {
+        self.folder.join("programs")
+    }
+
+    /// Has a program that was loaded taken for ours wherever it is attached.
+    pub(super) fn remember_program(&self, id: u32) -> Result<(), XdpError> {
+        make_folder(&self.programs().join(id.to_string()))
+    }
+
+    /// The numbers of our programs.
+    pub(super) fn known_programs(&self) -> Result<Vec<u32>, XdpError> {
+        let number = |path: PathBuf| path.file_name()?.to_str()?.parse().ok();
+        Ok(entries(&self.programs())?.into_iter().filter_map(number).collect())
+    }
+
+    /// Forgets all programs but these.
+    pub(super) fn forget_programs(&self, but: &[u32]) -> Result<(), XdpError> {
+        let mut gone = self.known_programs()?.into_iter().filter(|id| !but.contains(id));
+        gone.try_for_each(|id| remove(&self.programs().join(id.to_string())))
     }
 
     pub(super) fn nics(&self) -> PathBuf {
@@ -169,6 +212,10 @@ impl PoolFolder {
             self.layout
         )
     }
+}
+
+fn folder_in(place: &Path, number: u64, cookie: u64) -> PathBuf {
+    place.join("tsumugi").join(format!("{number}-{cookie}"))
 }
 
 /// What lies in a folder; nothing when it is not there.

@@ -5,6 +5,7 @@ use super::nic::{self, Attached, Mode};
 use super::pins::{self, Pins, PoolFolder, failed, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
 use super::reap::can_reap;
+use super::standing::{self, Standing, Stranger};
 use super::{ENDPOINTS_MAX, XdpError, place};
 use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
@@ -13,7 +14,7 @@ use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::sync::atomic::Ordering;
-use tsumugi_wire::limits::DEFAULT_PORT;
+use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
 use tsumugi_wire::memory::{Control, Counter, Geometry, PAGE_BYTES, RailCounters};
 
 /// Who may open an endpoint's memory, as of any file.
@@ -124,8 +125,10 @@ impl RailStatus {
 /// What there is in this network namespace.
 #[derive(Clone, Debug, Default)]
 pub struct Status {
-    /// The NICs that the program is attached to.
+    /// The NICs that the program was attached to, and what became of that.
     pub nics: Vec<Attached>,
+    /// Other programs on this namespace's NICs, which keep ours from them.
+    pub strangers: Vec<Stranger>,
     /// Sizes of the endpoint memories; `None`: there is no pool.
     pub geometry: Option<Geometry>,
     /// The endpoints.
@@ -145,11 +148,19 @@ pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Att
             return Err(XdpError::CannotReap(nic.clone()));
         }
     }
+    bury(pins);
     let made = pins.make(options.access).and_then(|(pins, _lock)| up_there(&pins, nics, ports, options));
     if made.is_err() {
         place::clear();
     }
     made
+}
+
+/// Removes what is pinned for network namespaces that are gone, as far as possible: it is in nobody's way.
+fn bury(pins: &Pins) {
+    for dead in pins.of_the_dead() {
+        let _ = down_there(&dead, &[]);
+    }
 }
 
 fn up_there(
@@ -158,7 +169,19 @@ fn up_there(
     ports: std::ops::RangeInclusive<u16>,
     options: &PoolOptions,
 ) -> Result<Vec<Attached>, XdpError> {
-    let there = pins.find_pool()?;
+    let mut there = pins.find_pool()?;
+    if let Some(pool) = &there
+        && !nic::list(pins)?.iter().any(Attached::is_attached)
+        && (pool.layout != VERSION || options.geometry.is_some_and(|geometry| geometry != pool.geometry))
+        && !is_in_use(pool)?
+    {
+        // Nobody would miss it: nothing is deposited there any more, and nobody waits for that.
+        for attached in nic::list(pins)? {
+            nic::detach(&attached)?;
+        }
+        clear_pool(pool)?;
+        there = None;
+    }
     let fresh = there.is_none();
     let wanted = options.geometry.or(there.as_ref().map(|pool| pool.geometry));
     let pool = pins.pool(wanted.unwrap_or(PoolOptions::GEOMETRY));
@@ -187,14 +210,17 @@ fn make(
     for port in ports {
         make_endpoint(&mut program, pool, port, options.access)?;
     }
-    let before = nic::list(pins)?;
-    for attached in &before {
-        // A NIC that went away took its attachment with it.
-        match &attached.nic {
-            Some(_) => nic::replace(&mut program, attached)?,
-            None => nic::detach(attached)?,
-        }
+    // Before it is attached anywhere: who asks the kernel knows it for ours.
+    pins.remember_program(program.id()?)?;
+    let mut before = nic::list(pins)?;
+    // Those that stand for nothing any more; the NIC may get the program anew.
+    for dead in before.extract_if(.., |attached| !attached.is_attached()) {
+        nic::detach(&dead)?;
     }
+    for attached in &before {
+        nic::replace(&mut program, attached)?;
+    }
+    pins.forget_programs(&[program.id()?])?;
     let mut new: Vec<Attached> = Vec::new();
     for name in nics {
         if before.iter().chain(&new).any(|attached| attached.nic.as_deref() == Some(name)) {
@@ -216,7 +242,14 @@ fn make(
             nic::reap(pins, attached)?;
         }
     }
-    nic::list(pins)
+    let mut all = nic::list(pins)?;
+    for attached in &mut all {
+        if let Some(new) = new.iter().find(|new| new.index == attached.index) {
+            attached.native_refused.clone_from(&new.native_refused);
+            attached.answers_dropped.clone_from(&new.answers_dropped);
+        }
+    }
+    Ok(all)
 }
 
 /// Makes the memory and the doorbell of an endpoint where they are not there, and has the program know them.
@@ -280,6 +313,7 @@ impl PoolOptions {
 /// # Errors
 /// The program is not on a NIC that is named, or something could not be removed.
 pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
+    bury(pins);
     if !pins.folder().exists() {
         return match nics.first() {
             Some(nic) => Err(XdpError::NotAttached(nic.clone())),
@@ -295,13 +329,17 @@ pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
 fn down_there(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
     let _lock = pins.lock()?;
     let mut all = nic::list(pins)?;
+    // A NIC that is gone may have had any name.
+    let any = all.iter().any(|attached| attached.standing == Standing::NicGone);
     if let Some(stranger) =
-        nics.iter().find(|nic| !all.iter().any(|attached| attached.nic.as_ref() == Some(nic)))
+        nics.iter().find(|nic| !any && !all.iter().any(|attached| attached.nic.as_ref() == Some(nic)))
     {
         return Err(XdpError::NotAttached(stranger.clone()));
     }
-    let goes =
-        |attached: &Attached| attached.nic.as_ref().is_none_or(|nic| nics.is_empty() || nics.contains(nic));
+    let goes = |attached: &Attached| {
+        !attached.is_attached()
+            || attached.nic.as_ref().is_none_or(|nic| nics.is_empty() || nics.contains(nic))
+    };
     let gone: Vec<Attached> = all.extract_if(.., |attached| goes(attached)).collect();
     for attached in &gone {
         nic::detach(attached)?;
@@ -317,6 +355,18 @@ fn down_there(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
 
 /// Removes a pool and, when the program is nowhere attached, the folder of this namespace.
 fn clear(pins: &Pins, pool: &PoolFolder) -> Result<(), XdpError> {
+    clear_pool(pool)?;
+    if nic::list(pins)?.is_empty() { pins.clear() } else { Ok(()) }
+}
+
+/// Whether a process has an endpoint of a pool.
+fn is_in_use(pool: &PoolFolder) -> Result<bool, XdpError> {
+    let held =
+        |port| File::open(pool.port(port)).map(Own::new).is_ok_and(|folder| sys::lock_is_held(&folder));
+    Ok(pool.list()?.into_iter().any(held))
+}
+
+fn clear_pool(pool: &PoolFolder) -> Result<(), XdpError> {
     for port in pool.list()? {
         let folder = pool.port(port);
         for name in ["memory", "bell"] {
@@ -328,8 +378,7 @@ fn clear(pins: &Pins, pool: &PoolFolder) -> Result<(), XdpError> {
         remove(&pool.path.join(name))?;
     }
     remove(&pool.ports())?;
-    remove(&pool.path)?;
-    if nic::list(pins)?.is_empty() { pins.clear() } else { Ok(()) }
+    remove(&pool.path)
 }
 
 /// What there is.
@@ -337,10 +386,16 @@ fn clear(pins: &Pins, pool: &PoolFolder) -> Result<(), XdpError> {
 /// # Errors
 /// The BPF file system cannot be read.
 pub fn status(pins: &Pins) -> Result<Status, XdpError> {
-    let nics = nic::list(pins)?;
-    let Some(pool) = pins.find_pool()? else { return Ok(Status { nics, ..Status::default() }) };
+    let mut nics = nic::list(pins)?;
+    for attached in &mut nics {
+        if let Standing::Replaced(stranger) = &mut attached.standing {
+            *stranger = stranger.clone().identified();
+        }
+    }
+    let strangers = standing::strangers(&pins.known_programs()?);
+    let Some(pool) = pins.find_pool()? else { return Ok(Status { nics, strangers, ..Status::default() }) };
     let ports = pool.list()?.into_iter().map(|port| port_status(&pool, port)).collect::<Result<_, _>>()?;
-    Ok(Status { nics, geometry: Some(pool.geometry), ports })
+    Ok(Status { nics, strangers, geometry: Some(pool.geometry), ports })
 }
 
 fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {

@@ -15,7 +15,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o")
 pub const IS_COMPILED: bool = !OBJECT.is_empty();
 
 /// Name of the program.
-const PROGRAM: &str = "receive";
+pub(super) const PROGRAM: &str = "receive";
 /// Name of the map from UDP ports to receive memories.
 pub(super) const ENDPOINTS: &str = "endpoints";
 /// Name of the map from UDP ports to doorbells.
@@ -84,6 +84,13 @@ impl Program {
     pub(super) fn xdp(&mut self) -> Result<&mut Xdp, XdpError> {
         let program = self.0.program_mut(PROGRAM).ok_or_else(|| absent(PROGRAM))?;
         program.try_into().map_err(|source| XdpError::Program { doing: "recognising", source })
+    }
+
+    /// Its number in the kernel.
+    pub(super) fn id(&mut self) -> Result<u32, XdpError> {
+        let info =
+            self.xdp()?.info().map_err(|source| XdpError::Program { doing: "asking about", source })?;
+        Ok(info.id())
     }
 
     /// Enters an endpoint's memory and doorbell.

@@ -43,7 +43,7 @@ fn who_demands_the_program_hears_that_it_is_gone() {
     let mut remotes = streaming(&cluster, "driver");
     cluster.down(1);
     let failure = eventually("an error", || Some(remotes[1].failure()).filter(|it| !it.is_empty()));
-    assert!(failure.contains(&format!("Undriven {{ port: {PORT} }}")), "{failure}");
+    assert!(failure.contains(&format!("Undriven {{ port: {PORT}, why: ")), "{failure}");
     assert!(failure.contains("`tsumugi down` was called"), "{failure}");
     assert!(!remotes[1].report().is_driven());
     assert_eq!(remotes[0].failure(), "", "the other node's program is there");

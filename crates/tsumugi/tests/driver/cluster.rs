@@ -7,7 +7,7 @@ use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
 use tsumugi_lab::testing::{Watched, as_root};
-use tsumugi_lab::{Lab, LabGuard, NODE_VARIABLE, Spec};
+use tsumugi_lab::{Lab, LabGuard, NODE_VARIABLE, Spec, Wire};
 
 /// The first NIC of both nodes, mostly the only one.
 pub(crate) const NIC: &str = "nic0";
@@ -43,6 +43,19 @@ impl Cluster {
         let missing = "needs a build with the driver program (clang and libbpf-dev)";
         let watched = as_root(test, (!tsumugi_rail::xdp::IS_COMPILED).then_some(missing))?;
         let lab = Lab::up(&Spec { nics, ..Spec::unique("e2e") }).expect("the lab is made").guarded();
+        Some(Cluster { lab, public: None, _watched: watched })
+    }
+
+    /// Makes the nodes, each of whose NICs is joined to a port of a bridge.
+    pub(crate) fn bridged(test: &str) -> Option<Cluster> {
+        let missing = "needs a build with the driver program (clang and libbpf-dev)";
+        let watched = as_root(test, (!tsumugi_rail::xdp::IS_COMPILED).then_some(missing))?;
+        let spec = Spec { wire: Some(Wire::Switch), ..Spec::unique("e2e") };
+        let lab = Lab::up(&spec).expect("the lab is made").guarded();
+        if lab.wire() != Wire::Switch {
+            eprintln!("SKIPPED: {test}: this kernel has no bridge");
+            return None;
+        }
         Some(Cluster { lab, public: None, _watched: watched })
     }
 
@@ -124,6 +137,16 @@ impl Cluster {
             done if done == "done" => Ok(()),
             refused => Err(refused),
         }
+    }
+
+    /// A process in a node, for what is asked for by processes.
+    pub(crate) fn process(&self, node: usize) -> i32 {
+        self.lab.processes(node)[0]
+    }
+
+    /// Detaches the program in a node and leaves everything pinned.
+    pub(crate) fn detach(&self, node: usize) {
+        assert_eq!(self.start(node, "detach").hear(), "done");
     }
 
     /// Does in a node what `tsumugi down` does.

@@ -2,6 +2,7 @@
 //! confined, busy and attacked. Needs root and the compiled program.
 
 mod attaching;
+mod bridged;
 mod cluster;
 mod computing;
 mod counting;
@@ -9,6 +10,7 @@ mod failing;
 mod filling;
 mod forking;
 mod hostile;
+mod losing;
 mod messages;
 mod pool;
 #[path = "../common/process.rs"]

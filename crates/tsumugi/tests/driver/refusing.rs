@@ -24,10 +24,10 @@ fn another_program_on_the_nic_is_left_alone() {
         assert!(attached.contains("prog/xdp"), "{attached}");
         for ours in ["native", "generic"] {
             let refused = cluster.up(0, &format!("xdp={ours}")).unwrap_err();
-            assert!(
-                refused.starts_with(&format!("NicTaken(\"{NIC}\")")),
-                "{ours} beside {theirs}: {refused}"
-            );
+            let of = format!("NicTaken(Stranger {{ nic: \"{NIC}\"");
+            assert!(refused.starts_with(&of), "{ours} beside {theirs}: {refused}");
+            let named = ["'receive'", &format!(", {theirs}, by link "), "`bpftool link detach id "];
+            assert!(named.iter().all(|words| refused.contains(words)), "{refused}");
         }
         let refused = cluster.up(0, "").unwrap_err();
         assert!(refused.starts_with("NicTaken") && refused.contains("left alone"), "{refused}");

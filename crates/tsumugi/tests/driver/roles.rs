@@ -22,6 +22,7 @@ pub(crate) fn play(role: &str) {
         "up" => root::up(&settings),
         "up_for_ever" => root::up_for_ever(&settings),
         "down" => root::down(),
+        "detach" => root::detach(),
         "status" => root::status(),
         "again_and_again" => root::again_and_again(&settings),
         "map_memory" => root::map_memory(&settings),

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, PORT, four};
 use crate::remote::Remote;
 
 /// A writer, and a process with a window of so many pages; and what names the window.
-fn pair(cluster: &Cluster, pages: usize) -> (Remote, Remote, String) {
+pub(crate) fn pair(cluster: &Cluster, pages: usize) -> (Remote, Remote, String) {
     let settings = |node: usize| format!("port={PORT} peer={}", four(1 - node, PORT));
     let mut writer = Remote::open(cluster, 0, &settings(0));
     let mut target = Remote::open(cluster, 1, &format!("{} depositor=driver", settings(1)));
@@ -17,7 +17,7 @@ fn pair(cluster: &Cluster, pages: usize) -> (Remote, Remote, String) {
 }
 
 /// Has the window written, and returns when everything is acknowledged.
-fn fill(writer: &mut Remote, window: &str, pages: usize, number: u64) {
+pub(crate) fn fill(writer: &mut Remote, window: &str, pages: usize, number: u64) {
     writer.order(&format!("fill {window} {pages} {number}"));
     writer.order("flush");
 }

@@ -123,6 +123,7 @@ impl Actor {
         match word {
             "report" => return self.report(),
             "failure" => return self.failure.clone(),
+            "uses" => return self.endpoint.report().to_string(),
             "tickets" => return self.fates(),
             "post" => self.goal += number.parse::<u64>().expect("a number"),
             "stream" => self.goal = u64::MAX,

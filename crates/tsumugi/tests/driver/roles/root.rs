@@ -7,6 +7,7 @@ use aya::maps::{MapData, MapInfo};
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::{loaded_links, loaded_programs};
 use std::collections::BTreeSet;
+use std::ffi::CString;
 use std::fs;
 use std::io::{BufRead, BufReader, Write};
 use std::path::{Path, PathBuf};
@@ -61,11 +62,33 @@ pub(super) fn down() {
     say("done");
 }
 
+/// Takes the program off the NICs and leaves the links pinned, as `bpftool link detach` does.
+pub(super) fn detach() {
+    const BPF_OBJ_GET: libc::c_long = 7;
+    const BPF_LINK_DETACH: libc::c_long = 34;
+    let bpf = |command: libc::c_long, attributes: &[u64; 2]| {
+        let bytes = size_of_val(attributes);
+        // SAFETY: the attributes are as long as said; they and the path that they name outlive the call, which reads
+        // them.
+        let done = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), bytes) };
+        assert!(done >= 0, "{}", std::io::Error::last_os_error());
+        done as u64
+    };
+    for pin in files(&Pins::here().unwrap().folder().join("nics")) {
+        let path = CString::new(pin.to_str().expect("a name")).expect("without a 0");
+        // A path or a descriptor, and flags. The descriptor goes with the process.
+        let link = bpf(BPF_OBJ_GET, &[path.as_ptr() as u64, 0]);
+        bpf(BPF_LINK_DETACH, &[link, 0]);
+    }
+    say("done");
+}
+
 /// Says what there is.
 pub(super) fn status() {
     let status = xdp::status(&Pins::here().unwrap()).unwrap();
     for nic in status.nics {
-        say(format!("nic {} {}", nic.nic.unwrap_or_default(), nic.mode));
+        let mode = if nic.is_attached() { nic.mode.to_string() } else { "lost".to_owned() };
+        say(format!("nic {} {mode}", nic.nic.unwrap_or_default()));
     }
     for port in status.ports {
         let claimed = u8::from(port.claimed);

@@ -1,0 +1,80 @@
+//! What a NIC's driver counts.
+
+use super::checked;
+use super::interfaces::request;
+use std::ffi::{CStr, CString};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::{AsRawFd, OwnedFd};
+
+/// linux/ethtool.h: commands, the set of strings that statistics are named by, and the bytes of a string.
+const GET_STRINGS: u32 = 0x1b;
+const GET_STATISTICS: u32 = 0x1d;
+const GET_SET_INFO: u32 = 0x37;
+const STATISTICS: u32 = 1;
+const STRING_BYTES: usize = 32;
+/// Room beyond what there was a moment ago: the kernel writes as many as there are by then.
+const SPARE: usize = 1024;
+
+/// Names and values of what the driver of the NIC called `nic` counts.
+pub(crate) fn nic_statistics(nic: &str) -> io::Result<Vec<(String, u64)>> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let nic = CString::new(nic)?;
+    // Command and a reserved word; a set's bit; then how many there are.
+    let mut info = [words(GET_SET_INFO, 0), 1 << STATISTICS, 0];
+    ask(&socket, &nic, &mut info)?;
+    let count = if info[1] == 0 { 0 } else { first_half(info[2]) as usize };
+    // Command and set; how many, and the strings, which begin in the middle of a word.
+    let mut strings = vec![0u64; 2 + (count + SPARE) * STRING_BYTES / size_of::<u64>()];
+    strings[0] = words(GET_STRINGS, STATISTICS);
+    ask(&socket, &nic, &mut strings)?;
+    let mut values = vec![0u64; 1 + count + SPARE];
+    values[0] = words(GET_STATISTICS, 0);
+    ask(&socket, &nic, &mut values)?;
+    let bytes: Vec<u8> = strings.iter().flat_map(|word| word.to_ne_bytes()).skip(12).collect();
+    let name = |string: &[u8]| {
+        let text = CStr::from_bytes_until_nul(string).map(CStr::to_string_lossy);
+        text.map_or_else(|_| String::from_utf8_lossy(string).into_owned(), |text| text.into_owned())
+    };
+    let names = bytes.chunks_exact(STRING_BYTES).take(count).map(name);
+    Ok(names.zip(values.into_iter().skip(1)).collect())
+}
+
+/// A word of two halves, as they lie in memory.
+fn words(first: u32, second: u32) -> u64 {
+    let [first, second] = [first, second].map(u32::to_ne_bytes);
+    let mut bytes = [0; 8];
+    bytes[..4].copy_from_slice(&first);
+    bytes[4..].copy_from_slice(&second);
+    u64::from_ne_bytes(bytes)
+}
+
+fn first_half(word: u64) -> u32 {
+    let [a, b, c, d, ..] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
+}
+
+fn ask(socket: &OwnedFd, nic: &CStr, question: &mut [u64]) -> io::Result<()> {
+    let mut request = request(nic)?;
+    request.ifr_ifru.ifru_data = question.as_mut_ptr().cast();
+    // SAFETY: the call reads the name, which ends in 0, and the command that the question begins with, and writes what
+    // the question has room for: one number, or as many names or values as the driver counts, with room to spare.
+    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &raw mut request) }).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn halves_lie_in_memory_as_the_kernel_reads_them() {
+        assert_eq!(words(0x1b, 1).to_ne_bytes()[..4], 0x1bu32.to_ne_bytes());
+        assert_eq!(first_half(words(7, 9)), 7);
+    }
+
+    #[test]
+    fn who_counts_nothing_or_is_not_there_is_an_error_or_nothing() {
+        assert!(nic_statistics("nic9").is_err());
+        assert!(nic_statistics("lo").map_or(true, |counted| counted.is_empty()));
+    }
+}

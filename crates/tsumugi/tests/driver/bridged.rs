@@ -1,0 +1,63 @@
+//! NICs whose other ends are ports of a bridge, as those of containers are: what a program in the driver sends is dropped
+//! there.
+
+use crate::cluster::{Cluster, NIC, PORT, four};
+use crate::remote::{Remote, conclude};
+use crate::windows::{fill, pair};
+
+#[test]
+fn behind_a_bridge_the_program_answers_behind_the_driver() {
+    const PAGES: usize = 20;
+    let test = "behind_a_bridge_the_program_answers_behind_the_driver";
+    let Some(cluster) = Cluster::bridged(test) else { return };
+    for node in [0, 1] {
+        cluster.up(node, "").unwrap();
+        assert_eq!(cluster.status(node).nics[NIC], "generic");
+    }
+    let (mut writer, mut target, window) = pair(&cluster, PAGES);
+    for number in 1..30 {
+        fill(&mut writer, &window, PAGES, number);
+    }
+    assert_eq!(target.ask("holds 29"), "yes");
+    // Nobody but the program can answer. One packet at a time: what comes behind the driver in one piece is the owner's.
+    target.0.signal(libc::SIGSTOP);
+    for _ in 0..20 {
+        writer.order("post 1");
+        writer.order("flush");
+    }
+    target.0.signal(libc::SIGCONT);
+    target.until_taken(21);
+}
+
+#[test]
+fn whose_answers_are_dropped_goes_on_all_the_same() {
+    const PAGES: usize = 20;
+    let test = "whose_answers_are_dropped_goes_on_all_the_same";
+    let Some(cluster) = Cluster::bridged(test) else { return };
+    for node in [0, 1] {
+        cluster.up(node, "xdp=native").unwrap();
+        assert_eq!(cluster.status(node).nics[NIC], "native");
+    }
+    let (mut writer, mut target, window) = pair(&cluster, PAGES);
+    let begun = std::time::Instant::now();
+    for number in 1..30 {
+        fill(&mut writer, &window, PAGES, number);
+    }
+    println!("{:?}", begun.elapsed());
+    assert_eq!(target.ask("holds 29"), "yes");
+    drop((writer, target));
+    let mut remotes = [0, 1].map(|node| {
+        let peer = four(1 - node, PORT);
+        Remote::open(&cluster, node, &format!("port={PORT} peer={peer} depositor=driver"))
+    });
+    let begun = std::time::Instant::now();
+    for remote in &mut remotes {
+        remote.order("stream");
+    }
+    for remote in &mut remotes {
+        remote.until_taken(10_000);
+    }
+    println!("{:?}", begun.elapsed());
+    let [one, other] = &mut remotes;
+    conclude(one, other);
+}
