@@ -19,14 +19,21 @@ fn behind_a_bridge_the_program_answers_behind_the_driver() {
         fill(&mut writer, &window, PAGES, number);
     }
     assert_eq!(target.ask("holds 29"), "yes");
-    // Nobody but the program can answer. One packet at a time: what comes behind the driver in one piece is the owner's.
-    target.0.signal(libc::SIGSTOP);
-    for _ in 0..20 {
-        writer.order("post 1");
-        writer.order("flush");
+    drop((writer, target));
+    let settings = |node: usize| format!("port={PORT} peer={} lengths=short", four(1 - node, PORT));
+    let mut sender = Remote::open(&cluster, 0, &settings(0));
+    let mut receiver = Remote::open(&cluster, 1, &format!("{} depositor=driver", settings(1)));
+    sender.order("post 1");
+    receiver.until_taken(1);
+    sender.order("flush");
+    // Nobody but the program can answer. One packet at a time: several that come in one piece are the owner's.
+    receiver.0.signal(libc::SIGSTOP);
+    for _ in 0..50 {
+        sender.order("post 1");
+        sender.order("flush");
     }
-    target.0.signal(libc::SIGCONT);
-    target.until_taken(21);
+    receiver.0.signal(libc::SIGCONT);
+    receiver.until_taken(51);
 }
 
 #[test]
