@@ -203,8 +203,8 @@ int receive(struct xdp_md *context)
 		frame.kind = answer_due(flow, &packet, verdict);
 	}
 	frame.kind = settle(flow, frame.kind);
-	if (frame.kind != 0 && is_scattered(context)) {
-		owe((void *)memory, flow, frame.kind);
+	if (frame.kind != 0 && (is_scattered(context) || is_left((void *)memory))) {
+		owe(context, (void *)memory, flow, frame.kind);
 		frame.kind = 0;
 		news = 1;
 	}

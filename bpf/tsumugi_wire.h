@@ -251,6 +251,7 @@ struct tsumugi_control {
 	__u32 checked_tick; /* the kernel's tick when the driver last read the clock; the driver */
 	__u64 checked_at; /* the driver looked for the owner's socket, CLOCK_MONOTONIC_COARSE, ns; the driver */
 	__u64 seal;       /* the owner's secret, random with each epoch: see tsumugi_record */
+	__u32 answers_left; /* not 0: what the driver sends back does not get away, the owner answers; owner */
 	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
 	__u32 sleeping TSUMUGI_ALIGNED(64);  /* TSUMUGI_ASLEEP: ring the doorbell, once; owner. TSUMUGI_RUNG: depositors */

@@ -62,10 +62,18 @@ static __always_inline int is_scattered(struct xdp_md *context)
 	return bpf_xdp_get_buff_len(context) != (__u64)(end - data);
 }
 
-/* answer::owe. */
-static __always_inline void owe(struct tsumugi_control *control, struct tsumugi_flow *flow, __u32 kind)
+/* answer::is_left. */
+static __always_inline int is_left(struct tsumugi_control *control)
 {
-	store(&flow->received.ask_by_probe, 1);
+	return load(&control->answers_left) != 0;
+}
+
+/* answer::owe. */
+static __always_inline void owe(struct xdp_md *context, struct tsumugi_control *control, struct tsumugi_flow *flow,
+				__u32 kind)
+{
+	if (is_scattered(context))
+		store(&flow->received.ask_by_probe, 1);
 	if (load(&flow->received.owed) < kind)
 		store(&flow->received.owed, kind);
 	/* Fully ordered: the owner either sees it before it sleeps or has said that it sleeps, and the bell is rung. */

@@ -66,12 +66,22 @@ pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
     }
 }
 
-/// Notes that an answer of `kind` was due for a packet in several buffers, which cannot carry one.
+/// Whether the owner has said that answers from here do not get away, so that it must answer itself.
+#[inline]
+#[must_use]
+pub fn is_left<M: ReceiveMemory + ?Sized>(memory: &M) -> bool {
+    memory.control().answers_left.load(Ordering::Relaxed) != 0
+}
+
+/// Notes that an answer of `kind` was due for a packet that cannot carry one: it lies in several buffers, `scattered`, or
+/// answers [are left](is_left) to the owner.
 ///
-/// It goes out with the next packet of the flow that lies in one buffer, or the owner sends it. From then on answers tell
-/// the peer to ask with PROBEs.
-pub fn owe<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, kind: Kind) {
-    flow.received.0.ask_by_probe.store(1, Ordering::Relaxed);
+/// It goes out with the next packet of the flow that can carry it, or the owner sends it. Once packets were scattered,
+/// answers tell the peer to ask with PROBEs.
+pub fn owe<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, kind: Kind, scattered: bool) {
+    if scattered {
+        flow.received.0.ask_by_probe.store(1, Ordering::Relaxed);
+    }
     // Two that owe at once may leave the less urgent one: the sender asks again.
     if flow.received.0.owed.load(Ordering::Relaxed) < kind as u32 {
         flow.received.0.owed.store(kind as u32, Ordering::Relaxed);

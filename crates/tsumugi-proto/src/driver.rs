@@ -73,9 +73,9 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
         (verdict, due) = (Some(done), answer::due(flow, &header, done));
     }
     let mut kind = answer::settle(flow, due);
-    let owed = kind.take_if(|_| scattered);
+    let owed = kind.take_if(|_| scattered || answer::is_left(memory));
     if let Some(kind) = owed {
-        answer::owe(memory, flow, kind);
+        answer::owe(memory, flow, kind, scattered);
     }
     if news || owed.is_some() {
         ring(memory);

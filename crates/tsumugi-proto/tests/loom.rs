@@ -106,6 +106,7 @@ impl Small {
                 checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
                 seal: AtomicU64::new(SEAL),
+                answers_left: AtomicU32::new(0),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
@@ -546,7 +547,7 @@ fn what_is_owed_is_answered_once() {
         let memory = Arc::new(Small::windowed(2, true));
         let owing = thread::spawn({
             let memory = Arc::clone(&memory);
-            move || answer::owe(&*memory, &memory.flow, Kind::Ack)
+            move || answer::owe(&*memory, &memory.flow, Kind::Ack, true)
         });
         // A packet in one buffer, which is answered where it arrives.
         let passing = thread::spawn({

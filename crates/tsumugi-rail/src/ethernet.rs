@@ -4,6 +4,7 @@
 //! Sockets stay open beside the driver depositor: what the program leaves to the kernel comes through them, and
 //! everything does once the program is gone. What an engine does not reach goes through them, too.
 
+mod answers;
 mod attachment;
 
 use crate::choose::Chooser;
@@ -495,7 +496,7 @@ impl Rail for Ethernet {
         let all = std::iter::once("udp").chain(self.engines.iter().map(|engine| engine.name()));
         let skipped = usize::from(matches!(self.choice, EngineChoice::Packet | EngineChoice::Xsk));
         let mut given_up = self.given_up.clone();
-        given_up.extend(self.driver.as_ref().and_then(|driver| driver.attachment.loss()));
+        given_up.extend(self.driver.iter().flat_map(|driver| driver.attachment.losses()));
         RailReport {
             engines: all.skip(skipped).collect(),
             nics: self.nics.as_ref().map_or_else(Vec::new, Nics::in_use),

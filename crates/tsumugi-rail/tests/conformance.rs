@@ -375,6 +375,8 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
             let head = memory.control().ring_head.0.load(Ordering::Relaxed);
             memory.control().ring_tail.0.store(head.wrapping_sub(roll() >> 53), Ordering::Relaxed);
             flow.limit.store(u64::MAX, Ordering::Relaxed);
+            // Seldom, or nothing would be answered.
+            memory.control().answers_left.store(u32::from(roll() >> 60 == 0), Ordering::Relaxed);
             for translation in memory.translations() {
                 translation.key.store(1 + (roll() >> 63), Ordering::Relaxed);
                 let place = Translation::place_of(roll() >> 62, (roll() >> 61) as u32);

@@ -24,6 +24,7 @@
 //! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
 //! | `checked_tick`, `checked_at`   | the driver's program  | plain store with each tick; compare-and-swap, every 100 ms at most |
 //! | `seal`                         | owner                 | before the epoch                        |
+//! | `answers_left`                 | owner                 | plain store                            |
 //! | `ring_tail`                    | owner                 | plain store (release)                  |
 //! | `sleeping`                     | owner; who rings      | swap; compare-and-swap from asleep to rung |
 //! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
@@ -170,6 +171,8 @@ pub struct Control {
     pub checked_at: AtomicU64,
     /// The owner's secret, random with each epoch: see [`Control::seal_at`].
     pub seal: AtomicU64,
+    /// Not 0 while what a program in the driver sends back does not get away: it leaves every answer to the owner.
+    pub answers_left: AtomicU32,
     /// Bytes claimed since the beginning.
     pub ring_head: Line<AtomicU64>,
     /// Bytes released since the beginning.
@@ -499,6 +502,7 @@ mod tests {
         assert_eq!(offset_of!(Control, checked_tick), 28);
         assert_eq!(offset_of!(Control, checked_at), 32);
         assert_eq!(offset_of!(Control, seal), 40);
+        assert_eq!(offset_of!(Control, answers_left), 48);
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);

@@ -379,6 +379,7 @@ static void print_memory(void)
 	OFFSET(control, checked_tick);
 	OFFSET(control, checked_at);
 	OFFSET(control, seal);
+	OFFSET(control, answers_left);
 	OFFSET(control, ring_head);
 	OFFSET(control, ring_tail);
 	OFFSET(control, sleeping);

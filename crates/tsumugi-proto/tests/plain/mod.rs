@@ -28,6 +28,7 @@ impl Plain {
                 checked_tick: AtomicU32::new(0),
                 checked_at: AtomicU64::new(0),
                 seal: AtomicU64::new(0x5ea1_0f5e_a15e_a150),
+                answers_left: AtomicU32::new(0),
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),

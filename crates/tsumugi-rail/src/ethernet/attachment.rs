@@ -5,6 +5,7 @@
 //! get is deposited in the same memory; when it is attached again by `up`, it finds that memory and goes on.
 
 use super::DRIVER;
+use super::answers::Answers;
 use crate::RailError;
 use crate::given_up::GivenUp;
 use crate::xdp::{Attached, Claim};
@@ -34,12 +35,20 @@ pub(super) struct Attachment {
     /// The tick of its last trace, as of `looked_at`.
     tick: u32,
     looked_at: Instant,
+    answers: Answers,
 }
 
 impl Attachment {
     /// Of a memory that has just been claimed.
-    pub(super) const fn new() -> Attachment {
-        Attachment { served: true, asked_at: Instant(0), lost: Vec::new(), tick: 0, looked_at: Instant(0) }
+    pub(super) fn new() -> Attachment {
+        Attachment {
+            served: true,
+            asked_at: Instant(0),
+            lost: Vec::new(),
+            tick: 0,
+            looked_at: Instant(0),
+            answers: Answers::default(),
+        }
     }
 
     /// Whether the program deposits, as far as is known.
@@ -59,6 +68,9 @@ impl Attachment {
         self.looked_at = now;
         let tick = claim.tick();
         let ran = std::mem::replace(&mut self.tick, tick) != tick;
+        if ran {
+            self.answers.look(now, claim);
+        }
         if now.since(self.asked_at) < if ran { ASK_ALL_EVERY_NS } else { ASK_EVERY_NS } {
             return Ok(());
         }
@@ -71,6 +83,7 @@ impl Attachment {
         let attached = if claim.is_pinned() { claim.attachments() } else { Ok(Vec::new()) };
         // What cannot be looked at is believed to be as it was.
         let Ok(attached) = attached else { return Ok(()) };
+        self.answers.watch(&attached);
         let lost = attached.iter().filter(|it| !it.is_attached()).map(ToString::to_string);
         let mut lost: Vec<String> = lost.collect();
         if attached.is_empty() {
@@ -91,8 +104,12 @@ impl Attachment {
         Ok(())
     }
 
-    /// What is lost, if anything.
-    pub(super) fn loss(&self) -> Option<GivenUp> {
+    /// All that is lost.
+    pub(super) fn losses(&self) -> impl Iterator<Item = GivenUp> {
+        self.loss().into_iter().chain(self.answers.loss())
+    }
+
+    fn loss(&self) -> Option<GivenUp> {
         let what = if self.served { DRIVER_SOMEWHERE } else { DRIVER };
         let remedy = if self.lost.iter().any(|why| why == DOWN) {
             // The memory went with the pool.

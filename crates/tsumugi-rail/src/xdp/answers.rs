@@ -58,6 +58,29 @@ fn sent(nic: &str) -> Option<u64> {
     (!sent.is_empty()).then(|| sent.iter().sum())
 }
 
+/// What programs have sent back.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct SentBack {
+    /// Frames that have got away.
+    pub(crate) sent: u64,
+    /// Frames that have not.
+    pub(crate) dropped: u64,
+}
+
+impl SentBack {
+    /// What the driver of the NIC has counted; `None`: it does not count them.
+    pub(crate) fn by(nic: &str) -> Option<SentBack> {
+        let counted = sys::nic_statistics(nic).ok()?;
+        let sum = |end: &str| {
+            let named =
+                counted.iter().filter(|(name, _)| name.starts_with("rx_queue_") && name.ends_with(end));
+            let values: Vec<u64> = named.map(|(_, value)| *value).collect();
+            (!values.is_empty()).then(|| values.iter().sum())
+        };
+        Some(SentBack { sent: sum("_xdp_tx")?, dropped: sum("_xdp_tx_errors")? })
+    }
+}
+
 /// Sends frames that nobody takes: from the NIC to itself, of a kind that is set aside for experiments.
 fn bounce(index: u32, nic: &str) -> Result<(), XdpError> {
     if OBJECT.is_empty() {

@@ -164,6 +164,11 @@ impl Claim {
         self.control().checked_tick.load(Ordering::Relaxed)
     }
 
+    /// Says whether the program is to leave its answers to the owner.
+    pub fn leave_answers(&self, on: bool) {
+        self.control().answers_left.store(on.into(), Ordering::Relaxed);
+    }
+
     /// Whether the pool is still there: after `down` the program deposits no more, and sockets must do.
     #[must_use]
     pub fn is_pinned(&self) -> bool {

@@ -27,6 +27,7 @@ mod receiver;
 mod runs;
 mod standing;
 
+pub(crate) use answers::SentBack;
 pub use claim::{Claim, Wanted};
 pub use discard::Discard;
 pub use error::XdpError;

@@ -201,3 +201,23 @@ fn packets_of_any_length_are_answered_if_and_only_if_they_lie_in_one_buffer() {
         pair.both(|memory| queue::release(memory, memory.control().ring_head.0.load(Ordering::Relaxed)));
     }
 }
+
+#[test]
+fn answers_that_do_not_get_away_are_left_to_the_owner() {
+    let Some(mut pair) = Pair::load(ROOMY) else { return };
+    open(&pair, Repeat::Selective);
+    let leave = |pair: &Pair, on: u32| {
+        pair.both(|memory| memory.control().answers_left.store(on, Ordering::Relaxed));
+    };
+    leave(&pair, 1);
+    for packet in [probe(0).encode().to_vec(), data(0, Flags::ACK_REQUEST, &[1]), data(3, Flags(0), &[1])] {
+        assert_eq!(answered(&mut pair, &packet), None);
+        assert_eq!(is_owed(&pair).0, 1);
+    }
+    assert_eq!(is_owed(&pair).1, Kind::Ack as u32);
+    leave(&pair, 0);
+    // Short packets carry answers: nobody need ask by PROBE.
+    let answer = answered(&mut pair, &probe(0).encode()).expect("an answer");
+    assert_eq!((answer.kind, answer.flags, answer.ack), (Kind::Ack, Flags::HAS_ACK, Psn(1)));
+    assert_eq!(is_owed(&pair).1, 0);
+}

@@ -43,6 +43,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         checked_tick,
         checked_at,
         seal,
+        answers_left,
         ring_head,
         ring_tail,
         sleeping,
