@@ -64,10 +64,15 @@ impl Host {
         if memory.window_pages() > 0 && is_damaged_write(&bytes) {
             return Ok(()); // nobody compares what lands: an errand would go wrong. Its loss is simulated instead
         }
+        let is_left = now.0.checked_div(self.plan.answers_left_ns).is_some_and(|times| times % 2 == 1);
+        memory.control().answers_left.store(is_left.into(), Ordering::Relaxed);
         let noted_before = noted(memory, &bytes);
         let (fate, verdict) = driver::receive(memory, &bytes, scattered, crc32c);
         if scattered && matches!(fate, Fate::Answer(_)) {
             return Err("a frame in several buffers was sent back".to_owned());
+        }
+        if is_left && matches!(fate, Fate::Answer(_)) {
+            return Err("the program gave an answer that was left to the owner".to_owned());
         }
         if fate == Fate::Pass {
             process.spy.passed.push_back((from, bytes));

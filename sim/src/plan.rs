@@ -61,6 +61,9 @@ pub(crate) struct HostPlan {
     pub(crate) driven: bool,
     /// Longest datagram that the driver receives in one buffer, bytes.
     pub(crate) buffer_bytes: usize,
+    /// How long what the driver sends back gets away, and as long it does not, so that the owner answers; ns. 0: it always
+    /// does.
+    pub(crate) answers_left_ns: u64,
     /// How long the application computes now and then without a call, ns, at most.
     pub(crate) computes_ns: u64,
     pub(crate) reader: Reader,
@@ -166,6 +169,15 @@ impl Plan {
         for host in &mut plan.hosts {
             host.buffer_bytes = dice.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
         }
+        let dice = &mut Dice::new(seed, 7);
+        for host in &mut plan.hosts {
+            let left_ns = dice.pick(&[0, 0, 0, 1, 50, 1000]) * MILLISECOND_NS;
+            // Where the program alone may be there to answer, its answers get away; and where there are several paths, since an
+            // answer of the owner's need not take the one that was asked by.
+            if !plan.patient && plan.trunk.is_none() && host.computes_ns == 0 {
+                host.answers_left_ns = left_ns;
+            }
+        }
         let dice = &mut Dice::new(seed, 6);
         if plan.trunk.is_none() && dice.one_in(3) {
             plan.change_mtus(dice);
@@ -265,6 +277,7 @@ impl HostPlan {
             queue_bytes: dice.pick(&[32 << 10, 32 << 10, 128 << 10]),
             driven: false,
             buffer_bytes: usize::MAX,
+            answers_left_ns: 0,
             computes_ns: 0,
             reader: Reader {
                 keep_max: if slow { dice.pick(&[20, 1000, 1_000_000]) } else { dice.pick(&[0, 0, 5]) }

@@ -57,8 +57,8 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
     };
     let (verdict, due, news);
     if header.kind == Kind::Probe {
-        // The owner, who knows the peer's address, answers as long as nobody else can.
-        if !answer::ready(flow) {
+        // The owner, who knows the peer's address, answers as long as nobody else can, by the path that is asked about.
+        if !answer::ready(flow) || answer::is_left(memory) {
             return (Fate::Pass, None);
         }
         answer::note(flow, &header);

@@ -210,7 +210,10 @@ fn answers_that_do_not_get_away_are_left_to_the_owner() {
         pair.both(|memory| memory.control().answers_left.store(on, Ordering::Relaxed));
     };
     leave(&pair, 1);
-    for packet in [probe(0).encode().to_vec(), data(0, Flags::ACK_REQUEST, &[1]), data(3, Flags(0), &[1])] {
+    // A question about a path is answered by that path.
+    let (fate, _) = pair.fate(Wrapping::PLAIN, &probe(0).encode()).expect("the same");
+    assert_eq!((fate, is_owed(&pair)), (Fate::Pass, (0, 0)));
+    for packet in [data(0, Flags::ACK_REQUEST, &[1]), data(3, Flags(0), &[1])] {
         assert_eq!(answered(&mut pair, &packet), None);
         assert_eq!(is_owed(&pair).0, 1);
     }
