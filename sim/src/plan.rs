@@ -172,9 +172,8 @@ impl Plan {
         let dice = &mut Dice::new(seed, 7);
         for host in &mut plan.hosts {
             let left_ns = dice.pick(&[0, 0, 0, 1, 50, 1000]) * MILLISECOND_NS;
-            // Where the program alone may be there to answer, its answers get away; and where there are several paths, since an
-            // answer of the owner's need not take the one that was asked by.
-            if !plan.patient && plan.trunk.is_none() && host.computes_ns == 0 {
+            // Where the program alone may be there to answer, its answers get away.
+            if !plan.patient && host.computes_ns == 0 {
                 host.answers_left_ns = left_ns;
             }
         }
