@@ -14,6 +14,7 @@ use tsumugi_proto::pieces::JOINS_MAX;
 use tsumugi_proto::unchecked::UNCHECKED_MAX;
 use tsumugi_rail::{Rail, RailError};
 use tsumugi_wire::frame::{Frame, Frames};
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::What;
 use tsumugi_wire::time::MILLISECOND_NS;
@@ -184,7 +185,8 @@ impl State {
         for (at, &psn) in wanted.iter().enumerate() {
             let peer = &mut self.peers[index as usize];
             let Some(&key) = peer.sender.packet(psn).or_else(|| peer.unchecked.get(psn)) else { continue };
-            // One path after the other: it may be one of them that does the damage.
+            // One path after the other: it may be one of them that does the damage. In datagrams that every path carries, because
+            // nobody would find out that one carries less than it did.
             let usable: Vec<u8> = (0..)
                 .zip(peer.sender.paths())
                 .filter(|(_, path)| path.is_usable())
@@ -193,8 +195,7 @@ impl State {
             let path = usable.get(peer.repaired as usize % usable.len().max(1)).copied().unwrap_or(0);
             peer.repaired = peer.repaired.wrapping_add(1);
             self.tally.packets_resent += 1;
-            let carried = self.carried(index, path);
-            if !self.send_pieces_of(now, index, path, carried, (psn, key, Flags::RESENT), rail)? {
+            if !self.send_pieces_of(now, index, path, DATAGRAM_BYTES_MIN, (psn, key, Flags::RESENT), rail)? {
                 self.peers[index as usize].repairs.extend_from_slice(&wanted[at..]);
                 return Ok(false);
             }
