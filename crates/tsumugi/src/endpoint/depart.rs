@@ -1,28 +1,15 @@
-//! What departs: messages become packets, packets become bursts.
+//! What departs: messages are accepted, and wait as packets or whole until [`super::transmit`] sends them.
 
 use super::peer::{Body, Content, ContentKey, Outgoing, Peer, Phase};
 use super::state::State;
-use crate::checksum::{crc32c, crc32c_of_two};
 use crate::error::SendError;
 use crate::pool::Pool;
 use crate::{Failure, Node};
-use arrayvec::ArrayVec;
 use slab::Slab;
-use tsumugi_proto::trunk::Pick;
-use tsumugi_rail::{Packet, Rail, RailError};
-use tsumugi_wire::frame::{self, FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
+use tsumugi_wire::frame::{self, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MIN, ONE_BUFFER_BYTES};
-use tsumugi_wire::remote::Outcome;
-use tsumugi_wire::time::MICROSECOND_NS;
-use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
-
-/// Packets of a burst, at most: as many as segmentation offload takes at once.
-const BURST_PACKETS_MAX: usize = 64;
-/// Bytes of a burst, at most: what segmentation offload takes at once, the longest UDP payload.
-const BURST_BYTES_MAX: usize = 65_507;
-/// After this time a NIC whose queue was full is tried again, ns: some packets later.
-const RETRY_NS: u64 = 20 * MICROSECOND_NS;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::{Instant, Psn};
 
 /// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
 /// fragments need. A longer one that needs more is moved, which its length forgives.
@@ -31,9 +18,9 @@ const PADDING_BYTES: usize = 8 * 44;
 /// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
 #[derive(Debug)]
 pub(crate) struct Long {
-    buffer: Vec<u8>,
+    pub(super) buffer: Vec<u8>,
     /// Length of the message. Behind it in `buffer` lies the padding of its last fragment.
-    bytes: usize,
+    pub(super) bytes: usize,
     /// Fragments under way, and one for the part that is not cut yet.
     pub(super) users: u32,
 }
@@ -53,7 +40,7 @@ impl Long {
     ///
     /// A message is cut evenly and its last fragment padded to the same length: a run of equal packets goes
     /// through segmentation offload as one, and so do the messages behind it.
-    fn fragment_bytes(&mut self, offset: usize, most: usize) -> usize {
+    pub(super) fn fragment_bytes(&mut self, offset: usize, most: usize) -> usize {
         let fragments = self.bytes.div_ceil(most);
         let even = self.bytes.div_ceil(fragments).next_multiple_of(8).min(most);
         let end = WHOLE_BYTES + offset + even;
@@ -67,13 +54,6 @@ impl Long {
     pub(super) fn bytes(&self) -> &[u8] {
         &self.buffer
     }
-}
-
-/// Room to put a burst together, kept so that nothing is allocated for it.
-#[derive(Debug, Default)]
-pub(crate) struct Burst {
-    pub(super) packets: Vec<(Psn, ContentKey, Flags)>,
-    heads: Vec<[u8; HEADER_BYTES + FRAGMENT_BYTES]>,
 }
 
 /// Gives a packet's content back.
@@ -459,278 +439,5 @@ impl State {
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = (&str, std::net::SocketAddr, u64)> {
         let lacks = |peer: &&super::peer::Peer| peer.undelivered() > 0;
         self.peers.iter().filter(lacks).map(|peer| (&*peer.name, peer.address, peer.undelivered()))
-    }
-
-    /// Sends what may be sent now.
-    ///
-    /// # Errors
-    /// The rail is broken.
-    pub fn transmit<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
-        if !self.met.is_empty() {
-            for address in std::mem::take(&mut self.met) {
-                rail.meet(address);
-                self.hear_size(now, address, rail);
-            }
-        }
-        while let Some(address) = rail.too_long() {
-            self.hear_size(now, address, rail);
-        }
-        if !self.doubted.is_empty() {
-            self.ask_kernels(now, rail);
-        }
-        while let Some(index) = self.dirty.pop_front() {
-            self.peers[index as usize].dirty = false;
-            let all_taken = self.transmit_to(now, index, rail)?;
-            self.arm(now, index);
-            if !all_taken {
-                // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
-                // before it can help, whatever timer is due: what that asked for cannot be sent either.
-                self.touch(index);
-                self.deadline = now.plus(RETRY_NS);
-                break;
-            }
-        }
-        for (to, packet) in self.replies.drain(..) {
-            rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
-            self.tally.answers_sent += 1;
-        }
-        for address in self.parted.drain(..) {
-            rail.part(address);
-        }
-        Ok(())
-    }
-
-    fn transmit_to<R: Rail + ?Sized>(
-        &mut self,
-        now: Instant,
-        index: u32,
-        rail: &mut R,
-    ) -> Result<bool, RailError> {
-        if let Some(packet) = self.hello(now, index) {
-            let to = self.peers[index as usize].address;
-            rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
-            self.ask_about_greeting(now, index, rail);
-        }
-        if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
-            return Ok(true);
-        }
-        if self.peers[index as usize].has_told {
-            self.find_ways(now, index);
-        }
-        if self.peers[index as usize].sender.has_lost() {
-            self.suspect_size(now, index, rail);
-        }
-        if self.peers[index as usize].sizes_due <= now {
-            self.probe_sizes(now, index, rail)?;
-        }
-        if self.peers[index as usize].damaged.due() <= now {
-            self.ask_for_damaged(now, index);
-        }
-        if !self.peers[index as usize].repairs.is_empty() && !self.send_repairs(now, index, rail)? {
-            return Ok(false);
-        }
-        while let Some(pick) = self.pick(now, index) {
-            self.gather(now, index, pick);
-            if self.burst.packets.is_empty() {
-                break;
-            }
-            let carried = self.carried(index, pick.path);
-            let all = if self.burst_fits(index, carried) {
-                self.send_burst(now, index, pick.path, rail)?
-            } else {
-                self.send_in_pieces(now, index, pick.path, carried, rail)?
-            };
-            if !all {
-                return Ok(false);
-            }
-        }
-        self.probe_ways(now, index);
-        let peer = &mut self.peers[index as usize];
-        if !peer.outbox.is_empty() {
-            peer.sender.starve(now);
-        }
-        if peer.sender.take_probe() {
-            self.reply_on_flow(index, Kind::Probe);
-        }
-        if self.peers[index as usize].answer.is_some() {
-            return self.send_answer(now, index, rail);
-        }
-        Ok(true)
-    }
-
-    /// Collects the packets that may be sent to a peer over a path now: first again, then anew.
-    fn gather(&mut self, now: Instant, index: u32, pick: Pick) {
-        self.burst.packets.clear();
-        let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
-        let most = fitting.clamp(1, BURST_PACKETS_MAX).min(pick.packets as usize);
-        while self.burst.packets.len() < most {
-            let peer = &mut self.peers[index as usize];
-            if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
-                self.burst.packets.push((psn, key, Flags::RESENT));
-                self.tally.packets_resent += 1;
-            } else if peer.sender.room(pick.path) > 0
-                && let Some((content, messages)) = self.cut(index)
-            {
-                let key = self.contents.insert(content);
-                let peer = &mut self.peers[index as usize];
-                let psn = peer.sender.send(now, pick.path, key);
-                if let Some(messages) = messages {
-                    peer.marks.push_back((psn, messages));
-                }
-                self.burst.packets.push((psn, key, Flags(0)));
-                self.tally.packets_sent += 1;
-            } else {
-                break;
-            }
-        }
-    }
-
-    /// The next packet of what waits for a peer, and how many messages are complete with it.
-    fn cut(&mut self, index: u32) -> Option<(Content, Option<u64>)> {
-        let most = self.body_bytes(index);
-        let data_bytes = most - FRAGMENT_BYTES;
-        let peer = &mut self.peers[index as usize];
-        match peer.outbox.front_mut()? {
-            Outgoing::Packet { .. } => {
-                let Some(Outgoing::Packet { body, messages }) = peer.outbox.pop_front() else { return None };
-                peer.outbox_bytes -= body.len() as u64;
-                let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, Some(messages)))
-            }
-            Outgoing::Long { key, next, messages } => {
-                let (key, messages) = (*key, *messages);
-                let long = &mut self.longs[key];
-                let offset = next.offset as usize;
-                let at = WHOLE_BYTES + offset;
-                let bytes = long.fragment_bytes(offset, data_bytes);
-                let left = bytes.min(long.bytes - offset) as u64;
-                let frame = next.encode();
-                let crc = crc32c_of_two(&frame, &long.buffer[at..at + bytes]);
-                next.offset += left;
-                peer.outbox_bytes -= left;
-                let last = next.offset == next.total;
-                if last {
-                    // The part that is not cut hands its claim on to the last fragment.
-                    peer.outbox.pop_front();
-                } else {
-                    long.users += 1;
-                }
-                let body = Body::Piece { frame, key, at, bytes };
-                Some((Content { body, crc }, last.then_some(messages)))
-            }
-            Outgoing::Bulk { bulk, messages } => {
-                let messages = *messages;
-                let mut body = self.pool.take(most)?;
-                let before = bulk.waiting_bytes();
-                let was_there = bulk.next(most, &mut body);
-                peer.outbox_bytes -= before - bulk.waiting_bytes();
-                let lacking = (!was_there && !bulk.is_reply()).then(|| bulk.number());
-                let last = bulk.is_cut();
-                if last {
-                    peer.replies -= usize::from(bulk.is_reply());
-                    peer.outbox.pop_front();
-                }
-                if let Some(number) = lacking {
-                    self.was_refused(index, number, Outcome::NotMapped);
-                }
-                let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, last.then_some(messages)))
-            }
-            Outgoing::Rails => {
-                let body = self.rails_body()?;
-                self.peers[index as usize].outbox.pop_front();
-                let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, None))
-            }
-        }
-    }
-
-    /// Sends the collected packets. `false` when the NIC did not take them all.
-    pub(super) fn send_burst<R: Rail + ?Sized>(
-        &mut self,
-        now: Instant,
-        index: u32,
-        path: u8,
-        rail: &mut R,
-    ) -> Result<bool, RailError> {
-        let (ack, credit) = self.credit(index);
-        let flags = self.has_ack(index);
-        let count = self.burst.packets.len();
-        let peer = &mut self.peers[index as usize];
-        let Some(remote) = peer.remote else { return Ok(true) };
-        // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
-        // it may send, after a resend, and after a long message, whose buffer it wants back.
-        let full = peer.sender.room(path) == 0;
-        // A long packet that nobody may answer where it arrives carries no question. Who sends one again has asked in vain,
-        // maybe for that reason.
-        let mut probes = false;
-        let Burst { packets, heads } = &mut self.burst;
-        heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
-        let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
-        let mut header = Header::new(Kind::Data, self.epoch);
-        (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
-        (header.ack, header.credit) = (ack, credit);
-        for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
-            let content = &self.contents[*key];
-            let last = at + 1 == count;
-            let (frame, body): (&[u8], &[u8]) = match &content.body {
-                Body::Packet(body) => (&[], body),
-                Body::Piece { frame, key, at, bytes } => (frame, &self.longs[*key].buffer[*at..*at + *bytes]),
-            };
-            let ask = *resent == Flags::RESENT || last && (full || count > 1 || !frame.is_empty());
-            header.flags = flags.with(*resent).with(if ask { Flags::ACK_REQUEST } else { Flags(0) });
-            header.psn = *psn;
-            header.body_bytes = (frame.len() + body.len()) as u16;
-            let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
-            probes |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
-            header.body_crc = content.crc;
-            head[..HEADER_BYTES].copy_from_slice(&header.encode());
-            head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
-            out.push(Packet { head: &head[..HEADER_BYTES + frame.len()], body });
-        }
-        let address = peer.ways[usize::from(path)].address;
-        let taken = rail.send(now, address, &out)?;
-        let probes = probes && taken == count;
-        if peer.is_trunk() {
-            let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
-            self.policy.on_sent(index, path, taken as u32, bytes);
-            if self.policy.is_copied() {
-                for address in peer.elsewhere(address) {
-                    rail.send(now, address, &out[..taken])?;
-                }
-            }
-        }
-        for (psn, ..) in &packets[taken..] {
-            peer.sender.not_taken(*psn);
-        }
-        if taken > 0 {
-            // The acknowledgement rode along; only a gap needs an answer of its own.
-            peer.unanswered = 0;
-            peer.ack_due = Instant::NEVER;
-            if matches!(peer.answer, Some((Kind::Ack, _))) && ack >= peer.highest {
-                peer.answer = None;
-            }
-        }
-        drop(out);
-        if probes {
-            self.probe_behind(now, index, path, rail)?;
-        }
-        Ok(taken == count)
-    }
-
-    /// Asks behind a burst of long packets for the ACK that they cannot bring back. If the NIC does not take the PROBE, the
-    /// packets' time-out asks again.
-    fn probe_behind<R: Rail + ?Sized>(
-        &mut self,
-        now: Instant,
-        index: u32,
-        path: u8,
-        rail: &mut R,
-    ) -> Result<(), RailError> {
-        if let Some(packet) = self.flow_packet(index, Kind::Probe, path) {
-            let address = self.peers[index as usize].ways[usize::from(path)].address;
-            rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
-        }
-        Ok(())
     }
 }

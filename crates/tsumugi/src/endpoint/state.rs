@@ -157,7 +157,7 @@ pub struct State {
     /// Spreads packets over the paths to a peer.
     pub(super) policy: Box<dyn Policy>,
     pub(super) tally: Tally,
-    pub(super) burst: super::depart::Burst,
+    pub(super) burst: super::transmit::Burst,
 }
 
 impl State {
@@ -217,7 +217,7 @@ impl State {
             refusals: VecDeque::new(),
             policy: PolicyChoice::default().policy(),
             tally: Tally::default(),
-            burst: super::depart::Burst::default(),
+            burst: super::transmit::Burst::default(),
             options,
         }
     }
@@ -386,8 +386,11 @@ impl State {
         }
         for &index in &timed {
             self.tick_peer(now, index);
-            let due = self.due(index);
-            self.remind(index, due);
+            // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
+            if !self.peers[index as usize].dirty {
+                let due = self.due(index);
+                self.remind(index, due);
+            }
         }
         timed.clear();
         self.timed_before = timed;
