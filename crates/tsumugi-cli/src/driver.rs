@@ -152,7 +152,7 @@ pub(crate) fn up(options: &Up) -> crate::Outcome {
         eprintln!("tsumugi: {caution}");
     }
     // Where the first `up` has put it.
-    show(&xdp::status(&Pins::here()?)?, options.json)
+    show(&xdp::status(&Pins::here()?)?, None, options.json)
 }
 
 /// What is wrong with a NIC to which the program is attached.
@@ -201,7 +201,41 @@ pub(crate) fn down(options: &Down) -> crate::Outcome {
 }
 
 pub(crate) fn status(options: &Status) -> crate::Outcome {
-    show(&xdp::status(&Pins::here()?)?, options.json)
+    show(&xdp::status(&Pins::here()?)?, Some(&Here::tried()), options.json)
+}
+
+/// What an endpoint that the caller opens here and now uses beside the driver depositor, and does without.
+#[derive(Serialize)]
+#[serde(rename_all = "lowercase")]
+enum Here {
+    Report(tsumugi::Report),
+    Error(String),
+}
+
+impl Here {
+    /// By its sockets, because an endpoint of the pool would begin anew for it.
+    fn tried() -> Here {
+        let config = tsumugi::Config { port: 0, depositor: tsumugi::Depositor::User, ..Default::default() };
+        match tsumugi::Endpoint::open(config) {
+            Ok(endpoint) => Here::Report(endpoint.report()),
+            Err(error) => Here::Error(error.to_string()),
+        }
+    }
+
+    fn lines(&self) -> String {
+        let report = match self {
+            Here::Report(report) => report,
+            Here::Error(error) => return format!("No endpoint opens here: {error}\n"),
+        };
+        let nics: Vec<&str> = report.nics.iter().map(|nic| &*nic.name).collect();
+        let nics = if nics.is_empty() { "loopback only".to_owned() } else { nics.join(" ") };
+        let mut lines =
+            format!("Endpoints of yours send by {}, and are reached by {nics}\n", report.engines.join(", "));
+        for lack in &report.given_up {
+            _ = writeln!(lines, "  without {}: {}; {}", lack.what, lack.why, lack.remedy);
+        }
+        lines
+    }
 }
 
 fn require_root(command: &'static str) -> Result<(), DriverError> {
@@ -231,7 +265,7 @@ fn group(name: &str) -> Result<u32, DriverError> {
 
 /// The answer of `--json`.
 #[derive(Serialize)]
-struct Report {
+struct Report<'a> {
     nics: Vec<Nic>,
     #[serde(skip_serializing_if = "Vec::is_empty")]
     others: Vec<Other>,
@@ -244,6 +278,8 @@ struct Report {
     #[serde(skip_serializing_if = "Option::is_none")]
     translations: Option<u32>,
     endpoints: Vec<Endpoint>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    here: Option<&'a Here>,
 }
 
 #[derive(Serialize)]
@@ -299,8 +335,8 @@ impl From<&RailStatus> for Rail {
     }
 }
 
-impl From<&xdp::Status> for Report {
-    fn from(status: &xdp::Status) -> Report {
+impl<'a> Report<'a> {
+    fn new(status: &xdp::Status, here: Option<&'a Here>) -> Report<'a> {
         let nics = status.nics.iter().map(|attached| Nic {
             name: attached.nic.clone(),
             index: attached.index,
@@ -330,16 +366,18 @@ impl From<&xdp::Status> for Report {
                 .map(|geometry| u64::from(geometry.window_pages) * PAGE_BYTES as u64),
             translations: status.geometry.map(|geometry| geometry.translations),
             endpoints: endpoints.collect(),
+            here,
         }
     }
 }
 
-fn show(status: &xdp::Status, json: bool) -> crate::Outcome {
+fn show(status: &xdp::Status, here: Option<&Here>, json: bool) -> crate::Outcome {
     let mut out = crate::output::output();
     if json {
-        writeln!(out, "{}", serde_json::to_string(&Report::from(status))?)?;
+        writeln!(out, "{}", serde_json::to_string(&Report::new(status, here))?)?;
     } else {
         out.write_all(table(status).as_bytes())?;
+        out.write_all(here.map(Here::lines).unwrap_or_default().as_bytes())?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -49,6 +49,13 @@ impl Cluster {
         serde_json::from_str(&out).expect("one JSON object")
     }
 
+    /// What `status` says of the pool and its NICs.
+    fn pool(&self) -> Value {
+        let mut status = self.json("status --json");
+        status.as_object_mut().and_then(|all| all.remove("here")).expect("what endpoints get here");
+        status
+    }
+
     /// What is left of the driver depositor in node 0.
     fn traces(&self) -> String {
         let mut shell = self.command(0, "sh");
@@ -90,7 +97,7 @@ fn nics(status: &Value) -> Vec<(&str, &str)> {
 fn a_program_from_up_to_down() {
     let Some(cluster) = Cluster::new("a_program_from_up_to_down") else { return };
     assert!(cluster.expect("status", 0).0.contains("on no NIC here"));
-    assert_eq!(cluster.json("status --json"), json!({ "nics": [], "endpoints": [] }));
+    assert_eq!(cluster.pool(), json!({ "nics": [], "endpoints": [] }));
     assert_eq!(cluster.expect("down", 0), Printed::default(), "there is nothing to do");
 
     let options = "--port 7500 --endpoints 2 --flows 8 --queue 65536 --owner 65534 --group 54321 --mode 660";
@@ -102,7 +109,7 @@ fn a_program_from_up_to_down() {
     for endpoint in status["endpoints"].as_array().expect("a list") {
         assert_eq!((&endpoint["claimed"], &endpoint["counters"]["deposited"]), (&false.into(), &0.into()));
     }
-    assert_eq!(cluster.json("status --json"), status);
+    assert_eq!(cluster.pool(), status);
 
     // Again: what is there stays as it is, and there is more.
     let (table, _) = cluster.expect("up nic0 nic1 --port 7600 --endpoints 3 --xdp generic", 0);
@@ -315,6 +322,10 @@ fn who_is_not_root_may_only_look() {
     }
     let status: Value = serde_json::from_str(&nobody("status --json", 0).0).expect("one JSON object");
     assert_eq!(nics(&status), [("nic0", "native")]);
+    // And what their endpoints get.
+    let here = &status["here"]["report"];
+    assert!(here["engines"].as_array().expect("a list").contains(&"udp".into()), "{here}");
+    assert!(here["given_up"].to_string().contains("CAP_NET_RAW"), "{here}");
     // Counters are shown to those who may use the endpoint.
     let counters = [0, 1].map(|endpoint: usize| status["endpoints"][endpoint].get("counters").is_some());
     assert_eq!(counters, [true, false], "{status}");

@@ -40,9 +40,13 @@ pub struct Config {
     pub peer_timeout: Duration,
     /// How long a peer that has never answered is waited for: it may start late.
     pub connect_timeout: Duration,
+    /// How long [`Endpoint::flush`](crate::Endpoint::flush) and [`Endpoint::close`](crate::Endpoint::close) wait for a peer
+    /// that is there and acknowledges nothing, because it computes with its receive memory full, say. Whatever is
+    /// acknowledged meanwhile, by whomever, lets them wait as long again.
+    pub flush_timeout: Duration,
     /// How long an endpoint that is dropped goes on, at most, until what it has accepted is acknowledged, as TCP does for
-    /// what was written to a socket that is closed. [`Endpoint::close`](crate::Endpoint::close) waits for as long as it
-    /// takes, and says what became of it. Zero: what is not acknowledged is given up at once.
+    /// what was written to a socket that is closed. [`Endpoint::close`](crate::Endpoint::close) waits for longer
+    /// and says what became of it. Zero: what is not acknowledged is given up at once.
     pub linger: Duration,
     /// Longest message to send or take, bytes.
     pub message_bytes_max: u64,
@@ -87,6 +91,7 @@ impl Default for Config {
             repeat: Repeat::default(),
             peer_timeout: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(30),
+            flush_timeout: Duration::from_secs(600),
             linger: Duration::from_secs(5),
             message_bytes_max: 1 << 30,
             queue_bytes: 1 << 20,

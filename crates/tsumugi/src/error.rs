@@ -134,6 +134,9 @@ pub enum Reason {
     /// Nothing can be sent to it: the system's error number.
     #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
     NoRoute(i32),
+    /// Packets of so many bytes, which every path should carry, do not arrive, and shorter ones do.
+    #[error("it answers, and packets of {0} bytes do not reach it: a link, tunnel or filter on the way drops them")]
+    Narrow(usize),
     /// It is a new incarnation and knows nothing of what was before.
     #[error("it has restarted")]
     Restarted,
@@ -204,6 +207,20 @@ pub enum SendError {
     /// The peer is gone.
     #[error(transparent)]
     Peer(Box<Failure>),
+    /// Nothing was acknowledged for [`Config::flush_timeout`](crate::Config::flush_timeout), though the peer is there.
+    #[error(
+        "nothing was acknowledged for {waited:?}, and {messages} messages to {name} ({address}) wait: it is there and takes none of them; it may compute, or be stopped; wait again, or raise Config::flush_timeout"
+    )]
+    Stalled {
+        /// How long.
+        waited: Duration,
+        /// How many messages it has not acknowledged.
+        messages: u64,
+        /// Its name as it was given.
+        name: String,
+        /// Its address.
+        address: SocketAddr,
+    },
     /// There is no memory for a buffer of this length.
     #[error("no memory for a send buffer of {0} bytes")]
     NoMemory(usize),

@@ -2,6 +2,7 @@
 
 use super::{Endpoint, Inner, Shared};
 use crate::error::SendError;
+use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
@@ -17,7 +18,7 @@ impl Endpoint {
     /// [`Config::linger`](crate::Config::linger) at most, and cannot say what became of it.
     ///
     /// # Errors
-    /// As [`Endpoint::flush`]. The endpoint is closed all the same.
+    /// As [`Endpoint::flush`]. The endpoint is closed all the same, a second later at most.
     pub fn close(self) -> Result<(), SendError> {
         let flushed = self.flush();
         self.shared.leave(LEAVE_NS_MAX)?;
@@ -33,6 +34,27 @@ impl Endpoint {
 }
 
 impl Shared {
+    /// See [`Endpoint::flush`].
+    pub(super) fn flush(&self) -> Result<(), SendError> {
+        let patience_ns = self.inner.borrow().flush_ns;
+        loop {
+            let before = self.inner.borrow().state.acknowledged();
+            let until = self.now().plus(patience_ns);
+            match self.wait_until(Some(until), |state| state.is_flushed().then(|| state.take_loss()))? {
+                Some(None) => return Ok(()),
+                Some(Some(failure)) => return Err(SendError::Peer(Box::new(failure))),
+                None => {}
+            }
+            let inner = self.inner.borrow();
+            if inner.state.acknowledged() == before
+                && let Some((name, address, messages)) = inner.state.undelivered().next()
+            {
+                let waited = Duration::from_nanos(patience_ns);
+                return Err(SendError::Stalled { waited, messages, name: name.to_owned(), address });
+            }
+        }
+    }
+
     /// Says good-bye to everyone, until everyone has heard it.
     fn leave(&self, ns_max: u64) -> Result<(), tsumugi_rail::RailError> {
         let now = self.now();

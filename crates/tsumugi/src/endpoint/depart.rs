@@ -435,6 +435,12 @@ impl State {
         self.peers.iter().all(|peer| peer.undelivered() == 0)
     }
 
+    /// A number that grows with whatever is acknowledged, and with each connection that ends.
+    pub(crate) fn acknowledged(&self) -> u64 {
+        let packets = self.peers.iter().map(|peer| peer.sender.next().0 - peer.sender.outstanding() as u64);
+        packets.fold(self.ends.wrapping_mul(1 << 40), u64::wrapping_add)
+    }
+
     /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = (&str, std::net::SocketAddr, u64)> {
         let lacks = |peer: &&super::peer::Peer| peer.undelivered() > 0;

@@ -96,6 +96,7 @@ pub(crate) struct Inner {
     /// That descriptor, where it could be had: the rail's with a timer beside it.
     bell: Option<Bell>,
     /// How long to go on after the last holder is gone, for what is not acknowledged, ns.
+    flush_ns: u64,
     linger_ns: u64,
 }
 
@@ -187,6 +188,7 @@ impl Endpoint {
                 silent: false,
                 shown: false,
                 bell: None,
+                flush_ns: u64::MAX,
                 linger_ns: 0,
             }),
         };
@@ -201,7 +203,8 @@ impl Endpoint {
         let endpoint = Endpoint::on(state, rail, Clock::start(), config.wait);
         let mut inner = endpoint.shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
-        inner.linger_ns = u64::try_from(config.linger.as_nanos()).unwrap_or(u64::MAX);
+        let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        (inner.flush_ns, inner.linger_ns) = (ns(config.flush_timeout), ns(config.linger));
         inner.state.set_replacement(config.replacement);
         inner.state.set_networks(config.networks()?);
         drop(inner);
@@ -336,18 +339,16 @@ impl Endpoint {
         self.shared.inner.borrow().state.is_flushed()
     }
 
-    /// Waits until everything that was accepted is acknowledged, or lost.
+    /// Waits until everything that was accepted is acknowledged, or lost, as long as anything still is acknowledged within
+    /// [`Config::flush_timeout`](crate::Config::flush_timeout).
     ///
     /// # Errors
     /// A peer is gone, now or before this call, and had not acknowledged what was sent to it: the failure says how much.
     /// Not if [`Endpoint::take_failure`], a channel's receive call or this one have told it before. What was accepted for
     /// other peers has been acknowledged all the same.
+    /// [`SendError::Stalled`]: a peer is there and takes nothing; its messages are kept.
     pub fn flush(&self) -> Result<(), SendError> {
-        let loss = self.shared.wait_until(None, |state| state.is_flushed().then(|| state.take_loss()))?;
-        match loss.flatten() {
-            Some(failure) => Err(SendError::Peer(Box::new(failure))),
-            None => Ok(()),
-        }
+        self.shared.flush()
     }
 
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.

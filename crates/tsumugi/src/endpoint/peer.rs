@@ -203,6 +203,8 @@ pub(super) struct Peer {
     pub(super) sizes_search: bool,
     /// When a packet was sent whose loss has been looked into.
     pub(super) sizes_asked: Instant,
+    /// The first packet outstanding, of which not even pieces arrive, since then.
+    pub(super) stuck: Option<(Psn, Instant)>,
 
     /// Operations on its memory that wait for replies, by number.
     pub(super) pending: HashMap<u64, Pending>,
@@ -295,6 +297,7 @@ impl Peer {
             sizes_due: Instant::NEVER,
             sizes_search: false,
             sizes_asked: Instant(0),
+            stuck: None,
             pending: HashMap::new(),
             reorder: Reorder::default(),
             pieces: Pieces::default(),

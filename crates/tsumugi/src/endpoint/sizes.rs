@@ -9,13 +9,14 @@ use super::peer::{Address, Body, Content, Peer, Phase};
 use super::state::State;
 use super::trunk::Way;
 use crate::checksum::crc32c;
+use crate::error::Reason;
 use crate::report::GivenUp;
 use std::net::SocketAddr;
 use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::DATAGRAM_BYTES_MAX;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 use tsumugi_wire::{Header, Instant, Kind, Psn};
 
 /// Transmissions that the first packet outstanding must have lost before its length is to blame.
@@ -130,6 +131,20 @@ impl State {
             tell(way, before);
             peer.sender.forget_losses();
             peer.fit();
+        } else if bytes <= DATAGRAM_BYTES_MIN {
+            self.suspect_all(now, index);
+        }
+    }
+
+    /// Not even what every path must carry arrives, and the peer is heard. After a while that is the end.
+    fn suspect_all(&mut self, now: Instant, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        let base = peer.sender.base();
+        let (stuck, since) = *peer.stuck.get_or_insert((base, now));
+        if stuck != base {
+            peer.stuck = Some((base, now));
+        } else if now.since(since) >= self.options.peer_timeout_ns {
+            self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
     }
 

@@ -86,6 +86,9 @@ impl State {
         }
         if self.peers[index as usize].sender.has_lost() {
             self.suspect_size(now, index, rail);
+            if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+                return Ok(true); // nothing that is sent to it arrives
+            }
         }
         if self.peers[index as usize].sizes_due <= now {
             self.probe_sizes(now, index, rail)?;

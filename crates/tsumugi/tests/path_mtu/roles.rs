@@ -13,6 +13,7 @@ pub(crate) fn play(role: &str) {
     match name {
         "serve" => serve(settings),
         "send" => send(settings),
+        "try" => attempt(settings),
         "up" => {
             let access = Access { owner: None, group: None, mode: 0o600 };
             let options = PoolOptions { endpoints: 1, first_port: PORT, access, ..PoolOptions::default() };
@@ -43,6 +44,7 @@ fn open(settings: &str) -> Endpoint {
         depositor: word(settings, "depositor")
             .map_or(default.depositor, |word| word.parse().expect("a depositor")),
         datagram_bytes: number(settings, "datagram").map(|bytes| bytes as u16),
+        peer_timeout: number(settings, "peer_timeout_ms").map_or(default.peer_timeout, Duration::from_millis),
         ..default
     };
     Endpoint::open(config).expect("an endpoint")
@@ -85,6 +87,18 @@ fn serve(settings: &str) {
     }
     say(format!("B received {received}"));
     endpoint.close().expect("it closes");
+}
+
+/// Sends a message, and says what became of it and when.
+fn attempt(settings: &str) {
+    let endpoint = open(settings);
+    let peer = endpoint.add_peer(word(settings, "to").expect("a peer")).expect("a peer");
+    let mut channel = endpoint.channel(0).expect("it is free");
+    let begun = Instant::now();
+    channel.post(peer, &message(0, number(settings, "bytes").expect("a length") as usize)).expect("it is taken");
+    let fate = endpoint.close().map_or_else(|error| error.to_string(), |()| "it arrived".to_owned());
+    say(format!("A heard {fate}"));
+    say(format!("A closed after ms {}", begun.elapsed().as_millis()));
 }
 
 /// Sends messages, so many or for so long; says how long datagrams were, and when it was done.

@@ -209,6 +209,39 @@ fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
 }
 
 #[test]
+fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
+    let _alone = alone();
+    let flush_timeout = Duration::from_millis(300);
+    let endpoint = open(Config {
+        send_bytes: 1 << 30,
+        peer_timeout: PEER_TIMEOUT,
+        flush_timeout,
+        ..Config::loopback()
+    });
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start("verify 400 100000");
+    let node = node_at(&endpoint, there.hear_number());
+    for number in 0..400 {
+        channel.post(node, &contents(number, 100_000)).unwrap();
+    }
+    assert_eq!(there.hear_while(|| progress(&endpoint)), "a quarter");
+    there.signal(libc::SIGSTOP);
+    let begun = Instant::now();
+    match endpoint.flush() {
+        Err(SendError::Stalled { waited, messages, .. }) => {
+            assert_eq!(waited, flush_timeout);
+            assert!((1..=400).contains(&messages), "{messages}");
+        }
+        other => panic!("{other:?}"),
+    }
+    assert!((flush_timeout..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
+    there.signal(libc::SIGCONT);
+    assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
+    assert!(endpoint.take_failure().is_none());
+    there.finish_while(|| progress(&endpoint));
+}
+
+#[test]
 fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
     let _alone = alone();
     let endpoint = open(Config {
