@@ -438,6 +438,8 @@ impl Host {
         let fair = match failure.reason {
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
+            // Every simulated network carries what every one should.
+            Reason::Narrow(_) => false,
             // Simulated hosts have no kernels.
             Reason::Gone | Reason::NoRoute(_) => false,
             // Everybody has room for all, in the same job.

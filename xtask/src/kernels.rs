@@ -16,9 +16,12 @@ pub(crate) fn run(tally: &mut Tally) {
         tally.spoil("the command was not built, so no other kernel was tried");
         return;
     };
-    for kernel in KERNELS {
-        let arguments = ["--kernel", kernel, "--program", &program, "--trial", "harm"];
-        match tally.status("tools/second-kernel/run", &arguments, &[]) {
+    // At once: an emulated machine waits as much as it computes.
+    let runs =
+        KERNELS.map(|kernel| (kernel, vec!["--kernel", kernel, "--program", &program, "--trial", "harm"]));
+    let statuses = tally.statuses("tools/second-kernel/run", &runs);
+    for (kernel, status) in KERNELS.into_iter().zip(statuses) {
+        match status {
             Some(0) => {}
             Some(LACKS) if std::env::var_os("CI").is_none_or(|ci| ci != "true") => {
                 eprintln!("xtask: LEFT OUT: {kernel} on an emulated machine, see above");

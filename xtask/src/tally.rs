@@ -51,6 +51,41 @@ impl Tally {
         child.wait().ok().and_then(|status| status.code())
     }
 
+    /// Runs a program several times at once, with a name and arguments each. Every line that it prints begins with the name.
+    /// The exit statuses, as of [`Tally::status`].
+    pub(crate) fn statuses(&mut self, program: &str, runs: &[(&str, Vec<&str>)]) -> Vec<Option<i32>> {
+        let (lines, printed) = std::sync::mpsc::channel();
+        std::thread::scope(|scope| {
+            let running: Vec<_> = runs
+                .iter()
+                .map(|(name, arguments)| {
+                    let lines = lines.clone();
+                    scope.spawn(move || {
+                        eprintln!("+ {program} {}", arguments.join(" "));
+                        let mut command = Command::new(program);
+                        command.args(arguments).current_dir(crate::root()).stdout(Stdio::piped());
+                        let started = command.spawn();
+                        let started =
+                            started.map_err(|error| eprintln!("xtask: cannot run '{program}': {error}"));
+                        let mut child = started.ok()?;
+                        for line in BufReader::new(child.stdout.take()?).split(b'\n').map_while(Result::ok) {
+                            let _ = lines.send((*name, line));
+                        }
+                        child.wait().ok().and_then(|status| status.code())
+                    })
+                })
+                .collect();
+            drop(lines);
+            for (name, line) in printed {
+                let line = String::from_utf8_lossy(&line);
+                self.count(&line);
+                // Nobody may be listening; the tests go on all the same.
+                let _ = writeln!(std::io::stdout(), "{name}: {line}");
+            }
+            running.into_iter().map(|run| run.join().ok().flatten()).collect()
+        })
+    }
+
     /// This went wrong, whatever its tests say.
     pub(crate) fn spoil(&mut self, what: &str) {
         self.broken.push(what.to_owned());

@@ -135,7 +135,9 @@ pub enum Reason {
     #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
     NoRoute(i32),
     /// Packets of so many bytes, which every path should carry, do not arrive, and shorter ones do.
-    #[error("it answers, and packets of {0} bytes do not reach it: a link, tunnel or filter on the way drops them")]
+    #[error(
+        "it answers, and packets of {0} bytes do not reach it: a link, tunnel or filter on the way drops them"
+    )]
     Narrow(usize),
     /// It is a new incarnation and knows nothing of what was before.
     #[error("it has restarted")]

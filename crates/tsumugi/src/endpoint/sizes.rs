@@ -17,12 +17,16 @@ use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use tsumugi_wire::time::SECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind, Psn};
 
 /// Transmissions that the first packet outstanding must have lost before its length is to blame.
 const LOST_SENDS: u8 = 4;
 /// Transmissions of it from which on the peer is asked, by a short packet behind it, whether it hears those.
 const ASK_SENDS: u8 = 2;
+
+/// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
+const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
 
 /// Who said last that a path carries less than both ends take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -143,7 +147,7 @@ impl State {
         let (stuck, since) = *peer.stuck.get_or_insert((base, now));
         if stuck != base {
             peer.stuck = Some((base, now));
-        } else if now.since(since) >= self.options.peer_timeout_ns {
+        } else if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
     }

@@ -116,7 +116,8 @@ fn a_router_that_says_nothing_is_found_out() {
 
 #[test]
 fn a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time() {
-    let Some(_watched) = as_root("a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time", None)
+    let Some(_watched) =
+        as_root("a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time", None)
     else {
         return;
     };
@@ -127,7 +128,7 @@ fn a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time() {
     ));
     assert!(line(&said, "A heard ").contains("packets of 508 bytes do not reach it"), "{said:?}");
     let took_ms = number(&said, "A closed after ms ");
-    assert!((1000..10_000).contains(&took_ms), "{said:?}");
+    assert!((5000..20_000).contains(&took_ms), "{said:?}");
 }
 
 #[test]

@@ -95,7 +95,9 @@ fn attempt(settings: &str) {
     let peer = endpoint.add_peer(word(settings, "to").expect("a peer")).expect("a peer");
     let mut channel = endpoint.channel(0).expect("it is free");
     let begun = Instant::now();
-    channel.post(peer, &message(0, number(settings, "bytes").expect("a length") as usize)).expect("it is taken");
+    channel
+        .post(peer, &message(0, number(settings, "bytes").expect("a length") as usize))
+        .expect("it is taken");
     let fate = endpoint.close().map_or_else(|error| error.to_string(), |()| "it arrived".to_owned());
     say(format!("A heard {fate}"));
     say(format!("A closed after ms {}", begun.elapsed().as_millis()));

@@ -212,12 +212,8 @@ fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
 fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
     let _alone = alone();
     let flush_timeout = Duration::from_millis(300);
-    let endpoint = open(Config {
-        send_bytes: 1 << 30,
-        peer_timeout: PEER_TIMEOUT,
-        flush_timeout,
-        ..Config::loopback()
-    });
+    let endpoint =
+        open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, flush_timeout, ..Config::loopback() });
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("verify 400 100000");
     let node = node_at(&endpoint, there.hear_number());
