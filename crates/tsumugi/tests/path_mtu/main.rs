@@ -124,7 +124,7 @@ fn a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time() {
     let hole = "ip -n A link set va gso_max_segs 1 gso_max_size 1600; ip -n B link set vb mtu 400;";
     let said = play(&format!(
         "{ROUTED} {hole} play B serve bind=10.67.0.2 datagram=1472 & \
-         play A try to=10.67.0.2:7500 bind=10.66.0.1 bytes=1000 peer_timeout_ms=1000"
+         play A try to=10.67.0.2:7500 bind=10.66.0.1 engine=udp bytes=1000 peer_timeout_ms=1000"
     ));
     assert!(line(&said, "A heard ").contains("packets of 508 bytes do not reach it"), "{said:?}");
     let took_ms = number(&said, "A closed after ms ");
