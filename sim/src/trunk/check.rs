@@ -26,9 +26,10 @@ const REVIVAL_NS_MAX: u64 = 1000 * MILLISECOND_NS;
 const ASK_EVERY_NS: u64 = MILLISECOND_NS;
 
 /// Longest time in which a path may go on losing packets, ns; and in its round trips: what was overtaken there is patiently
-/// waited for.
+/// waited for, two of them and four times their variation, and a single answer that was very late makes that twice as long as
+/// they are; all this after a time-out.
 const FAILOVER_NS_MAX: u64 = 60 * MILLISECOND_NS;
-const FAILOVER_ROUND_TRIPS_MAX: u64 = 5;
+const FAILOVER_ROUND_TRIPS_MAX: u64 = 12;
 /// Packets that may be under way on a silent path: it was tried because all were silent.
 const KEPT_MAX: u32 = 3;
 

@@ -107,10 +107,12 @@ impl State {
         let address = peer.ways[usize::from(path)].address;
         let all = rail.send(now, address, &pieces)? == count;
         if all {
-            self.policy.on_sent(index, path, 1, whole.len() as u64);
-            if self.policy.is_copied() {
-                for address in peer.elsewhere(address) {
-                    rail.send(now, address, &pieces)?;
+            if peer.is_trunk() {
+                self.policy.on_sent(index, path, 1, whole.len() as u64);
+                if self.policy.is_copied() {
+                    for address in peer.elsewhere(address) {
+                        rail.send(now, address, &pieces)?;
+                    }
                 }
             }
         } else {
