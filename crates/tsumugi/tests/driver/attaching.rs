@@ -1,22 +1,7 @@
 //! A program that comes, goes and is replaced while endpoints use it.
 
-use crate::cluster::{Cluster, NIC, PORT, eventually, four};
-use crate::remote::{Remote, conclude};
-
-fn streaming(cluster: &Cluster, depositor: &str) -> [Remote; 2] {
-    let mut remotes = [0, 1].map(|node| {
-        let peer = four(1 - node, PORT);
-        Remote::open(cluster, node, &format!("port={PORT} peer={peer} depositor={depositor}"))
-    });
-    for remote in &mut remotes {
-        remote.order("stream");
-    }
-    for remote in &mut remotes {
-        let report = remote.until_taken(100);
-        assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
-    }
-    remotes
-}
+use crate::cluster::{Cluster, NIC, PORT, eventually};
+use crate::remote::{conclude, streaming};
 
 #[test]
 fn who_loses_the_program_goes_on_without_it() {

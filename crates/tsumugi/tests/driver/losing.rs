@@ -1,26 +1,11 @@
 //! A program that is taken off its NICs past `tsumugi down`: what is pinned stays, and stands for nothing.
 
 use crate::cluster::{Cluster, NIC, PORT, eventually, four};
-use crate::remote::{Remote, conclude};
+use crate::remote::{Remote, conclude, streaming};
 use std::time::{Duration, Instant};
 
 /// As documented, 100 ms; and for a machine that has other things to do.
 const NOTICED_WITHIN: Duration = Duration::from_secs(1);
-
-fn streaming(cluster: &Cluster, depositor: &str) -> [Remote; 2] {
-    let mut remotes = [0, 1].map(|node| {
-        let peer = four(1 - node, PORT);
-        Remote::open(cluster, node, &format!("port={PORT} peer={peer} depositor={depositor}"))
-    });
-    for remote in &mut remotes {
-        remote.order("stream");
-    }
-    for remote in &mut remotes {
-        let report = remote.until_taken(100);
-        assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
-    }
-    remotes
-}
 
 /// Sees that messages go on in both directions.
 fn go_on(remotes: &mut [Remote; 2]) {
@@ -52,6 +37,15 @@ fn come_back(remote: &mut Remote) {
     assert!(report.is_driven());
     let uses = remote.ask("uses");
     assert!(uses.contains("driver depositor") && !uses.contains("without the driver"), "{uses}");
+}
+
+/// Ends the endpoints, and sees that nothing is left of the program.
+fn finish(cluster: &Cluster, [one, other]: &mut [Remote; 2]) {
+    conclude(one, other);
+    for node in [0, 1] {
+        cluster.down(node);
+        assert_eq!(cluster.traces(node), "");
+    }
 }
 
 /// Deletes the wire between the nodes and joins them anew, by NICs of the same names.
@@ -92,12 +86,7 @@ fn a_link_that_is_detached_is_noticed_and_attached_anew() {
     cluster.up(0, "").unwrap();
     assert_eq!(cluster.status(0).nics[NIC], "native");
     come_back(&mut remotes[0]);
-    let [one, other] = &mut remotes;
-    conclude(one, other);
-    for node in [0, 1] {
-        cluster.down(node);
-        assert_eq!(cluster.traces(node), "");
-    }
+    finish(&cluster, &mut remotes);
 }
 
 #[test]
@@ -124,12 +113,7 @@ fn a_nic_that_is_made_anew_is_another() {
         notice(remote, &format!("it was detached from {NIC}"));
     }
     go_on(&mut remotes);
-    let [one, other] = &mut remotes;
-    conclude(one, other);
-    for node in [0, 1] {
-        cluster.down(node);
-        assert_eq!(cluster.traces(node), "");
-    }
+    finish(&cluster, &mut remotes);
 }
 
 #[test]

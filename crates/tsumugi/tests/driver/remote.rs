@@ -1,6 +1,6 @@
 //! An endpoint in another process, as a test sees it.
 
-use crate::cluster::{Cluster, eventually};
+use crate::cluster::{Cluster, PORT, eventually, four};
 use crate::process::Process;
 use std::time::Duration;
 
@@ -101,4 +101,20 @@ pub(crate) fn conclude(one: &mut Remote, other: &mut Remote) -> [Report; 2] {
     let [one, other] = &reports;
     assert_eq!((one.get("posted"), other.get("posted")), (other.get("taken"), one.get("taken")));
     reports
+}
+
+/// Endpoints in both nodes that send each other all the time, by way of the program.
+pub(crate) fn streaming(cluster: &Cluster, depositor: &str) -> [Remote; 2] {
+    let mut remotes = [0, 1].map(|node| {
+        let peer = four(1 - node, PORT);
+        Remote::open(cluster, node, &format!("port={PORT} peer={peer} depositor={depositor}"))
+    });
+    for remote in &mut remotes {
+        remote.order("stream");
+    }
+    for remote in &mut remotes {
+        let report = remote.until_taken(100);
+        assert!(report.is_driven() && report.get("packets_driven") > 0, "{report:?}");
+    }
+    remotes
 }

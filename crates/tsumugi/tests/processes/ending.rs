@@ -5,7 +5,7 @@ use crate::{CHANNEL, MARGIN, alone, node_at, open, progress};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 use tsumugi::active_message::{ActiveMessages, CallError, Options};
-use tsumugi::{Channel, Config, Endpoint, Reason, ReceiveError, Refusal, SendError};
+use tsumugi::{Channel, Config, Endpoint, Node, Reason, ReceiveError, Refusal, SendError};
 
 #[test]
 fn what_was_accepted_arrives_though_the_program_ends_without_closing() {
@@ -50,15 +50,21 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
     }
 }
 
-#[test]
-fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgement() {
-    let _alone = alone();
+/// A server that has acknowledged a request and will not answer it.
+fn unanswered() -> (Endpoint, Channel, Process, Node) {
     let endpoint = open(Config::loopback());
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("serve 0");
     let node = node_at(&endpoint, there.hear_number());
     channel.send(node, b"a request that is not answered").unwrap();
     endpoint.flush().unwrap();
+    (endpoint, channel, there, node)
+}
+
+#[test]
+fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgement() {
+    let _alone = alone();
+    let (_endpoint, mut channel, mut there, node) = unanswered();
     match channel.receive_timeout(Duration::from_millis(300)) {
         Err(ReceiveError::TimedOut(_)) => {}
         other => panic!("{other:?}"),
@@ -78,12 +84,7 @@ fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgem
 #[test]
 fn an_event_loop_hears_of_a_peer_that_is_killed() {
     let _alone = alone();
-    let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
-    let mut there = Process::start("serve 0");
-    let node = node_at(&endpoint, there.hear_number());
-    channel.send(node, b"a request that is not answered").unwrap();
-    endpoint.flush().unwrap();
+    let (endpoint, mut channel, mut there, node) = unanswered();
     there.kill();
     let killed = Instant::now();
     let descriptor = endpoint.descriptor().unwrap().as_raw_fd();

@@ -185,18 +185,24 @@ fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
     }
 }
 
+/// A process that is stopped when it has a quarter of what it is sent, and our channel to it.
+fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
+    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let mut there = Process::start("verify 400 100000");
+    let node = node_at(endpoint, there.hear_number());
+    for number in 0..400 {
+        channel.post(node, &contents(number, 100_000)).unwrap();
+    }
+    assert_eq!(there.hear_while(|| progress(endpoint)), "a quarter");
+    there.signal(libc::SIGSTOP);
+    (channel, there)
+}
+
 #[test]
 fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
     let _alone = alone();
     let endpoint = open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, ..Config::loopback() });
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
-    let mut there = Process::start("verify 400 100000");
-    let node = node_at(&endpoint, there.hear_number());
-    for number in 0..400 {
-        channel.post(node, &contents(number, 100_000)).unwrap();
-    }
-    assert_eq!(there.hear_while(|| progress(&endpoint)), "a quarter");
-    there.signal(libc::SIGSTOP);
+    let (mut channel, there) = stopped_with_a_quarter(&endpoint);
     // Its kernel says that it is there.
     match channel.receive_timeout(10 * PEER_TIMEOUT) {
         Err(ReceiveError::TimedOut(_)) => {}
@@ -214,14 +220,7 @@ fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
     let flush_timeout = Duration::from_millis(300);
     let endpoint =
         open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, flush_timeout, ..Config::loopback() });
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
-    let mut there = Process::start("verify 400 100000");
-    let node = node_at(&endpoint, there.hear_number());
-    for number in 0..400 {
-        channel.post(node, &contents(number, 100_000)).unwrap();
-    }
-    assert_eq!(there.hear_while(|| progress(&endpoint)), "a quarter");
-    there.signal(libc::SIGSTOP);
+    let (mut channel, there) = stopped_with_a_quarter(&endpoint);
     let begun = Instant::now();
     match endpoint.flush() {
         Err(SendError::Stalled { waited, messages, .. }) => {
