@@ -193,7 +193,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// The acquaintance of host `at` with host `from` is over, and packets that a program had acknowledged were damaged and
+    /// The connection of host `at` with host `from` is over, and packets that a program had acknowledged were damaged and
     /// have not come again.
     pub(crate) fn damage(&mut self, from: usize, at: usize, packets: u64) {
         if packets == 0 {

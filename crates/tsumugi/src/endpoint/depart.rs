@@ -435,10 +435,11 @@ impl State {
         self.peers.iter().all(|peer| peer.undelivered() == 0)
     }
 
-    /// A number that grows with whatever is acknowledged, and with each connection that ends.
-    pub(crate) fn acknowledged(&self) -> u64 {
+    /// Packets acknowledged in the connections that there are, and connections that have ended: while neither changes, nothing
+    /// that was accepted gets on.
+    pub(crate) fn acknowledged(&self) -> (u64, u64) {
         let packets = self.peers.iter().map(|peer| peer.sender.next().0 - peer.sender.outstanding() as u64);
-        packets.fold(self.ends.wrapping_mul(1 << 40), u64::wrapping_add)
+        (packets.sum(), self.ends)
     }
 
     /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.

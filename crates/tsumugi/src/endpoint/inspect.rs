@@ -38,7 +38,7 @@ pub struct PeerView {
     pub held: usize,
     /// A long message is arriving, in turn or ahead of it.
     pub assembling: bool,
-    /// Packets that arrived damaged and have not come again, also of acquaintances that are over.
+    /// Packets that arrived damaged and have not come again, also of connections that are over.
     pub damaged: u64,
 }
 
