@@ -50,6 +50,21 @@ fn a_command_in_mounts_of_its_own_attaches_for_all() {
 }
 
 #[test]
+fn who_cannot_look_at_the_first_process_attaches_for_all_where_its_parent_is() {
+    let test = "who_cannot_look_at_the_first_process_attaches_for_all_where_its_parent_is";
+    let Some(_watched) = with_driver(test) else { return };
+    let within = format!(
+        "mount -t bpf -o mode=700 bpf /sys/fs/bpf; \"$0\" up va --endpoints 1 --mode 666; echo = $?; {USER} doctor; \
+         ip netns add x; ip link set va netns x; ip netns exec x \"$0\" status; \"$0\" down; echo = $?; \
+         echo left:; ls /run/tsumugi"
+    );
+    let said = confined(&format!("mount -t tmpfs none /proc/1; unshare --mount sh -c '{within}' \"$0\""));
+    assert_eq!(said.matches("= 0").count(), 2, "{said}");
+    assert!(finding(&said, "attached").contains("1 endpoints free"), "{said}");
+    assert!(said.trim_end().ends_with("left:"), "nothing is left below /run/tsumugi: {said}");
+}
+
+#[test]
 fn doctor_tries_what_the_user_can_reach() {
     let Some(_watched) = with_driver("doctor_tries_what_the_user_can_reach") else { return };
     let shut = "mount -t bpf -o mode=700 bpf /sys/fs/bpf;";

@@ -21,7 +21,7 @@ pub(crate) use locks::{
     grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
 };
 pub(crate) use mapped::{Access, is_mapped};
-pub(crate) use mounts::{BpfMount, is_shared_with, mount_bpf_fs, unmount, within_mounts_of};
+pub(crate) use mounts::{BpfMount, Elder, mount_bpf_fs, unmount, within_mounts_of};
 pub(crate) use spare::keep as keep_mappings;
 
 use std::io::{self, IoSlice};

@@ -60,10 +60,45 @@ pub(crate) fn unmount(path: &Path) -> io::Result<()> {
     checked(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) }).map(drop)
 }
 
-/// Whether the calling thread sees the mounts that a process sees.
-pub(crate) fn is_shared_with(process: u32) -> io::Result<bool> {
-    let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/mnt")).map(|about| about.ino());
-    Ok(namespace("thread-self")? == namespace(&process.to_string())?)
+/// Another process, and how its mounts are to the calling thread's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Elder {
+    pub(crate) process: u32,
+    /// It sees the same mounts as the calling thread.
+    pub(crate) shares_mounts: bool,
+}
+
+impl Elder {
+    /// The eldest of those that this process descends from whose mounts it may look at: the first process of the machine
+    /// or container, or, where that one is out of reach, the one nearest to it.
+    pub(crate) fn find() -> io::Result<Elder> {
+        let namespace = |of: &str| fs::metadata(format!("/proc/{of}/ns/mnt")).map(|about| about.ino());
+        let here = namespace("thread-self")?;
+        let mut outcome = Err(io::ErrorKind::NotFound.into());
+        for process in ancestors() {
+            match namespace(&process.to_string()) {
+                Ok(there) => return Ok(Elder { process, shares_mounts: there == here }),
+                Err(error) => outcome = outcome.or(Err(error)),
+            }
+        }
+        outcome
+    }
+}
+
+/// Those that this process descends from, the eldest first. The first process is one of them even where it is not seen to be.
+fn ancestors() -> Vec<u32> {
+    const FIRST: u32 = 1;
+    let parent_of = |process: u32| -> Option<u32> {
+        let status = fs::read_to_string(format!("/proc/{process}/status")).ok()?;
+        status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+    };
+    // A process whose parent is outside has 0 there.
+    let next = |process: &u32| parent_of(*process).filter(|parent| *parent > FIRST);
+    let parent = Some(std::os::unix::process::parent_id()).filter(|parent| *parent > FIRST);
+    let mut all: Vec<u32> = std::iter::successors(parent, next).collect();
+    all.push(FIRST);
+    all.reverse();
+    all
 }
 
 /// Does something where a process sees its mounts, on a thread of its own that ends with it.

@@ -3,13 +3,14 @@
 //! The machine's own, `/sys/fs/bpf`, is used as it was found and never mounted or changed. systemd mounts it for root
 //! alone (mode 700), so that nobody else could reach what is pinned in it, whatever its permissions; and `ip netns exec`
 //! hides it behind a fresh `/sys`. Where it is not there, or shut to those whom `up` is to serve, `up` mounts one of its
-//! own, which everybody may look into. It is attached where the first process of the machine (or container) sees it, and
-//! to the caller's folder as well, if the caller sees other mounts: what is seen by the caller alone would go with it.
+//! own, which everybody may look into. It is attached where the first process of the machine (or container) sees it, or the
+//! eldest ancestor that can be looked at, and to the caller's folder as well, if the caller sees other mounts: what is seen
+//! by the caller alone would go with it.
 
 use super::XdpError;
 use super::pins::failed;
 use super::pool::Access;
-use crate::sys::{self, BpfMount, Own};
+use crate::sys::{self, BpfMount, Elder, Own};
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -20,8 +21,6 @@ const SYSTEM: &str = "/sys/fs/bpf";
 /// Our own, and the folder whose lock guards mounting and unmounting it.
 const OWN: &str = "/run/tsumugi/bpf";
 const OWN_PARENT: &str = "/run/tsumugi";
-/// The process whose mounts outlive every other's.
-const FIRST_PROCESS: u32 = 1;
 
 /// Where things may be pinned, in the order in which they are looked for.
 pub(super) fn all() -> [&'static Path; 2] {
@@ -70,8 +69,8 @@ pub(super) fn clear() {
     };
     // What cannot be removed is empty, and harms nobody.
     let _: io::Result<()> = remove();
-    if matches!(sys::is_shared_with(FIRST_PROCESS), Ok(false)) {
-        let _: io::Result<()> = sys::within_mounts_of(FIRST_PROCESS, remove);
+    if let Ok(Elder { process, shares_mounts: false }) = Elder::find() {
+        let _: io::Result<()> = sys::within_mounts_of(process, remove);
     }
 }
 
@@ -96,14 +95,15 @@ fn mount_own(own: &Path) -> Result<(), XdpError> {
     if there(own) {
         return Ok(());
     }
-    if sys::is_shared_with(FIRST_PROCESS).map_err(XdpError::Hidden)? {
+    let elder = Elder::find().map_err(XdpError::Hidden)?;
+    if elder.shares_mounts {
         return make().map_err(failed("mounting a BPF file system on", own));
     }
     let mount = || {
         make()?;
         BpfMount::of(own)
     };
-    let mount = sys::within_mounts_of(FIRST_PROCESS, mount).map_err(XdpError::Hidden)?;
+    let mount = sys::within_mounts_of(elder.process, mount).map_err(XdpError::Hidden)?;
     // It may have come here by itself, from a mount that both share.
     if there(own) {
         return Ok(());
