@@ -142,6 +142,49 @@ fn a_bpf_file_system_for_root_alone_keeps_nobody_from_opening() {
 }
 
 #[test]
+fn a_bpf_file_system_that_cannot_be_written_keeps_nobody_from_opening() {
+    let test = "a_bpf_file_system_that_cannot_be_written_keeps_nobody_from_opening";
+    let Some(_watched) = needs(test, true) else { return };
+    let remount = |how: &str| format!("mount -o remount,{how} /sys/fs/bpf;");
+    let (shut, opened) = (remount("ro"), remount("rw"));
+    let said = confined(&format!(
+        "mount -t bpf bpf /sys/fs/bpf; play up; {shut} play open; play open depositor=driver; {opened} play down"
+    ));
+    assert_eq!(said[..2], ["done", "got it"], "{said:?}");
+    contains(&said[2], &["user depositor", "without the driver depositor", "Read-only file system"]);
+    assert!(said[3].starts_with("refused: ") && said[3].contains("Read-only"), "{said:?}");
+    assert_eq!(said[4], "done", "{said:?}");
+    // Where nothing can be pinned, `up` pins elsewhere.
+    let said = confined(&format!("mount -t bpf bpf /sys/fs/bpf; {shut} play up; play open; play down"));
+    assert_eq!(said[..2], ["done", "got it"], "{said:?}");
+    contains(&said[2], &["driver depositor"]);
+}
+
+#[test]
+fn memory_of_another_version_is_left_alone() {
+    let Some(_watched) = needs("memory_of_another_version_is_left_alone", true) else { return };
+    let rename = "(cd /sys/fs/bpf/tsumugi/* && mv pool-* $(echo pool-* | sed s/pool-[0-9]*/pool-99/));";
+    let said = confined(&format!(
+        "mount -t bpf bpf /sys/fs/bpf; play up; {rename} play open; play open depositor=driver; play down"
+    ));
+    assert_eq!(said[..2], ["done", "got it"], "{said:?}");
+    contains(&said[2], &["user depositor", "without the driver depositor", "layout 99"]);
+    assert!(said[3].starts_with("refused: ") && said[3].contains("layout 99"), "{said:?}");
+    assert_eq!(said[4], "done", "{said:?}");
+}
+
+#[test]
+fn without_memory_to_lock_an_endpoint_opens() {
+    let Some(_watched) = needs("without_memory_to_lock_an_endpoint_opens", true) else { return };
+    let said = confined(&format!(
+        "ulimit -l 0; mount -t bpf bpf /sys/fs/bpf; play up mode=666; play open user={USER}; play open; play down"
+    ));
+    assert_eq!([0, 1, 3, 5].map(|at| &said[at][..]), ["done", "got it", "got it", "done"], "{said:?}");
+    contains(&said[2], &["driver depositor"]);
+    contains(&said[4], &["driver depositor"]);
+}
+
+#[test]
 fn a_port_of_another_user_is_used_without_the_driver() {
     let Some(_watched) = needs("a_port_of_another_user_is_used_without_the_driver", true) else { return };
     let said = confined(&format!(
