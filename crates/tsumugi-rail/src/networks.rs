@@ -6,8 +6,20 @@ use std::str::FromStr;
 
 /// Networks between containers or virtual machines of one host, which lead nowhere else, by the names that the programs give
 /// them that make them.
-const HOST_ONLY: [&str; 8] =
-    ["docker*", "br-*", "virbr*", "lxcbr*", "lxdbr*", "podman*", "cni*", "kube-bridge"];
+const HOST_ONLY: [&str; 12] = [
+    "docker*",
+    "br-*",
+    "virbr*",
+    "lxcbr*",
+    "lxdbr*",
+    "incusbr*",
+    "podman*",
+    "cni*",
+    "cbr*",
+    "kube-bridge",
+    "vboxnet*",
+    "vmnet*",
+];
 /// Networks laid over others, by the usual names. Those without a link layer of their own are known by that.
 const OVERLAYS: [&str; 12] = [
     "flannel*",

@@ -55,8 +55,14 @@ impl Ticket {
         self.acquaintance
     }
 
-    pub(crate) fn status(&self, state: &State) -> Status {
+    /// The same message as it is counted now, after entries of its peer were merged.
+    pub(crate) fn now(self, state: &State) -> Ticket {
         let (node, acquaintance, number) = state.counted_now(self.node, self.acquaintance, self.number);
+        Ticket { node, acquaintance, number }
+    }
+
+    pub(crate) fn status(&self, state: &State) -> Status {
+        let Ticket { node, acquaintance, number } = self.now(state);
         match state.acquaintance(node).wrapping_sub(acquaintance) {
             0 if state.is_delivered(node, number) => Status::Delivered,
             0 => Status::Pending,

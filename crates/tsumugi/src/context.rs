@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x06";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x07";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -84,6 +84,15 @@ pub(crate) struct Saved {
     pub(crate) cookie_key: (u64, u64),
     pub(crate) peers: Vec<SavedPeer>,
     pub(crate) channels: Vec<SavedChannel>,
+    pub(crate) merged: Vec<SavedMerged>,
+}
+
+/// How the messages of an entry that was merged with another are counted. Each is a peer and which connection with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedMerged {
+    pub(crate) from: (u32, u32),
+    pub(crate) into: (u32, u32),
+    pub(crate) before: u64,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,6 +108,10 @@ pub(crate) struct SavedPeer {
     pub(crate) named: bool,
     pub(crate) name: String,
     pub(crate) address: SocketAddr,
+    /// Its further addresses.
+    pub(crate) aliases: Vec<SocketAddr>,
+    /// Whose second number this is.
+    pub(crate) same_as: Option<u32>,
     pub(crate) epoch: u32,
     pub(crate) acquaintance: u32,
     pub(crate) accepted: u64,

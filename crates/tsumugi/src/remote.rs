@@ -230,6 +230,11 @@ pub enum RegisterError {
 }
 
 impl Remote {
+    /// The number that a peer goes by.
+    pub(crate) fn the(&self, node: Node) -> Node {
+        self.shared.inner.borrow().state.the(node)
+    }
+
     pub(crate) fn new(shared: Rc<Shared>) -> Remote {
         Remote { shared }
     }
@@ -283,10 +288,10 @@ impl Remote {
         self.post(node, |state, now| state.remote_write(now, node, to, from))
     }
 
-    /// Writes bytes that fit in a packet, without waiting.
+    /// Writes a copy of bytes, without waiting. Long ones are better kept in a region and written from there.
     ///
     /// # Errors
-    /// As [`Remote::write`]; [`SendError::TooLong`] if they do not fit: put them in a region.
+    /// As [`Remote::write`].
     pub fn write_bytes(&self, node: Node, to: Target, data: &[u8]) -> Result<Ticket, SendError> {
         self.post(node, |state, now| state.remote_write_bytes(now, node, to, data))
     }

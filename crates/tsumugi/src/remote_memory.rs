@@ -240,7 +240,11 @@ impl RemoteMemory {
             }
             Some(Word::Answer(name, found)) => {
                 // Only who asks is answered: others cannot make us grow.
-                if let Some(answer) = self.answers.get_mut(&(source, name)) {
+                let is_asked =
+                    |node: Node, wished: &String| *wished == name && self.remote.the(node) == source;
+                for (_, answer) in
+                    self.answers.iter_mut().filter(|((node, wished), _)| is_asked(*node, wished))
+                {
                     *answer = found;
                 }
                 Ok(())
@@ -350,10 +354,10 @@ impl Import {
         Ok(self.remote.write(self.node, to, from)?)
     }
 
-    /// Writes a few bytes to `at`, without waiting.
+    /// Writes a copy of a few bytes to `at`, without waiting.
     ///
     /// # Errors
-    /// As [`Import::write`]; or they do not fit in a packet.
+    /// As [`Import::write`].
     pub fn write_bytes(&self, at: u64, data: &[u8]) -> Result<Ticket, AccessError> {
         let to = self.place(at, data.len(), Rights::WRITE)?;
         Ok(self.remote.write_bytes(self.node, to, data)?)

@@ -12,6 +12,7 @@ use tsumugi_rail::RailError;
 impl<S> ActiveMessages<S> {
     /// Handles what the endpoint has taken in. Returns how many messages there were.
     pub(super) fn handle_arrived(&mut self) -> Result<usize, RailError> {
+        self.follow();
         let mut handled = 0;
         while let Some(delivery) = self.desk.channel.take() {
             handled += 1;
@@ -26,6 +27,16 @@ impl<S> ActiveMessages<S> {
             self.desk.channel.shared.transmit(self.desk.channel.shared.now())?;
         }
         Ok(handled)
+    }
+
+    /// Has what is outstanding be known by the number that its peer goes by.
+    pub(super) fn follow(&mut self) {
+        if self.desk.follow() {
+            let inner = self.desk.channel.shared.inner.borrow();
+            for (_, outstanding) in &mut self.requests {
+                outstanding.ticket = outstanding.ticket.now(&inner.state);
+            }
+        }
     }
 
     fn on_message(&mut self, message: &Message) {

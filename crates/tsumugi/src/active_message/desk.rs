@@ -6,6 +6,7 @@ use super::format::{Code, HEAD_BYTES, Head, Kind, PLACE_BYTES};
 use super::{Options, TOKENS_FIRST};
 use crate::Node;
 use crate::channel::{Channel, Status, Ticket};
+use crate::endpoint::identity::Merge;
 use crate::error::SendError;
 use std::collections::VecDeque;
 use tsumugi_proto::ReceiveMemory;
@@ -26,11 +27,36 @@ pub(super) struct Desk {
     pub(super) channel: Channel,
     pub(super) options: Options,
     accounts: Vec<Account>,
+    /// How many merges of peers the accounts have followed.
+    followed: usize,
 }
 
 impl Desk {
     pub(super) fn new(channel: Channel, options: Options) -> Desk {
-        Desk { channel, options, accounts: Vec::new() }
+        Desk { channel, options, accounts: Vec::new(), followed: 0 }
+    }
+
+    /// The number that the peer goes by: its account's.
+    fn the(&self, node: Node) -> Node {
+        self.channel.shared.inner.borrow().state.the(node)
+    }
+
+    /// Has peers that turned out to be one have one account. `true`: there are some.
+    pub(super) fn follow(&mut self) -> bool {
+        let merges: Vec<Merge> = {
+            let inner = self.channel.shared.inner.borrow();
+            inner.state.merges().get(self.followed..).unwrap_or_default().to_vec()
+        };
+        self.followed += merges.len();
+        for Merge { from, into } in &merges {
+            let Account { outstanding, granted, replies } = std::mem::take(self.account(*from));
+            let account = self.account(*into);
+            account.outstanding += outstanding;
+            // Of the connection that they have now.
+            account.granted = granted.or(account.granted);
+            account.replies.extend(replies);
+        }
+        !merges.is_empty()
     }
 
     fn account(&mut self, node: Node) -> &mut Account {
@@ -47,12 +73,14 @@ impl Desk {
     }
 
     pub(super) fn outstanding(&self, node: Node) -> u32 {
+        let node = self.the(node);
         self.accounts.get(node.0 as usize).map_or(0, |account| account.outstanding)
     }
 
     /// How many requests to the peer may be outstanding.
     fn tokens(&self, node: Node) -> u32 {
         let acquaintance = self.channel.shared.inner.borrow().state.acquaintance(node);
+        let node = self.the(node);
         let granted = self.accounts.get(node.0 as usize).and_then(|account| account.granted);
         let granted =
             granted.filter(|(_, when)| *when == acquaintance).map_or(TOKENS_FIRST, |(grant, _)| grant);
@@ -87,6 +115,7 @@ impl Desk {
             front[HEAD_BYTES..bytes].copy_from_slice(data[0]);
             self.channel.post_reserved(node, [&front[..bytes], data[1]])?
         };
+        let node = self.the(node);
         self.account(node).outstanding += 1;
         let now = self.channel.shared.now();
         self.channel.shared.inner.borrow_mut().state.expect(now, node);

@@ -252,6 +252,7 @@ impl<S> ActiveMessages<S> {
         data: &[u8],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
+        self.follow();
         self.desk.may_request(node, data.len())?;
         let asked = Asked {
             kind: Kind::Request,
@@ -376,6 +377,7 @@ impl<S> ActiveMessages<S> {
         node: Node,
         data_bytes: usize,
     ) -> Result<bool, RequestError> {
+        self.follow();
         loop {
             match self.desk.may_request(node, data_bytes) {
                 Err(RequestError::WouldBlock) => {}

@@ -19,6 +19,7 @@ use super::deliver::Delivery;
 use super::peer::{Outgoing, Peer, Phase};
 use super::state::State;
 use crate::Node;
+use crate::context::SavedMerged;
 use rand::Rng;
 use std::net::SocketAddr;
 use tsumugi_wire::handshake::{Challenge, Offer};
@@ -47,6 +48,17 @@ pub(super) struct Identities {
     asked: Vec<(u32, u64)>,
     /// How the messages of entries that were merged are counted now.
     merged: Vec<Merged>,
+    /// The numbers of entries that were merged, in the order in which they were.
+    merges: Vec<Merge>,
+}
+
+/// Two numbers turned out to be the same peer's.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Merge {
+    /// The number that it goes by no more.
+    pub(crate) from: Node,
+    /// The number that it goes by.
+    pub(crate) into: Node,
 }
 
 /// A stranger who waits, and the HELLO that it will be let in with.
@@ -66,6 +78,28 @@ struct Merged {
     before: u64,
 }
 
+impl Identities {
+    pub(super) fn save_merged(&self) -> Vec<SavedMerged> {
+        let plain = |(node, connection): (Node, u32)| (node.0, connection);
+        let save = |merged: &Merged| SavedMerged {
+            from: plain(merged.from),
+            into: plain(merged.into),
+            before: merged.before,
+        };
+        self.merged.iter().map(save).collect()
+    }
+
+    pub(super) fn restore_merged(&mut self, saved: &[SavedMerged]) {
+        let named = |(node, connection): (u32, u32)| (Node(node), connection);
+        let restore = |saved: &SavedMerged| Merged {
+            from: named(saved.from),
+            into: named(saved.into),
+            before: saved.before,
+        };
+        self.merged = saved.iter().map(restore).collect();
+    }
+}
+
 impl State {
     /// The peer that goes by this number: entries that turned out to be the same have several.
     #[must_use]
@@ -74,6 +108,24 @@ impl State {
             Some(index) => Node(index),
             None => node,
         }
+    }
+
+    /// Which numbers turned out to be the same peer's, in the order in which that was found out. Whoever keeps things by
+    /// peer follows it.
+    pub(crate) fn merges(&self) -> &[Merge] {
+        &self.identities.merges
+    }
+
+    /// Which connection with which peer that is now which began as one with `node`.
+    pub(crate) fn connection_now(&self, node: Node, connection: u32) -> (Node, u32) {
+        let (node, connection, _) = self.counted_now(node, connection, 0);
+        (self.the(node), connection)
+    }
+
+    /// Whether that which began as a connection with `node` still lasts.
+    pub(crate) fn is_connection(&self, node: Node, connection: u32) -> bool {
+        let (node, connection) = self.connection_now(node, connection);
+        self.acquaintance(node) == connection
     }
 
     /// How a message is counted now that was accepted as number `number` of a connection with `node`.
@@ -327,11 +379,12 @@ impl State {
             peers[node.0 as usize].acquaintance.wrapping_sub(connection) <= 1
         };
         identities.merged.retain(|merged| is_recent(merged.into));
-        if accepted > 0 && (old_greeted != into || before > 0) {
-            identities.merged.push(Merged { from: old_greeted, into, before });
-        } else if before > 0 && old_open != into {
-            identities.merged.push(Merged { from: old_open, into, before: 0 });
+        for (from, before) in [(old_greeted, before), (old_open, 0)] {
+            if from != into || before > 0 {
+                identities.merged.push(Merged { from, into, before });
+            }
         }
+        identities.merges.push(Merge { from: Node(goes), into: Node(keeps) });
         self.ends += 1;
         let ends = self.ends;
         let [peer, other] = self.peers.two(keeps, goes);

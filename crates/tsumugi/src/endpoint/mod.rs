@@ -10,7 +10,7 @@ pub(crate) mod deliver;
 mod depart;
 mod driven;
 mod greet;
-mod identity;
+pub(crate) mod identity;
 pub(crate) mod inspect;
 mod landed;
 mod liveness;

@@ -22,7 +22,7 @@ impl State {
 
     /// What was awaited in the given acquaintance has come, or nobody wants it any more.
     pub(crate) fn expect_no_more(&mut self, node: Node, acquaintance: u32) {
-        let node = self.the(node);
+        let (node, acquaintance) = self.connection_now(node, acquaintance);
         if self.acquaintance(node) == acquaintance
             && let Some(peer) = self.peers.get_mut(node.0 as usize)
         {
@@ -47,6 +47,7 @@ impl State {
 
     /// Longest message that fits into one packet to the peer, bytes.
     pub(crate) fn packet_message_bytes(&self, node: Node) -> usize {
+        let node = self.the(node);
         if self.peers.get(node.0 as usize).is_some() {
             (self.body_bytes(node.0) - WHOLE_BYTES) & !7
         } else {

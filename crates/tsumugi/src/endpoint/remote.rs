@@ -161,10 +161,10 @@ impl State {
         Ok(self.accepted(now, node.0))
     }
 
-    /// Writes bytes that fit in a packet to memory of a peer.
+    /// Writes a copy of bytes to memory of a peer.
     ///
     /// # Errors
-    /// Why it cannot be sent; [`SendError::TooLong`] if they do not fit.
+    /// Why it cannot be sent.
     pub fn remote_write_bytes(
         &mut self,
         now: Instant,
@@ -174,7 +174,13 @@ impl State {
     ) -> Result<u64, SendError> {
         let node = self.the(node);
         self.may_post(node, 0)?;
-        self.request(now, node.0, What::Write, to, data)
+        if data.len() <= self.agreed_body_bytes(node.0) - REMOTE_BYTES {
+            return self.request(now, node.0, What::Write, to, data);
+        }
+        let copy = Region::new(data.len()).map_err(|_| SendError::NoMemory(data.len()))?;
+        // As long as its data.
+        let _ = copy.write(0, data);
+        self.remote_write(now, node, to, &copy.all())
     }
 
     /// Writes what is in `from` to memory of a peer, and has its process told by a handler when all of it is there. Both

@@ -54,6 +54,7 @@ impl State {
             cookie_key: self.cookies.key(),
             peers,
             channels,
+            merged: self.identities.save_merged(),
         };
         Context { saved }
     }
@@ -79,6 +80,8 @@ impl State {
             named: peer.named,
             name: peer.name.clone(),
             address: peer.address,
+            aliases: peer.aliases.clone(),
+            same_as: peer.same_as,
             epoch: peer.epoch,
             acquaintance: peer.acquaintance,
             accepted: peer.accepted,
@@ -166,6 +169,17 @@ impl State {
         for peer in &saved.peers {
             self.restore_peer(peer)?;
         }
+        // When every entry has the address that it was made for.
+        for saved in &saved.peers {
+            let the = saved.same_as.unwrap_or(saved.number);
+            for address in saved.aliases.iter().chain([&saved.address]) {
+                self.by_address.insert(*address, the);
+            }
+            self.met.extend(&saved.aliases);
+            let peer = &mut self.peers[saved.number as usize];
+            (peer.same_as, peer.aliases) = (saved.same_as, saved.aliases.clone());
+        }
+        self.identities.restore_merged(&saved.merged);
         for channel in &saved.channels {
             let inbox = self.channels.entry(channel.number).or_default();
             for (source, bytes) in &channel.messages {
@@ -185,7 +199,6 @@ impl State {
             return Err(ContextError::Damaged(format!("{node} cannot have been number {}", saved.number)));
         }
         let index = saved.number;
-        self.by_address.insert(saved.address, index);
         self.peers[index as usize].named = saved.named;
         let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.repeat));
         self.options.repeat = repeat;

@@ -12,6 +12,7 @@ use crate::endpoint::state::State;
 impl Engine {
     /// Takes in everything that the channel has.
     pub(super) fn take_in(&mut self, state: &mut State) {
+        self.follow(state);
         while let Some(delivery) = state.take(self.channel) {
             match delivery {
                 Delivery::Message { source, content } => self.on_message(state, source, content),

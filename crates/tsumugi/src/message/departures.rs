@@ -19,7 +19,7 @@ pub(super) struct Offered {
     pub(super) status: Status,
     /// The message behind room for headers; empty when it is wanted and on its way.
     buffer: Vec<u8>,
-    acquaintance: u32,
+    pub(super) acquaintance: u32,
 }
 
 /// Something to be said to a peer.
@@ -84,6 +84,7 @@ impl Engine {
         buffer: Vec<u8>,
     ) -> Result<u64, Refused> {
         self.take_in(state);
+        let node = state.the(node);
         let bytes = (buffer.len() - FRONT_BYTES) as u64;
         match state.may_post(node, bytes + DATA_HEADER_BYTES as u64) {
             // The data need room only when they are wanted.

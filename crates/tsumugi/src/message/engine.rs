@@ -37,6 +37,8 @@ pub(super) struct Engine {
     pub(super) outgoing: BTreeMap<u32, VecDeque<Outgoing>>,
     /// Bytes of messages offered to each peer.
     pub(super) offered_bytes: BTreeMap<u32, u64>,
+    /// How many merges of peers have been followed.
+    pub(super) followed: usize,
     /// Failures that nobody has asked for.
     pub(super) failures: VecDeque<Failure>,
     /// Counts completions.
@@ -66,7 +68,7 @@ pub(super) struct Receive {
     buffer: Option<Buffer>,
     pub(super) at: At,
     /// The peer and the acquaintance that something is expected of because of it.
-    expects: Option<(Node, u32)>,
+    pub(super) expects: Option<(Node, u32)>,
 }
 
 /// Where a receive is.
@@ -74,8 +76,8 @@ pub(super) struct Receive {
 pub(super) enum At {
     /// It has not been compared with any message.
     New,
-    /// It waits for a message, of this peer or anybody's.
-    Posted(Posted, Option<Node>),
+    /// It waits for such a message.
+    Posted(Posted, Wanted),
     /// It has accepted so many bytes of an offered message.
     Granted { status: Status, granted: u64 },
     /// A message is arriving in its buffer.
@@ -118,6 +120,7 @@ impl Engine {
             messages: Slab::new(),
             outgoing: BTreeMap::new(),
             offered_bytes: BTreeMap::new(),
+            followed: 0,
             failures: VecDeque::new(),
             completed: 0,
             has_told_of_full_memory: false,
@@ -132,8 +135,7 @@ impl Engine {
     /// Posts a receive, and returns its number.
     pub(super) fn receive(&mut self, state: &mut State, pattern: Pattern, buffer: Buffer) -> u64 {
         self.take_in(state);
-        let wanted =
-            Wanted { source: pattern.source.map(|node| node.0), tag: pattern.tag, ignore: pattern.ignore };
+        let wanted = wanted(state, &pattern);
         if let Some(at) = self.matching.find(&wanted)
             && let Some(key) = self.matching.take(at)
         {
@@ -153,12 +155,12 @@ impl Engine {
         }
         let expects = pattern.source.filter(|_| self.watches).map(|node| {
             state.expect(self.now, node);
-            (node, state.acquaintance(node))
+            (state.the(node), state.acquaintance(node))
         });
         let number = self.insert(buffer, expects);
         let posted = self.matching.post(wanted, number);
         if let Some(receive) = self.receive_mut(number) {
-            receive.at = At::Posted(posted, pattern.source);
+            receive.at = At::Posted(posted, wanted);
         }
         number
     }
@@ -178,10 +180,16 @@ impl Engine {
     /// Receives a message that has been taken out of matching.
     pub(super) fn receive_kept(&mut self, state: &mut State, key: usize, buffer: Buffer) -> u64 {
         let number = self.insert(buffer, None);
+        self.hand_out(state, key, number);
+        number
+    }
+
+    /// Gives a message that has been taken out of matching to a receive.
+    pub(super) fn hand_out(&mut self, state: &mut State, key: usize, number: u64) {
         let Some(Kept { status, stored, .. }) = self.messages.try_remove(key) else {
             // The claim of another port.
             self.finish(state, number, Err(RequestError::Cancelled));
-            return number;
+            return;
         };
         state.discharge(KEPT_BYTES);
         match stored {
@@ -198,7 +206,6 @@ impl Engine {
             Stored::Lost => self.lose(number, status.node),
             Stored::Gone(failure) => self.finish(state, number, Err(RequestError::Peer(failure))),
         }
-        number
     }
 
     /// Copies a message into a receive's buffer and gives its memory back.
@@ -323,17 +330,15 @@ impl Engine {
     }
 
     /// The first message that waits and fits the pattern.
-    pub(super) fn probe(&self, pattern: &Pattern) -> Option<(usize, Status)> {
-        let wanted =
-            Wanted { source: pattern.source.map(|node| node.0), tag: pattern.tag, ignore: pattern.ignore };
-        let at = self.matching.find(&wanted)?;
+    pub(super) fn probe(&self, state: &State, pattern: &Pattern) -> Option<(usize, Status)> {
+        let at = self.matching.find(&wanted(state, pattern))?;
         let key = *self.matching.message(at)?;
         Some((at, self.messages.get(key)?.status))
     }
 
     /// Takes the first message that fits the pattern out of matching, and returns its key.
-    pub(super) fn claim(&mut self, pattern: &Pattern) -> Option<(usize, Status)> {
-        let (at, status) = self.probe(pattern)?;
+    pub(super) fn claim(&mut self, state: &State, pattern: &Pattern) -> Option<(usize, Status)> {
+        let (at, status) = self.probe(state, pattern)?;
         let key = self.matching.take(at)?;
         self.messages[key].waits = None;
         Some((key, status))
@@ -368,7 +373,7 @@ impl Engine {
             .iter()
             .filter(|(_, entry)| match &entry.stage {
                 Stage::Receive(Receive { at, .. }) => match at {
-                    At::Posted(_, source) => *source == Some(node),
+                    At::Posted(_, wanted) => wanted.source == Some(node.0),
                     At::Granted { status, .. } => status.node == node,
                     At::Lost(source) => *source == node,
                     // Of this peer, it would have been lost.
@@ -439,6 +444,11 @@ impl Engine {
             self.drop_outgoing(state, Node(node));
         }
     }
+}
+
+/// Which messages fit a pattern.
+fn wanted(state: &State, pattern: &Pattern) -> Wanted {
+    Wanted { source: pattern.source.map(|node| state.the(node).0), tag: pattern.tag, ignore: pattern.ignore }
 }
 
 /// Failures that are kept for whoever asks; the oldest are forgotten first.

@@ -101,6 +101,11 @@ impl<R, M> Matching<R, M> {
         self.remove(class, at)
     }
 
+    /// When a receive that waits was posted, as receives and messages are counted.
+    pub fn turn(&self, posted: Posted) -> Option<u64> {
+        self.classes[self.class_of(posted.any_source, posted.ignore)?].receives.turn(posted.at)
+    }
+
     /// Takes a receive out that waits no more.
     pub fn cancel(&mut self, posted: Posted) -> Option<R> {
         let class = self.class_of(posted.any_source, posted.ignore)?;
@@ -128,6 +133,16 @@ impl<R, M> Matching<R, M> {
             return self.unexpected.first(&(source, wanted.tag)).map(|(_, at)| at);
         }
         self.unexpected.iter().find(|(_, (source, tag), _)| wanted.takes(*source, *tag)).map(|(at, ..)| at)
+    }
+
+    /// Two sources turned out to be one, which goes by `into`. Receives from the one may wait now beside messages of the
+    /// other that they take: see [`Matching::find`].
+    pub fn merge(&mut self, from: u32, into: u32) {
+        let rename = |(source, tag)| (if source == from { into } else { source }, tag);
+        for class in self.classes.iter_mut().filter(|class| !class.any_source) {
+            class.receives.rename(rename);
+        }
+        self.unexpected.rename(rename);
     }
 
     /// A message that waits.
@@ -186,6 +201,24 @@ mod tests {
             }
         }
 
+        /// Two sources are one from now on. Returns which receives meet which messages by that.
+        fn merge(&mut self, from: u32, into: u32) -> Vec<(u32, u32)> {
+            for (_, wanted) in &mut self.receives {
+                wanted.source = wanted.source.map(|source| if source == from { into } else { source });
+            }
+            for (_, source, _) in self.messages.iter_mut().filter(|(_, source, _)| *source == from) {
+                *source = into;
+            }
+            let messages = &mut self.messages;
+            let mut met = Vec::new();
+            self.receives.retain(|(receive, wanted)| {
+                let found = messages.iter().position(|(_, source, tag)| wanted.takes(*source, *tag));
+                met.extend(found.map(|at| (*receive, messages.remove(at).0)));
+                found.is_none()
+            });
+            met
+        }
+
         fn probe(&self, wanted: &Wanted) -> Option<u32> {
             self.messages
                 .iter()
@@ -201,6 +234,8 @@ mod tests {
         /// Cancels one of the receives that wait.
         Cancel(prop::sample::Index),
         Probe(Wanted),
+        /// Two sources turn out to be one.
+        Merge(u32, u32),
         /// Takes a probed message out, received or not.
         TakeProbed(Wanted),
     }
@@ -220,6 +255,7 @@ mod tests {
             4 => wanted().prop_map(Step::Receive),
             4 => (0u32..3, 0u64..6).prop_map(|(source, tag)| Step::Arrive(source, tag)),
             1 => any::<prop::sample::Index>().prop_map(Step::Cancel),
+            1 => (0u32..3, 0u32..3).prop_map(|(from, into)| Step::Merge(from, into)),
             1 => wanted().prop_map(Step::Probe),
             1 => wanted().prop_map(Step::TakeProbed),
         ]
@@ -258,6 +294,20 @@ mod tests {
                         prop_assert_eq!(posted.and_then(|posted| matching.cancel(posted)), Some(receive));
                     }
                     Step::Cancel(_) => {}
+                    Step::Merge(from, into) => {
+                        matching.merge(from, into);
+                        let mut before: Vec<_> = model.receives.clone();
+                        let met = model.merge(from, into);
+                        before.sort_by_key(|(receive, _)| matching.turn(waiting[receive]));
+                        let mut found = Vec::new();
+                        for (receive, mut wanted) in before {
+                            wanted.source = wanted.source.map(|source| if source == from { into } else { source });
+                            let Some(at) = matching.find(&wanted) else { continue };
+                            found.extend(matching.take(at).map(|message| (receive, message)));
+                            matching.cancel(waiting.remove(&receive).expect("it waits"));
+                        }
+                        prop_assert_eq!(found, met);
+                    }
                     Step::Probe(wanted) => {
                         let found = matching.find(&wanted).and_then(|at| matching.message(at)).copied();
                         prop_assert_eq!(found, model.probe(&wanted));

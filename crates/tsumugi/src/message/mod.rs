@@ -76,6 +76,7 @@ mod departures;
 mod engine;
 mod header;
 pub(crate) mod matching;
+mod merging;
 mod queues;
 mod request;
 mod table;
@@ -370,7 +371,7 @@ impl Port {
     pub fn probe(&mut self, pattern: Pattern) -> Result<Option<Status>, RailError> {
         let found = |engine: &mut Engine, state: &mut State| {
             engine.take_in(state);
-            engine.probe(&pattern).map(|(_, status)| status)
+            engine.probe(state, &pattern).map(|(_, status)| status)
         };
         if let Some(status) = self.with(found) {
             return Ok(Some(status));
@@ -387,7 +388,7 @@ impl Port {
         if self.probe(pattern)?.is_none() {
             return Ok(None);
         }
-        let claimed = self.with(|engine, _| engine.claim(&pattern));
+        let claimed = self.with(|engine, state| engine.claim(state, &pattern));
         Ok(claimed.map(|(key, status)| Claim { key, status }))
     }
 

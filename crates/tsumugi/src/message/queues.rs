@@ -115,6 +115,30 @@ impl<K: Copy + Eq + Hash, T> Queues<K, T> {
         Some(value)
     }
 
+    /// Gives entries other keys. They stay in the places and in the order that they are in.
+    pub(super) fn rename(&mut self, rename: impl Fn(K) -> K) {
+        self.queues.clear();
+        let mut at = self.all.first;
+        while at != NONE {
+            let key = rename(self.entries[at].key);
+            let queue = self.queues.entry(key).or_insert(Ends::EMPTY);
+            let before = std::mem::replace(&mut queue.last, at);
+            if before == NONE {
+                queue.first = at;
+            } else {
+                self.entries[before].own.after = at;
+            }
+            let entry = &mut self.entries[at];
+            (entry.key, entry.own) = (key, Links { before, after: NONE });
+            at = entry.all.after;
+        }
+    }
+
+    /// When an entry was put in, as the caller counts.
+    pub(super) fn turn(&self, at: usize) -> Option<u64> {
+        self.entries.get(at).map(|entry| entry.sequence)
+    }
+
     /// An entry's value.
     pub(super) fn get(&self, at: usize) -> Option<&T> {
         self.entries.get(at).map(|entry| &entry.value)

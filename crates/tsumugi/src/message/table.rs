@@ -43,6 +43,11 @@ impl<T> Table<T> {
         self.slots.len()
     }
 
+    /// Everything.
+    pub(super) fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
+        self.slots.iter_mut().map(|(_, (_, thing))| thing)
+    }
+
     /// Everything with its number.
     pub(super) fn iter(&self) -> impl Iterator<Item = (u64, &T)> {
         self.slots.iter().map(|(slot, (count, thing))| (u64::from(*count) << 32 | slot as u64, thing))

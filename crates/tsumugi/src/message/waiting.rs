@@ -100,7 +100,9 @@ impl Port {
     /// # Errors
     /// As [`Port::wait_timeout`].
     pub fn wait_probe(&mut self, pattern: Pattern, timeout: Option<Duration>) -> Result<Claim, WaitError> {
-        self.wait_for(timeout, |engine, _| engine.claim(&pattern).map(|(key, status)| Claim { key, status }))
+        self.wait_for(timeout, |engine, state| {
+            engine.claim(state, &pattern).map(|(key, status)| Claim { key, status })
+        })
     }
 
     /// Waits until a message of `bytes` would be accepted for `node`.
@@ -111,7 +113,7 @@ impl Port {
         let bytes = (bytes + super::DATA_HEADER_BYTES) as u64;
         let found = self.wait_for(None, |engine, state| match state.may_post(node, bytes) {
             Err(SendError::WouldBlock) => None,
-            _ if engine.is_offering_much(node, bytes) => None,
+            _ if engine.is_offering_much(state.the(node), bytes) => None,
             other => Some(other),
         });
         match found {

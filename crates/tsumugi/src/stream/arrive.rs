@@ -7,6 +7,7 @@ use super::task::{Polled, TaskId};
 use super::{Streams, UNFINISHED_MAX};
 use crate::Node;
 use crate::channel::Message;
+use crate::endpoint::identity::Merge;
 use crate::error::{Failure, ReceiveError};
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -21,14 +22,15 @@ const HELD_BYTES: usize = 1024;
 pub(super) struct Arriving {
     /// Its handler and what that reads from; `None` when nobody wants the rest.
     reader: Option<(TaskId, Rc<RefCell<Inbox>>)>,
-    /// In which acquaintance with the sender the rest is awaited.
-    acquaintance: u32,
+    /// Of whom, and in which acquaintance, the rest is awaited.
+    expects: (Node, u32),
 }
 
 impl<S: 'static> Streams<S> {
     /// Takes in messages of the channel until there are none, or `limit` bytes were taken, or handlers leave too much
     /// unread. Returns the bytes.
     pub(super) fn take_in(&mut self, limit: u64) -> u64 {
+        self.follow();
         let mut taken = 0;
         while taken < limit && !self.hub.is_full() {
             match self.channel.take() {
@@ -39,6 +41,21 @@ impl<S: 'static> Streams<S> {
             }
         }
         taken
+    }
+
+    /// Has what is arriving be known by the number that its peer goes by.
+    fn follow(&mut self) {
+        let inner = self.channel.shared.inner.borrow();
+        let merges = inner.state.merges();
+        for Merge { from, into } in merges.get(self.followed..).unwrap_or_default() {
+            for (name, arriving) in self.arriving.extract_if(|name, _| name.0 == *from).collect::<Vec<_>>() {
+                self.arriving.insert((*into, name.1), arriving);
+            }
+            if let Some(count) = self.unfinished.remove(from) {
+                *self.unfinished.entry(*into).or_default() += count;
+            }
+        }
+        self.followed = merges.len();
     }
 
     /// Polls the tasks that were woken.
@@ -120,9 +137,9 @@ impl<S: 'static> Streams<S> {
         }
         let now = self.channel.shared.now();
         let state = &mut self.channel.shared.inner.borrow_mut().state;
-        let acquaintance = state.acquaintance(source);
+        let expects = (source, state.acquaintance(source));
         state.expect(now, source);
-        self.arriving.insert(name, Arriving { reader, acquaintance });
+        self.arriving.insert(name, Arriving { reader, expects });
         *self.unfinished.entry(source).or_default() += 1;
     }
 
@@ -140,7 +157,7 @@ impl<S: 'static> Streams<S> {
         if chunk.end.is_some()
             && let Some(arriving) = self.arriving.remove(&name)
         {
-            self.await_no_more(name.0, arriving.acquaintance);
+            self.await_no_more(name.0, arriving.expects);
             self.on_end(arriving.reader);
         }
     }
@@ -171,8 +188,8 @@ impl<S: 'static> Streams<S> {
         let mut names: Vec<_> = self.arriving.keys().filter(|name| name.0 == failure.node).copied().collect();
         names.sort_unstable();
         for name in names {
-            let Some(Arriving { reader, acquaintance }) = self.arriving.remove(&name) else { continue };
-            self.await_no_more(name.0, acquaintance);
+            let Some(Arriving { reader, expects }) = self.arriving.remove(&name) else { continue };
+            self.await_no_more(name.0, expects);
             self.tally.broken += 1;
             if let Some((id, inbox)) = &reader {
                 let waker = inbox.borrow_mut().break_off(ReadError::Peer(Box::new(failure.clone())));
@@ -182,8 +199,8 @@ impl<S: 'static> Streams<S> {
         }
     }
 
-    fn await_no_more(&mut self, source: Node, acquaintance: u32) {
-        self.channel.shared.inner.borrow_mut().state.expect_no_more(source, acquaintance);
+    fn await_no_more(&mut self, source: Node, (node, acquaintance): (Node, u32)) {
+        self.channel.shared.inner.borrow_mut().state.expect_no_more(node, acquaintance);
         if let Some(count) = self.unfinished.get_mut(&source) {
             *count = count.saturating_sub(1);
         }
@@ -198,8 +215,8 @@ impl<S: 'static> Streams<S> {
 impl<S> Drop for Streams<S> {
     fn drop(&mut self) {
         self.hub.close();
-        for (name, Arriving { reader, acquaintance }) in self.arriving.drain() {
-            self.channel.shared.inner.borrow_mut().state.expect_no_more(name.0, acquaintance);
+        for (_, Arriving { reader, expects: (node, acquaintance) }) in self.arriving.drain() {
+            self.channel.shared.inner.borrow_mut().state.expect_no_more(node, acquaintance);
             if let Some((_, inbox)) = reader {
                 let waker = inbox.borrow_mut().break_off(ReadError::Closed);
                 // Who reads it elsewhere, for the port's own tasks go with it.

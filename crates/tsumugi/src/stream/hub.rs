@@ -5,6 +5,7 @@ use super::error::WriteError;
 use super::format::{Chunk, End, HEAD_BYTES};
 use super::outgoing::Outgoing;
 use crate::endpoint::Shared;
+use crate::endpoint::identity::Merge;
 use crate::endpoint::state::State;
 use crate::error::SendError;
 use crate::{Node, registry};
@@ -21,6 +22,9 @@ struct Want {
     waker: Waker,
 }
 
+/// A connection with a peer, as it was begun with.
+type Connection = (Node, u32);
+
 pub(super) struct Hub {
     pub(super) shared: Rc<Shared>,
     pub(super) channel: u16,
@@ -32,8 +36,10 @@ pub(super) struct Hub {
     wants: RefCell<Vec<Want>>,
     /// How many messages to each peer are begun and not over.
     begun: RefCell<HashMap<Node, usize>>,
-    /// Those of them whose head has left, and the acquaintance with the peer in which it did.
-    open: RefCell<BTreeMap<(Node, u32), u32>>,
+    /// Those of them whose head has left, by number, and with whom.
+    open: RefCell<BTreeMap<u32, Connection>>,
+    /// How many merges of peers `begun` has followed.
+    followed: Cell<usize>,
     next_message: Cell<u32>,
 }
 
@@ -50,6 +56,7 @@ impl Hub {
             wants: RefCell::default(),
             begun: RefCell::default(),
             open: RefCell::default(),
+            followed: Cell::new(0),
             next_message: Cell::new(next_message),
         }
     }
@@ -78,9 +85,11 @@ impl Hub {
             Err(error) => return Err(error.into()),
         }
         let acquaintance = inner.state.acquaintance(node);
+        let the = inner.state.the(node);
+        self.follow(&inner.state);
         drop(inner);
         let mut begun = self.begun.borrow_mut();
-        let count = begun.entry(node).or_default();
+        let count = begun.entry(the).or_default();
         if *count >= UNFINISHED_MAX {
             return Err(WriteError::Unfinished { node, limit: UNFINISHED_MAX });
         }
@@ -90,25 +99,39 @@ impl Hub {
         Ok(Outgoing::new(Rc::clone(self), node, acquaintance, message, registry::hash(handler)))
     }
 
+    /// Counts the messages to peers that turned out to be one together.
+    fn follow(&self, state: &State) {
+        let merges = state.merges();
+        let mut begun = self.begun.borrow_mut();
+        for Merge { from, into } in merges.get(self.followed.replace(merges.len())..).unwrap_or_default() {
+            if let Some(count) = begun.remove(from) {
+                *begun.entry(*into).or_default() += count;
+            }
+        }
+    }
+
     /// A message's head has left.
-    pub(super) fn opened(&self, node: Node, message: u32, acquaintance: u32) {
-        self.open.borrow_mut().insert((node, message), acquaintance);
+    pub(super) fn opened(&self, message: u32, connection: Connection) {
+        self.open.borrow_mut().insert(message, connection);
     }
 
     /// All of a message has left.
-    pub(super) fn ended(&self, node: Node, message: u32) {
-        self.open.borrow_mut().remove(&(node, message));
+    pub(super) fn ended(&self, message: u32) {
+        self.open.borrow_mut().remove(&message);
     }
 
     /// Nobody will add to a message any more. If its reader waits for more, it is told.
     pub(super) fn over(&self, node: Node, message: u32) {
-        if let Some(count) = self.begun.borrow_mut().get_mut(&node) {
+        let inner = self.shared.inner.borrow();
+        self.follow(&inner.state);
+        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.state.the(node)) {
             *count = count.saturating_sub(1);
         }
-        self.wants.borrow_mut().retain(|want| !want.is_of(node, message));
-        let acquaintance = self.open.borrow_mut().remove(&(node, message));
-        if let Some(acquaintance) = acquaintance {
-            self.give_up(node, message, acquaintance);
+        drop(inner);
+        self.wants.borrow_mut().retain(|want| want.message != message);
+        let connection = self.open.borrow_mut().remove(&message);
+        if let Some(connection) = connection {
+            self.give_up(message, connection);
         }
     }
 
@@ -116,20 +139,20 @@ impl Hub {
     pub(super) fn close(&self) {
         self.closed.set(true);
         self.wants.take().into_iter().for_each(|want| want.waker.wake());
-        for ((node, message), acquaintance) in self.open.take() {
-            self.give_up(node, message, acquaintance);
+        for (message, connection) in self.open.take() {
+            self.give_up(message, connection);
         }
     }
 
     /// Tells the reader of a message that nothing more will come. One small message for each that was begun, so there
     /// is always room for it.
-    fn give_up(&self, node: Node, message: u32, acquaintance: u32) {
+    fn give_up(&self, message: u32, (node, acquaintance): Connection) {
         let mut bytes = [0; HEAD_BYTES];
         let chunk = Chunk { message, handler: None, end: Some(End::Broken) };
         chunk.encode(&mut bytes);
         let now = self.shared.now();
         let state = &mut self.shared.inner.borrow_mut().state;
-        if state.acquaintance(node) == acquaintance {
+        if state.is_connection(node, acquaintance) {
             // Whom it cannot be told need not know.
             let _ = state.post_reserved(now, node, self.channel, [&bytes[..chunk.bytes()], &[]]);
         }
@@ -138,7 +161,7 @@ impl Hub {
     /// Wakes `waker` once there may be room for a message's next chunk.
     pub(super) fn want(&self, node: Node, message: u32, bytes: u64, waker: &Waker) {
         let mut wants = self.wants.borrow_mut();
-        match wants.iter_mut().find(|want| want.is_of(node, message)) {
+        match wants.iter_mut().find(|want| want.message == message) {
             Some(want) => {
                 want.bytes = bytes;
                 want.waker.clone_from(waker);
@@ -178,10 +201,6 @@ impl Hub {
 }
 
 impl Want {
-    fn is_of(&self, node: Node, message: u32) -> bool {
-        (self.node, self.message) == (node, message)
-    }
-
     fn is_met(&self, state: &State) -> bool {
         !matches!(state.may_post(self.node, self.bytes), Err(SendError::WouldBlock))
     }

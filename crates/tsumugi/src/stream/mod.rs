@@ -121,6 +121,8 @@ pub struct Streams<S> {
     arriving: HashMap<(Node, u32), Arriving>,
     /// How many of each peer's messages are arriving.
     unfinished: HashMap<Node, usize>,
+    /// How many merges of peers both have followed.
+    followed: usize,
     tasks: Tasks,
     tally: Tally,
 }
@@ -152,6 +154,7 @@ impl<S: 'static> Streams<S> {
             handlers: Registry::default(),
             arriving: HashMap::new(),
             unfinished: HashMap::new(),
+            followed: 0,
             tasks: Tasks::default(),
             tally: Tally::default(),
         })

@@ -132,7 +132,7 @@ impl Outgoing {
             return Err(WriteError::Closed);
         }
         let inner = self.hub.shared.inner.borrow();
-        if inner.state.acquaintance(self.node) == self.acquaintance {
+        if inner.state.is_connection(self.node, self.acquaintance) {
             return Ok(());
         }
         match inner.state.may_post(self.node, 0) {
@@ -176,10 +176,10 @@ impl Outgoing {
             Ok(ticket) => {
                 if !self.is_begun {
                     self.is_begun = true;
-                    self.hub.opened(self.node, self.message, self.acquaintance);
+                    self.hub.opened(self.message, (self.node, self.acquaintance));
                 }
                 if end.is_some() {
-                    self.hub.ended(self.node, self.message);
+                    self.hub.ended(self.message);
                 }
                 Ok(Some(ticket))
             }

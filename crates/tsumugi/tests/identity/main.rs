@@ -1,6 +1,9 @@
 //! Who is who: peers of several names and addresses, on simulated networks and between real namespaces.
 
 mod ipv6;
+#[path = "../common/loopback.rs"]
+mod loopback;
+mod numbers;
 #[path = "../common/options.rs"]
 mod options;
 #[path = "../common/process.rs"]

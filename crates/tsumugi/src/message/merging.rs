@@ -1,0 +1,96 @@
+//! Peers that turn out to be one while requests to them wait.
+
+use super::departures::Outgoing;
+use super::engine::{At, Engine, Receive, Stage, Stored};
+use super::request::Status;
+use crate::Node;
+use crate::endpoint::identity::Merge;
+use crate::endpoint::state::State;
+
+impl Engine {
+    /// Has everything be known by the number that its peer goes by.
+    pub(super) fn follow(&mut self, state: &mut State) {
+        while let Some(&merge) = state.merges().get(self.followed) {
+            self.followed += 1;
+            self.merge(state, merge);
+        }
+    }
+
+    fn merge(&mut self, state: &mut State, Merge { from, into }: Merge) {
+        let rename = |node: &mut Node| {
+            if *node == from {
+                *node = into;
+            }
+        };
+        let of = |status: &mut Status| rename(&mut status.node);
+        for entry in self.requests.iter_mut() {
+            match &mut entry.stage {
+                Stage::Receive(Receive { at, expects, .. }) => {
+                    if let Some((node, connection)) = expects {
+                        (*node, *connection) = state.connection_now(*node, *connection);
+                    }
+                    match at {
+                        At::Posted(_, wanted) if wanted.source == Some(from.0) => {
+                            wanted.source = Some(into.0)
+                        }
+                        At::Granted { status, .. } | At::Placing(status) => of(status),
+                        At::Lost(node) => rename(node),
+                        At::New | At::Posted(..) => {}
+                    }
+                }
+                Stage::Send(offered) => {
+                    let (node, connection) = (offered.status.node, offered.acquaintance);
+                    (offered.status.node, offered.acquaintance) = state.connection_now(node, connection);
+                }
+                Stage::Done(completion) => {
+                    if let Ok(status) = &mut completion.outcome {
+                        of(status);
+                    }
+                }
+            }
+        }
+        for (_, kept) in &mut self.messages {
+            of(&mut kept.status);
+            if let Stored::Arriving(incoming) = &mut kept.stored
+                && incoming.source == from.0
+            {
+                incoming.source = into.0;
+            }
+        }
+        let waiting: Vec<Outgoing> = self.outgoing.remove(&from.0).into_iter().flatten().collect();
+        waiting.into_iter().for_each(|outgoing| self.say(into, outgoing));
+        if let Some(bytes) = self.offered_bytes.remove(&from.0) {
+            *self.offered_bytes.entry(into.0).or_default() += bytes;
+        }
+        self.matching.merge(from.0, into.0);
+        self.match_anew(state, into);
+    }
+
+    /// Receives from a peer that went by another number meet the messages that came under this one, each in its order.
+    fn match_anew(&mut self, state: &mut State, node: Node) {
+        let waits = |at: &At| match at {
+            At::Posted(posted, wanted) if wanted.source == Some(node.0) => Some((*posted, *wanted)),
+            _ => None,
+        };
+        let mut receives: Vec<_> = self
+            .requests
+            .iter()
+            .filter_map(|(number, entry)| match &entry.stage {
+                Stage::Receive(receive) => {
+                    waits(&receive.at).map(|(posted, wanted)| (number, posted, wanted))
+                }
+                _ => None,
+            })
+            .collect();
+        // In the order in which they were posted.
+        receives.sort_by_key(|(_, posted, _)| self.matching.turn(*posted));
+        for (number, posted, wanted) in receives {
+            if let Some(at) = self.matching.find(&wanted)
+                && let Some(key) = self.matching.take(at)
+            {
+                self.matching.cancel(posted);
+                self.hand_out(state, key, number);
+            }
+        }
+    }
+}
