@@ -7,8 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::{Duration, Instant};
 
-/// Longest run of one defect, several times what all seeds take. What takes longer hangs, which is a complaint of its own.
-const RUN_TIME_MAX: Duration = Duration::from_secs(600);
+/// Longest run of one defect, many times what all seeds take. What takes longer hangs, and no checker has complained.
+const RUN_TIME_MAX: Duration = Duration::from_secs(1800);
 
 /// What is run: a defect, or a control.
 #[derive(Debug)]
@@ -42,18 +42,21 @@ pub(crate) enum Which<'a> {
 /// Tries defects. `false` when one survives, or a control does not.
 pub(crate) fn run(root: &Path, which: Which<'_>) -> bool {
     let tried = build(root).and_then(|program| {
-        let mut trials = list(&program)?;
-        match which {
-            Which::All => drop(trials.splice(..0, controls())),
-            Which::AllButControls => {}
-            Which::Only(name) => trials.retain(|trial| trial.name == name),
+        let mut defects = list(&program)?;
+        if let Which::Only(name) = which {
+            defects.retain(|trial| trial.name == name);
         }
-        if trials.is_empty() {
-            return Err(
-                "there is no such defect; `cargo run -p tsumugi-sim -- --defects` lists them".to_owned()
-            );
+        if defects.is_empty() {
+            return Err(format!("there is no such defect; `{} --defects` lists them", program.display()));
         }
-        Ok(attempt_all(&program, &trials))
+        let processors = std::thread::available_parallelism().map_or(1, usize::from);
+        let mut rows = Vec::new();
+        if which == Which::All {
+            rows = attempt_all(&program, &controls(), 1, processors);
+        }
+        // Each on one processor, so that the seed that complains is always the first that can.
+        rows.extend(attempt_all(&program, &defects, processors, 1));
+        Ok(rows)
     });
     match tried {
         Ok(rows) => {
@@ -112,18 +115,18 @@ fn controls() -> [Trial; 2] {
     })
 }
 
-/// Makes every trial, as many at once as there are processors, each on one, so that the seed that complains is always
-/// the first that can. Returns rows of a table, in order, and whether each is as it should be.
-fn attempt_all(program: &Path, trials: &[Trial]) -> Vec<(String, bool)> {
+/// Makes every trial, so many at once, each with so many threads. Returns rows of a table, in order, and whether each is
+/// as it should be.
+fn attempt_all(program: &Path, trials: &[Trial], at_once: usize, jobs: usize) -> Vec<(String, bool)> {
     let next = AtomicUsize::new(0);
     let rows = Mutex::new(Vec::new());
     std::thread::scope(|scope| {
-        for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
+        for _ in 0..at_once {
             scope.spawn(|| {
                 loop {
                     let index = next.fetch_add(1, Ordering::Relaxed);
                     let Some(trial) = trials.get(index) else { break };
-                    let row = attempt(program, trial);
+                    let row = attempt(program, trial, jobs);
                     rows.lock().expect("no thread panics with the lock").push((index, row));
                 }
             });
@@ -135,10 +138,10 @@ fn attempt_all(program: &Path, trials: &[Trial]) -> Vec<(String, bool)> {
 }
 
 /// Makes one trial, and says how it went. Returns its row of the table, and whether it is as it should be.
-fn attempt(program: &Path, trial: &Trial) -> (String, bool) {
+fn attempt(program: &Path, trial: &Trial, jobs: usize) -> (String, bool) {
     let Trial { name, breaks, arguments, is_control } = trial;
     let began = Instant::now();
-    let (seeds, text, good) = match simulate(program, arguments) {
+    let (seeds, text, good) = match simulate(program, arguments, jobs) {
         Outcome::Caught(seed, text) => ((seed + 1).to_string(), text, !is_control),
         Outcome::Survived => ("–".to_owned(), "none".to_owned(), *is_control),
         Outcome::Failed(text) => ("–".to_owned(), text, false),
@@ -148,9 +151,9 @@ fn attempt(program: &Path, trial: &Trial) -> (String, bool) {
     (format!("| {name} | {breaks} | {seeds} | {} |", text.replace('|', "/")), good)
 }
 
-fn simulate(program: &Path, arguments: &[String]) -> Outcome {
+fn simulate(program: &Path, arguments: &[String], jobs: usize) -> Outcome {
     let child = Command::new(program)
-        .args(["--jobs", "1"])
+        .args(["--jobs", &jobs.to_string()])
         .args(arguments)
         .stdout(Stdio::piped())
         .stderr(Stdio::null())
@@ -166,7 +169,7 @@ fn simulate(program: &Path, arguments: &[String]) -> Outcome {
     let text = reader.join().unwrap_or_default();
     let complaint = text.lines().rev().find_map(|line| line.strip_prefix("seed ")?.split_once(": "));
     match (ended, complaint) {
-        (None, _) => Outcome::Caught(0, "the simulation hangs".into()),
+        (None, _) => Outcome::Failed(format!("the simulation still runs after {RUN_TIME_MAX:?}")),
         (Some(true), _) => Outcome::Survived,
         (Some(false), Some((seed, what))) => Outcome::Caught(seed.parse().unwrap_or(0), what.to_owned()),
         (Some(false), None) => Outcome::Failed("the simulation failed without a complaint".into()),
