@@ -1,6 +1,7 @@
 //! Runs seeds, and replays one that failed.
 
 use clap::Parser;
+use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
@@ -53,10 +54,9 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
     if arguments.defects {
-        for &defect in Defect::ALL {
-            println!("{:<26} {}", defects::name(defect), defect.breaks());
-        }
-        return ExitCode::SUCCESS;
+        let row = |&defect: &Defect| format!("{:<26} {}\n", defects::name(defect), defect.breaks());
+        let listed = std::io::stdout().write_all(Defect::ALL.iter().map(row).collect::<String>().as_bytes());
+        return if listed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
     }
     if let Some(defect) = arguments.defect {
         defect.switch_on();
