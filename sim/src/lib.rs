@@ -7,6 +7,7 @@
 
 mod application;
 mod cluster;
+pub mod defects;
 mod dice;
 mod forge;
 mod host;
@@ -27,6 +28,7 @@ pub use models::ModelsReport;
 use std::cell::RefCell;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::rc::Rc;
+use tsumugi_wire::defect::Defect;
 use wire::Wire;
 
 /// A seed whose run broke a promise.
@@ -47,7 +49,14 @@ impl std::fmt::Display for Complaint {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let Complaint { seed, what, models, .. } = self;
         let how = if *models { "--models" } else { "--verbose" };
-        write!(f, "seed {seed}: {what}\nreplay: cargo run --release -p tsumugi-sim -- --seed {seed} {how}")
+        let (features, defect) = match Defect::current() {
+            Some(defect) => (" --features defects", format!("--defect {} ", defects::name(defect))),
+            None => ("", String::new()),
+        };
+        write!(
+            f,
+            "seed {seed}: {what}\nreplay: cargo run --release -p tsumugi-sim{features} -- {defect}--seed {seed} {how}"
+        )
     }
 }
 

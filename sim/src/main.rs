@@ -1,12 +1,15 @@
 //! Runs seeds, and replays one that failed.
 
 use clap::Parser;
+use std::io::Write;
 use std::ops::Range;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tsumugi_sim::defects;
 use tsumugi_sim::{Complaint, ModelsReport, Report, run, run_models};
+use tsumugi_wire::defect::Defect;
 
 /// Events that are shown of a failing seed.
 const TRACE_LINES: usize = 60;
@@ -15,9 +18,9 @@ const TRACE_LINES: usize = 60;
 #[derive(Parser)]
 #[command(name = "tsumugi-sim")]
 struct Arguments {
-    /// Seeds to run: FIRST..END.
-    #[arg(long, default_value = "0..10000", value_parser = range, conflicts_with = "seed")]
-    seeds: Range<u64>,
+    /// Seeds to run: FIRST..END; otherwise those that show the defect, or 0..10000, or 0..2000 of all models.
+    #[arg(long, value_parser = range, conflicts_with = "seed")]
+    seeds: Option<Range<u64>>,
     /// Runs this seed only.
     #[arg(long)]
     seed: Option<u64>,
@@ -33,6 +36,12 @@ struct Arguments {
     /// Goes on after a seed that failed.
     #[arg(long)]
     keep_going: bool,
+    /// Breaks the protocol in this way, which a seed should show. Needs a build with `--features defects`.
+    #[arg(long, value_name = "NAME", value_parser = defects::parse)]
+    defect: Option<Defect>,
+    /// Lists the defects, and what each breaks.
+    #[arg(long, exclusive = true)]
+    defects: bool,
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {
@@ -43,7 +52,16 @@ fn range(text: &str) -> Result<Range<u64>, String> {
 }
 
 fn main() -> ExitCode {
-    let arguments = Arguments::parse();
+    let mut arguments = Arguments::parse();
+    if arguments.defects {
+        let row = |&defect: &Defect| format!("{:<26} {}\n", defects::name(defect), defect.breaks());
+        let listed = std::io::stdout().write_all(Defect::ALL.iter().map(row).collect::<String>().as_bytes());
+        return if listed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Some(defect) = arguments.defect {
+        defect.switch_on();
+        arguments.models |= defects::is_of_models(defect);
+    }
     // A panic is a complaint like any other, with the place where it happened.
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let lines = if arguments.verbose { usize::MAX } else { TRACE_LINES };
@@ -91,7 +109,8 @@ fn many<R: Default + Send>(
     add: impl Fn(&mut R, &R) + Sync,
     tell: impl Fn(&R) -> String,
 ) -> ExitCode {
-    let Range { start, end } = arguments.seeds;
+    let seeds = arguments.seeds.clone();
+    let Range { start, end } = seeds.unwrap_or_else(|| defects::seeds(arguments.defect, arguments.models));
     let jobs = match arguments.jobs {
         0 => std::thread::available_parallelism().map_or(1, usize::from),
         jobs => jobs,

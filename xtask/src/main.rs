@@ -1,18 +1,18 @@
-//! The project's own chores: `cargo xtask ci|test|loom|kernels|mutations|tidy|targets|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|kernels|defects|tidy|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
+use defects::Which;
 use kernel_log::KernelLog;
-use mutations::Which;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use tally::Tally;
 
+mod defects;
 #[path = "../../crates/tsumugi-lab/src/kernel_log.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the lab and its tests use more of it, and from outside")]
 mod kernel_log;
 mod kernels;
-mod mutations;
 mod tally;
 mod targets;
 mod tidy;
@@ -25,12 +25,12 @@ cargo xtask COMMAND
   test    run every test of the workspace, the simulation, the interleavings and other kernels included
   loom    run every interleaving of writers and owner of receive memory, within bounds
   kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
-  mutations [--only NAME]
-          put faults into the protocol, one at a time, and see the simulation complain
+  defects [--only NAME]
+          break the protocol on purpose, in one way at a time, and see the simulation complain
   targets [--check] [FILE...]
           measure what the project has set itself as targets, and say which are met; some seven minutes. FILE is the output
           of `tsumugi compare --json` or `tsumugi eval bonding --json`, measured before. --check: fail when one is missed
-  ci      formatting, lints, documentation, style, mutations, then all tests";
+  ci      formatting, lints, documentation, style, defects, then all tests";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -41,8 +41,8 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["loom"] => loom(),
         ["kernels"] => kernels(),
-        ["mutations"] => mutations::run(&root(), Which::All),
-        ["mutations", "--only", name] => mutations::run(&root(), Which::Only(name)),
+        ["defects"] => defects::run(&root(), Which::All),
+        ["defects", "--only", name] => defects::run(&root(), Which::Only(name)),
         ["targets", ref options @ ..]
             if options.iter().all(|it| *it == "--check" || !it.starts_with('-')) =>
         {
@@ -132,7 +132,7 @@ fn ci() -> bool {
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
         ("tidy", tidy()),
-        ("mutations", mutations::run(&root(), Which::AllButControls)),
+        ("defects", defects::run(&root(), Which::AllButControls)),
     ];
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {

@@ -8,6 +8,7 @@ use crate::receiver::{self, Verdict};
 use crate::window;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
+use tsumugi_wire::defect;
 use tsumugi_wire::memory::{Control, Flow};
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
@@ -32,7 +33,7 @@ pub fn refuse<M: ReceiveMemory + ?Sized>(memory: &M, verdict: Verdict) -> bool {
 #[inline]
 pub fn note(flow: &Flow, header: &Header) {
     if header.flags.has(Flags::HAS_ACK) {
-        raise(&flow.acknowledged.0.ack, header.ack.0);
+        raise(&flow.acknowledged.0.ack, header.ack.0 + u64::from(defect!(NotedTooFar)));
         raise(&flow.acknowledged.0.limit, header.ack.0.saturating_add(header.credit.into()));
     }
 }
@@ -152,7 +153,8 @@ pub fn make(
     header.flags = flags(flow);
     (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
     header.ack = base;
-    let credit = receiver::limit(flow).0.saturating_sub(base.0);
+    let from = if defect!(CreditFromZero) { base.0 / 2 } else { base.0 };
+    let credit = receiver::limit(flow).0.saturating_sub(from);
     header.credit = u16::try_from(credit).unwrap_or(u16::MAX);
     let checked = Psn(flow.checked.load(Ordering::Relaxed));
     header.psn = if kind == Kind::Stop { refused } else { checked };

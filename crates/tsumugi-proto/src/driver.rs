@@ -9,6 +9,7 @@ use crate::receiver::{self, Verdict};
 use alloc::vec::Vec;
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::defect;
 use tsumugi_wire::memory::{ASLEEP, Counter, Flow, RUNG};
 use tsumugi_wire::{Flags, Header, Kind};
 
@@ -73,7 +74,7 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
         (verdict, due) = (Some(done), answer::due(flow, &header, done));
     }
     let mut kind = answer::settle(flow, due);
-    let owed = kind.take_if(|_| scattered || answer::is_left(memory));
+    let owed = kind.take_if(|_| (scattered && !defect!(LongFrameSentBack)) || answer::is_left(memory));
     if let Some(kind) = owed {
         answer::owe(memory, flow, kind, scattered);
     }

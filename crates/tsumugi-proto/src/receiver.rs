@@ -7,6 +7,7 @@ use crate::memory::ReceiveMemory;
 use crate::window::{self, Claim};
 use crate::{queue, translation};
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames, RemoteFrame, remote_frame_bytes};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Flow, PAGE_BYTES, Record};
@@ -82,10 +83,10 @@ pub fn find<'m, M: ReceiveMemory + ?Sized>(memory: &'m M, header: &Header) -> Re
     if token == 0 {
         return Err(Verdict::UnknownFlow);
     }
-    if token != header.token {
+    if token != header.token && !defect!(TokenNotChecked) {
         return Err(Verdict::WrongToken);
     }
-    if flow.epoch.load(Ordering::Relaxed) != header.epoch {
+    if flow.epoch.load(Ordering::Relaxed) != header.epoch && !defect!(EpochNotChecked) {
         return Err(Verdict::WrongEpoch);
     }
     Ok(flow)
@@ -95,7 +96,7 @@ pub fn find<'m, M: ReceiveMemory + ?Sized>(memory: &'m M, header: &Header) -> Re
 #[inline]
 #[must_use]
 pub fn limit(flow: &Flow) -> Psn {
-    let landed = flow.landing.0.landed.load(Ordering::Acquire);
+    let landed = if defect!(LandingTakesCredit) { 0 } else { flow.landing.0.landed.load(Ordering::Acquire) };
     Psn(flow.limit.load(Ordering::Relaxed).saturating_add(landed))
 }
 
@@ -108,7 +109,8 @@ fn admit(flow: &Flow, header: &Header) -> Verdict {
         Claim::Mine(_) if header.psn >= limit(flow) => Verdict::Beyond,
         Claim::Mine(_)
             if flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32
-                && header.psn != window::base(flow) =>
+                && header.psn != window::base(flow)
+                && !defect!(GoBackNOutOfOrder) =>
         {
             Verdict::OutOfOrder
         }
@@ -148,6 +150,7 @@ fn place<M: ReceiveMemory + ?Sized>(
     // Space first, the PSN second: what is claimed as received is sure to be deposited (invariant 2).
     let bytes = body.len() as u16;
     let Ok(position) = queue::claim(memory, bytes) else {
+        defect!(BitBeforeSpace).then(|| window::claim(flow, header.psn));
         flow.received.0.stopped.store(1, Ordering::Relaxed);
         memory.control().stopped.0.store(1, Ordering::Release);
         return Verdict::Full;
@@ -283,13 +286,14 @@ fn landable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
 /// Whether everything before the PSN has been done (invariant 4 of the memory).
 #[inline]
 fn is_in_turn<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, psn: Psn) -> bool {
-    if window::base(flow) != psn || !is_settled(flow) {
+    if (window::base(flow) != psn || !is_settled(flow)) && !defect!(LandedOutOfTurn) {
         return false;
     }
     let control = memory.control();
     // What has been read first: it never overtakes the head.
     let read = control.ring_read.0.load(Ordering::Acquire);
-    control.ring_head.0.load(Ordering::Relaxed) == read && flow.landing.0.held.load(Ordering::Relaxed) == 0
+    let all_read = control.ring_head.0.load(Ordering::Relaxed) == read || defect!(LandedBeforeUnread);
+    all_read && (flow.landing.0.held.load(Ordering::Relaxed) == 0 || defect!(LandedBeforeHeld))
 }
 
 /// The translations of the first and the last page that are to be written. A key's pages lie in the window one behind the

@@ -16,6 +16,7 @@ use core::str::FromStr;
 pub use plain::{ActiveBackup, Broadcast, Hash, RoundRobin};
 pub use tlb::Tlb;
 use tsumugi_wire::Instant;
+use tsumugi_wire::defect;
 
 /// Where the next packets of a flow go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +122,7 @@ pub fn pick<P>(
         return policy.pick(now, flow, paths, waiting);
     }
     match sender.lost_on() {
+        Some(lost_on) if defect!(ResentWhereLost) => Some(Pick { path: lost_on, packets: 1 }),
         Some(lost_on) => Some(Pick { path: after(lost_on, paths), packets: 1 }),
         None => policy.pick(now, flow, paths, waiting).or(Some(Pick { path: 0, packets: 1 })),
     }
@@ -134,7 +136,11 @@ fn after(last: u8, paths: &[Path]) -> u8 {
 
 /// The usable paths with their numbers.
 fn usable(paths: &[Path]) -> impl DoubleEndedIterator<Item = (u8, &Path)> + Clone {
-    paths.iter().enumerate().map(|(number, path)| (number as u8, path)).filter(|(_, path)| path.is_usable())
+    paths
+        .iter()
+        .enumerate()
+        .map(|(number, path)| (number as u8, path))
+        .filter(|(number, path)| path.is_usable() || (*number == 0 && defect!(SilentPathPicked)))
 }
 
 #[cfg(test)]

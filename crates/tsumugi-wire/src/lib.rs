@@ -32,6 +32,7 @@
 #![forbid(unsafe_code)]
 
 pub mod ack;
+pub mod defect;
 pub mod frame;
 pub mod handshake;
 pub mod header;

@@ -3,10 +3,14 @@
 use super::{Path, Sender, State, word_of};
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::WORD_PSNS;
+use tsumugi_wire::defect;
 use tsumugi_wire::time::Instant;
 
 impl<P> Sender<P> {
     pub(super) fn mark_lost(&mut self, index: usize) {
+        if defect!(NothingSentAgain) {
+            return;
+        }
         let slot = &mut self.slots[index];
         debug_assert_eq!(slot.state, State::InFlight);
         slot.state = State::Lost;
@@ -40,7 +44,8 @@ impl<P> Sender<P> {
         let mut psn = self.base;
         while psn < end {
             // Word by word: almost everything beyond a hole is acknowledged.
-            let missing = !self.acked_bits[word_of(psn.0)] & (u32::MAX << (psn.0 % WORD_PSNS));
+            let acked = if defect!(LossMarksAcked) { 0 } else { self.acked_bits[word_of(psn.0)] };
+            let missing = !acked & (u32::MAX << (psn.0 % WORD_PSNS));
             let first = psn.0 - psn.0 % WORD_PSNS;
             psn = Psn(first + WORD_PSNS);
             let mut left = missing;
@@ -62,7 +67,9 @@ impl<P> Sender<P> {
     fn suspect(&mut self, now: Instant, index: usize, newest: u64) -> Option<u8> {
         let slot = &self.slots[index];
         let (number, path) = (slot.path, &self.paths[usize::from(slot.path)]);
-        if slot.state != State::InFlight || slot.order >= newest {
+        let is_open =
+            slot.state == State::InFlight || (slot.state == State::Acked && defect!(LossMarksAcked));
+        if !is_open || slot.order >= newest {
             return None;
         }
         let overtaken = slot.order < path.newest.0;

@@ -22,6 +22,7 @@ use alloc::vec::Vec;
 pub use path::Path;
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
+use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::time::Instant;
 
@@ -214,8 +215,10 @@ impl<P> Sender<P> {
             return 0;
         }
         let stopped = if self.stopped_at.is_some() { u64::from(self.forced) } else { u64::MAX };
-        let credit = self.limit.0.saturating_sub(self.next().0);
-        let window = REACH_PACKETS - (self.slots.len() as u64).min(REACH_PACKETS);
+        let limit = if defect!(CreditIgnored) { u64::MAX } else { self.limit.0 };
+        let credit = limit.saturating_sub(self.next().0);
+        let reach = if defect!(WindowNotLimited) { 4 * REACH_PACKETS } else { REACH_PACKETS };
+        let window = reach - (self.slots.len() as u64).min(reach);
         credit.min(window).min(stopped).min(u64::from(path.room()))
     }
 
@@ -252,9 +255,12 @@ impl<P> Sender<P> {
 
     /// The path is gone: what is under way there counts as lost, and goes over others.
     pub fn suspend(&mut self, now: Instant, path: u8) {
-        self.paths[usize::from(path)].suspend(now);
+        if !defect!(SilentPathNotLeft) {
+            self.paths[usize::from(path)].suspend(now);
+        }
         for index in 0..self.slots.len() {
-            if self.slots[index].state == State::InFlight && self.slots[index].path == path {
+            let is_there = self.slots[index].path == path && !defect!(SilentPathKeepsPackets);
+            if self.slots[index].state == State::InFlight && is_there {
                 self.mark_lost(index);
             }
         }
@@ -393,7 +399,8 @@ impl<P> Sender<P> {
                 let first = ack.0 - ack.0 % WORD_PSNS + at as u64 * WORD_PSNS;
                 let mut news = bits & !self.acked_bits[word_of(first)];
                 while news != 0 {
-                    let psn = Psn(first + u64::from(news.trailing_zeros()));
+                    let psn =
+                        Psn(first + u64::from(news.trailing_zeros()) + u64::from(defect!(SackOffByOne)));
                     news &= news - 1;
                     let Some(index) = psn.since(self.base) else { continue };
                     let Some(slot) = self.slots.get_mut(index as usize) else { break };
@@ -421,6 +428,7 @@ impl<P> Sender<P> {
             self.go();
         }
         match answer {
+            Answer::Stop if defect!(StopIgnored) => {}
             Answer::Stop => self.stop(now),
             Answer::Go => self.go(),
             Answer::Lose if self.repeat == Repeat::GoBackN => self.go_back(now, ack),
@@ -520,7 +528,8 @@ impl<P> Sender<P> {
     /// Something waits to be sent. If nothing under way will bring credit or GO, ask for it from time to time; at once, where
     /// there never was any.
     pub fn starve(&mut self, now: Instant) {
-        let barred = self.limit <= self.next() || self.stopped_at.is_some();
+        let is_stopped = self.stopped_at.is_some() && !defect!(LostGoForgotten);
+        let barred = self.limit <= self.next() || is_stopped;
         if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
             self.starving_since = Some(now);
             self.probe_wanted |= self.limit == Psn(0);

@@ -8,6 +8,7 @@ use crate::Node;
 use crate::channel::Message;
 use crate::error::{Failure, ReceiveError};
 use tsumugi_rail::RailError;
+use tsumugi_wire::defect;
 
 impl<S> ActiveMessages<S> {
     /// Handles what the endpoint has taken in. Returns how many messages there were.
@@ -48,6 +49,9 @@ impl<S> ActiveMessages<S> {
         match head.kind {
             Kind::Reply | Kind::Refusal => self.on_answer(source, &head, data),
             Kind::Request | Kind::Store | Kind::Get if !self.desk.admit(source) => self.desk.violated(),
+            Kind::Request if defect!(RequestTwice) => {
+                (0..2).for_each(|_| self.on_request(source, &head, data))
+            }
             Kind::Request => self.on_request(source, &head, data),
             Kind::Store => self.on_store(source, &head, data),
             Kind::Get => self.on_get(source, &head),

@@ -6,6 +6,7 @@ use arrayvec::ArrayVec;
 use tsumugi_proto::{ReceiveMemory, answer, window};
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
+use tsumugi_wire::defect;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -71,7 +72,7 @@ impl State {
             None => ((Psn(0), Sack::EMPTY), Flags::HAS_ACK),
         };
         // The credit counts from what was read, the answer from what was deposited, which may be more.
-        let unread = base.since(read).unwrap_or(0);
+        let unread = if defect!(CreditFromElsewhere) { 0 } else { base.since(read).unwrap_or(0) };
         let credit = u64::from(credit).saturating_sub(unread) as u16;
         sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
         let mut buffer = [0; BODY_BYTES_MAX];
@@ -80,7 +81,8 @@ impl State {
         (header.flow, header.token) = (remote.flow, remote.token);
         header.flags = flags.with(more);
         // What was read has been compared, and nothing else.
-        header.psn = if kind == Kind::Stop { psn } else { read };
+        let compared = if defect!(CheckedTooEarly) { base } else { read };
+        header.psn = if kind == Kind::Stop { psn } else { compared };
         (header.ack, header.credit) = (base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::rc::Rc;
 use tsumugi_proto::{ReceiveMemory, queue};
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
 use tsumugi_wire::memory::{Counter, Record};
 use tsumugi_wire::rails::CONTROL_CHANNEL;
@@ -120,7 +121,7 @@ impl Kept {
     /// its words are in the cache of a depositor's CPU, from which every touch takes them away.
     fn release<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
         while let Some(record) = self.records.front()
-            && record.messages == 0
+            && record.messages <= u32::from(defect!(RecordReleasedEarly))
         {
             self.position += record.span;
             self.first += 1;
@@ -182,7 +183,9 @@ impl State {
         self.pass_all_landed();
         self.answer_owed();
         // Another depositor may have stopped a sender since the last release.
-        self.resume_stopped();
+        if !defect!(StoppedByDriver) {
+            self.resume_stopped();
+        }
     }
 
     /// The record that was deposited next.
@@ -202,7 +205,7 @@ impl State {
             return;
         }
         let psn = Psn(record.psn);
-        if !record.checked && crc32c(body) != record.body_crc {
+        if !record.checked && crc32c(body) != record.body_crc && !defect!(DrivenNotCompared) {
             self.on_damage(index, psn);
             return;
         }
@@ -222,7 +225,9 @@ impl State {
             }
         }
         let peer = &mut self.peers[index as usize];
-        if psn == peer.reorder.next() {
+        let skips = (defect!(ReorderSkips) && psn > peer.reorder.next())
+            || (defect!(PathsNotInOrder) && peer.is_trunk());
+        if psn == peer.reorder.next() || skips {
             peer.reorder.pass();
             if self.hand_out(index, body, place) {
                 self.catch_up(index);
@@ -274,7 +279,8 @@ impl State {
         }
         let peer = &mut self.peers[index as usize];
         let assembly = &mut peer.assemblies[slot];
-        assembly.store.put(fragment.offset as usize, data);
+        let offset = if defect!(FragmentOffsetIgnored) { assembly.in_order } else { fragment.offset };
+        assembly.store.put(offset as usize, data);
         if in_turn {
             peer.reorder.pass();
             if self.pass_fragment(index, fragment, data.len()) {
@@ -508,7 +514,7 @@ impl State {
                 }
             }
             Content::Owned(buffer) => {
-                self.complete_bytes -= buffer.len() as u64;
+                self.complete_bytes -= if defect!(MemoryNeverFree) { 0 } else { buffer.len() as u64 };
                 self.pool.give(buffer);
                 self.thaw();
             }
@@ -534,7 +540,7 @@ impl State {
             if flow.received.0.stopped.swap(0, Ordering::AcqRel) != 0 {
                 // A STOP that has not gone out yet is out of date.
                 peer.answer = None;
-                peer.demand(Kind::Go, Psn(0));
+                peer.demand(if defect!(GoNeverSent) { Kind::Ack } else { Kind::Go }, Psn(0));
                 self.touch(index);
             }
         }

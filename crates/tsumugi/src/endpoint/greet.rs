@@ -10,6 +10,7 @@ use std::net::SocketAddr;
 use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::window::REACH_PACKETS;
 use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver, window};
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::handshake::{Challenge, Offer, Refusal};
 use tsumugi_wire::header::HEADER_BYTES;
@@ -35,6 +36,7 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
         // A copy of a HELLO that led to this acquaintance gets the challenge that it got then: another would say
         // that the cookie is not good any more.
         Some((welcomed, standing)) if welcomed == nonce && peer.epoch == epoch => standing,
+        _ if defect!(CookieWithoutStanding) => 0,
         _ => {
             let another = if peer.epoch == epoch { 0 } else { peer.epoch };
             // A greeting that led to an acquaintance is another standing than one that led to nothing yet.
@@ -209,7 +211,10 @@ impl State {
             peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
         });
         let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
-        if !again && !self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie) {
+        let proved = again
+            || self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie)
+            || (offer.cookie != 0 && defect!(CookieNotChecked));
+        if !proved {
             let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, standing);
             let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
             self.reply(from, packet);
@@ -238,7 +243,11 @@ impl State {
             Phase::Open if (another_epoch || another_flow) && !peer.is_confirmed() => self.withdraw(index),
             // It begins anew; what was outstanding with its former self is lost, and the caller hears of it.
             Phase::Open | Phase::Leaving(_) if another_epoch || another_flow => {
-                self.end_peer(index, Reason::Restarted);
+                if defect!(RestartUnnoticed) {
+                    self.forget(index);
+                } else {
+                    self.end_peer(index, Reason::Restarted);
+                }
                 self.peers[index as usize].phase = Phase::Strange;
             }
             Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
@@ -400,7 +409,9 @@ impl State {
     }
 
     pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) {
-        self.drain(now); // what it sent before it left is still delivered
+        if !defect!(ByeBeforeReading) {
+            self.drain(now); // what it sent before it left is still delivered
+        }
         if self.flows[header.flow as usize] != Some(index) {
             return; // it is gone over what was read
         }
@@ -440,7 +451,9 @@ impl State {
         self.drain(now);
         let index = self.by_address.get(&from).copied();
         let Some(index) = index.filter(|&index| {
-            self.peers[index as usize].remote.is_some_and(|remote| remote.token == header.token)
+            self.peers[index as usize]
+                .remote
+                .is_some_and(|remote| remote.token == header.token || defect!(ResetNotChecked))
         }) else {
             self.memory.count(Counter::WrongToken, 1);
             return;
@@ -531,7 +544,7 @@ impl State {
 
     /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
-        let full = self.held_bytes() > self.options.receive_bytes;
+        let full = self.held_bytes() > self.options.receive_bytes && !defect!(CreditWithoutMemory);
         // What the peer sends is no longer than both take; what our packets to it are does not matter here.
         let body_bytes = self.agreed_body_bytes(index) as u64;
         // Beside what was read and not given back. How far depositors are the queue's head would tell, but it is in the
@@ -574,12 +587,13 @@ impl State {
             0
         };
         self.freezes |= peer.frozen;
-        let wanted = base.0 + packets;
+        let wanted = base.0 + if defect!(WindowNotLimited) { 4 * packets } else { packets };
         // In steps while there is plenty, because depositors read this with every packet.
         let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
         let limit = if wanted > limit && !plenty {
             flow.checked.store(checked.0, Relaxed);
-            flow.limit.store(wanted - landed, Relaxed);
+            let told = if defect!(CreditNotKept) { limit } else { wanted };
+            flow.limit.store(told - landed, Relaxed);
             wanted
         } else {
             limit

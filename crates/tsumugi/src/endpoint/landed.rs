@@ -9,6 +9,7 @@ use super::state::State;
 use tsumugi_proto::{ReceiveMemory, receiver, window};
 use tsumugi_wire::Psn;
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::defect;
 use tsumugi_wire::memory::Counter;
 
 impl State {
@@ -34,12 +35,14 @@ impl State {
             let peer = &self.peers[index as usize];
             let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { return true };
             // Nor over what has a record, and has to come again.
-            let base = peer.damaged.first().map_or(until, |psn| psn.min(until)).min(window::base(flow));
+            let damaged = peer.damaged.first().filter(|_| !defect!(DamagedPassedOver));
+            let base = damaged.map_or(until, |psn| psn.min(until)).min(window::base(flow));
             if base <= peer.reorder.next() {
                 return true;
             }
             if !receiver::is_settled(flow)
-                || self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
+                || (self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
+                    && !defect!(TurnPassedUnread))
             {
                 return false;
             }
@@ -58,7 +61,7 @@ impl State {
             let mut all = true;
             for index in std::mem::take(&mut self.holders) {
                 self.peers[index as usize].holds = false;
-                all &= self.pass_landed(index, Psn(u64::MAX));
+                all &= defect!(LandingUnseen) || self.pass_landed(index, Psn(u64::MAX));
                 self.tell_held(index);
             }
             if all {

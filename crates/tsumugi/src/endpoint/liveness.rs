@@ -16,6 +16,7 @@ use super::state::State;
 use crate::error::Reason;
 use std::time::Duration;
 use tsumugi_rail::{Evidence, Packet, Question, Rail, RailError};
+use tsumugi_wire::defect;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
@@ -71,7 +72,7 @@ impl State {
         let quiet_since = peer.heard_at.max(since);
         let silent_at = quiet_since.max(peer.doubt.vouched_at).plus(self.patience_ns(peer));
         // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
-        if !matches!(peer.phase, Phase::Open) {
+        if !matches!(peer.phase, Phase::Open) && !defect!(TimerAlwaysDue) {
             return silent_at;
         }
         let ask_at = self.ask_at(peer, quiet_since);
@@ -87,6 +88,7 @@ impl State {
     fn patience_ns(&self, peer: &Peer) -> u64 {
         match peer.phase {
             Phase::Greeting(_) => self.options.connect_timeout_ns,
+            Phase::Open if defect!(SilenceForgiven) => u64::MAX,
             _ => self.options.peer_timeout_ns,
         }
     }
@@ -154,7 +156,8 @@ impl State {
         if is_open && now < self.ask_at(peer, quiet_since) {
             return true;
         }
-        if is_open && peer.asks < ASKS {
+        let late = now >= quiet_since.plus(self.options.peer_timeout_ns) && defect!(SilentUnasked);
+        if is_open && peer.asks < ASKS && !late {
             // Ours may all be acknowledged and its message be half here: ask for a sign of life.
             let peer = &mut self.peers[index as usize];
             peer.asked_at = now;

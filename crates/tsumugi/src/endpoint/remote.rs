@@ -12,6 +12,7 @@ use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::{OutOfRegion, Region, Slice};
 use tsumugi_wire::Instant;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
@@ -108,7 +109,8 @@ impl Bulk {
         let (all, most) = (self.from.bytes(), most - REMOTE_BYTES);
         let even = all.div_ceil(all.div_ceil(most).max(1)).next_multiple_of(8).min(most);
         let bytes = even.min(all - self.cut);
-        let address = self.address.wrapping_add(self.cut as u64);
+        let before = if defect!(PieceOutOfPlace) && !self.is_reply() { 0 } else { self.cut };
+        let address = self.address.wrapping_add(before as u64);
         let remote =
             RemoteFrame { what: self.what as u16, key: self.key, address, operation: self.operation };
         body.extend_from_slice(&remote.encode(bytes as u32));
@@ -344,7 +346,7 @@ impl State {
                     let _ = pending.promise.set(Err(RemoteError::refused(Outcome::NotMapped)));
                 }
                 pending.missing -= bytes;
-                (pending.missing == 0).then_some(Ok(0))
+                (pending.missing == 0 || defect!(ReadHalfDone)).then_some(Ok(0))
             }
             (None, Outcome::Done) => {
                 Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))

@@ -13,6 +13,7 @@ use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::pieces::JOINS_MAX;
 use tsumugi_proto::unchecked::UNCHECKED_MAX;
 use tsumugi_rail::{Rail, RailError};
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames};
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
@@ -120,7 +121,8 @@ impl State {
         let srtt_ns = peer.sender.paths().iter().map(|path| path.srtt_ns).max().unwrap_or(0);
         let patience_ns = 2 * srtt_ns + MILLISECOND_NS;
         let mut asked = Vec::new();
-        for wanted in peer.damaged.0.iter_mut().take(ASKED_MAX).filter(|wanted| wanted.due <= now) {
+        let most = if defect!(DamagedNotWanted) { 0 } else { ASKED_MAX };
+        for wanted in peer.damaged.0.iter_mut().take(most).filter(|wanted| wanted.due <= now) {
             wanted.due = now.plus((patience_ns << wanted.asks.min(10)).min(ASK_NS_MAX.max(patience_ns)));
             // First by a way that works, as far as is known; then by each.
             let way = peer.ways.get(wanted.asks as usize % peer.ways.len()).filter(|_| wanted.asks > 0);

@@ -18,6 +18,7 @@ use tsumugi_proto::ReceiveMemory;
 use tsumugi_rail::region::ChangeError;
 use tsumugi_rail::{OutOfRegion, Region, Slice};
 use tsumugi_wire::Psn;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
@@ -137,7 +138,10 @@ impl State {
         let done = match What::from_number(remote.what) {
             Some(What::Write | What::Piece) => self.serve_write(remote, data).map(|()| None),
             Some(What::Notify) => self.served.notify(Node(index), remote, data).map(|()| None),
-            Some(What::Atomic) => self.served.change(remote, data).map(Some),
+            Some(What::Atomic) => {
+                defect!(ChangedTwice).then(|| self.served.change(remote, data));
+                self.served.change(remote, data).map(Some)
+            }
             Some(What::Fence) => Ok(Some(0)),
             Some(What::Read) => match self.serve_read(index, remote, data) {
                 Ok(going_on) => return going_on,

@@ -28,6 +28,7 @@ use tsumugi_proto::trunk::{Policy, PolicyChoice};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::{Networks, NicAddress, Region, Slice};
 use tsumugi_wire::atomic::Ordering;
+use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
@@ -492,14 +493,17 @@ impl State {
         self.peers[index as usize].phase = Phase::Gone(reason);
         self.tally.peers_lost += 1;
         let is_end = !failure.is_orderly() || is_awaited || self.is_last(index);
-        for inbox in self.channels.values_mut().filter(|inbox| inbox.open && (is_end || inbox.hears_closes)) {
+        let hears = |inbox: &&mut Inbox| inbox.open && (is_end || inbox.hears_closes);
+        for inbox in self.channels.values_mut().filter(hears).filter(|_| !defect!(ChannelsNotTold)) {
             inbox.queue.push_back(Delivery::Failed(Box::new(failure.clone())));
         }
         // A caller that never asks must not make us grow.
         if self.failures.len() >= self.options.peers_max as usize {
             self.failures.pop_front();
         }
-        self.failures.push_back(Unasked { failure, is_told: false });
+        if !defect!(FailureNotReported) {
+            self.failures.push_back(Unasked { failure, is_told: false });
+        }
     }
 
     /// Whether a peer that the application had added was the last that anything could have come from: who waits for a
@@ -522,6 +526,7 @@ impl State {
         }
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
+        defect!(PromiseForgotten).then(|| peer.pending.clear());
         peer.break_promises(Node(index));
         let keys: Vec<_> = peer.sender.abandon().chain(peer.unchecked.drain()).collect();
         let lost = peer.damaged.len() as u64;

@@ -6,6 +6,7 @@ use crate::checksum::{crc32c, crc32c_of_two};
 use arrayvec::ArrayVec;
 use tsumugi_proto::trunk::Pick;
 use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
@@ -136,7 +137,8 @@ impl State {
         while self.burst.packets.len() < most {
             let peer = &mut self.peers[index as usize];
             if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
-                self.burst.packets.push((psn, key, Flags::RESENT));
+                let another = if defect!(BodyChangedOnResend) { self.contents.iter().next() } else { None };
+                self.burst.packets.push((psn, another.map_or(key, |(key, _)| key), Flags::RESENT));
                 self.tally.packets_resent += 1;
             } else if peer.sender.room(pick.path) > 0
                 && let Some((content, messages)) = self.cut(index)
@@ -183,7 +185,7 @@ impl State {
                     // The part that is not cut hands its claim on to the last fragment.
                     peer.outbox.pop_front();
                 } else {
-                    long.users += 1;
+                    long.users += u32::from(!defect!(BufferGivenBackEarly));
                 }
                 let body = Body::Piece { frame, key, at, bytes };
                 Some((Content { body, crc }, last.then_some(messages)))
@@ -264,7 +266,7 @@ impl State {
         if peer.is_trunk() {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
-            if self.policy.is_copied() {
+            if self.policy.is_copied() && !defect!(BroadcastOverOnePath) {
                 for address in peer.elsewhere(address) {
                     rail.send(now, address, &out[..taken])?;
                 }

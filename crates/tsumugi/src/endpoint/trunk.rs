@@ -17,6 +17,7 @@ use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_proto::trunk::{self, Pick, PolicyChoice};
 use tsumugi_rail::networks::NetworkKind;
 use tsumugi_rail::{Networks, NicAddress};
+use tsumugi_wire::defect;
 use tsumugi_wire::frame;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, RAILS_MAX};
 use tsumugi_wire::memory::Counter;
@@ -138,7 +139,9 @@ impl Peer {
 impl State {
     /// Changes the policy that spreads packets over paths.
     pub fn set_policy(&mut self, policy: PolicyChoice) {
-        self.policy = policy.policy();
+        if self.peers.len() == 0 || !defect!(PolicyNotChanged) {
+            self.policy = policy.policy();
+        }
     }
 
     /// What is known of the paths to a peer.
@@ -174,7 +177,8 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             if matches!(self.peers[index as usize].phase, Phase::Open) {
-                if told_before || self.has_several_nics() {
+                let is_news = if told_before { !defect!(NicsToldOnce) } else { self.has_several_nics() };
+                if is_news {
                     self.announce(index);
                 }
                 self.find_ways(now, index);
@@ -212,7 +216,7 @@ impl State {
         match rails::decode(list) {
             Ok(list) => {
                 let peer = &mut self.peers[index as usize];
-                peer.rails = list.collect();
+                peer.rails = list.filter(|_| !defect!(NicsIgnored)).collect();
                 peer.has_told = true;
                 self.touch(index);
             }
@@ -344,7 +348,8 @@ impl State {
     /// The peer wants to know whether this way to us works: it is answered by the same way.
     pub(super) fn answer_probe(&mut self, now: Instant, index: u32, from: SocketAddr) {
         if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags(0)) {
-            self.reply(from, packet.to_vec());
+            let to = if defect!(AnsweredByAnotherWay) { self.peers[index as usize].way() } else { from };
+            self.reply(to, packet.to_vec());
         }
     }
 
@@ -373,7 +378,7 @@ impl State {
                 continue;
             }
             way.probed_at = now;
-            way.probe_at = now.plus(way.pause_ns);
+            way.probe_at = if defect!(SilentPathNotProbed) { Instant::NEVER } else { now.plus(way.pause_ns) };
             way.pause_ns = (2 * way.pause_ns).min(PROBE_NS_MAX);
             self.probe(index, number);
         }
@@ -383,13 +388,13 @@ impl State {
     pub(super) fn on_way(&mut self, now: Instant, index: u32, from: SocketAddr) {
         let peer = &mut self.peers[index as usize];
         // A lone way may be silent, too: our NIC had no carrier.
-        if !peer.is_trunk() && peer.sender.paths()[0].is_usable() {
+        if !peer.is_trunk() && (peer.sender.paths()[0].is_usable() || defect!(LoneWayNotRevived)) {
             return;
         }
         let Some(number) = peer.ways.iter().position(|way| way.address == from) else { return };
         let way = &mut peer.ways[number];
         way.pause_ns = PROBE_NS_MIN;
-        if !peer.sender.paths()[number].is_usable() {
+        if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
             peer.sender.revive(now, number as u8);
             // Only the peer can answer there: from now on what comes from this address without a token is believed.
             self.by_address.entry(from).or_insert(index);

@@ -9,6 +9,7 @@
 //! by one, until the first that it takes.
 
 use super::queues::Queues;
+use tsumugi_wire::defect;
 
 /// Ways of leaving bits open that are remembered though no receive uses them. A program has a few, again and again.
 const CLASSES_KEPT: usize = 4;
@@ -97,7 +98,7 @@ impl<R, M> Matching<R, M> {
             let (sequence, at) = class.receives.first(&class.key(source, tag))?;
             Some((sequence, number, at))
         });
-        let (_, class, at) = heads.min()?;
+        let (_, class, at) = if defect!(NewestReceive) { heads.max() } else { heads.min() }?;
         self.remove(class, at)
     }
 
@@ -132,7 +133,9 @@ impl<R, M> Matching<R, M> {
         if let (true, Some(source)) = (wanted.is_exact(), wanted.source) {
             return self.unexpected.first(&(source, wanted.tag)).map(|(_, at)| at);
         }
-        self.unexpected.iter().find(|(_, (source, tag), _)| wanted.takes(*source, *tag)).map(|(at, ..)| at)
+        let mut waiting = self.unexpected.iter().filter(|(_, (source, tag), _)| wanted.takes(*source, *tag));
+        let found = if defect!(NewestMessage) { waiting.last() } else { waiting.next() };
+        found.map(|(at, ..)| at)
     }
 
     /// Two sources turned out to be one, which goes by `into`. Receives from the one may wait now beside messages of the

@@ -13,6 +13,7 @@ use std::cell::RefCell;
 use std::rc::Rc;
 use std::task::Waker;
 use tsumugi_proto::ReceiveMemory;
+use tsumugi_wire::defect;
 use tsumugi_wire::memory::Counter;
 
 /// What a handler counts for that has all of its message and does not finish, bytes.
@@ -151,7 +152,7 @@ impl<S: 'static> Streams<S> {
         let end = self.ending(name.0, chunk.end);
         if let Some((id, inbox)) = reader {
             let waker = inbox.borrow_mut().arrive(message, chunk.bytes(), end);
-            self.wake(id, waker);
+            self.wake(id, waker.filter(|_| !defect!(ReaderNotWoken)));
             inbox.borrow_mut().keep();
         }
         if chunk.end.is_some()
