@@ -8,6 +8,7 @@
 mod application;
 mod cluster;
 mod dice;
+mod evidence;
 mod forge;
 mod host;
 mod ledger;

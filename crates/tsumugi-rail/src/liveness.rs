@@ -13,7 +13,7 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::nics;
+use crate::nics::{self, NicName};
 use crate::sys::{self, Own};
 use std::fmt;
 use std::io;
@@ -61,6 +61,8 @@ pub enum Evidence {
     HostAnswers,
     /// Packets to it cannot leave this machine, or are refused on their way: the system's error number.
     NoRoute(i32),
+    /// The link of our own NIC that leads to it is down: its silence says nothing of it.
+    LinkDown(NicName),
 }
 
 impl fmt::Display for Evidence {
@@ -75,11 +77,21 @@ impl fmt::Display for Evidence {
             Evidence::NoRoute(error) => {
                 write!(to, "there is no way to it from here: {}", io::Error::from_raw_os_error(*error))
             }
+            Evidence::LinkDown(nic) => write!(to, "the link of {nic} here is down"),
         }
     }
 }
 
 impl Evidence {
+    /// What is known when our own kernel has said this of packets to a peer, and the peer's kernel `asked`: that knows
+    /// better than whoever sent an ICMP error; but where it says nothing, that is what there is.
+    pub(crate) fn unless_known(self, asked: Evidence) -> Evidence {
+        match asked {
+            Evidence::None | Evidence::Asked | Evidence::HostAnswers if self != Evidence::None => self,
+            asked => asked,
+        }
+    }
+
     /// What the system's error about a packet to a peer says of it; `None`: nothing.
     #[must_use]
     pub(crate) const fn of_error(error: i32) -> Option<Evidence> {

@@ -4,6 +4,7 @@ use super::liveness::Doubt;
 use super::place::Store;
 use super::remote::{Bulk, Pending};
 use super::repair::Damaged;
+use super::sizes::Stuck;
 use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::{HashMap, VecDeque};
@@ -204,7 +205,7 @@ pub(super) struct Peer {
     /// When a packet was sent whose loss has been looked into.
     pub(super) sizes_asked: Instant,
     /// The first packet outstanding, of which not even pieces arrive, since then.
-    pub(super) stuck: Option<(Psn, Instant)>,
+    pub(super) stuck: Option<Stuck>,
 
     /// Operations on its memory that wait for replies, by number.
     pub(super) pending: HashMap<u64, Pending>,

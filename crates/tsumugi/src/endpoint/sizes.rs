@@ -28,6 +28,19 @@ const ASK_SENDS: u8 = 2;
 /// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
 const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
 
+/// Time after which the same packet is suspected again while the peer is heard, ns, at most: in between it was silent, because
+/// it was stopped or our link was down, and that is no fault of the packet's length.
+const STUCK_NS_MAX: u64 = SECOND_NS;
+
+/// A packet that does not arrive though it is as short as any.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stuck {
+    base: Psn,
+    /// When that was suspected first, and last.
+    since: Instant,
+    suspected_at: Instant,
+}
+
 /// Who said last that a path carries less than both ends take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Said {
@@ -144,10 +157,10 @@ impl State {
     fn suspect_all(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         let base = peer.sender.base();
-        let (stuck, since) = *peer.stuck.get_or_insert((base, now));
-        if stuck != base {
-            peer.stuck = Some((base, now));
-        } else if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
+        let before = peer.stuck.filter(|it| it.base == base && now.since(it.suspected_at) < STUCK_NS_MAX);
+        let since = before.map_or(now, |it| it.since);
+        peer.stuck = Some(Stuck { base, since, suspected_at: now });
+        if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
     }
