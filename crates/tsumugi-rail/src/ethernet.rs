@@ -521,7 +521,7 @@ impl Rail for Ethernet {
 
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
         let said = self.sockets.inquire(now, since, peer, question);
-        said.unless_known(self.questions.ask(now, peer, question))
+        said.unless_known(self.questions.ask(now, since, peer, question))
     }
 
     fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {

@@ -207,14 +207,24 @@ impl Questions {
         Questions { from, waiting: Vec::new() }
     }
 
-    /// What the kernel of `peer` says, if it has said something since it was asked; otherwise it is asked now.
-    pub(crate) fn ask(&mut self, now: Instant, peer: SocketAddr, question: Question) -> Evidence {
+    /// What the kernel of `peer`, which has been silent since then, says, if it has said something since it was asked;
+    /// otherwise it is asked now.
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        since: Instant,
+        peer: SocketAddr,
+        question: Question,
+    ) -> Evidence {
         if question == Question::Errors {
             return Evidence::None;
         }
         let listens = question == Question::Process;
-        // An answer that nobody has fetched for long says nothing of today.
-        self.waiting.retain(|question| now.since(question.asked_at) < 2 * ANSWER_NS_MAX);
+        // What was asked before the peer was last heard says nothing of today, nor does what nobody has fetched for long.
+        self.waiting.retain(|question| {
+            let is_fresh = now.since(question.asked_at) < 2 * ANSWER_NS_MAX;
+            if question.peer == peer { question.asked_at >= since } else { is_fresh }
+        });
         let at = self.waiting.iter().position(|question| question.peer == peer);
         let Some(at) = at else { return self.begin(now, peer, listens) };
         let question = &mut self.waiting[at];
@@ -336,7 +346,7 @@ mod tests {
     /// Asks until there is an answer.
     fn answer(questions: &mut Questions, peer: SocketAddr, question: Question) -> Evidence {
         for _ in 0..1000 {
-            match questions.ask(Instant(0), peer, question) {
+            match questions.ask(Instant(0), Instant(0), peer, question) {
                 Evidence::Asked => std::thread::sleep(Duration::from_millis(1)),
                 evidence => return evidence,
             }
