@@ -26,6 +26,7 @@ pub(crate) fn apply(dice: &mut Dice, plan: &mut Plan) {
         host.options.listens = !dice.one_in(6);
     }
     plan.events.retain(|(_, event)| matches!(event, Event::Mtu { .. } | Event::Program { .. }));
+    let is_driven = plan.hosts.iter().any(|host| host.driven);
     // One after the other: what is said of each must be known.
     let mut at = dice.below(20 * MILLISECOND_NS);
     for _ in 0..dice.between(1, 3) {
@@ -33,12 +34,17 @@ pub(crate) fn apply(dice: &mut Dice, plan: &mut Plan) {
         let long_ns = dice.pick(&[timeout_ns / 3, timeout_ns, 3 * timeout_ns]);
         let long_ns = dice.between(long_ns / 2, long_ns);
         let mut until = at + long_ns;
-        match dice.below(5) {
+        // A program in a driver drops most of what belongs to no flow. Who was given up, or whose peer has begun anew, hears of
+        // that late, while the kernel says that there is a process.
+        match dice.below(if is_driven { 3 } else { 5 }) {
             0 | 1 => {
                 until = at + if dice.one_in(4) { 8 * SECOND_NS } else { dice.between(2, 4) * timeout_ns };
                 plan.events.push((Instant(at), Event::Silence { host, until: Instant(until) }));
             }
             2 => {
+                if is_driven {
+                    until = at + timeout_ns / 4 + SECOND_NS;
+                }
                 plan.events.push((Instant(at), Event::Stop { host, orderly: dice.one_in(4) }));
                 plan.events.push((Instant(until), Event::Start { host }));
             }

@@ -204,6 +204,8 @@ pub(super) struct Peer {
     pub(super) sizes_search: bool,
     /// When a packet was sent whose loss has been looked into.
     pub(super) sizes_asked: Instant,
+    /// When it last answered a probe of length, which only its process does.
+    pub(super) size_acked_at: Instant,
     /// The first packet outstanding, of which not even pieces arrive, since then.
     pub(super) stuck: Option<Stuck>,
 
@@ -298,6 +300,7 @@ impl Peer {
             sizes_due: Instant::NEVER,
             sizes_search: false,
             sizes_asked: Instant(0),
+            size_acked_at: Instant(0),
             stuck: None,
             pending: HashMap::new(),
             reorder: Reorder::default(),

@@ -148,7 +148,8 @@ impl State {
             tell(way, before);
             peer.sender.forget_losses();
             peer.fit();
-        } else if bytes <= DATAGRAM_BYTES_MIN {
+        } else if bytes <= DATAGRAM_BYTES_MIN && peer.size_acked_at > sent_at {
+            // Its process says so. The driver of one that is stopped answers, too, and takes no pieces.
             self.suspect_all(now, index);
         }
     }
@@ -234,6 +235,7 @@ impl State {
     /// So long a datagram of ours has arrived.
     pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
         let peer = &mut self.peers[index as usize];
+        peer.size_acked_at = now;
         let Some(way) = peer.ways.get_mut(usize::from(header.path)) else { return };
         let before = way.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
