@@ -1,5 +1,6 @@
 //! A whole run: hosts, a network, virtual time, and the order in which things happen.
 
+use crate::evidence;
 use crate::host::Host;
 use crate::ledger::{Ledger, Wrong};
 use crate::places::Places;
@@ -83,12 +84,17 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     let plan = Plan::new(seed);
     let network = Network::new(seed, plan.link);
     network.set_host_options(plan.habits);
+    if plan.has_kernels {
+        network.set_kernels(seed);
+    }
     let places = Places::new(plan.hosts.len(), plan.trunk.as_ref());
     let count = places.hosts();
     let addresses: Vec<SocketAddr> = (0..count).map(|host| places.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
+    let mutes = (0..count).map(|host| evidence::mutes(&plan, host)).collect();
     let mut world = World {
+        mutes,
         bytes_left: plan.bytes_max,
         plan,
         network,
@@ -98,6 +104,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         places,
         nics: HashMap::new(),
         present_since: vec![Instant(0); count],
+        ended: vec![None; count],
         changed: vec![vec![Instant(0); count]; count],
         epochs: vec![0; count],
         left: vec![Instant(0); count],
@@ -168,6 +175,7 @@ impl Cluster {
     fn happen(&mut self, event: Event) -> Result<(), Wrong> {
         let Cluster { hosts, world, now, .. } = self;
         let now = *now;
+        world.network.advance(now);
         world.wire.borrow_mut().note(now, || format!("{event:?}"));
         match event {
             Event::Silence { host, until } => {
@@ -193,6 +201,7 @@ impl Cluster {
     /// Everything mends: the rest of the plan's events are those that mend.
     fn calm_down(&mut self) -> Result<(), Wrong> {
         let Cluster { hosts, world, now, .. } = self;
+        world.network.advance(*now);
         let flawless = |link: LinkOptions| {
             let LinkOptions { latency_ns, rate_bits_per_s, datagram_bytes, tells, .. } = link;
             LinkOptions { latency_ns, rate_bits_per_s, datagram_bytes, tells, ..LinkOptions::default() }

@@ -1,5 +1,8 @@
 //! One host: an endpoint without socket and clock, and an application that posts, reads and keeps.
 
+mod judge;
+pub(crate) mod silence;
+
 use crate::dice::Dice;
 use crate::forge;
 use crate::ledger::Wrong;
@@ -14,7 +17,7 @@ use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi::internal::{Content, Delivery, PeerView, State};
-use tsumugi::{Failure, Node, Policy, Reason, Replacement};
+use tsumugi::{Node, Policy, Replacement};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::memory::{Counter, Geometry};
@@ -144,7 +147,8 @@ impl Host {
             geometry.translations = TRANSLATIONS[bits as usize % TRANSLATIONS.len()];
         }
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
-        let rail = world.rail(self.index, options.datagram_bytes);
+        let mut rail = world.rail(self.index, options.datagram_bytes);
+        rail.listen(options.listens);
         let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
         spy.sent = world.plan.trunk.is_some().then(Vec::new);
         let mut state = State::new(options, memory);
@@ -184,6 +188,7 @@ impl Host {
         world.wire.borrow_mut().repaired += self.repaired();
         let Some(mut process) = self.process.take() else { return Ok(()) };
         world.present_since[self.index] = Instant::NEVER;
+        world.ended[self.index] = Some((now, process.state.epoch()));
         world.lanes[self.index] = None;
         if orderly {
             process.state.abort();
@@ -389,167 +394,6 @@ impl Host {
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
         process.follow(now, self.policy)
-    }
-
-    fn look_at_failures(
-        &mut self,
-        process: &mut Process,
-        world: &mut World,
-        now: Instant,
-    ) -> Result<(), Wrong> {
-        while let Some(failure) = process.state.take_failure() {
-            world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
-            let other = world.places.host_of(failure.address)?;
-            process.arrived = true;
-            self.judge(process, world, now, other, &failure)?;
-            world.ledger.damage(other, self.index, process.damaged(failure.node));
-            for count in process.open.iter_mut().flatten() {
-                *count += 1;
-            }
-            let known = process.known.entry(failure.node.0).or_default();
-            known.failed_at = Some(now);
-            match known.stretch.take() {
-                Some(stretch) => world.ledger.fail(stretch, failure.undelivered)?,
-                None if failure.undelivered > 0 => {
-                    return Err(format!("{failure}, but nothing had been accepted"));
-                }
-                None => {}
-            }
-        }
-        Ok(())
-    }
-
-    /// Whether a peer may be called gone for this reason.
-    fn judge(
-        &self,
-        process: &Process,
-        world: &World,
-        now: Instant,
-        other: usize,
-        failure: &Failure,
-    ) -> Result<(), Wrong> {
-        let since = world.changed[self.index][other];
-        let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
-        let closing = world.phase == Phase::Closing;
-        let known = process.known.get(&failure.node.0);
-        let view = known.and_then(|known| known.view);
-        let timeout_ns = self.plan.options.peer_timeout_ns;
-        let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
-        let fair = match failure.reason {
-            // All hosts of a run have the same limits.
-            Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
-            // Every simulated network carries what every one should.
-            Reason::Narrow(_) => false,
-            // Simulated hosts have no kernels.
-            Reason::Gone | Reason::NoRoute(_) => false,
-            // Everybody has room for all, in the same job.
-            Reason::Refused(_) => false,
-            // It would have answered, or its program for it, unless it was not told how in time: a program can answer nobody
-            // whose WELCOME its process has not read.
-            Reason::Silent(..) if world.plan.patient => {
-                let open_since = view.and_then(|view| world.doors[other].get(&view.remote_token));
-                open_since.is_none_or(|since| now.since(*since) <= timeout_ns)
-            }
-            Reason::Silent(..) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
-                false
-            }
-            Reason::Silent(..) | Reason::Unreachable(..) => !world.plan.calm && !closing,
-            // Words of a former incarnation may have arrived after it was no more.
-            Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
-            Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,
-            Reason::Aborted => its_leave > Instant(0) && its_leave >= since && !closing,
-        };
-        if fair { Ok(()) } else { Err(format!("host {}: {failure}; that is not so", self.index)) }
-    }
-
-    fn look_at_peers(
-        &mut self,
-        process: &mut Process,
-        world: &mut World,
-        now: Instant,
-        full_before: bool,
-    ) -> Result<(), Wrong> {
-        let Process { state, known, heard_from, .. } = process;
-        let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
-        let doors_before = std::mem::take(&mut world.doors[self.index]);
-        for index in 0..state.peers() {
-            let node = Node(index);
-            let address = state.address_of(node).ok_or("a peer without address")?;
-            let other = world.places.host_of(address)?;
-            let peer = known.entry(index).or_default();
-            let acquaintance = state.acquaintance(node);
-            if acquaintance != peer.acquaintance {
-                peer.acquaintance = acquaintance;
-                peer.quiet_since = None;
-                peer.paths = PathsKnown::default();
-                world.changed[self.index][other] = now;
-                if let Some(stretch) = peer.stretch.take() {
-                    // Nothing was said: nothing may have been outstanding.
-                    if world.ledger.stretch(stretch).acquaintance != acquaintance {
-                        if world.ledger.unreported(stretch) > 0 {
-                            return Err(format!("host {} forgot host {other} and told nobody", self.index));
-                        }
-                        world.ledger.end(stretch);
-                    } else {
-                        peer.stretch = Some(stretch);
-                    }
-                }
-            }
-            if let Some(stretch) = peer.stretch {
-                let mut reported = world.ledger.reported(stretch);
-                while world.ledger.unreported(stretch) > 0 && state.is_delivered(node, reported + 1) {
-                    reported += 1;
-                    world.ledger.report(stretch, reported)?;
-                }
-                if state.is_delivered(node, reported + 1) {
-                    return Err(format!(
-                        "message {} reported delivered that was never accepted",
-                        reported + 1
-                    ));
-                }
-            }
-            let view = state.view(node).ok_or("a peer that cannot be seen")?;
-            // It has begun its flow anew, as good as an acquaintance.
-            if peer.view.is_some_and(|before| ![0, view.local_token].contains(&before.local_token)) {
-                world.changed[self.index][other] = now;
-            }
-            if let Some(before) = peer.view.filter(|before| before.local_token == view.local_token) {
-                if full && !before.assembling && !view.assembling && view.limit > before.limit {
-                    return Err(format!(
-                        "host {} gave credit with {} bytes held",
-                        self.index,
-                        state.held_bytes()
-                    ));
-                }
-                // What was damaged comes again when more has been taken.
-                let repairs = before.damaged + view.damaged > 0;
-                if before.goes_back && view.goes_back && view.held > before.held && !repairs {
-                    return Err(format!("host {} took a Go-back-N flow out of order", self.index));
-                }
-            }
-            if view.open {
-                let since = doors_before.get(&view.local_token).copied().unwrap_or(now);
-                world.doors[self.index].insert(view.local_token, since);
-            }
-            let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
-            // Who was away for long has to ask first.
-            let was_away = self.away_ns > self.plan.options.peer_timeout_ns / 10;
-            let heard = heard_from.iter().any(|from| world.places.find(*from) == Some(other));
-            if !has_waited || heard || was_away {
-                peer.quiet_since = Some(now);
-            }
-            peer.quiet_since = Some(peer.quiet_since.unwrap_or(now).plus(self.away_ns).min(now));
-            let quiet_ns = now.since(peer.quiet_since.unwrap_or(now));
-            if view.waiting && quiet_ns > self.plan.options.peer_timeout_ns + 10 * MILLISECOND_NS {
-                return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
-            }
-            if world.plan.trunk.is_some() {
-                self.look_at_paths(state, &mut peer.paths, world, now, (other, index), &view)?;
-            }
-            peer.view = Some(view);
-        }
-        heard_from.clear();
-        Ok(())
     }
 
     /// Whether everything is as the phase wants it, or what is not.

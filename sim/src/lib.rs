@@ -9,6 +9,7 @@ mod application;
 mod cluster;
 pub mod defects;
 mod dice;
+mod evidence;
 mod forge;
 mod host;
 mod ledger;

@@ -1,6 +1,7 @@
 //! What a run will be like. Everything follows from the seed.
 
 use crate::dice::Dice;
+use crate::evidence;
 use crate::trunk::TrunkPlan;
 use tsumugi::internal::Options;
 use tsumugi::{Policy, Repeat};
@@ -103,6 +104,8 @@ pub(crate) struct Plan {
     pub(crate) bytes_max: u64,
     /// A datagram that nobody sent arrives with one call in this many; 0: never.
     pub(crate) forged_one_in: u64,
+    /// Kernels answer for processes that do not: nobody may be called dead without evidence.
+    pub(crate) has_kernels: bool,
     /// Hosts use each other's memory.
     pub(crate) memory: bool,
     /// Hosts have several NICs.
@@ -153,6 +156,7 @@ impl Plan {
             long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
             bytes_max: if flood { 4 << 20 } else { 700 << 10 },
             forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+            has_kernels: false,
             memory: Dice::new(seed, 4).one_in(3),
             trunk: None,
         };
@@ -180,6 +184,10 @@ impl Plan {
         let dice = &mut Dice::new(seed, 6);
         if plan.trunk.is_none() && dice.one_in(3) {
             plan.change_mtus(dice);
+        }
+        let dice = &mut Dice::new(seed, 8);
+        if !plan.calm && !plan.patient && plan.trunk.is_none() && dice.one_in(4) {
+            evidence::apply(dice, &mut plan);
         }
         plan
     }

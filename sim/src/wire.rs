@@ -8,7 +8,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use tsumugi_rail::sim::SimRail;
-use tsumugi_rail::{Deliver, Packet, Rail, RailError};
+use tsumugi_rail::{Deliver, Evidence, NicName, Packet, Question, Rail, RailError};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::piece::Piece;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
@@ -412,6 +412,15 @@ impl Rail for Spy {
     }
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
         self.rail.path_bytes(peer)
+    }
+    fn listens(&self) -> bool {
+        self.rail.listens()
+    }
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        self.rail.inquire(now, since, peer, question)
+    }
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {
+        self.rail.link_down(now, peer)
     }
     fn too_long(&mut self) -> Option<SocketAddr> {
         self.rail.too_long()

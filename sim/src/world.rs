@@ -1,6 +1,7 @@
 //! What all hosts of a run share: the plan, the network, the ledger, and what each knows of the others.
 
 use crate::dice::Dice;
+use crate::host::silence::Mute;
 use crate::ledger::Ledger;
 use crate::memory::Lanes;
 use crate::places::Places;
@@ -26,6 +27,10 @@ pub(crate) struct World {
     pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
     /// Since when each host has been making calls; in the future for one that is away.
     pub(crate) present_since: Vec<Instant>,
+    /// When nothing passes the NIC of each host, where hosts have kernels.
+    pub(crate) mutes: Vec<Vec<Mute>>,
+    /// When each host's last process ended, and its epoch.
+    pub(crate) ended: Vec<Option<(Instant, u32)>>,
     /// Bytes that may still be sent.
     pub(crate) bytes_left: u64,
     /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
@@ -55,6 +60,11 @@ pub(crate) enum Phase {
 }
 
 impl World {
+    /// Whether a host has a process.
+    pub(crate) fn has_process(&self, host: usize) -> bool {
+        self.present_since[host] != Instant::NEVER
+    }
+
     /// A rail for a host's process.
     pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
         match &self.plan.trunk {

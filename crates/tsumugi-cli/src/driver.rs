@@ -231,6 +231,9 @@ impl Here {
         let nics = if nics.is_empty() { "loopback only".to_owned() } else { nics.join(" ") };
         let mut lines =
             format!("Endpoints of yours send by {}, and are reached by {nics}\n", report.engines.join(", "));
+        for nic in &report.links_down {
+            _ = writeln!(lines, "  no link on {nic}: it is off or has no carrier; see `ip link show {nic}`");
+        }
         for lack in &report.given_up {
             _ = writeln!(lines, "  without {}: {}; {}", lack.what, lack.why, lack.remedy);
         }

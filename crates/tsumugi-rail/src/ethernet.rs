@@ -13,7 +13,7 @@ use crate::given_up::{GivenUp, RailReport};
 use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
 use crate::networks::Networks;
-use crate::nics::{NicAddress, Nics};
+use crate::nics::{NicAddress, NicName, Nics};
 use crate::packet::{PacketEngine, PacketError};
 use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};
@@ -463,10 +463,16 @@ impl Rail for Ethernet {
         // Frames leave from the same address as datagrams: the peer knows us by it.
         let local = self.sockets.local_to(peer);
         self.engines.iter_mut().for_each(|engine| engine.meet(peer, local));
+        if let Some(nics) = &mut self.nics {
+            nics.meet(peer, local);
+        }
     }
 
     fn part(&mut self, peer: SocketAddr) {
         self.questions.forget(peer);
+        if let Some(nics) = &mut self.nics {
+            nics.part(peer);
+        }
         self.sockets.part(peer);
         self.engines.iter_mut().for_each(|engine| engine.part(peer));
     }
@@ -500,6 +506,7 @@ impl Rail for Ethernet {
         RailReport {
             engines: all.skip(skipped).collect(),
             nics: self.nics.as_ref().map_or_else(Vec::new, Nics::in_use),
+            links_down: self.nics.as_ref().map_or_else(Vec::new, Nics::links_down),
             given_up,
         }
     }
@@ -514,13 +521,11 @@ impl Rail for Ethernet {
 
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
         let said = self.sockets.inquire(now, since, peer, question);
-        match (said, self.questions.ask(now, peer, question)) {
-            // Its kernel knows better than whoever sent an ICMP error; but where it says nothing, that is what there is.
-            (said, Evidence::None | Evidence::Asked | Evidence::HostAnswers) if said != Evidence::None => {
-                said
-            }
-            (_, evidence) => evidence,
-        }
+        said.unless_known(self.questions.ask(now, since, peer, question))
+    }
+
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {
+        self.nics.as_mut()?.link_down(now, peer)
     }
 
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {

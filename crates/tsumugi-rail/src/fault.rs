@@ -345,6 +345,10 @@ impl<R: Rail> Rail for Faulty<R> {
         }
     }
 
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<crate::NicName> {
+        self.inner.link_down(now, peer)
+    }
+
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
         self.inner.path_bytes(peer)
     }

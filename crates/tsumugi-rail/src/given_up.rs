@@ -41,6 +41,8 @@ pub struct RailReport {
     pub engines: Vec<&'static str>,
     /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
     pub nics: Vec<NicReport>,
+    /// NICs that peers could reach it by, were their links not down.
+    pub links_down: Vec<String>,
     /// What it does without.
     pub given_up: Vec<GivenUp>,
 }

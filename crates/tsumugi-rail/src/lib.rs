@@ -37,7 +37,7 @@ pub use given_up::{GivenUp, RailReport};
 pub use liveness::{Evidence, Question};
 pub use memory::{Memory, MemoryError};
 pub use networks::{Networks, NetworksError};
-pub use nics::NicAddress;
+pub use nics::{NicAddress, NicName};
 pub use packet::{PacketEngine, PacketError};
 pub use region::{OutOfRegion, PinError, Region, Slice};
 pub use route::{Reach, RouteError, Routes};
@@ -215,6 +215,12 @@ pub trait Rail {
         Evidence::None
     }
 
+    /// The NIC of ours that leads to `peer`, if its link is down: nothing will come from there, whatever the peer does.
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {
+        let _ = (now, peer);
+        None
+    }
+
     /// Longest datagram payload that our kernel expects to reach a peer, bytes: the MTU of its route, or what a router
     /// has said. `None`: it does not say.
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
@@ -281,6 +287,9 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     }
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
         (**self).inquire(now, since, peer, question)
+    }
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {
+        (**self).link_down(now, peer)
     }
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
         (**self).path_bytes(peer)

@@ -13,7 +13,7 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::nics;
+use crate::nics::{self, NicName};
 use crate::sys::{self, Own};
 use std::fmt;
 use std::io;
@@ -61,6 +61,8 @@ pub enum Evidence {
     HostAnswers,
     /// Packets to it cannot leave this machine, or are refused on their way: the system's error number.
     NoRoute(i32),
+    /// The link of our own NIC that leads to it is down: its silence says nothing of it.
+    LinkDown(NicName),
 }
 
 impl fmt::Display for Evidence {
@@ -75,11 +77,21 @@ impl fmt::Display for Evidence {
             Evidence::NoRoute(error) => {
                 write!(to, "there is no way to it from here: {}", io::Error::from_raw_os_error(*error))
             }
+            Evidence::LinkDown(nic) => write!(to, "the link of {nic} here is down"),
         }
     }
 }
 
 impl Evidence {
+    /// What is known when our own kernel has said this of packets to a peer, and the peer's kernel `asked`: that knows
+    /// better than whoever sent an ICMP error; but where it says nothing, that is what there is.
+    pub(crate) fn unless_known(self, asked: Evidence) -> Evidence {
+        match asked {
+            Evidence::None | Evidence::Asked | Evidence::HostAnswers if self != Evidence::None => self,
+            asked => asked,
+        }
+    }
+
     /// What the system's error about a packet to a peer says of it; `None`: nothing.
     #[must_use]
     pub(crate) const fn of_error(error: i32) -> Option<Evidence> {
@@ -195,14 +207,24 @@ impl Questions {
         Questions { from, waiting: Vec::new() }
     }
 
-    /// What the kernel of `peer` says, if it has said something since it was asked; otherwise it is asked now.
-    pub(crate) fn ask(&mut self, now: Instant, peer: SocketAddr, question: Question) -> Evidence {
+    /// What the kernel of `peer`, which has been silent since then, says, if it has said something since it was asked;
+    /// otherwise it is asked now.
+    pub(crate) fn ask(
+        &mut self,
+        now: Instant,
+        since: Instant,
+        peer: SocketAddr,
+        question: Question,
+    ) -> Evidence {
         if question == Question::Errors {
             return Evidence::None;
         }
         let listens = question == Question::Process;
-        // An answer that nobody has fetched for long says nothing of today.
-        self.waiting.retain(|question| now.since(question.asked_at) < 2 * ANSWER_NS_MAX);
+        // What was asked before the peer was last heard says nothing of today, nor does what nobody has fetched for long.
+        self.waiting.retain(|question| {
+            let is_fresh = now.since(question.asked_at) < 2 * ANSWER_NS_MAX;
+            if question.peer == peer { question.asked_at >= since } else { is_fresh }
+        });
         let at = self.waiting.iter().position(|question| question.peer == peer);
         let Some(at) = at else { return self.begin(now, peer, listens) };
         let question = &mut self.waiting[at];
@@ -324,7 +346,7 @@ mod tests {
     /// Asks until there is an answer.
     fn answer(questions: &mut Questions, peer: SocketAddr, question: Question) -> Evidence {
         for _ in 0..1000 {
-            match questions.ask(Instant(0), peer, question) {
+            match questions.ask(Instant(0), Instant(0), peer, question) {
                 Evidence::Asked => std::thread::sleep(Duration::from_millis(1)),
                 evidence => return evidence,
             }

@@ -4,6 +4,9 @@ use crate::netlink::{Events, OF_NICS};
 use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};
 use crate::udp::mtu_bytes_min;
+use arrayvec::ArrayString;
+use std::collections::HashMap;
+use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use tsumugi_wire::Instant;
@@ -12,6 +15,9 @@ use tsumugi_wire::time::SECOND_NS;
 
 /// How often the NICs are looked at where the kernel may not be heard of changes.
 const LOOK_NS: u64 = SECOND_NS;
+
+/// Longest name of a NIC, bytes (IFNAMSIZ, less the zero behind it).
+const NAME_BYTES_MAX: usize = 15;
 
 /// A NIC's address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -30,17 +36,22 @@ impl NicAddress {
     /// Whether `ip` is on the NIC's own link, so that no router is between.
     #[must_use]
     pub fn reaches(&self, ip: IpAddr) -> bool {
-        match (self.ip, ip) {
-            (IpAddr::V4(own), IpAddr::V4(other)) => {
-                let shift = 32 - u32::from(self.prefix_bits.min(32));
-                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }
-            (IpAddr::V6(own), IpAddr::V6(other)) => {
-                let shift = 128 - u32::from(self.prefix_bits.min(128));
-                (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-            }
-            _ => false,
+        reaches(self.ip, self.prefix_bits, ip)
+    }
+}
+
+/// Whether two addresses are equal in their first bits.
+fn reaches(own: IpAddr, prefix_bits: u8, other: IpAddr) -> bool {
+    match (own, other) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => {
+            let shift = 32 - u32::from(prefix_bits.min(32));
+            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
         }
+        (IpAddr::V6(own), IpAddr::V6(other)) => {
+            let shift = 128 - u32::from(prefix_bits.min(128));
+            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        _ => false,
     }
 }
 
@@ -51,8 +62,13 @@ pub(crate) struct Nics {
     networks: Networks,
     /// An error where this program may not listen.
     events: io::Result<Events>,
-    /// When the NICs were looked at.
+    /// When the NICs were looked at, and what was found.
     looked_at: Option<Instant>,
+    found: Vec<Interface>,
+    /// Nobody has been told of what was found.
+    is_news: bool,
+    /// The NIC by which each peer is reached, as far as is known.
+    leads_to: HashMap<SocketAddr, String>,
 }
 
 impl Nics {
@@ -64,22 +80,70 @@ impl Nics {
 
     /// The NICs of an endpoint that is bound to `bound`, of those that may be used.
     pub(crate) fn open(bound: IpAddr, networks: Networks) -> Nics {
-        Nics { bound, networks, events: Events::open(&OF_NICS), looked_at: None }
+        Nics {
+            bound,
+            networks,
+            events: Events::open(&OF_NICS),
+            looked_at: None,
+            found: Vec::new(),
+            is_news: false,
+            leads_to: HashMap::new(),
+        }
     }
 
     /// The NICs, if something may have changed since the last call. One system call when nothing has.
     pub(crate) fn news(&mut self, now: Instant) -> Option<Vec<NicAddress>> {
+        self.look(now);
+        // Who cannot be asked has no NICs beside the one that is in use.
+        std::mem::take(&mut self.is_news).then(|| choose(self.bound, &self.networks, &self.found))
+    }
+
+    /// There will be traffic with `peer`, from our address `local` if that is known.
+    pub(crate) fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        if self.found.is_empty() {
+            self.found = interfaces().list;
+        }
+        if let Some(name) = leads_to(&self.found, self.bound, local, peer.ip()) {
+            self.leads_to.insert(peer, name);
+        }
+    }
+
+    pub(crate) fn part(&mut self, peer: SocketAddr) {
+        self.leads_to.remove(&peer);
+    }
+
+    /// The NIC that leads to `peer`, if its link is down or it is gone.
+    pub(crate) fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<NicName> {
+        self.look(now);
+        let name = self.leads_to.get(&peer).cloned();
+        let name = name.or_else(|| leads_to(&self.found, self.bound, None, peer.ip()))?;
+        is_down(&self.found, &name).then(|| NicName::new(&name))
+    }
+
+    /// NICs that peers would reach the endpoint by, were their links not down, and those that led to peers and are gone.
+    pub(crate) fn links_down(&self) -> Vec<String> {
+        let found = interfaces().list;
+        let usable = |nic: &&Interface| {
+            let with_link = Interface { up: true, running: true, ..(*nic).clone() };
+            judge(self.bound, &self.networks, &with_link).is_ok()
+        };
+        let names = found.iter().filter(usable).map(|nic| &nic.name).chain(self.leads_to.values());
+        let mut down: Vec<String> = names.filter(|name| is_down(&found, name)).cloned().collect();
+        down.sort();
+        down.dedup();
+        down
+    }
+
+    fn look(&mut self, now: Instant) {
         let mut changed = self.looked_at.is_none();
         match &mut self.events {
             Ok(events) => events.take(&mut |_| changed = true),
             Err(_) => changed |= self.looked_at.is_some_and(|at| now.since(at) >= LOOK_NS),
         }
-        if !changed {
-            return None;
+        if changed {
+            (self.looked_at, self.is_news) = (Some(now), true);
+            self.found = interfaces().list;
         }
-        self.looked_at = Some(now);
-        // Who cannot be asked has no NICs beside the one that is in use.
-        Some(choose(self.bound, &self.networks, &interfaces().list))
     }
 
     /// Whether the kernel tells of changes.
@@ -89,6 +153,54 @@ impl Nics {
             Err(error) => Err(error),
         }
     }
+}
+
+/// A NIC's name, which is short.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct NicName(ArrayString<NAME_BYTES_MAX>);
+
+impl NicName {
+    /// The name; no NIC has a longer one than there is room for.
+    #[must_use]
+    pub fn new(name: &str) -> NicName {
+        let mut short = ArrayString::new();
+        for character in name.chars() {
+            if short.try_push(character).is_err() {
+                break;
+            }
+        }
+        NicName(short)
+    }
+
+    /// The name as text.
+    #[must_use]
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Display for NicName {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.as_str())
+    }
+}
+
+/// The NIC by which packets to `peer` leave: the one that has the address that they leave from, or else the one that has
+/// the peer on its link. `None`: that is not known, or it leads to this host.
+fn leads_to(found: &[Interface], bound: IpAddr, local: Option<IpAddr>, peer: IpAddr) -> Option<String> {
+    let local = local.or_else(|| (!bound.is_unspecified()).then_some(bound));
+    let has_it = |nic: &&Interface| local.is_some() && nic.address == local;
+    let on_link = |nic: &&Interface| {
+        nic.prefix_bits > 0 && nic.address.is_some_and(|ip| reaches(ip, nic.prefix_bits, peer))
+    };
+    let nearest = || found.iter().filter(on_link).max_by_key(|nic| nic.prefix_bits);
+    let nic = found.iter().find(has_it).or_else(nearest)?;
+    (!nic.loopback && nic.address != Some(peer)).then(|| nic.name.clone())
+}
+
+/// Whether nothing leaves by the NIC called `name`: it is off, has no carrier, or is gone.
+fn is_down(found: &[Interface], name: &str) -> bool {
+    !found.is_empty() && !found.iter().any(|nic| nic.name == name && nic.up && nic.running)
 }
 
 /// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
@@ -373,6 +485,47 @@ mod tests {
         let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &Networks::default(), &interfaces);
         let behind: Vec<_> = found.iter().map(|nic| nic.behind.as_deref()).collect();
         assert_eq!(behind, [None, Some("eth0"), None]);
+    }
+
+    #[test]
+    fn the_nic_that_leads_to_a_peer_is_told_by_our_address_or_by_its_link() {
+        let interfaces = |eth1_runs| {
+            vec![
+                interface("lo", "127.0.0.1", 8, true),
+                interface("eth0", "10.0.0.1", 8, true),
+                interface("eth1", "10.1.0.1", 16, eth1_runs),
+            ]
+        };
+        let any = Ipv4Addr::UNSPECIFIED.into();
+        let leads_to = |local: Option<&str>, peer: &str| {
+            let local = local.map(|ip| ip.parse().unwrap());
+            leads_to(&interfaces(true), any, local, peer.parse().unwrap())
+        };
+        assert_eq!(leads_to(None, "10.1.0.2").as_deref(), Some("eth1"), "the longest prefix");
+        assert_eq!(leads_to(None, "192.0.2.1"), None);
+        assert_eq!(leads_to(Some("10.1.0.1"), "192.0.2.1").as_deref(), Some("eth1"), "by a router");
+        assert_eq!(leads_to(Some("127.0.0.1"), "127.0.0.1"), None);
+        assert_eq!(leads_to(None, "10.1.0.1"), None, "this host");
+
+        let mut nics = Nics::open(any, Networks::default());
+        // Nothing is looked at again before a second is over.
+        (nics.events, nics.looked_at) = (Err(io::ErrorKind::Unsupported.into()), Some(Instant(0)));
+        let peer: SocketAddr = "10.1.0.2:7".parse().unwrap();
+        nics.found = interfaces(true);
+        nics.meet(peer, None);
+        assert_eq!(nics.link_down(Instant(1), peer), None);
+        nics.found = interfaces(false);
+        assert_eq!(nics.link_down(Instant(1), peer), Some(NicName::new("eth1")));
+        nics.found.truncate(2);
+        assert_eq!(nics.link_down(Instant(1), peer), Some(NicName::new("eth1")), "it was taken out");
+        nics.part(peer);
+        assert_eq!(nics.link_down(Instant(1), peer), None);
+    }
+
+    #[test]
+    fn a_name_of_a_nic_is_never_longer_than_names_are() {
+        assert_eq!(NicName::new("enp0s31f6").to_string(), "enp0s31f6");
+        assert_eq!(NicName::new("a name that is too long").as_str().len(), NAME_BYTES_MAX);
     }
 
     #[test]

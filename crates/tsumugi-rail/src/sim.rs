@@ -19,10 +19,13 @@
 //! to.receive(arrival, &mut |source, bytes| assert_eq!((source, bytes), (a, &b"hello"[..]))).unwrap();
 //! ```
 
+mod kernel;
 mod nics;
 
 use crate::dice::Dice;
-use crate::{Deliver, NicAddress, Packet, Rail, RailError};
+use crate::liveness::Errors;
+use crate::{Deliver, Evidence, NicAddress, NicName, Packet, Question, Rail, RailError};
+use kernel::{Answer, Kernels, Pending};
 use nics::Plugged;
 pub use nics::{NicOptions, SimNic};
 use std::cell::RefCell;
@@ -134,6 +137,7 @@ struct State {
     dice: Dice,
     options: LinkOptions,
     host: HostOptions,
+    kernels: Option<Kernels>,
     links: HashMap<(usize, usize), Link>,
     cuts: HashSet<(usize, usize)>,
     ports: Vec<Port>,
@@ -155,6 +159,11 @@ struct Port {
     /// The port of the rail that receives what is sent here: this one, unless its host has several NICs.
     inbox: usize,
     nic: NicOptions,
+    /// The kernel answers handshakes for the process.
+    listens: bool,
+    /// What other kernels have answered, and ICMP errors, which nobody has asked for yet.
+    answers: Vec<Answer>,
+    errors: Errors,
     /// Where datagrams from here were too long on the way, which nobody has asked for yet.
     too_long: Vec<SocketAddr>,
     /// Arrival, order among equal arrivals, place in `datagrams`.
@@ -175,6 +184,8 @@ struct Link {
 #[derive(Debug)]
 struct Datagram {
     from: SocketAddr,
+    /// The port that it was sent to, which may be another than the one it is received at.
+    to: usize,
     bytes: Vec<u8>,
 }
 
@@ -186,6 +197,7 @@ impl Network {
             dice: Dice::new(seed),
             options,
             host: HostOptions::default(),
+            kernels: None,
             links: HashMap::new(),
             cuts: HashSet::new(),
             ports: Vec::new(),
@@ -209,8 +221,19 @@ impl Network {
         let port = state.port(address);
         assert!(!state.ports[port].open, "a simulated rail is open at {address} already");
         state.drop_arrived(port);
-        state.ports[port].open = true;
-        SimRail { network: self.clone(), address, port, nics: Vec::new(), told: Vec::new(), datagram_bytes }
+        let opened = &mut state.ports[port];
+        (opened.open, opened.listens, opened.errors) = (true, false, Errors::default());
+        opened.answers.clear();
+        drop(state);
+        SimRail {
+            network: self.clone(),
+            address,
+            port,
+            nics: Vec::new(),
+            told: Vec::new(),
+            questions: Vec::new(),
+            datagram_bytes,
+        }
     }
 
     /// When the next datagram arrives at an open rail; [`Instant::NEVER`] when none is under way.
@@ -282,6 +305,9 @@ impl State {
                 open: false,
                 inbox,
                 nic: NicOptions::WORKS,
+                listens: false,
+                answers: Vec::new(),
+                errors: Errors::default(),
                 too_long: Vec::new(),
                 arrivals: BinaryHeap::new(),
             });
@@ -289,23 +315,28 @@ impl State {
         })
     }
 
-    /// Takes the next datagram that has arrived at `port`.
-    fn arrived(&mut self, port: usize) -> Option<usize> {
+    /// Takes the next datagram that has arrived at `port`: when, and its place.
+    fn arrived(&mut self, port: usize) -> Option<(Instant, usize)> {
         let arrivals = &mut self.ports[port].arrivals;
         let Reverse((at, _, datagram)) = *arrivals.peek()?;
         if at > self.now {
             return None;
         }
         arrivals.pop();
-        Some(datagram)
+        Some((at, datagram))
     }
 
     /// Drops what has arrived at `port` and that nobody took.
     fn drop_arrived(&mut self, port: usize) {
-        while let Some(datagram) = self.arrived(port) {
+        while let Some((_, datagram)) = self.arrived(port) {
             self.free.push(datagram);
             self.statistics.nobody += 1;
         }
+    }
+
+    /// Whether what is sent from one port to another gets there, but for chance.
+    fn passes(&self, from: usize, to: usize) -> bool {
+        !self.cuts.contains(&(from, to)) && self.ports[from].nic.sends && self.ports[to].nic.receives
     }
 
     fn send(&mut self, from: usize, to: usize, datagram_bytes: usize, packet: &Packet<'_>) {
@@ -316,7 +347,7 @@ impl State {
             self.statistics.too_long += 1;
             return;
         }
-        if self.cuts.contains(&(from, to)) || !self.ports[from].nic.sends || !self.ports[to].nic.receives {
+        if !self.passes(from, to) {
             self.statistics.cut += 1;
             return;
         }
@@ -364,21 +395,29 @@ impl State {
         }
         let corrupt = self.dice.chance(options.corrupt);
         let second = self.dice.chance(options.duplicate).then(|| self.dice.below(2 * options.latency_ns + 1));
-        let from = self.ports[from].address;
-        self.enqueue(at, from, inbox, packet, corrupt);
+        let route = (self.ports[from].address, to);
+        self.enqueue(at, route, inbox, packet, corrupt);
         if let Some(later) = second {
             self.statistics.duplicated += 1;
-            self.enqueue(at.plus(later), from, inbox, packet, false);
+            self.enqueue(at.plus(later), route, inbox, packet, false);
         }
     }
 
-    fn enqueue(&mut self, at: Instant, from: SocketAddr, to: usize, packet: &Packet<'_>, corrupt: bool) {
+    /// Puts what takes a route, from an address to a port, into an inbox.
+    fn enqueue(
+        &mut self,
+        at: Instant,
+        (from, to): (SocketAddr, usize),
+        inbox: usize,
+        packet: &Packet<'_>,
+        corrupt: bool,
+    ) {
         let place = self.free.pop().unwrap_or_else(|| {
-            self.datagrams.push(Datagram { from, bytes: Vec::new() });
+            self.datagrams.push(Datagram { from, to, bytes: Vec::new() });
             self.datagrams.len() - 1
         });
         let datagram = &mut self.datagrams[place];
-        datagram.from = from;
+        (datagram.from, datagram.to) = (from, to);
         datagram.bytes.clear();
         datagram.bytes.extend_from_slice(packet.head);
         datagram.bytes.extend_from_slice(packet.body);
@@ -386,7 +425,7 @@ impl State {
             self.dice.damage(&mut datagram.bytes);
             self.statistics.corrupted += 1;
         }
-        self.ports[to].arrivals.push(Reverse((at, self.sequence, place)));
+        self.ports[inbox].arrivals.push(Reverse((at, self.sequence, place)));
         self.sequence += 1;
     }
 
@@ -427,6 +466,8 @@ pub struct SimRail {
     nics: Vec<Plugged>,
     /// NICs that the owner has heard of.
     told: Vec<NicAddress>,
+    /// What other kernels were asked and have not answered.
+    questions: Vec<Pending>,
     datagram_bytes: usize,
 }
 
@@ -442,7 +483,7 @@ impl Rail for SimRail {
     fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
         let from = self.route(to.ip());
         let mut state = self.network.0.borrow_mut();
-        state.now = state.now.max(now);
+        state.advance(now);
         let to = state.port(to);
         let short = state.host.short_burst;
         let taken = if state.dice.chance(short) {
@@ -465,8 +506,8 @@ impl Rail for SimRail {
         let mut received = 0;
         while received < RECEIVE_MAX {
             let mut state = self.network.0.borrow_mut();
-            state.now = state.now.max(now);
-            let Some(place) = state.arrived(self.port) else { break };
+            state.advance(now);
+            let Some((_, place)) = state.arrived(self.port) else { break };
             let count = state.coalesce(self.port, place);
             state.statistics.delivered += count as u64;
             let datagram = &mut state.datagrams[place];
@@ -501,6 +542,18 @@ impl Rail for SimRail {
         let mut state = self.network.0.borrow_mut();
         let own = std::iter::once(self.port).chain(self.nics.iter().map(|nic| nic.port));
         own.into_iter().find_map(|port| state.ports[port].too_long.pop())
+    }
+
+    fn listens(&self) -> bool {
+        self.network.0.borrow().ports[self.port].listens
+    }
+
+    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
+        self.ask_kernels(now, since, peer, question)
+    }
+
+    fn link_down(&mut self, _: Instant, peer: SocketAddr) -> Option<NicName> {
+        self.link_down_to(peer)
     }
 
     fn nics(&mut self, _: Instant) -> Option<Vec<NicAddress>> {

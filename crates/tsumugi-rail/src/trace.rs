@@ -218,6 +218,10 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.inquire(now, since, peer, question)
     }
 
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<crate::NicName> {
+        self.inner.link_down(now, peer)
+    }
+
     fn path_bytes(&mut self, peer: SocketAddr) -> Option<usize> {
         self.inner.path_bytes(peer)
     }

@@ -116,6 +116,14 @@ defects! {
     RestartUnnoticed,
     /// a peer that is silent for longer than the time-out is waited for all the same
     SilenceForgiven,
+    /// kernels are not asked about a peer that is silent, so that one that is stopped counts as dead
+    EvidenceNotAsked,
+    /// that nobody has the peer's port is not believed
+    RefusalNotBelieved,
+    /// a peer is silent though it is the link here that is down
+    LinkDownIgnored,
+    /// a peer that was stopped when a packet was lost again and again takes none of its length
+    StoppedTooLong,
     /// an old HELLO displaces a later acquaintance
     CookieWithoutStanding,
     /// who says HELLO need not prove that it hears what is sent to its address

@@ -36,7 +36,9 @@ pub struct Config {
     /// survives the reboot of a switch.
     ///
     /// This is for hosts and networks that say nothing. A process that has ended is noticed at once, and one that computes
-    /// or is stopped never counts as dead, because its kernel answers for it.
+    /// or is stopped never counts as dead, because its kernel answers for it. Time during which every link here that leads
+    /// to the peer is down does not count, for ten times as long as this; then that is why the peer is given up
+    /// ([`Reason::LinkDown`](crate::Reason::LinkDown)).
     pub peer_timeout: Duration,
     /// How long a peer that has never answered is waited for: it may start late.
     pub connect_timeout: Duration,

@@ -6,7 +6,7 @@ use crate::context::ContextError;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
-use tsumugi_rail::{EthernetError, Evidence, NetworksError, RailError};
+use tsumugi_rail::{EthernetError, Evidence, NetworksError, NicName, RailError};
 use tsumugi_wire::handshake::Refusal;
 
 /// An endpoint could not be opened.
@@ -134,6 +134,12 @@ pub enum Reason {
     /// Nothing can be sent to it: the system's error number.
     #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
     NoRoute(i32),
+    /// Every link of this host that leads to it has been down for so long, ten times
+    /// [`Config::peer_timeout`](crate::Config::peer_timeout); the first of them. The peer is not to blame.
+    #[error(
+        "the link of {1} here, which leads to it, has been down for {0:?}; the peer may be well: see `ip link show {1}`, the cable and the switch"
+    )]
+    LinkDown(Duration, NicName),
     /// Packets of so many bytes, which every path should carry, do not arrive, and shorter ones do.
     #[error(
         "it answers, and packets of {0} bytes do not reach it: a link, tunnel or filter on the way drops them"

@@ -113,7 +113,7 @@ pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownRe
 pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
 pub use tsumugi_rail::fault::FaultOptions;
-pub use tsumugi_rail::{Evidence, Networks, NetworksError, OutOfRegion, PinError, Region, Slice};
+pub use tsumugi_rail::{Evidence, Networks, NetworksError, NicName, OutOfRegion, PinError, Region, Slice};
 pub use tsumugi_wire::handshake::{Refusal, Repeat};
 pub use tsumugi_wire::limits::DEFAULT_PORT;
 pub use wait::{ParseWaitError, Wait};

@@ -20,6 +20,9 @@ pub struct Report {
     pub engines: Vec<String>,
     /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
     pub nics: Vec<NicInUse>,
+    /// NICs that peers could reach it by, were their links not down. Who is behind them is waited for.
+    #[serde(default)]
+    pub links_down: Vec<String>,
     /// What the endpoint does without. Empty for the best that there is.
     pub given_up: Vec<GivenUp>,
 }
@@ -76,6 +79,7 @@ impl Report {
             depositor: if is_driven { "driver" } else { "user" }.to_owned(),
             engines: rail.engines.into_iter().map(str::to_owned).collect(),
             nics: nics.collect(),
+            links_down: rail.links_down,
             given_up: given_up.chain(turned_away).collect(),
         }
     }
@@ -101,10 +105,13 @@ impl fmt::Display for GivenUp {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { address, depositor, engines, nics, given_up } = self;
+        let Report { address, depositor, engines, nics, links_down, given_up } = self;
         write!(f, "endpoint {address}: {depositor} depositor, engines {}", engines.join(" "))?;
         for (nth, nic) in nics.iter().enumerate() {
             write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+        }
+        for (nth, nic) in links_down.iter().enumerate() {
+            write!(f, "{} {nic}", if nth == 0 { "; no link on" } else { "," })?;
         }
         for (nth, lack) in given_up.iter().enumerate() {
             write!(f, "{} {lack}", if nth == 0 { "; without" } else { "," })?;
@@ -131,11 +138,13 @@ mod tests {
                 mtu_bytes: 1500,
                 speed_mbits: 0,
             }],
+            links_down: vec!["eth1".into()],
             given_up: vec![lack("this"), lack("that")],
         };
         assert_eq!(
             report.to_string(),
             "endpoint 0.0.0.0:7411: user depositor, engines udp packet, NICs eth0; \
+             no link on eth1; \
              without this (forbidden; permit it), that (forbidden; permit it)"
         );
     }

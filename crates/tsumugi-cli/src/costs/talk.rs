@@ -105,6 +105,9 @@ impl Rail for Noted {
     fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
         self.rail.inquire(now, since, peer, question)
     }
+    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<tsumugi_rail::NicName> {
+        self.rail.link_down(now, peer)
+    }
 
     fn report(&self) -> tsumugi_rail::RailReport {
         self.rail.report()

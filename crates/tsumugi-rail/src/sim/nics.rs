@@ -20,7 +20,7 @@
 //! ```
 
 use super::{Network, SimRail};
-use crate::NicAddress;
+use crate::{NicAddress, NicName};
 use std::net::{IpAddr, SocketAddr};
 
 /// A NIC of a simulated host.
@@ -123,6 +123,15 @@ impl SimRail {
             Some(_) if self.nics.is_empty() => Some(self.address),
             route => self.nics.iter().find(|plugged| Some(plugged.port) == route).map(|it| it.nic.address),
         }
+    }
+
+    /// The NIC that a datagram to `peer` leaves by, if it has no carrier and the host has a kernel that says so.
+    pub(super) fn link_down_to(&self, peer: SocketAddr) -> Option<NicName> {
+        let port = self.route(peer.ip())?;
+        let state = self.network.0.borrow();
+        let is_down = state.kernels.is_some() && !state.ports[port].nic.carrier;
+        let number = self.nics.iter().position(|plugged| plugged.port == port).unwrap_or(0);
+        is_down.then(|| NicName::new(&format!("nic{number}")))
     }
 
     /// The port that a datagram to `to` leaves by.

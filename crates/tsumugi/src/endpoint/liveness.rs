@@ -6,7 +6,9 @@
 //!
 //! - at once, when the peer's kernel says that its process is gone;
 //! - when nothing and nobody has answered for [`crate::Config::peer_timeout`]: host and network are silent;
-//! - never over silence alone, as long as the peer's kernel says that the process is there.
+//! - never over silence alone, as long as the peer's kernel says that the process is there;
+//! - when every link here that leads to the peer has been down for [`LINK_DOWN_TIMES`] times as long as silence is borne.
+//!   Until then such silence is not the peer's, and what it is borne for begins anew when the link is back.
 //!
 //! A peer that has never answered is waited for, for [`crate::Config::connect_timeout`], because it may start late; unless
 //! our own kernel says that nothing can be sent to it.
@@ -15,7 +17,7 @@ use super::peer::{Peer, Phase};
 use super::state::State;
 use crate::error::Reason;
 use std::time::Duration;
-use tsumugi_rail::{Evidence, Packet, Question, Rail, RailError};
+use tsumugi_rail::{Evidence, NicName, Packet, Question, Rail, RailError};
 use tsumugi_wire::defect;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
@@ -38,6 +40,8 @@ const GREET_NS: u64 = SECOND_NS;
 /// Shortest and longest time between two looks at the peers that are watched, ns.
 const WATCH_NS_MIN: u64 = DOUBT_NS;
 const WATCH_NS_MAX: u64 = 5 * DOUBT_NS;
+/// How many times as long as a silent peer a link that is down here is waited for.
+pub(super) const LINK_DOWN_TIMES: u32 = 10;
 /// Times that AWAY is said: nobody acknowledges it.
 const AWAYS: usize = 3;
 
@@ -47,9 +51,12 @@ pub(super) struct Doubt {
     /// When they were asked, and when they are asked, or looked for an answer from, next.
     pub(super) asked_at: Instant,
     pub(super) ask_at: Instant,
-    /// When they answered last, if only that nothing is known; and when the peer's said that its process is there.
+    /// When they answered last, if only that nothing is known; and when the peer's said that its process is there, or ours
+    /// that the peer is not to blame.
     answered_at: Instant,
     vouched_at: Instant,
+    /// Since when no link here has led to it, as far as was noticed.
+    no_link_since: Option<Instant>,
     /// ICMP errors in a row that say that its port is closed.
     refusals: u32,
     /// The last answer that said something.
@@ -210,11 +217,20 @@ impl State {
                 _ => Question::Host,
             };
             let address = peer.way();
+            if let Some(nic) = link_down(now, peer, rail).filter(|_| !defect!(LinkDownIgnored)) {
+                self.on_evidence(now, index, Evidence::LinkDown(nic), question);
+                let due = self.due(index);
+                self.remind(index, due);
+                continue;
+            }
+            peer.doubt.no_link_since = None;
             let begins = !peer.doubt.is_asked();
             if begins {
                 peer.doubt.asked_at = now;
             }
-            match rail.inquire(now, quiet_since, address, question) {
+            let is_unasked = defect!(EvidenceNotAsked);
+            match if is_unasked { Evidence::None } else { rail.inquire(now, quiet_since, address, question) }
+            {
                 Evidence::Asked => {
                     let waited_ns = now.since(peer.doubt.asked_at);
                     peer.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
@@ -234,13 +250,14 @@ impl State {
     fn on_evidence(&mut self, now: Instant, index: u32, evidence: Evidence, question: Question) {
         let patience_ns = self.options.peer_timeout_ns;
         let peer = &mut self.peers[index as usize];
-        let quiet_ns = now.since(peer.waiting_since.map_or(now, |since| since.max(peer.heard_at)));
+        let quiet_since = peer.waiting_since.map_or(now, |since| since.max(peer.heard_at));
+        let quiet_ns = now.since(quiet_since);
         let doubt = &mut peer.doubt;
         (doubt.asked_at, doubt.answered_at) = (Instant(0), now);
         let pause_ns = (quiet_ns / 4).clamp(DOUBT_NS, ASK_KERNELS_NS_MAX);
         doubt.ask_at = now.plus(pause_ns.min(patience_ns / u64::from(ASKS + 1)));
         match evidence {
-            Evidence::Gone | Evidence::PortUnreachable if doubt.is_away => {}
+            Evidence::Gone | Evidence::PortUnreachable if doubt.is_away || defect!(RefusalNotBelieved) => {}
             Evidence::Gone => self.end_peer(index, Reason::Gone),
             Evidence::PortUnreachable => {
                 doubt.refusals += 1;
@@ -256,8 +273,22 @@ impl State {
             Evidence::Present | Evidence::HostAnswers => {
                 (doubt.vouched_at, doubt.refusals, doubt.said) = (now, 0, evidence);
             }
+            Evidence::LinkDown(nic) => {
+                // It has been heard since, or there was a link meanwhile.
+                let since = doubt.no_link_since.filter(|since| *since >= quiet_since).unwrap_or(now);
+                let patience = Duration::from_nanos(patience_ns) * LINK_DOWN_TIMES;
+                if u128::from(now.since(since)) >= patience.as_nanos() {
+                    return self.end_peer(index, Reason::LinkDown(patience, nic));
+                }
+                (doubt.no_link_since, doubt.vouched_at, doubt.refusals) = (Some(since), now, 0);
+                doubt.said = evidence;
+                // What it was asked has not left; it is asked again when the link is back.
+                peer.asks = 0;
+            }
             Evidence::NoRoute(_) => doubt.said = evidence,
-            Evidence::None | Evidence::Asked => {}
+            // What was said before is out of date.
+            Evidence::None => doubt.said = Evidence::None,
+            Evidence::Asked => {}
         }
     }
 
@@ -267,6 +298,7 @@ impl State {
         let since = peer.waiting_since.unwrap_or(now);
         let question = if now.since(since) < GREET_NS { Question::Errors } else { Question::Host };
         let evidence = rail.inquire(now, since, peer.address, question);
+        let evidence = link_down(now, peer, rail).map_or(evidence, Evidence::LinkDown);
         match evidence {
             Evidence::NoRoute(error) if is_final(error) => self.end_peer(index, Reason::NoRoute(error)),
             Evidence::None | Evidence::Asked => {}
@@ -294,6 +326,12 @@ impl State {
         }
         Ok(())
     }
+}
+
+/// The first of our NICs that lead to a peer, if the links of all of them are down.
+fn link_down<R: Rail + ?Sized>(now: Instant, peer: &Peer, rail: &mut R) -> Option<NicName> {
+    let nic = rail.link_down(now, peer.address)?;
+    peer.ways.iter().all(|way| rail.link_down(now, way.address).is_some()).then_some(nic)
 }
 
 /// Whether an error says that nothing can be sent to an address, now or in a moment.

@@ -4,6 +4,7 @@ use super::liveness::Doubt;
 use super::place::Store;
 use super::remote::{Bulk, Pending};
 use super::repair::Damaged;
+use super::sizes::Stuck;
 use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::{HashMap, VecDeque};
@@ -203,8 +204,10 @@ pub(super) struct Peer {
     pub(super) sizes_search: bool,
     /// When a packet was sent whose loss has been looked into.
     pub(super) sizes_asked: Instant,
+    /// When it last answered a probe of length, which only its process does.
+    pub(super) size_acked_at: Instant,
     /// The first packet outstanding, of which not even pieces arrive, since then.
-    pub(super) stuck: Option<(Psn, Instant)>,
+    pub(super) stuck: Option<Stuck>,
 
     /// Operations on its memory that wait for replies, by number.
     pub(super) pending: HashMap<u64, Pending>,
@@ -297,6 +300,7 @@ impl Peer {
             sizes_due: Instant::NEVER,
             sizes_search: false,
             sizes_asked: Instant(0),
+            size_acked_at: Instant(0),
             stuck: None,
             pending: HashMap::new(),
             reorder: Reorder::default(),

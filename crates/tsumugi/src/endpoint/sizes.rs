@@ -14,6 +14,7 @@ use crate::report::GivenUp;
 use std::net::SocketAddr;
 use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_rail::{Packet, Rail, RailError};
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
@@ -27,6 +28,19 @@ const ASK_SENDS: u8 = 2;
 
 /// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
 const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
+
+/// Time after which the same packet is suspected again while the peer is heard, ns, at most: in between it was silent, because
+/// it was stopped or our link was down, and that is no fault of the packet's length.
+const STUCK_NS_MAX: u64 = SECOND_NS;
+
+/// A packet that does not arrive though it is as short as any.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stuck {
+    base: Psn,
+    /// When that was suspected first, and last.
+    since: Instant,
+    suspected_at: Instant,
+}
 
 /// Who said last that a path carries less than both ends take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -135,7 +149,8 @@ impl State {
             tell(way, before);
             peer.sender.forget_losses();
             peer.fit();
-        } else if bytes <= DATAGRAM_BYTES_MIN {
+        } else if bytes <= DATAGRAM_BYTES_MIN && peer.size_acked_at > sent_at {
+            // Its process says so. The driver of one that is stopped answers, too, and takes no pieces.
             self.suspect_all(now, index);
         }
     }
@@ -144,10 +159,11 @@ impl State {
     fn suspect_all(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         let base = peer.sender.base();
-        let (stuck, since) = *peer.stuck.get_or_insert((base, now));
-        if stuck != base {
-            peer.stuck = Some((base, now));
-        } else if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
+        let is_recent = |at| now.since(at) < STUCK_NS_MAX || defect!(StoppedTooLong);
+        let before = peer.stuck.filter(|it| it.base == base && is_recent(it.suspected_at));
+        let since = before.map_or(now, |it| it.since);
+        peer.stuck = Some(Stuck { base, since, suspected_at: now });
+        if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
     }
@@ -221,6 +237,7 @@ impl State {
     /// So long a datagram of ours has arrived.
     pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
         let peer = &mut self.peers[index as usize];
+        peer.size_acked_at = now;
         let Some(way) = peer.ways.get_mut(usize::from(header.path)) else { return };
         let before = way.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);

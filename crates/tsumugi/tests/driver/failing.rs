@@ -1,4 +1,4 @@
-//! Processes that are killed, and NICs that go down.
+//! Processes that are killed or stopped, and NICs that go down.
 
 use crate::cluster::{Cluster, NIC, PORT, eventually, four};
 use crate::remote::{Remote, conclude};
@@ -98,4 +98,93 @@ fn a_peer_without_a_route_is_an_error_at_once() {
         assert!(failure.contains("Network is unreachable (os error 101)"), "{failure}");
         assert!(took < Duration::from_secs(5), "heard of it after {took:?}");
     }
+}
+
+/// Long against the time-out of a peer that is silent, and short against the patience of the tests.
+const STANDS_STILL: Duration = Duration::from_secs(3);
+
+#[test]
+fn a_receiver_that_is_stopped_is_not_dead_and_loses_nothing() {
+    let test = "a_receiver_that_is_stopped_is_not_dead_and_loses_nothing";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    for depositor in ["driver", "user"] {
+        let settings = |node| {
+            let peer = four(1 - node, PORT);
+            format!("port={PORT} peer={peer} depositor={depositor} peer_timeout_ms=300")
+        };
+        let [mut sender, mut receiver] = [0, 1].map(|node| Remote::open(&cluster, node, &settings(node)));
+        sender.order("stream");
+        receiver.until_taken(20);
+        receiver.0.signal(libc::SIGSTOP);
+        let stopped = Instant::now();
+        while stopped.elapsed() < STANDS_STILL {
+            assert_eq!(sender.failure(), "", "{depositor}: after {:?}", stopped.elapsed());
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        receiver.0.signal(libc::SIGCONT);
+        let taken = receiver.report().get("taken");
+        receiver.until_taken(taken + 20);
+        // All that was posted is taken, whole and in order.
+        let [_, report] = conclude(&mut sender, &mut receiver);
+        assert_eq!(report.is_driven(), depositor == "driver", "{report:?}");
+    }
+}
+
+#[test]
+fn a_link_that_is_down_here_for_longer_than_the_time_out_is_not_the_peers_fault() {
+    let test = "a_link_that_is_down_here_for_longer_than_the_time_out_is_not_the_peers_fault";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    // Off by root's hand, and without a carrier because the other end is off.
+    for (node, depositor) in [(0, "driver"), (0, "user"), (1, "driver")] {
+        let settings = |node| {
+            let peer = four(1 - node, PORT);
+            // The other side sees a host that is silent, and has more patience.
+            let timeout_ms = if node == 0 { 500 } else { 60_000 };
+            format!("port={PORT} peer={peer} depositor={depositor} peer_timeout_ms={timeout_ms}")
+        };
+        let mut remotes = [0, 1].map(|node| Remote::open(&cluster, node, &settings(node)));
+        for remote in &mut remotes {
+            remote.order("stream");
+        }
+        let taken = remotes.each_mut().map(|remote| remote.until_taken(50).get("taken"));
+        cluster.shell(node, &format!("ip link set {NIC} down"));
+        let down = Instant::now();
+        while down.elapsed() < STANDS_STILL {
+            for remote in &mut remotes {
+                assert_eq!(remote.failure(), "", "after {:?}", down.elapsed());
+            }
+            std::thread::sleep(Duration::from_millis(50));
+        }
+        let uses = remotes[0].ask("uses");
+        assert!(uses.contains(&format!("no link on {NIC}")), "{uses}");
+        cluster.shell(node, &format!("ip link set {NIC} up"));
+        for (remote, taken) in remotes.iter_mut().zip(taken) {
+            remote.until_taken(taken + 100);
+        }
+        let uses = remotes[0].ask("uses");
+        assert!(!uses.contains("no link on"), "{uses}");
+        let [one, other] = &mut remotes;
+        conclude(one, other);
+    }
+}
+
+#[test]
+fn a_link_that_stays_down_here_is_why_a_peer_is_given_up() {
+    let test = "a_link_that_stays_down_here_is_why_a_peer_is_given_up";
+    let Some(cluster) = Cluster::new(test) else { return };
+    let settings = format!("port={PORT} peer={} peer_timeout_ms=200", four(1, PORT));
+    let mut sender = Remote::open(&cluster, 0, &settings);
+    let mut receiver = Remote::open(&cluster, 1, &format!("port={PORT}"));
+    sender.order("stream");
+    receiver.until_taken(20);
+    cluster.shell(0, &format!("ip link set {NIC} down"));
+    let down = Instant::now();
+    let failure =
+        eventually("the sender to hear of it", || Some(sender.failure()).filter(|it| !it.is_empty()));
+    println!("after {:?}: {failure}", down.elapsed());
+    assert!(
+        failure.contains(&format!("the link of {NIC} here, which leads to it, has been down")),
+        "{failure}"
+    );
+    assert!(down.elapsed() >= Duration::from_secs(2), "ten times the time-out: {:?}", down.elapsed());
 }

@@ -1,0 +1,83 @@
+//! Runs in which hosts have kernels: processes that stop for long, are killed, or whose hosts fall silent, and links that
+//! are down. What may be said of each is in `host/silence.rs`.
+
+use crate::dice::Dice;
+use crate::host::silence::Mute;
+use crate::plan::{Event, Plan};
+use tsumugi_rail::sim::NicOptions;
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
+
+/// Lost datagrams, and damaged ones, at most: a share. A kernel is asked several times before a peer is given up.
+const LOSS_MAX: f64 = 0.02;
+
+/// Gives the hosts of a plan kernels, and replaces what goes wrong there by what those are to tell apart.
+pub(crate) fn apply(dice: &mut Dice, plan: &mut Plan) {
+    plan.has_kernels = true;
+    plan.link.loss = plan.link.loss.min(LOSS_MAX);
+    plan.link.corrupt = plan.link.corrupt.min(LOSS_MAX);
+    plan.link.queue_bytes = 1 << 20;
+    plan.habits.short_burst = 0.0;
+    let timeout_ns = dice.pick(&[300, 300, 1000]) * MILLISECOND_NS;
+    for host in &mut plan.hosts {
+        host.options.peer_timeout_ns = timeout_ns;
+        host.options.connect_timeout_ns = timeout_ns;
+        // Somebody else may have the TCP port of its number.
+        host.options.listens = !dice.one_in(6);
+    }
+    plan.events.retain(|(_, event)| matches!(event, Event::Mtu { .. } | Event::Program { .. }));
+    let is_driven = plan.hosts.iter().any(|host| host.driven);
+    // One after the other: what is said of each must be known.
+    let mut at = dice.below(20 * MILLISECOND_NS);
+    for _ in 0..dice.between(1, 3) {
+        let host = dice.below(plan.hosts.len() as u64) as usize;
+        let long_ns = dice.pick(&[timeout_ns / 3, timeout_ns, 3 * timeout_ns]);
+        let long_ns = dice.between(long_ns / 2, long_ns);
+        let mut until = at + long_ns;
+        // A program in a driver drops most of what belongs to no flow. Who was given up, or whose peer has begun anew, hears of
+        // that late, while the kernel says that there is a process.
+        match dice.below(if is_driven { 3 } else { 5 }) {
+            0 | 1 => {
+                until = at + if dice.one_in(4) { 8 * SECOND_NS } else { dice.between(2, 4) * timeout_ns };
+                plan.events.push((Instant(at), Event::Silence { host, until: Instant(until) }));
+            }
+            2 => {
+                if is_driven {
+                    until = at + timeout_ns / 4 + SECOND_NS;
+                }
+                plan.events.push((Instant(at), Event::Stop { host, orderly: dice.one_in(4) }));
+                plan.events.push((Instant(until), Event::Start { host }));
+            }
+            kind => {
+                let options = if kind == 3 { NicOptions::SILENT } else { NicOptions::UNPLUGGED };
+                // Longer than a link that is down is waited for, now and then.
+                if kind == 4 && dice.one_in(4) {
+                    until = at + 12 * timeout_ns;
+                }
+                plan.events.push((Instant(at), Event::Nic { host, network: 0, options }));
+                let options = NicOptions::WORKS;
+                plan.events.push((Instant(until), Event::Nic { host, network: 0, options }));
+            }
+        }
+        at = until + dice.below(timeout_ns);
+    }
+    plan.events.sort_by_key(|(at, _)| *at);
+    plan.ends_at = plan.ends_at.max(Instant(at));
+    for host in &mut plan.hosts {
+        host.gap_ns = plan.ends_at.0 / dice.pick(&[10, 40]);
+    }
+}
+
+/// When nothing passes the NIC of a host.
+pub(crate) fn mutes(plan: &Plan, host: usize) -> Vec<Mute> {
+    if !plan.has_kernels {
+        return Vec::new();
+    }
+    let changes = plan.events.iter().filter_map(|(at, event)| match event {
+        Event::Nic { host: of, options, .. } if *of == host => Some((*at, *options)),
+        _ => None,
+    });
+    let changes: Vec<_> = changes.collect();
+    let pairs = changes.windows(2).filter(|pair| pair[0].1 != NicOptions::WORKS);
+    pairs.map(|pair| Mute { from: pair[0].0, until: pair[1].0, carrier: pair[0].1.carrier }).collect()
+}
