@@ -13,8 +13,8 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::nics;
 use crate::sys::{self, Own};
+use crate::{family, nics};
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
@@ -129,9 +129,7 @@ impl Listener {
         // Handshakes of which the other side has not heard the end must not keep the port from the next process.
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFER_SECONDS)?;
-        if address.is_ipv6() {
-            sys::set_option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
-        }
+        family::set_dual(socket.as_fd(), address)?;
         sys::bind(socket.as_fd(), address)?;
         sys::listen(socket.as_fd(), BACKLOG)?;
         Ok(self)

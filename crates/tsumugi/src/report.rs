@@ -18,7 +18,8 @@ pub struct Report {
     pub depositor: String,
     /// What sends: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
     pub engines: Vec<String>,
-    /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
+    /// The NICs that peers can reach it by, once in each family; empty where they are not known, and on the loopback
+    /// interface.
     pub nics: Vec<NicInUse>,
     /// What the endpoint does without. Empty for the best that there is.
     pub given_up: Vec<GivenUp>,
@@ -104,7 +105,9 @@ impl fmt::Display for Report {
         let Report { address, depositor, engines, nics, given_up } = self;
         write!(f, "endpoint {address}: {depositor} depositor, engines {}", engines.join(" "))?;
         for (nth, nic) in nics.iter().enumerate() {
-            write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+            if nics[..nth].iter().all(|before| before.name != nic.name) {
+                write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+            }
         }
         for (nth, lack) in given_up.iter().enumerate() {
             write!(f, "{} {lack}", if nth == 0 { "; without" } else { "," })?;

@@ -3,8 +3,8 @@
 use crate::real::{Hosts, PORT, ask, nobody_lost, talk};
 
 /// Gives NICs addresses of IPv6: `fd77::NODE:1` and, for its link, `fe80::NODE:7`.
-fn give(hosts: &Hosts, nics: u32) {
-    for node in 0..2 {
+pub(crate) fn give(hosts: &Hosts, nics: u32) {
+    for node in 0..hosts.nodes() {
         for nic in 0..nics {
             hosts.shell(
                 node,
