@@ -11,7 +11,7 @@
 use crate::sys::{self, interfaces};
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
 
 /// Where Linux says that no NIC is to have an address of IPv6, unless it is set for that NIC alone.
 const DISABLED: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
@@ -28,10 +28,11 @@ pub fn serves(bound: IpAddr, ip: IpAddr) -> bool {
     is_dual(bound) || bound.is_ipv4() == ip.is_ipv4()
 }
 
-/// What to bind to where `bind` is wanted: on a host without IPv6, `::` is every address of IPv4.
+/// What an endpoint binds to that is to be bound to `bind`. On a host without IPv6, `::` is every address of IPv4. An address
+/// of IPv4 may be written as one of IPv6.
 #[must_use]
-pub fn everywhere(bind: IpAddr) -> IpAddr {
-    if is_dual(bind) && !has_ipv6() { Ipv4Addr::UNSPECIFIED.into() } else { bind }
+pub fn on_this_host(bind: IpAddr) -> IpAddr {
+    if is_dual(bind) && !has_ipv6() { Ipv4Addr::UNSPECIFIED.into() } else { bind.to_canonical() }
 }
 
 /// The address that an endpoint that is bound to `bound` has towards a peer, as far as binding says.
@@ -71,7 +72,7 @@ fn can_bind() -> io::Result<()> {
 
 /// Has a socket that is about to be bound to `address` take packets of both families if it is the address of both, and of
 /// IPv6 alone if it is another of IPv6.
-pub(crate) fn set_dual(socket: std::os::fd::BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
+pub(crate) fn set_dual(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
     if address.is_ipv4() {
         return Ok(());
     }

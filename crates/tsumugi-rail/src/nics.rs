@@ -1,6 +1,6 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
-use crate::family::{self, everywhere};
+use crate::family;
 use crate::netlink::{Events, OF_NICS};
 use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};
@@ -126,7 +126,7 @@ pub struct NicReport {
 pub fn survey() -> io::Result<Vec<NicReport>> {
     let interfaces = list()?;
     let networks = Networks::from_environment().unwrap_or_default();
-    Ok(candidates(everywhere(Ipv6Addr::UNSPECIFIED.into()), &networks, &interfaces))
+    Ok(candidates(family::on_this_host(Ipv6Addr::UNSPECIFIED.into()), &networks, &interfaces))
 }
 
 /// Index of the NIC called `name`, which is the scope of link-local addresses on its link.

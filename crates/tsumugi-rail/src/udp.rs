@@ -1,8 +1,8 @@
 //! The `udp` engine: ordinary UDP sockets, which need no privilege and run anywhere.
 //!
-//! A *main* socket owns the port, of both [families](crate::family) if the rail has both. Every peer that is [met](Rail::meet) gets a *dedicated* socket on the same
-//! port, connected to it, because the kernel then looks no route up on sending and copies no address
-//! on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
+//! A *main* socket owns the port, of both [families](crate::family) if the rail has both. Every peer that is
+//! [met](Rail::meet) gets a *dedicated* socket on the same port, connected to it, because the kernel then looks no route
+//! up on sending and copies no address on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
 //!
 //! Many sockets must not make an idle poll dearer: [`Rail::receive`] asks the one that spoke last, and
 //! only now and then all of them together, through epoll.

@@ -12,7 +12,7 @@ use tsumugi_rail::RailReport;
 /// [`Endpoint::report`]: crate::Endpoint::report
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The address that the endpoint is bound to.
+    /// The address that the endpoint is bound to; `::` is every address of both families.
     pub address: SocketAddr,
     /// Who deposits what arrives: `driver`, a program in the NIC's driver, or `user`, the library from its sockets.
     pub depositor: String,

@@ -131,7 +131,7 @@ impl Endpoint {
         let geometry = config.check()?;
         let networks = config.networks()?;
         let udp = UdpOptions {
-            address: family::everywhere(config.bind),
+            address: family::on_this_host(config.bind),
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
