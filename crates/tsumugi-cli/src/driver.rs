@@ -227,7 +227,12 @@ impl Here {
             Here::Report(report) => report,
             Here::Error(error) => return format!("No endpoint opens here: {error}\n"),
         };
-        let nics: Vec<&str> = report.nics.iter().map(|nic| &*nic.name).collect();
+        let mut nics: Vec<&str> = Vec::new();
+        for nic in &report.nics {
+            if !nics.contains(&&*nic.name) {
+                nics.push(&nic.name); // once, though it may have addresses of both families
+            }
+        }
         let nics = if nics.is_empty() { "loopback only".to_owned() } else { nics.join(" ") };
         let mut lines =
             format!("Endpoints of yours send by {}, and are reached by {nics}\n", report.engines.join(", "));

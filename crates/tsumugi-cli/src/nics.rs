@@ -6,9 +6,16 @@ use tsumugi_rail::nics::NicReport;
 /// The NICs in a line: names, addresses, speeds.
 pub(crate) fn list(nics: &[NicReport]) -> String {
     let mut text = String::new();
-    for nic in nics.iter().filter(|nic| nic.behind.is_none()) {
+    let used = || nics.iter().filter(|nic| nic.behind.is_none());
+    for (nth, nic) in used().enumerate() {
+        if used().take(nth).any(|before| before.name == nic.name) {
+            continue; // said with its address of the other family
+        }
         let between = if text.is_empty() { "" } else { ", " };
-        _ = write!(text, "{between}{} {}", nic.name, nic.address.ip);
+        _ = write!(text, "{between}{}", nic.name);
+        for of_it in used().filter(|of_it| of_it.name == nic.name) {
+            _ = write!(text, " {}", of_it.address.ip);
+        }
         match nic.address.speed_mbits {
             0 => {}
             mbits if mbits < 1000 => _ = write!(text, " ({mbits} Mb/s)"),
@@ -21,7 +28,9 @@ pub(crate) fn list(nics: &[NicReport]) -> String {
 /// A NIC that carries nothing because another is on the same link, or has the same address: what is wrong, and what
 /// mends it.
 pub(crate) fn idle(nics: &[NicReport]) -> Option<(String, String)> {
-    let (nic, behind) = nics.iter().find_map(|nic| nic.behind.as_ref().map(|behind| (nic, behind)))?;
+    let is_used = |name: &str| nics.iter().any(|nic| nic.name == name && nic.behind.is_none());
+    let idle = nics.iter().filter(|nic| !is_used(&nic.name));
+    let (nic, behind) = idle.filter_map(|nic| nic.behind.as_ref().map(|behind| (nic, behind))).next()?;
     let (name, ip) = (&nic.name, nic.address.ip);
     let same = nics.iter().any(|other| other.name == *behind && other.address.ip == ip);
     let found = if same {
@@ -54,8 +63,13 @@ mod tests {
     use tsumugi_rail::NicAddress;
 
     fn nic(name: &str, ip: &str, mtu_bytes: usize, behind: Option<&str>) -> NicReport {
-        let address =
-            NicAddress { ip: ip.parse().unwrap(), prefix_bits: 24, speed_mbits: 2500, is_overlay: false };
+        let address = NicAddress {
+            ip: ip.parse().unwrap(),
+            prefix_bits: 24,
+            speed_mbits: 2500,
+            is_overlay: false,
+            nic: 0,
+        };
         NicReport { name: name.into(), address, mtu_bytes, behind: behind.map(str::to_owned) }
     }
 
@@ -64,6 +78,21 @@ mod tests {
         let nics = [nic("a", "10.0.0.1", 1500, None), nic("b", "10.0.1.1", 1500, None)];
         assert_eq!(list(&nics), "a 10.0.0.1 (2.5 Gb/s), b 10.0.1.1 (2.5 Gb/s)");
         assert_eq!((idle(&nics), uneven_mtus(&nics)), (None, None));
+    }
+
+    #[test]
+    fn a_nic_with_addresses_of_both_families_is_one() {
+        let both = |behind| {
+            [
+                nic("a", "10.0.0.1", 1500, None),
+                nic("b", "10.0.1.1", 1500, None),
+                nic("a", "fd00::1", 1500, None),
+                nic("b", "fd00::2", 1500, behind),
+            ]
+        };
+        assert_eq!(list(&both(None)), "a 10.0.0.1 fd00::1 (2.5 Gb/s), b 10.0.1.1 fd00::2 (2.5 Gb/s)");
+        assert_eq!(list(&both(Some("a"))), "a 10.0.0.1 fd00::1 (2.5 Gb/s), b 10.0.1.1 (2.5 Gb/s)");
+        assert_eq!(idle(&both(Some("a"))), None, "b carries packets of IPv4");
     }
 
     #[test]

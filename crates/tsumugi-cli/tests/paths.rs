@@ -37,9 +37,20 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     let Some(_watched) = as_root("doctor_explains_which_paths_lead_to_a_host_and_which_do_not", None) else {
         return;
     };
-    let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("paths") }).expect("the lab is made").guarded();
+    let lab = Lab::up(&Spec { nics: 3, ..Spec::unique("paths") }).expect("the lab is made").guarded();
     for node in 0..2 {
         // As container engines do, with and without a name that says so.
+        // The first NIC has addresses of both families, and a third has one of IPv6 only.
+        shell(
+            &lab,
+            node,
+            &format!(
+                "ip -4 addr flush dev nic2; for nic in nic0 nic2; do cd /proc/sys/net/ipv6/conf/$nic; \
+                 echo 0 > accept_dad; echo 0 > disable_ipv6; \
+                 ip addr add fd77:${{nic#nic}}::{}/64 dev $nic nodad; done",
+                node + 1
+            ),
+        );
         for (nic, network) in [("docker0", 17), ("bridge0", 18)] {
             shell(
                 &lab,
@@ -71,6 +82,15 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     has("used  10.77.0.2:7411", "the peer was met there");
     has("used  10.77.1.2:7411", "proved to be there");
     has("-     172.18.0.1:7411", "this host has the same address");
+    let used = text.lines().filter(|line| line.contains("peers are told of it")).count();
+    assert_eq!(used, 5, "the bridge without a telling name, and NICs in either family: {text}");
+    has("used  [fd77:2::2]:7411", "proved to be there");
+    has("-     [fd77::2]:7411", "no path: the path to 10.77.0.2:7411 joins the same two NICs");
+    let text = said(&doctor(&["--paths", "fd77::2"]));
+    let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or("none");
+    assert!(line("used  [fd77::2]:7411").contains("the peer was met there"), "{text}");
+    assert!(line("used  10.77.1.2:7411").contains("proved to be there"), "{text}");
+    assert!(line("-     10.77.0.2:7411").contains("joins the same two NICs"), "{text}");
     let output = doctor(&["--paths", "10.77.0.2", "--networks", "!nic1", "--json"]);
     let text = said(&output);
     assert!(text.starts_with('{') && text.contains("excluded by '!nic1'"), "{text}");

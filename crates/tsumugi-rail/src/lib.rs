@@ -10,6 +10,7 @@ mod dice;
 pub mod engine;
 pub mod ether;
 pub mod ethernet;
+pub mod family;
 pub mod fault;
 mod given_up;
 mod liveness;

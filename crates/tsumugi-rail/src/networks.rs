@@ -248,7 +248,7 @@ impl fmt::Display for Networks {
 }
 
 fn is_within(ip: IpAddr, net: IpAddr, bits: u8) -> bool {
-    crate::NicAddress { ip: net, prefix_bits: bits, speed_mbits: 0, is_overlay: false }.reaches(ip)
+    crate::NicAddress { ip: net, prefix_bits: bits, speed_mbits: 0, is_overlay: false, nic: 0 }.reaches(ip)
 }
 
 /// Whether a name is of a pattern with `*` for any letters and `?` for one.

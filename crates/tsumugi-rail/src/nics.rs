@@ -1,5 +1,6 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
+use crate::family;
 use crate::netlink::{Events, OF_NICS};
 use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};
@@ -8,11 +9,13 @@ use arrayvec::ArrayString;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::SECOND_NS;
 
+/// Most addresses that an endpoint is reached by: of as many NICs as peers are told of, in both families.
+const ADDRESSES_MAX: usize = 2 * RAILS_MAX;
 /// How often the NICs are looked at where the kernel may not be heard of changes.
 const LOOK_NS: u64 = SECOND_NS;
 
@@ -30,6 +33,8 @@ pub struct NicAddress {
     pub speed_mbits: u32,
     /// Its network lies over another (a tunnel, a network of containers).
     pub is_overlay: bool,
+    /// Which NIC it is: addresses of both families with the same number are of one; 0: that is not known.
+    pub nic: u16,
 }
 
 impl NicAddress {
@@ -75,7 +80,7 @@ impl Nics {
     /// The NICs that peers reach the endpoint by.
     pub(crate) fn in_use(&self) -> Vec<NicReport> {
         let found = candidates(self.bound, &self.networks, &interfaces().list).into_iter();
-        found.filter(|nic| nic.behind.is_none()).take(RAILS_MAX).collect()
+        found.filter(|nic| nic.behind.is_none()).take(ADDRESSES_MAX).collect()
     }
 
     /// The NICs of an endpoint that is bound to `bound`, of those that may be used.
@@ -203,21 +208,21 @@ fn is_down(found: &[Interface], name: &str) -> bool {
     !found.is_empty() && !found.iter().any(|nic| nic.name == name && nic.up && nic.running)
 }
 
-/// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, if it
-/// is bound to all of them; its own otherwise.
+/// The addresses that an endpoint bound to `bound` can be reached by: one of each NIC that is on and has a carrier, in each
+/// family, if it is bound to all of them; its own otherwise.
 ///
 /// Two NICs on one link are one rail: the kernel sends through the first of them whatever is for that link.
 fn choose(bound: IpAddr, networks: &Networks, interfaces: &[Interface]) -> Vec<NicAddress> {
     let candidates = candidates(bound, networks, interfaces).into_iter();
-    candidates.filter(|nic| nic.behind.is_none()).map(|nic| nic.address).take(RAILS_MAX).collect()
+    candidates.filter(|nic| nic.behind.is_none()).map(|nic| nic.address).take(ADDRESSES_MAX).collect()
 }
 
-/// A NIC that works, as an endpoint sees it.
+/// A NIC that works, as an endpoint sees it: once in each family.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NicReport {
     /// Its name.
     pub name: String,
-    /// Its first address.
+    /// Its first address in the family.
     pub address: NicAddress,
     /// Its MTU, bytes.
     pub mtu_bytes: usize,
@@ -225,41 +230,15 @@ pub struct NicReport {
     pub behind: Option<String>,
 }
 
-/// The NICs that an endpoint on every IPv4 address (or, if there is none, IPv6 address) finds here, of those that
-/// [the environment](Networks::from_environment) lets it use.
+/// The NICs that an endpoint on every address finds here, of those that [the environment](Networks::from_environment) lets
+/// it use.
 ///
 /// # Errors
 /// The system does not say.
 pub fn survey() -> io::Result<Vec<NicReport>> {
     let interfaces = list()?;
     let networks = Networks::from_environment().unwrap_or_default();
-    Ok(candidates(everywhere_among(&networks, &interfaces), &networks, &interfaces))
-}
-
-/// The address for an endpoint that is to be reached by every NIC: where none has an IPv4 address and some has one of
-/// IPv6, the unspecified address of IPv6 stands for the unspecified one of IPv4.
-#[must_use]
-pub fn everywhere(bind: IpAddr, networks: &Networks) -> IpAddr {
-    if bind == IpAddr::V4(Ipv4Addr::UNSPECIFIED) {
-        everywhere_among(networks, &interfaces().list)
-    } else {
-        bind
-    }
-}
-
-fn everywhere_among(networks: &Networks, interfaces: &[Interface]) -> IpAddr {
-    let [four, six] = [Ipv4Addr::UNSPECIFIED.into(), Ipv6Addr::UNSPECIFIED.into()];
-    let is_reached_by = |any| !candidates(any, networks, interfaces).is_empty();
-    if !is_reached_by(four) && is_reached_by(six) { six } else { four }
-}
-
-/// An IPv4 address that is written as one of IPv6 (`::ffff:10.0.0.1`) is an IPv4 address.
-#[must_use]
-pub fn canonical(address: SocketAddr) -> SocketAddr {
-    match address.ip().to_canonical() {
-        IpAddr::V4(four) => SocketAddr::from((four, address.port())),
-        IpAddr::V6(_) => address,
-    }
+    Ok(candidates(family::on_this_host(Ipv6Addr::UNSPECIFIED.into()), &networks, &interfaces))
 }
 
 /// Index of the NIC called `name`, which is the scope of link-local addresses on its link.
@@ -311,7 +290,7 @@ pub fn explain(bound: IpAddr, networks: &Networks) -> io::Result<Vec<NicChoice>>
     let used = candidates(bound, networks, &interfaces);
     let choice = |interface: &Interface| {
         let (name, ip) = (interface.name.clone(), interface.address?);
-        let unused = match used.iter().find(|nic| nic.name == name) {
+        let unused = match used.iter().find(|nic| nic.is_of(&name, ip)) {
             Some(nic) if nic.address.ip == ip => nic
                 .behind
                 .as_ref()
@@ -323,6 +302,13 @@ pub fn explain(bound: IpAddr, networks: &Networks) -> io::Result<Vec<NicChoice>>
         Some(NicChoice { name, ip, unused })
     };
     Ok(interfaces.iter().filter_map(choice).collect())
+}
+
+impl NicReport {
+    /// Whether this is the NIC called `name` in the family of `ip`.
+    fn is_of(&self, name: &str, ip: IpAddr) -> bool {
+        self.name == name && self.address.ip.is_ipv4() == ip.is_ipv4()
+    }
 }
 
 fn list() -> io::Result<Vec<Interface>> {
@@ -350,9 +336,9 @@ fn judge(bound: IpAddr, networks: &Networks, interface: &Interface) -> Result<bo
         Verdict::Named => true,
         Verdict::Free => false,
     };
-    let mtu_min = mtu_bytes_min(bound.is_ipv4());
-    let why = if ip.is_ipv4() != bound.is_ipv4() {
-        format!("the endpoint speaks IPv{}", if bound.is_ipv4() { 4 } else { 6 })
+    let mtu_min = mtu_bytes_min(ip.is_ipv4());
+    let why = if !family::serves(bound, ip) {
+        format!("the endpoint is bound to {bound}, which is of IPv4 only")
     } else if interface.loopback {
         "it leads to this host only".to_owned()
     } else if is_link_local(ip) {
@@ -372,9 +358,12 @@ fn candidates(bound: IpAddr, networks: &Networks, interfaces: &[Interface]) -> V
     for interface in interfaces {
         let Some(ip) = interface.address else { continue };
         let Ok(is_overlay) = judge(bound, networks, interface) else { continue };
-        if found.iter().any(|nic| nic.name == interface.name) {
+        if found.iter().any(|nic| nic.is_of(&interface.name, ip)) {
             continue;
         }
+        let same = found.iter().find(|nic| nic.name == interface.name).map(|nic| nic.address.nic);
+        let next = || found.iter().map(|nic| nic.address.nic).max().unwrap_or(0).saturating_add(1);
+        let nic = same.unwrap_or_else(next);
         let behind = found.iter().find(|nic| nic.behind.is_none() && nic.address.reaches(ip));
         found.push(NicReport {
             name: interface.name.clone(),
@@ -383,6 +372,7 @@ fn candidates(bound: IpAddr, networks: &Networks, interfaces: &[Interface]) -> V
                 prefix_bits: interface.prefix_bits,
                 speed_mbits: interface.speed_mbits,
                 is_overlay,
+                nic,
             },
             mtu_bytes: interface.mtu_bytes,
             behind: behind.map(|nic| nic.name.clone()),
@@ -427,6 +417,8 @@ mod tests {
             interface("eth3", "10.0.1.7", 24, true),
             interface("eth4", "169.254.3.3", 16, true),
             interface("eth5", "fd00::1", 64, true),
+            interface("eth1", "fd00::2", 64, true),
+            interface("eth0", "fd01::1", 64, true),
             Interface { mtu_bytes: 500, ..interface("tun0", "10.9.9.9", 24, true) },
         ];
         let chosen = |bound: &str| {
@@ -436,23 +428,20 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(chosen("0.0.0.0"), ["10.0.0.1", "10.0.1.1"]);
-        assert_eq!(chosen("::"), ["fd00::1"]);
+        assert_eq!(chosen("::"), ["10.0.0.1", "10.0.1.1", "fd00::1", "fd01::1"]);
         assert_eq!(chosen("10.0.1.1"), ["10.0.1.1"]);
     }
 
     #[test]
-    fn a_host_without_ipv4_is_reached_by_ipv6() {
-        let lo = interface("lo", "127.0.0.1", 8, true);
-        let [four, six] = ["0.0.0.0", "::"].map(|any| any.parse::<IpAddr>().unwrap());
-        let [eth0, eth1] = [interface("eth0", "fd00::1", 64, true), interface("eth1", "10.0.0.1", 24, true)];
-        assert_eq!(everywhere_among(&Networks::default(), &[lo.clone(), eth0.clone()]), six);
-        assert_eq!(everywhere_among(&Networks::default(), &[lo.clone(), eth0, eth1]), four);
-        assert_eq!(
-            everywhere_among(&Networks::default(), &[lo.clone(), interface("eth0", "fe80::1", 64, true)]),
-            four
-        );
-        assert_eq!(everywhere_among(&Networks::default(), &[lo]), four);
-        assert_eq!(everywhere_among(&Networks::default(), &[]), four, "who may not ask");
+    fn addresses_of_one_nic_have_its_number_in_both_families() {
+        let interfaces = [
+            interface("eth0", "10.0.0.1", 24, true),
+            interface("eth1", "10.0.1.1", 24, true),
+            interface("eth1", "fd00::1", 64, true),
+            interface("eth2", "fd01::1", 64, true),
+        ];
+        let found = choose(Ipv6Addr::UNSPECIFIED.into(), &Networks::default(), &interfaces);
+        assert_eq!(found.iter().map(|nic| nic.nic).collect::<Vec<_>>(), [1, 2, 2, 3]);
     }
 
     #[test]
@@ -464,7 +453,8 @@ mod tests {
             Interface { tunnel: true, ..interface("office", "10.8.0.2", 24, true) },
         ];
         let chosen = |list: &str| -> Vec<(String, bool)> {
-            let found = choose(Ipv4Addr::UNSPECIFIED.into(), &list.parse().unwrap(), &interfaces);
+            let found =
+                choose(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), &list.parse().unwrap(), &interfaces);
             found.iter().map(|nic| (nic.ip.to_string(), nic.is_overlay)).collect()
         };
         let (eth0, office) = (("10.0.0.1".to_owned(), false), ("10.8.0.2".to_owned(), true));
@@ -482,7 +472,8 @@ mod tests {
             interface("eth1", "10.0.0.2", 24, true),
             interface("eth2", "10.0.1.1", 24, true),
         ];
-        let found = candidates(Ipv4Addr::UNSPECIFIED.into(), &Networks::default(), &interfaces);
+        let found =
+            candidates(IpAddr::V4(std::net::Ipv4Addr::UNSPECIFIED), &Networks::default(), &interfaces);
         let behind: Vec<_> = found.iter().map(|nic| nic.behind.as_deref()).collect();
         assert_eq!(behind, [None, Some("eth0"), None]);
     }
@@ -496,7 +487,7 @@ mod tests {
                 interface("eth1", "10.1.0.1", 16, eth1_runs),
             ]
         };
-        let any = Ipv4Addr::UNSPECIFIED.into();
+        let any = std::net::Ipv4Addr::UNSPECIFIED.into();
         let leads_to = |local: Option<&str>, peer: &str| {
             let local = local.map(|ip| ip.parse().unwrap());
             leads_to(&interfaces(true), any, local, peer.parse().unwrap())
@@ -531,7 +522,7 @@ mod tests {
     #[test]
     fn a_link_is_told_by_its_prefix() {
         let reaches = |own: &str, prefix_bits, other: &str| {
-            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0, is_overlay: false }
+            NicAddress { ip: own.parse().unwrap(), prefix_bits, speed_mbits: 0, is_overlay: false, nic: 0 }
                 .reaches(other.parse().unwrap())
         };
         assert!(reaches("10.0.0.1", 24, "10.0.0.254") && !reaches("10.0.0.1", 24, "10.0.1.1"));

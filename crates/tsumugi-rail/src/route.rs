@@ -12,6 +12,7 @@
 //! What the socket layer does besides is passed by: packet filters, traffic control, IPsec.
 
 use crate::ether::{Hop, Mac, Template};
+use crate::family;
 use crate::netlink::{Events, News, OF_ROUTES, Questions, Way};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -139,12 +140,12 @@ impl Routes {
         if self.by_peer.contains_key(&peer) {
             return;
         }
-        let (known, ask_at) = if peer.is_ipv4() == self.local.is_ipv4() {
+        let (known, ask_at) = if family::serves(self.local.ip(), peer.ip()) {
             (Known::NotYet, Instant(0))
         } else {
             (Known::Never, Instant::NEVER)
         };
-        let mut source = self.local;
+        let mut source = family::local(self.local, peer);
         if let Some(local) = local.filter(|local| local.is_ipv4() == source.is_ipv4()) {
             source.set_ip(local);
         }

@@ -180,6 +180,14 @@ impl From<SocketAddr> for RawAddress {
 }
 
 impl RawAddress {
+    /// The address as a socket for both families reads it: one of IPv4 is mapped into IPv6 (RFC 4291, 2.5.5.2).
+    pub(crate) fn mapped(address: SocketAddr) -> RawAddress {
+        RawAddress::from(match address {
+            SocketAddr::V4(four) => SocketAddr::from((four.ip().to_ipv6_mapped(), four.port())),
+            six => six,
+        })
+    }
+
     /// The same, for datagrams that leave from `local`.
     pub(crate) fn leaving_from(self, local: SocketAddr) -> RawAddress {
         match self {

@@ -4,7 +4,7 @@
 //! IP and UDP headers are made up from the addresses, since a socket never shows the real ones. The
 //! container is 24 bytes and 16 a packet, so that a crate for it would be more to read than this.
 
-use crate::{Deliver, Packet, Rail, RailError};
+use crate::{Deliver, Packet, Rail, RailError, family};
 use etherparse::PacketBuilder;
 use std::io::{self, Write};
 use std::net::SocketAddr;
@@ -97,6 +97,8 @@ impl<W: Write> Trace<W> {
         to: SocketAddr,
         pieces: [&[u8]; 2],
     ) -> io::Result<()> {
+        // An endpoint for both families has an address in each.
+        let (from, to) = (family::local(from, to), family::local(to, from));
         let addresses = match (from, to) {
             (SocketAddr::V4(from), SocketAddr::V4(to)) => {
                 PacketBuilder::ipv4(from.ip().octets(), to.ip().octets(), HOPS)

@@ -1,8 +1,8 @@
 //! The `udp` engine: ordinary UDP sockets, which need no privilege and run anywhere.
 //!
-//! A *main* socket owns the port. Every peer that is [met](Rail::meet) gets a *dedicated* socket on the same
-//! port, connected to it, because the kernel then looks no route up on sending and copies no address
-//! on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
+//! A *main* socket owns the port, of both [families](crate::family) if the rail has both. Every peer that is
+//! [met](Rail::meet) gets a *dedicated* socket on the same port, connected to it, because the kernel then looks no route
+//! up on sending and copies no address on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
 //!
 //! Many sockets must not make an idle poll dearer: [`Rail::receive`] asks the one that spoke last, and
 //! only now and then all of them together, through epoll.
@@ -18,12 +18,12 @@ pub use options::{UdpCounters, UdpError, UdpOptions};
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, Epoll, Own, RawAddress};
-use crate::{Deliver, Packet, Rail, RailError, nics};
+use crate::{Deliver, Packet, Rail, RailError, family, nics};
 use asked::Asked;
 use send::Sender;
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
@@ -127,7 +127,7 @@ impl Udp {
         let address = main.local_addr().map_err(system("asking for the port"))?;
         if address.ip().is_unspecified() {
             // Where that is forbidden, answers leave from the address that the kernel prefers.
-            let _ = sys::tell_local(main.as_fd(), address.is_ipv4());
+            let _ = sys::tell_local(main.as_fd(), address.ip());
         }
         let probe = sys::udp_socket(address).map_err(system("making a UDP socket"))?;
         let epoll = Epoll::new().and_then(|epoll| epoll.add(main.as_fd(), MAIN as u64).map(|()| epoll));
@@ -222,7 +222,8 @@ impl Udp {
     /// Makes the socket dedicated to `peer`.
     fn dedicate(&mut self, peer: SocketAddr) -> io::Result<()> {
         let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::Unsupported)?;
-        let new = socket(self.address, &self.options)?;
+        let any = family::local(self.address, peer);
+        let new = socket(any, &self.options)?;
         if self.reaping {
             set_reaping(&new, true)?;
         }
@@ -232,7 +233,7 @@ impl Udp {
         sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         // From the address that the peer asked, unless that is gone.
         let asked = self.asked.of(peer).map(|asked| sys::bind(new.as_fd(), asked));
-        let bound = asked.and_then(Result::ok).map_or_else(|| sys::bind(new.as_fd(), self.address), Ok);
+        let bound = asked.and_then(Result::ok).map_or_else(|| sys::bind(new.as_fd(), any), Ok);
         let bound = bound.and_then(|()| new.connect(peer));
         sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
         bound?;
@@ -402,7 +403,8 @@ impl Rail for Udp {
                 self.sender.send(dedicated.socket.as_fd(), None, burst, &mut self.counters)
             }
             _ => {
-                let raw = RawAddress::from(to);
+                let is_dual = family::is_dual(self.address.ip());
+                let raw = if is_dual { RawAddress::mapped(to) } else { RawAddress::from(to) };
                 let raw = match beside.or_else(|| self.asked.of(to)) {
                     Some(local) => raw.leaving_from(local),
                     None => raw,
@@ -463,7 +465,7 @@ impl Rail for Udp {
     }
 
     fn meet(&mut self, peer: SocketAddr) {
-        if self.by_peer.contains_key(&peer) || peer.is_ipv4() != self.address.is_ipv4() {
+        if self.by_peer.contains_key(&peer) || !family::serves(self.address.ip(), peer.ip()) {
             return;
         }
         let parting = |slot: &Option<Dedicated>| slot.as_ref().is_some_and(|d| d.closing && d.peer == peer);
@@ -516,7 +518,7 @@ impl Rail for Udp {
     }
 }
 
-/// A non-blocking socket of `address`'s family with everything set that every socket of a rail has.
+/// A non-blocking socket, to be bound to `address`, with everything set that every socket of a rail has.
 fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket>> {
     let socket = sys::udp_socket(address)?;
     let set = |level, option, value| sys::set_option(socket.as_fd(), level, option, value);
@@ -532,13 +534,13 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket
     // Never fragmented, and no longer than the NIC's MTU. "Probe", not "do": what a router has said the kernel remembers for
     // ten minutes, and "do" would refuse (EMSGSIZE) the very probes that find out whether it is still so. Its word reaches
     // us all the same, as the same error of the socket that is connected to the peer.
-    if address.is_ipv4() {
+    if family::serves(address.ip(), Ipv4Addr::UNSPECIFIED.into()) {
         let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
-    } else {
-        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
-        // IPv4 peers would appear under mapped addresses, which nobody knows them by.
-        set(libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, 1)?;
     }
+    if address.is_ipv6() {
+        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
+    }
+    family::set_dual(socket.as_fd(), address)?;
     Ok(socket.map(UdpSocket::from))
 }
 

@@ -151,9 +151,19 @@ fn what_does_not_leave_in_a_frame_to_one_receiver_is_never_reached() {
     ] {
         assert_eq!(four_only.ask(peer.parse().unwrap()), Answer::Never, "{peer}");
     }
-    let mut six_only = Asker::open(&nodes, "[::]:7000".parse().unwrap());
-    for peer in ["[::1]:8000", "[fd77::1]:8000", "[ff02::1]:8000", "[2001:db8::1]:8000", "10.77.0.2:8000"] {
-        assert_eq!(six_only.ask(peer.parse().unwrap()), Answer::Never, "{peer}");
+    let mut six_only = Asker::open(&nodes, "[fd77::1]:7000".parse().unwrap());
+    assert_eq!(six_only.ask("10.77.0.2:8000".parse().unwrap()), Answer::Never);
+    let mut both = Asker::open(&nodes, "[::]:7000".parse().unwrap());
+    for peer in [
+        "[::1]:8000",
+        "[fd77::1]:8000",
+        "[ff02::1]:8000",
+        "[2001:db8::1]:8000",
+        "127.0.0.1:8000",
+        "10.77.0.1:8000",
+        "10.97.0.1:8000",
+    ] {
+        assert_eq!(both.ask(peer.parse().unwrap()), Answer::Never, "{peer}");
     }
     four_only.frame(four(1, 8000));
     four_only.routes.part(four(1, 8000));

@@ -3,7 +3,7 @@
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use std::time::Duration;
-use tsumugi_rail::{Packet, Rail, Udp, UdpError, UdpOptions};
+use tsumugi_rail::{Evidence, Packet, Question, Rail, Udp, UdpError, UdpOptions};
 use tsumugi_wire::Instant;
 
 type Datagrams = Vec<(SocketAddr, Vec<u8>)>;
@@ -113,6 +113,74 @@ fn a_burst_to_a_peer_that_was_not_met_arrives() {
 fn bursts_arrive_over_ipv6() {
     burst_arrives("::1", true, true);
     burst_arrives("::1", false, false);
+}
+
+#[test]
+fn a_rail_of_both_families_has_peers_of_both() {
+    for (met, offloads) in [(true, true), (false, true), (true, false), (false, false)] {
+        let mut server = Udp::open(&UdpOptions { offloads, ..options("::") }).unwrap();
+        for (own, asked) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "127.0.0.5"), ("::1", "::1")] {
+            let mut client = Udp::open(&UdpOptions { offloads, ..options(own) }).unwrap();
+            let to = SocketAddr::new(asked.parse().unwrap(), server.address().port());
+            if met {
+                client.meet(to);
+            }
+            let (bodies, whole) = bodies(&[1400, 1400, 1400, 1400, 10, 30, 8972, 8972, 8972, 100]);
+            send_all(&mut client, to, &bodies);
+            let received = receive(&mut server, whole.len());
+            assert_eq!(concatenated(&received), whole, "to {to}");
+            assert!(received.iter().all(|(from, _)| *from == client.address()), "plainly of its family");
+            if met {
+                server.meet(client.address());
+            }
+            send_all(&mut server, client.address(), &bodies);
+            let received = receive(&mut client, whole.len());
+            assert_eq!(concatenated(&received), whole, "from {to}");
+            assert!(received.iter().all(|(from, _)| *from == to), "not from the address that was asked");
+        }
+        assert_eq!((server.counters().lost, server.dedicated_peers()), (0, if met { 3 } else { 0 }));
+    }
+}
+
+#[test]
+fn a_rail_of_both_families_hears_of_ports_that_nobody_has() {
+    let mut rail = open("::");
+    for ip in ["127.0.0.1", "::1"] {
+        let gone = UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap();
+        rail.meet(gone);
+        send(&mut rail, gone, b"?");
+        let mut clock = Clock(1_000_000);
+        let mut evidence = Evidence::None;
+        for _ in 0..1000 {
+            rail.receive(clock.tick(), &mut |_, _| ()).unwrap();
+            evidence = rail.inquire(clock.tick(), Instant(0), gone, Question::Errors);
+            if evidence != Evidence::None {
+                break;
+            }
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(evidence, Evidence::PortUnreachable, "of {gone}");
+    }
+}
+
+#[test]
+fn a_rail_of_both_families_has_its_port_in_both() {
+    let mut first = open("::");
+    let port = first.address().port();
+    let taken = || {
+        for address in ["127.0.0.1", "0.0.0.0", "::1", "::"] {
+            let error = Udp::open(&UdpOptions { port, ..options(address) }).unwrap_err();
+            assert!(matches!(error, UdpError::PortTaken(_)), "{error}");
+        }
+        let address = SocketAddr::from(([127, 0, 0, 1], port));
+        assert!(stranger_with_reuse(address).is_err(), "a stranger may not share the port");
+    };
+    taken();
+    for ip in ["127.0.0.1", "::1"] {
+        first.meet(open(ip).address());
+    }
+    assert_eq!(first.dedicated_peers(), 2);
+    taken();
 }
 
 #[test]

@@ -13,11 +13,13 @@ pub const CONTROL_CHANNEL: u16 = u16::MAX;
 /// Longest list, bytes.
 pub const RAILS_BYTES_MAX: usize = RAILS_MAX * RAIL_BYTES;
 
-/// One NIC of an endpoint.
+/// An address of one NIC of an endpoint.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RailAddress {
     /// Where it is reached.
     pub address: SocketAddr,
+    /// Which NIC it is: addresses with the same number are of one; 0: not said.
+    pub nic: u16,
     /// Speed that the NIC says it has, megabits a second; 0: it does not say.
     pub speed_mbits: u32,
 }
@@ -28,7 +30,7 @@ struct RailLayout {
     /// IPv4 addresses are mapped (RFC 4291, 2.5.5.2).
     ip: [u8; 16],
     port: U16,
-    reserved: U16,
+    nic: U16,
     speed_mbits: U32,
 }
 
@@ -51,7 +53,7 @@ pub fn encode<'b>(rails: &[RailAddress], buffer: &'b mut [u8; RAILS_BYTES_MAX]) 
             RailLayout {
                 ip: ip.octets(),
                 port: U16::new(rail.address.port()),
-                reserved: U16::new(0),
+                nic: U16::new(rail.nic),
                 speed_mbits: U32::new(rail.speed_mbits),
             }
             .as_bytes(),
@@ -72,7 +74,11 @@ pub fn decode(bytes: &[u8]) -> Result<impl Iterator<Item = RailAddress>, Malform
     let rails = <[RailLayout]>::ref_from_bytes(bytes).map_err(|_| malformed)?;
     Ok(rails.iter().map(|rail| {
         let ip = Ipv6Addr::from(rail.ip).to_canonical();
-        RailAddress { address: SocketAddr::new(ip, rail.port.get()), speed_mbits: rail.speed_mbits.get() }
+        RailAddress {
+            address: SocketAddr::new(ip, rail.port.get()),
+            nic: rail.nic.get(),
+            speed_mbits: rail.speed_mbits.get(),
+        }
     }))
 }
 
@@ -83,12 +89,38 @@ mod tests {
     use proptest::prelude::*;
     use std::vec::Vec;
 
+    /// As docs/wire.md draws it: both addresses of the second NIC, which does not say how fast it is.
+    #[test]
+    fn a_list_has_these_bytes() {
+        let rail = |address: &str, nic, speed_mbits| RailAddress {
+            address: address.parse().unwrap(),
+            nic,
+            speed_mbits,
+        };
+        let rails =
+            [rail("10.0.0.1:7411", 1, 25_000), rail("10.0.1.1:7411", 2, 0), rail("[fd00::2]:7411", 2, 0)];
+        let mut buffer = [0; RAILS_BYTES_MAX];
+        let four = |third| [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, third, 1];
+        let six = [0xfd, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2];
+        let bytes = [
+            &four(0)[..],
+            &[0xf3, 0x1c, 1, 0, 0xa8, 0x61, 0, 0],
+            &four(1),
+            &[0xf3, 0x1c, 2, 0, 0, 0, 0, 0],
+            &six,
+            &[0xf3, 0x1c, 2, 0, 0, 0, 0, 0],
+        ]
+        .concat();
+        assert_eq!(encode(&rails, &mut buffer), bytes);
+        assert_eq!(decode(&bytes).unwrap().collect::<Vec<_>>(), rails);
+    }
+
     proptest! {
         #[test]
-        fn lists_come_back(rails in proptest::collection::vec((any::<IpAddr>(), any::<u16>(), any::<u32>()), 0..=RAILS_MAX)) {
+        fn lists_come_back(rails in proptest::collection::vec((any::<IpAddr>(), any::<u16>(), any::<u16>(), any::<u32>()), 0..=RAILS_MAX)) {
             let rails: Vec<_> = rails
                 .into_iter()
-                .map(|(ip, port, speed_mbits)| RailAddress { address: SocketAddr::new(ip.to_canonical(), port), speed_mbits })
+                .map(|(ip, port, nic, speed_mbits)| RailAddress { address: SocketAddr::new(ip.to_canonical(), port), nic, speed_mbits })
                 .collect();
             let mut buffer = [0; RAILS_BYTES_MAX];
             let decoded: Vec<_> = decode(encode(&rails, &mut buffer)).unwrap().collect();

@@ -1,7 +1,7 @@
 //! What an endpoint is opened with.
 
 use crate::{Networks, NetworksError, Policy, Replacement, Wait};
-use std::net::{IpAddr, Ipv4Addr};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tsumugi_rail::fault::FaultOptions;
@@ -16,8 +16,9 @@ pub struct Config {
     /// UDP port; 0 takes a free one. If nobody has the TCP port of the same number, the endpoint listens there and accepts
     /// nothing: so peers can tell whether its process is there while it makes no call.
     pub port: u16,
-    /// Local address to bind to. The unspecified address takes packets on every NIC. That of IPv4, which is the default,
-    /// becomes that of IPv6 on a host whose NICs have addresses of IPv6 only.
+    /// Local address to bind to, and so which peers the endpoint has. `::`, which is the default, is every address of this
+    /// host in both families: peers of IPv4 and of IPv6 at once, and on a host without IPv6 every address of IPv4. `0.0.0.0`
+    /// is every address of IPv4 alone. Any other address is itself, for peers of its family.
     pub bind: IpAddr,
     /// Peers to add at once, in order: they become nodes 0, 1, ….
     pub peers: Vec<String>,
@@ -84,7 +85,7 @@ impl Default for Config {
     fn default() -> Self {
         Config {
             port: 0,
-            bind: IpAddr::V4(Ipv4Addr::UNSPECIFIED),
+            bind: IpAddr::V6(Ipv6Addr::UNSPECIFIED),
             peers: Vec::new(),
             job: 0,
             accept_unknown: true,

@@ -80,7 +80,8 @@ pub enum PeerError {
     },
     /// The endpoint cannot reach addresses of this family.
     #[error(
-        "{address} is not reachable from an endpoint bound to {bound}; bind it to an address of the same family"
+        "{address} is an address of {theirs} and the endpoint is bound to {bound}, which is of {ours} only; bind it to :: (Config::bind, the default), which is both where the host has IPv6 (`sysctl net.ipv6.conf.all.disable_ipv6`), or to an address of {theirs}",
+        theirs = family_of(.address), ours = family_of(.bound), bound = .bound.ip()
     )]
     Family {
         /// The peer.
@@ -101,6 +102,10 @@ pub enum PeerError {
     /// The list of peers is full.
     #[error("no room for another peer: the endpoint was opened for {0}; raise Config::peers_max")]
     TooMany(u32),
+}
+
+const fn family_of(address: &SocketAddr) -> &'static str {
+    if address.is_ipv4() { "IPv4" } else { "IPv6" }
 }
 
 /// A channel could not be opened.

@@ -3,12 +3,19 @@
 use crate::error::PeerError;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs};
 use std::path::Path;
-use tsumugi_rail::nics;
+use tsumugi_rail::{family, nics};
 use tsumugi_wire::limits::DEFAULT_PORT;
 
-/// Splits `host`, `host:port`, `address:port`, `[v6]:port` or `[v6%nic]:port` and resolves it to an address of the
-/// family of `like`.
-pub(crate) fn resolve(peer: &str, like: IpAddr) -> Result<SocketAddr, PeerError> {
+/// Splits `host`, `host:port`, `address:port`, `[v6]:port` or `[v6%nic]:port` and resolves it to an address that an
+/// endpoint bound to `bound` reaches.
+///
+/// Of a name with several addresses it is one that there is a route to, and of those rather one of IPv4: so the peer is
+/// reached also if it is on a host without IPv6, or bound to IPv4 only.
+pub(crate) fn resolve(
+    peer: &str,
+    bound: IpAddr,
+    mut has_route: impl FnMut(SocketAddr) -> bool,
+) -> Result<SocketAddr, PeerError> {
     let syntax = || PeerError::Syntax(peer.to_owned());
     let (host, port) = split(peer).ok_or_else(syntax)?;
     let port = match port {
@@ -23,10 +30,14 @@ pub(crate) fn resolve(peer: &str, like: IpAddr) -> Result<SocketAddr, PeerError>
         return Err(syntax());
     }
     let unknown = |source| PeerError::UnknownHost { name: host.to_owned(), source };
-    let addresses: Vec<SocketAddr> =
-        (host, port).to_socket_addrs().map_err(|error| unknown(Some(error)))?.map(nics::canonical).collect();
-    let same_family = addresses.iter().find(|address| address.is_ipv4() == like.is_ipv4());
-    same_family.or(addresses.first()).copied().ok_or_else(|| unknown(None))
+    let addresses: Vec<SocketAddr> = (host, port)
+        .to_socket_addrs()
+        .map_err(|error| unknown(Some(error)))?
+        .map(family::canonical)
+        .collect();
+    let served = addresses.iter().filter(|address| family::serves(bound, address.ip()));
+    let best = served.min_by_key(|address| (!has_route(**address), !address.is_ipv4()));
+    best.or(addresses.first()).copied().ok_or_else(|| unknown(None))
 }
 
 /// The host and, if it is there, the port. An IPv6 address with a port stands in brackets.
@@ -132,6 +143,10 @@ mod tests {
     use std::io::Write;
 
     const V4: IpAddr = IpAddr::V4(std::net::Ipv4Addr::LOCALHOST);
+
+    fn resolve(peer: &str, bound: IpAddr) -> Result<SocketAddr, PeerError> {
+        super::resolve(peer, bound, |_| true)
+    }
 
     #[test]
     fn addresses_and_names_with_and_without_port() {

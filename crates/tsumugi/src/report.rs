@@ -12,13 +12,14 @@ use tsumugi_rail::RailReport;
 /// [`Endpoint::report`]: crate::Endpoint::report
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Report {
-    /// The address that the endpoint is bound to.
+    /// The address that the endpoint is bound to; `::` is every address of both families.
     pub address: SocketAddr,
     /// Who deposits what arrives: `driver`, a program in the NIC's driver, or `user`, the library from its sockets.
     pub depositor: String,
     /// What sends: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
     pub engines: Vec<String>,
-    /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
+    /// The NICs that peers can reach it by, once in each family; empty where they are not known, and on the loopback
+    /// interface.
     pub nics: Vec<NicInUse>,
     /// NICs that peers could reach it by, were their links not down. Who is behind them is waited for.
     #[serde(default)]
@@ -108,7 +109,9 @@ impl fmt::Display for Report {
         let Report { address, depositor, engines, nics, links_down, given_up } = self;
         write!(f, "endpoint {address}: {depositor} depositor, engines {}", engines.join(" "))?;
         for (nth, nic) in nics.iter().enumerate() {
-            write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+            if nics[..nth].iter().all(|before| before.name != nic.name) {
+                write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
+            }
         }
         for (nth, nic) in links_down.iter().enumerate() {
             write!(f, "{} {nic}", if nth == 0 { "; no link on" } else { "," })?;

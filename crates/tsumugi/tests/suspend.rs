@@ -221,3 +221,57 @@ fn a_long_write_goes_on_though_its_sender_is_suspended() {
         there.progress().unwrap();
     }
 }
+
+#[test]
+fn peers_of_both_families_go_on() {
+    let mut server = Endpoint::open(Config::default()).unwrap();
+    if server.address().is_ipv4() {
+        eprintln!("peers_of_both_families_go_on: not tried: this host has no IPv6");
+        return;
+    }
+    let mut clients = ["127.0.0.1", "::1"].map(|own| {
+        let client = Endpoint::open(Config { bind: own.parse().unwrap(), ..Config::default() }).unwrap();
+        let node =
+            client.add_peer(&std::net::SocketAddr::new(client.address().ip(), server.port()).to_string());
+        (client.channel(CHANNEL).unwrap(), node.unwrap(), client)
+    });
+    for turn in 0..3u64 {
+        // What is sent while nobody is there, too.
+        for (number, (channel, node, _)) in clients.iter_mut().enumerate() {
+            channel.post(*node, &(10 * turn + number as u64).to_le_bytes()).unwrap();
+        }
+        if turn > 0 {
+            let context = server.suspend().map_err(|(error, _)| error).unwrap();
+            clients.iter().for_each(|(.., client)| _ = client.progress().unwrap());
+            server = Endpoint::resume(&Context::from_bytes(&context.to_bytes()).unwrap(), Config::default())
+                .unwrap();
+            assert_eq!((server.address(), server.peers()), (context.address(), 2));
+        }
+        let mut channel = server.channel(CHANNEL).unwrap();
+        let mut heard = Vec::new();
+        let until = Instant::now() + Duration::from_secs(20);
+        while heard.len() < 2 {
+            assert!(Instant::now() < until, "turn {turn}: {heard:?}");
+            clients.iter().for_each(|(.., client)| _ = client.progress().unwrap());
+            if let Some(message) = channel.try_receive().unwrap() {
+                heard.push(u64::from_le_bytes(message[..].try_into().unwrap()));
+                let family = server.address_of(message.source()).unwrap().is_ipv4();
+                assert_eq!(family, heard[heard.len() - 1] % 10 == 0, "plainly of its family");
+                channel.post(message.source(), b"back").unwrap();
+            }
+        }
+        heard.sort_unstable();
+        assert_eq!(heard, [10 * turn, 10 * turn + 1]);
+        for (client, ..) in &mut clients {
+            let answer = loop {
+                assert!(Instant::now() < until, "turn {turn}: no answer");
+                server.progress().unwrap();
+                if let Some(answer) = client.try_receive().unwrap() {
+                    break answer;
+                }
+            };
+            assert_eq!(&answer[..], b"back");
+        }
+        channel.detach();
+    }
+}

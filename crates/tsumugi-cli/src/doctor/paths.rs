@@ -3,10 +3,10 @@
 use crate::output;
 use serde::Serialize;
 use std::fmt::Write as _;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use tsumugi::{Config, Depositor, Endpoint, Networks, Node, PeerError, Wait};
+use tsumugi::{Config, Depositor, Endpoint, Networks, Node, Wait};
 use tsumugi_rail::nics::{self, NicChoice};
 
 /// How long the peer is waited for, and how long its paths have for a proof.
@@ -43,7 +43,9 @@ struct Answer<'a> {
 
 pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
     let networks = Networks::from_environment()?;
-    let (endpoint, node) = reach(host)?;
+    let config = Config { depositor: Depositor::User, wait: Wait::Block, ..Config::default() };
+    let endpoint = Endpoint::open(Config { connect_timeout: ANSWER, ..config })?;
+    let node = endpoint.add_peer(host)?;
     let own = nics::explain(endpoint.address().ip(), &networks)?;
     let fence = endpoint.remote().fence(node)?;
     let error = match fence.wait(ANSWER) {
@@ -76,24 +78,6 @@ pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
 /// Why there is no answer: what is known of the peer, or else what the question came to.
 fn why(endpoint: &Endpoint, error: &dyn std::error::Error) -> String {
     endpoint.take_failure().map_or_else(|| error.to_string(), |failure| failure.to_string())
-}
-
-/// An endpoint of the family of the peer's address.
-fn reach(host: &str) -> Result<(Endpoint, Node), Box<dyn std::error::Error>> {
-    let open = |bind: IpAddr| {
-        let config = Config { bind, depositor: Depositor::User, wait: Wait::Block, ..Config::default() };
-        Endpoint::open(Config { connect_timeout: ANSWER, ..config })
-    };
-    let endpoint = open(Ipv4Addr::UNSPECIFIED.into())?;
-    match endpoint.add_peer(host) {
-        Ok(node) => Ok((endpoint, node)),
-        Err(PeerError::Family { .. }) => {
-            let endpoint = open(Ipv6Addr::UNSPECIFIED.into())?;
-            let node = endpoint.add_peer(host)?;
-            Ok((endpoint, node))
-        }
-        Err(error) => Err(error.into()),
-    }
 }
 
 fn said(choice: NicChoice) -> Own {

@@ -2,7 +2,7 @@
 
 use std::error::Error;
 use std::fmt;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Once;
 use std::time::{Duration, Instant};
@@ -187,7 +187,7 @@ impl Options {
         let timeout = Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN);
         let mut config = Config {
             port,
-            bind: if policy.is_some() { every_nic(bind) } else { bind },
+            bind: if policy.is_some() && !bind.is_loopback() { EVERY_NIC } else { bind },
             accept_unknown: true,
             wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
             repeat: match self.repeat.as_str() {
@@ -249,14 +249,8 @@ pub(crate) fn policy(name: &str) -> Result<Option<Policy>, UnknownPolicy> {
     if name == "single" { Ok(None) } else { name.parse().map(Some) }
 }
 
-/// What to bind to, so that NICs beside that of `address` are used as well.
-const fn every_nic(address: IpAddr) -> IpAddr {
-    match address {
-        _ if address.is_loopback() => address,
-        IpAddr::V4(_) => IpAddr::V4(Ipv4Addr::UNSPECIFIED),
-        IpAddr::V6(_) => IpAddr::V6(Ipv6Addr::UNSPECIFIED),
-    }
-}
+/// What to bind to, so that NICs beside the one of the server's address are used as well.
+const EVERY_NIC: IpAddr = IpAddr::V6(Ipv6Addr::UNSPECIFIED);
 
 /// What is wrong with a `--faults` text; `Ok` when nothing is.
 pub(crate) fn check_faults(text: &str) -> Result<(), String> {

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressStyle};
 use thiserror::Error;
-use tsumugi_rail::nics::canonical;
+use tsumugi_rail::family::canonical;
 use tsumugi_rail::xdp::Mode;
 
 use super::control::{self, ControlError, Finish, Reply, Request};

@@ -10,7 +10,7 @@ use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
 use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use thiserror::Error;
-use tsumugi_rail::nics::canonical;
+use tsumugi_rail::family::canonical;
 
 use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use super::sample::OVERLAP_QUESTION_BYTES;

@@ -48,6 +48,7 @@ impl SimNic {
             prefix_bits: self.prefix_bits,
             speed_mbits: self.speed_mbits,
             is_overlay: false,
+            nic: 0,
         }
     }
 }

@@ -1,6 +1,7 @@
 //! Which of this machine's addresses a datagram came to, and which one it leaves from (`IP_PKTINFO`, `IPV6_PKTINFO`).
 
 use super::{checked, empty_message};
+use crate::family;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, SocketAddrV6};
 use std::os::fd::{AsRawFd, BorrowedFd};
@@ -65,14 +66,15 @@ impl Source {
     }
 }
 
-/// Has the kernel tell which address datagrams came to.
-pub(crate) fn tell_local(socket: BorrowedFd<'_>, ipv4: bool) -> io::Result<()> {
-    let (level, option) = if ipv4 {
-        (libc::IPPROTO_IP, libc::IP_PKTINFO)
-    } else {
-        (libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO)
-    };
-    super::set_option(socket, level, option, 1)
+/// Has the kernel tell which address datagrams came to, on a socket that is bound to `bound`.
+pub(crate) fn tell_local(socket: BorrowedFd<'_>, bound: IpAddr) -> io::Result<()> {
+    if family::serves(bound, Ipv4Addr::UNSPECIFIED.into()) {
+        super::set_option(socket, libc::IPPROTO_IP, libc::IP_PKTINFO, 1)?;
+    }
+    if bound.is_ipv6() {
+        super::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_RECVPKTINFO, 1)?;
+    }
+    Ok(())
 }
 
 /// Takes a datagram: its length, who sent it, and the address that it came to, if the kernel [tells](tell_local).
@@ -106,7 +108,8 @@ pub(crate) fn receive(
                     let info = data.cast::<libc::in_pktinfo>().read_unaligned();
                     local = Some(IpAddr::V4(Ipv4Addr::from(info.ipi_spec_dst.s_addr.to_ne_bytes())));
                 }
-                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) => {
+                // On a socket for both families it comes with datagrams of IPv4, too, beside their own.
+                (libc::IPPROTO_IPV6, libc::IPV6_PKTINFO) if from.is_ipv6() => {
                     let info = data.cast::<libc::in6_pktinfo>().read_unaligned();
                     local = Some(IpAddr::V6(Ipv6Addr::from(info.ipi6_addr.s6_addr)));
                 }
@@ -119,7 +122,7 @@ pub(crate) fn receive(
     Ok((bytes as usize, from, local))
 }
 
-/// A socket address as the standard library has it.
+/// A socket address as the standard library has it. One of IPv4 is one, also from a socket for both families.
 fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
     let start: *const libc::sockaddr_storage = name;
     match i32::from(name.ss_family) {
@@ -134,7 +137,7 @@ fn from_storage(name: &libc::sockaddr_storage) -> Option<SocketAddr> {
             let six = unsafe { &*start.cast::<libc::sockaddr_in6>() };
             let ip = Ipv6Addr::from(six.sin6_addr.s6_addr);
             let port = u16::from_be(six.sin6_port);
-            Some(SocketAddrV6::new(ip, port, six.sin6_flowinfo, six.sin6_scope_id).into())
+            Some(family::canonical(SocketAddrV6::new(ip, port, six.sin6_flowinfo, six.sin6_scope_id).into()))
         }
         _ => None,
     }

@@ -1,10 +1,11 @@
 //! How long a datagram may be: from the MTU of the NICs that hold the rail's address.
 
 use super::UdpError;
+use crate::family;
 use crate::given_up::GivenUp;
 use crate::sys::{self, Interface, Interfaces, interfaces};
 use std::io;
-use std::net::{SocketAddr, UdpSocket};
+use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 
@@ -63,7 +64,10 @@ pub(super) fn path_bytes(address: SocketAddr, peer: SocketAddr) -> io::Result<us
 
 /// The length that fits every interface that a rail bound to `address` may use.
 fn fitting(address: SocketAddr, found: &Interfaces, given_up: &mut Vec<GivenUp>) -> Result<usize, UdpError> {
-    let (ip, headers, mtu_min) = (address.ip(), headers(address.is_ipv4()), mtu_bytes_min(address.is_ipv4()));
+    let ip = address.ip();
+    // Of both families, IPv4 has the shorter headers. Paths of IPv6 carry less, as their routes say.
+    let ipv4 = family::serves(ip, Ipv4Addr::UNSPECIFIED.into());
+    let (headers, mtu_min) = (headers(ipv4), mtu_bytes_min(ipv4));
     let holder = if ip.is_loopback() {
         smallest(&found.list, |interface| interface.loopback) // all of 127.0.0.0/8, not only the address it shows
     } else {
@@ -77,9 +81,9 @@ fn fitting(address: SocketAddr, found: &Interfaces, given_up: &mut Vec<GivenUp>)
             need_bytes: mtu_min,
         });
     }
-    // The wildcard, or an address that no interface is known to hold: whatever packets of that family may leave by.
+    // The wildcard, or an address that no interface is known to hold: whatever packets of its families may leave by.
     let leaves = |interface: &Interface| {
-        let family = interface.address.is_some_and(|own| own.is_ipv4() == ip.is_ipv4());
+        let family = interface.address.is_some_and(|own| family::serves(ip, own));
         family && interface.up && !interface.loopback
     };
     if holder.is_none() {
@@ -174,7 +178,7 @@ mod tests {
     #[test]
     fn the_wildcard_takes_what_fits_all_that_are_up_and_have_an_address() {
         assert_eq!(fit("0.0.0.0:1"), 1472);
-        assert_eq!(fit("[::]:1"), 1452);
+        assert_eq!(fit("[::]:1"), 1472, "the more of what both families carry");
         assert_eq!(fit("192.0.2.1:1"), 1472, "an address that no interface holds");
     }
 

@@ -7,7 +7,7 @@ use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, DEFAULT_PORT}
 /// What to open.
 #[derive(Clone, Debug)]
 pub struct UdpOptions {
-    /// Local address; unspecified: every one of this machine, of that address's family.
+    /// Local address. Unspecified: every one of this machine; `0.0.0.0`: of IPv4 alone, `::`: of both families.
     pub address: IpAddr,
     /// Local port; 0: any free one.
     pub port: u16,

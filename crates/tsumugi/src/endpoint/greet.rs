@@ -1,6 +1,7 @@
 //! Acquaintances: HELLO, CHALLENGE, WELCOME, BYE and RESET.
 
 use super::peer::{Address, Local, Outgoing, Peer, Phase};
+use super::sizes::over_ipv6;
 use super::state::State;
 use crate::Node;
 use crate::checksum::crc32c;
@@ -75,7 +76,7 @@ impl State {
         let (nonce, cookie) = (greeting.nonce, greeting.cookie);
         // Nothing is offered before the peer has answered.
         let local = if cookie == 0 { Some(Local { index: 0, token: 0 }) } else { self.local_flow(index) };
-        let offer = self.offer(local?, nonce, cookie);
+        let offer = self.offer(self.peers[index as usize].address, local?, nonce, cookie);
         if let Phase::Greeting(greeting) = &mut self.peers[index as usize].phase {
             greeting.said(now);
         }
@@ -91,11 +92,17 @@ impl State {
     }
 
     /// A HELLO that asks no more than who is there.
-    pub(super) fn question(&self, nonce: u64) -> Vec<u8> {
-        self.packet(Kind::Hello, &self.offer(Local { index: 0, token: 0 }, nonce, 0).encode())
+    pub(super) fn question(&self, to: SocketAddr, nonce: u64) -> Vec<u8> {
+        self.packet(Kind::Hello, &self.offer(to, Local { index: 0, token: 0 }, nonce, 0).encode())
     }
 
-    fn offer(&self, local: Local, nonce: u64, cookie: u64) -> Offer {
+    /// Longest datagram of ours to or from a peer that we talk with at this address, bytes.
+    fn datagram_bytes_at(&self, address: SocketAddr) -> usize {
+        let bytes = self.options.datagram_bytes;
+        if self.is_shorter_over_ipv6 && address.is_ipv6() { over_ipv6(bytes) } else { bytes }
+    }
+
+    fn offer(&self, to: SocketAddr, local: Local, nonce: u64, cookie: u64) -> Offer {
         Offer {
             job: self.options.job,
             nonce,
@@ -104,7 +111,7 @@ impl State {
             flow: local.index,
             repeat: self.options.repeat,
             listens: self.options.listens,
-            datagram_bytes: self.options.datagram_bytes as u16,
+            datagram_bytes: self.datagram_bytes_at(to) as u16,
             message_bytes_max: self.options.message_bytes_max,
         }
     }
@@ -258,12 +265,12 @@ impl State {
             self.turn_away(from, offer.nonce);
             return;
         };
-        self.accept(now, index, header.epoch, offer, 0);
+        self.accept(now, index, from, header.epoch, offer, 0);
         if matches!(self.peers[index as usize].phase, Phase::Gone(_)) {
             return; // what waited for it was too long for it
         }
         self.peers[index as usize].welcomed = Some((offer.nonce, standing));
-        let welcome = self.offer(local, offer.nonce, 0);
+        let welcome = self.offer(from, local, offer.nonce, 0);
         let packet = self.packet(Kind::Welcome, &welcome.encode());
         self.reply(from, packet);
     }
@@ -324,7 +331,9 @@ impl State {
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
-            Some(index) if expected => self.accept(now, index, header.epoch, offer, CREDIT_PACKETS_INITIAL),
+            Some(index) if expected => {
+                self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
+            }
             // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
             Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {
                 let peer = &mut self.peers[index as usize];
@@ -339,10 +348,10 @@ impl State {
 
     /// Takes the peer's offer: from now on packets flow. Who says WELCOME has no credit before the peer has sent
     /// something in the flow, or has answered a PROBE: it may have given up and not know of the flow.
-    fn accept(&mut self, now: Instant, index: u32, epoch: u32, offer: &Offer, credit: u16) {
+    fn accept(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32, offer: &Offer, credit: u16) {
         let Some(local) = self.peers[index as usize].local else { return };
         self.open_flow(index, local, epoch, Some(offer));
-        let own_bytes = self.options.datagram_bytes;
+        let own_bytes = self.datagram_bytes_at(from);
         let repeat = self.options.repeat;
         let peer = &mut self.peers[index as usize];
         let fresh = peer.remote.is_none();
@@ -351,6 +360,7 @@ impl State {
             flow: offer.flow,
             token: offer.token,
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
+            over_ipv6: from.is_ipv6(),
             listens: offer.listens,
         });
         peer.message_bytes_max = offer.message_bytes_max;
@@ -360,7 +370,7 @@ impl State {
             peer.sender.sample(0, rtt_ns);
             // What it told of its NICs may have overtaken this.
             peer.ways.truncate(1);
-            peer.ways[0].mtu = peer.fresh_mtu();
+            peer.ways[0].mtu = peer.fresh_mtu(peer.ways[0].address);
             peer.fit();
             self.met.push(peer.address);
             self.find_ways(now, index);

@@ -205,7 +205,7 @@ impl State {
                     }
                     _ => false,
                 };
-                is_unknown && peer.address.port() == from.port() && peer.address.is_ipv4() == from.is_ipv4()
+                is_unknown && peer.address.port() == from.port()
             })
             .map(|peer| peer.number)
             .take(ASKED_MAX)
@@ -235,7 +235,7 @@ impl State {
             } else {
                 let (address, nonce) = (peer.address, self.random.random());
                 self.identities.asked.push((index, nonce));
-                let question = self.question(nonce);
+                let question = self.question(address, nonce);
                 self.reply(address, question);
             }
         }
@@ -363,6 +363,7 @@ impl State {
             std::mem::swap(&mut peer.address, &mut other.address);
             // It has just answered there, and there the application wants it: how we met is a further address.
             peer.ways[0].address = peer.address;
+            peer.ways[0].mtu = peer.fresh_mtu(peer.address);
             peer.aliases.push(other.address);
             if let Some(local) = peer.local {
                 self.flows[local.index as usize] = Some(keeps);

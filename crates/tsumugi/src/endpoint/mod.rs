@@ -51,9 +51,9 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use trunk::PathReport;
+use tsumugi_rail::family;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::nics;
 use tsumugi_rail::trace::Traced;
 use tsumugi_rail::udp::UdpOptions;
 use tsumugi_rail::{Ethernet, EthernetOptions, Own, Owner, Rail, RailError};
@@ -131,7 +131,7 @@ impl Endpoint {
         let geometry = config.check()?;
         let networks = config.networks()?;
         let udp = UdpOptions {
-            address: nics::everywhere(config.bind, &networks),
+            address: family::on_this_host(config.bind),
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
@@ -207,6 +207,9 @@ impl Endpoint {
         (inner.flush_ns, inner.linger_ns) = (ns(config.flush_timeout), ns(config.linger));
         inner.state.set_replacement(config.replacement);
         inner.state.set_networks(config.networks()?);
+        if config.datagram_bytes.is_none() && family::is_dual(inner.rail.address().ip()) {
+            inner.state.shorten_over_ipv6();
+        }
         drop(inner);
         if Report::is_wanted() {
             endpoint.report().log();
@@ -238,8 +241,8 @@ impl Endpoint {
     pub fn add_peer(&self, peer: &str) -> Result<Node, PeerError> {
         let mut inner = self.shared.inner.borrow_mut();
         let bound = inner.rail.address();
-        let address = peers::resolve(peer, bound.ip())?;
-        if address.is_ipv4() != bound.is_ipv4() {
+        let address = peers::resolve(peer, bound.ip(), |address| inner.rail.path_bytes(address).is_some())?;
+        if !family::serves(bound.ip(), address.ip()) {
             return Err(PeerError::Family { address, bound });
         }
         if let Some(why) = inner.state.networks().refusal(address.ip()) {

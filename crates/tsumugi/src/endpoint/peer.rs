@@ -44,8 +44,9 @@ pub(super) struct Address {
     pub(super) flow: u32,
     /// Token of our flow.
     pub(super) token: u64,
-    /// Longest packet body that both sides take, bytes.
+    /// Longest packet body that both sides take, bytes, and whether it was agreed on over IPv6.
     pub(super) body_bytes: usize,
+    pub(super) over_ipv6: bool,
     /// Its kernel tells whether its process is there.
     pub(super) listens: bool,
 }

@@ -31,7 +31,8 @@ pub(super) struct Ledger {
 }
 
 impl Ledger {
-    /// The entry of the NIC with this address; there are more addresses than entries only after many came and went.
+    /// The entry of the NIC with this address; there are more addresses than entries where many came and went, or many NICs
+    /// have peers in both families.
     fn of(&mut self, ip: IpAddr) -> Option<&mut Carried> {
         let entry = self.nics.iter().position(|nic| nic.is_some_and(|nic| nic.ip == ip));
         let entry = entry.or_else(|| self.nics.iter().position(Option::is_none))?;

@@ -17,7 +17,7 @@ use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 use tsumugi_wire::time::SECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind, Psn};
 
@@ -40,6 +40,12 @@ pub(super) struct Stuck {
     /// When that was suspected first, and last.
     since: Instant,
     suspected_at: Instant,
+}
+
+/// Longest datagram over IPv6 where one over IPv4 has so many bytes.
+pub(super) const fn over_ipv6(bytes: usize) -> usize {
+    let shorter = bytes.saturating_sub(IPV6_UDP_BYTES - IPV4_UDP_BYTES);
+    if shorter < DATAGRAM_BYTES_MIN { DATAGRAM_BYTES_MIN } else { shorter }
 }
 
 /// Who said last that a path carries less than both ends take.
@@ -67,12 +73,19 @@ impl Address {
     pub(super) const fn datagram_bytes(&self) -> usize {
         self.body_bytes + HEADER_BYTES
     }
+
+    /// The same at an address of the peer: what both have agreed on over IPv4 is too long for the same NICs over IPv6.
+    pub(super) fn datagram_bytes_at(&self, address: SocketAddr) -> usize {
+        let is_shorter = address.is_ipv6() && !self.over_ipv6;
+        let bytes = self.datagram_bytes();
+        if is_shorter { over_ipv6(bytes) } else { bytes }
+    }
 }
 
 impl Peer {
     /// What a path that has just become one carries, as long as nothing else is known.
-    pub(super) fn fresh_mtu(&self) -> PathMtu {
-        PathMtu::new(self.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes()))
+    pub(super) fn fresh_mtu(&self, address: SocketAddr) -> PathMtu {
+        PathMtu::new(self.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes_at(address)))
     }
 
     /// Cuts packets from now on for the path in use that carries least, so that each may take any of them.
@@ -260,7 +273,7 @@ impl State {
         let open = self.peers.iter().filter(|peer| matches!(peer.phase, Phase::Open | Phase::Leaving(_)));
         let ways = open.flat_map(|peer| peer.ways.iter().map(move |way| (peer.remote, way)));
         let short = |(remote, way): (Option<Address>, &Way)| {
-            let longest = remote?.datagram_bytes();
+            let longest = remote?.datagram_bytes_at(way.address);
             let bytes = way.mtu.bytes();
             (bytes < longest).then(|| GivenUp {
                 what: format!("datagrams of {longest} bytes to {}", way.address),

@@ -150,6 +150,8 @@ pub struct State {
     /// The NICs that peers can reach us by, and what is said of them.
     pub(super) nics: Vec<NicAddress>,
     pub(super) rails: Vec<RailAddress>,
+    /// See [`State::shorten_over_ipv6`].
+    pub(super) is_shorter_over_ipv6: bool,
     pub(super) networks: Networks,
     pub(super) ledger: super::rails::Ledger,
     /// Our memory that others may reach, and theirs that would not be written.
@@ -212,6 +214,7 @@ impl State {
             replies: Vec::new(),
             nics: Vec::new(),
             rails: Vec::new(),
+            is_shorter_over_ipv6: false,
             networks: Networks::default(),
             ledger: super::rails::Ledger::default(),
             served: super::serve::Served::default(),
@@ -312,6 +315,12 @@ impl State {
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
         self.arriving_bytes + self.complete_bytes
+    }
+
+    /// Says that datagrams over IPv6 are to be as much shorter as its headers are longer: this endpoint is of both families,
+    /// and `datagram_bytes` is what its NICs carry over IPv4.
+    pub fn shorten_over_ipv6(&mut self) {
+        self.is_shorter_over_ipv6 = true;
     }
 
     /// Longest packet body of our own, bytes.

@@ -286,9 +286,10 @@ impl State {
             flow: saved.remote_flow,
             token: saved.remote_token,
             body_bytes,
+            over_ipv6: peer.address.is_ipv6(),
             listens: saved.listens,
         });
-        peer.ways[0].mtu = peer.fresh_mtu();
+        peer.ways[0].mtu = peer.fresh_mtu(peer.address);
         peer.fit();
         peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });

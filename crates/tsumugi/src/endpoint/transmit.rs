@@ -209,7 +209,7 @@ impl State {
                 Some((Content { body: Body::Packet(body), crc }, last.then_some(messages)))
             }
             Outgoing::Rails => {
-                let body = self.rails_body()?;
+                let body = self.rails_body(index)?;
                 self.peers[index as usize].outbox.pop_front();
                 let crc = crc32c(&body);
                 Some((Content { body: Body::Packet(body), crc }, None))

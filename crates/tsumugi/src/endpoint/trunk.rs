@@ -80,6 +80,8 @@ enum NoWay {
     Elsewhere,
     #[error("the peer was met on a {0} network, and this is a {1} one")]
     OtherKind(NetworkKind, NetworkKind),
+    #[error("the path to {0} joins the same two NICs")]
+    SameNics(SocketAddr),
     #[error(
         "the peer was met {}", if *met { "through a tunnel, and this is none" } else { "without a tunnel, and this is one" }
     )]
@@ -116,6 +118,14 @@ impl Peer {
         let ways = self.ways.iter().zip(self.sender.paths());
         let others = ways.filter(move |(way, path)| way.address != address && path.is_usable());
         others.map(|(way, _)| way.address)
+    }
+
+    /// Addresses with those in front that are of the family by which it was met.
+    fn met_family_first(&self, rails: &[RailAddress]) -> Vec<RailAddress> {
+        let met = self.ways.first().map_or(self.address, |way| way.address);
+        let mut rails = rails.to_vec();
+        rails.sort_by_key(|rail| rail.address.is_ipv4() != met.is_ipv4());
+        rails
     }
 
     /// Whether there are several ways to it.
@@ -171,6 +181,7 @@ impl State {
         self.nics = nics;
         let rail = |nic: &NicAddress| RailAddress {
             address: SocketAddr::new(nic.ip, port),
+            nic: nic.nic,
             speed_mbits: nic.speed_mbits,
         };
         self.rails = self.nics.iter().map(rail).collect();
@@ -196,10 +207,12 @@ impl State {
         self.touch(index);
     }
 
-    /// The body of a packet that tells of our NICs.
-    pub(super) fn rails_body(&mut self) -> Option<Vec<u8>> {
+    /// The body of a packet that tells a peer of our NICs: of addresses in the family by which it was met first, for a list
+    /// has room for some only.
+    pub(super) fn rails_body(&mut self, index: u32) -> Option<Vec<u8>> {
         let mut buffer = [0; RAILS_BYTES_MAX];
-        let list = rails::encode(&self.rails, &mut buffer);
+        let told = self.peers[index as usize].met_family_first(&self.rails);
+        let list = rails::encode(&told, &mut buffer);
         let mut body = self.pool.take(frame::whole_frame_bytes(list.len()))?;
         body.extend_from_slice(&frame::encode_whole(CONTROL_CHANNEL, list.len() as u32));
         body.extend_from_slice(list);
@@ -228,8 +241,10 @@ impl State {
     pub(super) fn find_ways(&mut self, now: Instant, index: u32) {
         self.peers[index as usize].has_told = false;
         self.look_over_ways(now, index);
-        for rail in self.peers[index as usize].rails.clone() {
-            let Ok(nic) = self.may_be_way(index, rail.address) else { continue };
+        // Where two NICs have addresses of both families, the one by which we met is used.
+        let peer = &self.peers[index as usize];
+        for rail in peer.met_family_first(&peer.rails) {
+            let Ok(nic) = self.may_be_way(index, &rail) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
             let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
@@ -245,8 +260,9 @@ impl State {
     ///
     /// Traffic stays on the kind of network by which the peer was met: what goes to a private address goes to private ones,
     /// what goes through a tunnel goes through tunnels, and nothing else does.
-    fn may_be_way(&self, index: u32, address: SocketAddr) -> Result<NicAddress, NoWay> {
-        let met = self.peers[index as usize].ways.first().map_or(address, |way| way.address).ip();
+    fn may_be_way(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoWay> {
+        let (peer, address) = (&self.peers[index as usize], rail.address);
+        let met = peer.ways.first().map_or(address, |way| way.address).ip();
         let reaching = |ip: IpAddr| self.nics.iter().find(move |nic| nic.reaches(ip));
         let ip = address.ip();
         if let Some(why) = self.networks.refusal(ip) {
@@ -263,7 +279,17 @@ impl State {
         if nic.is_overlay != reaching(met).is_some_and(|nic| nic.is_overlay) {
             return Err(NoWay::Overlay { met: !nic.is_overlay });
         }
-        Ok(*nic)
+        match peer.ways.iter().find(|way| way.address != address && self.joins(peer, way, nic, rail)) {
+            Some(way) => Err(NoWay::SameNics(way.address)),
+            None => Ok(*nic),
+        }
+    }
+
+    /// Whether a way, in whichever family, joins a NIC of ours and the one of the peer's that has the address `rail`.
+    fn joins(&self, peer: &Peer, way: &Way, nic: &NicAddress, rail: &RailAddress) -> bool {
+        let ours = || self.nics.iter().any(|other| Some(other.ip) == way.nic && other.nic == nic.nic);
+        let theirs = || peer.rails.iter().any(|other| other.address == way.address && other.nic == rail.nic);
+        !way.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
     }
 
     /// Every address that a peer is met at or has told of: whether it is a path, or why not.
@@ -282,7 +308,7 @@ impl State {
         }
         for rail in &peer.rails {
             if found.iter().all(|(address, _)| *address != rail.address) {
-                let why = match self.may_be_way(index, rail.address) {
+                let why = match self.may_be_way(index, rail) {
                     Ok(_) => "there are as many paths as there may be".to_owned(),
                     Err(why) => why.to_string(),
                 };
@@ -323,7 +349,7 @@ impl State {
     /// Adds a way to a peer, in the place of one that is gone if there are as many as there may be.
     fn add_way(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
         let peer = &mut self.peers[index as usize];
-        let way = Way { nic: Some(nic), mtu: peer.fresh_mtu(), ..Way::new(address) };
+        let way = Way { nic: Some(nic), mtu: peer.fresh_mtu(address), ..Way::new(address) };
         if peer.ways.len() < RAILS_MAX {
             peer.sender.add_path(speed_bits);
             peer.ways.push(way);

@@ -73,6 +73,17 @@ fn without_netlink_an_endpoint_opens_and_says_so() {
 }
 
 #[test]
+fn without_ipv6_an_endpoint_has_the_addresses_of_ipv4() {
+    let Some(_watched) = needs("without_ipv6_an_endpoint_has_the_addresses_of_ipv4", false) else { return };
+    let off = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6";
+    for without in ["play open deny=ipv6", &format!("{off}; play open"), &format!("{off}; play open bind=::")]
+    {
+        contains(&report(without), &["endpoint 0.0.0.0:", "engines udp packet", "NICs va;"]);
+    }
+    contains(&report("play open"), &["endpoint [::]:", "engines udp packet", "NICs va;"]);
+}
+
+#[test]
 fn without_bpf_and_membarrier_an_endpoint_opens() {
     let Some(_watched) = needs("without_bpf_and_membarrier_an_endpoint_opens", true) else { return };
     let up = "mount -t bpf bpf /sys/fs/bpf; play up;";
@@ -92,7 +103,7 @@ fn without_bpf_and_membarrier_an_endpoint_opens() {
 fn without_anything_that_is_optional_an_endpoint_opens() {
     let Some(_watched) = needs("without_anything_that_is_optional_an_endpoint_opens", false) else { return };
     let deny = "deny=netlink,bpf,membarrier,packet,xdp,epoll,interfaces,offloads";
-    for bind in ["0.0.0.0", "127.0.0.1", "10.66.0.1"] {
+    for bind in ["::", "0.0.0.0", "127.0.0.1", "10.66.0.1"] {
         let report = report(&format!(
             "mount -t tmpfs none /sys; mount -t tmpfs none /proc; play open {deny} user={USER} bind={bind}"
         ));

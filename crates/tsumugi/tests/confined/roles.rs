@@ -80,6 +80,7 @@ fn deny(what: &str) {
     let denied = match what {
         "netlink" => vec![socket(libc::AF_NETLINK)],
         "packet" => vec![socket(libc::AF_PACKET)],
+        "ipv6" => vec![socket(libc::AF_INET6)],
         "xdp" => vec![socket(libc::AF_XDP)],
         "bpf" => vec![any(libc::SYS_bpf)],
         "membarrier" => vec![any(libc::SYS_membarrier)],

@@ -12,8 +12,7 @@ const FAULTS: &str = "loss=1%,dup=1%,reorder=2%";
 fn converse(cluster: &Cluster, at: [SocketAddr; 2], settings: [&str; 2], messages: u64) -> [Report; 2] {
     let mut remotes = [0, 1].map(|node| {
         let (own, peer) = (at[node], at[1 - node]);
-        let bind = if own.is_ipv4() { "0.0.0.0" } else { "::" };
-        let settings = format!("port={} bind={bind} peer={peer} {}", own.port(), settings[node]);
+        let settings = format!("port={} peer={peer} {}", own.port(), settings[node]);
         Remote::open(cluster, node, &settings)
     });
     for remote in &mut remotes {
@@ -80,6 +79,28 @@ fn hosts_with_and_without_the_driver_talk() {
     }
     for report in converse(&cluster, [six(0, PORT), six(1, PORT)], [driver; 2], 50) {
         assert_driven(&report);
+    }
+}
+
+#[test]
+fn an_endpoint_in_the_driver_has_peers_of_both_families_at_once() {
+    const ROUNDS: u64 = 500;
+    let test = "an_endpoint_in_the_driver_has_peers_of_both_families_at_once";
+    let Some(cluster) = Cluster::driven(test, "") else { return };
+    cluster.add_six();
+    for engine in ["udp", "packet", "xsk"] {
+        let settings = format!("port={PORT} depositor=driver engine={engine}");
+        let mut server = Remote::open(&cluster, 0, &settings);
+        let mut clients = [four(0, PORT), six(0, PORT)]
+            .map(|peer| Remote::open(&cluster, 1, &format!("peer={peer} engine={engine}")));
+        assert_eq!(server.ask(&format!("throw_back {}", 2 * ROUNDS)), "ready");
+        clients.iter_mut().for_each(|client| client.0.tell(&format!("throw {ROUNDS}")));
+        for thrower in clients.iter_mut().chain([&mut server]) {
+            assert_eq!(thrower.0.hear(), "yes");
+        }
+        for end in clients.iter_mut().chain([&mut server]) {
+            assert_driven(&end.report());
+        }
     }
 }
 

@@ -3,8 +3,8 @@
 use crate::real::{Hosts, PORT, ask, nobody_lost, talk};
 
 /// Gives NICs addresses of IPv6: `fd77::NODE:1` and, for its link, `fe80::NODE:7`.
-fn give(hosts: &Hosts, nics: u32) {
-    for node in 0..2 {
+pub(crate) fn give(hosts: &Hosts, nics: u32) {
+    for node in 0..hosts.nodes() {
         for nic in 0..nics {
             hosts.shell(
                 node,
@@ -55,7 +55,8 @@ fn an_address_of_a_link_is_said_with_the_nic() {
 fn an_address_of_ipv4_may_be_written_as_one_of_ipv6() {
     let Some(hosts) = Hosts::up("an_address_of_ipv4_may_be_written_as_one_of_ipv6", 1) else { return };
     let mut there = hosts.open(1, &format!("port={PORT}"));
-    let mut here = hosts.open(0, "");
+    let mut here = hosts.open(0, "bind=::ffff:10.77.0.1");
+    assert_eq!(ask(&mut here, "address"), "10.77.0.1");
     let node = ask(&mut here, &format!("add [::ffff:10.77.0.2]:{PORT}"));
     talk(&mut here, &node, &mut there);
 }

@@ -1,5 +1,6 @@
 //! Who is who: peers of several names and addresses, on simulated networks and between real namespaces.
 
+mod dual;
 mod ipv6;
 #[path = "../common/loopback.rs"]
 mod loopback;

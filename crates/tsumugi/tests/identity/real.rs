@@ -24,6 +24,10 @@ impl Hosts {
         Some(Hosts { lab, _watched: watched })
     }
 
+    pub(crate) fn nodes(&self) -> usize {
+        self.lab.nodes().len()
+    }
+
     pub(crate) fn shell(&self, node: usize, line: &str) {
         let mut command = self.lab.command(node, "/bin/sh").expect("the node can be entered");
         let output = command.args(["-c", line]).output().expect("the shell starts");
@@ -79,7 +83,9 @@ fn a_second_address_of_a_nic_answers() {
         );
     }
     for engine in ["auto", "udp", "packet"] {
-        for (bind, at) in [("0.0.0.0", "10.77.0.99"), ("::", "[fd77::1:9]"), ("::", "[fd77::1:1]")] {
+        for (bind, at) in
+            [("0.0.0.0", "10.77.0.99"), ("::", "10.77.0.99"), ("::", "[fd77::1:9]"), ("::", "[fd77::1:1]")]
+        {
             let settings = format!("port={PORT} bind={bind} engine={engine}");
             let mut there = hosts.open(1, &settings);
             let mut here = hosts.open(0, &format!("bind={bind} engine={engine}"));

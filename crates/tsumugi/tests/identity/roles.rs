@@ -16,6 +16,7 @@ pub(crate) fn play(settings: &str) {
         match name {
             "port" => config.port = value.parse().expect("a port"),
             "bind" => config.bind = value.parse().expect("an address"),
+            "depositor" => config.depositor = value.parse().expect("a depositor"),
             "networks" => config.networks = Some(value.parse().expect("a list of networks")),
             "engine" => config.engine = value.parse().expect("an engine"),
             _ => panic!("'{name}' is no setting"),
@@ -60,6 +61,9 @@ pub(crate) fn play(settings: &str) {
                     Err(error) => say(error),
                 }
             }
+            "address" => say(endpoint.address().ip()),
+            "uses" => say(endpoint.report()),
+            "datagram" => say(endpoint.paths(node(1))[0].datagram_bytes),
             "the" => say(endpoint.the(node(1)).0),
             "paths" => {
                 let paths = endpoint.paths(node(1));

@@ -66,8 +66,9 @@ fn all_arrived(said: &[String]) {
     assert!(number(said, "A closed after ms ") < 3000, "{said:?}");
 }
 
-/// Both families: their ends, and the bytes of their headers.
-const FAMILIES: [(&str, &str, u64); 2] = [("10.67.0.2", "0.0.0.0", 28), ("[fd67::2]", "::", 48)];
+/// Both families, at ends of IPv4 only and of both: their ends, and the bytes of their headers.
+const FAMILIES: [(&str, &str, u64); 3] =
+    [("10.67.0.2", "0.0.0.0", 28), ("10.67.0.2", "::", 28), ("[fd67::2]", "::", 48)];
 
 #[test]
 fn a_router_with_a_smaller_mtu_is_heard() {
