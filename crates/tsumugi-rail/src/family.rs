@@ -2,11 +2,9 @@
 //!
 //! An endpoint that is bound to `::` is dual stack: it has peers of both families at once. An address of IPv4 is an
 //! [`IpAddr::V4`] everywhere in this library. Only the socket that owns the port is of IPv6 then, and takes and gives
-//! addresses of IPv4 as mapped ones (`::ffff:10.0.0.1`): `sys/local.rs` and [`RawAddress::mapped`] translate. Sockets of
+//! addresses of IPv4 as mapped ones (`::ffff:10.0.0.1`): `sys/local.rs` and `sys::RawAddress::mapped` translate. Sockets of
 //! single peers are of the peer's family, because the kernel looks up the route of every packet from a connected socket
 //! of IPv6 to a mapped address.
-//!
-//! [`RawAddress::mapped`]: crate::sys::RawAddress::mapped
 
 use crate::sys::{self, interfaces};
 use std::io;
