@@ -65,6 +65,8 @@ pub(crate) fn apply(dice: &mut Dice, plan: &mut Plan) {
     plan.ends_at = plan.ends_at.max(Instant(at));
     for host in &mut plan.hosts {
         host.gap_ns = plan.ends_at.0 / dice.pick(&[10, 40]);
+        // Such a run lasts for seconds; it need not be busy all the time.
+        host.errand_gap_ns = host.gap_ns / 10;
     }
 }
 

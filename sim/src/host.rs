@@ -74,6 +74,7 @@ pub(crate) struct Host {
     pub(crate) policy: Option<Policy>,
     pub(crate) messages_left: u64,
     pub(crate) next_post: Instant,
+    pub(crate) next_errand: Instant,
 }
 
 /// A process on a host.
@@ -122,6 +123,7 @@ impl Host {
             policy: world.plan.trunk.as_ref().and_then(|trunk| trunk.hosts[index].policy),
             messages_left: plan.messages,
             next_post: Instant(0),
+            next_errand: Instant(0),
             plan,
         }
     }

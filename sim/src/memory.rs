@@ -87,8 +87,8 @@ impl Host {
             self.go_on(process, world, now, at)?;
         }
         let hosts = world.places.hosts();
-        let begins = world.phase == Phase::Storm && self.messages_left > 0 && !process.leaving;
-        if begins && self.dice.one_in(BEGINS_ONE_IN) {
+        let is_time = world.phase == Phase::Storm && self.messages_left > 0 && now >= self.next_errand;
+        if is_time && !process.leaving && self.dice.one_in(BEGINS_ONE_IN) {
             let to = (self.index + 1 + self.dice.below(hosts as u64 - 1) as usize) % hosts;
             if !process.errands.iter().any(|errand| errand.to == to) {
                 self.begin(process, world, now, to)?;
@@ -121,6 +121,7 @@ impl Host {
         };
         let acquaintance = process.state.acquaintance(node);
         self.enter_requests(process, world, node, to, requests);
+        self.next_errand = now.plus(self.plan.errand_gap_ns);
         process.errands.push(Errand { node, to, acquaintance, epoch: lanes.epoch, work });
         Ok(())
     }

@@ -78,6 +78,8 @@ pub(crate) struct HostPlan {
     pub(crate) burst_max: u64,
     /// Time between two bursts, ns, at most.
     pub(crate) gap_ns: u64,
+    /// Time between the beginnings of two errands, ns, at least.
+    pub(crate) errand_gap_ns: u64,
     /// How long it lets a failed peer be before it tries again, ns.
     pub(crate) sulks_ns: u64,
 }
@@ -299,6 +301,7 @@ impl HostPlan {
             messages: if flood { 2000 } else { dice.pick(&[0, 5, 40, 150]) },
             burst_max: if flood { 200 } else { dice.pick(&[1, 5, 40]) },
             gap_ns: ends_at.0 / dice.pick(&[5, 20, 100]),
+            errand_gap_ns: 0,
             sulks_ns: dice.pick(&[0, 1, 20]) * MILLISECOND_NS,
         }
     }
