@@ -177,7 +177,7 @@ int receive(struct xdp_md *context)
 		return action;
 	verdict = find(memory, &packet, &flow);
 	if (!flow)
-		return refuse(memory, verdict);
+		return refuse(memory, verdict, packet.kind);
 	if (!owned(context, memory, &frame))
 		return XDP_PASS; /* the kernel answers as for any port that nobody has */
 	if (packet.kind == TSUMUGI_PROBE) {

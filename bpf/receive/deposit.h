@@ -74,13 +74,15 @@ static __always_inline void count(char *memory, __u32 counter)
 
 /* answer::refuse: of so many strangers of a kind one goes on to the owner, who may answer RESET. */
 #define STRANGERS_PER_RESET 64
+#define PROBES_PER_RESET 8
 
-static __always_inline int refuse(char *memory, __u32 counter)
+static __always_inline int refuse(char *memory, __u32 counter, __u32 kind)
 {
 	struct tsumugi_control *control = (void *)memory;
 	__u64 before = __sync_fetch_and_add(&control->counters[counter & (TSUMUGI_COUNTERS - 1)], 1);
+	__u64 one_in = kind == TSUMUGI_PROBE ? PROBES_PER_RESET : STRANGERS_PER_RESET;
 
-	if (counter == TSUMUGI_COUNT_WRONG_EPOCH || before % STRANGERS_PER_RESET != 0)
+	if (counter == TSUMUGI_COUNT_WRONG_EPOCH || (before & (one_in - 1)) != 0)
 		return XDP_DROP;
 	return XDP_PASS;
 }

@@ -14,16 +14,20 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// Of so many packets of strangers of a kind one goes on to the owner.
 pub const STRANGERS_PER_RESET: u64 = 64;
+/// The same of PROBEs: who asks waits for the answer, and asks seldom. The other's kernel goes on to vouch for a process that
+/// has forgotten the flow.
+pub const PROBES_PER_RESET: u64 = 8;
 
 /// Counts a packet that belongs to no flow, and says whether the owner is to see it all the same, who may answer
 /// RESET: the peer of an endpoint that is gone learns of it so.
 ///
 /// That is the first packet and then every [`STRANGERS_PER_RESET`]th of an unknown flow or with a wrong token, so that
-/// a flood of them costs next to nothing. Nobody is left of another epoch.
-pub fn refuse<M: ReceiveMemory + ?Sized>(memory: &M, verdict: Verdict) -> bool {
+/// a flood of them costs next to nothing, and if it is a PROBE every [`PROBES_PER_RESET`]th. Nobody is left of another epoch.
+pub fn refuse<M: ReceiveMemory + ?Sized>(memory: &M, verdict: Verdict, kind: Kind) -> bool {
     let counter = &memory.control().counters.0[verdict.counter() as usize];
     let before = counter.fetch_add(1, Ordering::Relaxed);
-    verdict != Verdict::WrongEpoch && before.is_multiple_of(STRANGERS_PER_RESET)
+    let one_in = if kind == Kind::Probe { PROBES_PER_RESET } else { STRANGERS_PER_RESET };
+    verdict != Verdict::WrongEpoch && before.is_multiple_of(one_in)
 }
 
 /// Notes what a PROBE, or a DATA packet that was not deposited, acknowledges of our flow to the peer: the owner reads

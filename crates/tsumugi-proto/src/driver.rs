@@ -52,7 +52,7 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
     let flow = match receiver::find(memory, &header) {
         Ok(flow) => flow,
         Err(verdict) => {
-            let fate = if answer::refuse(memory, verdict) { Fate::Pass } else { Fate::Drop };
+            let fate = if answer::refuse(memory, verdict, header.kind) { Fate::Pass } else { Fate::Drop };
             return (fate, Some(verdict));
         }
     };
