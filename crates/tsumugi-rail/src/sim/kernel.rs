@@ -253,10 +253,11 @@ fn ask(
 }
 
 impl Pending {
+    /// The first answer to a handshake ends it.
     fn hear(&mut self, says: Says) {
         match says {
-            Says::Listens if self.listens => self.verdict = Some(Evidence::Present),
-            Says::Refuses if self.listens => self.verdict = Some(Evidence::Gone),
+            Says::Listens if self.listens => _ = self.verdict.get_or_insert(Evidence::Present),
+            Says::Refuses if self.listens => _ = self.verdict.get_or_insert(Evidence::Gone),
             Says::Listens | Says::Refuses => (self.is_host_there, self.shakes_hands) = (true, false),
             Says::IsThere => self.is_host_there = true,
         }

@@ -136,13 +136,7 @@ impl State {
         let before = way.mtu.bytes();
         let bytes = self.contents[key].datagram_bytes().min(before);
         if sends < LOST_SENDS || peer.heard_at <= sent_at {
-            // Whether short packets come through: the peer's driver may answer the one, and who answers the other says that what
-            // was sent before it is lost, whatever the time-out.
-            self.probe(index, usize::from(path));
-            let to = self.peers[index as usize].ways[usize::from(path)].address;
-            if let Some(packet) = self.size_packet(index, Kind::SizeProbe, path, HEADER_BYTES, &[]) {
-                self.reply(to, packet.to_vec());
-            }
+            self.ask_behind(index, path);
             return;
         }
         // Our kernel may have been told, and not we.
@@ -162,9 +156,23 @@ impl State {
             tell(way, before);
             peer.sender.forget_losses();
             peer.fit();
-        } else if bytes <= DATAGRAM_BYTES_MIN && peer.size_acked_at > sent_at {
-            // Its process says so. The driver of one that is stopped answers, too, and takes no pieces.
-            self.suspect_all(now, index);
+        } else if bytes <= DATAGRAM_BYTES_MIN {
+            // The driver of a process that is stopped answers, too, and takes no pieces: the process itself must have.
+            let is_process_there = peer.size_acked_at > sent_at;
+            self.ask_behind(index, path);
+            if is_process_there {
+                self.suspect_all(now, index);
+            }
+        }
+    }
+
+    /// Asks by short packets, behind one that may be too long, whether those come through: the peer's driver may answer the
+    /// one, and who answers the other says that what was sent before it is lost, whatever the time-out.
+    fn ask_behind(&mut self, index: u32, path: u8) {
+        self.probe(index, usize::from(path));
+        let to = self.peers[index as usize].ways[usize::from(path)].address;
+        if let Some(packet) = self.size_packet(index, Kind::SizeProbe, path, HEADER_BYTES, &[]) {
+            self.reply(to, packet.to_vec());
         }
     }
 
