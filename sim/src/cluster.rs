@@ -93,8 +93,10 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
     let mutes = (0..count).map(|host| evidence::mutes(&plan, host)).collect();
+    let stops = (0..count).map(|host| evidence::stops(&plan, host)).collect();
     let mut world = World {
         mutes,
+        stops,
         bytes_left: plan.bytes_max,
         plan,
         network,

@@ -2,7 +2,7 @@
 //! are down. What may be said of each is in `host/silence.rs`.
 
 use crate::dice::Dice;
-use crate::host::silence::Mute;
+use crate::host::silence::{Mute, Stop};
 use crate::plan::{Event, Plan};
 use tsumugi_rail::sim::NicOptions;
 use tsumugi_wire::Instant;
@@ -82,4 +82,13 @@ pub(crate) fn mutes(plan: &Plan, host: usize) -> Vec<Mute> {
     let changes: Vec<_> = changes.collect();
     let pairs = changes.windows(2).filter(|pair| pair[0].1 != NicOptions::WORKS);
     pairs.map(|pair| Mute { from: pair[0].0, until: pair[1].0, carrier: pair[0].1.carrier }).collect()
+}
+
+/// When the process on a host makes no call.
+pub(crate) fn stops(plan: &Plan, host: usize) -> Vec<Stop> {
+    let stops = plan.events.iter().filter_map(|(from, event)| match event {
+        Event::Silence { host: of, until } if *of == host => Some(Stop { from: *from, until: *until }),
+        _ => None,
+    });
+    stops.collect()
 }

@@ -1,7 +1,7 @@
 //! What all hosts of a run share: the plan, the network, the ledger, and what each knows of the others.
 
 use crate::dice::Dice;
-use crate::host::silence::Mute;
+use crate::host::silence::{Mute, Stop};
 use crate::ledger::Ledger;
 use crate::memory::Lanes;
 use crate::places::Places;
@@ -29,6 +29,8 @@ pub(crate) struct World {
     pub(crate) present_since: Vec<Instant>,
     /// When nothing passes the NIC of each host, where hosts have kernels.
     pub(crate) mutes: Vec<Vec<Mute>>,
+    /// When the process of each host makes no call.
+    pub(crate) stops: Vec<Vec<Stop>>,
     /// When each host's last process ended, and its epoch.
     pub(crate) ended: Vec<Option<(Instant, u32)>>,
     /// Bytes that may still be sent.

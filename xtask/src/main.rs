@@ -6,6 +6,7 @@ use defects::Which;
 use kernel_log::KernelLog;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
+use std::time::Instant;
 use tally::Tally;
 
 mod defects;
@@ -68,14 +69,24 @@ fn root() -> PathBuf {
 fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> bool {
     let settings: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
     eprintln!("+ {settings}{program} {}", arguments.join(" "));
+    let begun = Instant::now();
     let mut command = Command::new(program);
     match command.args(arguments).envs(environment.iter().copied()).current_dir(root()).status() {
-        Ok(status) => status.success(),
+        Ok(status) => {
+            tell_time(begun, program, arguments);
+            status.success()
+        }
         Err(error) => {
             eprintln!("xtask: cannot run '{program}': {error}");
             false
         }
     }
+}
+
+/// Says how long a step took: where the time of a whole run goes.
+fn tell_time(begun: Instant, program: &str, arguments: &[&str]) {
+    let step = arguments.first().unwrap_or(&"");
+    eprintln!("xtask: {program} {step} took {:.0} s", begun.elapsed().as_secs_f64());
 }
 
 fn tidy() -> bool {

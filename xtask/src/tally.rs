@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::time::Instant;
 
 /// What the runs so far came to.
 #[derive(Debug, Default, PartialEq, Eq)]
@@ -31,6 +32,7 @@ impl Tally {
     ) -> Option<i32> {
         let settings: String = environment.iter().map(|(name, value)| format!("{name}='{value}' ")).collect();
         eprintln!("+ {settings}{program} {}", arguments.join(" "));
+        let begun = Instant::now();
         let mut command = Command::new(program);
         command.args(arguments).envs(environment.iter().copied()).current_dir(crate::root());
         let mut child = match command.stdout(Stdio::piped()).spawn() {
@@ -48,7 +50,9 @@ impl Tally {
                 let _ = shown.write_all(&line).and_then(|()| shown.write_all(b"\n"));
             }
         }
-        child.wait().ok().and_then(|status| status.code())
+        let status = child.wait().ok().and_then(|status| status.code());
+        crate::tell_time(begun, program, arguments);
+        status
     }
 
     /// Runs a program several times at once, with a name and arguments each. Every line that it prints begins with the name.

@@ -30,6 +30,13 @@ pub(crate) struct Mute {
     pub(crate) carrier: bool,
 }
 
+/// Time in which a process makes no call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Stop {
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+}
+
 impl Host {
     /// Whether a peer on host `other` may be called gone for this reason.
     pub(super) fn has_evidence(
@@ -94,6 +101,10 @@ impl Host {
         let Some((ended_at, _)) = has_ended else { return Instant::NEVER };
         let back = own.iter().chain(its).filter(|mute| mute.until <= now).map(|mute| mute.until).max();
         let since = quiet_since.max(ended_at).max(back.unwrap_or_default());
+        // The next process has the port, so that its kernel says nothing; it says so itself when it runs.
+        let successor_runs =
+            world.stops[other].iter().filter(|stop| stop.from <= now).map(|stop| stop.until).max();
+        let since = since.max(successor_runs.unwrap_or_default());
         since.plus(timeout_ns / 4 + GONE_NS)
     }
 }

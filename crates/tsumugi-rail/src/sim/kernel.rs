@@ -23,6 +23,8 @@ const ERROR_EVERY_NS: u64 = MILLISECOND_NS;
 /// What goes from one kernel to another, with the number of the question that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum What {
+    /// A SYN leaves now.
+    SynIsDue(u64),
     Syn(u64),
     Echo(u64),
     SynAck(u64),
@@ -100,6 +102,13 @@ impl Network {
     }
 }
 
+impl Kernels {
+    fn push(&mut self, at: Instant, from: usize, to: usize, what: What) {
+        self.sequence += 1;
+        self.under_way.push(Reverse(Frame { at, sequence: self.sequence, from, to, what }));
+    }
+}
+
 impl State {
     /// Time has come so far; kernels take what has arrived for them.
     pub(super) fn advance(&mut self, now: Instant) {
@@ -145,19 +154,21 @@ impl State {
         let passes = self.passes(from, to);
         let link = self.links.get(&(from, to)).and_then(|link| link.options).unwrap_or(self.options);
         let Some(kernels) = &mut self.kernels else { return };
-        kernels.sequence += 1;
         if !passes || kernels.dice.chance(link.loss) {
             return;
         }
         let at = at.plus(link.latency_ns + kernels.dice.below(link.jitter_ns + 1));
-        let sequence = kernels.sequence;
-        kernels.under_way.push(Reverse(Frame { at, sequence, from, to, what }));
+        kernels.push(at, from, to, what);
     }
 
     fn take_frame(&mut self, Frame { at, from, to, what, .. }: Frame) {
+        if let What::SynIsDue(question) = what {
+            return self.send_frame(at, from, to, What::Syn(question));
+        }
         let inbox = self.ports[to].inbox;
         let mut answer = |question, says| self.ports[inbox].answers.push(Answer { question, says });
         match what {
+            What::SynIsDue(_) => {}
             What::SynAck(question) => answer(question, Says::Listens),
             What::Reset(question) => answer(question, Says::Refuses),
             What::EchoReply(question) => answer(question, Says::IsThere),
@@ -223,9 +234,10 @@ fn ask(
         }
     }
     let Some(at) = questions.iter().position(|pending| pending.peer == peer) else {
-        let number = state.kernels.as_ref().map_or(0, |kernels| kernels.sequence);
+        let Some(kernels) = &mut state.kernels else { return Evidence::None };
+        let number = kernels.sequence;
         for after in SYNS_NS {
-            state.send_frame(now.plus(after), from, to, What::Syn(number));
+            kernels.push(now.plus(after), from, to, What::SynIsDue(number));
         }
         state.send_frame(now, from, to, What::Echo(number));
         questions.push(Pending {

@@ -156,7 +156,8 @@ impl State {
         let since = *peer.waiting_since.get_or_insert(now);
         let quiet_since = peer.heard_at.max(since);
         let is_open = matches!(peer.phase, Phase::Open);
-        if is_open && now >= peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)) {
+        let is_doubted = is_open && now >= peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS));
+        if is_doubted {
             self.doubt(now, index);
         }
         let peer = &self.peers[index as usize];
@@ -176,11 +177,12 @@ impl State {
         if now < quiet_since.max(peer.doubt.vouched_at).plus(patience_ns) {
             return true;
         }
-        // What kernels said before an owner that makes no calls went away is out of date.
-        if is_open && (peer.doubt.is_asked() || now.since(peer.doubt.answered_at) > patience_ns / 2) {
-            if !peer.doubt.is_asked() {
-                self.doubt(now, index);
-            }
+        // What kernels said last is out of date when they are to be asked again, or an owner that makes no calls was away.
+        if is_doubted || is_open && peer.doubt.is_asked() {
+            return true;
+        }
+        if is_open && now.since(peer.doubt.answered_at) > patience_ns / 2 {
+            self.doubt(now, index);
             return true;
         }
         let patience = Duration::from_nanos(patience_ns);
