@@ -49,17 +49,19 @@ impl Host {
     ) -> bool {
         let timeout_ns = self.plan.options.peer_timeout_ns;
         let patience_ns = timeout_ns - timeout_ns / 5 - ANSWER_NS.min(timeout_ns / 2);
+        // A kernel is asked again after a fifth of the time-out: that long nobody sees that something passes again.
+        let unseen_ns = timeout_ns / 5 + ANSWER_NS;
         let long_enough = |mute: &Mute, times: u64| {
-            mute.from.plus(times * patience_ns) <= now && now <= mute.until.plus(ANSWER_NS)
+            mute.from.plus(times * patience_ns) <= now && now <= mute.until.plus(unseen_ns)
         };
         let [own, its] = [self.index, other].map(|host| &world.mutes[host]);
         let has_ended = !world.has_process(other) || view.is_none_or(|it| it.epoch != world.epochs[other]);
         match reason {
             Reason::Gone => has_ended,
             Reason::Silent(_, evidence) => {
-                let mut silent = own.iter().filter(|mute| mute.carrier).chain(its);
+                let silent = own.iter().filter(|mute| mute.carrier).chain(its);
                 match evidence {
-                    Evidence::None => silent.any(|mute| long_enough(mute, 1)),
+                    Evidence::None => joined(silent, unseen_ns).iter().any(|mute| long_enough(mute, 1)),
                     // ICMP errors alone are not believed at once, and the time-out may be over before.
                     Evidence::PortUnreachable => has_ended,
                     _ => false,
@@ -107,4 +109,18 @@ impl Host {
         let since = since.max(successor_runs.unwrap_or_default());
         since.plus(timeout_ns / 4 + GONE_NS)
     }
+}
+
+/// The same where shorter pauses between them are not seen.
+fn joined<'a>(mutes: impl Iterator<Item = &'a Mute>, unseen_ns: u64) -> Vec<Mute> {
+    let mut mutes: Vec<Mute> = mutes.copied().collect();
+    mutes.sort_by_key(|mute| mute.from);
+    let mut joined: Vec<Mute> = Vec::new();
+    for mute in mutes {
+        match joined.last_mut() {
+            Some(last) if mute.from <= last.until.plus(unseen_ns) => last.until = last.until.max(mute.until),
+            _ => joined.push(mute),
+        }
+    }
+    joined
 }
