@@ -122,8 +122,6 @@ defects! {
     RefusalNotBelieved,
     /// a peer is silent though it is the link here that is down
     LinkDownIgnored,
-    /// a peer that was stopped when a packet was lost again and again takes none of its length
-    StoppedTooLong,
     /// an old HELLO displaces a later acquaintance
     CookieWithoutStanding,
     /// who says HELLO need not prove that it hears what is sent to its address

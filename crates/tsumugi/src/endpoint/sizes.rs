@@ -14,7 +14,6 @@ use crate::report::GivenUp;
 use std::net::SocketAddr;
 use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_rail::{Packet, Rail, RailError};
-use tsumugi_wire::defect;
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
@@ -40,6 +39,15 @@ pub(super) struct Stuck {
     /// When that was suspected first, and last.
     since: Instant,
     suspected_at: Instant,
+}
+
+impl Stuck {
+    /// The packet `base` is suspected again, or for the first time.
+    fn suspect(before: Option<Stuck>, base: Psn, now: Instant) -> Stuck {
+        let goes_on = |it: &Stuck| it.base == base && now.since(it.suspected_at) < STUCK_NS_MAX;
+        let since = before.filter(goes_on).map_or(now, |it| it.since);
+        Stuck { base, since, suspected_at: now }
+    }
 }
 
 /// Longest datagram over IPv6 where one over IPv4 has so many bytes.
@@ -179,12 +187,9 @@ impl State {
     /// Not even what every path must carry arrives, and the peer is heard. After a while that is the end.
     fn suspect_all(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
-        let base = peer.sender.base();
-        let is_recent = |at| now.since(at) < STUCK_NS_MAX || defect!(StoppedTooLong);
-        let before = peer.stuck.filter(|it| it.base == base && is_recent(it.suspected_at));
-        let since = before.map_or(now, |it| it.since);
-        peer.stuck = Some(Stuck { base, since, suspected_at: now });
-        if now.since(since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
+        let stuck = Stuck::suspect(peer.stuck, peer.sender.base(), now);
+        peer.stuck = Some(stuck);
+        if now.since(stuck.since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
     }
@@ -321,4 +326,26 @@ fn tell(way: &Way, before: usize) {
         said.why(),
         said.remedy(*address)
     );
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Since when a packet is suspected that was suspected at these times, in tenths of a second.
+    fn since(times: &[u64]) -> u64 {
+        let suspect =
+            |before, tenths: &u64| Some(Stuck::suspect(before, Psn(7), Instant(tenths * SECOND_NS / 10)));
+        times.iter().fold(None, suspect).expect("it was suspected").since.0 * 10 / SECOND_NS
+    }
+
+    #[test]
+    fn a_packet_is_suspected_since_it_first_was_but_for_pauses_and_others() {
+        assert_eq!(since(&[5, 10, 19, 28]), 5);
+        // The peer was stopped meanwhile.
+        assert_eq!(since(&[5, 10, 90, 95]), 90);
+        let other = Stuck::suspect(None, Psn(6), Instant(SECOND_NS));
+        let now = Instant(SECOND_NS + 1);
+        assert_eq!(Stuck::suspect(Some(other), Psn(7), now).since, now);
+    }
 }
