@@ -1,6 +1,7 @@
 //! What is lost: overtaken and late, on a path that is silent, or refused.
 
 use super::{Path, Sender, State, word_of};
+use core::ops::RangeInclusive;
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::defect;
@@ -20,13 +21,13 @@ impl<P> Sender<P> {
     }
 
     /// Something that was sent over a path behind the first packet outstanding, when that had been sent so many times, has
-    /// arrived, and it has not: `true` if so. It is sent again whatever the window says.
-    pub fn lose_overtaken_head(&mut self, path: u8, sends: u8) -> bool {
+    /// arrived, and it has not: `true` if so. It is sent again whatever the window says. `sends` has an end, because what is
+    /// sent again so may be overtaken again, at the pace of round trips.
+    pub fn lose_overtaken_head(&mut self, path: u8, sends: RangeInclusive<u8>) -> bool {
         // Of a receiver that has refused it, `stop` has counted anew.
-        let overtaken = self
-            .slots
-            .front()
-            .is_some_and(|head| head.state == State::InFlight && head.path == path && head.sends >= sends);
+        let overtaken = self.slots.front().is_some_and(|head| {
+            head.state == State::InFlight && head.path == path && sends.contains(&head.sends)
+        });
         if overtaken {
             self.mark_lost(0);
             self.forced = self.forced.max(1);

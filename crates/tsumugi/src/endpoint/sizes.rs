@@ -267,7 +267,7 @@ impl State {
         let Some(way) = peer.ways.get_mut(usize::from(header.path)) else { return };
         let before = way.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
-        if bytes == HEADER_BYTES && peer.sender.lose_overtaken_head(header.path, ASK_SENDS) {
+        if bytes == HEADER_BYTES && peer.sender.lose_overtaken_head(header.path, ASK_SENDS..=LOST_SENDS) {
             self.touch(index);
             return;
         }
