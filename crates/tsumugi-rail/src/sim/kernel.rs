@@ -162,13 +162,10 @@ impl State {
     }
 
     fn take_frame(&mut self, Frame { at, from, to, what, .. }: Frame) {
-        if let What::SynIsDue(question) = what {
-            return self.send_frame(at, from, to, What::Syn(question));
-        }
         let inbox = self.ports[to].inbox;
         let mut answer = |question, says| self.ports[inbox].answers.push(Answer { question, says });
         match what {
-            What::SynIsDue(_) => {}
+            What::SynIsDue(question) => self.send_frame(at, from, to, What::Syn(question)),
             What::SynAck(question) => answer(question, Says::Listens),
             What::Reset(question) => answer(question, Says::Refuses),
             What::EchoReply(question) => answer(question, Says::IsThere),
