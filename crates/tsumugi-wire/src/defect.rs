@@ -182,6 +182,8 @@ defects! {
     NicsToldOnce,
     /// what timed out on a path goes over the same path again
     ResentWhereLost,
+    /// nobody asks, by the path that a time-out has tried, how far packets have come
+    TriedUnasked,
     /// a policy that is chosen later is ignored
     PolicyNotChanged,
     /// a broadcast packet goes over one path only

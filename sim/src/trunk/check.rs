@@ -39,8 +39,11 @@ struct Dead {
     at: Instant,
     /// Packets lost on it so far, those included that were under way when it died.
     lost: u64,
-    /// When the first was lost that was sent afterwards.
+    /// When the first was lost that was sent afterwards, and when the last.
     first_at: Option<Instant>,
+    last_at: Instant,
+    /// Packets that count as delivered by it.
+    delivered: u64,
 }
 
 /// What is known of the paths to a peer.
@@ -140,15 +143,27 @@ impl Host {
                 continue;
             };
             let under_way = path.lost + u64::from(path.in_flight);
-            let fresh = Dead { at: died_at, lost: under_way, first_at: None };
+            let fresh = Dead {
+                at: died_at,
+                lost: under_way,
+                first_at: None,
+                last_at: now,
+                delivered: path.delivered,
+            };
             let dead = dead.insert(dead.filter(|dead| dead.at == died_at).unwrap_or(fresh));
             if path.lost <= dead.lost {
                 continue;
             }
             dead.lost = path.lost;
-            let first_at = *dead.first_at.get_or_insert(now);
             // Whoever repeats what was said before the path fell silent makes it look as if it were not.
             let most_ns = FAILOVER_NS_MAX.max(FAILOVER_ROUND_TRIPS_MAX * path.srtt_ns);
+            // A path that is seldom used is vouched for by an answer to what was sent there again, but came to be known only
+            // then to have arrived by another.
+            if path.delivered > dead.delivered && now.since(dead.last_at) > most_ns {
+                dead.first_at = None;
+            }
+            (dead.delivered, dead.last_at) = (path.delivered, now);
+            let first_at = *dead.first_at.get_or_insert(now);
             // So do the copies that a broadcast sends over the others.
             let vouched = world.plan.forged_one_in > 0 || self.policy == Some(Policy::Broadcast);
             if path.is_usable && now.since(first_at) > most_ns && !vouched {

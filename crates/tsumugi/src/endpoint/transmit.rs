@@ -25,6 +25,8 @@ const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     pub(super) packets: Vec<(Psn, ContentKey, Flags)>,
+    /// A PROBE goes behind it: its packets do not bring back the answer that it needs.
+    probed: bool,
     heads: Vec<[u8; HEADER_BYTES + FRAGMENT_BYTES]>,
 }
 
@@ -114,6 +116,9 @@ impl State {
             if !all {
                 return Ok(false);
             }
+            if self.burst.probed {
+                self.probe_behind(now, index, pick.path, rail)?;
+            }
         }
         self.probe_ways(now, index);
         let peer = &mut self.peers[index as usize];
@@ -132,6 +137,10 @@ impl State {
     /// Collects the packets that may be sent to a peer over a path now: first again, then anew.
     fn gather(&mut self, now: Instant, index: u32, pick: Pick) {
         self.burst.packets.clear();
+        // After a time-out the way by which answers come may be at fault, too. Only to a PROBE every receiver answers by the
+        // way it came.
+        let peer = &self.peers[index as usize];
+        self.burst.probed = peer.is_trunk() && peer.sender.is_urgent() && !defect!(TriedUnasked);
         let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
         let most = fitting.clamp(1, BURST_PACKETS_MAX).min(pick.packets as usize);
         while self.burst.packets.len() < most {
@@ -233,10 +242,7 @@ impl State {
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
         // it may send, after a resend, and after a long message, whose buffer it wants back.
         let full = peer.sender.room(path) == 0;
-        // A long packet that nobody may answer where it arrives carries no question. Who sends one again has asked in vain,
-        // maybe for that reason.
-        let mut probes = false;
-        let Burst { packets, heads } = &mut self.burst;
+        let Burst { packets, probed, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.epoch);
@@ -254,7 +260,8 @@ impl State {
             header.psn = *psn;
             header.body_bytes = (frame.len() + body.len()) as u16;
             let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
-            probes |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
+            // Nobody may answer it where it arrives. Who sends one again has asked in vain, maybe for that reason.
+            *probed |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
             header.body_crc = content.crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
@@ -262,7 +269,6 @@ impl State {
         }
         let address = peer.ways[usize::from(path)].address;
         let taken = rail.send(now, address, &out)?;
-        let probes = probes && taken == count;
         if peer.is_trunk() {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
@@ -283,15 +289,11 @@ impl State {
                 peer.answer = None;
             }
         }
-        drop(out);
-        if probes {
-            self.probe_behind(now, index, path, rail)?;
-        }
         Ok(taken == count)
     }
 
-    /// Asks behind a burst of long packets for the ACK that they cannot bring back. If the NIC does not take the PROBE, the
-    /// packets' time-out asks again.
+    /// Asks behind a burst for the ACK that it does not bring back. If the NIC does not take the PROBE, the packets' time-out
+    /// asks again.
     fn probe_behind<R: Rail + ?Sized>(
         &mut self,
         now: Instant,
