@@ -330,9 +330,9 @@ impl Host {
 
     fn progress(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let me = world.addresses[self.index];
-        // A long message may begin and end with what a program took: credit to finish it is fair.
-        let full_before =
-            !process.state.has_news() && process.state.held_bytes() > self.plan.options.receive_bytes;
+        // A long message may begin and end with what a program took: credit to finish it is fair. So is credit for all, as soon
+        // as what a peer was sending is forgotten with its flow, though others fill the memory before the call is over.
+        let mut least_held = if process.state.has_news() { 0 } else { process.state.held_bytes() };
         let Process { state, spy, heard_from, .. } = process;
         let mut arrived = usize::from(state.has_news());
         // What was deposited and what was passed on are seen in any order.
@@ -340,6 +340,7 @@ impl Host {
             arrived += spy.hand_over(now, |spy, from, bytes| {
                 watch(state, spy, now, me, from, bytes, true);
                 state.on_datagram(now, from, bytes);
+                least_held = least_held.min(state.held_bytes());
                 heard_from.push(from);
             })?;
         }
@@ -364,7 +365,8 @@ impl Host {
             return Err(format!("host {} has a timer that is always due", self.index));
         }
         self.look_at_failures(process, world, now)?;
-        self.look_at_peers(process, world, now, full_before)?;
+        let full = least_held.min(process.state.held_bytes()) > self.plan.options.receive_bytes;
+        self.look_at_peers(process, world, now, full)?;
         if self.dice.one_in(32) {
             process.audit_all()?;
         }

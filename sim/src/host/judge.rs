@@ -90,10 +90,9 @@ impl Host {
         process: &mut Process,
         world: &mut World,
         now: Instant,
-        full_before: bool,
+        full: bool,
     ) -> Result<(), Wrong> {
         let Process { state, known, heard_from, .. } = process;
-        let full = full_before && state.held_bytes() > self.plan.options.receive_bytes;
         let doors_before = std::mem::take(&mut world.doors[self.index]);
         for index in 0..state.peers() {
             let node = Node(index);
