@@ -43,7 +43,9 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
             // A greeting that led to an acquaintance is another standing than one that led to nothing yet.
             let nth = peer.acquaintance.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
             let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
-            another ^ nth.wrapping_add(withdrawn).wrapping_mul(0x9e37_79b1) // so that two hardly ever agree
+            let used = u32::from(peer.is_used_unheard()).wrapping_mul(0xc2b2_ae35);
+            // So that two hardly ever agree.
+            another ^ nth.wrapping_add(withdrawn).wrapping_add(used).wrapping_mul(0x9e37_79b1)
         }
     }
 }
@@ -86,6 +88,10 @@ impl State {
     /// The peer has forgotten what our HELLO offered, or never accepted it: another flow, and another greeting, so that
     /// nothing of the old one is taken for news.
     fn greet_anew(&mut self, now: Instant, index: u32) {
+        if self.peers[index as usize].is_used_unheard() {
+            self.end_peer(index, Reason::Restarted);
+            return;
+        }
         self.close_flow(index);
         let nonce = self.random.random();
         self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
@@ -257,6 +263,12 @@ impl State {
                 }
                 self.peers[index as usize].phase = Phase::Strange;
             }
+            // It had accepted what we offer, has sent something, and has given up since: it greets, and got the challenge that
+            // it answers after that. What it sends from now on must not be taken for what it sent then.
+            Phase::Greeting(_) if peer.is_used_unheard() => {
+                self.end_peer(index, Reason::Restarted);
+                self.peers[index as usize].phase = Phase::Strange;
+            }
             Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
             // What waits here was never sent to anyone: it goes to the new incarnation.
             _ => {}
@@ -331,6 +343,11 @@ impl State {
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
+            // Its flow from before we gave it up, of which it has not heard. It may still take what was sent then for news.
+            Some(index) if expected && self.peers[index as usize].former_token == offer.token => {
+                self.greet_anew(now, index);
+                self.touch(index);
+            }
             Some(index) if expected => {
                 self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
             }

@@ -57,7 +57,7 @@ pub(super) struct Doubt {
     vouched_at: Instant,
     /// Since when no link here has led to it, as far as was noticed.
     no_link_since: Option<Instant>,
-    /// ICMP errors in a row that say that its port is closed.
+    /// ICMP errors that say that its port is closed, less the times that none came where one would have been due.
     refusals: u32,
     /// The last answer that said something.
     said: Evidence,
@@ -272,8 +272,11 @@ impl State {
             }
             // Without a socket that listens: were the process gone, a host that answers would say so of our packets.
             Evidence::HostAnswers if question != Question::Host => doubt.said = evidence,
-            Evidence::Present | Evidence::HostAnswers => {
-                (doubt.vouched_at, doubt.refusals, doubt.said) = (now, 0, evidence);
+            Evidence::Present => (doubt.vouched_at, doubt.refusals, doubt.said) = (now, 0, evidence),
+            // What it was asked may be lost, or the error about it: that takes back one error, and not all of them.
+            Evidence::HostAnswers => {
+                let refusals = doubt.refusals.saturating_sub(1);
+                (doubt.vouched_at, doubt.refusals, doubt.said) = (now, refusals, evidence);
             }
             Evidence::LinkDown(nic) => {
                 // It has been heard since, or there was a link meanwhile.

@@ -222,6 +222,8 @@ pub(super) struct Peer {
     /// The same of connections that have ended: nobody was left to send them again.
     pub(super) unrepaired: u64,
     pub(super) assemblies: Vec<Assembly>,
+    /// Token of what was sent to it in the last connection that is over; 0: there was none.
+    pub(super) former_token: u64,
     /// Highest PSN deposited, plus one.
     pub(super) highest: Psn,
     pub(super) deposited_at: Instant,
@@ -309,6 +311,7 @@ impl Peer {
             damaged: Damaged::default(),
             unrepaired: 0,
             assemblies: Vec::new(),
+            former_token: 0,
             highest: Psn(0),
             deposited_at: Instant(0),
             unanswered: 0,
@@ -366,6 +369,11 @@ impl Peer {
     /// Whether it is known to have our flow open: it has sent in it, or given credit for it.
     pub(super) fn is_confirmed(&self) -> bool {
         self.sender.limit() > Psn(0) || self.highest > Psn(0)
+    }
+
+    /// Whether it has sent something in the flow that we offer in our HELLO, though we have not heard its WELCOME.
+    pub(super) fn is_used_unheard(&self) -> bool {
+        matches!(self.phase, Phase::Greeting(_)) && self.highest > Psn(0)
     }
 
     /// Whether its death would be news: something is under way, or the application may be waiting for it to send.

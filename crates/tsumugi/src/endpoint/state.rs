@@ -550,6 +550,7 @@ impl State {
         self.ends += 1;
         let delivered_before = peer.delivered;
         let message_bytes_max = peer.message_bytes_max;
+        let former_token = peer.remote.map_or(peer.former_token, |remote| remote.token);
         let old = std::mem::replace(
             peer,
             Peer {
@@ -565,6 +566,7 @@ impl State {
                 holds,
                 epoch,
                 message_bytes_max,
+                former_token,
                 ..fresh
             },
         );
