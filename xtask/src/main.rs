@@ -152,5 +152,10 @@ fn ci() -> bool {
     } else {
         eprintln!("xtask: FAILED: {}; now the tests, whose outcome does not mend that", failed.join(", "));
     }
-    run("make", &["test"], &[ci]) && failed.is_empty()
+    let passed = run("make", &["test"], &[ci]);
+    if !failed.is_empty() {
+        // Again, because the beginning of a long output may be lost.
+        eprintln!("xtask: FAILED before the tests: {}", failed.join(", "));
+    }
+    passed && failed.is_empty()
 }

@@ -124,6 +124,8 @@ defects! {
     LinkDownIgnored,
     /// an old HELLO displaces a later acquaintance
     CookieWithoutStanding,
+    /// a flow is used anew by a peer that has given it up
+    FormerFlowTaken,
     /// who says HELLO need not prove that it hears what is sent to its address
     CookieNotChecked,
     /// a RESET need not repeat the token

@@ -88,13 +88,22 @@ impl State {
     /// The peer has forgotten what our HELLO offered, or never accepted it: another flow, and another greeting, so that
     /// nothing of the old one is taken for news.
     fn greet_anew(&mut self, now: Instant, index: u32) {
-        if self.peers[index as usize].is_used_unheard() {
-            self.end_peer(index, Reason::Restarted);
+        if self.end_used_unheard(index) {
             return;
         }
         self.close_flow(index);
         let nonce = self.random.random();
         self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
+    }
+
+    /// Where a peer that we greet has accepted what we offer, has sent something, and has given up since, which we have not
+    /// heard: that connection is over, because what it sends from now on must not be taken for what it sent then.
+    fn end_used_unheard(&mut self, index: u32) -> bool {
+        let is = self.peers[index as usize].is_used_unheard();
+        if is {
+            self.end_peer(index, Reason::Restarted);
+        }
+        is
     }
 
     /// A HELLO that asks no more than who is there.
@@ -263,11 +272,11 @@ impl State {
                 }
                 self.peers[index as usize].phase = Phase::Strange;
             }
-            // It had accepted what we offer, has sent something, and has given up since: it greets, and got the challenge that
-            // it answers after that. What it sends from now on must not be taken for what it sent then.
-            Phase::Greeting(_) if peer.is_used_unheard() => {
-                self.end_peer(index, Reason::Restarted);
-                self.peers[index as usize].phase = Phase::Strange;
+            // Its challenge, which it answers, is from after what it sent.
+            Phase::Greeting(_) => {
+                if self.end_used_unheard(index) {
+                    self.peers[index as usize].phase = Phase::Strange;
+                }
             }
             Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
             // What waits here was never sent to anyone: it goes to the new incarnation.
@@ -335,7 +344,8 @@ impl State {
             self.on_refusal(now, from, offer.nonce, refusal);
             return;
         }
-        if !self.is_acceptable(offer) {
+        // A WELCOME without a flow says nothing.
+        if !self.is_acceptable(offer) || offer.token == 0 {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
@@ -343,8 +353,13 @@ impl State {
         let greeting = index.map(|index| &self.peers[index as usize].phase);
         let expected = matches!(greeting, Some(Phase::Greeting(greeting)) if greeting.nonce == offer.nonce && greeting.cookie != 0);
         match index {
-            // Its flow from before we gave it up, of which it has not heard. It may still take what was sent then for news.
-            Some(index) if expected && self.peers[index as usize].former_token == offer.token => {
+            // We gave up the connection in which the peer offered this flow, and the peer has not heard that. What we send in
+            // the flow from PSN 0 on would be copies of what we sent then.
+            Some(index)
+                if expected
+                    && self.peers[index as usize].former_token == offer.token
+                    && !defect!(FormerFlowTaken) =>
+            {
                 self.greet_anew(now, index);
                 self.touch(index);
             }

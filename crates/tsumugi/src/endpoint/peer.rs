@@ -14,6 +14,7 @@ use tsumugi_proto::handshake::Greeting;
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
 use tsumugi_proto::unchecked::Unchecked;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::rails::RailAddress;
@@ -373,7 +374,7 @@ impl Peer {
 
     /// Whether it has sent something in the flow that we offer in our HELLO, though we have not heard its WELCOME.
     pub(super) fn is_used_unheard(&self) -> bool {
-        matches!(self.phase, Phase::Greeting(_)) && self.highest > Psn(0)
+        matches!(self.phase, Phase::Greeting(_)) && self.highest > Psn(0) && !defect!(FormerFlowTaken)
     }
 
     /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
