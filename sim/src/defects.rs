@@ -51,7 +51,6 @@ pub fn is_of_models(defect: Defect) -> bool {
 pub fn seeds(defect: Option<Defect>, models: bool) -> Range<u64> {
     match defect {
         // Where it takes more than the usual ones.
-        Some(Defect::SilentPathNotLeft) => 6260..6261,
         Some(Defect::FormerFlowTaken) => 30_148_434..30_148_435,
         Some(Defect::TriedUnasked) => 22_094_922..22_094_923,
         Some(Defect::LandedBeforeHeld) => 22_555..22_556,

@@ -258,7 +258,7 @@ impl Ethernet {
         // Kept until the end, so that the kernel gives others.
         let mut unsafe_ports = Vec::new();
         loop {
-            let sockets = Udp::open(options)?;
+            let sockets = Udp::open_when_free(options)?;
             let port = sockets.address().port();
             if options.address.is_loopback() {
                 return Ok(sockets);
@@ -326,10 +326,15 @@ impl Ethernet {
     /// Claims an endpoint of the pool and opens sockets on its port.
     fn claim(options: &UdpOptions) -> Result<Option<(Claim, Udp)>, EthernetError> {
         let wanted = if options.port == 0 { Wanted::Any } else { Wanted::Port(options.port) };
-        Claim::take(&Pins::here()?, wanted, |port| match Udp::open(&UdpOptions { port, ..options.clone() }) {
-            Ok(sockets) => Ok(Some(sockets)),
-            Err(UdpError::PortTaken(_)) if wanted == Wanted::Any => Ok(None),
-            Err(error) => Err(EthernetError::Udp(error)),
+        Claim::take(&Pins::here()?, wanted, |port| {
+            let options = UdpOptions { port, ..options.clone() };
+            match wanted {
+                Wanted::Any => match Udp::open(&options) {
+                    Err(UdpError::PortTaken(_)) => Ok(None),
+                    opened => Ok(Some(opened?)),
+                },
+                Wanted::Port(_) => Ok(Some(Udp::open_when_free(&options)?)),
+            }
         })
     }
 

@@ -197,6 +197,22 @@ fn a_segmented_burst_reaches_an_ordinary_socket_as_separate_datagrams() {
 }
 
 #[test]
+fn a_port_that_is_free_in_a_moment_is_waited_for() {
+    let first = open("127.0.0.1");
+    let port = first.address().port();
+    let wanted = UdpOptions { port, ..options("127.0.0.1") };
+    assert!(matches!(Udp::open_when_free(&wanted), Err(UdpError::PortTaken(_))), "it stays taken");
+    // A process that was killed lets go of it a moment later.
+    let letting_go = std::thread::spawn(move || {
+        std::thread::sleep(Duration::from_millis(40));
+        drop(first);
+    });
+    let second = Udp::open_when_free(&wanted).unwrap();
+    assert_eq!(second.address().port(), port);
+    letting_go.join().unwrap();
+}
+
+#[test]
 fn a_taken_port_is_named_even_against_reuse() {
     let mut first = open("127.0.0.1");
     let port = first.address().port();

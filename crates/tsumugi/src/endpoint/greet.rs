@@ -257,6 +257,8 @@ impl State {
         if same.is_some() {
             self.add_alias(index, from);
         }
+        // The challenge that it answers is from after what it sent.
+        self.end_used_unheard(index);
         let peer = &self.peers[index as usize];
         let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
         let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
@@ -271,12 +273,6 @@ impl State {
                     self.end_peer(index, Reason::Restarted);
                 }
                 self.peers[index as usize].phase = Phase::Strange;
-            }
-            // Its challenge, which it answers, is from after what it sent.
-            Phase::Greeting(_) => {
-                if self.end_used_unheard(index) {
-                    self.peers[index as usize].phase = Phase::Strange;
-                }
             }
             Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
             // What waits here was never sent to anyone: it goes to the new incarnation.
