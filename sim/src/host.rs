@@ -120,7 +120,9 @@ impl Host {
             silent_until: Instant(0),
             away_ns: 0,
             attached: plan.driven,
-            policy: world.plan.trunk.as_ref().and_then(|trunk| trunk.hosts[index].policy),
+            policy: (world.plan.trunk.as_ref())
+                .and_then(|trunk| trunk.hosts[index].policy)
+                .map(|policy| policy.under(plan.options.repeat)),
             messages_left: plan.messages,
             next_post: Instant(0),
             next_errand: Instant(0),

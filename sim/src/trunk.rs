@@ -221,7 +221,7 @@ fn away(dice: &mut Dice) -> NicOptions {
 impl Host {
     /// From now on the host spreads packets in another way.
     pub(crate) fn set_policy(&mut self, policy: Policy) {
-        self.policy = Some(policy);
+        self.policy = Some(policy.under(self.plan.options.repeat));
         if let Some(process) = &mut self.process {
             process.state.set_policy(policy);
             process.follows.clear();

@@ -17,6 +17,7 @@ pub use plain::{ActiveBackup, Broadcast, Hash, RoundRobin};
 pub use tlb::Tlb;
 use tsumugi_wire::Instant;
 use tsumugi_wire::defect;
+use tsumugi_wire::handshake::Repeat;
 
 /// Where the next packets of a flow go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -72,6 +73,19 @@ impl PolicyChoice {
         (PolicyChoice::Hash, "hash"),
         (PolicyChoice::Broadcast, "broadcast"),
     ];
+
+    /// The policy that is followed where what is lost is repeated so. Go-back-N takes what is overtaken for lost, and sends all
+    /// that came behind it again: packets that take paths of different delays in turns would keep each other from arriving,
+    /// so a flow's packets take one path.
+    #[must_use]
+    pub fn under(self, repeat: Repeat) -> PolicyChoice {
+        match (repeat, self) {
+            (Repeat::GoBackN, PolicyChoice::Adaptive | PolicyChoice::RoundRobin) => {
+                PolicyChoice::ActiveBackup
+            }
+            _ => self,
+        }
+    }
 
     /// A policy of this kind that has seen nothing yet.
     #[must_use]
@@ -148,7 +162,6 @@ mod tests {
     use super::*;
     use alloc::string::ToString;
     use alloc::vec::Vec;
-    use tsumugi_wire::handshake::Repeat;
 
     #[test]
     fn policies_have_names_that_come_back() {

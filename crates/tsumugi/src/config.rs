@@ -65,7 +65,7 @@ pub struct Config {
     /// Who deposits what arrives. The sizes of the driver depositor's memory are those of its pool.
     pub depositor: Depositor,
     /// How packets are spread over the paths to a peer where both have several NICs; `None`: they all take the path by
-    /// which we met.
+    /// which we met. With [`Repeat::GoBackN`] those of one flow take one path, and another only when it fails.
     pub policy: Option<Policy>,
     /// Which NICs and networks peers are told of and further paths may use, and which addresses peers may be added by: names
     /// of NICs, addresses and networks, with `!` before what is not to be used ([`Networks`]). `None` takes the environment

@@ -142,8 +142,8 @@ impl State {
     }
 
     pub(super) fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
-        // Once is enough. Equal packets behind each other leave as one segmented datagram, and a program in a driver that is
-        // handed that whole answers none of them.
+        // Once is enough. Equal packets behind each other may be coalesced before a program in the driver is handed them, which
+        // then answers none of them.
         let waits = self.replies.iter().any(|(other, reply)| *other == to && *reply == packet);
         if self.replies.len() < REPLIES_MAX && !waits {
             self.replies.push((to, packet));

@@ -219,7 +219,7 @@ impl State {
             ledger: super::rails::Ledger::default(),
             served: super::serve::Served::default(),
             refusals: VecDeque::new(),
-            policy: PolicyChoice::default().policy(),
+            policy: PolicyChoice::default().under(options.repeat).policy(),
             tally: Tally::default(),
             burst: super::transmit::Burst::default(),
             options,

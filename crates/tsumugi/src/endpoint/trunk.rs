@@ -150,7 +150,7 @@ impl State {
     /// Changes the policy that spreads packets over paths.
     pub fn set_policy(&mut self, policy: PolicyChoice) {
         if self.peers.len() == 0 || !defect!(PolicyNotChanged) {
-            self.policy = policy.policy();
+            self.policy = policy.under(self.options.repeat).policy();
         }
     }
 
