@@ -120,18 +120,26 @@ fn nics_go_down_and_come_back() {
         let different = [&b"!"[..], b"!!", b"!!!"].map(|body| Packet { head: b"reach", body });
 
         // The other end goes down and takes the carrier. That looks like a full queue, which makes the engine ask
-        // what is the matter: at once, unless it has just asked because of something else.
-        let asked = (0..5).any(|_| {
+        // what is the matter: at once, unless it has just asked because of something else. A moment later the kernel takes the
+        // queue away, too, and what is sent vanishes: on a busy machine that may be over before we come to it.
+        let asked = (0..20).any(|_| {
             pair.reach();
             assert_eq!(pair.send(&[packet]), Some(1));
             nodes.shell(1, &format!("ip link set {NIC} down"));
             let before = pair.engine.counters();
-            assert_eq!(pair.engine.send(pair.now, pair.to, &different).unwrap(), Some(0));
-            assert_eq!(pair.engine.counters().full, before.full + 1);
+            let looks_full = match pair.engine.send(pair.now, pair.to, &different).unwrap() {
+                Some(0) => {
+                    assert_eq!(pair.engine.counters().full, before.full + 1);
+                    true
+                }
+                _ => false,
+            };
             let second = pair.engine.send(pair.now, pair.to, &[packet]).unwrap();
-            assert_eq!(pair.send(&[packet]), None, "without a carrier it is the socket's");
+            if looks_full {
+                assert_eq!(pair.send(&[packet]), None, "without a carrier it is the socket's");
+            }
             nodes.shell(1, &format!("ip link set {NIC} up"));
-            second.is_none()
+            looks_full && second.is_none()
         });
         assert!(asked);
         pair.reach();
