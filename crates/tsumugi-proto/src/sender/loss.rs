@@ -1,5 +1,6 @@
 //! What is lost: overtaken and late, on a path that is silent, or refused.
 
+use super::timer::RTO_NS_MAX;
 use super::{Path, Sender, State, word_of};
 use core::ops::RangeInclusive;
 use tsumugi_wire::Psn;
@@ -105,12 +106,17 @@ impl<P> Sender<P> {
     }
 
     pub(super) fn go_back(&mut self, now: Instant, ack: Psn) {
-        let (last, at) = self.gone_back;
-        // Every packet of the old run that is still arriving says LOSE; one of them is enough.
-        if last == ack && now.since(at) < self.paths[0].srtt_ns + self.paths[0].reorder_ns() {
+        let (last, at, times) = self.gone_back;
+        let times = if last == ack { times } else { 0 };
+        // Every packet of the old run that is still arriving says LOSE; one of them is enough. Where what comes behind a packet
+        // arrives again and again and the packet itself does not, something keeps it for long, and each run only fills the way.
+        let round_ns =
+            self.paths.iter().filter(|path| path.is_usable()).map(|path| path.srtt_ns + path.reorder_ns());
+        let patience_ns = round_ns.max().unwrap_or(0).saturating_mul(1 << times.min(20) >> 1).min(RTO_NS_MAX);
+        if last == ack && now.since(at) < patience_ns {
             return;
         }
-        self.gone_back = (ack, now);
+        self.gone_back = (ack, now, times + 1);
         self.lose_all();
     }
 

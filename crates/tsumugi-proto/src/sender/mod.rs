@@ -106,7 +106,8 @@ pub struct Sender<P> {
     /// When a path that lost what another delivered will count as silent.
     silent_due: Instant,
     stopped_at: Option<Instant>,
-    gone_back: (Psn, Instant),
+    /// Where a Go-back-N sender went back to last, when, and how often in a row.
+    gone_back: (Psn, Instant, u32),
     /// Something waits for credit, and nothing under way will bring it.
     starving_since: Option<Instant>,
     probe_wanted: bool,
@@ -135,7 +136,7 @@ impl<P> Sender<P> {
             loss_due: Instant::NEVER,
             silent_due: Instant::NEVER,
             stopped_at: None,
-            gone_back: (Psn(u64::MAX), Instant(0)),
+            gone_back: (Psn(u64::MAX), Instant(0), 0),
             starving_since: None,
             probe_wanted: false,
         }

@@ -176,6 +176,27 @@ fn go_back_n_goes_back_once_for_a_run_of_lose() {
 }
 
 #[test]
+fn go_back_n_goes_back_more_and_more_seldom_where_that_does_not_help() {
+    let mut sender = sender(Repeat::GoBackN, 8);
+    let (mut runs, mut last) = (Vec::new(), Instant(0));
+    // Whatever comes behind a packet arrives, and the packet does not.
+    for us in 20..1_000_000 {
+        let now = Instant(us * US);
+        sender.on_answer(now, Answer::Lose, Psn(3), 992, None, drop).unwrap();
+        if !resends(&mut sender, now).is_empty() {
+            runs.push(now.since(last));
+            last = now;
+        }
+    }
+    assert!((8..30).contains(&runs.len()), "{} runs in a second", runs.len());
+    assert!(runs[2..].is_sorted(), "{runs:?}");
+    // As soon as it has, the next is as urgent as the first was.
+    let now = last.plus(US);
+    sender.on_answer(now, Answer::Lose, Psn(4), 992, None, drop).unwrap();
+    assert_eq!(resends(&mut sender, now), [4, 5, 6, 7]);
+}
+
+#[test]
 fn no_credit_means_no_packet_but_a_probe_in_time() {
     let mut sender: Sender<u64> = Sender::new(Repeat::Selective, 1, 1);
     sender.send(Instant(0), 0, 0);

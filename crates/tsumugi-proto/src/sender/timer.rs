@@ -12,7 +12,7 @@ const TRY_NS_MAX: u64 = 10 * MILLISECOND_NS;
 /// Time-outs after the first, ns, at least: a peer that the scheduler has put aside survives it.
 pub(super) const RTO_NS_MIN: u64 = 5 * MILLISECOND_NS;
 /// Longest time-out, ns.
-const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
+pub(super) const RTO_NS_MAX: u64 = 200 * MILLISECOND_NS;
 /// Time-outs in a row after which the path is suspected.
 const TIMEOUTS_SUSPICIOUS: u32 = 3;
 
