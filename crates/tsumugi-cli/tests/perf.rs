@@ -15,8 +15,12 @@ struct Server {
 
 impl Server {
     fn start(options: &[&str]) -> Server {
+        Server::start_on("0", options)
+    }
+
+    fn start_on(port: &str, options: &[&str]) -> Server {
         let mut process = Command::new(TSUMUGI)
-            .args(["perf", "serve", "--port", "0"])
+            .args(["perf", "serve", "--port", port])
             .args(options)
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
@@ -35,6 +39,20 @@ impl Server {
     fn interrupt(&self) {
         let pid = nix::unistd::Pid::from_raw(self.process.id() as i32);
         nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("our own child");
+    }
+}
+
+#[test]
+fn a_server_that_is_killed_and_started_again_at_once_has_its_port() {
+    let first = Server::start(&[]);
+    let port = first.port.to_string();
+    let mut server = first;
+    for _ in 0..10 {
+        // Killed, and not yet waited for: it may not have let go of anything.
+        server.process.kill().expect("our own child");
+        let next = Server::start_on(&port, &[]);
+        assert_eq!(next.port.to_string(), port);
+        server = next;
     }
 }
 

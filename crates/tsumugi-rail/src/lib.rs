@@ -19,6 +19,7 @@ mod netlink;
 pub mod networks;
 pub mod nics;
 pub mod packet;
+pub mod port;
 pub mod region;
 pub mod route;
 mod run;

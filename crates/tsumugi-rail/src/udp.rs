@@ -17,6 +17,7 @@ pub use options::{UdpCounters, UdpError, UdpOptions};
 
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
+use crate::port::when_free;
 use crate::sys::{self, Epoll, Own, RawAddress};
 use crate::{Deliver, Packet, Rail, RailError, family, nics};
 use asked::Asked;
@@ -25,7 +26,6 @@ use std::collections::HashMap;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
-use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
 
@@ -106,27 +106,13 @@ pub struct Udp {
     given_up: Vec<GivenUp>,
 }
 
-/// How long a port that was asked for is waited for. A process that was killed still has it for a moment, and a process that
-/// is being started has what its parent has closed until it runs a program of its own.
-const PORT_WAIT: Duration = Duration::from_millis(200);
-/// How often it is tried.
-const PORT_TRY_INTERVAL: Duration = Duration::from_millis(2);
-
 impl Udp {
-    /// As [`Udp::open`], and waits for a moment for a port that is taken.
+    /// As [`Udp::open`], and waits [for a moment](crate::port) for a port that is taken.
     ///
     /// # Errors
     /// See [`UdpError`]; each says what to do.
     pub fn open_when_free(options: &UdpOptions) -> Result<Udp, UdpError> {
-        let begun = std::time::Instant::now();
-        loop {
-            match Udp::open(options) {
-                Err(UdpError::PortTaken(_)) if options.port != 0 && begun.elapsed() < PORT_WAIT => {
-                    std::thread::sleep(PORT_TRY_INTERVAL);
-                }
-                opened => return opened,
-            }
-        }
+        when_free(|| Udp::open(options), |error| matches!(error, UdpError::PortTaken(_)))
     }
 
     /// Opens the rail.

@@ -11,6 +11,7 @@ use nix::sys::socket::setsockopt;
 use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
 use thiserror::Error;
 use tsumugi_rail::family::canonical;
+use tsumugi_rail::port::when_free;
 
 use super::control::{self, ControlError, Finish, LOOK_UP, Reply, Request};
 use super::sample::OVERLAP_QUESTION_BYTES;
@@ -64,10 +65,13 @@ pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
 
 /// Listens on both address families, or on IPv4 alone where the kernel has no IPv6.
 fn listen(port: u16) -> io::Result<TcpListener> {
-    TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
-        ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
-        _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
-    })
+    let bind = || {
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
+            _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        })
+    };
+    when_free(bind, |error| error.kind() == ErrorKind::AddrInUse)
 }
 
 /// Waits for a connection; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut` after `limit`.

@@ -106,13 +106,14 @@ impl<P> Sender<P> {
     }
 
     pub(super) fn go_back(&mut self, now: Instant, ack: Psn) {
+        let Some(head) = self.slots.front() else { return };
         let (last, at, times) = self.gone_back;
         let times = if last == ack { times } else { 0 };
-        // Every packet of the old run that is still arriving says LOSE; one of them is enough. Where what comes behind a packet
-        // arrives again and again and the packet itself does not, something keeps it for long, and each run only fills the way.
-        let round_ns =
-            self.paths.iter().filter(|path| path.is_usable()).map(|path| path.srtt_ns + path.reorder_ns());
-        let patience_ns = round_ns.max().unwrap_or(0).saturating_mul(1 << times.min(20) >> 1).min(RTO_NS_MAX);
+        // Each packet of the run before that still arrives says LOSE, so one round trip has to pass. If the packet is missing
+        // after that, too, something holds it up, and every further run waits twice as long, as a time-out does.
+        let path = &self.paths[usize::from(head.path)];
+        let round_ns = path.srtt_ns + path.reorder_ns();
+        let patience_ns = round_ns.saturating_mul(1 << times.min(20) >> 1).min(RTO_NS_MAX.max(round_ns));
         if last == ack && now.since(at) < patience_ns {
             return;
         }

@@ -96,8 +96,8 @@ impl State {
         self.peers[index as usize].phase = Phase::Greeting(Greeting::new(now, nonce));
     }
 
-    /// Where a peer that we greet has accepted what we offer, has sent something, and has given up since, which we have not
-    /// heard: that connection is over, because what it sends from now on must not be taken for what it sent then.
+    /// Ends the connection to a peer that has sent something in the flow that we still offer it; `false` if it has not. It has
+    /// given up since, and what it sends from now on must not be taken for what it sent then.
     fn end_used_unheard(&mut self, index: u32) -> bool {
         let is = self.peers[index as usize].is_used_unheard();
         if is {
@@ -245,6 +245,11 @@ impl State {
             self.reply(from, packet);
             return;
         }
+        // Only a question names no flow.
+        if offer.token == 0 {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
         if known.or(same).is_none() && self.is_kept_waiting(now, from, header, offer) {
             return;
         }
@@ -260,7 +265,7 @@ impl State {
         if same.is_some() {
             self.add_alias(index, from);
         }
-        // The challenge that it answers is from after what it sent.
+        // It was challenged after it had sent that, so it had given up by then.
         self.end_used_unheard(index);
         let peer = &self.peers[index as usize];
         let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
@@ -343,7 +348,7 @@ impl State {
             self.on_refusal(now, from, offer.nonce, refusal);
             return;
         }
-        // A WELCOME without a flow says nothing.
+        // Who welcomes us names a flow.
         if !self.is_acceptable(offer) || offer.token == 0 {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;

@@ -417,7 +417,7 @@ impl Endpoint {
         (due != Instant::NEVER).then(|| std::time::Instant::now() + Duration::from_nanos(due.since(now)))
     }
 
-    /// How packets are spread over the paths to peers from now on.
+    /// How packets are spread over the paths to peers from now on, as [`Config::policy`].
     pub fn set_policy(&self, policy: Policy) {
         self.shared.inner.borrow_mut().set_policy(Some(policy), self.shared.clock.now());
     }
