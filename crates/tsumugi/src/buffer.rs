@@ -1,8 +1,10 @@
 //! Memory of the application that the library writes received bytes into.
 
 use std::fmt;
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
+use std::rc::Rc;
 
 /// Memory of the application that is lent to the library until a message has been received into it.
 ///
@@ -13,6 +15,18 @@ enum Memory {
     Vector(Vec<u8>),
     /// Memory of somebody else; see [`Buffer::from_raw_parts`].
     Foreign(NonNull<u8>, usize),
+    /// A part of a vector: no other part overlaps it, and the last frees the vector.
+    Part(Rc<Whole>, NonNull<u8>, usize),
+}
+
+/// A vector that was split: where it begins, its length and its capacity.
+struct Whole(NonNull<u8>, usize, usize);
+
+impl Drop for Whole {
+    fn drop(&mut self) {
+        // SAFETY: they are those of a vector that nobody else has (`Buffer::split_front`), and no part is left.
+        drop(unsafe { Vec::from_raw_parts(self.0.as_ptr(), self.1, self.2) });
+    }
 }
 
 impl Buffer {
@@ -26,12 +40,47 @@ impl Buffer {
         Buffer(Memory::Foreign(start, bytes))
     }
 
-    /// The vector again; empty when the memory is somebody else's.
+    /// The vector again; empty when the memory is somebody else's, or was split.
     #[must_use]
     pub fn into_vec(self) -> Vec<u8> {
         match self.0 {
             Memory::Vector(vector) => vector,
-            Memory::Foreign(..) => Vec::new(),
+            Memory::Foreign(..) | Memory::Part(..) => Vec::new(),
+        }
+    }
+
+    /// Only the first `bytes` of it, if it has more.
+    pub(crate) fn shortened(mut self, bytes: usize) -> Buffer {
+        match &mut self.0 {
+            Memory::Vector(vector) => vector.truncate(bytes),
+            Memory::Foreign(_, all) | Memory::Part(_, _, all) => *all = bytes.min(*all),
+        }
+        self
+    }
+
+    /// Splits the first `bytes` off, or all of it, if it has no more.
+    pub(crate) fn split_front(&mut self, bytes: usize) -> Buffer {
+        if let Memory::Vector(vector) = &mut self.0 {
+            let mut vector = ManuallyDrop::new(std::mem::take(vector));
+            let start = NonNull::from(vector.as_mut_slice()).cast();
+            let (all, capacity) = (vector.len(), vector.capacity());
+            self.0 = Memory::Part(Rc::new(Whole(start, all, capacity)), start, all);
+        }
+        let bytes = bytes.min(self.len());
+        // SAFETY: `bytes` is not beyond the end of the memory.
+        let behind = |start: &NonNull<u8>| unsafe { start.add(bytes) };
+        match &mut self.0 {
+            Memory::Vector(_) => Buffer::default(),
+            Memory::Foreign(start, all) => {
+                let front = Memory::Foreign(*start, bytes);
+                (*start, *all) = (behind(start), *all - bytes);
+                Buffer(front)
+            }
+            Memory::Part(whole, start, all) => {
+                let front = Memory::Part(Rc::clone(whole), *start, bytes);
+                (*start, *all) = (behind(start), *all - bytes);
+                Buffer(front)
+            }
         }
     }
 
@@ -41,6 +90,12 @@ impl Buffer {
         if let Some(place) = self.get_mut(at..end) {
             place.copy_from_slice(&data[..place.len()]);
         }
+    }
+}
+
+impl Default for Buffer {
+    fn default() -> Buffer {
+        Buffer::from(Vec::new())
     }
 }
 
@@ -56,8 +111,10 @@ impl Deref for Buffer {
     fn deref(&self) -> &[u8] {
         match &self.0 {
             Memory::Vector(vector) => vector,
-            // SAFETY: valid, initialised and ours alone as long as `self` lives: the promise of `from_raw_parts`.
-            Memory::Foreign(start, bytes) => unsafe { std::slice::from_raw_parts(start.as_ptr(), *bytes) },
+            // SAFETY: valid, initialised and ours alone as long as `self` lives: the promise of `from_raw_parts`, or of parts.
+            Memory::Foreign(start, bytes) | Memory::Part(_, start, bytes) => unsafe {
+                std::slice::from_raw_parts(start.as_ptr(), *bytes)
+            },
         }
     }
 }
@@ -67,7 +124,7 @@ impl DerefMut for Buffer {
         match &mut self.0 {
             Memory::Vector(vector) => vector,
             // SAFETY: as in `deref`; and nobody else borrows it, for we have the only way to it.
-            Memory::Foreign(start, bytes) => unsafe {
+            Memory::Foreign(start, bytes) | Memory::Part(_, start, bytes) => unsafe {
                 std::slice::from_raw_parts_mut(start.as_ptr(), *bytes)
             },
         }
@@ -100,5 +157,25 @@ mod tests {
         drop(foreign);
         assert_eq!(memory, [0, 0, 0, 0, 1, 2, 0, 0]);
         assert_eq!(own.into_vec(), [0, 0, 0, 0, 1, 2]);
+    }
+
+    #[test]
+    fn parts_do_not_overlap_and_live_as_long_as_they_are_held() {
+        let mut memory = [0u8; 8];
+        // SAFETY: `memory` outlives the buffers and is not touched before they are dropped.
+        let foreign = unsafe { Buffer::from_raw_parts(NonNull::new(memory.as_mut_ptr()).unwrap(), 8) };
+        for mut rest in [foreign, Buffer::from(vec![0; 8])] {
+            let mut first = rest.split_front(3);
+            let mut second = rest.split_front(2);
+            assert_eq!((first.len(), second.len(), rest.len()), (3, 2, 3));
+            first.write(0, &[1; 9]);
+            second.write(0, &[2; 9]);
+            rest.write(0, &[3; 9]);
+            assert_eq!([&first[..], &second[..], &rest[..]].concat(), [1, 1, 1, 2, 2, 3, 3, 3]);
+            drop((first, second));
+            assert_eq!(rest.shortened(2)[..], [3, 3]);
+        }
+        let mut empty = Buffer::default();
+        assert!(empty.split_front(5).is_empty() && empty.is_empty());
     }
 }

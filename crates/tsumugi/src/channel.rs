@@ -199,8 +199,8 @@ impl Channel {
         }
     }
 
-    /// Takes what has arrived, without looking for more.
-    pub(crate) fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+    /// Takes the next of what has been taken in, without looking for more: for who makes progress otherwise.
+    pub fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
         // What lies here a child of the process that it came to has seen, too.
         if let Err(error) = self.shared.check_owner() {
             return Some(Err(error.into()));

@@ -227,6 +227,9 @@ pub enum RegisterError {
     /// Nobody could do anything with it.
     #[error("no rights to give: take READ, WRITE, ATOMIC or several of them")]
     NoRights,
+    /// Other memory is registered under the key that was chosen.
+    #[error("key {0:#x} is in use; choose another, or drop what is registered under it")]
+    KeyInUse(u64),
 }
 
 impl Remote {
@@ -247,16 +250,39 @@ impl Remote {
     /// # Errors
     /// There is nothing to register.
     pub fn register(&self, slice: &Slice, rights: Rights) -> Result<Registration, RegisterError> {
-        if slice.bytes() == 0 {
-            return Err(RegisterError::Empty);
-        }
-        if rights == Rights::NONE {
-            return Err(RegisterError::NoRights);
-        }
+        Remote::check(slice, rights)?;
         let key = self.shared.inner.borrow_mut().state.register(slice.clone(), rights);
         let address = slice.region().address() + slice.at() as u64;
         let target = Target { key, address };
         Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
+    }
+
+    /// As [`Remote::register`], under a key and an address of its first byte that the caller chooses: for whoever agrees on them
+    /// in another way, or counts from 0. Whoever guesses the key reaches the memory.
+    ///
+    /// Only where the address is the memory's own can it be written [without this process](Remote::window).
+    ///
+    /// # Errors
+    /// There is nothing to register, or the key is in use.
+    pub fn register_as(
+        &self,
+        slice: &Slice,
+        rights: Rights,
+        target: Target,
+    ) -> Result<Registration, RegisterError> {
+        Remote::check(slice, rights)?;
+        if !self.shared.inner.borrow_mut().state.register_as(target, slice.clone(), rights) {
+            return Err(RegisterError::KeyInUse(target.key));
+        }
+        Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
+    }
+
+    fn check(slice: &Slice, rights: Rights) -> Result<(), RegisterError> {
+        match slice.bytes() {
+            0 => Err(RegisterError::Empty),
+            _ if rights == Rights::NONE => Err(RegisterError::NoRights),
+            _ => Ok(()),
+        }
     }
 
     /// Memory that others may write without this process, once it is [registered](Remote::register): a region of zeroes of
@@ -309,6 +335,27 @@ impl Remote {
         handler: u64,
     ) -> Result<Ticket, SendError> {
         self.post(node, |state, now| state.remote_write_and_notify(now, node, to, from, handler))
+    }
+
+    /// The same of a copy of bytes.
+    ///
+    /// # Errors
+    /// As [`Remote::write`].
+    pub fn write_bytes_and_notify(
+        &self,
+        node: Node,
+        to: Target,
+        data: &[u8],
+        handler: u64,
+    ) -> Result<Ticket, SendError> {
+        self.post(node, |state, now| state.remote_write_bytes_and_notify(now, node, to, data, handler))
+    }
+
+    /// Takes the next notification that memory of ours was written, of whatever was registered, with the key of that. One that
+    /// [`Registration::try_notification`] takes is not told of here. Makes no progress.
+    #[must_use]
+    pub fn take_notification(&self) -> Option<(u64, Notification)> {
+        self.shared.inner.borrow_mut().state.served.take_any_notification()
     }
 
     /// Reads into `into`, without waiting.

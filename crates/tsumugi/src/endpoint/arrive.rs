@@ -180,7 +180,7 @@ impl State {
         let release = |(psn, key): (Psn, ContentKey)| {
             let may_land = psn >= unchecked.checked() && contents[key].may_land();
             if let Some(key) = unchecked.keep(psn, key, may_land) {
-                super::depart::release(contents, longs, pool, key);
+                super::long::release(contents, longs, pool, key);
             }
         };
         let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);

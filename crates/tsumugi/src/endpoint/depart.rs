@@ -1,81 +1,15 @@
 //! What departs: messages are accepted, and wait as packets or whole until [`super::transmit`] sends them.
 
-use super::peer::{Body, Content, ContentKey, Outgoing, Peer, Phase};
+use super::long::{Lender, Long, PADDING_BYTES, release};
+use super::peer::{ContentKey, Outgoing, Peer, Phase};
 use super::state::State;
+use crate::buffer::Buffer;
 use crate::error::SendError;
-use crate::pool::Pool;
 use crate::{Failure, Node};
-use slab::Slab;
 use tsumugi_wire::frame::{self, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::{Instant, Psn};
-
-/// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
-/// fragments need. A longer one that needs more is moved, which its length forgives.
-const PADDING_BYTES: usize = 8 * 44;
-
-/// A long message that is being sent. Its data begin behind [`WHOLE_BYTES`] of room for a frame header.
-#[derive(Debug)]
-pub(crate) struct Long {
-    pub(super) buffer: Vec<u8>,
-    /// Length of the message. Behind it in `buffer` lies the padding of its last fragment.
-    pub(super) bytes: usize,
-    /// Fragments under way, and one for the part that is not cut yet.
-    pub(super) users: u32,
-}
-
-impl Long {
-    /// A long message in `buffer`, none of it cut yet.
-    pub(super) fn new(buffer: Vec<u8>) -> Long {
-        Long { bytes: buffer.len() - WHOLE_BYTES, buffer, users: 1 }
-    }
-
-    /// The message.
-    pub(super) fn data(&self) -> &[u8] {
-        &self.buffer[WHOLE_BYTES..WHOLE_BYTES + self.bytes]
-    }
-
-    /// Bytes of data in its fragment at `offset`, when a packet takes `most`; padding included.
-    ///
-    /// A message is cut evenly and its last fragment padded to the same length: a run of equal packets goes
-    /// through segmentation offload as one, and so do the messages behind it.
-    pub(super) fn fragment_bytes(&mut self, offset: usize, most: usize) -> usize {
-        let fragments = self.bytes.div_ceil(most);
-        let even = self.bytes.div_ceil(fragments).next_multiple_of(8).min(most);
-        let end = WHOLE_BYTES + offset + even;
-        if end > self.buffer.len() {
-            self.buffer.resize(end, 0);
-        }
-        even
-    }
-
-    /// The message with the room in front of it, as fragments count their places.
-    pub(super) fn bytes(&self) -> &[u8] {
-        &self.buffer
-    }
-}
-
-/// Gives a packet's content back.
-pub(super) fn release(
-    contents: &mut Slab<Content>,
-    longs: &mut Slab<Long>,
-    pool: &mut Pool,
-    key: ContentKey,
-) {
-    match contents.remove(key).body {
-        Body::Packet(body) => pool.give(body),
-        Body::Piece { key, .. } => release_long(longs, pool, key),
-    }
-}
-
-fn release_long(longs: &mut Slab<Long>, pool: &mut Pool, key: usize) {
-    let long = &mut longs[key];
-    long.users -= 1;
-    if long.users == 0 {
-        pool.give(longs.remove(key).buffer);
-    }
-}
 
 impl State {
     /// The peer has compared everything before `checked`.
@@ -94,7 +28,7 @@ impl State {
     pub(super) fn discard(&mut self, outgoing: Outgoing) {
         match outgoing {
             Outgoing::Packet { body, .. } => self.pool.give(body),
-            Outgoing::Long { key, .. } => release_long(&mut self.longs, &mut self.pool, key),
+            Outgoing::Long { key, .. } => self.longs.release(&mut self.pool, key),
             Outgoing::Bulk { .. } | Outgoing::Rails => {}
         }
     }
@@ -215,7 +149,7 @@ impl State {
         let buffer = if long > 0 { Some(self.long_buffer(parts)?) } else { None };
         let spares = short.iter().map(|node| self.spare_packet(node.0)).collect::<Result<Vec<_>, _>>()?;
         let mut spares = spares.into_iter();
-        let key = buffer.map(|buffer| self.longs.insert(Long { users: long, ..Long::new(buffer) }));
+        let key = buffer.map(|buffer| self.longs.insert(Long::shared(buffer, long)));
         let frame = frame::encode_whole(channel, bytes as u32);
         let post = |node: &Node| {
             let messages = self.peers[node.0 as usize].accepted + 1;
@@ -260,6 +194,41 @@ impl State {
             self.queue_long(node.0, channel, buffer);
         }
         Ok(self.accepted(now, node.0))
+    }
+
+    /// Accepts a message of which all but the beginning lies where the application has it. That memory comes back from
+    /// [`State::take_lent`] under `key` when it is needed no more; at once, if the message is short.
+    ///
+    /// # Errors
+    /// See [`State::may_post`]; the buffer comes back with the error.
+    pub(crate) fn post_lent(
+        &mut self,
+        now: Instant,
+        node: Node,
+        lender: Lender,
+        front: &[u8],
+        rest: Buffer,
+    ) -> Result<(u64, Option<Buffer>), (SendError, Buffer)> {
+        let node = self.the(node);
+        let bytes = front.len() + rest.len();
+        if let Err(error) = self.may_post(node, bytes as u64) {
+            return Err((error, rest));
+        }
+        if self.is_short(node, bytes) {
+            return match self.accept_parts(now, node, lender.channel, [front, &rest]) {
+                Ok(number) => Ok((number, Some(rest))),
+                Err(error) => Err((error, rest)),
+            };
+        }
+        let key = self.longs.insert(Long::lent(front, rest, lender));
+        self.queue_shared(node.0, lender.channel, key);
+        Ok((self.accepted(now, node.0), None))
+    }
+
+    /// Takes memory that a channel has lent for messages and that is needed no more, with the key it was lent under.
+    #[inline]
+    pub(crate) fn take_lent(&mut self, channel: u16) -> Option<(u64, Buffer)> {
+        self.longs.take_back(channel)
     }
 
     /// A long message in a buffer, with room for a frame header in front.
@@ -384,7 +353,7 @@ impl State {
 
     /// Queues a long message of which one use is meant for this peer.
     fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
-        let total = self.longs[key].bytes as u64;
+        let total = self.longs.get(key).bytes() as u64;
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
         peer.next_fragmented = peer.next_fragmented.wrapping_add(1);

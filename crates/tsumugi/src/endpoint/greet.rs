@@ -65,6 +65,20 @@ impl State {
         self.arm(now, index);
     }
 
+    /// Begins to greet a peer that nothing was said to yet. Whether what is sent to it goes out at once: not while it is
+    /// being greeted.
+    pub(crate) fn meet(&mut self, now: Instant, node: Node) -> bool {
+        let index = self.the(node).0;
+        match self.peers[index as usize].phase {
+            Phase::Strange => {
+                self.greet(now, index);
+                false
+            }
+            Phase::Greeting(_) => false,
+            Phase::Open | Phase::Leaving(_) | Phase::Gone(_) => true,
+        }
+    }
+
     /// The HELLO that is due to a peer, if one is.
     pub(super) fn hello(&mut self, now: Instant, index: u32) -> Option<Vec<u8>> {
         let Phase::Greeting(greeting) = &self.peers[index as usize].phase else { return None };

@@ -14,6 +14,7 @@ pub(crate) mod identity;
 pub(crate) mod inspect;
 mod landed;
 mod liveness;
+pub(crate) mod long;
 mod models;
 mod peer;
 mod pieces;
@@ -242,13 +243,38 @@ impl Endpoint {
         let mut inner = self.shared.inner.borrow_mut();
         let bound = inner.rail.address();
         let address = peers::resolve(peer, bound.ip(), |address| inner.rail.path_bytes(address).is_some())?;
-        if !family::serves(bound.ip(), address.ip()) {
-            return Err(PeerError::Family { address, bound });
+        inner.add_peer(peer, address)
+    }
+
+    /// As [`Endpoint::add_peer`], of an address.
+    ///
+    /// # Errors
+    /// The address may not be used, or the list of peers is full.
+    pub fn add_peer_at(&self, address: SocketAddr) -> Result<Node, PeerError> {
+        let address = family::canonical(address);
+        self.shared.inner.borrow_mut().add_peer(&address.to_string(), address)
+    }
+
+    /// Whether everything that was accepted for a peer has been handed to a NIC at least once. What has not goes out in a later
+    /// [`progress`](Endpoint::progress).
+    #[must_use]
+    pub fn is_handed_over(&self, node: Node) -> bool {
+        self.shared.inner.borrow().state.is_handed_over(node)
+    }
+
+    /// Sends what waits, as far as it may be sent, and says whether everything for a peer is [handed
+    /// over](Endpoint::is_handed_over). Begins to talk to one that nothing was said to yet: to who has not answered nothing is
+    /// sent, and this is `false`. Who is gone is told of by what one sends, so this is `true` then.
+    ///
+    /// # Errors
+    /// The rail is broken.
+    pub fn hand_over(&self, node: Node) -> Result<bool, RailError> {
+        let now = self.shared.now();
+        let is_met = self.shared.inner.borrow_mut().state.meet(now, node);
+        if !is_met || !self.is_handed_over(node) {
+            self.shared.transmit(now)?;
         }
-        if let Some(why) = inner.state.networks().refusal(address.ip()) {
-            return Err(PeerError::NotAllowed { address, why });
-        }
-        inner.state.add_peer(peer, address)
+        Ok(is_met && self.is_handed_over(node))
     }
 
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
@@ -439,6 +465,20 @@ impl Endpoint {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.inner.borrow().state.counters()
+    }
+}
+
+impl Inner {
+    /// Adds a peer that goes by a name.
+    fn add_peer(&mut self, peer: &str, address: SocketAddr) -> Result<Node, PeerError> {
+        let bound = self.rail.address();
+        if !family::serves(bound.ip(), address.ip()) {
+            return Err(PeerError::Family { address, bound });
+        }
+        if let Some(why) = self.state.networks().refusal(address.ip()) {
+            return Err(PeerError::NotAllowed { address, why });
+        }
+        self.state.add_peer(peer, address)
     }
 }
 

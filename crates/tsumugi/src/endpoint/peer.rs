@@ -1,6 +1,7 @@
 //! One peer, as the endpoint knows it.
 
 use super::liveness::Doubt;
+use super::long::PieceHead;
 use super::place::Store;
 use super::remote::{Bulk, Pending};
 use super::repair::Damaged;
@@ -15,7 +16,7 @@ use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
 use tsumugi_proto::unchecked::Unchecked;
 use tsumugi_wire::defect;
-use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment};
+use tsumugi_wire::frame::Fragment;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::{Instant, Kind, Psn};
@@ -102,8 +103,8 @@ impl Outgoing {
 pub(super) enum Body {
     /// Frames, one behind the other.
     Packet(Vec<u8>),
-    /// A fragment: its frame header here, its data in a long message.
-    Piece { frame: [u8; FRAGMENT_BYTES], key: usize, at: usize, bytes: usize },
+    /// A fragment: what it begins with here, its data in a long message.
+    Piece { head: PieceHead, key: usize, at: usize, bytes: usize },
 }
 
 /// A packet's content, kept until the peer has it and has compared it.

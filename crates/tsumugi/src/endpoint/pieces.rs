@@ -79,9 +79,7 @@ impl State {
         let content = &self.contents[key];
         let whole = match &content.body {
             Body::Packet(body) => body.clone(),
-            Body::Piece { frame, key, at, bytes } => {
-                [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
-            }
+            Body::Piece { head, key, at, bytes } => [head, self.longs.get(*key).at(*at, *bytes)].concat(),
         };
         let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);

@@ -125,8 +125,9 @@ impl State {
         }
     }
 
-    /// The channel's placer is asked no more, and gets what it has lent: nothing is written there any more.
+    /// The channel's placer is asked no more, and gets what it has lent: nothing is written or read there any more.
     pub(super) fn remove_placer(&mut self, channel: u16) {
+        self.longs.redeem(channel);
         if self.channels.get_mut(&channel).and_then(|inbox| inbox.placer.take()).is_none() {
             return;
         }

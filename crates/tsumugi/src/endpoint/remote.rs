@@ -198,12 +198,41 @@ impl State {
         from: &Slice,
         handler: u64,
     ) -> Result<u64, SendError> {
+        let write = |state: &mut State, node| state.remote_write(now, node, to, from);
+        self.and_notify(now, node, to, from.bytes(), handler, write)
+    }
+
+    /// The same of a copy of bytes.
+    ///
+    /// # Errors
+    /// Why it cannot be sent.
+    pub fn remote_write_bytes_and_notify(
+        &mut self,
+        now: Instant,
+        node: Node,
+        to: Target,
+        data: &[u8],
+        handler: u64,
+    ) -> Result<u64, SendError> {
+        let write = |state: &mut State, node| state.remote_write_bytes(now, node, to, data);
+        self.and_notify(now, node, to, data.len(), handler, write)
+    }
+
+    fn and_notify(
+        &mut self,
+        now: Instant,
+        node: Node,
+        to: Target,
+        bytes: usize,
+        handler: u64,
+        write: impl FnOnce(&mut State, Node) -> Result<u64, SendError>,
+    ) -> Result<u64, SendError> {
         let node = self.the(node);
         self.may_post(node, 0)?;
         // Behind a write that is queued, nothing may fail: neither for want of room in the queue nor for want of memory.
         let spare = self.spare_packet(node.0)?;
-        self.remote_write(now, node, to, from)?;
-        let notice = Notice { handler, bytes: from.bytes() as u64 }.encode();
+        write(self, node)?;
+        let notice = Notice { handler, bytes: bytes as u64 }.encode();
         let operation = self.next_operation(node.0);
         let remote = RemoteFrame { what: What::Notify as u16, key: to.key, address: to.address, operation };
         let messages = self.peers[node.0 as usize].accepted + 1;

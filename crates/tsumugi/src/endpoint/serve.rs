@@ -30,24 +30,29 @@ const NOTIFICATIONS_MAX: usize = 1 << 12;
 #[derive(Debug, Default)]
 pub(crate) struct Served {
     registered: HashMap<u64, Registered>,
+    /// Keys of notifications that wait, in the order in which they came.
+    notified: VecDeque<u64>,
 }
 
 #[derive(Debug)]
 struct Registered {
     slice: Slice,
+    /// What others call its first byte.
+    base: u64,
     rights: Rights,
     notifications: VecDeque<Notification>,
 }
 
 impl Served {
-    /// Lets others reach memory by a key.
-    pub(crate) fn register(&mut self, key: u64, slice: Slice, rights: Rights) {
-        self.registered.insert(key, Registered { slice, rights, notifications: VecDeque::new() });
+    /// Lets others reach memory by a key, and by addresses that begin at `base`.
+    pub(crate) fn register(&mut self, key: u64, base: u64, slice: Slice, rights: Rights) {
+        self.registered.insert(key, Registered { slice, base, rights, notifications: VecDeque::new() });
     }
 
     /// What has arrived is done; nothing more will be.
     pub(crate) fn revoke(&mut self, key: u64) {
         self.registered.remove(&key);
+        self.notified.retain(|other| *other != key);
     }
 
     pub(crate) fn is_key(&self, key: u64) -> bool {
@@ -56,14 +61,13 @@ impl Served {
 
     /// The region, and the place in it of `bytes` at an address.
     fn find(&self, remote: &RemoteFrame, bytes: u64, rights: Rights) -> Result<(&Region, usize), Outcome> {
-        let Registered { slice, rights: given, .. } =
+        let Registered { slice, base, rights: given, .. } =
             self.registered.get(&remote.key).ok_or(Outcome::NoSuchKey)?;
         if !given.has(rights) {
             return Err(Outcome::NotPermitted);
         }
         let region = slice.region();
-        let start = region.address() + slice.at() as u64;
-        let ahead = remote.address.checked_sub(start).ok_or(Outcome::OutOfBounds)?;
+        let ahead = remote.address.checked_sub(*base).ok_or(Outcome::OutOfBounds)?;
         let length = slice.bytes() as u64;
         if bytes > length || ahead > length - bytes {
             return Err(Outcome::OutOfBounds);
@@ -99,12 +103,23 @@ impl Served {
             return Err(Outcome::TooMany);
         }
         registered.notifications.push_back(Notification { source, handler, slice });
+        self.notified.push_back(remote.key);
         Ok(())
     }
 
     /// Takes the next notification about what is registered under a key.
     pub(crate) fn take_notification(&mut self, key: u64) -> Option<Notification> {
-        self.registered.get_mut(&key)?.notifications.pop_front()
+        let notification = self.registered.get_mut(&key)?.notifications.pop_front()?;
+        if let Some(at) = self.notified.iter().position(|notified| *notified == key) {
+            self.notified.remove(at);
+        }
+        Some(notification)
+    }
+
+    /// Takes the next notification of all.
+    pub(crate) fn take_any_notification(&mut self) -> Option<(u64, Notification)> {
+        let key = self.notified.pop_front()?;
+        Some((key, self.registered.get_mut(&key)?.notifications.pop_front()?))
     }
 }
 
@@ -163,7 +178,9 @@ impl State {
     fn serve_write(&mut self, remote: &RemoteFrame, data: &[u8]) -> Result<(), Outcome> {
         self.served.write(remote, data)?;
         if self.window.is_there()
-            && let Some(Registered { slice, .. }) = self.served.registered.get(&remote.key)
+            && let Some(Registered { slice, base, .. }) = self.served.registered.get(&remote.key)
+            // The driver looks pages up by the addresses that others say.
+            && *base == slice.region().address() + slice.at() as u64
         {
             let written = remote.address..remote.address + data.len() as u64;
             self.window.learn(&self.memory, remote.key, slice, written);

@@ -14,7 +14,6 @@ use crate::report::GivenUp;
 use std::net::SocketAddr;
 use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_rail::{Packet, Rail, RailError};
-use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 use tsumugi_wire::time::SECOND_NS;
@@ -71,7 +70,7 @@ impl Content {
         HEADER_BYTES
             + match &self.body {
                 Body::Packet(body) => body.len(),
-                Body::Piece { bytes, .. } => FRAGMENT_BYTES + bytes,
+                Body::Piece { head, bytes, .. } => head.len() + bytes,
             }
     }
 }

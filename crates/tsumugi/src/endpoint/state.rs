@@ -14,7 +14,7 @@ use crate::counters::Counters;
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
-use crate::remote::{Refusal, Rights};
+use crate::remote::{Refusal, Rights, Target};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use slab::Slab;
@@ -126,7 +126,7 @@ pub struct State {
     pub(super) freezes: bool,
     pub(crate) pool: Pool,
     pub(super) contents: Slab<Content>,
-    pub(super) longs: Slab<super::depart::Long>,
+    pub(super) longs: super::long::Longs,
     pub(super) dirty: VecDeque<u32>,
     /// Peers to whom credit is to be given ahead.
     pub(super) fed: Vec<u32>,
@@ -199,7 +199,7 @@ impl State {
             freezes: false,
             pool: Pool::default(),
             contents: Slab::new(),
-            longs: Slab::new(),
+            longs: super::long::Longs::default(),
             dirty: VecDeque::new(),
             fed: Vec::new(),
             timed: Vec::new(),
@@ -336,8 +336,18 @@ impl State {
                 break key;
             }
         };
-        self.served.register(key, slice, rights);
+        let base = slice.region().address() + slice.at() as u64;
+        self.served.register(key, base, slice, rights);
         key
+    }
+
+    /// Lets others reach memory by a key and addresses that the caller chooses. `false`: the key is in use.
+    pub fn register_as(&mut self, target: Target, slice: Slice, rights: Rights) -> bool {
+        let free = !self.served.is_key(target.key);
+        if free {
+            self.served.register(target.key, target.address, slice, rights);
+        }
+        free
     }
 
     /// Nothing is done under a key any more. Whether a depositor in the driver may be doing something at this moment.

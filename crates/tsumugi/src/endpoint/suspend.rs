@@ -1,7 +1,7 @@
 //! Turning an endpoint's state into a context and back.
 
 use super::deliver::{Content as Bytes, Delivery};
-use super::depart::Long;
+use super::long::Long;
 use super::peer::{Address, Assembly, Body, Content, ContentKey, Held, Local, Outgoing, Peer, Phase};
 use super::place::Store;
 use super::remote::Bulk;
@@ -66,7 +66,7 @@ impl State {
             }
             Outgoing::Bulk { bulk, messages } => Some(bulk.save(*messages)),
             Outgoing::Long { key, next, messages } => Some(SavedOutgoing::Long {
-                data: self.longs[*key].data().to_vec(),
+                data: self.longs.get(*key).to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
@@ -100,9 +100,7 @@ impl State {
         let (base, sack) = window::snapshot(flow);
         let body_of = |key: &ContentKey| match &self.contents[*key].body {
             Body::Packet(body) => body.clone(),
-            Body::Piece { frame, key, at, bytes } => {
-                [&frame[..], &self.longs[*key].bytes()[*at..*at + *bytes]].concat()
-            }
+            Body::Piece { head, key, at, bytes } => [head, self.longs.get(*key).at(*at, *bytes)].concat(),
         };
         let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
         let unchecked = peer.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));

@@ -1,5 +1,6 @@
 //! Bursts: what waits for a peer becomes packets, and packets are sent, as many at once as a path takes.
 
+use super::long::FRONT_BYTES_MAX;
 use super::peer::{Body, Content, ContentKey, Outgoing, Phase};
 use super::state::State;
 use crate::checksum::{crc32c, crc32c_of_two};
@@ -7,7 +8,7 @@ use arrayvec::ArrayVec;
 use tsumugi_proto::trunk::Pick;
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::defect;
-use tsumugi_wire::frame::{FRAGMENT_BYTES, WHOLE_BYTES};
+use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
 use tsumugi_wire::remote::Outcome;
@@ -21,13 +22,16 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// After this time a NIC whose queue was full is tried again, ns: some packets later.
 const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 
+/// Longest head of a packet: header, frame header, and the beginning of a message that lies elsewhere, bytes.
+const HEAD_BYTES_MAX: usize = HEADER_BYTES + FRAGMENT_BYTES + FRONT_BYTES_MAX;
+
 /// Room to put a burst together, kept so that nothing is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
     pub(super) packets: Vec<(Psn, ContentKey, Flags)>,
     /// A PROBE goes behind it: its packets do not bring back the answer that it needs.
     probed: bool,
-    heads: Vec<[u8; HEADER_BYTES + FRAGMENT_BYTES]>,
+    heads: Vec<[u8; HEAD_BYTES_MAX]>,
 }
 
 impl State {
@@ -180,15 +184,11 @@ impl State {
             }
             Outgoing::Long { key, next, messages } => {
                 let (key, messages) = (*key, *messages);
-                let long = &mut self.longs[key];
-                let offset = next.offset as usize;
-                let at = WHOLE_BYTES + offset;
-                let bytes = long.fragment_bytes(offset, data_bytes);
-                let left = bytes.min(long.bytes - offset) as u64;
-                let frame = next.encode();
-                let crc = crc32c_of_two(&frame, &long.buffer[at..at + bytes]);
-                next.offset += left;
-                peer.outbox_bytes -= left;
+                let long = self.longs.get_mut(key);
+                let (head, at, bytes, left) = long.cut(next, data_bytes);
+                let crc = crc32c_of_two(&head, long.at(at, bytes));
+                next.offset += left as u64;
+                peer.outbox_bytes -= left as u64;
                 let last = next.offset == next.total;
                 if last {
                     // The part that is not cut hands its claim on to the last fragment.
@@ -196,7 +196,7 @@ impl State {
                 } else {
                     long.users += u32::from(!defect!(BufferGivenBackEarly));
                 }
-                let body = Body::Piece { frame, key, at, bytes };
+                let body = Body::Piece { head, key, at, bytes };
                 Some((Content { body, crc }, last.then_some(messages)))
             }
             Outgoing::Bulk { bulk, messages } => {
@@ -243,7 +243,7 @@ impl State {
         // it may send, after a resend, and after a long message, whose buffer it wants back.
         let full = peer.sender.room(path) == 0;
         let Burst { packets, probed, heads } = &mut self.burst;
-        heads.resize(heads.len().max(count), [0; HEADER_BYTES + FRAGMENT_BYTES]);
+        heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
@@ -253,7 +253,7 @@ impl State {
             let last = at + 1 == count;
             let (frame, body): (&[u8], &[u8]) = match &content.body {
                 Body::Packet(body) => (&[], body),
-                Body::Piece { frame, key, at, bytes } => (frame, &self.longs[*key].buffer[*at..*at + *bytes]),
+                Body::Piece { head, key, at, bytes } => (head, self.longs.get(*key).at(*at, *bytes)),
             };
             let ask = *resent == Flags::RESENT || last && (full || count > 1 || !frame.is_empty());
             header.flags = flags.with(*resent).with(if ask { Flags::ACK_REQUEST } else { Flags(0) });

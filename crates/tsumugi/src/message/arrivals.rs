@@ -2,17 +2,21 @@
 
 use super::departures::Outgoing;
 use super::engine::{At, Engine, Stored};
-use super::header::Header;
+use super::header::{DATA_HEADER_BYTES, HEADER_BYTES_MAX, Header};
 use super::request::Status;
 use crate::Node;
 use crate::endpoint::deliver::{Content, Delivery};
 use crate::endpoint::place::{Incoming, Lent, Placer, Room};
+
 use crate::endpoint::state::State;
 
 impl Engine {
     /// Takes in everything that the channel has.
     pub(super) fn take_in(&mut self, state: &mut State) {
         self.follow(state);
+        while let Some((number, buffer)) = state.take_lent(self.channel) {
+            self.given_back(state, number, buffer);
+        }
         while let Some(delivery) = state.take(self.channel) {
             match delivery {
                 Delivery::Message { source, content } => self.on_message(state, source, content),
@@ -30,11 +34,11 @@ impl Engine {
             return;
         };
         match header {
-            Header::Eager { tag } | Header::Active { tag } => {
-                let data_bytes = bytes - super::header::DATA_HEADER_BYTES as u64;
-                let status = Status { node: Node(source), tag, bytes: data_bytes };
-                match self.matching.arrive(source, tag) {
-                    Some(number) => self.fill(state, number, status, content),
+            Header::Eager { tag, immediate } | Header::Active { tag, immediate } => {
+                let at = Header::data_at(immediate);
+                let status = Status { node: Node(source), tag, immediate, bytes: bytes - at as u64 };
+                match self.meet(state, source, tag, status.bytes) {
+                    Some(number) => self.fill(state, number, status, at, content),
                     None => {
                         let content = state.copy_out(content);
                         self.keep(state, status, Stored::Whole(content));
@@ -43,9 +47,8 @@ impl Engine {
                 return;
             }
             Header::Data { receive } => {
-                let data_bytes = bytes - super::header::DATA_HEADER_BYTES as u64;
-                match self.granted(receive, source, data_bytes) {
-                    Some(status) => self.fill(state, receive, status, content),
+                match self.granted(receive, source, bytes - DATA_HEADER_BYTES as u64) {
+                    Some(status) => self.fill(state, receive, status, DATA_HEADER_BYTES, content),
                     None => {
                         state.count_violation();
                         state.release_message(content);
@@ -53,7 +56,10 @@ impl Engine {
                 }
                 return;
             }
-            Header::Offer { tag, send, bytes } => self.on_offer(state, source, tag, send, bytes),
+            Header::Offer { tag, send, bytes, immediate } => {
+                let status = Status { node: Node(source), tag, immediate, bytes };
+                self.on_offer(state, status, send);
+            }
             Header::Grant { receive, send, bytes } => self.on_grant(state, source, send, receive, bytes),
             Header::Refuse { send, bytes } => self.on_refuse(state, source, send, bytes),
         }
@@ -68,15 +74,14 @@ impl Engine {
         }
     }
 
-    fn on_offer(&mut self, state: &mut State, source: u32, tag: u64, send: u64, bytes: u64) {
-        let limit = state.message_bytes_max().saturating_sub(super::header::DATA_HEADER_BYTES as u64);
-        if bytes > limit {
+    fn on_offer(&mut self, state: &mut State, status: Status, send: u64) {
+        let limit = state.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64);
+        if status.bytes > limit {
             state.count_violation();
-            self.say(Node(source), Outgoing::Header(Header::Refuse { send, bytes: limit }));
+            self.say(status.node, Outgoing::Header(Header::Refuse { send, bytes: limit }));
             return;
         }
-        let status = Status { node: Node(source), tag, bytes };
-        match self.matching.arrive(source, tag) {
+        match self.meet(state, status.node.0, status.tag, status.bytes) {
             Some(number) => self.grant(state, number, status, send),
             None => {
                 self.keep(state, status, Stored::Offered(send));
@@ -89,23 +94,23 @@ impl Placer for Engine {
     fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room {
         self.take_in(state);
         let Incoming { source, total, .. } = incoming;
-        let bytes = total.saturating_sub(super::header::DATA_HEADER_BYTES as u64);
         let lent = match Header::decode(head, total) {
             // It is matched when it is whole.
             Some(Header::Eager { .. }) => return Room::Own,
-            Some(Header::Active { tag }) => {
-                let status = Status { node: Node(source), tag, bytes };
-                match self.matching.arrive(source, tag) {
-                    Some(number) => self.lend(number, status),
+            Some(Header::Active { tag, immediate }) => {
+                let at = Header::data_at(immediate);
+                let status = Status { node: Node(source), tag, immediate, bytes: total - at as u64 };
+                match self.meet(state, source, tag, status.bytes) {
+                    Some(number) => self.lend(number, status, at),
                     None => return Room::Claimed(self.keep(state, status, Stored::Arriving(incoming))),
                 }
             }
-            Some(Header::Data { receive }) => match self.granted(receive, source, bytes) {
-                Some(status) => self.lend(receive, status),
-                None => None,
-            },
+            Some(Header::Data { receive }) => {
+                let status = self.granted(receive, source, total - DATA_HEADER_BYTES as u64);
+                status.and_then(|status| self.lend(receive, status, DATA_HEADER_BYTES))
+            }
             // A head too short for a header is looked at again when the message is whole.
-            None if head.len() < super::header::DATA_HEADER_BYTES => return Room::Own,
+            None if head.len() < HEADER_BYTES_MAX => return Room::Own,
             _ => None,
         };
         lent.map_or_else(

@@ -2,7 +2,10 @@
 
 use super::engine::{Engine, Entry, Stage};
 use super::header::{DATA_HEADER_BYTES, Header};
-use super::request::{Completion, RequestError, Status};
+use super::request::{Completion, Envelope, RequestError, Status};
+use crate::buffer::Buffer;
+use crate::channel;
+use crate::endpoint::long::Lender;
 use crate::endpoint::state::State;
 use crate::error::SendError;
 use crate::{Node, Ticket};
@@ -13,13 +16,87 @@ const OFFERED_BYTES_MAX: u64 = 64 << 20;
 /// Bytes in front of the data in a buffer of a message.
 const FRONT_BYTES: usize = WHOLE_BYTES + DATA_HEADER_BYTES;
 
+/// A message's data and whose memory they lie in.
+#[derive(Debug, Default)]
+pub(super) enum Parcel {
+    /// None: they are on their way.
+    #[default]
+    Sent,
+    /// A buffer of [`Engine::buffer`]: room for headers, then the data.
+    Own(Vec<u8>),
+    /// The caller's.
+    Lent(Buffer),
+}
+
+impl Parcel {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Parcel::Sent => 0,
+            Parcel::Own(buffer) => buffer.len().saturating_sub(FRONT_BYTES),
+            Parcel::Lent(buffer) => buffer.len(),
+        }
+    }
+
+    fn is_sent(&self) -> bool {
+        matches!(self, Parcel::Sent)
+    }
+
+    /// Only the first so many bytes of the data.
+    fn shortened(self, bytes: usize) -> Parcel {
+        match self {
+            Parcel::Sent => Parcel::Sent,
+            Parcel::Own(mut buffer) => {
+                buffer.truncate(FRONT_BYTES + bytes);
+                Parcel::Own(buffer)
+            }
+            Parcel::Lent(buffer) => Parcel::Lent(buffer.shortened(bytes)),
+        }
+    }
+
+    /// Gives the memory back: ours to the pool, the caller's to the caller.
+    pub(super) fn give_back(self, state: &mut State) -> Option<Buffer> {
+        match self {
+            Parcel::Sent => None,
+            Parcel::Own(buffer) => {
+                state.pool.give(buffer);
+                None
+            }
+            Parcel::Lent(buffer) => Some(buffer),
+        }
+    }
+}
+
 /// A message that was offered.
 #[derive(Debug)]
 pub(super) struct Offered {
     pub(super) status: Status,
-    /// The message behind room for headers; empty when it is wanted and on its way.
-    buffer: Vec<u8>,
+    parcel: Parcel,
     pub(super) acquaintance: u32,
+}
+
+impl Offered {
+    /// Whether its data wait to be sent.
+    pub(super) fn is_wanted(&self) -> bool {
+        self.parcel.is_sent()
+    }
+}
+
+/// A send that is on its way in memory of the caller.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub(super) status: Status,
+    ticket: Ticket,
+    /// The memory, given back by a peer that is gone; why is said next.
+    buffer: Option<Buffer>,
+    /// Why it failed, said before the memory was given back.
+    failure: Option<RequestError>,
+}
+
+impl Lent {
+    /// Whether its peer is gone.
+    pub(super) fn has_failed(&self, state: &State) -> bool {
+        self.ticket.status(state) == channel::Status::Failed
+    }
 }
 
 /// Something to be said to a peer.
@@ -27,8 +104,8 @@ pub(super) struct Offered {
 pub(super) enum Outgoing {
     /// A header that nothing follows.
     Header(Header),
-    /// Data that are wanted, in a buffer, and the send that they complete.
-    Data { buffer: Vec<u8>, send: u64 },
+    /// Data that a receive wants, and the send that they complete.
+    Data { parcel: Parcel, receive: u64, send: u64 },
 }
 
 /// Why a message was not accepted, and the buffer that it came in.
@@ -36,6 +113,7 @@ pub(super) type Refused = (SendError, Vec<u8>);
 
 impl Engine {
     /// Sends a copy of `data` at once.
+    #[inline]
     pub(super) fn send_now(
         &mut self,
         state: &mut State,
@@ -62,6 +140,74 @@ impl Engine {
         Ok(state.ticket(node, number))
     }
 
+    /// Sends a message at once that lies in memory of the caller. Returns the number of the request.
+    pub(super) fn send_lent_now(
+        &mut self,
+        state: &mut State,
+        header: Header,
+        status: Status,
+        buffer: Buffer,
+        cookie: u64,
+    ) -> Result<u64, (SendError, Buffer)> {
+        let ticket = state.ticket(status.node, 0);
+        let lent = Lent { status, ticket, buffer: None, failure: None };
+        let number = self.requests.insert(Entry::new(Some(cookie), Stage::Lent(lent)));
+        match self.post_lent(state, header, status.node, buffer, number) {
+            Ok(()) => Ok(number),
+            Err(refused) => {
+                self.requests.remove(number);
+                Err(refused)
+            }
+        }
+    }
+
+    /// Has the data of request `number`, which is of memory that is lent, accepted.
+    fn post_lent(
+        &mut self,
+        state: &mut State,
+        header: Header,
+        node: Node,
+        buffer: Buffer,
+        number: u64,
+    ) -> Result<(), (SendError, Buffer)> {
+        let front = header.encode(buffer.len());
+        let lender = Lender { channel: self.channel, key: number };
+        let (message, back) = state.post_lent(self.now, node, lender, &front, buffer)?;
+        let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else {
+            return Ok(());
+        };
+        lent.ticket = state.ticket(node, message);
+        if let Some(buffer) = back {
+            let sent = Completion::sent(lent.status, Some(lent.ticket), Some(buffer));
+            self.complete(number, sent);
+        }
+        Ok(())
+    }
+
+    /// The library needs the memory of a send no more.
+    pub(super) fn given_back(&mut self, state: &State, number: u64, buffer: Buffer) {
+        let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else { return };
+        let (status, ticket) = (lent.status, lent.ticket);
+        if let Some(error) = lent.failure.take() {
+            self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
+        } else if ticket.status(state) == channel::Status::Delivered {
+            self.complete(number, Completion::sent(status, Some(ticket), Some(buffer)));
+        } else {
+            lent.buffer = Some(buffer);
+        }
+    }
+
+    /// The peer is gone that a send in memory of the caller was for.
+    pub(super) fn fail_lent(&mut self, number: u64, error: RequestError) {
+        let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else { return };
+        match lent.buffer.take() {
+            Some(buffer) => {
+                self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
+            }
+            None => lent.failure = Some(error),
+        }
+    }
+
     /// Sends one copy of `data` to several peers, at once.
     pub(super) fn send_to_all(
         &mut self,
@@ -75,35 +221,37 @@ impl Engine {
         Ok(nodes.iter().zip(numbers).map(|(node, number)| state.ticket(*node, number)).collect())
     }
 
-    /// Offers a message that lies in a buffer of [`Engine::buffer`]. Returns the number of the request.
+    /// Offers a message. Returns the number of the request.
     pub(super) fn offer(
         &mut self,
         state: &mut State,
         node: Node,
-        tag: u64,
-        buffer: Vec<u8>,
-    ) -> Result<u64, Refused> {
+        envelope: Envelope,
+        parcel: Parcel,
+        cookie: Option<u64>,
+    ) -> Result<u64, (SendError, Parcel)> {
         self.take_in(state);
         let node = state.the(node);
-        let bytes = (buffer.len() - FRONT_BYTES) as u64;
+        let bytes = parcel.bytes() as u64;
         match state.may_post(node, bytes + DATA_HEADER_BYTES as u64) {
             // The data need room only when they are wanted.
             Ok(()) | Err(SendError::WouldBlock) => {}
-            Err(error) => return Err((error, buffer)),
+            Err(error) => return Err((error, parcel)),
         }
         if self.is_offering_much(node, bytes) {
-            return Err((SendError::WouldBlock, buffer));
+            return Err((SendError::WouldBlock, parcel));
         }
-        let status = Status { node, tag, bytes };
+        let status = Status::new(node, envelope, bytes);
         let acquaintance = state.acquaintance(node);
-        let offered = Offered { status, buffer, acquaintance };
-        let send = self.requests.insert(Entry { is_orphan: false, stage: Stage::Send(offered) });
-        if let Err(error) = self.post_header(state, node, Header::Offer { tag, send, bytes }) {
-            let buffer = match self.requests.remove(send) {
-                Some(Entry { stage: Stage::Send(offered), .. }) => offered.buffer,
-                _ => Vec::new(),
+        let offered = Offered { status, parcel, acquaintance };
+        let send = self.requests.insert(Entry::new(cookie, Stage::Send(offered)));
+        let Envelope { tag, immediate } = envelope;
+        if let Err(error) = self.post_header(state, node, Header::Offer { tag, send, bytes, immediate }) {
+            let parcel = match self.requests.remove(send) {
+                Some(Entry { stage: Stage::Send(offered), .. }) => offered.parcel,
+                _ => Parcel::Sent,
             };
-            return Err((error, buffer));
+            return Err((error, parcel));
         }
         *self.offered_bytes.entry(node.0).or_default() += bytes;
         state.expect(self.now, node);
@@ -130,25 +278,23 @@ impl Engine {
             state.count_violation();
             return;
         };
-        let mut buffer = std::mem::take(&mut offered.buffer);
+        let parcel = std::mem::take(&mut offered.parcel);
         let status = offered.status;
         self.offered_no_more(status);
         if granted == 0 {
-            state.pool.give(buffer);
-            self.finish_send(state, send, None);
+            let buffer = parcel.give_back(state);
+            self.finish_send(state, send, None, buffer);
             return;
         }
-        buffer.truncate(FRONT_BYTES + granted as usize);
-        let header = Header::Data { receive }.encode(granted as usize);
-        buffer[WHOLE_BYTES..FRONT_BYTES].copy_from_slice(&header);
-        self.say(status.node, Outgoing::Data { buffer, send });
+        let parcel = parcel.shortened(granted as usize);
+        self.say(status.node, Outgoing::Data { parcel, receive, send });
     }
 
     /// A message that was offered to a peer and is not wanted yet.
     fn offered(&mut self, send: u64, source: u32) -> Option<&mut Offered> {
         match self.requests.get_mut(send) {
             Some(Entry { stage: Stage::Send(offered), .. }) => {
-                Some(offered).filter(|offered| offered.status.node.0 == source && !offered.buffer.is_empty())
+                Some(offered).filter(|offered| offered.status.node.0 == source && !offered.parcel.is_sent())
             }
             _ => None,
         }
@@ -172,25 +318,30 @@ impl Engine {
     }
 
     /// The data of a send are accepted, or none are wanted.
-    fn finish_send(&mut self, state: &mut State, send: u64, ticket: Option<Ticket>) {
-        if let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get(send) {
-            let (status, acquaintance) = (offered.status, offered.acquaintance);
-            state.expect_no_more(status.node, acquaintance);
-            self.complete(send, Completion::sent(status, ticket));
+    fn finish_send(&mut self, state: &mut State, send: u64, ticket: Option<Ticket>, buffer: Option<Buffer>) {
+        if let Some(status) = self.accepted(state, send) {
+            self.complete(send, Completion::sent(status, ticket, buffer));
         }
+    }
+
+    /// Nothing more is expected of the peer because of an offer.
+    fn accepted(&mut self, state: &mut State, send: u64) -> Option<Status> {
+        let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get(send) else { return None };
+        state.expect_no_more(offered.status.node, offered.acquaintance);
+        Some(offered.status)
     }
 
     /// A send that was offered fails.
     pub(super) fn fail_send(&mut self, state: &mut State, send: u64, error: RequestError) {
         if let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get_mut(send) {
-            let buffer = std::mem::take(&mut offered.buffer);
+            let parcel = std::mem::take(&mut offered.parcel);
             let (status, acquaintance) = (offered.status, offered.acquaintance);
             state.expect_no_more(status.node, acquaintance);
-            if !buffer.is_empty() {
+            if !parcel.is_sent() {
                 self.offered_no_more(status);
-                state.pool.give(buffer);
             }
-            self.complete(send, Completion { outcome: Err(error), buffer: None, ticket: None });
+            let buffer = parcel.give_back(state);
+            self.complete(send, Completion { outcome: Err(error), buffer, ticket: None });
         }
     }
 
@@ -200,17 +351,27 @@ impl Engine {
     }
 
     /// Forgets what was to be said to a peer.
-    pub(super) fn drop_outgoing(&mut self, state: &mut State, node: Node) {
+    pub(super) fn drop_outgoing(&mut self, state: &mut State, node: Node, error: &RequestError) {
         for outgoing in self.outgoing.remove(&node.0).into_iter().flatten() {
-            if let Outgoing::Data { buffer, send } = outgoing {
-                state.pool.give(buffer);
-                self.fail_send(state, send, RequestError::Cancelled);
+            if let Outgoing::Data { parcel, send, .. } = outgoing {
+                self.fail_wanted(state, send, parcel, error.clone());
             }
+        }
+    }
+
+    /// A send whose data are wanted fails.
+    fn fail_wanted(&mut self, state: &mut State, send: u64, parcel: Parcel, error: RequestError) {
+        let buffer = parcel.give_back(state);
+        if self.accepted(state, send).is_some() {
+            self.complete(send, Completion { outcome: Err(error), buffer, ticket: None });
         }
     }
 
     /// Says what is to be said, as far as there is room. Returns whether anything was said.
     pub(super) fn say_all(&mut self, state: &mut State) -> bool {
+        if self.outgoing.is_empty() {
+            return false;
+        }
         let mut said = false;
         let nodes: Vec<u32> = self.outgoing.keys().copied().collect();
         for node in nodes {
@@ -237,22 +398,17 @@ impl Engine {
                 Err(SendError::WouldBlock) => Err(Outgoing::Header(header)),
                 _ => Ok(()),
             },
-            Outgoing::Data { buffer, send } => {
-                match state.post_buffer(self.now, node, self.channel, buffer) {
-                    Ok(number) => {
-                        let ticket = state.ticket(node, number);
-                        self.finish_send(state, send, Some(ticket));
-                        Ok(())
-                    }
-                    Err((SendError::WouldBlock, buffer)) => Err(Outgoing::Data { buffer, send }),
-                    Err((error, buffer)) => {
-                        state.pool.give(buffer);
+            Outgoing::Data { parcel, receive, send } => {
+                match self.post_data(state, node, parcel, receive, send) {
+                    Ok(()) => Ok(()),
+                    Err((SendError::WouldBlock, parcel)) => Err(Outgoing::Data { parcel, receive, send }),
+                    Err((error, parcel)) => {
                         let error = match error {
                             SendError::Peer(failure) => RequestError::Peer(failure),
                             SendError::TooLong { limit, .. } => RequestError::TooLong { node, limit },
                             _ => RequestError::Cancelled,
                         };
-                        self.fail_send(state, send, error);
+                        self.fail_wanted(state, send, parcel, error);
                         Ok(())
                     }
                 }
@@ -260,9 +416,51 @@ impl Engine {
         }
     }
 
+    /// Has the data of a send accepted that a receive wants.
+    fn post_data(
+        &mut self,
+        state: &mut State,
+        node: Node,
+        parcel: Parcel,
+        receive: u64,
+        send: u64,
+    ) -> Result<(), (SendError, Parcel)> {
+        let header = Header::Data { receive };
+        match parcel {
+            Parcel::Sent => Ok(()),
+            Parcel::Own(buffer) => {
+                let ticket = self
+                    .send_buffer_now(state, header, node, buffer)
+                    .map_err(|(error, buffer)| (error, Parcel::Own(buffer)))?;
+                self.finish_send(state, send, Some(ticket), None);
+                Ok(())
+            }
+            Parcel::Lent(buffer) => {
+                let bytes = (buffer.len() + DATA_HEADER_BYTES) as u64;
+                if let Err(error) = state.may_post(node, bytes) {
+                    return Err((error, Parcel::Lent(buffer)));
+                }
+                let Some(status) = self.accepted(state, send) else { return Ok(()) };
+                let lent = Lent { status, ticket: state.ticket(node, 0), buffer: None, failure: None };
+                if let Some(entry) = self.requests.get_mut(send) {
+                    entry.stage = Stage::Lent(lent);
+                }
+                if let Err((error, buffer)) = self.post_lent(state, header, node, buffer, send) {
+                    let error = match error {
+                        SendError::Peer(failure) => RequestError::Peer(failure),
+                        _ => RequestError::Cancelled,
+                    };
+                    self.complete(
+                        send,
+                        Completion { outcome: Err(error), buffer: Some(buffer), ticket: None },
+                    );
+                }
+                Ok(())
+            }
+        }
+    }
+
     fn post_header(&self, state: &mut State, node: Node, header: Header) -> Result<(), SendError> {
-        let rest = header.rest();
-        let rest = rest.as_ref().map_or(&[][..], |rest| &rest[..]);
-        state.post_parts(self.now, node, self.channel, [&header.encode(0), rest]).map(|_| ())
+        state.post_parts(self.now, node, self.channel, [&header.encode(0), &[]]).map(|_| ())
     }
 }

@@ -1,15 +1,17 @@
 //! What a port knows: requests, the messages that wait, and what is to be said.
 //!
-//! Receives are here; [`super::arrivals`] is what arrives, [`super::departures`] what is sent.
+//! Receives are here, those of several messages in [`super::many`]; [`super::arrivals`] is what arrives,
+//! [`super::departures`] what is sent.
 
-use super::departures::{Offered, Outgoing};
+use super::departures::{Lent, Offered, Outgoing};
 use super::header::Header;
+use super::many::Many;
 use super::matching::{Matching, Posted, Wanted};
 use super::request::{Completion, Pattern, RequestError, Status};
 use super::table::Table;
 use crate::buffer::Buffer;
 use crate::endpoint::deliver::Content;
-use crate::endpoint::place::{Incoming, Lent};
+use crate::endpoint::place::{self, Incoming};
 use crate::endpoint::state::State;
 use crate::error::SendError;
 use crate::{Failure, Node};
@@ -43,6 +45,8 @@ pub(super) struct Engine {
     pub(super) failures: VecDeque<Failure>,
     /// Counts completions.
     pub(super) completed: u64,
+    /// Requests that are complete and listed, in the order in which they became so.
+    listed: VecDeque<u64>,
     has_told_of_full_memory: bool,
 }
 
@@ -51,13 +55,24 @@ pub(super) struct Engine {
 pub(super) struct Entry {
     /// Nobody will ask for its completion.
     pub(super) is_orphan: bool,
+    /// What the caller calls it in the list of completions; `None`: it is not listed there.
+    pub(super) cookie: Option<u64>,
     pub(super) stage: Stage,
+}
+
+impl Entry {
+    pub(super) fn new(cookie: Option<u64>, stage: Stage) -> Entry {
+        Entry { is_orphan: false, cookie, stage }
+    }
 }
 
 #[derive(Debug)]
 pub(super) enum Stage {
     Receive(Receive),
+    Many(Many),
     Send(Offered),
+    /// A send that is on its way in memory of the caller.
+    Lent(Lent),
     Done(Completion),
 }
 
@@ -65,10 +80,12 @@ pub(super) enum Stage {
 #[derive(Debug)]
 pub(super) struct Receive {
     /// `None` while it is lent.
-    buffer: Option<Buffer>,
+    pub(super) buffer: Option<Buffer>,
     pub(super) at: At,
     /// The peer and the acquaintance that something is expected of because of it.
     pub(super) expects: Option<(Node, u32)>,
+    /// The receive for several messages that it is a part of.
+    pub(super) whole: Option<u64>,
 }
 
 /// Where a receive is.
@@ -123,6 +140,7 @@ impl Engine {
             followed: 0,
             failures: VecDeque::new(),
             completed: 0,
+            listed: VecDeque::new(),
             has_told_of_full_memory: false,
         }
     }
@@ -133,31 +151,25 @@ impl Engine {
     }
 
     /// Posts a receive, and returns its number.
-    pub(super) fn receive(&mut self, state: &mut State, pattern: Pattern, buffer: Buffer) -> u64 {
+    pub(super) fn receive(
+        &mut self,
+        state: &mut State,
+        pattern: Pattern,
+        buffer: Buffer,
+        cookie: Option<u64>,
+    ) -> u64 {
         self.take_in(state);
         let wanted = wanted(state, &pattern);
-        if let Some(at) = self.matching.find(&wanted)
-            && let Some(key) = self.matching.take(at)
-        {
-            return self.receive_kept(state, key, buffer);
+        if let Some(key) = self.take_kept(&wanted) {
+            return self.receive_kept(state, key, buffer, cookie);
         }
-        // As far as is known, nothing can come from a peer that is gone or does not exist.
-        let refused = match pattern.source.map(|node| state.may_post(node, 0)) {
-            Some(Err(SendError::Peer(failure))) => Some(RequestError::Peer(failure)),
-            Some(Err(SendError::NoSuchNode(node))) => Some(RequestError::NoSuchNode(node)),
-            _ => None,
-        };
+        let refused = refused(state, &pattern);
+        let expects = if refused.is_some() { None } else { self.expect(state, &pattern) };
+        let number = self.insert(Receive { buffer: Some(buffer), at: At::New, expects, whole: None }, cookie);
         if let Some(error) = refused {
-            return self.requests.insert(Entry {
-                is_orphan: false,
-                stage: Stage::Done(Completion { outcome: Err(error), buffer: Some(buffer), ticket: None }),
-            });
+            self.finish(state, number, Err(error));
+            return number;
         }
-        let expects = pattern.source.filter(|_| self.watches).map(|node| {
-            state.expect(self.now, node);
-            (state.the(node), state.acquaintance(node))
-        });
-        let number = self.insert(buffer, expects);
         let posted = self.matching.post(wanted, number);
         if let Some(receive) = self.receive_mut(number) {
             receive.at = At::Posted(posted, wanted);
@@ -165,9 +177,22 @@ impl Engine {
         number
     }
 
-    fn insert(&mut self, buffer: Buffer, expects: Option<(Node, u32)>) -> u64 {
-        let receive = Receive { buffer: Some(buffer), at: At::New, expects };
-        self.requests.insert(Entry { is_orphan: false, stage: Stage::Receive(receive) })
+    /// Takes out the message that waits for such a receive, if there is one.
+    pub(super) fn take_kept(&mut self, wanted: &Wanted) -> Option<usize> {
+        let at = self.matching.find(wanted)?;
+        self.matching.take(at)
+    }
+
+    /// Something is expected of the source of such a receive, if it has one.
+    pub(super) fn expect(&self, state: &mut State, pattern: &Pattern) -> Option<(Node, u32)> {
+        pattern.source.filter(|_| self.watches).map(|node| {
+            state.expect(self.now, node);
+            (state.the(node), state.acquaintance(node))
+        })
+    }
+
+    pub(super) fn insert(&mut self, receive: Receive, cookie: Option<u64>) -> u64 {
+        self.requests.insert(Entry::new(cookie, Stage::Receive(receive)))
     }
 
     pub(super) fn receive_mut(&mut self, number: u64) -> Option<&mut Receive> {
@@ -178,8 +203,15 @@ impl Engine {
     }
 
     /// Receives a message that has been taken out of matching.
-    pub(super) fn receive_kept(&mut self, state: &mut State, key: usize, buffer: Buffer) -> u64 {
-        let number = self.insert(buffer, None);
+    pub(super) fn receive_kept(
+        &mut self,
+        state: &mut State,
+        key: usize,
+        buffer: Buffer,
+        cookie: Option<u64>,
+    ) -> u64 {
+        let receive = Receive { buffer: Some(buffer), at: At::New, expects: None, whole: None };
+        let number = self.insert(receive, cookie);
         self.hand_out(state, key, number);
         number
     }
@@ -193,9 +225,11 @@ impl Engine {
         };
         state.discharge(KEPT_BYTES);
         match stored {
-            Stored::Whole(content) => self.fill(state, number, status, content),
+            Stored::Whole(content) => {
+                self.fill(state, number, status, Header::data_at(status.immediate), content)
+            }
             Stored::Arriving(incoming) => {
-                if let Some(lent) = self.lend(number, status)
+                if let Some(lent) = self.lend(number, status, Header::data_at(status.immediate))
                     && let Err(lent) = state.lend(incoming, key, lent)
                 {
                     // It is not arriving any more, so its peer is gone; why is said next.
@@ -208,28 +242,35 @@ impl Engine {
         }
     }
 
-    /// Copies a message into a receive's buffer and gives its memory back.
-    pub(super) fn fill(&mut self, state: &mut State, number: u64, status: Status, content: Content) {
+    /// Copies a message, whose data begin `at` so many bytes, into a receive's buffer and gives its memory back.
+    pub(super) fn fill(
+        &mut self,
+        state: &mut State,
+        number: u64,
+        status: Status,
+        at: usize,
+        content: Content,
+    ) {
         if let Some(receive) = self.receive_mut(number)
             && let Some(buffer) = &mut receive.buffer
         {
             let message = state.bytes_of(&content);
-            buffer.write(0, message.get(super::header::DATA_HEADER_BYTES..).unwrap_or_default());
+            buffer.write(0, message.get(at..).unwrap_or_default());
         }
         state.release_message(content);
         self.finish(state, number, Ok(status));
     }
 
-    /// Lends a receive's buffer for a message that is arriving.
-    pub(super) fn lend(&mut self, number: u64, status: Status) -> Option<Lent> {
+    /// Lends a receive's buffer for a message that is arriving and whose data begin at `skip`.
+    pub(super) fn lend(&mut self, number: u64, status: Status, skip: usize) -> Option<place::Lent> {
         let receive = self.receive_mut(number)?;
         receive.at = At::Placing(status);
         let buffer = receive.buffer.take()?;
-        Some(Lent { buffer, skip: super::header::DATA_HEADER_BYTES, key: number })
+        Some(place::Lent { buffer, skip, key: number })
     }
 
     /// Gives a receive its buffer back, for a message that did not arrive.
-    pub(super) fn take_back(&mut self, lent: Lent) {
+    pub(super) fn take_back(&mut self, lent: place::Lent) {
         if let Some(receive) = self.receive_mut(lent.key) {
             receive.buffer = Some(lent.buffer);
             if let At::Placing(status) = receive.at {
@@ -245,7 +286,7 @@ impl Engine {
     }
 
     /// The message that was lent for is complete.
-    pub(super) fn placed(&mut self, state: &mut State, lent: Lent) {
+    pub(super) fn placed(&mut self, state: &mut State, lent: place::Lent) {
         let number = lent.key;
         if let Some(receive) = self.receive_mut(number) {
             receive.buffer = Some(lent.buffer);
@@ -275,7 +316,7 @@ impl Engine {
     /// A receive is complete.
     pub(super) fn finish(&mut self, state: &mut State, number: u64, outcome: Result<Status, RequestError>) {
         let Some(receive) = self.receive_mut(number) else { return };
-        let buffer = receive.buffer.take();
+        let (buffer, whole) = (receive.buffer.take(), receive.whole);
         if let Some((node, acquaintance)) = receive.expects.take() {
             state.expect_no_more(node, acquaintance);
         }
@@ -285,6 +326,9 @@ impl Engine {
             false => Ok(status),
         });
         self.complete(number, Completion { outcome, buffer, ticket: None });
+        if let Some(whole) = whole {
+            self.part_finished(whole);
+        }
     }
 
     /// A request is complete.
@@ -292,9 +336,28 @@ impl Engine {
         self.completed += 1;
         match self.requests.get_mut(number) {
             Some(Entry { is_orphan: true, .. }) => drop(self.requests.remove(number)),
-            Some(entry) => entry.stage = Stage::Done(completion),
+            Some(entry) => {
+                entry.stage = Stage::Done(completion);
+                if entry.cookie.is_some() {
+                    self.listed.push_back(number);
+                }
+            }
             None => {}
         }
+    }
+
+    /// The next request of the list that is complete: what the caller calls it, and what has become of it.
+    #[inline]
+    pub(super) fn next_listed(&mut self) -> Option<(u64, Completion)> {
+        while let Some(number) = self.listed.pop_front() {
+            // Otherwise somebody has asked for it by its number.
+            if let Some(Entry { cookie: Some(cookie), stage: Stage::Done(completion), .. }) =
+                self.requests.remove(number)
+            {
+                return Some((cookie, completion));
+            }
+        }
+        None
     }
 
     /// What has become of a request, which is forgotten with that; `None` when it goes on, and an error when there is none.
@@ -312,6 +375,9 @@ impl Engine {
 
     /// Ends a request that has not met its message; `false` when it has, or is complete.
     pub(super) fn cancel(&mut self, state: &mut State, number: u64) -> bool {
+        if self.end_many(state, number, RequestError::Cancelled) {
+            return true;
+        }
         let Some(Receive { at: At::Posted(posted, _), .. }) = self.receive_mut(number) else { return false };
         let posted = *posted;
         self.matching.cancel(posted);
@@ -379,7 +445,9 @@ impl Engine {
                     // Of this peer, it would have been lost.
                     At::New | At::Placing(_) => false,
                 },
-                Stage::Send(offered) => offered.status.node == node,
+                Stage::Many(many) => many.is_posted_for(node),
+                Stage::Send(offered) => offered.status.node == node && !offered.is_wanted(),
+                Stage::Lent(lent) => lent.has_failed(state),
                 Stage::Done(_) => false,
             })
             .map(|(number, _)| number)
@@ -393,6 +461,8 @@ impl Engine {
                     }
                     self.finish(state, number, Err(error));
                 }
+                Some(Stage::Many(_)) => drop(self.end_many(state, number, error)),
+                Some(Stage::Lent(_)) => self.fail_lent(number, error),
                 _ => self.fail_send(state, number, error),
             }
         }
@@ -408,7 +478,7 @@ impl Engine {
                 self.messages[key].stored = Stored::Gone(failure.clone());
             }
         }
-        self.drop_outgoing(state, node);
+        self.drop_outgoing(state, node, &RequestError::Peer(failure.clone()));
         if self.failures.len() >= FAILURES_MAX {
             self.failures.pop_front();
         }
@@ -436,18 +506,28 @@ impl Engine {
         let numbers: Vec<u64> = self.requests.iter().map(|(number, _)| number).collect();
         for number in numbers {
             self.fail_send(state, number, RequestError::Cancelled);
+            self.end_many(state, number, RequestError::Cancelled);
             self.finish(state, number, Err(RequestError::Cancelled));
             self.requests.remove(number);
         }
         let nodes: Vec<u32> = self.outgoing.keys().copied().collect();
         for node in nodes {
-            self.drop_outgoing(state, Node(node));
+            self.drop_outgoing(state, Node(node), &RequestError::Cancelled);
         }
     }
 }
 
+/// Why nothing can come from the source of such a receive, as far as is known: it is gone or does not exist.
+pub(super) fn refused(state: &State, pattern: &Pattern) -> Option<RequestError> {
+    match pattern.source.map(|node| state.may_post(node, 0)) {
+        Some(Err(SendError::Peer(failure))) => Some(RequestError::Peer(failure)),
+        Some(Err(SendError::NoSuchNode(node))) => Some(RequestError::NoSuchNode(node)),
+        _ => None,
+    }
+}
+
 /// Which messages fit a pattern.
-fn wanted(state: &State, pattern: &Pattern) -> Wanted {
+pub(super) fn wanted(state: &State, pattern: &Pattern) -> Wanted {
     Wanted { source: pattern.source.map(|node| state.the(node).0), tag: pattern.tag, ignore: pattern.ignore }
 }
 

@@ -102,6 +102,21 @@ impl<R, M> Matching<R, M> {
         self.remove(class, at)
     }
 
+    /// The receive that a message of such a source and tag is for, and where it waits.
+    pub fn first(&self, source: u32, tag: u64) -> Option<(R, Posted)>
+    where
+        R: Copy,
+    {
+        let heads = self.classes.iter().filter_map(|class| {
+            let (sequence, at) = class.receives.first(&class.key(source, tag))?;
+            Some((sequence, Posted { any_source: class.any_source, ignore: class.ignore, at }, class))
+        });
+        let key = |(sequence, ..): &(u64, Posted, &Class<R>)| *sequence;
+        let (_, posted, class) =
+            if defect!(NewestReceive) { heads.max_by_key(key) } else { heads.min_by_key(key) }?;
+        Some((*class.receives.get(posted.at)?, posted))
+    }
+
     /// When a receive that waits was posted, as receives and messages are counted.
     pub fn turn(&self, posted: Posted) -> Option<u64> {
         self.classes[self.class_of(posted.any_source, posted.ignore)?].receives.turn(posted.at)

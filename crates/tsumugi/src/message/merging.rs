@@ -38,6 +38,17 @@ impl Engine {
                         At::New | At::Posted(..) => {}
                     }
                 }
+                Stage::Many(many) => {
+                    if let Some((node, connection)) = &mut many.expects {
+                        (*node, *connection) = state.connection_now(*node, *connection);
+                    }
+                    if let Some((_, wanted)) = &mut many.posted
+                        && wanted.source == Some(from.0)
+                    {
+                        wanted.source = Some(into.0);
+                    }
+                }
+                Stage::Lent(lent) => of(&mut lent.status),
                 Stage::Send(offered) => {
                     let (node, connection) = (offered.status.node, offered.acquaintance);
                     (offered.status.node, offered.acquaintance) = state.connection_now(node, connection);

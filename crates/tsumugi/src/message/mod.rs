@@ -75,6 +75,7 @@ mod arrivals;
 mod departures;
 mod engine;
 mod header;
+mod many;
 pub(crate) mod matching;
 mod merging;
 mod queues;
@@ -83,14 +84,15 @@ mod table;
 mod waiting;
 
 pub use crate::buffer::Buffer;
-pub use request::{Completion, Pattern, Request, RequestError, Status, WaitError};
+pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
 
 use crate::endpoint::state::State;
 use crate::endpoint::{Endpoint, Shared};
 use crate::error::{ChannelError, SendError};
 use crate::{Failure, Node, Ticket};
+use departures::Parcel;
 use engine::Engine;
-use header::{DATA_HEADER_BYTES, Header};
+use header::{HEADER_BYTES_MAX, Header};
 use request::Inner;
 use std::cell::RefCell;
 use std::fmt;
@@ -217,12 +219,22 @@ impl Port {
     /// # Errors
     /// [`SendError::WouldBlock`] when there is no room: make progress and try again, or [wait](Port::wait_for_room).
     /// Otherwise why it cannot be sent.
-    pub fn send(&mut self, node: Node, tag: u64, data: &[u8]) -> Result<Request, SendError> {
-        let Some(header) = self.header(tag, data.len()) else {
+    #[inline]
+    pub fn send(
+        &mut self,
+        node: Node,
+        envelope: impl Into<Envelope>,
+        data: &[u8],
+    ) -> Result<Request, SendError> {
+        let envelope = envelope.into();
+        let Some(header) = self.header(envelope, data.len()) else {
             let buffer = self.filled(data)?;
-            return self.offer(node, tag, buffer).map_err(|(error, buffer)| self.refused(error, buffer));
+            return self.offer(node, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
+                parcel.give_back(&mut self.shared.inner.borrow_mut().state);
+                error
+            });
         };
-        let status = Status { node, tag, bytes: data.len() as u64 };
+        let status = Status::new(node, envelope, data.len() as u64);
         let (alone, ticket) = self.with(|engine, state| {
             (state.is_quiet(engine.now, node), engine.send_now(state, header, node, data))
         });
@@ -241,9 +253,12 @@ impl Port {
     ) -> Result<Request, (SendError, MessageBuffer)> {
         let buffer = std::mem::take(&mut message.buffer);
         let bytes = buffer.len() - Engine::DATA_AT;
-        let Some(header) = self.header(tag, bytes) else {
-            return self.offer(node, tag, buffer).map_err(|(error, buffer)| {
-                message.buffer = buffer;
+        let envelope = Envelope::from(tag);
+        let Some(header) = self.header(envelope, bytes) else {
+            return self.offer(node, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
+                if let Parcel::Own(buffer) = parcel {
+                    message.buffer = buffer;
+                }
                 (error, message)
             });
         };
@@ -252,7 +267,7 @@ impl Port {
         });
         match ticket {
             Ok(ticket) => {
-                let status = Status { node, tag, bytes: bytes as u64 };
+                let status = Status::new(node, envelope, bytes as u64);
                 self.sent(status, alone, ticket).map_err(|error| (error, message))
             }
             Err((error, buffer)) => {
@@ -274,14 +289,14 @@ impl Port {
         data: &[u8],
     ) -> Result<Vec<Request>, SendError> {
         let header = match self.options.protocol {
-            Protocol::Eager => Header::Eager { tag },
-            _ => Header::Active { tag },
+            Protocol::Eager => Header::Eager { tag, immediate: None },
+            _ => Header::Active { tag, immediate: None },
         };
         let tickets = self.with(|engine, state| engine.send_to_all(state, header, group, data))?;
         self.shared.transmit(self.shared.now())?;
         let bytes = data.len() as u64;
         let request = |ticket: Ticket| {
-            let status = Status { node: ticket.node(), tag, bytes };
+            let status = Status::new(ticket.node(), tag.into(), bytes);
             Request(Inner::Sent { status, ticket })
         };
         Ok(tickets.into_iter().map(request).collect())
@@ -303,18 +318,15 @@ impl Port {
         Ok(buffer)
     }
 
-    fn refused(&self, error: SendError, buffer: Vec<u8>) -> SendError {
-        self.shared.inner.borrow_mut().state.pool.give(buffer);
-        error
-    }
-
     /// The header of a message that goes at once; none for one that is offered.
-    fn header(&self, tag: u64, bytes: usize) -> Option<Header> {
+    #[inline]
+    fn header(&self, Envelope { tag, immediate }: Envelope, bytes: usize) -> Option<Header> {
+        let (eager, active) = (Header::Eager { tag, immediate }, Header::Active { tag, immediate });
         match self.options.protocol {
-            Protocol::Eager => Some(Header::Eager { tag }),
-            Protocol::ActiveZeroCopy => Some(Header::Active { tag }),
-            Protocol::Rendezvous => (bytes <= self.options.eager_bytes).then_some(Header::Eager { tag }),
-            Protocol::Auto => (bytes <= self.options.offer_bytes).then_some(Header::Active { tag }),
+            Protocol::Eager => Some(eager),
+            Protocol::ActiveZeroCopy => Some(active),
+            Protocol::Rendezvous => (bytes <= self.options.eager_bytes).then_some(eager),
+            Protocol::Auto => (bytes <= self.options.offer_bytes).then_some(active),
         }
     }
 
@@ -325,24 +337,98 @@ impl Port {
         Ok(Request(Inner::Sent { status, ticket }))
     }
 
-    fn offer(&mut self, node: Node, tag: u64, buffer: Vec<u8>) -> Result<Request, (SendError, Vec<u8>)> {
-        let (alone, number) = self
-            .with(|engine, state| (state.is_quiet(engine.now, node), engine.offer(state, node, tag, buffer)));
+    fn offer(
+        &mut self,
+        node: Node,
+        envelope: Envelope,
+        parcel: Parcel,
+        cookie: Option<u64>,
+    ) -> Result<Request, (SendError, Parcel)> {
+        let (alone, number) = self.with(|engine, state| {
+            (state.is_quiet(engine.now, node), engine.offer(state, node, envelope, parcel, cookie))
+        });
         let number = number?;
         if alone {
-            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Vec::new()))?;
+            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Parcel::Sent))?;
+        }
+        Ok(Request(Inner::Numbered(number)))
+    }
+
+    /// Sends a message out of memory of the caller, without a copy. The request has the buffer until the library needs it no
+    /// more, which for a long message is when the receiver has all of it: a peer may ask for any part again until then.
+    /// [Listed](Port::next_completion) under `cookie` when it is complete.
+    ///
+    /// # Errors
+    /// As [`Port::send`]; the buffer comes back with the error.
+    pub fn send_lent(
+        &mut self,
+        node: Node,
+        envelope: impl Into<Envelope>,
+        buffer: Buffer,
+        cookie: u64,
+    ) -> Result<Request, (SendError, Buffer)> {
+        let envelope = envelope.into();
+        let Some(header) = self.header(envelope, buffer.len()) else {
+            let offered = self.offer(node, envelope, Parcel::Lent(buffer), Some(cookie));
+            return offered.map_err(|(error, parcel)| match parcel {
+                Parcel::Lent(buffer) => (error, buffer),
+                Parcel::Own(_) | Parcel::Sent => (error, Buffer::default()),
+            });
+        };
+        let status = Status::new(node, envelope, buffer.len() as u64);
+        let (alone, number) = self.with(|engine, state| {
+            let alone = state.is_quiet(engine.now, node);
+            (alone, engine.send_lent_now(state, header, status, buffer, cookie))
+        });
+        let number = number?;
+        if alone {
+            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Buffer::default()))?;
         }
         Ok(Request(Inner::Numbered(number)))
     }
 
     /// Begins to receive a message into `buffer`, which belongs to the request until it is complete.
     pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|engine, state| engine.receive(state, pattern, buffer))))
+        Request(Inner::Numbered(self.with(|engine, state| engine.receive(state, pattern, buffer, None))))
+    }
+
+    /// As [`Port::receive`], and [listed](Port::next_completion) under `cookie` when it is complete.
+    pub fn receive_listed(&mut self, pattern: Pattern, buffer: Buffer, cookie: u64) -> Request {
+        let post =
+            |engine: &mut Engine, state: &mut State| engine.receive(state, pattern, buffer, Some(cookie));
+        Request(Inner::Numbered(self.with(post)))
+    }
+
+    /// Begins to receive several messages into one buffer, one behind the other, as long as there is room for `least` bytes
+    /// more. Each is [listed](Port::next_completion) under `cookie`, with the part of the buffer that it fills; then once more
+    /// the receive itself, with what is left: as [`RequestError::Filled`], or with what else has ended it.
+    pub fn receive_many(&mut self, pattern: Pattern, buffer: Buffer, least: usize, cookie: u64) -> Request {
+        let post = |engine: &mut Engine, state: &mut State| {
+            engine.receive_many(state, pattern, buffer, least, cookie)
+        };
+        Request(Inner::Numbered(self.with(post)))
     }
 
     /// Begins to receive a message that was claimed.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|engine, state| engine.receive_kept(state, claim.key, buffer))))
+        Request(Inner::Numbered(
+            self.with(|engine, state| engine.receive_kept(state, claim.key, buffer, None)),
+        ))
+    }
+
+    /// As [`Port::receive_claimed`], and [listed](Port::next_completion) under `cookie` when it is complete.
+    pub fn receive_claimed_listed(&mut self, claim: Claim, buffer: Buffer, cookie: u64) -> Request {
+        let post = |engine: &mut Engine, state: &mut State| {
+            engine.receive_kept(state, claim.key, buffer, Some(cookie))
+        };
+        Request(Inner::Numbered(self.with(post)))
+    }
+
+    /// Takes the next of the listed requests that are complete: what its caller has called it, and what has become of it. They
+    /// come in the order in which they became complete. Makes no progress: see [`Port::progress`].
+    #[inline]
+    pub fn next_completion(&mut self) -> Option<(u64, Completion)> {
+        self.engine.borrow_mut().next_listed()
     }
 
     /// Ends a receive that no message has met: it is complete then, with [`RequestError::Cancelled`]. `false` for one that
@@ -415,7 +501,7 @@ impl Port {
     /// Longest message that may be sent, as far as this endpoint is concerned, bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> u64 {
-        self.shared.inner.borrow().state.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64)
+        self.shared.inner.borrow().state.message_bytes_max().saturating_sub(HEADER_BYTES_MAX as u64)
     }
 }
 

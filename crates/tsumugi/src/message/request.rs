@@ -43,6 +43,21 @@ impl Pattern {
     }
 }
 
+/// What is sent with a message's data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Envelope {
+    /// The tag, by which receives choose.
+    pub tag: u64,
+    /// Data that come with the message's [`Status`] and take no part in the choice.
+    pub immediate: Option<u64>,
+}
+
+impl From<u64> for Envelope {
+    fn from(tag: u64) -> Envelope {
+        Envelope { tag, immediate: None }
+    }
+}
+
 /// Names a send or a receive, to ask what has become of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Request(pub(super) Inner);
@@ -62,8 +77,16 @@ pub struct Status {
     pub node: Node,
     /// The message's tag.
     pub tag: u64,
+    /// Its immediate data.
+    pub immediate: Option<u64>,
     /// Length of the message, bytes.
     pub bytes: u64,
+}
+
+impl Status {
+    pub(super) fn new(node: Node, Envelope { tag, immediate }: Envelope, bytes: u64) -> Status {
+        Status { node, tag, immediate, bytes }
+    }
 }
 
 /// What has become of a request.
@@ -71,15 +94,15 @@ pub struct Status {
 pub struct Completion {
     /// The message, or why there is none.
     pub outcome: Result<Status, RequestError>,
-    /// The receive's buffer.
+    /// The buffer that the request had.
     pub buffer: Option<Buffer>,
     /// By which [`crate::Endpoint::status`] says of a send whether the message has arrived.
     pub ticket: Option<Ticket>,
 }
 
 impl Completion {
-    pub(super) fn sent(status: Status, ticket: Option<Ticket>) -> Completion {
-        Completion { outcome: Ok(status), buffer: None, ticket }
+    pub(super) fn sent(status: Status, ticket: Option<Ticket>, buffer: Option<Buffer>) -> Completion {
+        Completion { outcome: Ok(status), buffer, ticket }
     }
 
     /// What was received; as much as there was room for when the message was longer.
@@ -108,6 +131,12 @@ pub enum RequestError {
     /// It was cancelled.
     #[error("the request was cancelled")]
     Cancelled,
+    /// The buffer of a receive for several messages has not the room left that one must have. It is what is left of it.
+    #[error("messages have filled the buffer but for {room} bytes")]
+    Filled {
+        /// Bytes that are left.
+        room: usize,
+    },
     /// The peer is gone.
     #[error(transparent)]
     Peer(Box<Failure>),

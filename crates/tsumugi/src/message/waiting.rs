@@ -21,6 +21,16 @@ impl Port {
     /// The NIC is broken.
     pub fn progress(&mut self) -> Result<(), RailError> {
         self.shared.progress()?;
+        self.catch_up()
+    }
+
+    /// What [`Port::progress`] does behind the endpoint's [progress](crate::Endpoint::progress): for who has several ports of one
+    /// endpoint.
+    ///
+    /// # Errors
+    /// The NIC is broken.
+    #[inline]
+    pub fn catch_up(&mut self) -> Result<(), RailError> {
         let said = self.with(|engine, state| {
             engine.take_in(state);
             engine.say_all(state)
@@ -110,7 +120,7 @@ impl Port {
     /// # Errors
     /// Why it would not be accepted ever, or the NIC is broken.
     pub fn wait_for_room(&mut self, node: Node, bytes: usize) -> Result<(), SendError> {
-        let bytes = (bytes + super::DATA_HEADER_BYTES) as u64;
+        let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
         let found = self.wait_for(None, |engine, state| match state.may_post(node, bytes) {
             Err(SendError::WouldBlock) => None,
             _ if engine.is_offering_much(state.the(node), bytes) => None,
@@ -181,7 +191,7 @@ impl Port {
 
 fn outcome(engine: &mut Engine, request: Request) -> Result<Option<Completion>, WaitError> {
     match request.0 {
-        Inner::Sent { status, ticket } => Ok(Some(Completion::sent(status, Some(ticket)))),
+        Inner::Sent { status, ticket } => Ok(Some(Completion::sent(status, Some(ticket), None))),
         Inner::Numbered(number) => engine.outcome(number).map_err(|()| WaitError::Unknown(request)),
     }
 }

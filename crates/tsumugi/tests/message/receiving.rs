@@ -20,7 +20,7 @@ fn messages_of_all_sizes_arrive_by_every_protocol_whether_they_are_expected_or_n
                     pair.to.receive(Pattern::of(Node(0), tag), buffer(bytes))
                 });
                 let received = pair.received(receive);
-                let status = Status { node: Node(0), tag, bytes: bytes as u64 };
+                let status = Status { node: Node(0), tag, immediate: None, bytes: bytes as u64 };
                 assert_eq!(received.outcome, Ok(status), "{protocol:?}");
                 assert!(received.data() == data, "{protocol:?}: {bytes} bytes are altered");
                 let status = Status { node: pair.node, ..status };
@@ -116,7 +116,7 @@ fn a_message_longer_than_the_buffer_is_cut_and_nothing_is_overrun() {
                     pair.to.receive(Pattern::tagged(1), lent)
                 };
                 let received = pair.received(receive);
-                let status = Status { node: Node(0), tag: 1, bytes: bytes as u64 };
+                let status = Status { node: Node(0), tag: 1, immediate: None, bytes: bytes as u64 };
                 assert_eq!(received.outcome, Err(RequestError::Truncated { status, room }), "{protocol:?}");
                 assert!(received.data() == &data[..room], "{protocol:?}: {bytes} into {room}");
                 drop(received);
@@ -159,7 +159,10 @@ fn a_claimed_message_is_received_by_its_claim_alone() {
             pair.from.send(pair.node, 1, &second).unwrap();
             // While it is arriving, if it is long.
             let claim = pair.until(|pair| pair.to.claim(Pattern::tagged(1)).unwrap());
-            assert_eq!(claim.status(), Status { node: Node(0), tag: 1, bytes: bytes as u64 });
+            assert_eq!(
+                claim.status(),
+                Status { node: Node(0), tag: 1, immediate: None, bytes: bytes as u64 }
+            );
             let receive = pair.to.receive(Pattern::any(), buffer(bytes));
             assert!(pair.received(receive).data() == second, "{protocol:?}");
             let receive = pair.to.receive_claimed(claim, buffer(bytes));

@@ -1,10 +1,12 @@
 //! Remote memory between endpoints on the loopback interface, with and without faults.
 
+mod unmapped;
+
 use proptest::prelude::*;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tsumugi::remote::{Atomic, Change, Operation, Refused, Registration, RemoteError, Word};
+use tsumugi::remote::{Atomic, Change, Operation, Refused, RegisterError, Registration, RemoteError, Word};
 use tsumugi::{Config, Endpoint, FaultOptions, Node, Region, Rights, SendError, Status, Target, Ticket};
 
 const LIMIT: Duration = Duration::from_secs(60);
@@ -246,86 +248,6 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
     assert!(pair.there.remote().register(&memory.slice(5..5).unwrap(), Rights::ALL).is_err());
 }
 
-/// Memory that is gone when it is said. Its place stays taken: a hole would be filled by what is mapped next.
-fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
-    let map = move |start, access, fixed| {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | fixed;
-        // SAFETY: a new mapping anywhere, or in place of the one that was made here.
-        let start = unsafe { libc::mmap(start, bytes, access, flags, -1, 0) };
-        assert_ne!(start, libc::MAP_FAILED);
-        start
-    };
-    let start = map(std::ptr::null_mut(), libc::PROT_READ | libc::PROT_WRITE, 0);
-    // SAFETY: nobody has a reference to it.
-    let region = unsafe { Region::from_raw_checked(NonNull::new(start.cast()).unwrap(), bytes) };
-    let unmap = move || {
-        map(start, libc::PROT_NONE, libc::MAP_FIXED);
-    };
-    (region, unmap)
-}
-
-#[test]
-fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
-    const BYTES: usize = 1 << 20;
-    let pair = Pair::open(Config::loopback());
-    let (remote, node) = (pair.here.remote(), pair.node);
-    let (memory, unmap) = mapped(BYTES);
-    let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
-    let (short, long) = (region_of(&[7; 64]), region_of(&vec![9; BYTES]));
-    let add = Atomic { change: Change::Add, word: Word::U64, operand: 1, compare: 0 };
-    for from in [&short, &long] {
-        pair.write(registration.target(), &from.all());
-        pair.fence();
-        let into = Region::new(from.bytes()).unwrap();
-        let read = pair.outcome(remote.read(node, registration.target(), &into.all()));
-        assert_eq!(read, Ok(0));
-        assert_eq!(bytes_of(&into, 0, from.bytes()), bytes_of(from, 0, from.bytes()));
-    }
-    assert!(pair.outcome(remote.change(node, registration.target(), add)).is_ok());
-    // A long read is under way when its memory goes.
-    let into = Region::new(BYTES).unwrap();
-    let read = remote.read(node, registration.target(), &into.all());
-    pair.here.progress().unwrap();
-    unmap();
-    let refused = Err(RemoteError::Refused(Refused::NotMapped));
-    assert_eq!(pair.outcome(read), refused);
-    for from in [&short, &long] {
-        let ticket = pair.write(registration.target(), &from.all());
-        pair.fence();
-        let refusal = remote.take_refusal().expect("a refusal");
-        assert_eq!((refusal.ticket, Err(refusal.error)), (ticket, refused));
-        assert_eq!(remote.take_refusal(), None);
-        let into = Region::new(from.bytes()).unwrap();
-        assert_eq!(pair.outcome(remote.read(node, registration.target(), &into.all())), refused);
-    }
-    assert_eq!(pair.outcome(remote.change(node, registration.target(), add)), refused);
-    assert!(pair.here.take_failure().is_none() && pair.there.take_failure().is_none());
-}
-
-#[test]
-fn own_memory_that_was_unmapped_is_told_of_and_nobody_dies() {
-    const BYTES: usize = 1 << 20;
-    let pair = Pair::open(Config::loopback());
-    let (remote, node) = (pair.here.remote(), pair.node);
-    let (memory, registration) = registered(&pair.there, BYTES, Rights::ALL);
-    pair.fence();
-    let (source, unmap) = mapped(BYTES);
-    unmap();
-    let short = source.slice(0..64).unwrap();
-    assert!(matches!(remote.write(node, registration.target(), &short), Err(SendError::Memory(_))));
-    let ticket = pair.write(registration.target(), &source.all());
-    pair.fence();
-    let refusal = remote.take_refusal().expect("a refusal");
-    assert_eq!((refusal.ticket, refusal.error), (ticket, RemoteError::Refused(Refused::NotMapped)));
-    for into in [short, source.all()] {
-        let read = pair.outcome(remote.read(node, registration.target(), &into));
-        assert_eq!(read, Err(RemoteError::Refused(Refused::NotMapped)));
-    }
-    pair.fence();
-    assert_eq!(bytes_of(&memory, 0, BYTES), vec![0; BYTES]);
-    assert!(pair.here.take_failure().is_none() && pair.there.take_failure().is_none());
-}
-
 #[test]
 fn nothing_lands_after_a_key_is_revoked_in_the_middle_of_a_write() {
     let pair = Pair::open(Config { datagram_bytes: Some(1472), ..Config::loopback() });
@@ -359,38 +281,6 @@ fn a_region_may_go_while_it_is_read_and_written_by_others() {
     pair.until("the rest", || read.outcome().is_some());
     assert_eq!(read.outcome(), DONE);
     assert!(bytes_of(&into, 0, BYTES) == data);
-}
-
-#[test]
-fn what_is_mapped_now_is_what_is_reached() {
-    let pair = Pair::open(Config::loopback());
-    let map = |at: *mut std::ffi::c_void, flags| {
-        // SAFETY: fresh pages, or pages in place of those that this test has mapped and nobody refers to.
-        let start = unsafe {
-            libc::mmap(
-                at,
-                8192,
-                libc::PROT_READ | libc::PROT_WRITE,
-                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | flags,
-                -1,
-                0,
-            )
-        };
-        assert_ne!(start, libc::MAP_FAILED);
-        NonNull::new(start.cast::<u8>()).unwrap()
-    };
-    let start = map(std::ptr::null_mut(), 0);
-    // SAFETY: 8192 bytes are mapped there as long as the test runs, by the one mapping or the other.
-    let memory = unsafe { Region::from_raw(start, 8192) };
-    let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
-    pair.here.remote().write_bytes(pair.node, registration.target(), b"one").unwrap();
-    pair.fence();
-    assert_eq!(bytes_of(&memory, 0, 3), b"one");
-    map(start.as_ptr().cast(), libc::MAP_FIXED);
-    assert_eq!(bytes_of(&memory, 0, 3), [0; 3], "other pages");
-    pair.here.remote().write_bytes(pair.node, registration.target(), b"two").unwrap();
-    pair.fence();
-    assert_eq!(bytes_of(&memory, 0, 3), b"two");
 }
 
 #[test]
@@ -659,4 +549,75 @@ fn a_flag_written_behind_data_tells_the_truth_to_another_thread() {
             pair.until("the other thread", || seen.load(Ordering::Acquire) == round);
         }
     });
+}
+
+#[test]
+fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
+    let pair = Pair::open(Config::loopback());
+    let memory = region_of(&contents(1, 5000));
+    let (key, other_key) = (0, 7);
+    let rights = Rights::READ.and(Rights::WRITE);
+    let registered =
+        pair.there.remote().register_as(&memory.all(), rights, Target { key, address: 0 }).unwrap();
+    assert_eq!(registered.target(), Target { key, address: 0 });
+    let twice = pair.there.remote().register_as(&memory.all(), rights, Target { key, address: 9 });
+    assert_eq!(twice.err(), Some(RegisterError::KeyInUse(key)));
+    let upper = memory.slice(4000..5000).unwrap();
+    let target = Target { key: other_key, address: 1 << 40 };
+    let _upper = pair.there.remote().register_as(&upper, rights, target).unwrap();
+
+    pair.post(|| pair.here.remote().write_bytes(pair.node, Target { key, address: 3990 }, b"woven of yarn"));
+    let into = Region::new(1000).unwrap();
+    let read = pair.post(|| pair.here.remote().read(pair.node, target, &into.all()));
+    assert_eq!(pair.outcome(Ok(read)), Ok(0));
+    let mut back = [0; 3];
+    into.read(0, &mut back).unwrap();
+    assert_eq!(&back, b"arn", "both are the same memory");
+
+    let beyond = [Target { key, address: 5000 }, target.plus(1000), Target { key: other_key, address: 0 }];
+    for target in beyond {
+        let read = pair.post(|| pair.here.remote().read(pair.node, target, &into.slice(0..1).unwrap()));
+        assert_eq!(pair.outcome(Ok(read)), Err(RemoteError::Refused(Refused::OutOfBounds)), "{target:?}");
+    }
+    drop(registered);
+    let read = pair.post(|| pair.here.remote().read(pair.node, Target { key, address: 0 }, &into.all()));
+    assert_eq!(pair.outcome(Ok(read)), Err(RemoteError::Refused(Refused::NoSuchKey)));
+    assert!(pair.there.remote().register_as(&memory.all(), rights, Target { key, address: 0 }).is_ok());
+}
+
+#[test]
+fn notifications_of_whatever_was_registered_come_in_their_order() {
+    let pair = Pair::open(Config::loopback());
+    let memory = Region::new(40_000).unwrap();
+    let remote = pair.there.remote();
+    let [_first, second, third] = [1, 2, 3]
+        .map(|key| remote.register_as(&memory.all(), Rights::WRITE, Target { key, address: 0 }).unwrap());
+    for (number, bytes) in [(0u64, 8), (1, 0), (2, 30_000), (3, 100), (4, 1)] {
+        let target = Target { key: number % 3 + 1, address: number };
+        let data = contents(number, bytes);
+        pair.post(|| pair.here.remote().write_bytes_and_notify(pair.node, target, &data, 100 + number));
+    }
+    pair.fence();
+    // One that is asked for by its registration is told of once.
+    let told = second.try_notification().unwrap().unwrap();
+    assert_eq!((told.handler, told.slice.bytes()), (101, 0));
+    drop(third);
+    let told: Vec<_> = std::iter::from_fn(|| remote.take_notification())
+        .map(|(key, told)| (key, told.handler, told.slice.at(), told.slice.bytes()))
+        .collect();
+    assert_eq!(told, [(1, 100, 0, 8), (1, 103, 3, 100), (2, 104, 4, 1)]);
+    let mut there = vec![0; 100];
+    memory.read(3, &mut there).unwrap();
+    assert_eq!(there[0], contents(3, 100)[0]);
+}
+
+#[test]
+fn a_peer_that_is_added_by_its_address_is_the_one_of_that_name() {
+    let pair = Pair::open(Config::loopback());
+    let address = std::net::SocketAddr::from(([127, 0, 0, 1], pair.there.port()));
+    assert_eq!(pair.here.add_peer_at(address).unwrap(), pair.node);
+    let mapped =
+        std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), pair.there.port());
+    assert_eq!(pair.here.add_peer_at(mapped).unwrap(), pair.node);
+    assert!(pair.here.add_peer_at(([127, 0, 0, 1], 1).into()).is_ok_and(|other| other != pair.node));
 }

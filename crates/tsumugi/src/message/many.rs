@@ -1,0 +1,142 @@
+//! A receive for several messages, which fill one buffer one behind the other.
+//!
+//! Each message that meets it becomes a receive of its own, for a part of the buffer. When the buffer has not the room left
+//! that a message must have, and every part is complete, the receive ends as [`RequestError::Filled`].
+
+use super::engine::{At, Engine, Entry, Receive, Stage, refused, wanted};
+use super::matching::{Posted, Wanted};
+use super::request::{Completion, Pattern, RequestError};
+use crate::Node;
+use crate::buffer::Buffer;
+use crate::endpoint::state::State;
+
+/// A receive for several messages.
+#[derive(Debug)]
+pub(super) struct Many {
+    /// What has not been filled.
+    rest: Buffer,
+    /// Room that there must be for a message to meet it, bytes.
+    least: usize,
+    /// Where it waits.
+    pub(super) posted: Option<(Posted, Wanted)>,
+    /// Messages that have met it and are not complete.
+    parts: usize,
+    /// Why it meets no more messages.
+    ended: Option<RequestError>,
+    /// The peer and the connection that something is expected of because of it.
+    pub(super) expects: Option<(Node, u32)>,
+}
+
+impl Many {
+    pub(super) fn is_posted_for(&self, node: Node) -> bool {
+        self.posted.is_some_and(|(_, wanted)| wanted.source == Some(node.0))
+    }
+}
+
+impl Engine {
+    /// Posts a receive for several messages, and returns its number.
+    pub(super) fn receive_many(
+        &mut self,
+        state: &mut State,
+        pattern: Pattern,
+        buffer: Buffer,
+        least: usize,
+        cookie: u64,
+    ) -> u64 {
+        self.take_in(state);
+        let wanted = wanted(state, &pattern);
+        let many =
+            Many { rest: buffer, least: least.max(1), posted: None, parts: 0, ended: None, expects: None };
+        let number = self.requests.insert(Entry::new(Some(cookie), Stage::Many(many)));
+        while self.many(number).is_some_and(|many| many.rest.len() >= many.least) {
+            let Some(key) = self.take_kept(&wanted) else {
+                match refused(state, &pattern) {
+                    Some(error) => drop(self.end_many(state, number, error)),
+                    None => self.post_many(state, number, &pattern, wanted),
+                }
+                return number;
+            };
+            let bytes = self.messages.get(key).map_or(0, |kept| kept.status.bytes);
+            if let Some(part) = self.part(number, bytes) {
+                self.hand_out(state, key, part);
+            }
+        }
+        self.fill_up(state, number);
+        number
+    }
+
+    fn many(&mut self, number: u64) -> Option<&mut Many> {
+        match self.requests.get_mut(number) {
+            Some(Entry { stage: Stage::Many(many), .. }) => Some(many),
+            _ => None,
+        }
+    }
+
+    fn post_many(&mut self, state: &mut State, number: u64, pattern: &Pattern, wanted: Wanted) {
+        let expects = self.expect(state, pattern);
+        let posted = self.matching.post(wanted, number);
+        if let Some(many) = self.many(number) {
+            (many.posted, many.expects) = (Some((posted, wanted)), expects);
+        }
+    }
+
+    /// A part of the buffer becomes a receive of its own, for a message of `bytes`.
+    fn part(&mut self, number: u64, bytes: u64) -> Option<u64> {
+        let cookie = self.requests.get(number)?.cookie;
+        let many = self.many(number)?;
+        many.parts += 1;
+        let buffer = many.rest.split_front(usize::try_from(bytes).unwrap_or(usize::MAX));
+        let receive = Receive { buffer: Some(buffer), at: At::New, expects: None, whole: Some(number) };
+        Some(self.insert(receive, cookie))
+    }
+
+    /// The receive that a message of `bytes` meets. One for several stays where it waits as long as it has room.
+    pub(super) fn meet(&mut self, state: &mut State, source: u32, tag: u64, bytes: u64) -> Option<u64> {
+        let (number, posted) = self.matching.first(source, tag)?;
+        if self.many(number).is_none() {
+            self.matching.cancel(posted);
+            return Some(number);
+        }
+        let part = self.part(number, bytes);
+        if self.many(number).is_some_and(|many| many.rest.len() < many.least) {
+            self.fill_up(state, number);
+        }
+        part
+    }
+
+    /// No more messages fit.
+    fn fill_up(&mut self, state: &mut State, number: u64) {
+        let room = self.many(number).map_or(0, |many| many.rest.len());
+        self.end_many(state, number, RequestError::Filled { room });
+    }
+
+    /// A receive for several messages meets no more of them. `false` if it is none, or has ended.
+    pub(super) fn end_many(&mut self, state: &mut State, number: u64, error: RequestError) -> bool {
+        let Some(many) = self.many(number).filter(|many| many.ended.is_none()) else { return false };
+        many.ended = Some(error);
+        let (posted, expects) = (many.posted.take(), many.expects.take());
+        if let Some((posted, _)) = posted {
+            self.matching.cancel(posted);
+        }
+        if let Some((node, connection)) = expects {
+            state.expect_no_more(node, connection);
+        }
+        self.complete_many(number);
+        true
+    }
+
+    /// One of its messages is complete.
+    pub(super) fn part_finished(&mut self, number: u64) {
+        if let Some(many) = self.many(number) {
+            many.parts -= 1;
+            self.complete_many(number);
+        }
+    }
+
+    fn complete_many(&mut self, number: u64) {
+        let Some(many) = self.many(number).filter(|many| many.parts == 0) else { return };
+        let Some(error) = many.ended.take() else { return };
+        let rest = std::mem::take(&mut many.rest);
+        self.complete(number, Completion { outcome: Err(error), buffer: Some(rest), ticket: None });
+    }
+}
