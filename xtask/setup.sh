@@ -17,6 +17,8 @@ clang    clang            the driver depositor
 libbpf   libbpf-dev       the driver depositor
 tshark   tshark           the test of the Wireshark dissector
 qemu     qemu-system-x86  the tests on other kernels, on an emulated machine
+fabric   libfabric-dev    the tests of the libfabric provider
+venv     python3-venv     the tests of the MPIs, which come from PyPI
 LIST
 }
 
@@ -24,6 +26,8 @@ LIST
 have() {
     case $1 in
     libbpf) [ -e /usr/include/bpf/bpf_helpers.h ] ;;
+    fabric) [ -e /usr/include/rdma/fabric.h ] ;;
+    venv) python3 -c 'import ensurepip, venv' >/dev/null 2>&1 ;;
     # What is built on another architecture would not run on that machine.
     qemu) [ "$(uname -m)" != x86_64 ] || command -v qemu-system-x86_64 >/dev/null 2>&1 ;;
     *) command -v "$1" >/dev/null 2>&1 ;;

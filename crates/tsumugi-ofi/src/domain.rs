@@ -1,0 +1,215 @@
+//! `fi_domain(3)`: what endpoints, queues and memory belong to that use the same NICs.
+//!
+//! Each endpoint is an endpoint of the library's, with a port and receive memory of its own, not a channel of one that the domain
+//! has: so endpoints that different threads use with domains of their own (an MPI's virtual interfaces) run beside each other,
+//! and a peer's endpoint is an address, as libfabric has it. The price is that memory is registered with each endpoint.
+
+use crate::abi::*;
+use crate::assistant::Assistant;
+use crate::endpoint::Endpoint;
+use crate::fabric::OfFabric;
+use crate::host;
+use crate::lock::{Guard, Lock, Object};
+use crate::object::{Head, Table, functions, give, head, unsupported};
+use crate::settings::{Progress, Settings};
+use crate::{addresses, atomics, counter, endpoint, memory, poll, queue};
+use std::cell::{Cell, OnceCell, RefCell};
+use std::ffi::{c_int, c_void};
+use std::ops::Deref;
+use std::ptr::NonNull;
+use std::rc::Weak;
+
+/// A domain.
+#[repr(C)]
+pub(crate) struct Domain {
+    fid: Head<fid_domain>,
+    pub(crate) lock: Lock,
+    pub(crate) fabric: OfFabric,
+    pub(crate) settings: Settings,
+    /// A thread makes progress, too, once there is an endpoint.
+    auto: bool,
+    assistant: OnceCell<Assistant>,
+    /// Objects that are open.
+    children: Cell<usize>,
+    pub(crate) endpoints: RefCell<Vec<Weak<Endpoint>>>,
+    pub(crate) memory: memory::Registry,
+}
+
+impl Domain {
+    /// An endpoint has begun to run.
+    pub(crate) fn assist(&self, endpoint: &Endpoint) -> Result<(), i32> {
+        if !self.auto {
+            return Ok(());
+        }
+        if self.assistant.get().is_none() {
+            // SAFETY: the domain lies in a box, and takes its fields with it, the assistant first, when it is closed.
+            let _ = self.assistant.set(unsafe { Assistant::start(self)? });
+        }
+        match (self.assistant.get(), endpoint.descriptor()) {
+            (Some(assistant), Some(descriptor)) => assistant.watch(descriptor),
+            _ => Ok(()),
+        }
+    }
+}
+
+impl Object for Domain {
+    fn lock(&self) -> &Lock {
+        &self.lock
+    }
+}
+
+/// What belongs to a domain: it is open as long as this lives. Made and dropped while the domain is held.
+pub(crate) struct OfDomain(NonNull<Domain>);
+
+impl OfDomain {
+    pub(crate) fn new(domain: &Domain) -> OfDomain {
+        domain.children.set(domain.children.get() + 1);
+        OfDomain(NonNull::from(domain))
+    }
+
+    /// The domain, for as long as it is open.
+    ///
+    /// # Safety
+    /// It stays open: somebody else belongs to it, or its owner does not close it meanwhile.
+    unsafe fn get<'a>(&self) -> &'a Domain {
+        // SAFETY: as the caller promises.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Deref for OfDomain {
+    type Target = Domain;
+
+    fn deref(&self) -> &Domain {
+        // SAFETY: it is open as long as it has children.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl Drop for OfDomain {
+    fn drop(&mut self) {
+        self.children.set(self.children.get() - 1);
+    }
+}
+
+/// An object of a domain that the caller closes.
+pub(crate) trait Child: Object {
+    fn domain(&self) -> &OfDomain;
+}
+
+/// Closes an object that the caller has a pointer to, if nobody else needs it.
+///
+/// # Safety
+/// The pointer is to an open object of this type, which nobody uses any more.
+pub(crate) unsafe fn close<T: Child>(fid: *mut fid, prepare: impl FnOnce(&T)) -> c_int {
+    let object = fid.cast::<T>().cast_const();
+    // SAFETY: as the caller promises; and its owner closes the domain after it.
+    let domain = unsafe { (*object).domain().get() };
+    let guard: Guard<'_> = domain.lock.hold();
+    // SAFETY: it was given to the caller as this pointer, which is given back.
+    let object = unsafe { std::rc::Rc::from_raw(object) };
+    if std::rc::Rc::strong_count(&object) > 1 {
+        // The caller keeps it.
+        let _ = std::rc::Rc::into_raw(object);
+        return -FI_EBUSY;
+    }
+    prepare(&object);
+    drop(object);
+    drop(guard);
+    FI_SUCCESS
+}
+
+static FUNCTIONS: Table<fi_ops> = functions(close_domain, Some(bind), None);
+static DOMAIN: Table<fi_ops_domain> = Table::new(fi_ops_domain {
+    size: size_of::<fi_ops_domain>(),
+    av_open: Some(addresses::open),
+    cq_open: Some(queue::open),
+    endpoint: Some(endpoint::open),
+    scalable_ep: unsupported!(),
+    cntr_open: Some(counter::open),
+    poll_open: Some(poll::open),
+    stx_ctx: unsupported!(),
+    srx_ctx: unsupported!(),
+    query_atomic: Some(atomics::query),
+    query_collective: unsupported!(),
+    endpoint2: Some(endpoint::open2),
+});
+
+/// `fi_domain`.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the host's call; an info has all its attributes.
+    let attributes = unsafe { (*info).domain_attr.as_ref() };
+    let threading = attributes.map_or(FI_THREAD_SAFE, |it| it.threading);
+    let auto = attributes.is_some_and(|it| it.data_progress == FI_PROGRESS_AUTO);
+    let settings = Settings::read(host::host());
+    let auto = auto || settings.progress == Some(Progress::Auto);
+    let fid = fid_domain {
+        fid: head(FI_CLASS_DOMAIN, context, &FUNCTIONS),
+        ops: DOMAIN.get(),
+        mr: memory::TABLE.get(),
+    };
+    let basic = attributes.is_some_and(|it| it.mr_mode & FI_MR_BASIC != 0);
+    let made = Box::new(Domain {
+        fid: Head::new(fid),
+        // With a thread of our own there, the caller's promise is not enough.
+        lock: Lock::new(threading == FI_THREAD_DOMAIN && !auto),
+        // SAFETY: the host's call.
+        fabric: unsafe { OfFabric::new(fabric) },
+        settings,
+        auto,
+        assistant: OnceCell::new(),
+        children: Cell::new(0),
+        endpoints: RefCell::new(Vec::new()),
+        memory: memory::Registry::new(basic),
+    });
+    // SAFETY: the caller wants it there.
+    unsafe { give(domain, Box::into_raw(made)) };
+    FI_SUCCESS
+}
+
+/// `fi_domain2`: the flags ask for what is not offered.
+pub(crate) unsafe extern "C" fn open2(
+    fabric: *mut fid_fabric,
+    info: *mut fi_info,
+    domain: *mut *mut fid_domain,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -FI_EBADFLAGS;
+    }
+    // SAFETY: the host's call.
+    unsafe { open(fabric, info, domain, context) }
+}
+
+unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {
+    let domain = fid.cast::<Domain>();
+    // SAFETY: the caller closes an open one, and nobody uses it any more.
+    unsafe {
+        let busy = {
+            let _guard = (*domain).lock.hold();
+            (*domain).children.get() > 0
+        };
+        if busy {
+            return -FI_EBUSY;
+        }
+        // Its thread uses it until it has ended.
+        drop((*domain).assistant.take());
+        drop(Box::from_raw(domain));
+    }
+    FI_SUCCESS
+}
+
+/// Event queues of a domain are told of registrations, which are done at once: there is nothing to tell.
+unsafe extern "C" fn bind(_: *mut fid, to: *mut fid, flags: u64) -> c_int {
+    // SAFETY: the host's call.
+    if unsafe { (*to).fclass } != FI_CLASS_EQ {
+        return -FI_EINVAL;
+    }
+    if flags & FI_REG_MR != 0 { -FI_EOPNOTSUPP } else { FI_SUCCESS }
+}

@@ -1,0 +1,639 @@
+//! Atomics, `fi_atomic(3)`: a request to whoever has the memory, which does it and replies.
+//!
+//! The peer does them when it makes progress, in the order in which they were sent to it, each whole. A request that comes while
+//! replies wait for room waits in its channel, and so its sender for credit.
+//!
+//! Requests and replies begin with [`HEAD_BYTES`] bytes, in the order of the lowest byte first:
+//!
+//! | at | bytes | request | reply |
+//! |---|---|---|---|
+//! | 0 | 1 | 1 | 2 |
+//! | 1 | 1 | operation | 0, or why it was refused |
+//! | 2 | 1 | type | |
+//! | 3 | 1 | [`GIVES`], [`TAKES`], [`COMPARES`] | |
+//! | 4 | 4 | how many words | |
+//! | 8 | 8 | number | number of the request |
+//! | 16 | 8 | key | |
+//! | 24 | 8 | address | |
+//!
+//! Behind that come a request's operands and what is to be compared, or what a reply gives: what was there before.
+
+use super::operations::{Begun, Pieces, Side};
+use super::{Endpoint, Running};
+use crate::abi::*;
+use crate::atomics::{OPERAND_BYTES_MAX, Sort, apply, size_of_type};
+use crate::error;
+use crate::getinfo::PIECES_MAX;
+use crate::host::say;
+use crate::lock::enter;
+use crate::memory::Registry;
+use crate::object::Table;
+use libc::iovec;
+use slab::Slab;
+use std::collections::VecDeque;
+use std::ffi::{c_int, c_void};
+use std::ptr;
+use tsumugi::remote::{Refused, RemoteError, Target};
+use tsumugi::{Failure, Node, ReceiveError, Rights, SendError};
+
+pub(super) static ATOMICS: Table<fi_ops_atomic> = Table::new(fi_ops_atomic {
+    size: size_of::<fi_ops_atomic>(),
+    write: Some(write),
+    writev: Some(writev),
+    writemsg: Some(writemsg),
+    inject: Some(inject),
+    readwrite: Some(readwrite),
+    readwritev: Some(readwritev),
+    readwritemsg: Some(readwritemsg),
+    compwrite: Some(compwrite),
+    compwritev: Some(compwritev),
+    compwritemsg: Some(compwritemsg),
+    writevalid: Some(writevalid),
+    readwritevalid: Some(readwritevalid),
+    compwritevalid: Some(compwritevalid),
+});
+
+const REQUEST: u8 = 1;
+const REPLY: u8 = 2;
+const HEAD_BYTES: usize = 32;
+/// The reply gives what was there.
+const GIVES: u8 = 1;
+/// The request has operands.
+const TAKES: u8 = 2;
+/// The request has something to compare with.
+const COMPARES: u8 = 4;
+
+/// Both sides of atomics.
+#[derive(Default)]
+pub(super) struct Service {
+    /// Requests of ours that were not replied to.
+    asked: Slab<Asked>,
+    /// Replies that there was no room for.
+    replies: VecDeque<(Node, Vec<u8>)>,
+}
+
+struct Asked {
+    node: Node,
+    /// Number of the operation.
+    operation: usize,
+    /// Where what is given goes.
+    result: Vec<iovec>,
+}
+
+/// A request, as its bytes say.
+struct Request<'a> {
+    op: fi_op,
+    datatype: fi_datatype,
+    sort: Sort,
+    target: Target,
+    bytes: usize,
+    operand: &'a [u8],
+    compare: &'a [u8],
+}
+
+fn word(bytes: &[u8], at: usize) -> u64 {
+    bytes.get(at..at + 8).and_then(|word| word.try_into().ok()).map_or(0, u64::from_le_bytes)
+}
+
+impl<'a> Request<'a> {
+    fn decode(message: &'a [u8]) -> Option<Request<'a>> {
+        let (head, data) = message.split_at_checked(HEAD_BYTES)?;
+        let (op, datatype, flags) = (u32::from(head[1]), u32::from(head[2]), head[3]);
+        let sort = match flags {
+            flags if flags & COMPARES != 0 => Sort::Compare,
+            flags if flags & GIVES != 0 => Sort::Fetch,
+            _ => Sort::Write,
+        };
+        let count = u32::from_le_bytes([head[4], head[5], head[6], head[7]]) as usize;
+        let bytes = size_of_type(datatype, op, sort)?
+            .checked_mul(count)
+            .filter(|bytes| *bytes <= OPERAND_BYTES_MAX)?;
+        let part = |flag| if flags & flag != 0 { bytes } else { 0 };
+        let (operand, compare) = data.split_at_checked(part(TAKES))?;
+        if compare.len() != part(COMPARES) {
+            return None;
+        }
+        let target = Target { key: word(head, 16), address: word(head, 24) };
+        Some(Request { op, datatype, sort, target, bytes, operand, compare })
+    }
+
+    /// Does it, and gives what was there before.
+    fn perform(&self, registry: &Registry) -> Result<Vec<u8>, Refused> {
+        let rights = match (self.op, self.sort) {
+            (FI_ATOMIC_READ, _) => Rights::READ,
+            (_, Sort::Write) => Rights::WRITE,
+            _ => Rights::READ.and(Rights::WRITE),
+        };
+        let (region, at) = registry.find(self.target, self.bytes, rights)?;
+        let mut was = vec![0; self.bytes];
+        region.read(at, &mut was).map_err(|_| Refused::NotMapped)?;
+        if self.op != FI_ATOMIC_READ {
+            let mut becomes = was.clone();
+            apply(self.datatype, self.op, &mut becomes, self.operand, self.compare);
+            region.write_words(at, &becomes).map_err(|_| Refused::NotMapped)?;
+        }
+        Ok(was)
+    }
+}
+
+const REASONS: [Refused; 7] = [
+    Refused::NoSuchKey,
+    Refused::OutOfBounds,
+    Refused::NotPermitted,
+    Refused::Misaligned,
+    Refused::TooMany,
+    Refused::NotMapped,
+    Refused::Malformed,
+];
+
+fn reply(number: u64, outcome: Result<&[u8], Refused>) -> Vec<u8> {
+    let mut message = vec![0; HEAD_BYTES];
+    message[0] = REPLY;
+    message[8..16].copy_from_slice(&number.to_le_bytes());
+    match outcome {
+        Ok(data) => message.extend_from_slice(data),
+        Err(refused) => {
+            let reason = REASONS.iter().position(|reason| *reason == refused).unwrap_or(REASONS.len() - 1);
+            message[1] = reason as u8 + 1;
+        }
+    }
+    message
+}
+
+impl Running {
+    /// Does what peers ask for, and takes their replies.
+    #[inline]
+    pub(super) fn serve_atomics(&self, registry: &Registry) {
+        let mut service = self.atomics.borrow_mut();
+        while let Some((node, message)) = service.replies.pop_front() {
+            match self.service.borrow_mut().post(node, &message) {
+                Ok(_) => {}
+                Err(SendError::WouldBlock) => {
+                    service.replies.push_front((node, message));
+                    return;
+                }
+                // Whoever asked is gone.
+                Err(_) => {}
+            }
+        }
+        drop(service);
+        loop {
+            let next = self.service.borrow_mut().take();
+            match next {
+                None => break,
+                Some(Ok(message)) => {
+                    if !self.serve(registry, message.source(), &message) {
+                        break;
+                    }
+                }
+                // Whose requests were lost is said by the endpoint, once for everybody.
+                Some(Err(ReceiveError::Peer(_))) => {}
+                Some(Err(error)) => {
+                    say!(FI_LOG_WARN, FI_LOG_EP_DATA, "{error}");
+                    break;
+                }
+            }
+        }
+    }
+
+    /// `false`: there is no room for the reply, so no further request is taken.
+    fn serve(&self, registry: &Registry, source: Node, message: &[u8]) -> bool {
+        match message.first() {
+            Some(&REQUEST) if message.len() >= HEAD_BYTES => {
+                let request = Request::decode(message).ok_or(Refused::Malformed);
+                let gives = message[3] & GIVES != 0;
+                let outcome = request.and_then(|request| request.perform(registry));
+                let given =
+                    outcome.as_deref().map(|was| if gives { was } else { &[] }).map_err(|refused| *refused);
+                let message = reply(word(message, 8), given);
+                // Otherwise whoever asked is gone, or has it.
+                if let Err(SendError::WouldBlock) = self.service.borrow_mut().post(source, &message) {
+                    self.atomics.borrow_mut().replies.push_back((source, message));
+                    return false;
+                }
+            }
+            Some(&REPLY) if message.len() >= HEAD_BYTES => self.replied(source, message),
+            _ => say!(
+                FI_LOG_WARN,
+                FI_LOG_EP_DATA,
+                "{source} asks for something that is no atomic; is its version another?"
+            ),
+        }
+        true
+    }
+
+    fn replied(&self, source: Node, message: &[u8]) {
+        let number = word(message, 8) as usize;
+        let mut service = self.atomics.borrow_mut();
+        if service.asked.get(number).is_none_or(|asked| self.endpoint.the(asked.node) != source) {
+            return;
+        }
+        let Asked { operation, result, .. } = service.asked.remove(number);
+        drop(service);
+        let outcome = match message[1] {
+            0 => {
+                // SAFETY: the caller's buffers are there until it is told.
+                unsafe { super::operations::scatter(&message[HEAD_BYTES..], &result) };
+                Ok(())
+            }
+            reason => {
+                let refused = REASONS.get(usize::from(reason) - 1).copied().unwrap_or(Refused::Malformed);
+                let error = RemoteError::Refused(refused);
+                Err((error::of_remote(&error), error.to_string()))
+            }
+        };
+        self.end(operation, outcome);
+    }
+
+    /// A peer is gone, and what it was asked is not replied to.
+    pub(super) fn fail_atomics(&self, failure: &Failure) {
+        let mut service = self.atomics.borrow_mut();
+        let of_peer =
+            |asked: &Asked| asked.node == failure.node || self.endpoint.the(asked.node) == failure.node;
+        let hit: Vec<usize> =
+            service.asked.iter().filter(|(_, asked)| of_peer(asked)).map(|(number, _)| number).collect();
+        let hit: Vec<usize> = hit.into_iter().map(|number| service.asked.remove(number).operation).collect();
+        drop(service);
+        for operation in hit {
+            self.end(operation, Err((error::of_failure(failure), failure.to_string())));
+        }
+    }
+}
+
+/// An atomic that the caller wants.
+struct Wanted<'a> {
+    peer: fi_addr_t,
+    target: Target,
+    datatype: fi_datatype,
+    op: fi_op,
+    sort: Sort,
+    operand: &'a [fi_ioc],
+    compare: &'a [fi_ioc],
+    result: &'a [fi_ioc],
+    flags: u64,
+    told: bool,
+    context: *mut c_void,
+}
+
+impl Running {
+    /// # Safety
+    /// Operands are there until this returns, and where the result goes until the operation is complete.
+    unsafe fn change(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
+        let Wanted { sort, datatype, op, .. } = *wanted;
+        let node = self.node(wanted.peer)?;
+        let size = size_of_type(datatype, op, sort).ok_or(FI_EOPNOTSUPP)?;
+        if wanted.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+            return Err(FI_EAGAIN);
+        }
+        let count_of = |pieces: &[fi_ioc]| pieces.iter().map(|piece| piece.count).sum::<usize>();
+        let takes = op != FI_ATOMIC_READ;
+        let count = if takes { count_of(wanted.operand) } else { count_of(wanted.result) };
+        let gives = sort != Sort::Write;
+        let fits = count <= OPERAND_BYTES_MAX / size
+            && (!gives || count_of(wanted.result) == count)
+            && (sort != Sort::Compare || count_of(wanted.compare) == count);
+        if !fits || count == 0 {
+            return Err(FI_EINVAL);
+        }
+        let mut message = vec![0; HEAD_BYTES];
+        let flag = |is: bool, flag: u8| if is { flag } else { 0 };
+        let flags = flag(gives, GIVES) | flag(takes, TAKES) | flag(sort == Sort::Compare, COMPARES);
+        message[..4].copy_from_slice(&[REQUEST, op as u8, datatype as u8, flags]);
+        message[4..8].copy_from_slice(&(count as u32).to_le_bytes());
+        message[16..24].copy_from_slice(&wanted.target.key.to_le_bytes());
+        message[24..32].copy_from_slice(&wanted.target.address.to_le_bytes());
+        let operand = if takes { wanted.operand } else { &[] };
+        for piece in operand.iter().chain(wanted.compare) {
+            // SAFETY: as the caller promises.
+            message.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.count * size)
+            });
+        }
+        let result = wanted.result.iter();
+        let result =
+            result.map(|piece| iovec { iov_base: piece.addr, iov_len: piece.count * size }).collect();
+        let mut service = self.atomics.borrow_mut();
+        let number = service.asked.vacant_key();
+        message[8..16].copy_from_slice(&(number as u64).to_le_bytes());
+        self.service.borrow_mut().post(node, &message).map_err(|error| error::of_send(&error))?;
+        let side = if gives { Side::Read } else { Side::Write };
+        let operation = self.operations.borrow_mut().begun.insert(Begun {
+            side,
+            context: wanted.context,
+            flags: FI_ATOMIC | if gives { FI_READ } else { FI_WRITE },
+            wanted: wanted.told && self.reports.wants(side, wanted.flags),
+            delivered: true,
+            pieces: Pieces::One,
+            request: None,
+        });
+        service.asked.insert(Asked { node, operation, result });
+        Ok(())
+    }
+}
+
+/// Pieces of an operand; none of null.
+///
+/// # Safety
+/// There are so many.
+unsafe fn pieces<'a>(pieces: *const fi_ioc, count: usize) -> &'a [fi_ioc] {
+    if pieces.is_null() || count == 0 {
+        return &[];
+    }
+    // SAFETY: as the caller promises.
+    unsafe { std::slice::from_raw_parts(pieces, count.min(PIECES_MAX)) }
+}
+
+fn piece(place: *const c_void, count: usize) -> [fi_ioc; 1] {
+    [fi_ioc { addr: place.cast_mut(), count }]
+}
+
+unsafe extern "C" fn write(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    _: *mut c_void,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let operand = &piece(buf, count);
+        let (sort, compare, result) = (Sort::Write, &[], &[]);
+        let told = true;
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn writev(
+    ep: *mut fid_ep,
+    iov: *const fi_ioc,
+    _: *mut *mut c_void,
+    count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let operand = pieces(iov, count);
+        let (sort, compare, result) = (Sort::Write, &[], &[]);
+        let told = true;
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+/// An operation as the caller describes it.
+///
+/// # Safety
+/// The description is whole.
+unsafe fn described<'a>(
+    msg: &'a fi_msg_atomic,
+    sort: Sort,
+    compare: &'a [fi_ioc],
+    result: &'a [fi_ioc],
+    flags: u64,
+) -> Result<Wanted<'a>, i32> {
+    if msg.rma_iov_count != 1 || flags & FI_REMOTE_CQ_DATA != 0 {
+        return Err(FI_EINVAL);
+    }
+    // SAFETY: as the caller promises.
+    let (there, operand) = unsafe { (&*msg.rma_iov, pieces(msg.msg_iov, msg.iov_count)) };
+    let target = Target { key: there.key, address: there.addr };
+    let fi_msg_atomic { addr: peer, datatype, op, context, .. } = *msg;
+    Ok(Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told: true, context })
+}
+
+unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        ep.attempt(|running| running.change(&described(msg, Sort::Write, &[], &[], flags)?))
+    }
+}
+
+unsafe extern "C" fn inject(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags, context) = (Target { key, address }, FI_INJECT, ptr::null_mut());
+        let operand = &piece(buf, count);
+        let (sort, compare, result) = (Sort::Write, &[], &[]);
+        let told = false;
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn readwrite(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    _: *mut c_void,
+    result: *mut c_void,
+    _: *mut c_void,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let (operand, result) = (&piece(buf, count), &piece(result, count));
+        let (sort, compare, told) = (Sort::Fetch, &[], true);
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn readwritev(
+    ep: *mut fid_ep,
+    iov: *const fi_ioc,
+    _: *mut *mut c_void,
+    count: usize,
+    resultv: *mut fi_ioc,
+    _: *mut *mut c_void,
+    result_count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let (operand, result) = (pieces(iov, count), pieces(resultv, result_count));
+        let (sort, compare, told) = (Sort::Fetch, &[], true);
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn readwritemsg(
+    ep: *mut fid_ep,
+    msg: *const fi_msg_atomic,
+    resultv: *mut fi_ioc,
+    _: *mut *mut c_void,
+    result_count: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        let result = pieces(resultv, result_count);
+        ep.attempt(|running| running.change(&described(msg, Sort::Fetch, &[], result, flags)?))
+    }
+}
+
+unsafe extern "C" fn compwrite(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    count: usize,
+    _: *mut c_void,
+    compare: *const c_void,
+    _: *mut c_void,
+    result: *mut c_void,
+    _: *mut c_void,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let (operand, compare, result) = (&piece(buf, count), &piece(compare, count), &piece(result, count));
+        let (sort, told) = (Sort::Compare, true);
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn compwritev(
+    ep: *mut fid_ep,
+    iov: *const fi_ioc,
+    _: *mut *mut c_void,
+    count: usize,
+    comparev: *const fi_ioc,
+    _: *mut *mut c_void,
+    compare_count: usize,
+    resultv: *mut fi_ioc,
+    _: *mut *mut c_void,
+    result_count: usize,
+    peer: fi_addr_t,
+    address: u64,
+    key: u64,
+    datatype: fi_datatype,
+    op: fi_op,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (target, flags) = (Target { key, address }, ep.send_flags.get());
+        let operand = pieces(iov, count);
+        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
+        let (sort, told) = (Sort::Compare, true);
+        let wanted =
+            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+        ep.attempt(|running| running.change(&wanted))
+    }
+}
+
+unsafe extern "C" fn compwritemsg(
+    ep: *mut fid_ep,
+    msg: *const fi_msg_atomic,
+    comparev: *const fi_ioc,
+    _: *mut *mut c_void,
+    compare_count: usize,
+    resultv: *mut fi_ioc,
+    _: *mut *mut c_void,
+    result_count: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
+        ep.attempt(|running| running.change(&described(msg, Sort::Compare, compare, result, flags)?))
+    }
+}
+
+/// Whether an operation is there, and for how many words at once.
+unsafe fn valid(sort: Sort, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
+    match size_of_type(datatype, op, sort) {
+        Some(size) => {
+            // SAFETY: the host's call.
+            unsafe { *count = OPERAND_BYTES_MAX / size };
+            FI_SUCCESS
+        }
+        None => -FI_EOPNOTSUPP,
+    }
+}
+
+unsafe extern "C" fn writevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
+    // SAFETY: the host's call.
+    unsafe { valid(Sort::Write, datatype, op, count) }
+}
+
+unsafe extern "C" fn readwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
+    // SAFETY: the host's call.
+    unsafe { valid(Sort::Fetch, datatype, op, count) }
+}
+
+unsafe extern "C" fn compwritevalid(
+    _: *mut fid_ep,
+    datatype: fi_datatype,
+    op: fi_op,
+    count: *mut usize,
+) -> c_int {
+    // SAFETY: the host's call.
+    unsafe { valid(Sort::Compare, datatype, op, count) }
+}

@@ -1,0 +1,648 @@
+//! Messages, with tags and without: `fi_msg(3)` and `fi_tagged(3)`.
+
+use super::operations::{Begun, Pieces, Side};
+use super::places::{Place, lent, view};
+use super::{Endpoint, Running};
+use crate::abi::*;
+use crate::error::{self, Trouble, negative};
+use crate::getinfo::INJECT_BYTES;
+use crate::lock::enter;
+use crate::object::Table;
+use crate::queue::Entry;
+use libc::iovec;
+use std::cell::RefCell;
+use std::ffi::c_void;
+use std::ptr;
+use tsumugi::message::{Buffer, Envelope, Pattern, Port};
+use tsumugi::{Node, SendError};
+
+/// A message up to this long is sent from a copy: lending its buffer costs more, bytes.
+const COPY_BYTES: usize = 8 << 10;
+
+/// Without tags.
+pub(super) static MESSAGES: Table<fi_ops_msg> = Table::new(fi_ops_msg {
+    size: size_of::<fi_ops_msg>(),
+    recv: Some(recv),
+    recvv: Some(recvv),
+    recvmsg: Some(recvmsg),
+    send: Some(send),
+    sendv: Some(sendv),
+    sendmsg: Some(sendmsg),
+    inject: Some(inject),
+    senddata: Some(senddata),
+    injectdata: Some(injectdata),
+});
+
+/// With tags.
+pub(super) static TAGGED: Table<fi_ops_tagged> = Table::new(fi_ops_tagged {
+    size: size_of::<fi_ops_tagged>(),
+    recv: Some(trecv),
+    recvv: Some(trecvv),
+    recvmsg: Some(trecvmsg),
+    send: Some(tsend),
+    sendv: Some(tsendv),
+    sendmsg: Some(tsendmsg),
+    inject: Some(tinject),
+    senddata: Some(tsenddata),
+    injectdata: Some(tinjectdata),
+});
+
+/// One of the two kinds of messages.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Kind {
+    Plain,
+    Tagged,
+}
+
+impl Kind {
+    /// The flag of its completions.
+    #[inline]
+    fn flag(self) -> u64 {
+        match self {
+            Kind::Plain => FI_MSG,
+            Kind::Tagged => FI_TAGGED,
+        }
+    }
+
+    #[inline]
+    fn port(self, running: &Running) -> &RefCell<Port> {
+        match self {
+            Kind::Plain => &running.messages,
+            Kind::Tagged => &running.tagged,
+        }
+    }
+}
+
+/// What goes out.
+struct Sent {
+    kind: Kind,
+    to: fi_addr_t,
+    envelope: Envelope,
+    flags: u64,
+    /// Whether its success is an entry of the queue, if the flags want it.
+    told: bool,
+    context: *mut c_void,
+}
+
+/// What somebody wants to receive.
+struct Wanted {
+    kind: Kind,
+    from: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    flags: u64,
+    context: *mut c_void,
+}
+
+/// Completion levels at which the peer has the message.
+const DELIVERED: u64 = FI_TRANSMIT_COMPLETE | FI_DELIVERY_COMPLETE | FI_COMMIT_COMPLETE;
+
+impl Endpoint {
+    /// # Safety
+    /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
+    #[inline]
+    unsafe fn send(&self, place: Place<'_>, sent: Sent) -> isize {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(code) => return negative(code),
+        };
+        // SAFETY: as the caller promises.
+        match unsafe { running.send(place, &sent) } {
+            Ok(()) => 0,
+            Err(code) => {
+                if code == FI_EAGAIN {
+                    // Who only tries again makes progress by that. What is wrong is said by the queue.
+                    let _ = self.progress();
+                }
+                negative(code)
+            }
+        }
+    }
+
+    /// # Safety
+    /// The buffer is there until the operation is complete.
+    #[inline]
+    unsafe fn receive(&self, place: Place<'_>, wanted: Wanted) -> isize {
+        let running = match self.running() {
+            Ok(running) => running,
+            Err(code) => return negative(code),
+        };
+        let source = if self.caps & (FI_DIRECTED_RECV | 1 << 45) == 0 { FI_ADDR_UNSPEC } else { wanted.from };
+        let source = match source {
+            FI_ADDR_UNSPEC => None,
+            number => match running.node(number) {
+                Ok(node) => Some(node),
+                Err(code) => return negative(code),
+            },
+        };
+        let pattern = Pattern { source, tag: wanted.tag, ignore: wanted.ignore };
+        let outcome = match wanted.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) {
+            // SAFETY: as the caller promises.
+            0 => unsafe { running.receive(place, pattern, &wanted, self.multi_receive_bytes.get()) },
+            // SAFETY: as the caller promises.
+            _ => unsafe { running.look(place, pattern, &wanted) },
+        };
+        outcome.map_or_else(negative, |()| 0)
+    }
+}
+
+impl Running {
+    #[inline]
+    pub(super) fn node(&self, number: fi_addr_t) -> Result<Node, i32> {
+        self.peers.borrow_mut().node(&self.endpoint, number)
+    }
+
+    /// # Safety
+    /// As of [`Endpoint::send`].
+    #[inline]
+    unsafe fn send(&self, place: Place<'_>, sent: &Sent) -> Result<(), i32> {
+        let node = self.node(sent.to)?;
+        let Sent { kind, envelope, flags, .. } = *sent;
+        if flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+            return Err(FI_EAGAIN);
+        }
+        let bytes = place.bytes();
+        let wanted = sent.told && self.reports.wants(Side::Send, flags);
+        let delivered = sent.told && flags & DELIVERED != 0;
+        let hand_over = || self.endpoint.hand_over(node).map_err(|error| error::of_rail(&error));
+        // Who is told of nothing may make no progress for long: so the message must be on its way when this returns.
+        if !wanted && !hand_over()? {
+            return Err(FI_EAGAIN);
+        }
+        let mut port = kind.port(self).borrow_mut();
+        let code = |error: &SendError| error::of_send(error);
+        if flags & FI_INJECT != 0 && bytes > INJECT_BYTES {
+            return Err(FI_EINVAL);
+        }
+        if let Place::One(start, _) = place
+            && (bytes <= COPY_BYTES || flags & FI_INJECT != 0)
+        {
+            // SAFETY: as the caller promises.
+            let data = unsafe { view(start, bytes) };
+            let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
+            let is_on_its_way = if wanted { self.endpoint.is_handed_over(node) } else { hand_over()? };
+            let is_complete = !delivered && (is_on_its_way || !wanted);
+            if !is_complete
+                && let Ok(Some(completion)) = port.test(request)
+                && let Some(ticket) = completion.ticket
+            {
+                let begun = Begun {
+                    side: Side::Send,
+                    context: sent.context,
+                    flags: FI_SEND | kind.flag(),
+                    wanted,
+                    delivered,
+                    pieces: Pieces::One,
+                    request: None,
+                };
+                let mut operations = self.operations.borrow_mut();
+                let number = operations.begun.insert(begun);
+                operations.of(node).tickets.push_back((ticket, number));
+            } else {
+                let entry = Entry::new(sent.context, FI_SEND | kind.flag());
+                self.reports.done(Side::Send, entry, wanted);
+            }
+            return Ok(());
+        }
+        let buffer = match place {
+            // SAFETY: as the caller promises.
+            Place::One(start, bytes) => unsafe { lent(start, bytes) },
+            Place::Several(_) => {
+                let mut copy = Vec::with_capacity(bytes);
+                // SAFETY: as the caller promises.
+                unsafe { place.gather(&mut copy) };
+                copy.into()
+            }
+        };
+        let number = self.operations.borrow_mut().begun.insert(Begun {
+            side: Side::Send,
+            context: sent.context,
+            flags: FI_SEND | kind.flag(),
+            wanted,
+            delivered,
+            pieces: Pieces::One,
+            request: None,
+        });
+        port.send_lent(node, envelope, buffer, number as u64).map(drop).map_err(|(error, _)| {
+            self.operations.borrow_mut().begun.remove(number);
+            code(&error)
+        })
+    }
+
+    /// # Safety
+    /// The buffer is there until the operation is complete.
+    #[inline]
+    unsafe fn receive(
+        &self,
+        place: Place<'_>,
+        pattern: Pattern,
+        wanted: &Wanted,
+        least: usize,
+    ) -> Result<(), i32> {
+        let many = wanted.flags & FI_MULTI_RECV;
+        let (buffer, pieces) = match place {
+            // SAFETY: as the caller promises.
+            Place::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
+            Place::Several(_) if many != 0 => return Err(FI_EINVAL),
+            Place::Several(pieces) => (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None)),
+        };
+        let mut operations = self.operations.borrow_mut();
+        let number = operations.begun.insert(Begun {
+            side: Side::Receive,
+            context: wanted.context,
+            flags: FI_RECV | wanted.kind.flag() | many,
+            wanted: self.reports.wants(Side::Receive, wanted.flags),
+            delivered: false,
+            pieces,
+            request: None,
+        });
+        let mut port = wanted.kind.port(self).borrow_mut();
+        let request = match many {
+            0 => port.receive_listed(pattern, buffer, number as u64),
+            _ => port.receive_many(pattern, buffer, least, number as u64),
+        };
+        operations.begun[number].request = Some(request);
+        Ok(())
+    }
+
+    /// Looks for a message that is there, and keeps, receives or drops it.
+    ///
+    /// # Safety
+    /// The buffer is there until the operation is complete.
+    #[cold]
+    unsafe fn look(&self, place: Place<'_>, pattern: Pattern, wanted: &Wanted) -> Result<(), i32> {
+        let Wanted { kind, flags, context, .. } = *wanted;
+        let mut entry = Entry::new(context, FI_RECV | kind.flag());
+        if flags & FI_PEEK == 0 {
+            let claim = self.take_claim(context).ok_or(FI_EINVAL)?;
+            let mut port = kind.port(self).borrow_mut();
+            if flags & FI_DISCARD != 0 {
+                let request = port.receive_claimed(claim, Buffer::default());
+                port.let_go(request);
+                drop(port);
+                self.reports.done(Side::Receive, entry, self.reports.wants(Side::Receive, flags));
+                return Ok(());
+            }
+            let (buffer, pieces) = match place {
+                // SAFETY: as the caller promises.
+                Place::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
+                Place::Several(pieces) => {
+                    (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
+                }
+            };
+            let begun = Begun {
+                side: Side::Receive,
+                context,
+                flags: entry.flags,
+                wanted: self.reports.wants(Side::Receive, flags),
+                delivered: false,
+                pieces,
+                request: None,
+            };
+            let number = self.operations.borrow_mut().begun.insert(begun);
+            port.receive_claimed_listed(claim, buffer, number as u64);
+            return Ok(());
+        }
+        let broken = |error| error::of_rail(&error);
+        let mut port = kind.port(self).borrow_mut();
+        let status = if flags & (FI_CLAIM | FI_DISCARD) == 0 {
+            port.probe(pattern).map_err(broken)?
+        } else {
+            let claim = port.claim(pattern).map_err(broken)?;
+            let status = claim.as_ref().map(tsumugi::message::Claim::status);
+            match claim {
+                Some(claim) if flags & FI_DISCARD != 0 => {
+                    let request = port.receive_claimed(claim, Buffer::default());
+                    port.let_go(request);
+                }
+                Some(claim) => self.claims.borrow_mut().push((context, claim)),
+                None => {}
+            }
+            status
+        };
+        drop(port);
+        let Some(status) = status else {
+            let why = Trouble::new(FI_ENOMSG, "no message that fits is there");
+            self.reports.failed(Side::Receive, entry, why, 0);
+            return Ok(());
+        };
+        (entry.bytes, entry.tag) = (status.bytes as usize, status.tag);
+        entry.source = self.peers.borrow_mut().number(&self.endpoint, status.node);
+        if let Some(data) = status.immediate {
+            entry.data = data;
+            entry.flags |= FI_REMOTE_CQ_DATA;
+        }
+        self.reports.done(Side::Receive, entry, true);
+        Ok(())
+    }
+}
+
+/// `fi_cancel`: ends the receive that has this context, if no message has met it.
+pub(super) unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    let running = match endpoint.running() {
+        Ok(running) => running,
+        Err(code) => return negative(code),
+    };
+    let found = running.operations.borrow().begun.iter().find_map(|(_, begun)| {
+        let request = begun.request.filter(|_| begun.context == context)?;
+        Some((request, begun.flags & FI_TAGGED != 0))
+    });
+    let Some((request, tagged)) = found else { return negative(FI_ENOENT) };
+    let port = if tagged { &running.tagged } else { &running.messages };
+    // One that has met its message goes on, which its completion tells.
+    let _ = port.borrow_mut().cancel(request);
+    running.settle(&endpoint.domain.memory).map_or_else(|error| negative(error::of_rail(&error)), |()| 0)
+}
+
+unsafe extern "C" fn send(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn sendv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
+        ep.send(Place::of(iov, count), sent)
+    }
+}
+
+unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        let immediate = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
+        let envelope = Envelope { tag: 0, immediate };
+        let sent =
+            Sent { kind: Kind::Plain, to: msg.addr, envelope, flags, told: true, context: msg.context };
+        ep.send(Place::of(msg.msg_iov, msg.iov_count), sent)
+    }
+}
+
+unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (kind, envelope, context) = (Kind::Plain, Envelope::default(), ptr::null_mut());
+        let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn senddata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    data: u64,
+    to: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let envelope = Envelope { tag: 0, immediate: Some(data) };
+        let sent = Sent { kind: Kind::Plain, to, envelope, flags, told: true, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn injectdata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: fi_addr_t,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let envelope = Envelope { tag: 0, immediate: Some(data) };
+        let (kind, context) = (Kind::Plain, ptr::null_mut());
+        let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+/// A receive of messages without tags.
+fn any(from: fi_addr_t, flags: u64, context: *mut c_void) -> Wanted {
+    Wanted { kind: Kind::Plain, from, tag: 0, ignore: u64::MAX, flags, context }
+}
+
+unsafe extern "C" fn recv(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _: *mut c_void,
+    from: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.receive_flags.get();
+        ep.receive(Place::One(buf, len), any(from, flags, context))
+    }
+}
+
+unsafe extern "C" fn recvv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    from: fi_addr_t,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.receive_flags.get();
+        ep.receive(Place::of(iov, count), any(from, flags, context))
+    }
+}
+
+unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        ep.receive(Place::of(msg.msg_iov, msg.iov_count), any(msg.addr, flags, msg.context))
+    }
+}
+
+unsafe extern "C" fn tsend(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn tsendv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
+        ep.send(Place::of(iov, count), sent)
+    }
+}
+
+unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        let immediate = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
+        let envelope = Envelope { tag: msg.tag, immediate };
+        let (kind, to, context) = (Kind::Tagged, msg.addr, msg.context);
+        ep.send(
+            Place::of(msg.msg_iov, msg.iov_count),
+            Sent { kind, to, envelope, flags, told: true, context },
+        )
+    }
+}
+
+unsafe extern "C" fn tinject(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    to: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let (kind, context) = (Kind::Tagged, ptr::null_mut());
+        let sent = Sent { kind, to, envelope: tag.into(), flags: FI_INJECT, told: false, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn tsenddata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    _: *mut c_void,
+    data: u64,
+    to: fi_addr_t,
+    tag: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.send_flags.get();
+        let envelope = Envelope { tag, immediate: Some(data) };
+        let sent = Sent { kind: Kind::Tagged, to, envelope, flags, told: true, context };
+        ep.send(Place::One(buf.cast_mut(), len), sent)
+    }
+}
+
+unsafe extern "C" fn tinjectdata(
+    ep: *mut fid_ep,
+    buf: *const c_void,
+    len: usize,
+    data: u64,
+    to: fi_addr_t,
+    tag: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let envelope = Envelope { tag, immediate: Some(data) };
+        let (kind, context) = (Kind::Tagged, ptr::null_mut());
+        ep.send(
+            Place::One(buf.cast_mut(), len),
+            Sent { kind, to, envelope, flags: FI_INJECT, told: false, context },
+        )
+    }
+}
+
+unsafe extern "C" fn trecv(
+    ep: *mut fid_ep,
+    buf: *mut c_void,
+    len: usize,
+    _: *mut c_void,
+    from: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
+        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
+        ep.receive(Place::One(buf, len), wanted)
+    }
+}
+
+unsafe extern "C" fn trecvv(
+    ep: *mut fid_ep,
+    iov: *const iovec,
+    _: *mut *mut c_void,
+    count: usize,
+    from: fi_addr_t,
+    tag: u64,
+    ignore: u64,
+    context: *mut c_void,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let ep = enter::<Endpoint, _>(ep);
+        let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
+        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
+        ep.receive(Place::of(iov, count), wanted)
+    }
+}
+
+unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    unsafe {
+        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
+        let fi_msg_tagged { addr: from, tag, ignore, context, .. } = *msg;
+        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
+        ep.receive(Place::of(msg.msg_iov, msg.iov_count), wanted)
+    }
+}

@@ -1,0 +1,110 @@
+//! The library's errors as libfabric's codes.
+//!
+//! What the MPIs do with a code decides which one a peer's end has: Open MPI's one-sided transport takes a peer for
+//! failed of `FI_EHOSTUNREACH`, `FI_ECONNRESET`, `FI_ECONNREFUSED`, `FI_ETIMEDOUT` and `FI_EIO`, and aborts of most others.
+
+use crate::abi::*;
+use tsumugi::message::RequestError;
+use tsumugi::remote::{Refused, RemoteError};
+use tsumugi::{Evidence, Failure, OpenError, PeerError, Reason, SendError};
+use tsumugi_rail::RailError;
+
+/// Why something failed: libfabric's code, and in words.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Trouble {
+    pub(crate) code: i32,
+    pub(crate) text: String,
+}
+
+impl Trouble {
+    pub(crate) fn new(code: i32, text: impl ToString) -> Trouble {
+        Trouble { code, text: text.to_string() }
+    }
+}
+
+/// What a peer's end is to those who wait for it.
+pub(crate) fn of_failure(failure: &Failure) -> i32 {
+    match &failure.reason {
+        Reason::Silent(..) | Reason::Narrow(_) | Reason::LinkDown(..) => FI_EHOSTUNREACH,
+        Reason::Unreachable(_, Evidence::Gone | Evidence::PortUnreachable) | Reason::Refused(_) => {
+            FI_ECONNREFUSED
+        }
+        Reason::Unreachable(..) | Reason::NoRoute(_) => FI_EHOSTUNREACH,
+        Reason::Gone | Reason::Restarted | Reason::Closed | Reason::Aborted => FI_ECONNRESET,
+        Reason::Violation(_) | Reason::NoMemory(_) => FI_EIO,
+        Reason::TooLong(_) => FI_EMSGSIZE,
+    }
+}
+
+pub(crate) fn of_rail(error: &RailError) -> i32 {
+    match error {
+        RailError::OtherProcess { .. } => FI_EPERM,
+        _ => FI_EIO,
+    }
+}
+
+pub(crate) fn of_send(error: &SendError) -> i32 {
+    match error {
+        SendError::WouldBlock => FI_EAGAIN,
+        SendError::TooLong { .. } => FI_EMSGSIZE,
+        SendError::NoSuchNode(_) => FI_EINVAL,
+        SendError::Peer(failure) => of_failure(failure),
+        SendError::Stalled { .. } => FI_ETIMEDOUT,
+        SendError::NoMemory(_) => FI_ENOMEM,
+        SendError::Memory(_) => FI_EFAULT,
+        SendError::Rail(error) => of_rail(error),
+    }
+}
+
+pub(crate) fn of_request(error: &RequestError) -> i32 {
+    match error {
+        RequestError::Truncated { .. } => FI_ETRUNC,
+        RequestError::Cancelled | RequestError::Filled { .. } => FI_ECANCELED,
+        RequestError::Peer(failure) => of_failure(failure),
+        RequestError::TooLong { .. } => FI_EMSGSIZE,
+        RequestError::NoSuchNode(_) => FI_EINVAL,
+    }
+}
+
+pub(crate) fn of_remote(error: &RemoteError) -> i32 {
+    match error {
+        RemoteError::Refused(refused) => match refused {
+            Refused::NoSuchKey => FI_EKEYREJECTED,
+            Refused::OutOfBounds | Refused::Misaligned => FI_EINVAL,
+            Refused::NotPermitted => FI_EACCES,
+            Refused::TooMany => FI_ENOBUFS,
+            Refused::NotMapped => FI_EFAULT,
+            Refused::Malformed => FI_EREMOTEIO,
+        },
+        RemoteError::PeerGone(_) => FI_ECONNRESET,
+    }
+}
+
+pub(crate) fn of_open(error: &OpenError) -> i32 {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(error);
+    while let Some(error) = cause {
+        // The system's own code, where it is the cause.
+        if let Some(code) = error.downcast_ref::<std::io::Error>().and_then(std::io::Error::raw_os_error) {
+            return code;
+        }
+        cause = error.source();
+    }
+    match error {
+        OpenError::Config(_) | OpenError::Networks(_) => FI_EINVAL,
+        OpenError::Peer(error) => of_peer(error),
+        _ => FI_EIO,
+    }
+}
+
+pub(crate) fn of_peer(error: &PeerError) -> i32 {
+    match error {
+        PeerError::TooMany(_) => FI_ENOSPC,
+        PeerError::NotAllowed { .. } => FI_EHOSTUNREACH,
+        _ => FI_EADDRNOTAVAIL,
+    }
+}
+
+/// What `fi_*` functions return for a code.
+pub(crate) const fn negative(code: i32) -> isize {
+    -(code as isize)
+}

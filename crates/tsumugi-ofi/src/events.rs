@@ -1,0 +1,210 @@
+//! Event queues, `fi_eq(3)`: what callers write to them, and which addresses were inserted.
+
+use crate::abi::*;
+use crate::error::negative;
+use crate::fabric::OfFabric;
+use crate::host::host;
+use crate::object::{Head, Table, functions, give, head, put_text};
+use crate::queue::control_wait;
+use crate::waiting::{self, Sources};
+use std::collections::VecDeque;
+use std::ffi::{c_char, c_int, c_void};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Most events that wait to be read; more are an error of who writes them.
+const EVENTS_MAX: usize = 1 << 16;
+
+/// An event queue. It belongs to a fabric, so threads of all its domains use it: it has a lock of its own.
+#[repr(C)]
+pub(crate) struct Events {
+    fid: Head<fid_eq>,
+    _fabric: OfFabric,
+    writable: bool,
+    inner: Mutex<Inner>,
+}
+
+struct Inner {
+    events: VecDeque<(u32, Vec<u8>)>,
+    sources: Sources,
+}
+
+// SAFETY: no endpoint writes here, so `sources` holds descriptors and flags only, which the lock is around.
+unsafe impl Sync for Events {}
+
+static FUNCTIONS: Table<fi_ops> = functions(close, None, Some(control));
+static EVENTS: Table<fi_ops_eq> = Table::new(fi_ops_eq {
+    size: size_of::<fi_ops_eq>(),
+    read: Some(read),
+    readerr: Some(readerr),
+    write: Some(write),
+    sread: Some(sread),
+    strerror: Some(strerror),
+});
+
+/// `fi_eq_open`.
+pub(crate) unsafe extern "C" fn open(
+    fabric: *mut fid_fabric,
+    attr: *mut fi_eq_attr,
+    events: *mut *mut fid_eq,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the host's call; the attributes are the caller's.
+    let attr = unsafe { attr.as_ref() };
+    let sources = match Sources::new(attr.map_or(FI_WAIT_NONE, |attr| attr.wait_obj)) {
+        Ok(sources) => sources,
+        Err(code) => return -code,
+    };
+    let made = Box::new(Events {
+        fid: Head::new(fid_eq { fid: head(FI_CLASS_EQ, context, &FUNCTIONS), ops: EVENTS.get() }),
+        // SAFETY: the host's call.
+        _fabric: unsafe { OfFabric::new(fabric) },
+        writable: attr.is_some_and(|attr| attr.flags & FI_WRITE != 0),
+        inner: Mutex::new(Inner { events: VecDeque::new(), sources }),
+    });
+    // SAFETY: the caller wants it there.
+    unsafe { give(events, Box::into_raw(made)) };
+    FI_SUCCESS
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: the caller closes an open one, which nobody uses any more.
+    drop(unsafe { Box::from_raw(fid.cast::<Events>()) });
+    FI_SUCCESS
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: the host's call.
+    let inner = unsafe { (*fid.cast::<Events>()).hold() };
+    // SAFETY: the host's call; the command says what the argument is.
+    unsafe { control_wait(&inner.sources, command, arg) }
+}
+
+impl Events {
+    fn hold(&self) -> MutexGuard<'_, Inner> {
+        self.inner.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// An object has something to tell.
+    pub(crate) fn tell(&self, event: u32, entry: fi_eq_entry) {
+        // SAFETY: plain numbers.
+        let bytes =
+            unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of_val(&entry)) };
+        let mut inner = self.hold();
+        inner.events.push_back((event, bytes.to_vec()));
+        inner.sources.ring();
+    }
+}
+
+impl Inner {
+    /// # Safety
+    /// There is room for `room` bytes at `place`, and for the event's number.
+    unsafe fn take(&mut self, event: *mut u32, place: *mut c_void, room: usize, flags: u64) -> isize {
+        let Some((number, bytes)) = self.events.front() else { return negative(FI_EAGAIN) };
+        if bytes.len() > room {
+            return negative(FI_ETOOSMALL);
+        }
+        let length = bytes.len();
+        // SAFETY: as the caller promises.
+        unsafe {
+            event.write(*number);
+            place.cast::<u8>().copy_from_nonoverlapping(bytes.as_ptr(), length);
+        }
+        if flags & FI_PEEK == 0 {
+            self.events.pop_front();
+        }
+        length as isize
+    }
+}
+
+unsafe extern "C" fn read(
+    events: *mut fid_eq,
+    event: *mut u32,
+    place: *mut c_void,
+    room: usize,
+    flags: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    unsafe { (*events.cast::<Events>()).hold().take(event, place, room, flags) }
+}
+
+/// No event is an error: an insertion that fails says so with its call.
+unsafe extern "C" fn readerr(_: *mut fid_eq, _: *mut fi_eq_err_entry, _: u64) -> isize {
+    negative(FI_EAGAIN)
+}
+
+unsafe extern "C" fn write(
+    events: *mut fid_eq,
+    event: u32,
+    place: *const c_void,
+    length: usize,
+    _: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    let events = unsafe { &*events.cast::<Events>() };
+    if !events.writable {
+        return negative(FI_EINVAL);
+    }
+    let mut inner = events.hold();
+    if inner.events.len() >= EVENTS_MAX {
+        return negative(FI_EAGAIN);
+    }
+    // SAFETY: the caller's event has so many bytes.
+    let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), length) }.to_vec();
+    inner.events.push_back((event, bytes));
+    inner.sources.ring();
+    length as isize
+}
+
+unsafe extern "C" fn sread(
+    events: *mut fid_eq,
+    event: *mut u32,
+    place: *mut c_void,
+    room: usize,
+    timeout_ms: c_int,
+    flags: u64,
+) -> isize {
+    // SAFETY: the host's call.
+    let events = unsafe { &*events.cast::<Events>() };
+    if events.hold().sources.descriptor().is_none() {
+        return negative(FI_ENOSYS);
+    }
+    let found = waiting::block(timeout_ms, || {
+        let mut inner = events.hold();
+        // SAFETY: the host's call.
+        match unsafe { inner.take(event, place, room, flags) } {
+            nothing if nothing == negative(FI_EAGAIN) => {
+                inner.sources.quieten();
+                Err(inner.sources.descriptor().unwrap_or(-1))
+            }
+            read => Ok(read),
+        }
+    });
+    found.unwrap_or(negative(FI_EAGAIN))
+}
+
+unsafe extern "C" fn strerror(
+    _: *mut fid_eq,
+    code: c_int,
+    _: *const c_void,
+    place: *mut c_char,
+    room: usize,
+) -> *const c_char {
+    let text = host().meaning(code);
+    // SAFETY: the host's call.
+    unsafe { put_text(text.to_bytes(), place, room) };
+    if place.is_null() { text.as_ptr() } else { place }
+}
+
+/// Whether one may sleep until something happens.
+///
+/// # Safety
+/// The pointer is to an open queue of ours.
+pub(crate) unsafe fn may_sleep(events: *mut fid_eq) -> c_int {
+    // SAFETY: as the caller promises.
+    let inner = unsafe { (*events.cast::<Events>()).hold() };
+    if !inner.events.is_empty() {
+        return -FI_EAGAIN;
+    }
+    inner.sources.quieten();
+    FI_SUCCESS
+}

@@ -1,0 +1,67 @@
+//! A provider that lets libfabric, and so the MPIs on top of it, send through Tsumugi.
+//!
+//! libfabric finds the library in a folder of `FI_PROVIDER_PATH` by its name, `lib*-fi.so`, and calls [`fi_prov_ini`].
+//! From then on it calls what is in the tables of functions of the objects that it opens:
+//!
+//! | module | object | |
+//! |---|---|---|
+//! | `getinfo` | | what is offered, and whether that is what the caller wants |
+//! | `fabric`, `domain` | [`fid_fabric`](abi::fid_fabric), [`fid_domain`](abi::fid_domain) | what the others belong to |
+//! | `addresses` | [`fid_av`](abi::fid_av) | peers' addresses by number |
+//! | `endpoint` | [`fid_ep`](abi::fid_ep) | messages, remote memory, atomics: each is an endpoint of the library's |
+//! | `queue`, `counter` | [`fid_cq`](abi::fid_cq), [`fid_cntr`](abi::fid_cntr) | what has become of operations |
+//! | `events`, `poll` | [`fid_eq`](abi::fid_eq), [`fid_poll`](abi::fid_poll) | |
+//! | `memory` | [`fid_mr`](abi::fid_mr) | registered memory |
+//!
+//! `lock` says why objects may be used by several threads; `host` finds the libfabric that has loaded the library.
+
+pub mod abi;
+
+mod addresses;
+mod assistant;
+mod atomics;
+mod counter;
+mod domain;
+mod endpoint;
+mod error;
+mod events;
+mod fabric;
+mod getinfo;
+mod host;
+mod lock;
+mod memory;
+mod object;
+mod poll;
+mod queue;
+mod settings;
+mod sockaddr;
+mod waiting;
+
+use abi::fi_provider;
+
+/// What libfabric calls first, once: returns what the provider is, or null if it can be none.
+#[unsafe(no_mangle)]
+pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
+    let host = match host::find() {
+        Ok(host) => host,
+        Err(error) => {
+            // There is no log to write it to.
+            eprintln!("tsumugi: not used: {error}");
+            return std::ptr::null_mut();
+        }
+    };
+    settings::define(host);
+    let provider = host::PROVIDER.get();
+    // A provider that is older than what the caller wants is passed over, and every version is served.
+    // SAFETY: the host calls this before it has the provider.
+    unsafe { (*provider).fi_version = host.version };
+    if log::set_logger(&host::Log).is_ok() {
+        log::set_max_level(log::LevelFilter::Debug);
+    }
+    provider
+}
+
+/// What libfabric calls last. Objects that are still open stay as they are: the process ends, or their owner has lost them.
+unsafe extern "C" fn cleanup() {
+    log::set_max_level(log::LevelFilter::Off);
+}

@@ -1,0 +1,249 @@
+//! What is offered, how objects are opened and closed, and who may wait for what.
+
+use crate::host::*;
+use std::ffi::{c_int, c_void};
+use std::ptr::null_mut;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
+use tsumugi_fi::abi::*;
+
+#[test]
+fn what_is_offered_is_what_was_asked_for() {
+    if host().is_none() {
+        return;
+    }
+    let hints = Info::hints();
+    let found = hints.get().unwrap();
+    // SAFETY: an answer is whole.
+    unsafe {
+        let (info, domain, ep) = (&*found.0, &*(*found.0).domain_attr, &*(*found.0).ep_attr);
+        assert_eq!((info.mode, info.addr_format, ep.r#type), (0, FI_SOCKADDR_IN, FI_EP_RDM));
+        assert_eq!(
+            info.caps & (FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC),
+            FI_MSG | FI_TAGGED | FI_RMA | FI_ATOMIC
+        );
+        assert!(info.caps & FI_SEND != 0 && info.caps & FI_REMOTE_WRITE != 0);
+        assert_eq!((domain.mr_mode, domain.data_progress, domain.cq_data_size), (0, FI_PROGRESS_MANUAL, 8));
+        let name = std::ffi::CStr::from_ptr((*info.fabric_attr).prov_name);
+        assert_eq!(name, c"tsumugi");
+        (*hints.0).caps = FI_MSG | FI_RECV;
+        let found = hints.get().unwrap();
+        assert_eq!((*found.0).caps & (FI_SEND | FI_RECV | FI_TAGGED | FI_RMA), FI_RECV);
+        for spoil in [
+            |info: &mut fi_info| info.caps = FI_COLLECTIVE,
+            |info: &mut fi_info| (*info.ep_attr).r#type = FI_EP_MSG,
+            |info: &mut fi_info| (*info.ep_attr).tx_ctx_cnt = 4,
+            |info: &mut fi_info| (*info.tx_attr).inject_size = 1 << 30,
+            |info: &mut fi_info| (*info.tx_attr).msg_order = FI_ORDER_STRICT,
+            |info: &mut fi_info| info.addr_format = FI_ADDR_STR,
+            |info: &mut fi_info| (*info.domain_attr).mr_iov_limit = 9,
+        ] {
+            let hints = Info::hints();
+            spoil(&mut *hints.0);
+            assert_eq!(hints.get().err(), Some(FI_ENODATA));
+        }
+    }
+    let hints = Info::hints();
+    assert_eq!(hints.get_at(Some("no such host"), 0, FI_VERSION(1, 17)).err(), Some(FI_ENODATA));
+}
+
+#[test]
+fn objects_that_others_need_are_busy() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::open(Options::default());
+    // SAFETY: open objects.
+    unsafe {
+        for fid in [
+            &raw mut (*side.cq).fid,
+            &raw mut (*side.cntr).fid,
+            &raw mut (*side.av).fid,
+            &raw mut (*side.domain).fid,
+            &raw mut (*side.fabric).fid,
+        ] {
+            assert_eq!(close(fid), -FI_EBUSY);
+        }
+    }
+    side.close();
+}
+
+#[test]
+fn addresses_are_numbered_looked_up_and_removed() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::open(Options::default());
+    let name = side.name();
+    let (first, second) = (side.insert(&name), side.insert(&name));
+    assert_eq!((first, second), (0, 1));
+    // SAFETY: an open address vector.
+    unsafe {
+        let (av, ops) = (side.av, &*(*side.av).ops);
+        let (mut back, mut length) = ([0u8; 16], 16);
+        assert_eq!(ops.lookup.unwrap()(av, 1, back.as_mut_ptr().cast(), &raw mut length), 0);
+        assert_eq!((&back[..], length), (&name[..], 16));
+        let mut numbers = [1];
+        assert_eq!(ops.remove.unwrap()(av, numbers.as_mut_ptr(), 1, 0), 0);
+        assert_eq!(ops.remove.unwrap()(av, numbers.as_mut_ptr(), 1, 0), -FI_EINVAL);
+        assert_eq!(ops.lookup.unwrap()(av, 1, back.as_mut_ptr().cast(), &raw mut length), -FI_EINVAL);
+        assert_eq!(side.insert(&name), 1, "a gap is filled");
+        let (mut words, mut length) = ([0i8; 64], 64);
+        let straddr = ops.straddr.unwrap();
+        straddr(av, name.as_ptr().cast(), words.as_mut_ptr().cast(), &raw mut length);
+        let words = std::ffi::CStr::from_ptr(words.as_ptr().cast()).to_str().unwrap();
+        assert!(words.starts_with("fi_sockaddr_in://127.0.0.1:"), "{words}");
+        let mut numbers = [0; 4];
+        let (insert, node, port) = (ops.insertsym.unwrap(), c"10.0.0.1".as_ptr(), c"7411".as_ptr());
+        assert_eq!(insert(av, node, 2, port, 2, numbers.as_mut_ptr(), 0, null_mut()), 4);
+        assert_eq!(numbers, [2, 3, 4, 5]);
+        let mut code: c_int = 0;
+        let other = [1u8; 28];
+        let inserted = ops.insert.unwrap()(
+            av,
+            other.as_ptr().cast(),
+            1,
+            numbers.as_mut_ptr(),
+            FI_SYNC_ERR,
+            (&raw mut code).cast(),
+        );
+        assert_eq!((inserted, code, numbers[0]), (0, FI_EINVAL, FI_ADDR_NOTAVAIL));
+    }
+    side.close();
+}
+
+#[test]
+fn who_sleeps_is_woken_by_a_message_by_a_signal_and_by_time() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(Options { wait: FI_WAIT_FD, ..Options::default() });
+    let mut into = [0u8; 8];
+    // SAFETY: open objects; the buffer stays until the entry is read.
+    unsafe {
+        let recv = pair.there.msg().recv.unwrap();
+        let place = into.as_mut_ptr().cast::<c_void>();
+        assert_eq!(recv(pair.there.ep, place, 8, null_mut(), FI_ADDR_UNSPEC, context(1)), 0);
+        let ops = &*(*pair.there.cq).ops;
+        let mut entry: fi_cq_tagged_entry = std::mem::zeroed();
+        let place = (&raw mut entry).cast::<c_void>();
+        let begun = Instant::now();
+        let got = ops.sread.unwrap()(pair.there.cq, place, 1, std::ptr::null(), 50);
+        assert_eq!(got, -(FI_EAGAIN as isize));
+        assert!(begun.elapsed() >= Duration::from_millis(50));
+        assert_eq!(ops.signal.unwrap()(pair.there.cq), 0);
+        assert_eq!(ops.sread.unwrap()(pair.there.cq, place, 1, std::ptr::null(), -1), -(FI_EAGAIN as isize));
+        // By the descriptor, as an event loop does.
+        let mut descriptor: c_int = -1;
+        let fid = &raw mut (*pair.there.cq).fid;
+        assert_eq!(control(fid, FI_GETWAIT, (&raw mut descriptor).cast()), 0);
+        let trywait = (*(*pair.there.fabric).ops).trywait.unwrap();
+        let mut fids = [fid];
+        let begun = Instant::now();
+        let inject = pair.here.msg().inject.unwrap();
+        pair.attempt(|| inject(pair.here.ep, b"wake".as_ptr().cast(), 4, pair.to_there));
+        loop {
+            assert!(begun.elapsed() < PATIENCE);
+            assert!(pair.here.read().is_none());
+            if trywait(pair.there.fabric, fids.as_mut_ptr(), 1) == 0 {
+                let mut watched = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+                libc::poll(&raw mut watched, 1, 10);
+                continue;
+            }
+            break;
+        }
+        assert_eq!(ops.sread.unwrap()(pair.there.cq, place, 1, std::ptr::null(), -1), 1);
+        assert_eq!((entry.op_context, &into[..4]), (context(1), &b"wake"[..]));
+        // A counter, too.
+        let ops = &*(*pair.there.cntr).ops;
+        assert_eq!(ops.wait.unwrap()(pair.there.cntr, 1, 1000), 0);
+        assert_eq!(ops.wait.unwrap()(pair.there.cntr, 2, 20), -FI_ETIMEDOUT);
+    }
+    pair.close();
+}
+
+/// An endpoint that threads share.
+#[derive(Clone, Copy)]
+struct Shared(*mut fid_ep, *mut fid_cq);
+
+// SAFETY: the domain was opened for threads.
+unsafe impl Send for Shared {}
+
+#[test]
+fn threads_share_an_endpoint() {
+    const COUNT: u64 = 2000;
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(Options::default());
+    let (here, there) = (Shared(pair.here.ep, pair.here.cq), Shared(pair.there.ep, pair.there.cq));
+    let (to, ended) = (pair.to_there, &AtomicBool::new(false));
+    std::thread::scope(|scope| {
+        for thread in 0..3u64 {
+            scope.spawn(move || {
+                let Shared(ep, cq) = { here };
+                for number in 0..COUNT {
+                    let word = (thread << 32 | number).to_le_bytes();
+                    // SAFETY: the buffer is there.
+                    let inject = || unsafe {
+                        (*(*ep).tagged).inject.unwrap()(ep, word.as_ptr().cast(), 8, to, thread)
+                    };
+                    while inject() != 0 {
+                        std::thread::yield_now();
+                    }
+                }
+                while !ended.load(Ordering::Acquire) {
+                    let mut entry = [0u8; 64];
+                    // SAFETY: there is room for an entry.
+                    unsafe { (*(*cq).ops).read.unwrap()(cq, entry.as_mut_ptr().cast(), 1) };
+                    std::thread::yield_now();
+                }
+            });
+        }
+        scope.spawn(move || {
+            let Shared(ep, cq) = { there };
+            for number in 0..COUNT {
+                for thread in 0..3u64 {
+                    let mut word = [0u8; 8];
+                    // SAFETY: the buffer stays until the entry is read.
+                    unsafe {
+                        let place = word.as_mut_ptr().cast();
+                        let recv = (*(*ep).tagged).recv.unwrap();
+                        let posted = recv(ep, place, 8, null_mut(), FI_ADDR_UNSPEC, thread, 0, null_mut());
+                        assert_eq!(posted, 0);
+                        let mut entry = [0u8; 64];
+                        while (*(*cq).ops).read.unwrap()(cq, entry.as_mut_ptr().cast(), 1) != 1 {
+                            std::thread::yield_now();
+                        }
+                    }
+                    assert_eq!(u64::from_le_bytes(word), thread << 32 | number);
+                }
+            }
+            ended.store(true, Ordering::Release);
+        });
+    });
+    pair.close();
+}
+
+#[test]
+fn a_thread_makes_progress_where_that_is_asked_for() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(Options { progress: FI_PROGRESS_AUTO, ..Options::default() });
+    let mut memory = vec![0u8; 64];
+    let region = pair.there.register(&mut memory, FI_REMOTE_WRITE, 5);
+    // SAFETY: the buffer is there.
+    unsafe {
+        let write = pair.here.rma().inject.unwrap();
+        assert_eq!(write(pair.here.ep, b"alone".as_ptr().cast(), 5, pair.to_there, 0, 5), 0);
+        let begun = Instant::now();
+        // Nobody calls.
+        while std::ptr::read_volatile(memory.as_ptr().add(4)) != b'e' {
+            assert!(begun.elapsed() < PATIENCE);
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        assert_eq!(close(&raw mut (*region).fid), 0);
+    }
+    pair.close();
+}
