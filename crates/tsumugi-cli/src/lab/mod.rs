@@ -11,6 +11,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use tsumugi_lab::{Lab, LabError, Node, Rate, Removed, Spec, Wire};
 
+pub(crate) mod mpiexec;
 mod ssh;
 
 /// The lab that is meant when none is named.
@@ -37,6 +38,9 @@ enum Action {
     Status(Status),
     /// Remove a lab, also a half-made one, and end whatever still runs in it.
     Down(Down),
+    /// Run an MPI job across the nodes of a lab.
+    #[command(after_help = mpiexec::HELP)]
+    Mpiexec(mpiexec::Mpiexec),
     /// Run a command in a node, with ssh's arguments: for mpiexec and other launchers.
     #[command(disable_help_flag = true, after_help = ssh::HELP)]
     Ssh(ssh::Ssh),
@@ -150,6 +154,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
         Action::Exec(options) => return Ok(exec(&options)),
         Action::Status(options) => return status(&options),
         Action::Down(options) => down(&options),
+        Action::Mpiexec(options) => return Ok(mpiexec::run(&options)),
         Action::Ssh(options) => return Ok(ssh::run(options)),
     };
     match outcome {

