@@ -54,28 +54,28 @@ fn run_all<R: Default + Send>(
 }
 
 #[test]
-fn ten_thousand_seeds_keep_every_promise() {
-    let all = run_all((0..10_000).chain(known()), |seed| run(seed, false), Report::add);
+fn three_thousand_seeds_keep_every_promise() {
+    let all = run_all((0..3000).chain(known()), |seed| run(seed, false), Report::add);
     println!("{all:?}");
     // What never happens is not tested: the storm must have been one.
     assert!(
-        all.taken > 1_000_000
-            && all.failed > 10_000
-            && all.stops > 500
-            && all.driven > 300_000
-            && all.landed > 100_000,
+        all.taken > 300_000
+            && all.failed > 3000
+            && all.stops > 150
+            && all.driven > 90_000
+            && all.landed > 30_000,
         "{all:?}"
     );
-    assert!(all.followed > 100_000 && all.left > 2000, "{all:?}");
+    assert!(all.followed > 30_000 && all.left > 600, "{all:?}");
 }
 
 #[test]
-fn four_thousand_seeds_of_all_models_arrive() {
-    let all = run_all(0..4000, run_models, ModelsReport::add);
+fn two_thousand_seeds_of_all_models_arrive() {
+    let all = run_all(0..2000, run_models, ModelsReport::add);
     println!("{all:?}");
     let ModelsReport { letters, requests, threads, tagged, counters, faults } = all;
     assert!(
-        [letters, requests, threads, tagged, counters, faults].iter().all(|count| *count > 200_000),
+        [letters, requests, threads, tagged, counters, faults].iter().all(|count| *count > 100_000),
         "{all:?}"
     );
 }
