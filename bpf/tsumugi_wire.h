@@ -70,6 +70,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_HAS_ACK 4     /* ack and credit are meaningful */
 #define TSUMUGI_FLAG_ASK_BY_PROBE 8 /* an answer: who wants an ACK for a long packet sends a PROBE behind it */
 #define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
+#define TSUMUGI_FLAG_AT_LEISURE 32 /* with ACK_REQUEST: who must make a system call for the ACK may take its time */
 
 struct tsumugi_header {
 	union {

@@ -39,6 +39,7 @@ local f = {
     has_ack = ProtoField.bool("tsumugi.flags.has_ack", "Ack and credit are meaningful", 8, nil, 0x04),
     ask_by_probe = ProtoField.bool("tsumugi.flags.ask_by_probe", "Long packets cannot be answered: ask by PROBE", 8, nil, 0x08),
     away = ProtoField.bool("tsumugi.flags.away", "Another process will go on", 8, nil, 0x10),
+    at_leisure = ProtoField.bool("tsumugi.flags.at_leisure", "That ACK may take its time", 8, nil, 0x20),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
     check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
@@ -368,6 +369,7 @@ local function add_header(tvb, at, tree, check_good)
     flags:add(f.has_ack, tvb(at + 2, 1))
     flags:add(f.ask_by_probe, tvb(at + 2, 1))
     flags:add(f.away, tvb(at + 2, 1))
+    flags:add(f.at_leisure, tvb(at + 2, 1))
     add(f.path, 3, 1)
     local check = add(f.check, 4, 4)
     check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))

@@ -60,7 +60,7 @@ const ORDER: u64 = FI_ORDER_SAS
 const ORDERED_BYTES: usize = 256;
 
 /// Longest message that is sent from a copy if its sender wants it, bytes.
-pub(crate) const INJECT_BYTES: usize = 4096;
+pub(crate) const INJECT_BYTES: usize = 64 << 10;
 /// Most pieces of a buffer.
 pub(crate) const PIECES_MAX: usize = 8;
 /// Operations that can be outstanding. There is no limit but memory; this is what is said where nobody asks for more.
@@ -394,8 +394,7 @@ fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, way: &Way) -> 
     sends.caps = caps & (messages_and_memory | OUT | FI_FENCE);
     sends.op_flags = hints.sends.map_or(0, |hints| hints.op_flags);
     sends.msg_order = order(hints.sends.map(|hints| hints.msg_order));
-    // A message that nobody is told of is sent by itself, others together with those behind them: so only who asks for it.
-    sends.inject_size = hints.sends.map_or(0, |hints| hints.inject_size);
+    sends.inject_size = INJECT_BYTES;
     sends.size = at_least(hints.sends.map(|hints| hints.size), OPERATIONS);
     sends.iov_limit = PIECES_MAX;
     sends.rma_iov_limit = 1;

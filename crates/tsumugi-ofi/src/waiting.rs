@@ -58,7 +58,10 @@ impl Sources {
         if endpoints.iter().any(|known| std::ptr::eq(known.as_ptr(), Rc::as_ptr(endpoint))) {
             return Ok(());
         }
-        if let (Some(sleep), Some(descriptor)) = (&self.sleep, endpoint.descriptor()) {
+        // An endpoint whose descriptor was asked for sets a timer with each call.
+        if let Some(sleep) = &self.sleep
+            && let Some(descriptor) = endpoint.descriptor()
+        {
             sleep.watch(descriptor)?;
         }
         endpoints.push(Rc::downgrade(endpoint));

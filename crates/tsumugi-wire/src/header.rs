@@ -72,6 +72,9 @@ impl Flags {
     /// In an answer: the sending process leaves, and another will go on in its place. That nobody has its port meanwhile
     /// means nothing.
     pub const AWAY: Flags = Flags(16);
+    /// With ACK_REQUEST: nobody waits for that ACK. Who must make a system call for it may let it ride along with what it
+    /// sends next, as if it had not been asked.
+    pub const AT_LEISURE: Flags = Flags(32);
 
     /// Whether every bit of `other` is set here.
     #[must_use]

@@ -164,9 +164,9 @@ impl Running {
         let bytes = place.bytes();
         let wanted = sent.told && self.reports.wants(Side::Send, flags);
         let delivered = sent.told && flags & DELIVERED != 0;
-        let hand_over = || self.endpoint.hand_over(node).map_err(|error| error::of_rail(&error));
-        // Who is told of nothing may make no progress for long: so the message must be on its way when this returns.
-        if !wanted && !hand_over()? {
+        let broken = |error| error::of_rail(&error);
+        // Who is told of nothing may make no progress for long: so the message must be able to leave when this returns.
+        if !wanted && !self.endpoint.meet(node).map_err(broken)? {
             return Err(FI_EAGAIN);
         }
         let mut port = kind.port(self).borrow_mut();
@@ -180,8 +180,10 @@ impl Running {
             // SAFETY: as the caller promises.
             let data = unsafe { view(start, bytes) };
             let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
-            let is_on_its_way = if wanted { self.endpoint.is_handed_over(node) } else { hand_over()? };
-            let is_complete = !delivered && (is_on_its_way || !wanted);
+            if !wanted {
+                self.endpoint.push(node).map_err(broken)?;
+            }
+            let is_complete = !delivered && (!wanted || self.endpoint.is_handed_over(node));
             if !is_complete
                 && let Ok(Some(completion)) = port.test(request)
                 && let Some(ticket) = completion.ticket
@@ -223,10 +225,11 @@ impl Running {
             pieces: Pieces::One,
             request: None,
         });
-        port.send_lent(node, envelope, buffer, number as u64).map(drop).map_err(|(error, _)| {
+        port.send_lent(node, envelope, buffer, number as u64).map_err(|(error, _)| {
             self.operations.borrow_mut().begun.remove(number);
             code(&error)
-        })
+        })?;
+        if wanted { Ok(()) } else { self.endpoint.push(node).map_err(broken) }
     }
 
     /// # Safety

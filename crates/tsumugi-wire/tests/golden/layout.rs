@@ -162,6 +162,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_HAS_ACK", u64::from(Flags::HAS_ACK.0)),
         ("FLAG_ASK_BY_PROBE", u64::from(Flags::ASK_BY_PROBE.0)),
         ("FLAG_AWAY", u64::from(Flags::AWAY.0)),
+        ("FLAG_AT_LEISURE", u64::from(Flags::AT_LEISURE.0)),
         ("REMOTE_WRITE", What::Write as u64),
         ("REMOTE_PIECE", What::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),

@@ -255,7 +255,8 @@ impl State {
             peer.deposited_at = now;
             peer.unanswered += 1;
             let gap = window::base(flow) < peer.highest;
-            if gap || header.flags.has(Flags::ACK_REQUEST) || peer.unanswered >= UNANSWERED_MAX {
+            let is_waited_for = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
+            if gap || is_waited_for || peer.unanswered >= UNANSWERED_MAX {
                 peer.demand(Kind::Ack, Psn(0));
                 self.touch(index);
             } else if peer.ack_due == Instant::NEVER {

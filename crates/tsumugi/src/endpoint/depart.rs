@@ -370,12 +370,18 @@ impl State {
     /// Whether nothing is on its way to the peer, so that a lone message should leave at once.
     #[must_use]
     pub fn is_quiet(&mut self, now: Instant, node: Node) -> bool {
+        self.has_at_most(now, node, 0)
+    }
+
+    /// Whether no more than so many packets are on their way to the peer.
+    #[must_use]
+    pub(crate) fn has_at_most(&mut self, now: Instant, node: Node, packets: usize) -> bool {
         let node = self.the(node);
-        let quiet =
-            |state: &State| state.peers.get(node.0 as usize).map(|peer| peer.sender.outstanding() == 0);
-        match quiet(self) {
+        let few =
+            |state: &State| state.peers.get(node.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
+        match few(self) {
             // What has landed may have brought its acknowledgements.
-            Some(false) if self.has_landed() => self.on_noted(now, node.0) && quiet(self) == Some(true),
+            Some(false) if self.has_landed() => self.on_noted(now, node.0) && few(self) == Some(true),
             known => known == Some(true),
         }
     }

@@ -68,6 +68,11 @@ impl Long {
         self.bytes
     }
 
+    /// Whether somebody waits to have the memory back.
+    pub(super) fn is_lent(&self) -> bool {
+        matches!(self.memory, Memory::Lent { .. })
+    }
+
     /// A copy of the message.
     pub(super) fn to_vec(&self) -> Vec<u8> {
         match &self.memory {

@@ -262,19 +262,27 @@ impl Endpoint {
         self.shared.inner.borrow().state.is_handed_over(node)
     }
 
-    /// Sends what waits, as far as it may be sent, and says whether everything for a peer is [handed
-    /// over](Endpoint::is_handed_over). Begins to talk to one that nothing was said to yet: to who has not answered nothing is
-    /// sent, and this is `false`. Who is gone is told of by what one sends, so this is `true` then.
+    /// Begins to talk to a peer that nothing was said to yet. Whether what is sent to it may go out: not before it has answered.
+    /// Who is gone is told of by what one sends, so this is `true` then.
     ///
     /// # Errors
     /// The rail is broken.
-    pub fn hand_over(&self, node: Node) -> Result<bool, RailError> {
+    pub fn meet(&self, node: Node) -> Result<bool, RailError> {
         let now = self.shared.now();
         let is_met = self.shared.inner.borrow_mut().state.meet(now, node);
-        if !is_met || !self.is_handed_over(node) {
+        if !is_met {
             self.shared.transmit(now)?;
         }
-        Ok(is_met && self.is_handed_over(node))
+        Ok(is_met)
+    }
+
+    /// Sends what waits for a peer, unless several packets are on their way to it already: then it leaves with the next call at
+    /// the latest, together with what is sent until then. For who has sent something and may not call again for long.
+    ///
+    /// # Errors
+    /// The rail is broken.
+    pub fn push(&self, node: Node) -> Result<(), RailError> {
+        self.shared.push(node)
     }
 
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been

@@ -10,7 +10,7 @@ use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use tsumugi_rail::{Rail, RailError};
 use tsumugi_wire::Instant;
-use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
+use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 /// Looks of one call for an event loop; what they leave is left to timers.
 const LOOKS_AT_ONCE: u32 = 64;
@@ -20,6 +20,11 @@ const LOOKS_PER_CLOCK: u32 = 8;
 const SPINS_UNWATCHED: u32 = 200;
 /// Time between two looks for NICs that have come or gone, ns.
 const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
+/// Most packets on their way to a peer for another to leave at once: enough that nobody waits for a message behind a few others,
+/// and few enough that a stream of short messages shares packets.
+const PUSHED_PACKETS_MAX: usize = 8;
+/// How old a look may be for what it has found to be on its way to count, ns.
+const PUSH_LOOK_NS: u64 = 5 * MICROSECOND_NS;
 /// Longest sleep, ns; a bound on what a missed timer could cost.
 const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
 
@@ -107,8 +112,32 @@ impl Shared {
                 }
             }
         }
+        if arrived == 0 {
+            inner.spin()?;
+        }
         inner.set_bell(|| now);
         Ok(arrived)
+    }
+
+    /// Sends what waits for a node, unless several packets are on their way to it.
+    pub(super) fn push(&self, node: Node) -> Result<(), RailError> {
+        let mut inner = self.inner.borrow_mut();
+        if inner.state.is_handed_over(node) {
+            return Ok(());
+        }
+        self.check_owner()?;
+        let now = self.clock.now();
+        let may_leave = |state: &mut State| state.has_at_most(now, node, PUSHED_PACKETS_MAX);
+        // What was acknowledged meanwhile is not known before it is looked for.
+        if !may_leave(&mut inner.state) && now.since(inner.looked_at) > PUSH_LOOK_NS {
+            inner.look(now, || now)?;
+        }
+        if may_leave(&mut inner.state) {
+            let Inner { state, rail, .. } = &mut *inner;
+            state.transmit(now, &mut **rail)?;
+        }
+        inner.set_bell(|| now);
+        Ok(())
     }
 
     /// Sends what may be sent now, without looking for what arrived.

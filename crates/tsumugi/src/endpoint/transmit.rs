@@ -239,8 +239,9 @@ impl State {
         let count = self.burst.packets.len();
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.remote else { return Ok(true) };
-        // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what
-        // it may send, after a resend, and after a long message, whose buffer it wants back.
+        // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what it may send, after a
+        // resend, and after a long message whose buffer somebody wants back. A driver is asked after every burst: nobody
+        // may call there for long, and it costs no system call.
         let full = peer.sender.room(path) == 0;
         let Burst { packets, probed, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
@@ -255,8 +256,15 @@ impl State {
                 Body::Packet(body) => (&[], body),
                 Body::Piece { head, key, at, bytes } => (head, self.longs.get(*key).at(*at, *bytes)),
             };
-            let ask = *resent == Flags::RESENT || last && (full || count > 1 || !frame.is_empty());
-            header.flags = flags.with(*resent).with(if ask { Flags::ACK_REQUEST } else { Flags(0) });
+            let is_lent = matches!(content.body, Body::Piece { key, .. } if self.longs.get(key).is_lent());
+            let waits = *resent == Flags::RESENT || last && (full || is_lent);
+            let ask = waits || last && (count > 1 || !frame.is_empty());
+            let asked = match (waits, ask) {
+                (true, _) => Flags::ACK_REQUEST,
+                (false, true) => Flags::ACK_REQUEST.with(Flags::AT_LEISURE),
+                (false, false) => Flags(0),
+            };
+            header.flags = flags.with(*resent).with(asked);
             header.psn = *psn;
             header.body_bytes = (frame.len() + body.len()) as u16;
             let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;

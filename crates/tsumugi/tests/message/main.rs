@@ -3,5 +3,6 @@
 mod failing;
 mod lending;
 mod pair;
+mod pushing;
 mod receiving;
 mod refusing;

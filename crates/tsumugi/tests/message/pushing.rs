@@ -1,0 +1,60 @@
+//! When messages leave whose sender makes no further call.
+
+use crate::pair::*;
+use std::time::Instant;
+use tsumugi::message::Options;
+
+/// So many messages are there, while the sender makes no call.
+fn arrive(pair: &mut Pair, count: usize) {
+    let begun = Instant::now();
+    while pair.to.unexpected() < count {
+        pair.to.progress().unwrap();
+        assert!(begun.elapsed() < PATIENCE, "{} have come", pair.to.unexpected());
+    }
+}
+
+#[test]
+fn a_message_behind_others_leaves_when_it_is_pushed() {
+    let mut pair = pair(&Options::default());
+    assert!(!pair.here.meet(pair.node).unwrap(), "it has not answered yet");
+    pair.until(|pair| pair.here.meet(pair.node).unwrap().then_some(()));
+    for tag in 0..4 {
+        pair.from.send(pair.node, tag, b"behind others").unwrap();
+        pair.here.push(pair.node).unwrap();
+        assert!(pair.here.is_handed_over(pair.node));
+    }
+    arrive(&mut pair, 4);
+}
+
+#[test]
+fn a_long_run_of_pushed_messages_shares_packets_and_leaves_with_the_next_call() {
+    let mut pair = pair(&Options::default());
+    pair.deliver(0, b"hello");
+    let before = pair.here.counters().get("packets_sent");
+    for tag in 1..=100 {
+        pair.from.send(pair.node, tag, b"one of many").unwrap();
+        pair.here.push(pair.node).unwrap();
+    }
+    assert!(!pair.here.is_handed_over(pair.node), "nobody has acknowledged anything");
+    pair.here.progress().unwrap();
+    arrive(&mut pair, 101);
+    let packets = pair.here.counters().get("packets_sent") - before;
+    assert!(packets < 20, "100 messages took {packets} packets");
+}
+
+#[test]
+fn what_was_acknowledged_meanwhile_is_looked_for() {
+    let mut pair = pair(&Options::default());
+    pair.deliver(0, b"hello");
+    for tag in 1..=40 {
+        pair.from.send(pair.node, tag, b"one after the other").unwrap();
+        // Its receiver acknowledges, and that alone makes room: the sender makes no call but this.
+        let begun = Instant::now();
+        while !pair.here.is_handed_over(pair.node) {
+            pair.to.progress().unwrap();
+            pair.here.push(pair.node).unwrap();
+            assert!(begun.elapsed() < PATIENCE, "message {tag} waits");
+        }
+    }
+    arrive(&mut pair, 41);
+}
