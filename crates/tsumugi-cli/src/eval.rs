@@ -1,4 +1,4 @@
-//! `tsumugi eval`: the papers' evaluations on this machine, as reports.
+//! `tsumugi eval`: the papers' evaluations on this machine, as reports, and MPI's beside TCP.
 
 use clap::{Args, Subcommand};
 
@@ -7,6 +7,7 @@ mod case;
 mod contender;
 mod flow;
 mod kernel;
+mod mpi;
 pub(crate) mod paper;
 mod place;
 pub(crate) mod results;
@@ -32,6 +33,8 @@ pub(crate) struct Arguments {
 enum Command {
     /// Several NICs used as one: every policy in P2's matrix of senders and NICs, beside P2's figures.
     Bonding(Box<bonding::Arguments>),
+    /// MPI: what two ranks get over Tsumugi, beside the same MPI over TCP.
+    Mpi(mpi::Arguments),
     /// Sends to several receivers at once: a part of `bonding`, run in a node of its lab.
     #[command(hide = true)]
     Source(source::Options),
@@ -45,6 +48,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     crate::peers::watch_interrupts()?;
     match arguments.command {
         Command::Bonding(arguments) => bonding::run(&arguments),
+        Command::Mpi(arguments) => mpi::run(&arguments),
         Command::Source(options) => source::run(&options),
         Command::Sink(options) => sink::run(&options),
     }

@@ -153,3 +153,29 @@ fn a_rank_that_is_killed_keeps_nobody_waiting() {
         assert!(!well && !said.contains("not within"), "{}: {said}", mpi.name);
     }
 }
+
+#[test]
+fn an_evaluation_tells_each_figure_of_everything_that_carries_messages() {
+    let Some(_watch) = as_root("an_evaluation_tells_each_figure", None) else { return };
+    for mpi in Mpi::all() {
+        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut command = Command::new(TSUMUGI);
+        command.args(["eval", "mpi", "--mpi", mpi.name, "--rounds", "1", "--time", "0.01", "--json"]);
+        let output = command.output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        assert_eq!(told["mpi"], mpi.name);
+        let rows = told["rows"].as_array().unwrap();
+        assert_eq!(rows.len(), 27, "nine figures of three: {rows:?}");
+        for over in ["tcp", "tsumugi-user", "tsumugi-driver"] {
+            let of = rows.iter().filter(|row| row["over"] == over);
+            assert_eq!(of.filter(|row| row["value"].as_f64().unwrap() > 0.0).count(), 9, "{over}");
+        }
+        let ratios = rows.iter().filter_map(|row| row["over_tcp"].as_f64());
+        assert_eq!(ratios.filter(|ratio| *ratio > 0.0).count(), 18);
+        let left = std::fs::read_dir(mpi.programs.parent().unwrap()).unwrap();
+        let left = left
+            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("benchmark-"));
+        assert_eq!(left.count(), 0, "the program that was built is gone");
+    }
+}

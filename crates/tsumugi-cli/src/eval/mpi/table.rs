@@ -1,0 +1,60 @@
+//! The evaluation as one page of text.
+
+use std::fmt::Write;
+
+use super::figures::{Kind, Row};
+use super::{Carrier, Evaluation};
+use crate::measure::machine::utc;
+use crate::report::columns::Columns;
+use crate::report::units;
+
+/// The whole page.
+pub(super) fn text(evaluation: &Evaluation) -> String {
+    let [tcp, user, driver] = Carrier::ALL.map(Carrier::text);
+    let mut columns = Columns::new(&[evaluation.mpi, tcp, user, "×", driver, "×"]);
+    for row in evaluation.rows.iter().filter(|row| row.over == Carrier::Tcp) {
+        let mut cells = vec![name(row), value(row)];
+        for over in [Carrier::TsumugiUser, Carrier::TsumugiDriver] {
+            let same = |other: &&Row| {
+                other.over == over && other.figure == row.figure && other.size_bytes == row.size_bytes
+            };
+            let ours = evaluation.rows.iter().find(same);
+            cells.push(ours.map_or(String::new(), value));
+            cells.push(ours.and_then(|row| row.over_tcp).map_or(String::new(), units::three_digits));
+        }
+        columns.row(cells);
+    }
+    let machine = &evaluation.machine;
+    let mut page = columns.to_string();
+    let _ = writeln!(
+        page,
+        "\n{}; {}; load average {:.1} before; {}",
+        machine.line(),
+        machine.wire,
+        machine.load_average,
+        utc(machine.time_unix_s)
+    );
+    page
+}
+
+fn name(row: &Row) -> String {
+    let size = match row.size_bytes {
+        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
+        bytes if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
+        bytes => format!("{bytes} B"),
+    };
+    match row.figure {
+        Kind::OneWay => format!("{size} one way"),
+        Kind::Stream => format!("{size} stream"),
+        Kind::Barrier => "barrier".to_owned(),
+    }
+}
+
+/// Short messages are counted, long ones are weighed.
+fn value(row: &Row) -> String {
+    match row.figure {
+        Kind::OneWay | Kind::Barrier => units::time(row.value),
+        Kind::Stream if row.size_bytes < 1024 => units::rate(row.value),
+        Kind::Stream => units::bandwidth(row.value * row.size_bytes as f64 * 8.0 / 1e9),
+    }
+}
