@@ -104,6 +104,9 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 		goto malformed;
 	if ((void *)(header + 1) > (void *)(long)context->data_end)
 		return XDP_PASS; /* a driver that splits frames this early */
+	/* The owner tells both sides that their versions differ. A kind lies where it has always lain. */
+	if (header->version != TSUMUGI_VERSION && (header->kind == TSUMUGI_HELLO || header->kind == TSUMUGI_RESET))
+		return XDP_PASS;
 	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header) ||
 	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_DAMAGED || header->epoch == 0 ||
 	    bytes - sizeof(*header) < header->body_bytes)

@@ -1,7 +1,8 @@
 //! The library's errors as libfabric's codes.
 //!
-//! What the MPIs do with a code decides which one a peer's end has: Open MPI's one-sided transport takes a peer for
-//! failed of `FI_EHOSTUNREACH`, `FI_ECONNRESET`, `FI_ECONNREFUSED`, `FI_ETIMEDOUT` and `FI_EIO`, and aborts of most others.
+//! What the MPIs do with a code decides which one a peer's end has: Open MPI's btl/ofi takes a peer for failed of
+//! `FI_EHOSTUNREACH`, `FI_ECONNABORTED`, `FI_ECONNRESET`, `FI_ENOTCONN`, `FI_EHOSTDOWN`, `FI_EREMOTEIO` and `FI_EIO`, and
+//! ends the process of all others (5.0.11, `btl_ofi_context.c`).
 
 use crate::abi::*;
 use tsumugi::message::RequestError;
@@ -26,9 +27,9 @@ impl Trouble {
 pub(crate) fn of_failure(failure: &Failure) -> i32 {
     match &failure.reason {
         Reason::Silent(..) | Reason::Narrow(_) | Reason::LinkDown(..) => FI_EHOSTUNREACH,
-        Reason::Unreachable(_, Evidence::Gone | Evidence::PortUnreachable) | Reason::Refused(_) => {
-            FI_ECONNREFUSED
-        }
+        // Its host says that the process is not there.
+        Reason::Unreachable(_, Evidence::Gone | Evidence::PortUnreachable) => FI_ECONNRESET,
+        Reason::OtherVersion(_) | Reason::Refused(_) => FI_ECONNABORTED,
         Reason::Unreachable(..) | Reason::NoRoute(_) => FI_EHOSTUNREACH,
         Reason::Gone | Reason::Restarted | Reason::Closed | Reason::Aborted => FI_ECONNRESET,
         Reason::Violation(_) | Reason::NoMemory(_) => FI_EIO,

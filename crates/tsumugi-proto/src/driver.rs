@@ -10,6 +10,7 @@ use alloc::vec::Vec;
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
+use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::{ASLEEP, Counter, Flow, RUNG};
 use tsumugi_wire::{Flags, Header, Kind};
 
@@ -41,6 +42,12 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
         return (Fate::Pass, None); // nobody owns it
     }
     let (header, body) = match Header::decode(datagram) {
+        // The owner tells both sides that their versions differ. A kind lies where it has always lain.
+        Err(MalformedHeader::Version(_))
+            if [Kind::Hello, Kind::Reset].iter().any(|kind| datagram.get(1) == Some(&(*kind as u8))) =>
+        {
+            return (Fate::Pass, None);
+        }
         Err(_) => {
             memory.count(Counter::Malformed, 1);
             return (Fate::Drop, None);

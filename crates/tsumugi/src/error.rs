@@ -8,6 +8,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 use tsumugi_rail::{EthernetError, Evidence, NetworksError, NicName, RailError};
 use tsumugi_wire::handshake::Refusal;
+use tsumugi_wire::limits::VERSION;
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
@@ -130,6 +131,12 @@ pub enum Reason {
         "it did not answer within {0:?}, and {1}; is it running, on this port, in the same job and version?"
     )]
     Unreachable(Duration, Evidence),
+    /// It did not answer within [`Config::connect_timeout`](crate::Config::connect_timeout) in words that can be read: something at
+    /// its address speaks this other version of the protocol.
+    #[error(
+        "it speaks version {0} of the protocol, and this is version {VERSION}: install the same version of Tsumugi on both hosts"
+    )]
+    OtherVersion(u8),
     /// Its process has ended: its host says that nobody has its port.
     #[error("its process has ended: its host says that nobody has the port")]
     Gone,

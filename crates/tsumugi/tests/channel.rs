@@ -123,6 +123,40 @@ fn a_peer_that_nobody_runs_is_an_error_in_time() {
 }
 
 #[test]
+fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there() {
+    const RESET: u8 = 12;
+    let other = UdpSocket::bind("127.0.0.1:0").unwrap();
+    other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
+    let here = open(Config { connect_timeout: Duration::from_millis(400), ..Config::loopback() });
+    let node = here.add_peer(&other.local_addr().unwrap().to_string()).unwrap();
+    let mut channel = here.channel(CHANNEL).unwrap();
+    channel.post(node, b"hello").unwrap();
+    let (mut buffer, mut answers, mut hellos) = ([0u8; 2048], 0, 0);
+    let failure = loop {
+        here.progress().unwrap();
+        if let Some(failure) = here.take_failure() {
+            break failure;
+        }
+        let Ok((bytes, from)) = other.recv_from(&mut buffer) else { continue };
+        if buffer[1] == RESET {
+            assert!(bytes <= hellos, "an answer is no longer than the question");
+            answers += 1;
+        } else {
+            hellos = bytes;
+            buffer[0] += 1;
+            other.send_to(&buffer[..bytes], from).unwrap();
+        }
+        // Answers are not answered.
+        (buffer[0], buffer[1]) = (buffer[0].max(2), RESET);
+        other.send_to(&buffer[..bytes], from).unwrap();
+    };
+    assert!(answers > 0, "the other version can know why it is not heard");
+    let said = failure.to_string();
+    assert!(said.contains("version 2") && said.contains("version 1"), "{said}");
+    assert!(answers <= here.counters().get("malformed") / 2, "HELLOs are answered, and nothing else");
+}
+
+#[test]
 fn what_was_delivered_does_not_fail_with_its_peer() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());

@@ -76,7 +76,9 @@ impl Host {
             Reason::Silent(..) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
                 false
             }
-            Reason::Silent(..) | Reason::Unreachable(..) => !world.plan.calm && !closing,
+            Reason::Silent(..) | Reason::Unreachable(..) | Reason::OtherVersion(_) => {
+                !world.plan.calm && !closing
+            }
             // Words of a former incarnation may have arrived after it was no more.
             Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
             Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,

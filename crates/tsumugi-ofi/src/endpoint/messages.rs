@@ -169,6 +169,9 @@ impl Running {
         if !wanted && !self.endpoint.meet(node).map_err(broken)? {
             return Err(FI_EAGAIN);
         }
+        if delivered {
+            self.endpoint.want_ack(node);
+        }
         let mut port = kind.port(self).borrow_mut();
         let code = |error: &SendError| error::of_send(error);
         if flags & FI_INJECT != 0 && bytes > INJECT_BYTES {
@@ -179,11 +182,13 @@ impl Running {
         {
             // SAFETY: as the caller promises.
             let data = unsafe { view(start, bytes) };
-            let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
             if !wanted {
-                self.endpoint.push(node).map_err(broken)?;
+                port.inject(node, envelope, data).map_err(|error| code(&error))?;
+                self.reports.done(Side::Send, Entry::new(sent.context, FI_SEND | kind.flag()), false);
+                return Ok(());
             }
-            let is_complete = !delivered && (!wanted || self.endpoint.is_handed_over(node));
+            let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
+            let is_complete = !delivered && self.endpoint.is_handed_over(node);
             if !is_complete
                 && let Ok(Some(completion)) = port.test(request)
                 && let Some(ticket) = completion.ticket

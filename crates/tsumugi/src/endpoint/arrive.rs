@@ -13,6 +13,7 @@ use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
+use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::What;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
@@ -37,8 +38,11 @@ impl State {
                     }
                 }
                 // Where the next packet begins nobody knows.
-                Err(_) => {
+                Err(error) => {
                     self.memory.count(Counter::Malformed, 1);
+                    if let MalformedHeader::Version(version) = error {
+                        self.on_other_version(from, version, rest);
+                    }
                     return;
                 }
             }

@@ -253,6 +253,7 @@ impl State {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
         peer.accepted += 1;
+        peer.may_ask |= !self.posts_unwatched;
         let number = peer.accepted;
         match peer.phase {
             Phase::Strange => self.greet(now, index),
@@ -365,6 +366,22 @@ impl State {
     #[must_use]
     pub fn is_handed_over(&self, node: Node) -> bool {
         self.peers.get(self.the(node).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+    }
+
+    /// Posts something of which nobody will ask whether it has arrived.
+    pub fn unwatched<T>(&mut self, post: impl FnOnce(&mut State) -> T) -> T {
+        self.posts_unwatched = true;
+        let posted = post(self);
+        self.posts_unwatched = false;
+        posted
+    }
+
+    /// What waits for the peer, and what is accepted for it before all of that has left, is to be acknowledged at once.
+    pub(crate) fn want_ack(&mut self, node: Node) {
+        let node = self.the(node);
+        if let Some(peer) = self.peers.get_mut(node.0 as usize) {
+            peer.wants_ack = true;
+        }
     }
 
     /// Whether nothing is on its way to the peer, so that a lone message should leave at once.

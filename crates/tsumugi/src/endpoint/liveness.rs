@@ -61,6 +61,8 @@ pub(super) struct Doubt {
     refusals: u32,
     /// The last answer that said something.
     said: Evidence,
+    /// The version of the protocol that it seems to speak, if not ours.
+    pub(super) version: Option<u8>,
     /// Its process has left, and another will go on: that its port is closed means nothing.
     pub(super) is_away: bool,
 }
@@ -187,7 +189,10 @@ impl State {
         }
         let patience = Duration::from_nanos(patience_ns);
         let reason = match peer.phase {
-            Phase::Greeting(_) => Reason::Unreachable(patience, peer.doubt.said),
+            Phase::Greeting(_) => match peer.doubt.version {
+                Some(version) => Reason::OtherVersion(version),
+                None => Reason::Unreachable(patience, peer.doubt.said),
+            },
             Phase::Leaving(_) => Reason::Closed,
             _ => Reason::Silent(patience, peer.doubt.said),
         };

@@ -285,6 +285,12 @@ impl Endpoint {
         self.shared.push(node)
     }
 
+    /// Somebody waits for what is sent to a peer next to [arrive](Status::Delivered): the peer is asked to acknowledge it at once.
+    /// Otherwise it may let that ride along with what it sends, and who makes no further call sends nothing.
+    pub fn want_ack(&self, node: Node) {
+        self.shared.inner.borrow_mut().state.want_ack(node);
+    }
+
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
     /// more than [`Config::peers_max`]: then one that came by itself and has left is forgotten, and who comes gets a number
     /// that nobody had.

@@ -189,6 +189,9 @@ pub(super) struct Peer {
     pub(super) outbox: VecDeque<Outgoing>,
     pub(super) outbox_bytes: u64,
     pub(super) next_fragmented: u32,
+    /// Somebody waits for something in the outbox to arrive; and somebody may ask whether something in it has.
+    pub(super) wants_ack: bool,
+    pub(super) may_ask: bool,
     /// Messages accepted for it, ever.
     pub(super) accepted: u64,
     /// Messages acknowledged by it, ever (in this acquaintance).
@@ -296,6 +299,8 @@ impl Peer {
             outbox: VecDeque::new(),
             outbox_bytes: 0,
             next_fragmented: 0,
+            wants_ack: false,
+            may_ask: false,
             accepted: 0,
             delivered: 0,
             delivered_before: 0,
@@ -389,6 +394,7 @@ impl Peer {
         self.asks = 0;
         self.doubt.asked_at = Instant(0);
         self.doubt.ask_at = Instant(0);
+        self.doubt.version = None;
     }
 
     /// Nothing is outstanding with it.

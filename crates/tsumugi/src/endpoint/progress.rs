@@ -120,7 +120,7 @@ impl Shared {
     }
 
     /// Sends what waits for a node, unless several packets are on their way to it.
-    pub(super) fn push(&self, node: Node) -> Result<(), RailError> {
+    pub(crate) fn push(&self, node: Node) -> Result<(), RailError> {
         let mut inner = self.inner.borrow_mut();
         if inner.state.is_handed_over(node) {
             return Ok(());

@@ -6,6 +6,8 @@ use crate::error::Reason;
 use std::net::SocketAddr;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::handshake::{Offer, Refusal};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::VERSION;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::time::SECOND_NS;
 use tsumugi_wire::{Instant, Kind};
@@ -20,6 +22,27 @@ impl State {
         let refused = Offer::refusing(self.options.job, nonce, refusal);
         let packet = self.packet(Kind::Welcome, &refused.encode());
         self.reply(from, packet);
+    }
+
+    /// A packet of another version of the protocol: nothing of it can be read but its kind, which lies where it has always lain.
+    /// Whoever greets with it is answered, or would wait for a word that it understands; nothing else is, so that two
+    /// versions do not answer each other for ever.
+    pub(super) fn on_other_version(&mut self, from: SocketAddr, version: u8, packet: &[u8]) {
+        let greets = packet.get(1) == Some(&(Kind::Hello as u8));
+        let known = self.by_address.get(&from).copied();
+        if greets && packet.len() >= HEADER_BYTES {
+            let packet = self.packet(Kind::Reset, &[]);
+            self.reply(from, packet);
+        }
+        if let Some(index) = known {
+            self.peers[index as usize].doubt.version = Some(version);
+        }
+        if (greets || known.is_some()) && !std::mem::replace(&mut self.has_told_of_version, true) {
+            log::warn!(
+                "{from} speaks version {version} of the protocol, and this is version {VERSION}: install the same version of Tsumugi \
+                 on both hosts"
+            );
+        }
     }
 
     /// There is no room for another peer.

@@ -104,6 +104,10 @@ pub struct State {
     pub(super) ends: u64,
     /// How many greetings were refused for want of room, and the last one's sender.
     pub(super) turned_away: Option<(u64, SocketAddr)>,
+    /// Of what is posted now nobody will ask whether it has arrived.
+    pub(super) posts_unwatched: bool,
+    /// That somebody speaks another version of the protocol was said once.
+    pub(super) has_told_of_version: bool,
     /// Which peer proved to be there: where it was met, where else it came from, and by which ways it has answered.
     pub(super) by_address: HashMap<SocketAddr, u32>,
     pub(super) identities: super::identity::Identities,
@@ -188,6 +192,8 @@ impl State {
             peers: Peers::new(options.peers_max, nobody),
             ends: 0,
             turned_away: None,
+            posts_unwatched: false,
+            has_told_of_version: false,
             by_address: HashMap::new(),
             identities: super::identity::Identities::default(),
             flows: vec![None; flows],

@@ -240,8 +240,8 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.remote else { return Ok(true) };
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what it may send, after a
-        // resend, and after a long message whose buffer somebody wants back. A driver is asked after every burst: nobody
-        // may call there for long, and it costs no system call.
+        // resend, where somebody wants a buffer back or said so, and after a long message that somebody may ask about.
+        // After one that nobody asks about, it may take its time.
         let full = peer.sender.room(path) == 0;
         let Burst { packets, probed, heads } = &mut self.burst;
         heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
@@ -257,13 +257,13 @@ impl State {
                 Body::Piece { head, key, at, bytes } => (head, self.longs.get(*key).at(*at, *bytes)),
             };
             let is_lent = matches!(content.body, Body::Piece { key, .. } if self.longs.get(key).is_lent());
-            let waits = *resent == Flags::RESENT || last && (full || is_lent);
-            let ask = waits || last && (count > 1 || !frame.is_empty());
-            let asked = match (waits, ask) {
-                (true, _) => Flags::ACK_REQUEST,
-                (false, true) => Flags::ACK_REQUEST.with(Flags::AT_LEISURE),
-                (false, false) => Flags(0),
+            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.wants_ack);
+            let asked = match waits || last && (count > 1 || !frame.is_empty()) {
+                true if waits || peer.may_ask => Flags::ACK_REQUEST,
+                true => Flags::ACK_REQUEST.with(Flags::AT_LEISURE),
+                false => Flags(0),
             };
+            let ask = asked.has(Flags::ACK_REQUEST);
             header.flags = flags.with(*resent).with(asked);
             header.psn = *psn;
             header.body_bytes = (frame.len() + body.len()) as u16;
@@ -288,6 +288,9 @@ impl State {
         }
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
+        }
+        if taken == count && peer.outbox.is_empty() {
+            (peer.wants_ack, peer.may_ask) = (false, false);
         }
         if taken > 0 {
             // The acknowledgement rode along; only a gap needs an answer of its own.

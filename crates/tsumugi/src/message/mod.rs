@@ -241,6 +241,28 @@ impl Port {
         self.sent(status, alone, ticket?)
     }
 
+    /// Sends a copy of `data` of which the caller wants to hear nothing more, and after which it may make no call for long: it
+    /// leaves at once unless several packets are [on their way](Endpoint::push) already. The receiver may take its time to acknowledge.
+    ///
+    /// # Errors
+    /// As [`Port::send`].
+    #[inline]
+    pub fn inject(
+        &mut self,
+        node: Node,
+        envelope: impl Into<Envelope>,
+        data: &[u8],
+    ) -> Result<(), SendError> {
+        let envelope = envelope.into();
+        let Some(header) = self.header(envelope, data.len()) else {
+            let request = self.send(node, envelope, data)?;
+            self.let_go(request);
+            return Ok(self.shared.push(node)?);
+        };
+        self.with(|engine, state| state.unwatched(|state| engine.send_now(state, header, node, data)))?;
+        Ok(self.shared.push(node)?)
+    }
+
     /// Sends a message that was written in place, without a copy.
     ///
     /// # Errors

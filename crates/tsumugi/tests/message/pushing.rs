@@ -19,8 +19,12 @@ fn a_message_behind_others_leaves_when_it_is_pushed() {
     assert!(!pair.here.meet(pair.node).unwrap(), "it has not answered yet");
     pair.until(|pair| pair.here.meet(pair.node).unwrap().then_some(()));
     for tag in 0..4 {
-        pair.from.send(pair.node, tag, b"behind others").unwrap();
-        pair.here.push(pair.node).unwrap();
+        if tag % 2 == 0 {
+            pair.from.inject(pair.node, tag, b"behind others").unwrap();
+        } else {
+            pair.from.send(pair.node, tag, b"behind others").unwrap();
+            pair.here.push(pair.node).unwrap();
+        }
         assert!(pair.here.is_handed_over(pair.node));
     }
     arrive(&mut pair, 4);
@@ -32,8 +36,7 @@ fn a_long_run_of_pushed_messages_shares_packets_and_leaves_with_the_next_call() 
     pair.deliver(0, b"hello");
     let before = pair.here.counters().get("packets_sent");
     for tag in 1..=100 {
-        pair.from.send(pair.node, tag, b"one of many").unwrap();
-        pair.here.push(pair.node).unwrap();
+        pair.from.inject(pair.node, tag, b"one of many").unwrap();
     }
     assert!(!pair.here.is_handed_over(pair.node), "nobody has acknowledged anything");
     pair.here.progress().unwrap();
@@ -57,4 +60,19 @@ fn what_was_acknowledged_meanwhile_is_looked_for() {
         }
     }
     arrive(&mut pair, 41);
+}
+
+#[test]
+fn a_receiver_that_makes_no_further_call_has_acknowledged_what_somebody_waits_for() {
+    let mut pair = pair(&Options::default());
+    pair.deliver(0, b"hello");
+    pair.here.want_ack(pair.node);
+    let request = pair.from.send(pair.node, 1, b"awaited").unwrap();
+    let ticket = pair.from.test(request).unwrap().expect("a copy is sent at once").ticket.unwrap();
+    arrive(&mut pair, 2);
+    let begun = Instant::now();
+    while pair.here.status(ticket) != tsumugi::Status::Delivered {
+        pair.here.progress().unwrap();
+        assert!(begun.elapsed() < PATIENCE, "it is not acknowledged");
+    }
 }
