@@ -202,11 +202,15 @@ pub(crate) struct Log;
 
 impl log::Log for Log {
     fn enabled(&self, of: &log::Metadata<'_>) -> bool {
-        HOST.get().is_some_and(|host| host.logs(level_of(of.level()), FI_LOG_CORE))
+        // What an endpoint does without is told with the rest of what it uses, as information: nothing is wrong.
+        let is_report = of.target() == "tsumugi::report";
+        !is_report && HOST.get().is_some_and(|host| host.logs(level_of(of.level()), FI_LOG_CORE))
     }
 
     fn log(&self, record: &log::Record<'_>) {
-        if let Some(host) = HOST.get() {
+        if self.enabled(record.metadata())
+            && let Some(host) = HOST.get()
+        {
             let place = (record.module_path().unwrap_or("tsumugi"), record.line().unwrap_or(0));
             host.log(level_of(record.level()), FI_LOG_CORE, place, &record.args().to_string());
         }

@@ -12,8 +12,8 @@ use tsumugi::{Config, Depositor, EngineChoice, FaultOptions, Networks, Policy, W
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Settings {
     networks: Option<Networks>,
-    port: Option<u16>,
-    job: Option<u64>,
+    port: Option<Number<u16>>,
+    job: Option<Number<u64>>,
     send_path: Option<EngineChoice>,
     receive_path: Option<Depositor>,
     policy: Option<Policy>,
@@ -21,11 +21,11 @@ pub(crate) struct Settings {
     peer_timeout: Option<Seconds>,
     connect_timeout: Option<Seconds>,
     close_timeout: Option<Seconds>,
-    peers_max: Option<u32>,
+    peers_max: Option<Number<u32>>,
     receive_bytes: Option<Bytes>,
     send_bytes: Option<Bytes>,
     queue_bytes: Option<Bytes>,
-    datagram_bytes: Option<u16>,
+    datagram_bytes: Option<Number<u16>>,
     faults: Option<FaultOptions>,
     /// Whether a thread makes progress where the caller does not insist on doing it.
     pub(crate) progress: Option<Progress>,
@@ -63,6 +63,20 @@ impl FromStr for Seconds {
         let number: f64 =
             text.trim_end_matches('s').trim().parse().map_err(|_| "write seconds, as in 2.5")?;
         Duration::try_from_secs_f64(number).map(Seconds).map_err(|_| "write seconds, as in 2.5")
+    }
+}
+
+/// A whole number.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Number<T>(T);
+
+impl<T: TryFrom<u64>> FromStr for Number<T> {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let number = text.trim().parse::<u64>().ok().and_then(|number| T::try_from(number).ok());
+        let most = u64::MAX >> (64 - 8 * size_of::<T>());
+        number.map(Number).ok_or_else(|| format!("write a whole number from 0 to {most}"))
     }
 }
 
@@ -156,9 +170,9 @@ impl Settings {
             ..Config::default()
         };
         Config {
-            port: self.port.unwrap_or(default.port),
-            job: self.job.unwrap_or(default.job),
-            peers_max: self.peers_max.unwrap_or(default.peers_max),
+            port: self.port.map_or(default.port, |port| port.0),
+            job: self.job.map_or(default.job, |job| job.0),
+            peers_max: self.peers_max.map_or(default.peers_max, |peers| peers.0),
             wait: self.wait.unwrap_or(default.wait),
             peer_timeout: self.peer_timeout.map_or(default.peer_timeout, |time| time.0),
             connect_timeout: self.connect_timeout.map_or(default.connect_timeout, |time| time.0),
@@ -170,7 +184,7 @@ impl Settings {
             depositor: self.receive_path.unwrap_or(default.depositor),
             policy: self.policy.or(default.policy),
             networks: self.networks.clone().or(default.networks),
-            datagram_bytes: self.datagram_bytes.or(default.datagram_bytes),
+            datagram_bytes: self.datagram_bytes.map(|bytes| bytes.0).or(default.datagram_bytes),
             faults: self.faults,
             ..default
         }
@@ -199,6 +213,12 @@ mod tests {
             assert!(text.parse::<Bytes>().is_err(), "{text}");
         }
         assert_eq!("2.5".parse(), Ok(Seconds(Duration::from_millis(2500))));
+        assert_eq!(" 7411".parse(), Ok(Number(7411u16)));
+        for text in ["", "abc", "-1", "65536", "0x10"] {
+            let error = text.parse::<Number<u16>>().unwrap_err();
+            assert_eq!(error, "write a whole number from 0 to 65535", "{text}");
+        }
+        assert_eq!(u64::MAX.to_string().parse(), Ok(Number(u64::MAX)));
         for text in ["", "soon", "-1", "inf", "nan"] {
             assert!(text.parse::<Seconds>().is_err(), "{text}");
         }
