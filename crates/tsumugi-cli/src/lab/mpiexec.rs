@@ -184,9 +184,10 @@ pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
     if let Some(named) = std::env::var_os("FI_PROVIDER_PATH").filter(|named| !named.is_empty()) {
         return Ok(named.into());
     }
-    // Cargo leaves it in the second one where it was built for tests.
+    // Cargo leaves it in the second one where it was built for tests; the first may then be an older one.
     let places = ["", "deps"].map(|folder| own_folder().join(folder).join("libtsumugi_fi.so"));
-    let Some(built) = places.iter().find(|place| place.exists()) else {
+    let made = |place: &&PathBuf| fs::metadata(place).and_then(|file| file.modified()).ok();
+    let Some(built) = places.iter().filter(|place| place.exists()).max_by_key(made) else {
         let [built, _] = places;
         return Err(JobError::NoProvider(built));
     };
