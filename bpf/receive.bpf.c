@@ -104,7 +104,7 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 		goto malformed;
 	if ((void *)(header + 1) > (void *)(long)context->data_end)
 		return XDP_PASS; /* a driver that splits frames this early */
-	/* The owner tells both sides that their versions differ. A kind lies where it has always lain. */
+	/* Header::kind_in_any_version: the owner tells both sides that their versions differ. */
 	if (header->version != TSUMUGI_VERSION && (header->kind == TSUMUGI_HELLO || header->kind == TSUMUGI_RESET))
 		return XDP_PASS;
 	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header) ||

@@ -3,7 +3,6 @@
 //! Every figure comes from `tsumugi perf` processes, or from what `tsumugi perf costs` does, so that whatever is shown here can be
 //! repeated by hand.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +17,7 @@ use crate::costs;
 use crate::measure::machine::Machine;
 use crate::measure::row::Row;
 use crate::measure::sizes::Sizes;
+use crate::output;
 use crate::peers::{Transport, watch_interrupts};
 use crate::perf::EXIT_INTERRUPTED;
 use crate::report::file::ReportFile;
@@ -210,11 +210,10 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
     if let Some(report) = report {
         report.write(&crate::report::html::page(&results, &comparison))?;
     }
-    let mut stdout = crate::output::output();
     if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string(&comparison)?)?;
+        output::line(serde_json::to_string(&comparison)?)?;
     } else {
-        write!(stdout, "{}", table::text(&results, &comparison))?;
+        output::text(table::text(&results, &comparison))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -42,9 +42,9 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
         return (Fate::Pass, None); // nobody owns it
     }
     let (header, body) = match Header::decode(datagram) {
-        // The owner tells both sides that their versions differ. A kind lies where it has always lain.
+        // The owner tells both sides that their versions differ.
         Err(MalformedHeader::Version(_))
-            if [Kind::Hello, Kind::Reset].iter().any(|kind| datagram.get(1) == Some(&(*kind as u8))) =>
+            if matches!(Header::kind_in_any_version(datagram), Some(Kind::Hello | Kind::Reset)) =>
         {
             return (Fate::Pass, None);
         }

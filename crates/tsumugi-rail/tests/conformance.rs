@@ -315,6 +315,15 @@ fn what_is_not_ours_is_left_to_the_kernel() {
         let verdict = pair.take(Wrapping::PLAIN, &header.encode());
         assert_eq!(verdict, Ok((kind == Kind::Data).then_some(Verdict::Deposited)), "{kind:?}");
     }
+    // Of another version, the owner is to hear that somebody greets, or has been answered.
+    for kind in Kind::ALL {
+        let mut packet = Header::new(kind, PEER_EPOCH).encode();
+        packet[0] += 1;
+        assert_eq!(pair.take(Wrapping::PLAIN, &packet), Ok(None), "{kind:?}");
+        if matches!(kind, Kind::Hello | Kind::Reset) {
+            assert_eq!(pair.drive(&Wrapping::PLAIN.question(&packet)).0, Action::Pass, "{kind:?}");
+        }
+    }
     // Memory that nobody owns.
     pair.driver.memory.control().epoch.store(0, Ordering::Relaxed);
     assert_eq!(pair.drive(&good).0, Action::Pass);

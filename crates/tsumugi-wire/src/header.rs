@@ -204,6 +204,13 @@ impl Header {
         zerocopy::transmute!(layout)
     }
 
+    /// The kind of a packet of any version. Versions may differ in everything but this: a packet's first byte is its version
+    /// and the second its kind, and HELLO and RESET have these numbers. So two that differ can tell each other.
+    #[must_use]
+    pub fn kind_in_any_version(bytes: &[u8]) -> Option<Kind> {
+        Kind::from_number(*bytes.get(1)?)
+    }
+
     /// Reads the packet at the start of `bytes`: its header, its body, and what follows it.
     ///
     /// The body's CRC is not checked here; whoever hands the data on does that.

@@ -1,6 +1,5 @@
 //! `tsumugi eval bonding`: P2's evaluation of several NICs used as one, for every policy.
 
-use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -18,6 +17,7 @@ use super::simulated::{self, SimulatedError};
 use super::{kernel, table};
 use crate::child::ChildError;
 use crate::measure::machine::Machine;
+use crate::output;
 use crate::perf::EXIT_INTERRUPTED;
 use crate::report::file::ReportFile;
 
@@ -157,11 +157,10 @@ pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
     if let Some(report) = report {
         report.write(&crate::report::bonding::page(&evaluation))?;
     }
-    let mut stdout = crate::output::output();
     if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string(&evaluation)?)?;
+        output::line(serde_json::to_string(&evaluation)?)?;
     } else {
-        write!(stdout, "{}", table::text(&evaluation))?;
+        output::text(table::text(&evaluation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -1,7 +1,6 @@
 //! `tsumugi eval mpi`: what two ranks get of an MPI over Tsumugi, beside the same MPI over TCP.
 
 use std::ffi::OsString;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 use std::time::Duration;
@@ -15,6 +14,7 @@ use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 use crate::child::{ChildError, Running};
 use crate::lab::mpiexec::{self, Job, JobError, Mpi, Provider};
 use crate::measure::machine::Machine;
+use crate::output;
 use crate::peers::interrupted;
 use crate::perf::EXIT_INTERRUPTED;
 
@@ -140,11 +140,10 @@ pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
         Err(EvalError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => return Err(error.into()),
     };
-    let mut stdout = crate::output::output();
     if arguments.json {
-        writeln!(stdout, "{}", serde_json::to_string(&evaluation)?)?;
+        output::line(serde_json::to_string(&evaluation)?)?;
     } else {
-        write!(stdout, "{}", table::text(&evaluation))?;
+        output::text(table::text(&evaluation))?;
     }
     Ok(ExitCode::SUCCESS)
 }

@@ -250,7 +250,7 @@ impl Job<'_> {
                 command.arg("--allow-run-as-root");
                 // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
                 command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
-                // Which it leaves alone unless it is told.
+                // By itself it leaves some providers out, tcp among them.
                 command.env("OMPI_MCA_opal_common_ofi_provider_include", self.provider.name());
                 for name in ["FI_PROVIDER", "PATH"] {
                     command.args(["-x", name]);

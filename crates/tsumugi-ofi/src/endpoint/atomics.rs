@@ -295,6 +295,9 @@ impl Running {
         if !fits || count == 0 {
             return Err(FI_EINVAL);
         }
+        let side = if gives { Side::Read } else { Side::Write };
+        let is_told = wanted.told && self.reports.wants(side, wanted.flags);
+        self.check_way(node, is_told)?;
         let mut message = vec![0; HEAD_BYTES];
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(gives, GIVES) | flag(takes, TAKES) | flag(sort == Sort::Compare, COMPARES);
@@ -316,18 +319,18 @@ impl Running {
         let number = service.asked.vacant_key();
         message[8..16].copy_from_slice(&(number as u64).to_le_bytes());
         self.service.borrow_mut().post(node, &message).map_err(|error| error::of_send(&error))?;
-        let side = if gives { Side::Read } else { Side::Write };
         let operation = self.operations.borrow_mut().begun.insert(Begun {
             side,
             context: wanted.context,
             flags: FI_ATOMIC | if gives { FI_READ } else { FI_WRITE },
-            wanted: wanted.told && self.reports.wants(side, wanted.flags),
+            wanted: is_told,
             delivered: true,
             pieces: Pieces::One,
             request: None,
         });
         service.asked.insert(Asked { node, operation, result });
-        Ok(())
+        drop(service);
+        self.let_leave(node, is_told)
     }
 }
 

@@ -152,6 +152,20 @@ impl Running {
         self.peers.borrow_mut().node(&self.endpoint, number)
     }
 
+    /// Who is told of nothing may make no call for long: what it asks for is taken only where it can leave, which is not while the
+    /// peer is being greeted.
+    #[inline]
+    pub(super) fn check_way(&self, node: Node, wanted: bool) -> Result<(), i32> {
+        let is_met = wanted || self.endpoint.meet(node).map_err(|error| error::of_rail(&error))?;
+        if is_met { Ok(()) } else { Err(FI_EAGAIN) }
+    }
+
+    /// And it leaves with the call that asks for it.
+    #[inline]
+    pub(super) fn let_leave(&self, node: Node, wanted: bool) -> Result<(), i32> {
+        if wanted { Ok(()) } else { self.endpoint.push(node).map_err(|error| error::of_rail(&error)) }
+    }
+
     /// # Safety
     /// As of [`Endpoint::send`].
     #[inline]
@@ -164,11 +178,7 @@ impl Running {
         let bytes = place.bytes();
         let wanted = sent.told && self.reports.wants(Side::Send, flags);
         let delivered = sent.told && flags & DELIVERED != 0;
-        let broken = |error| error::of_rail(&error);
-        // Who is told of nothing may make no progress for long: so the message must be able to leave when this returns.
-        if !wanted && !self.endpoint.meet(node).map_err(broken)? {
-            return Err(FI_EAGAIN);
-        }
+        self.check_way(node, wanted)?;
         if delivered {
             self.endpoint.want_ack(node);
         }
@@ -182,12 +192,13 @@ impl Running {
         {
             // SAFETY: as the caller promises.
             let data = unsafe { view(start, bytes) };
-            if !wanted {
+            if !wanted && !delivered {
                 port.inject(node, envelope, data).map_err(|error| code(&error))?;
                 self.reports.done(Side::Send, Entry::new(sent.context, FI_SEND | kind.flag()), false);
                 return Ok(());
             }
             let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
+            self.let_leave(node, wanted)?;
             let is_complete = !delivered && self.endpoint.is_handed_over(node);
             if !is_complete
                 && let Ok(Some(completion)) = port.test(request)
@@ -234,7 +245,7 @@ impl Running {
             self.operations.borrow_mut().begun.remove(number);
             code(&error)
         })?;
-        if wanted { Ok(()) } else { self.endpoint.push(node).map_err(broken) }
+        self.let_leave(node, wanted)
     }
 
     /// # Safety

@@ -81,6 +81,8 @@ impl Running {
         if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
             return Err(FI_EAGAIN);
         }
+        let wanted = self.wants(Side::Write, access);
+        self.check_way(node, wanted)?;
         let from = match place {
             Place::One(start, bytes) if bytes > COPY_BYTES && !injected => {
                 // SAFETY: as the caller promises.
@@ -104,7 +106,7 @@ impl Running {
         let ticket = ticket.map_err(|error| error::of_send(&error))?;
         let number = self.begin(Side::Write, access, FI_WRITE, Pieces::One);
         self.operations.borrow_mut().of(node).unfenced.push((ticket, number));
-        Ok(())
+        self.let_leave(node, wanted)
     }
 
     /// # Safety
@@ -136,12 +138,16 @@ impl Running {
         Ok(())
     }
 
+    fn wants(&self, side: Side, access: &Access) -> bool {
+        access.told && self.reports.wants(side, access.flags)
+    }
+
     fn begin(&self, side: Side, access: &Access, flag: u64, pieces: Pieces) -> usize {
         self.operations.borrow_mut().begun.insert(Begun {
             side,
             context: access.context,
             flags: FI_RMA | flag,
-            wanted: access.told && self.reports.wants(side, access.flags),
+            wanted: self.wants(side, access),
             delivered: true,
             pieces,
             request: None,

@@ -312,6 +312,78 @@ fn only_what_asks_for_it_is_told_of_where_completions_are_selective() {
 }
 
 #[test]
+fn what_is_counted_when_it_is_delivered_is_not_counted_before_though_no_entry_is_wanted() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(Options { selective: FI_SELECTIVE_COMPLETION, ..Options::default() });
+    let mut into = [0u8; 8];
+    // SAFETY: the buffers stay, and the counter is open.
+    unsafe {
+        let recv = pair.there.msg().recv.unwrap();
+        assert_eq!(recv(pair.there.ep, room(&mut into), 8, null_mut(), FI_ADDR_UNSPEC, context(1)), 0);
+        let data = *b"counted";
+        let piece = iovec { iov_base: data.as_ptr().cast_mut().cast(), iov_len: 7 };
+        let (msg_iov, desc, iov_count) = (&raw const piece, null_mut(), 1);
+        let msg = fi_msg { msg_iov, desc, iov_count, addr: pair.to_there, context: context(2), data: 0 };
+        let send = pair.here.msg().sendmsg.unwrap();
+        pair.attempt(|| send(pair.here.ep, &raw const msg, FI_DELIVERY_COMPLETE));
+        let counted = || (*(*pair.here.cntr).ops).read.unwrap()(pair.here.cntr);
+        (0..100).for_each(|_| assert_eq!(counted(), 0, "its receiver makes no call"));
+        let begun = std::time::Instant::now();
+        while counted() == 0 {
+            assert!(begun.elapsed() < PATIENCE, "it is never counted");
+            pair.there.read();
+        }
+    }
+    assert!(pair.here.read().is_none());
+    assert_eq!(&into[..7], b"counted");
+    pair.close();
+}
+
+#[test]
+fn what_is_injected_leaves_though_its_sender_makes_no_further_call() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(Options::default());
+    let (mut memory, mut into) = (vec![0u64; 2], [[0u8; 8]; 2]);
+    // SAFETY: the buffers stay until both sides are closed.
+    unsafe {
+        let bytes = std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), 16);
+        let region = pair.there.register(bytes, FI_REMOTE_READ | FI_REMOTE_WRITE, 7);
+        let recv = pair.there.tagged().recv.unwrap();
+        for (tag, place) in into.iter_mut().enumerate() {
+            let (place, any) = (place.as_mut_ptr().cast(), FI_ADDR_UNSPEC);
+            assert_eq!(recv(pair.there.ep, place, 8, null_mut(), any, tag as u64, 0, context(1)), 0);
+        }
+        let (ep, to) = (pair.here.ep, pair.to_there);
+        let inject = pair.here.tagged().inject.unwrap();
+        pair.attempt(|| inject(ep, start(b"first"), 5, to, 0));
+        // Only its receiver calls from now on, so that all that follows is behind a message of whose arrival nobody here knows.
+        let begun = std::time::Instant::now();
+        let arrives = |there: &dyn Fn() -> bool| {
+            while !there() {
+                assert!(begun.elapsed() < PATIENCE, "it does not leave");
+                pair.there.read();
+            }
+        };
+        let word = |at: usize| memory.as_ptr().add(at).read_volatile();
+        assert_eq!(inject(ep, start(b"second"), 6, to, 1), 0);
+        let second = into[1].as_ptr();
+        arrives(&|| second.cast::<[u8; 6]>().read_volatile() == *b"second");
+        assert_eq!(pair.here.rma().inject.unwrap()(ep, start(&[9; 8]), 8, to, 0, 7), 0);
+        arrives(&|| word(0) == u64::from_ne_bytes([9; 8]));
+        let one = 1u64;
+        let atomic = pair.here.atomic().inject.unwrap();
+        assert_eq!(atomic(ep, (&raw const one).cast(), 1, to, 8, 7, FI_UINT64, FI_SUM), 0);
+        arrives(&|| word(1) == 1);
+        assert_eq!(close(&raw mut (*region).fid), 0);
+    }
+    pair.close();
+}
+
+#[test]
 fn what_waits_for_a_peer_that_is_gone_fails_and_says_why() {
     if host().is_none() {
         return;

@@ -236,6 +236,8 @@ fn a_thread_makes_progress_where_that_is_asked_for() {
     // SAFETY: the buffer is there.
     unsafe {
         let write = pair.here.rma().inject.unwrap();
+        // What is injected is not taken before the peer has answered.
+        pair.attempt(|| write(pair.here.ep, b"hello".as_ptr().cast(), 5, pair.to_there, 8, 5));
         assert_eq!(write(pair.here.ep, b"alone".as_ptr().cast(), 5, pair.to_there, 0, 5), 0);
         let begun = Instant::now();
         // Nobody calls.

@@ -10,7 +10,7 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::time::SECOND_NS;
-use tsumugi_wire::{Instant, Kind};
+use tsumugi_wire::{Header, Instant, Kind};
 
 /// How long a peer that refuses is asked again, ns.
 const REFUSED_NS: u64 = SECOND_NS;
@@ -24,11 +24,10 @@ impl State {
         self.reply(from, packet);
     }
 
-    /// A packet of another version of the protocol: nothing of it can be read but its kind, which lies where it has always lain.
-    /// Whoever greets with it is answered, or would wait for a word that it understands; nothing else is, so that two
-    /// versions do not answer each other for ever.
+    /// A packet of another version of the protocol has come, of which nothing can be read but its kind. A HELLO is answered, so
+    /// that who greets learns of our version; nothing else is, or two versions would answer each other for ever.
     pub(super) fn on_other_version(&mut self, from: SocketAddr, version: u8, packet: &[u8]) {
-        let greets = packet.get(1) == Some(&(Kind::Hello as u8));
+        let greets = Header::kind_in_any_version(packet) == Some(Kind::Hello);
         let known = self.by_address.get(&from).copied();
         if greets && packet.len() >= HEADER_BYTES {
             let packet = self.packet(Kind::Reset, &[]);

@@ -258,10 +258,13 @@ impl State {
             };
             let is_lent = matches!(content.body, Body::Piece { key, .. } if self.longs.get(key).is_lent());
             let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.wants_ack);
-            let asked = match waits || last && (count > 1 || !frame.is_empty()) {
-                true if waits || peer.may_ask => Flags::ACK_REQUEST,
-                true => Flags::ACK_REQUEST.with(Flags::AT_LEISURE),
-                false => Flags(0),
+            let ends_long = last && (count > 1 || !frame.is_empty());
+            let asked = if waits || ends_long && peer.may_ask {
+                Flags::ACK_REQUEST
+            } else if ends_long {
+                Flags::ACK_REQUEST.with(Flags::AT_LEISURE)
+            } else {
+                Flags(0)
             };
             let ask = asked.has(Flags::ACK_REQUEST);
             header.flags = flags.with(*resent).with(asked);
