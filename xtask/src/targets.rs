@@ -25,7 +25,7 @@ pub(crate) fn run(root: &Path, options: &[&str]) -> bool {
 }
 
 /// What is measured: the name of its file, and the arguments of `tsumugi`.
-fn measurements() -> [(&'static str, Vec<&'static str>); 2] {
+fn measurements() -> Vec<(&'static str, Vec<&'static str>)> {
     let bonding = ["eval", "bonding", "--json", "--case", "2x4@100M,uneven", "--policy", "adaptive,tlb"];
     let mut bonding: Vec<&str> = bonding.into();
     // Only root can make labs; this process's entry belongs to its user.
@@ -33,13 +33,24 @@ fn measurements() -> [(&'static str, Vec<&'static str>); 2] {
     if !is_root {
         bonding.push("--simulated");
     }
-    [("compare.json", vec!["compare", "--json"]), ("bonding.json", bonding)]
+    let mut all = vec![("compare.json", vec!["compare", "--json"]), ("bonding.json", bonding)];
+    if is_root {
+        all.push(("mpi.json", vec!["eval", "mpi", "--json"]));
+    }
+    all
 }
 
 /// Runs the release command; the names of the files with what succeeded.
 fn measure(root: &Path) -> Vec<String> {
     let folder = root.join(FOLDER);
     let mut files = Vec::new();
+    // What MPIs load is no dependency of the command.
+    let mut provider = Command::new("cargo");
+    provider.args(["build", "--quiet", "--release", "--package", "tsumugi-ofi", "--manifest-path"]);
+    if !provider.arg(root.join("Cargo.toml")).status().is_ok_and(|status| status.success()) {
+        eprintln!("xtask: the provider could not be built");
+        return files;
+    }
     for (name, arguments) in measurements() {
         let file = folder.join(name);
         eprintln!("+ tsumugi {} > {}", arguments.join(" "), file.display());

@@ -1,4 +1,4 @@
-//! Judges what `tsumugi compare --json` and `tsumugi eval bonding --json` measured by the project's targets.
+//! Judges what `tsumugi compare`, `eval bonding` and `eval mpi` measured by the project's targets.
 //!
 //! A package of its own, because it reads JSON, and `xtask` depends on nothing. `cargo xtask targets` runs it.
 
@@ -10,13 +10,15 @@ use target::Target;
 mod bonding;
 mod comparison;
 mod measured;
+mod mpi;
 mod table;
 mod target;
 
 const USAGE: &str = "\
 cargo xtask targets [--check] [FILE...]
 
-FILE is the output of `tsumugi compare --json` or of `tsumugi eval bonding --json`. Without one, both are measured.
+FILE is the output of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`. Without one, all are
+measured; without root, no MPI.
 
   --check   exit with 1 when a target is missed";
 
@@ -53,5 +55,6 @@ fn evaluate(rows: &Rows) -> Vec<Target> {
     match rows {
         Rows::Comparison(rows) => comparison::evaluate(rows),
         Rows::Bonding(rows) => bonding::evaluate(rows),
+        Rows::Mpi(rows) => mpi::evaluate(rows),
     }
 }

@@ -11,14 +11,15 @@ pub(crate) struct Measured {
     pub(crate) machine: Machine,
 }
 
-/// Rows of one of the two commands. Those of an evaluation name a case.
+/// Rows of one of the commands. Those of an evaluation of bonding name a case, those of MPI a figure.
 #[derive(Debug, Deserialize)]
 #[serde(
     untagged,
-    expecting = "these are rows neither of `tsumugi compare` nor of `tsumugi eval bonding`, or of an older version"
+    expecting = "these are rows of none of `tsumugi compare`, `eval bonding` and `eval mpi`, or of an older version"
 )]
 pub(crate) enum Rows {
     Bonding(Vec<CaseRow>),
+    Mpi(Vec<FigureRow>),
     Comparison(Vec<Row>),
 }
 
@@ -110,6 +111,18 @@ pub(crate) struct CaseRow {
     pub(crate) even_after_s: Option<f64>,
 }
 
+/// A row of `tsumugi eval mpi`.
+#[derive(Clone, Debug, Default, Deserialize)]
+pub(crate) struct FigureRow {
+    /// `one_way`, `stream` or `barrier`.
+    pub(crate) figure: String,
+    pub(crate) size_bytes: u64,
+    /// `tcp`, `tsumugi-user` or `tsumugi-driver`.
+    pub(crate) over: String,
+    /// Median of the ratios within rounds; absent with TCP itself.
+    pub(crate) over_tcp: Option<f64>,
+}
+
 /// The median of the values that are finite; `None` of nothing.
 pub(crate) fn median(values: impl Iterator<Item = f64>) -> Option<f64> {
     let mut values: Vec<f64> = values.filter(|value| value.is_finite()).collect();
@@ -134,7 +147,7 @@ mod tests {
     }
 
     #[test]
-    fn both_outputs_are_read() {
+    fn all_outputs_are_read() {
         let row = r#"{"test": "main", "transport": "udp", "metric": "rate", "size_bytes": 8, "values": [2e6, 4e6]}"#;
         let measured = read(&format!("[{row}]")).expect("a comparison");
         assert_eq!(measured.machine.to_string(), "loopback; A CPU; load average 0.2 before");
@@ -143,12 +156,15 @@ mod tests {
         let row = r#"{"case": "uneven", "policy": "tlb", "simulated": true, "gbit_s": 0.1, "transport": "tsumugi"}"#;
         let measured = read(&format!("[{row}]")).expect("an evaluation");
         assert!(matches!(measured.rows, Rows::Bonding(rows) if rows[0].gbit_s == Some(0.1)));
+        let row = r#"{"figure": "one_way", "size_bytes": 8, "over": "tsumugi-user", "value": 3e3, "over_tcp": 0.6}"#;
+        let measured = read(&format!("[{row}]")).expect("an evaluation");
+        assert!(matches!(measured.rows, Rows::Mpi(rows) if rows[0].over_tcp == Some(0.6)));
     }
 
     #[test]
     fn other_rows_are_refused() {
         let error = read(r#"[{"transport": "udp", "metric": "rate"}]"#).expect_err("a row of `perf`");
-        assert!(error.to_string().contains("rows neither of `tsumugi compare`"), "{error}");
+        assert!(error.to_string().contains("rows of none of `tsumugi compare`"), "{error}");
     }
 
     #[test]

@@ -1,0 +1,66 @@
+//! What is wanted of an MPI over Tsumugi, beside the same MPI over TCP.
+
+use crate::measured::FigureRow;
+use crate::target::{Limit, Target, Unit};
+
+use Limit::{AtLeast, AtMost};
+
+const USER: &str = "tsumugi-user";
+const DRIVER: &str = "tsumugi-driver";
+const MIB: u64 = 1 << 20;
+
+/// What is wanted: in words; of which figure, size in bytes and receive path; its ratio to TCP's.
+const WANTED: [(&str, &str, u64, &str, Limit, f64); 11] = [
+    ("sockets: 8 B one way against TCP", "one_way", 8, USER, AtMost, 0.60),
+    ("sockets: 1 KiB one way against TCP", "one_way", 1024, USER, AtMost, 0.45),
+    ("sockets: 4 KiB one way against TCP", "one_way", 4096, USER, AtMost, 0.9),
+    ("sockets: 16 KiB one way against TCP", "one_way", 16384, USER, AtMost, 0.9),
+    ("sockets: 64 KiB one way against TCP", "one_way", 65536, USER, AtMost, 0.9),
+    ("sockets: 8 B stream against TCP", "stream", 8, USER, AtLeast, 6.0),
+    ("sockets: 1 MiB stream against TCP", "stream", MIB, USER, AtLeast, 1.3),
+    ("sockets: 4 MiB stream against TCP", "stream", 4 * MIB, USER, AtLeast, 1.3),
+    ("sockets: barrier against TCP", "barrier", 0, USER, AtMost, 0.55),
+    ("XDP: 8 B one way against TCP", "one_way", 8, DRIVER, AtMost, 0.48),
+    ("XDP: barrier against TCP", "barrier", 0, DRIVER, AtMost, 0.55),
+];
+
+/// All targets.
+pub(crate) fn evaluate(rows: &[FigureRow]) -> Vec<Target> {
+    WANTED
+        .into_iter()
+        .map(|(name, figure, size_bytes, over, limit, wanted)| {
+            let is = |row: &&FigureRow| {
+                (row.figure.as_str(), row.size_bytes, row.over.as_str()) == (figure, size_bytes, over)
+            };
+            let measured = rows.iter().find(is).and_then(|row| row.over_tcp);
+            Target { name, limit, wanted, unit: Unit::Ratio, measured }
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_receive_path_is_judged_by_its_own_figures() {
+        let row = |figure: &str, size_bytes, over: &str, over_tcp| FigureRow {
+            figure: figure.into(),
+            size_bytes,
+            over: over.into(),
+            over_tcp,
+        };
+        let rows = [
+            row("one_way", 8, "tcp", None),
+            row("one_way", 8, USER, Some(0.59)),
+            row("one_way", 8, DRIVER, Some(0.49)),
+            row("stream", 8, USER, Some(5.9)),
+        ];
+        let targets = evaluate(&rows);
+        let met = |name: &str| targets.iter().find(|target| target.name.starts_with(name)).unwrap().met();
+        assert_eq!(met("sockets: 8 B one way"), Some(true));
+        assert_eq!(met("XDP: 8 B one way"), Some(false));
+        assert_eq!(met("sockets: 8 B stream"), Some(false));
+        assert_eq!(met("sockets: barrier"), None);
+    }
+}
