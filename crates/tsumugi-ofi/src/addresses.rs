@@ -5,7 +5,7 @@
 
 use crate::abi::*;
 use crate::domain::{self, Child, Domain, OfDomain};
-use crate::events::Events;
+use crate::events::{Events, Failed};
 use crate::host::say;
 use crate::lock::{Lock, Object, enter};
 use crate::object::{Head, Table, functions, give, head, put_text, unsupported};
@@ -154,6 +154,10 @@ impl Addresses {
         context: *mut c_void,
     ) -> c_int {
         let errors = if flags & FI_SYNC_ERR != 0 { context.cast::<c_int>() } else { ptr::null_mut() };
+        let events = self.events.get().cast::<Events>();
+        // SAFETY: an event queue is open as long as something is bound to it.
+        let events = unsafe { events.as_ref() }.filter(|_| self.asynchronous);
+        let fid = self.fid.get().cast();
         let mut inserted = 0;
         for (at, found) in found.enumerate() {
             let (number, code) = match found {
@@ -161,7 +165,12 @@ impl Addresses {
                     inserted += 1;
                     (self.insert(address), FI_SUCCESS)
                 }
-                Err(code) => (FI_ADDR_NOTAVAIL, code),
+                Err(code) => {
+                    if let Some(events) = events {
+                        events.fail(Failed { fid, context, index: at as u64, code });
+                    }
+                    (FI_ADDR_NOTAVAIL, code)
+                }
             };
             // SAFETY: as the caller promises.
             unsafe {
@@ -173,14 +182,8 @@ impl Addresses {
                 }
             }
         }
-        if !self.asynchronous {
-            return inserted;
-        }
-        // SAFETY: an event queue is open as long as something is bound to it.
-        if let Some(events) = unsafe { self.events.get().cast::<Events>().as_ref() } {
-            let entry = fi_eq_entry { fid: self.fid.get().cast(), context, data: inserted as u64 };
-            events.tell(FI_AV_COMPLETE, entry);
-        }
+        let Some(events) = events else { return inserted };
+        events.tell(FI_AV_COMPLETE, fi_eq_entry { fid, context, data: inserted as u64 });
         FI_SUCCESS
     }
 

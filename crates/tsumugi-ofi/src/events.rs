@@ -1,4 +1,4 @@
-//! Event queues, `fi_eq(3)`: what callers write to them, and which addresses were inserted.
+//! Event queues, `fi_eq(3)`: what callers write to them, and which addresses were inserted, and which could not be.
 
 use crate::abi::*;
 use crate::error::negative;
@@ -9,6 +9,7 @@ use crate::queue::control_wait;
 use crate::waiting::{self, Sources};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
+use std::ptr;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Most events that wait to be read; more are an error of who writes them.
@@ -24,11 +25,28 @@ pub(crate) struct Events {
 }
 
 struct Inner {
-    events: VecDeque<(u32, Vec<u8>)>,
+    events: VecDeque<Event>,
     sources: Sources,
 }
 
-// SAFETY: no endpoint writes here, so `sources` holds descriptors and flags only, which the lock is around.
+/// What waits to be read.
+enum Event {
+    /// Its number, and what it says.
+    Told(u32, Vec<u8>),
+    Failed(Failed),
+}
+
+/// Something that was to happen later, and did not.
+pub(crate) struct Failed {
+    pub(crate) fid: fid_t,
+    pub(crate) context: *mut c_void,
+    /// Which of several.
+    pub(crate) index: u64,
+    pub(crate) code: c_int,
+}
+
+// SAFETY: no endpoint writes here, so `sources` holds descriptors and flags only, which the lock is around; pointers in
+// `events` are the callers', and are only handed back to them.
 unsafe impl Sync for Events {}
 
 static FUNCTIONS: Table<fi_ops> = functions(close, None, Some(control));
@@ -89,8 +107,17 @@ impl Events {
         // SAFETY: plain numbers.
         let bytes =
             unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of_val(&entry)) };
+        self.put(Event::Told(event, bytes.to_vec()));
+    }
+
+    /// What an object was to do was not done.
+    pub(crate) fn fail(&self, failed: Failed) {
+        self.put(Event::Failed(failed));
+    }
+
+    fn put(&self, event: Event) {
         let mut inner = self.hold();
-        inner.events.push_back((event, bytes.to_vec()));
+        inner.events.push_back(event);
         inner.sources.ring();
     }
 }
@@ -99,7 +126,11 @@ impl Inner {
     /// # Safety
     /// There is room for `room` bytes at `place`, and for the event's number.
     unsafe fn take(&mut self, event: *mut u32, place: *mut c_void, room: usize, flags: u64) -> isize {
-        let Some((number, bytes)) = self.events.front() else { return negative(FI_EAGAIN) };
+        let (number, bytes) = match self.events.front() {
+            Some(Event::Told(number, bytes)) => (number, bytes),
+            Some(Event::Failed(_)) => return negative(FI_EAVAIL),
+            None => return negative(FI_EAGAIN),
+        };
         if bytes.len() > room {
             return negative(FI_ETOOSMALL);
         }
@@ -127,9 +158,27 @@ unsafe extern "C" fn read(
     unsafe { (*events.cast::<Events>()).hold().take(event, place, room, flags) }
 }
 
-/// No event is an error: an insertion that fails says so with its call.
-unsafe extern "C" fn readerr(_: *mut fid_eq, _: *mut fi_eq_err_entry, _: u64) -> isize {
-    negative(FI_EAGAIN)
+unsafe extern "C" fn readerr(events: *mut fid_eq, place: *mut fi_eq_err_entry, flags: u64) -> isize {
+    // SAFETY: the host's call.
+    let mut inner = unsafe { (*events.cast::<Events>()).hold() };
+    let Some(Event::Failed(Failed { fid, context, index, code })) = inner.events.front() else {
+        return negative(FI_EAGAIN);
+    };
+    let entry = fi_eq_err_entry {
+        fid: *fid,
+        context: *context,
+        data: *index,
+        err: *code,
+        prov_errno: *code,
+        err_data: ptr::null_mut(),
+        err_data_size: 0,
+    };
+    // SAFETY: the caller wants it there.
+    unsafe { place.write(entry) };
+    if flags & FI_PEEK == 0 {
+        inner.events.pop_front();
+    }
+    size_of::<fi_eq_err_entry>() as isize
 }
 
 unsafe extern "C" fn write(
@@ -144,14 +193,12 @@ unsafe extern "C" fn write(
     if !events.writable {
         return negative(FI_EINVAL);
     }
-    let mut inner = events.hold();
-    if inner.events.len() >= EVENTS_MAX {
+    if events.hold().events.len() >= EVENTS_MAX {
         return negative(FI_EAGAIN);
     }
     // SAFETY: the caller's event has so many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), length) }.to_vec();
-    inner.events.push_back((event, bytes));
-    inner.sources.ring();
+    events.put(Event::Told(event, bytes));
     length as isize
 }
 

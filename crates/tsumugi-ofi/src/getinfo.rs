@@ -439,10 +439,8 @@ fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, way: &Way) -> 
     domain.control_progress = progress(wanted.map(|hints| hints.control_progress));
     domain.data_progress = progress(wanted.map(|hints| hints.data_progress));
     domain.resource_mgmt = FI_RM_ENABLED;
-    domain.av_type = match wanted.map_or(FI_AV_UNSPEC, |hints| hints.av_type) {
-        FI_AV_UNSPEC => FI_AV_TABLE,
-        kind => kind,
-    };
+    // Not asked for: either, as the caller opens it.
+    domain.av_type = wanted.map_or(FI_AV_UNSPEC, |hints| hints.av_type);
     domain.mr_mode = match wanted.map_or(FI_MR_UNSPEC, |hints| hints.mr_mode) {
         mode if mode & FI_MR_BASIC != 0 => FI_MR_BASIC,
         mode if mode & FI_MR_SCALABLE != 0 || version < FI_VERSION(1, 5) => FI_MR_SCALABLE,

@@ -119,7 +119,7 @@ pub(crate) fn close(fid: *mut fid) -> c_int {
     unsafe { (*(*fid).ops).close.unwrap()(fid) }
 }
 
-fn bind(fid: *mut fid, to: *mut fid, flags: u64) {
+pub(crate) fn bind(fid: *mut fid, to: *mut fid, flags: u64) {
     // SAFETY: open objects.
     assert_eq!(unsafe { (*(*fid).ops).bind.unwrap()(fid, to, flags) }, 0);
 }

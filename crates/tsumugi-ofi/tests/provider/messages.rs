@@ -150,6 +150,15 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
     look(FI_PEEK, 1, 10, &mut []);
     let failed = pair.wait(&pair.there).err().expect("there is no message yet");
     assert_eq!((failed.entry.err, failed.entry.op_context), (FI_ENOMSG, context(10)));
+    look(FI_PEEK, 1, 10, &mut []);
+    // Who expects this reads it into an entry as it finds it on its stack.
+    // SAFETY: plain numbers, and pointers that nobody follows.
+    unsafe {
+        let mut entry: fi_cq_err_entry = std::mem::zeroed();
+        (entry.err_data, entry.err_data_size) = (context(1), 4096);
+        assert_eq!((*(*pair.there.cq).ops).readerr.unwrap()(pair.there.cq, &raw mut entry, 0), 1);
+        assert_eq!((entry.err, entry.err_data, entry.err_data_size), (FI_ENOMSG, null_mut(), 0));
+    }
     for tag in [1, 2, 3] {
         let data = contents(tag as usize, 100);
         let inject = pair.here.tagged().inject.unwrap();

@@ -26,6 +26,9 @@ fn what_is_offered_is_what_was_asked_for() {
         assert_eq!((domain.mr_mode, domain.data_progress, domain.cq_data_size), (0, FI_PROGRESS_MANUAL, 8));
         let name = std::ffi::CStr::from_ptr((*info.fabric_attr).prov_name);
         assert_eq!(name, c"tsumugi");
+        assert_eq!(domain.av_type, FI_AV_UNSPEC, "either");
+        (*(*hints.0).domain_attr).av_type = FI_AV_MAP;
+        assert_eq!((*(*hints.get().unwrap().0).domain_attr).av_type, FI_AV_MAP);
         (*hints.0).caps = FI_MSG | FI_RECV;
         let found = hints.get().unwrap();
         assert_eq!((*found.0).caps & (FI_SEND | FI_RECV | FI_TAGGED | FI_RMA), FI_RECV);
@@ -108,6 +111,57 @@ fn addresses_are_numbered_looked_up_and_removed() {
             (&raw mut code).cast(),
         );
         assert_eq!((inserted, code, numbers[0]), (0, FI_EINVAL, FI_ADDR_NOTAVAIL));
+    }
+    side.close();
+}
+
+#[test]
+fn insertions_that_are_told_of_later_tell_what_failed() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::open(Options::default());
+    // SAFETY: open objects; there is room for what is read.
+    unsafe {
+        let (mut eq, mut av) = (null_mut(), null_mut());
+        let mut attr: fi_eq_attr = std::mem::zeroed();
+        attr.wait_obj = FI_WAIT_UNSPEC;
+        let fabric = side.fabric;
+        assert_eq!((*(*fabric).ops).eq_open.unwrap()(fabric, &raw mut attr, &raw mut eq, null_mut()), 0);
+        let mut attr: fi_av_attr = std::mem::zeroed();
+        attr.flags = FI_EVENT;
+        let open = (*(*side.domain).ops).av_open.unwrap();
+        assert_eq!(open(side.domain, &raw mut attr, &raw mut av, null_mut()), 0);
+        let fid = &raw mut (*av).fid;
+        let insert = (*(*av).ops).insert.unwrap();
+        // A good one, and one of another provider's.
+        let mut addresses = side.name();
+        addresses.extend([1; 28]);
+        let mut numbers = [0; 2];
+        let mut insert = || insert(av, addresses.as_ptr().cast(), 2, numbers.as_mut_ptr(), 0, context(7));
+        assert_eq!(insert(), -FI_ENOEQ);
+        bind(fid, &raw mut (*eq).fid, 0);
+        assert_eq!(insert(), 0);
+        assert_eq!(numbers, [0, FI_ADDR_NOTAVAIL]);
+        let ops = &*(*eq).ops;
+        let (mut event, mut entry): (u32, fi_eq_entry) = (0, std::mem::zeroed());
+        let mut read = || {
+            let place = (&raw mut entry).cast();
+            let got = ops.sread.unwrap()(eq, &raw mut event, place, size_of::<fi_eq_entry>(), 1000, 0);
+            (got, event, entry.fid, entry.context, entry.data)
+        };
+        assert_eq!(read().0, -(FI_EAVAIL as isize));
+        let mut failed: fi_eq_err_entry = std::mem::zeroed();
+        let size = size_of::<fi_eq_err_entry>() as isize;
+        assert_eq!(ops.readerr.unwrap()(eq, &raw mut failed, FI_PEEK), size);
+        assert_eq!(ops.readerr.unwrap()(eq, &raw mut failed, 0), size);
+        assert_eq!((failed.fid, failed.context, failed.data), (fid, context(7), 1));
+        assert_eq!((failed.err, failed.err_data), (FI_EINVAL, null_mut()));
+        assert_eq!(ops.readerr.unwrap()(eq, &raw mut failed, 0), -(FI_EAGAIN as isize));
+        let size = size_of::<fi_eq_entry>() as isize;
+        assert_eq!(read(), (size, FI_AV_COMPLETE, fid, context(7), 1));
+        assert_eq!(close(fid), 0);
+        assert_eq!(close(&raw mut (*eq).fid), 0);
     }
     side.close();
 }
