@@ -2,11 +2,15 @@
 //!
 //! The programs are in `crates/tsumugi-ofi/tests/mpi`; each checks what it gets and ends the job when something is wrong.
 
+mod common;
+
+use common::with_driver;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 use tsumugi_lab::testing::as_root;
+use tsumugi_lab::{Lab, Spec};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tsumugi-ofi/tests/mpi");
@@ -58,6 +62,15 @@ impl Mpi {
     /// Runs a job, one at a time, and returns whether it ended well and what it said.
     fn run(&self, options: &[&str], settings: &[(&str, &str)], program: &[&str]) -> (bool, String) {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+        self.run_beside_others(options, settings, program)
+    }
+
+    fn run_beside_others(
+        &self,
+        options: &[&str],
+        settings: &[(&str, &str)],
+        program: &[&str],
+    ) -> (bool, String) {
         let log = self.built.join(format!("log-{}-{:?}", std::process::id(), std::thread::current().id()));
         let file = std::fs::File::create(&log).unwrap();
         let mut command = Command::new(TSUMUGI);
@@ -117,6 +130,70 @@ fn losses_are_not_seen() {
             let program = mpi.build(name);
             let loss = [("FI_TSUMUGI_FAULTS", "loss=1%")];
             mpi.succeed(&[], &loss, &[program.to_str().unwrap()], &format!("{name}: ok"));
+        }
+    }
+}
+
+/// How many endpoints a job said that they receive through the program in the driver, and through sockets.
+fn receive_paths(said: &str) -> [usize; 2] {
+    ["driver", "user"].map(|depositor| said.matches(&format!(": {depositor} depositor, ")).count())
+}
+
+#[test]
+fn the_program_in_the_driver_receives_for_programs_of_every_kind() {
+    let Some(_watch) = with_driver("the_program_in_the_driver_receives_for_programs_of_every_kind") else {
+        return;
+    };
+    for mpi in Mpi::all() {
+        for name in ["messages", "collectives", "windows", "threads"] {
+            let program = mpi.build(name);
+            let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "tsumugi")];
+            let (well, said) = mpi.run(&["--driver"], &log, &[program.to_str().unwrap()]);
+            assert!(well && said.contains(&format!("{name}: ok")), "{}: {said}", mpi.name);
+            // Open MPI opens two in each rank.
+            assert_eq!(receive_paths(&said), [if mpi.name == "openmpi" { 4 } else { 2 }, 0], "{said}");
+        }
+        let program = mpi.build("messages");
+        let settings = [("FI_TSUMUGI_FAULTS", "loss=1%")];
+        let options = ["--driver", "--nodes", "3", "-n", "6"];
+        mpi.succeed(&options, &settings, &[program.to_str().unwrap(), "65536"], "messages: ok");
+    }
+}
+
+#[test]
+fn jobs_of_two_users_share_nodes_of_which_one_has_a_driver() {
+    let test = "jobs_of_two_users_share_nodes_of_which_one_has_a_driver";
+    let Some(_watch) = with_driver(test) else { return };
+    let Some(mpi) = Mpi::installed("mpich") else { return };
+    let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
+    let lab = Lab::up(&Spec::unique("users")).expect("the lab is made").guarded();
+    let name = ["--name", lab.name()];
+    for [with_driver, with_sockets] in [[0_usize, 2], [1, 1], [2, 0]] {
+        if let Some(node) = with_driver.checked_sub(1) {
+            let mut up = lab.command(node, TSUMUGI).expect("the node can be entered");
+            let up = up.args(["up", "nic0", "--endpoints", "4", "--mode", "666"]).output().unwrap();
+            assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
+        }
+        for kind in ["messages", "windows"] {
+            let program = mpi.build(kind);
+            let job = |user: &str| {
+                // The folders need not be open to everybody.
+                let rights = "+dac_read_search";
+                let (uid, gid) = (format!("--reuid={user}"), format!("--regid={user}"));
+                let (inherit, keep) = (format!("--inh-caps={rights}"), format!("--ambient-caps={rights}"));
+                let program = program.to_str().unwrap();
+                let program = ["setpriv", &uid, &gid, "--clear-groups", &inherit, &keep, program];
+                let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "tsumugi")];
+                mpi.run_beside_others(&name, &log, &program)
+            };
+            let outcomes = std::thread::scope(|scope| {
+                let other = scope.spawn(|| job("4001"));
+                [job("4002"), other.join().unwrap()]
+            });
+            for (well, said) in outcomes {
+                assert!(well && said.contains(&format!("{kind}: ok")), "{said}");
+                assert_eq!(receive_paths(&said), [with_driver, with_sockets], "{said}");
+            }
         }
     }
 }

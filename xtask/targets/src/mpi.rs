@@ -10,7 +10,7 @@ const DRIVER: &str = "tsumugi-driver";
 const MIB: u64 = 1 << 20;
 
 /// What is wanted: in words; of which figure, size in bytes and receive path; its ratio to TCP's.
-const WANTED: [(&str, &str, u64, &str, Limit, f64); 11] = [
+const WANTED: [(&str, &str, u64, &str, Limit, f64); 10] = [
     ("sockets: 8 B one way against TCP", "one_way", 8, USER, AtMost, 0.60),
     ("sockets: 1 KiB one way against TCP", "one_way", 1024, USER, AtMost, 0.45),
     ("sockets: 4 KiB one way against TCP", "one_way", 4096, USER, AtMost, 0.9),
@@ -21,7 +21,6 @@ const WANTED: [(&str, &str, u64, &str, Limit, f64); 11] = [
     ("sockets: 4 MiB stream against TCP", "stream", 4 * MIB, USER, AtLeast, 1.3),
     ("sockets: barrier against TCP", "barrier", 0, USER, AtMost, 0.55),
     ("XDP: 8 B one way against TCP", "one_way", 8, DRIVER, AtMost, 0.48),
-    ("XDP: barrier against TCP", "barrier", 0, DRIVER, AtMost, 0.55),
 ];
 
 /// All targets.
