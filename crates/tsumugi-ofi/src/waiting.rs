@@ -7,10 +7,12 @@
 use crate::abi::*;
 use crate::endpoint::Endpoint;
 use crate::error::Trouble;
+use crate::host::say;
 use std::cell::{Cell, RefCell};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
+use tsumugi_rail::RailError;
 
 /// How long a call that blocks looks before it sleeps.
 const LOOK_FOR: Duration = Duration::from_micros(20);
@@ -45,7 +47,11 @@ impl Sources {
     pub(crate) fn new(object: fi_wait_obj) -> Result<Sources, i32> {
         let sleep = match object {
             FI_WAIT_NONE => None,
-            FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => Some(Sleep::new(object)?),
+            FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => Some(Sleep::new(object).inspect_err(|&code| {
+                let source = std::io::Error::from_raw_os_error(code);
+                let (doing, on) = ("opening descriptors to sleep", "a queue or counter".to_owned());
+                say!(FI_LOG_WARN, FI_LOG_CORE, "{}", RailError::System { doing, on, source });
+            })?),
             _ => return Err(FI_ENOSYS),
         };
         Ok(Sources { endpoints: RefCell::default(), sleep })

@@ -74,7 +74,7 @@ impl Packet<'_> {
 #[derive(Debug, thiserror::Error)]
 pub enum RailError {
     /// The operating system refused.
-    #[error("{doing} on {on}: {source}")]
+    #[error("{doing} on {on}: {source}{}", remedy(source))]
     System {
         /// What was tried.
         doing: &'static str,
@@ -115,6 +115,17 @@ pub enum RailError {
         /// What became of the program.
         why: String,
     },
+}
+
+/// What to do about what the system said, where that is known; empty where it is not.
+pub(crate) fn remedy(error: &std::io::Error) -> String {
+    match (error.raw_os_error(), sys::open_limit()) {
+        (Some(libc::EMFILE), Some(limit)) => format!(
+            "; the process may have {limit} open: raise it with `ulimit -n` or nofile in /etc/security/limits.conf"
+        ),
+        (Some(libc::ENFILE), _) => "; it is this host that may not have more: sysctl fs.file-max".to_owned(),
+        _ => String::new(),
+    }
 }
 
 /// Takes datagrams off a rail: the sender's address and the bytes. Several packets of one

@@ -142,9 +142,18 @@ pub(crate) fn pin(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
 
 /// Bytes that the process may keep in memory; `None`: as many as it likes.
 pub(crate) fn pin_limit() -> Option<u64> {
+    limit(libc::RLIMIT_MEMLOCK)
+}
+
+/// Files that the process may have open; `None`: as many as it likes.
+pub(crate) fn open_limit() -> Option<u64> {
+    limit(libc::RLIMIT_NOFILE)
+}
+
+fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the kernel writes the structure that it is given.
-    checked(unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) }).ok()?;
+    checked(unsafe { libc::getrlimit(resource, &mut limit) }).ok()?;
     (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
 }
 

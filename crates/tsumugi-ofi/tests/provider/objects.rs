@@ -166,6 +166,44 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
     side.close();
 }
 
+/// Tells the process that this test starts how many further files it may have open.
+const FURTHER_FILES: &str = "TSUMUGI_TEST_FURTHER_FILES";
+
+#[test]
+fn who_may_open_too_few_files_is_told_what_to_do() {
+    if host().is_none() {
+        return;
+    }
+    if let Some(further) = std::env::var_os(FURTHER_FILES) {
+        let further: u64 = further.to_str().unwrap().parse().unwrap();
+        let open = std::fs::read_dir("/proc/self/fd").unwrap().count() as u64 - 1;
+        let limit = libc::rlimit { rlim_cur: open + further, rlim_max: open + further };
+        // SAFETY: the limit is there.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+        let pair = Pair::open(Options { wait: FI_WAIT_FD, ..Options::default() });
+        // SAFETY: the buffer is there.
+        pair.attempt(|| unsafe {
+            pair.here.msg().inject.unwrap()(pair.here.ep, b"few".as_ptr().cast(), 3, pair.to_there)
+        });
+        return pair.close();
+    }
+    let mut outcomes = Vec::new();
+    for further in (0..=30).step_by(3) {
+        let name = "objects::who_may_open_too_few_files_is_told_what_to_do";
+        let mut other = std::process::Command::new(std::env::current_exe().unwrap());
+        let other = other.args([name, "--exact", "--nocapture"]);
+        let other = other.env("FI_LOG_LEVEL", "warn").env("RUST_BACKTRACE", "0");
+        let output = other.env(FURTHER_FILES, further.to_string()).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stderr).into_owned();
+        let lines = said.lines().filter(|line| line.contains(":tsumugi:") && line.contains("ulimit -n"));
+        let told = lines.count();
+        assert_eq!(told, usize::from(!output.status.success()), "with {further} files: {said}");
+        outcomes.push(output.status.success());
+    }
+    assert!(!outcomes[0] && outcomes.is_sorted(), "more files are as good: {outcomes:?}");
+    assert_eq!(outcomes.last(), Some(&true));
+}
+
 #[test]
 fn who_sleeps_is_woken_by_a_message_by_a_signal_and_by_time() {
     if host().is_none() {

@@ -46,7 +46,7 @@ pub enum PacketError {
     #[error(transparent)]
     Routes(#[from] RouteError),
     /// The operating system refused for a reason of its own.
-    #[error("{doing}: {source}")]
+    #[error("{doing}: {source}{}", crate::remedy(source))]
     System {
         /// What was tried.
         doing: &'static str,

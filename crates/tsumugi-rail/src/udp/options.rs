@@ -65,7 +65,7 @@ pub enum UdpError {
         wanted: usize,
     },
     /// The operating system refused for a reason of its own.
-    #[error("{doing} on {on}: {source}")]
+    #[error("{doing} on {on}: {source}{}", crate::remedy(source))]
     System {
         /// What was tried.
         doing: &'static str,

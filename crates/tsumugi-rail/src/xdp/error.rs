@@ -43,7 +43,7 @@ pub enum XdpError {
         source: aya::maps::MapError,
     },
     /// The kernel did not map an endpoint's memory.
-    #[error("mapping the receive memory of UDP port {port}: {source}")]
+    #[error("mapping the receive memory of UDP port {port}: {source}{}", crate::remedy(source))]
     Mapping {
         /// The endpoint's port.
         port: u16,
@@ -51,7 +51,7 @@ pub enum XdpError {
         source: std::io::Error,
     },
     /// Something in the BPF file system could not be made, read or removed.
-    #[error("{doing} {path}: {source}")]
+    #[error("{doing} {path}: {source}{}", crate::remedy(source))]
     Pins {
         /// What was tried.
         doing: &'static str,

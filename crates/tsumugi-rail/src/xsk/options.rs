@@ -165,7 +165,7 @@ pub enum XskError {
         copy: CopyMode,
     },
     /// The operating system refused for a reason of its own.
-    #[error("{doing} for queue {queue} of NIC {nic}: {source}")]
+    #[error("{doing} for queue {queue} of NIC {nic}: {source}{}", crate::remedy(source))]
     System {
         /// What was tried.
         doing: &'static str,
