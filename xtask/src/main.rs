@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|loom|kernels|defects|tidy|targets|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|races|kernels|defects|tidy|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -25,12 +25,14 @@ cargo xtask COMMAND
   tidy    check the project's style beyond what rustfmt and clippy know
   test    run every test of the workspace, the simulation, the interleavings and other kernels included
   loom    run every interleaving of writers and owner of receive memory, within bounds
+  races   run the libfabric provider's tests under ThreadSanitizer (a nightly toolchain with rust-src; x86-64; not a part of ci)
   kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
   defects [--only NAME]
           break the protocol on purpose, in one way at a time, and see the simulation complain
   targets [--check] [FILE...]
           measure what the project has set itself as targets, and say which are met; some seven minutes. FILE is the output
-          of `tsumugi compare --json` or `tsumugi eval bonding --json`, measured before. --check: fail when one is missed
+          of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
+          when one is missed
   ci      formatting, lints, documentation, style, defects, then all tests";
 
 fn main() -> ExitCode {
@@ -41,6 +43,7 @@ fn main() -> ExitCode {
         ["tidy"] => tidy(),
         ["test"] => test(),
         ["loom"] => loom(),
+        ["races"] => races(),
         ["kernels"] => kernels(),
         ["defects"] => defects::run(&root(), Which::All),
         ["defects", "--only", name] => defects::run(&root(), Which::Only(name)),
@@ -111,6 +114,22 @@ fn test() -> bool {
         tally.spoil(&complaints.to_string());
     }
     tally.conclude()
+}
+
+/// Threads share what the provider opens for them; ThreadSanitizer sees every access that no lock orders. The provider is loaded
+/// by libfabric, so it finds the sanitizer's functions in the test program.
+fn races() -> bool {
+    const TARGET: &str = "x86_64-unknown-linux-gnu";
+    let flags = "-Zsanitizer=thread -Cunsafe-allow-abi-mismatch=sanitizer -Clink-arg=-rdynamic";
+    let folder = root().join("target/races");
+    let environment = [("RUSTFLAGS", flags), ("CARGO_TARGET_DIR", folder.to_str().unwrap_or_default())];
+    let tests = ["--package", "tsumugi-ofi", "--test", "provider"];
+    let arguments = [&["+nightly", "test", "-Zbuild-std", "--target", TARGET][..], &tests].concat();
+    let done = run("cargo", &arguments, &environment);
+    if !done {
+        eprintln!("xtask: if it could not be built: rustup toolchain install nightly --component rust-src");
+    }
+    done
 }
 
 fn kernels() -> bool {
