@@ -27,7 +27,8 @@ const HELP: &str = "\
 As root this makes two labs of two nodes (network namespaces joined by veth pairs), one of them with the program in the \
 driver, and removes them again. In each round the same MPI program runs over libfabric's tcp provider, over Tsumugi with \
 sockets, which needs no root, and over Tsumugi with the XDP receive path. There is one rank in each node, on a CPU of its \
-own.
+own. Bare UDP is what two sockets give the same processes, for figures that are one datagram each way: nothing that is \
+built on sockets can be quicker.
 
   one way   half a round trip of MPI_Send and MPI_Recv
   stream    windows of 64 MPI_Isend; each is answered before the next
@@ -86,16 +87,21 @@ pub(super) enum Carrier {
     TsumugiUser,
     /// Tsumugi, whose packets the program in the driver receives.
     TsumugiDriver,
+    /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
+    BareUdp,
 }
 
 impl Carrier {
-    pub(super) const ALL: [Carrier; 3] = [Carrier::Tcp, Carrier::TsumugiUser, Carrier::TsumugiDriver];
+    /// What the others are compared with comes first.
+    pub(super) const ALL: [Carrier; 4] =
+        [Carrier::Tcp, Carrier::TsumugiUser, Carrier::TsumugiDriver, Carrier::BareUdp];
 
     pub(super) fn text(self) -> &'static str {
         match self {
             Carrier::Tcp => "tcp",
             Carrier::TsumugiUser => "tsumugi, sockets",
             Carrier::TsumugiDriver => "tsumugi, XDP",
+            Carrier::BareUdp => "bare UDP",
         }
     }
 }
@@ -197,14 +203,18 @@ fn measure(
     time_s: f64,
 ) -> Result<Vec<Figure>, EvalError> {
     let (provider, settings) = match over {
-        Carrier::Tcp => (Provider::Tcp, &[][..]),
+        // Without MPI the provider only says where the sockets are.
+        Carrier::Tcp | Carrier::BareUdp => (Provider::Tcp, &[][..]),
         // What a user gets who is not root.
         Carrier::TsumugiUser => {
             (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "user"), ("FI_TSUMUGI_SEND_PATH", "udp")][..])
         }
         Carrier::TsumugiDriver => (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "driver")][..]),
     };
-    let arguments: [OsString; 2] = [program.0.clone().into(), time_s.to_string().into()];
+    let mut arguments: Vec<OsString> = vec![program.0.clone().into(), time_s.to_string().into()];
+    if over == Carrier::BareUdp {
+        arguments.push("udp".into());
+    }
     let job = Job { mpi, provider, ranks: 2, settings, further: &[], program: &arguments };
     let shown = format!("mpiexec -n 2 benchmark, over {}", over.text());
     let running = Running::start(job.command(lab)?, shown).map_err(JobError::from)?;

@@ -1,7 +1,9 @@
 /*
  * What two ranks get of an MPI: `tsumugi eval mpi` builds this with the MPI's own compiler and runs it in a lab.
  *
- *   benchmark SECONDS     how long each figure is measured
+ *   benchmark SECONDS          how long each figure is measured
+ *   benchmark SECONDS udp      what two UDP sockets give that nothing is built on, between the same processes: of figures
+ *                              that are one datagram each way
  *
  * Rank 0 prints one line of JSON for each figure: {"figure": "one_way", "bytes": 8, "value": 2345.6}.
  *
@@ -12,17 +14,22 @@
  * Each rank runs on a CPU of its own, as on hosts.
  */
 #define _GNU_SOURCE
+#include <ifaddrs.h>
 #include <mpi.h>
+#include <net/if.h>
+#include <netinet/in.h>
 #include <sched.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/socket.h>
 
 enum { BATCHES_MAX = 4096, BATCH = 64, WINDOW = 64, BYTES_MAX = 4 << 20 };
 
 static int rank;
 static double seconds;
 static char *out, *in;
+static int udp = -1;
 
 /* Moves this process to the `nth` of the CPUs that it may use. */
 static void pin(int nth)
@@ -85,6 +92,63 @@ static void window(int bytes)
         MPI_Send(out, 0, MPI_CHAR, 0, 3, MPI_COMM_WORLD);
 }
 
+/* An address of this host that others reach; 0 where there is none. */
+static in_addr_t own_address(void)
+{
+    in_addr_t found = 0;
+    struct ifaddrs *all;
+    if (getifaddrs(&all) != 0)
+        return 0;
+    for (struct ifaddrs *one = all; one; one = one->ifa_next)
+        if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET && !(one->ifa_flags & IFF_LOOPBACK))
+            found = ((struct sockaddr_in *)one->ifa_addr)->sin_addr.s_addr;
+    freeifaddrs(all);
+    return found;
+}
+
+/* Joins a UDP socket of each rank. */
+static void join(void)
+{
+    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = own_address()}, peer;
+    socklen_t bytes = sizeof own;
+    udp = socket(AF_INET, SOCK_DGRAM, 0);
+    int bound = bind(udp, (struct sockaddr *)&own, bytes) == 0;
+    getsockname(udp, (struct sockaddr *)&own, &bytes);
+    MPI_Sendrecv(&own, sizeof own, MPI_BYTE, !rank, 4, &peer, sizeof peer, MPI_BYTE, !rank, 4, MPI_COMM_WORLD,
+                 MPI_STATUS_IGNORE);
+    if (!bound || connect(udp, (struct sockaddr *)&peer, sizeof peer) != 0) {
+        perror("benchmark: joining UDP sockets");
+        MPI_Abort(MPI_COMM_WORLD, 1);
+    }
+}
+
+/* Looks until a datagram is there. One that is lost does not come again. */
+static void receive_datagram(void)
+{
+    double begun = MPI_Wtime();
+    for (int looks = 1; recv(udp, in, BYTES_MAX, MSG_DONTWAIT) < 0; looks++)
+        if (looks % (1 << 20) == 0 && MPI_Wtime() > begun + 10) {
+            fprintf(stderr, "benchmark: a datagram was lost\n");
+            MPI_Abort(MPI_COMM_WORLD, 1);
+        }
+}
+
+static void datagram_round_trip(int bytes)
+{
+    if (rank == 0)
+        send(udp, out, bytes, 0);
+    receive_datagram();
+    if (rank == 1)
+        send(udp, out, bytes, 0);
+}
+
+/* What a barrier of two ranks is: each says that it is there. */
+static void datagram_barrier(int bytes)
+{
+    send(udp, out, bytes, 0);
+    receive_datagram();
+}
+
 /* Does something for a while, in batches; the median of what one took, ns. */
 static double median(void (*action)(int), int bytes, int batch)
 {
@@ -128,6 +192,14 @@ int main(int count, char **arguments)
         MPI_Abort(MPI_COMM_WORLD, 1);
     memset(out, rank, BYTES_MAX);
     memset(in, rank, BYTES_MAX);
+    if (count > 2 && strcmp(arguments[2], "udp") == 0) {
+        join();
+        for (size_t at = 0; at < 2; at++)
+            tell("one_way", one_way[at], median(datagram_round_trip, one_way[at], BATCH) / 2);
+        tell("barrier", 0, median(datagram_barrier, 0, BATCH));
+        MPI_Finalize();
+        return 0;
+    }
     for (size_t at = 0; at < sizeof one_way / sizeof *one_way; at++)
         tell("one_way", one_way[at], median(round_trip, one_way[at], BATCH) / 2);
     for (size_t at = 0; at < sizeof streams / sizeof *streams; at++) {

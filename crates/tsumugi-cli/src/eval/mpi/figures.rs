@@ -115,9 +115,9 @@ mod tests {
 {"figure": "barrier", "bytes": 0, "value": 7000}"#;
         Carrier::ALL.into_iter().for_each(|over| measured.add(over, figures(text)));
         let kinds: Vec<_> = measured.rows().iter().map(|row| (row.figure, row.over)).collect();
-        assert_eq!(kinds.len(), 6);
+        assert_eq!(kinds.len(), 8);
         assert_eq!(kinds[1], (Kind::Stream, Carrier::TsumugiUser));
-        assert_eq!(kinds[3], (Kind::Barrier, Carrier::Tcp));
+        assert_eq!(kinds[4], (Kind::Barrier, Carrier::Tcp));
         assert!(Measured::default().rows().is_empty());
     }
 }

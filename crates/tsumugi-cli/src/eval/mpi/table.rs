@@ -10,11 +10,13 @@ use crate::report::units;
 
 /// The whole page.
 pub(super) fn text(evaluation: &Evaluation) -> String {
-    let [tcp, user, driver] = Carrier::ALL.map(Carrier::text);
-    let mut columns = Columns::new(&[evaluation.mpi, tcp, user, "×", driver, "×"]);
-    for row in evaluation.rows.iter().filter(|row| row.over == Carrier::Tcp) {
+    let [tcp, others @ ..] = Carrier::ALL;
+    let head = others.into_iter().flat_map(|over| [over.text(), "×"]);
+    let head: Vec<&str> = [evaluation.mpi, tcp.text()].into_iter().chain(head).collect();
+    let mut columns = Columns::new(&head);
+    for row in evaluation.rows.iter().filter(|row| row.over == tcp) {
         let mut cells = vec![name(row), value(row)];
-        for over in [Carrier::TsumugiUser, Carrier::TsumugiDriver] {
+        for over in others {
             let same = |other: &&Row| {
                 other.over == over && other.figure == row.figure && other.size_bytes == row.size_bytes
             };
