@@ -91,10 +91,28 @@ pub(crate) unsafe extern "C" fn getinfo(
             unsafe { *info = list };
             FI_SUCCESS
         }
-        Err(why) => {
+        Err(Refusal::NotOffered(why)) => {
             say!(FI_LOG_INFO, FI_LOG_CORE, "not what the caller wants: {why}");
             -FI_ENODATA
         }
+        Err(Refusal::Wrong(why)) => {
+            say!(FI_LOG_WARN, FI_LOG_CORE, "{why}");
+            -FI_ENODATA
+        }
+    }
+}
+
+/// Why there is nothing to offer.
+enum Refusal {
+    /// The caller wants something else, and will ask others for it.
+    NotOffered(String),
+    /// Something is wrong with what the caller named, or with this host.
+    Wrong(String),
+}
+
+impl<T: Into<String>> From<T> for Refusal {
+    fn from(why: T) -> Refusal {
+        Refusal::NotOffered(why.into())
     }
 }
 
@@ -245,14 +263,14 @@ fn answer(
     service: Option<&str>,
     flags: u64,
     hints: &Hints<'_>,
-) -> Result<*mut fi_info, String> {
+) -> Result<*mut fi_info, Refusal> {
     hints.check()?;
     if let Some(name) = hints.fabric.and_then(|fabric| {
         // SAFETY: the host's, and so a string.
         unsafe { sockaddr::text(fabric.name) }
     }) && name != FABRIC
     {
-        return Err(format!("the fabric is '{FABRIC}', not '{name}'"));
+        return Err(format!("the fabric is '{FABRIC}', not '{name}'").into());
     }
     let settings = Settings::read(host::host());
     let ways = ways(node, service, flags, hints, &settings)?;
@@ -274,13 +292,13 @@ fn ways(
     flags: u64,
     hints: &Hints<'_>,
     settings: &Settings,
-) -> Result<Vec<Way>, String> {
+) -> Result<Vec<Way>, Refusal> {
     let numeric = flags & FI_NUMERICHOST != 0;
     let format = hints.format();
     let asked = |found: Vec<SocketAddr>| found.into_iter().find(|address| sockaddr::is_of(*address, format));
     let (mut source, mut destination) = (hints.source()?, hints.destination()?);
     if flags & FI_PROV_ATTR_ONLY == 0 && (node.is_some() || service.is_some()) {
-        let found = asked(sockaddr::resolve(node, service, numeric)?);
+        let found = asked(sockaddr::resolve(node, service, numeric).map_err(Refusal::Wrong)?);
         let found = found.ok_or("there is no address of the format that the caller wants")?;
         *(if flags & FI_SOURCE != 0 { &mut source } else { &mut destination }) = Some(found);
     }
@@ -297,7 +315,9 @@ fn ways(
         return Ok(vec![Way { domain: format!("{ANY}:{ip}"), from: (ip, port).into(), to: destination }]);
     }
     if let Some(to) = destination {
-        let ip = sockaddr::towards(to).ok_or_else(|| format!("there is no way to {to}"))?;
+        let ip = sockaddr::towards(to).ok_or_else(|| {
+            Refusal::Wrong(format!("this host has no way to {to}: see `ip route get {}`", to.ip()))
+        })?;
         // Who talks with this host itself needs nothing but the loopback.
         let domain = if ip.is_loopback() { format!("{ANY}:{ip}") } else { ANY.to_owned() };
         return Ok(vec![Way { domain, from: (ip, port).into(), to: Some(to) }]);
@@ -311,7 +331,7 @@ fn ways(
         })
         .collect();
     if ways.is_empty() {
-        Err("no NIC here has an address of the format that the caller wants".to_owned())
+        Err("no NIC here has an address of the format that the caller wants".into())
     } else {
         Ok(ways)
     }

@@ -158,8 +158,9 @@ pub(crate) fn resolve(
     if numeric && !node.contains('%') {
         return Err(format!("'{node}' is no address"));
     }
-    let found =
-        (node, port).to_socket_addrs().map_err(|error| format!("'{node}' has no address: {error}"))?;
+    let found = (node, port).to_socket_addrs().map_err(|error| {
+        format!("'{node}' has no address: {error}; check the spelling, /etc/hosts and DNS")
+    })?;
     Ok(found.collect())
 }
 

@@ -167,6 +167,48 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
     side.close();
 }
 
+/// This test in a process of its own, with a setting, which libfabric reads once.
+fn again(name: &str, setting: (&str, &str)) -> std::process::Command {
+    let mut other = std::process::Command::new(std::env::current_exe().unwrap());
+    other.args([name, "--exact", "--nocapture"]).env(setting.0, setting.1);
+    other.env("FI_LOG_LEVEL", "warn").env("RUST_BACKTRACE", "0");
+    other
+}
+
+/// Tells the process that this test starts which host to ask for.
+const ASKED_HOST: &str = "TSUMUGI_TEST_ASKED_HOST";
+
+#[test]
+fn what_is_wrong_is_said_in_one_line() {
+    if host().is_none() {
+        return;
+    }
+    if let Some(asked) = std::env::var_os(ASKED_HOST) {
+        let asked = asked.to_str().filter(|name| !name.is_empty());
+        let _ = Info::hints().get_at(asked, 0, FI_VERSION(1, 17));
+        return;
+    }
+    for (name, value, asked, said) in [
+        ("FI_TSUMUGI_RECEIVE_PATH", "drvier", "", "choose auto, user or driver"),
+        ("FI_TSUMUGI_PEER_TIMEOUT", "soon", "", "write seconds, as in 2.5"),
+        (
+            "FI_TSUMUGI_NETWORKS",
+            "!0.0.0.0/0,!::/0",
+            "",
+            "see `tsumugi doctor`, FI_TSUMUGI_NETWORKS and `ip address`",
+        ),
+        ("FI_TSUMUGI_JOB", "1", "no such host", "check the spelling, /etc/hosts and DNS"),
+        // Everybody's, which no peer has.
+        ("FI_TSUMUGI_JOB", "1", "255.255.255.255", "see `ip route get 255.255.255.255`"),
+    ] {
+        let mut other = again("objects::what_is_wrong_is_said_in_one_line", (name, value));
+        let output = other.env(ASKED_HOST, asked).output().unwrap();
+        let printed = String::from_utf8_lossy(&output.stderr).into_owned();
+        let told = printed.lines().any(|line| line.contains("tsumugi") && line.contains(said));
+        assert!(output.status.success() && told, "{name}={value}, {asked}: {printed}");
+    }
+}
+
 /// Tells the process that this test starts how many further files it may have open.
 const FURTHER_FILES: &str = "TSUMUGI_TEST_FURTHER_FILES";
 
@@ -191,10 +233,7 @@ fn who_may_open_too_few_files_is_told_what_to_do() {
     let mut outcomes = Vec::new();
     for further in (0..=30).step_by(3) {
         let name = "objects::who_may_open_too_few_files_is_told_what_to_do";
-        let mut other = std::process::Command::new(std::env::current_exe().unwrap());
-        let other = other.args([name, "--exact", "--nocapture"]);
-        let other = other.env("FI_LOG_LEVEL", "warn").env("RUST_BACKTRACE", "0");
-        let output = other.env(FURTHER_FILES, further.to_string()).output().unwrap();
+        let output = again(name, (FURTHER_FILES, &further.to_string())).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr).into_owned();
         let lines = said.lines().filter(|line| line.contains(":tsumugi:") && line.contains("ulimit -n"));
         let told = lines.count();
