@@ -127,10 +127,13 @@ impl Harm {
                 header.flow = 1024 + (number % 1000) as u32 * 999;
             }),
             Harm::Truncated => frame(overheard, &payload[..number as usize % payload.len()]),
-            Harm::Random => {
+            Harm::Random => loop {
                 let bytes: Vec<u8> = (0..number % 1400).map(|_| dice.roll() as u8).collect();
-                frame(overheard, &bytes)
-            }
+                // What may be another version's greeting goes on to the owner, through its socket, where there need not be room.
+                if !matches!(Header::kind_in_any_version(&bytes), Some(Kind::Hello | Kind::Reset)) {
+                    break frame(overheard, &bytes);
+                }
+            },
             Harm::Damaged => {
                 let mut damaged = payload.to_vec();
                 damaged[number as usize % HEADER_BYTES] ^= 1 << (number >> 32 & 7);
