@@ -14,12 +14,26 @@ use tsumugi_rail::RailError;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Trouble {
     pub(crate) code: i32,
+    /// Empty where the code says all.
     pub(crate) text: String,
 }
 
 impl Trouble {
     pub(crate) fn new(code: i32, text: impl ToString) -> Trouble {
         Trouble { code, text: text.to_string() }
+    }
+
+    /// An end that the caller may well expect, of which the code says all.
+    pub(crate) fn expected(code: i32) -> Trouble {
+        Trouble { code, text: String::new() }
+    }
+
+    pub(crate) fn of_request(error: &RequestError) -> Trouble {
+        let code = of_request(error);
+        match error {
+            RequestError::Truncated { .. } | RequestError::Cancelled => Trouble::expected(code),
+            _ => Trouble::new(code, error),
+        }
     }
 }
 

@@ -1,4 +1,4 @@
-//! Event queues, `fi_eq(3)`: what callers write to them, and which addresses were inserted, and which could not be.
+//! Event queues, `fi_eq(3)`: what callers write to them, which addresses were inserted, and which could not be.
 
 use crate::abi::*;
 use crate::error::negative;
@@ -107,22 +107,21 @@ impl Events {
         // SAFETY: plain numbers.
         let bytes =
             unsafe { std::slice::from_raw_parts((&raw const entry).cast::<u8>(), size_of_val(&entry)) };
-        self.put(Event::Told(event, bytes.to_vec()));
+        self.hold().put(Event::Told(event, bytes.to_vec()));
     }
 
     /// What an object was to do was not done.
     pub(crate) fn fail(&self, failed: Failed) {
-        self.put(Event::Failed(failed));
-    }
-
-    fn put(&self, event: Event) {
-        let mut inner = self.hold();
-        inner.events.push_back(event);
-        inner.sources.ring();
+        self.hold().put(Event::Failed(failed));
     }
 }
 
 impl Inner {
+    fn put(&mut self, event: Event) {
+        self.events.push_back(event);
+        self.sources.ring();
+    }
+
     /// # Safety
     /// There is room for `room` bytes at `place`, and for the event's number.
     unsafe fn take(&mut self, event: *mut u32, place: *mut c_void, room: usize, flags: u64) -> isize {
@@ -193,12 +192,13 @@ unsafe extern "C" fn write(
     if !events.writable {
         return negative(FI_EINVAL);
     }
-    if events.hold().events.len() >= EVENTS_MAX {
+    let mut inner = events.hold();
+    if inner.events.len() >= EVENTS_MAX {
         return negative(FI_EAGAIN);
     }
     // SAFETY: the caller's event has so many bytes.
     let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), length) }.to_vec();
-    events.put(Event::Told(event, bytes));
+    inner.put(Event::Told(event, bytes));
     length as isize
 }
 

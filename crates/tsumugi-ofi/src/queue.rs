@@ -331,12 +331,6 @@ unsafe extern "C" fn sreadfrom(
     found.unwrap_or(negative(FI_EAGAIN))
 }
 
-/// Whether an operation may well end so: the code says all, and there is no text. Who expects such an end may read it into an
-/// entry whose `err_data` was never set, as fabtests do, and has no buffer there.
-fn is_ordinary(code: i32) -> bool {
-    matches!(code, FI_ENOMSG | FI_ECANCELED | FI_ETRUNC)
-}
-
 unsafe extern "C" fn readerr(queue: *mut fid_cq, place: *mut fi_cq_err_entry, _: u64) -> isize {
     // SAFETY: the host's call.
     let queue = unsafe { enter::<Queue, _>(queue) };
@@ -345,9 +339,6 @@ unsafe extern "C" fn readerr(queue: *mut fid_cq, place: *mut fi_cq_err_entry, _:
     let Some(Item::Failed(failed)) = items.pop_front() else { return negative(FI_EAGAIN) };
     let Failed { entry, trouble, lost_bytes } = *failed;
     let version = queue.domain.fabric.api_version();
-    let mut text = trouble.text.into_bytes();
-    text.truncate(ERROR_TEXT_BYTES - 1);
-    text.push(0);
     // SAFETY: the caller's entry is as long as its version of the API has it.
     unsafe {
         (*place).op_context = entry.context;
@@ -361,9 +352,13 @@ unsafe extern "C" fn readerr(queue: *mut fid_cq, place: *mut fi_cq_err_entry, _:
         (*place).prov_errno = trouble.code;
         if version < FI_VERSION(1, 5) {
             (*place).err_data = ptr::null_mut();
-        } else if is_ordinary(trouble.code) {
+        } else if trouble.text.is_empty() {
+            // Who expects such an end may read it into an entry whose `err_data` was never set, as fabtests do.
             ((*place).err_data, (*place).err_data_size) = (ptr::null_mut(), 0);
         } else {
+            let mut text = trouble.text.into_bytes();
+            text.truncate(ERROR_TEXT_BYTES - 1);
+            text.push(0);
             let (room, own) = ((*place).err_data_size, (*place).err_data);
             if room > 0 && !own.is_null() {
                 put_text(&text[..text.len() - 1], own.cast(), room);

@@ -32,15 +32,23 @@ const REST_NS: u64 = 5 * MILLISECOND_NS;
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
     /// The operating system refused.
-    #[error(
-        "{doing}: {source}; allow netlink sockets (AF_NETLINK) where this program is confined, or use the udp engine"
-    )]
+    #[error("{doing}: {source}{}", remedy(source))]
     System {
         /// What was tried.
         doing: &'static str,
         /// What the system said.
         source: io::Error,
     },
+}
+
+fn remedy(error: &io::Error) -> String {
+    let known = crate::remedy(error);
+    if known.is_empty() {
+        "; allow netlink sockets (AF_NETLINK) where this program is confined, or use the udp engine"
+            .to_owned()
+    } else {
+        known
+    }
 }
 
 /// A network interface.

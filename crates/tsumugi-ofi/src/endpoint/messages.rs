@@ -341,8 +341,7 @@ impl Running {
         };
         drop(port);
         let Some(status) = status else {
-            let why = Trouble::new(FI_ENOMSG, "no message that fits is there");
-            self.reports.failed(Side::Receive, entry, why, 0);
+            self.reports.failed(Side::Receive, entry, Trouble::expected(FI_ENOMSG), 0);
             return Ok(());
         };
         (entry.bytes, entry.tag) = (status.bytes as usize, status.tag);

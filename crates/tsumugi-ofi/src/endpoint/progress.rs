@@ -135,8 +135,7 @@ impl Running {
                     }
                     _ => 0,
                 };
-                let trouble = Trouble::new(error::of_request(&error), error);
-                self.reports.failed(Side::Receive, entry, trouble, lost_bytes);
+                self.reports.failed(Side::Receive, entry, Trouble::of_request(&error), lost_bytes);
             }
         }
     }

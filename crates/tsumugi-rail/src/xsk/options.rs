@@ -81,7 +81,7 @@ pub enum XskError {
     #[error("making an AF_XDP socket: this kernel has none (CONFIG_XDP_SOCKETS)")]
     NoSupport,
     /// The operating system gives no socket.
-    #[error("making an AF_XDP socket: {0}")]
+    #[error("making an AF_XDP socket: {0}{remedy}", remedy = crate::remedy(.0))]
     NoSocket(io::Error),
     /// The length of frames is impossible.
     #[error("frames of {wanted} bytes: take between {} and {longest}", XskOptions::FRAME_BYTES_MIN)]
