@@ -30,7 +30,7 @@ cargo xtask COMMAND
   defects [--only NAME]
           break the protocol on purpose, in one way at a time, and see the simulation complain
   targets [--check] [FILE...]
-          measure what the project has set itself as targets, and say which are met; some seven minutes. FILE is the output
+          measure what the project has set itself as targets, and say which are met; some seven minutes; MPIs only as root. FILE is the output
           of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
           when one is missed
   ci      formatting, lints, documentation, style, defects, then all tests";
