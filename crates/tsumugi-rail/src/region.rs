@@ -352,10 +352,16 @@ mod tests {
 
     #[test]
     fn what_was_unmapped_or_protected_is_refused_where_that_is_checked() {
-        let mapping = sys::Mapping::anonymous(3 * 4096).unwrap();
-        let start = mapping.start();
+        // Far from where the kernel puts mappings by itself: other threads' would fill the hole.
+        let (place, bytes) = (std::ptr::without_provenance_mut(1 << 37), 3 * 4096);
+        let access = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        // SAFETY: a fresh mapping, which takes nobody's place.
+        let start =
+            NonNull::new(unsafe { libc::mmap(place, bytes, access, flags, -1, 0) }.cast::<u8>()).unwrap();
+        assert_eq!(start.as_ptr().cast(), place);
         // SAFETY: the mapping is there, and nobody has a reference to its bytes.
-        let region = unsafe { Region::from_raw_checked(start, 3 * 4096) };
+        let region = unsafe { Region::from_raw_checked(start, bytes) };
         region.write(4000, &[1; 200]).unwrap();
         region.word(4096).unwrap().fetch_add(1, Ordering::Relaxed);
         // SAFETY: a page of the mapping, which nobody has a reference to.
@@ -364,7 +370,8 @@ mod tests {
         let unmapped = |at, bytes| Err(OutOfRegion::Unmapped { at, bytes });
         assert_eq!(region.write(4000, &[1; 200]), unmapped(4000, 200));
         assert!(region.word(4096).is_err());
-        drop(mapping);
+        // SAFETY: exactly the mapping, which nobody has a reference to.
+        assert_eq!(unsafe { libc::munmap(start.as_ptr().cast(), bytes) }, 0);
         assert_eq!(region.write(4000, &[1; 200]), unmapped(4000, 200));
         assert_eq!(region.write_words(0, &[1; 8]), unmapped(0, 8));
         assert_eq!(region.read(0, &mut [0; 8]), unmapped(0, 8));
