@@ -360,6 +360,31 @@ fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for()
 }
 
 #[test]
+fn who_leaves_is_not_taken_for_one_that_breaks_off_when_what_it_sent_afterwards_was_faster() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, node) = acquainted(&network);
+    there.read();
+    let now = Instant(MILLISECOND_NS);
+    here.state.leave(now);
+    here.call(now);
+    here.state.post(now, node, 1, b"and this").unwrap();
+    here.call(now);
+    let mut arrived = Vec::new();
+    there.rail.receive(now.plus(2000), &mut |from, bytes| arrived.push((from, bytes.to_vec()))).unwrap();
+    let kinds = arrived.iter().map(|(_, bytes)| Header::decode(bytes).unwrap().0.kind);
+    assert_eq!(kinds.collect::<Vec<_>>(), [Kind::Bye, Kind::Data]);
+    for (from, bytes) in arrived.iter().rev() {
+        there.state.on_datagram(now.plus(2000), *from, bytes);
+    }
+    assert_eq!(there.read(), [b"and this"]);
+    assert_eq!(there.state.take_failure().unwrap().reason, Reason::Closed);
+    there.call(now.plus(2000));
+    here.call(now.plus(4000));
+    assert!(here.state.has_left() && here.state.take_failure().is_none());
+    assert!(here.state.was_delivered(node, 2), "its last word acknowledged it");
+}
+
+#[test]
 fn who_leaves_sends_again_what_is_lost() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there, node) = acquainted(&network);

@@ -1,7 +1,7 @@
 //! Whether what an endpoint says of its peers is so: that one is gone and why, what it has delivered, how long it waits.
 
 use super::{Host, Process};
-use crate::ledger::Wrong;
+use crate::ledger::{Ledger, Wrong};
 use crate::trunk::check::PathsKnown;
 use crate::world::{Phase, World};
 use tsumugi::{Failure, Node, Reason};
@@ -108,8 +108,12 @@ impl Host {
                 peer.paths = PathsKnown::default();
                 world.changed[self.index][other] = now;
                 if let Some(stretch) = peer.stretch.take() {
-                    // Nothing was said: nothing may have been outstanding.
-                    if world.ledger.stretch(stretch).acquaintance != acquaintance {
+                    // Nothing was said: nothing may have been outstanding, but for what its last word acknowledged.
+                    let before = world.ledger.stretch(stretch).acquaintance;
+                    if before != acquaintance {
+                        if before.wrapping_add(1) == acquaintance {
+                            report(&mut world.ledger, stretch, |number| state.was_delivered(node, number))?;
+                        }
                         if world.ledger.unreported(stretch) > 0 {
                             return Err(format!("host {} forgot host {other} and told nobody", self.index));
                         }
@@ -120,11 +124,7 @@ impl Host {
                 }
             }
             if let Some(stretch) = peer.stretch {
-                let mut reported = world.ledger.reported(stretch);
-                while world.ledger.unreported(stretch) > 0 && state.is_delivered(node, reported + 1) {
-                    reported += 1;
-                    world.ledger.report(stretch, reported)?;
-                }
+                let reported = report(&mut world.ledger, stretch, |number| state.is_delivered(node, number))?;
                 if state.is_delivered(node, reported + 1) {
                     return Err(format!(
                         "message {} reported delivered that was never accepted",
@@ -176,4 +176,14 @@ impl Host {
         heard_from.clear();
         Ok(())
     }
+}
+
+/// Enters the messages that are delivered, as the endpoint says. Returns how many are now.
+fn report(ledger: &mut Ledger, stretch: u32, is_delivered: impl Fn(u64) -> bool) -> Result<u64, Wrong> {
+    let mut reported = ledger.reported(stretch);
+    while ledger.unreported(stretch) > 0 && is_delivered(reported + 1) {
+        reported += 1;
+        ledger.report(stretch, reported)?;
+    }
+    Ok(reported)
 }
