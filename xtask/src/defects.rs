@@ -1,6 +1,7 @@
 //! Proves that the simulation's checkers bite: the simulation is built with every defect of the protocol in it, each is
 //! switched on in turn, and a seed must complain. `tsumugi-sim --defects` lists them.
 
+use crate::tally::Tally;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Mutex;
@@ -31,44 +32,47 @@ enum Outcome {
 /// Which defects are tried.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Which<'a> {
-    /// All, and before them the controls: no defect, about which the simulation must not complain.
     All,
-    /// All, without controls: for who runs the simulation's tests, too, which have the same seeds.
-    AllButControls,
+    /// All, and before them the controls: no defect, about which the simulation must not complain. The simulation's tests
+    /// see to the same seeds.
+    AllAndControls,
     /// The one called so.
     Only(&'a str),
 }
 
-/// Tries defects. `false` when one survives, or a control does not.
-pub(crate) fn run(root: &Path, which: Which<'_>) -> bool {
-    let tried = build(root).and_then(|program| {
-        let mut defects = list(&program)?;
-        if let Which::Only(name) = which {
-            defects.retain(|trial| trial.name == name);
-        }
-        if defects.is_empty() {
-            return Err(format!("there is no such defect; `{} --defects` lists them", program.display()));
-        }
-        let processors = std::thread::available_parallelism().map_or(1, usize::from);
-        let mut rows = Vec::new();
-        if which == Which::All {
-            rows = attempt_all(&program, &controls(), 1, processors);
-        }
-        // Each on one processor, so that the seed that complains is always the first that can.
-        rows.extend(attempt_all(&program, &defects, processors, 1));
-        Ok(rows)
-    });
-    match tried {
+/// Tries defects, and counts each that is caught as passed.
+pub(crate) fn run(tally: &mut Tally, which: Which<'_>) {
+    let begun = Instant::now();
+    match attempt_which(&crate::root(), which) {
         Ok(rows) => {
             println!("| defect | what it breaks | seeds | complaint |\n|---|---|---:|---|");
-            rows.iter().for_each(|(row, _)| println!("{row}"));
-            rows.iter().all(|(_, good)| *good)
+            for (row, good) in rows {
+                println!("{row}");
+                tally.note(good);
+            }
         }
-        Err(error) => {
-            eprintln!("xtask: {error}");
-            false
-        }
+        Err(error) => tally.spoil(&error),
     }
+    crate::tell_time(begun, "defects");
+}
+
+fn attempt_which(root: &Path, which: Which<'_>) -> Result<Vec<(String, bool)>, String> {
+    let program = build(root)?;
+    let mut defects = list(&program)?;
+    if let Which::Only(name) = which {
+        defects.retain(|trial| trial.name == name);
+    }
+    if defects.is_empty() {
+        return Err(format!("there is no such defect; `{} --defects` lists them", program.display()));
+    }
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let mut rows = Vec::new();
+    if which == Which::AllAndControls {
+        rows = attempt_all(&program, &controls(), 1, processors);
+    }
+    // Each on one processor, so that the seed that complains is always the first that can.
+    rows.extend(attempt_all(&program, &defects, processors, 1));
+    Ok(rows)
 }
 
 /// Builds the simulation with all defects, in a folder of its own, and quickly; it is quick enough.

@@ -1,7 +1,8 @@
-//! The project's own chores: `cargo xtask ci|test|loom|races|kernels|defects|tidy|targets|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|miri|races|kernels|defects|tidy|oldest|fuzz|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
+use beside::Beside;
 use defects::Which;
 use kernel_log::KernelLog;
 use std::path::{Path, PathBuf};
@@ -9,6 +10,7 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use tally::Tally;
 
+mod beside;
 mod defects;
 #[path = "../../crates/tsumugi-lab/src/kernel_log.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the lab and its tests use more of it, and from outside")]
@@ -17,23 +19,28 @@ mod kernels;
 mod tally;
 mod targets;
 mod tidy;
+mod toolchain;
 
 const USAGE: &str = "\
 cargo xtask COMMAND
 
   setup   install what building, testing and the demo need (Debian; without root: say what is left out)
   tidy    check the project's style beyond what rustfmt and clippy know
-  test    run every test of the workspace, the simulation, the interleavings and other kernels included
+  oldest  build with the oldest Rust that the project promises (rust-version in Cargo.toml)
+  fuzz    build the fuzz targets, without running them
+  test    run every test of the workspace: the simulation, the interleavings, Miri, other kernels and defects included
   loom    run every interleaving of writers and owner of receive memory, within bounds
+  miri    run what shares memory under Miri, which sees undefined behaviour (a nightly toolchain with miri and rust-src)
   races   run the libfabric provider's tests under ThreadSanitizer (a nightly toolchain with rust-src; x86-64; not a part of ci)
   kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
-  defects [--only NAME]
-          break the protocol on purpose, in one way at a time, and see the simulation complain
+  defects [--only NAME|--controls]
+          break the protocol on purpose, in one way at a time, and see the simulation complain. --controls: before that, see
+          it not complain of the protocol as it is, as its tests do
   targets [--check] [FILE...]
           measure what the project has set itself as targets, and say which are met; some seven minutes; MPIs only as root. FILE is the output
           of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
           when one is missed
-  ci      formatting, lints, documentation, style, defects, then all tests";
+  ci      formatting, style, lints, documentation, fuzz targets, the oldest Rust, then all tests";
 
 fn main() -> ExitCode {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -42,11 +49,15 @@ fn main() -> ExitCode {
         ["setup"] => run("sh", &["xtask/setup.sh"], &[]),
         ["tidy"] => tidy(),
         ["test"] => test(),
-        ["loom"] => loom(),
+        ["loom"] => concluded(interleave),
         ["races"] => races(),
-        ["kernels"] => kernels(),
-        ["defects"] => defects::run(&root(), Which::All),
-        ["defects", "--only", name] => defects::run(&root(), Which::Only(name)),
+        ["kernels"] => concluded(kernels::run),
+        ["oldest"] => toolchain::check_oldest(&root()),
+        ["fuzz"] => fuzz(),
+        ["miri"] => concluded(miri),
+        ["defects"] => concluded(|tally| defects::run(tally, Which::All)),
+        ["defects", "--controls"] => concluded(|tally| defects::run(tally, Which::AllAndControls)),
+        ["defects", "--only", name] => concluded(|tally| defects::run(tally, Which::Only(name))),
         ["targets", ref options @ ..]
             if options.iter().all(|it| *it == "--check" || !it.starts_with('-')) =>
         {
@@ -76,7 +87,7 @@ fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> bool 
     let mut command = Command::new(program);
     match command.args(arguments).envs(environment.iter().copied()).current_dir(root()).status() {
         Ok(status) => {
-            tell_time(begun, program, arguments);
+            tell_time(begun, &format!("{program} {}", arguments.first().unwrap_or(&"")));
             status.success()
         }
         Err(error) => {
@@ -87,9 +98,8 @@ fn run(program: &str, arguments: &[&str], environment: &[(&str, &str)]) -> bool 
 }
 
 /// Says how long a step took: where the time of a whole run goes.
-fn tell_time(begun: Instant, program: &str, arguments: &[&str]) {
-    let step = arguments.first().unwrap_or(&"");
-    eprintln!("xtask: {program} {step} took {:.0} s", begun.elapsed().as_secs_f64());
+fn tell_time(begun: Instant, step: &str) {
+    eprintln!("xtask: {step} took {:.0} s", begun.elapsed().as_secs_f64());
 }
 
 fn tidy() -> bool {
@@ -107,9 +117,16 @@ fn test() -> bool {
     let mut tally = Tally::default();
     // Tests look at the log themselves; what the kernel says between two of them, or later, is seen here.
     let mut kernel = KernelLog::watch_but_for("tsumugi-test");
-    interleave(&mut tally);
-    tally.run(&["test", "--workspace", "--no-fail-fast"], &[]);
-    kernels::run(&mut tally);
+    // First, so that nothing is built beside it.
+    tally.run(&["test", "--workspace", "--no-run"], &[]);
+    std::thread::scope(|scope| {
+        let beside = Beside::start(scope);
+        // Most of them wait more than they compute.
+        let threads = (2 * std::thread::available_parallelism().map_or(1, usize::from)).to_string();
+        tally.run(&["test", "--workspace", "--no-fail-fast"], &[("RUST_TEST_THREADS", &threads)]);
+        kernels::run(&mut tally);
+        beside.conclude(&mut tally);
+    });
     if let Some(complaints) = kernel.complaints() {
         tally.spoil(&complaints.to_string());
     }
@@ -132,15 +149,35 @@ fn races() -> bool {
     done
 }
 
-fn kernels() -> bool {
-    let mut tally = Tally::default();
-    kernels::run(&mut tally);
-    tally.conclude()
+/// What Miri runs: the code with `unsafe` in it that needs no system call but to map memory.
+const MIRI: [&[&str]; 2] = [
+    &["--package", "tsumugi-rail", "--lib", "--", "memory::", "words::", "region::", "xsk::shared::"],
+    &["--package", "tsumugi", "--lib", "--", "buffer::", "format::"],
+];
+
+/// Miri sees undefined behaviour: formats and protocol are safe Rust, so it can be only where memory is shared.
+fn miri(tally: &mut Tally) {
+    if toolchain::has_miri() {
+        for arguments in MIRI {
+            let isolated = ("MIRIFLAGS", "-Zmiri-disable-isolation");
+            let folder = ("CARGO_TARGET_DIR", "target/miri");
+            tally.run(&[&["+nightly", "miri", "test"], arguments].concat(), &[isolated, folder]);
+        }
+    }
 }
 
-fn loom() -> bool {
+/// The fuzz targets lie in a workspace of their own, which nothing else builds. libFuzzer itself, in C++, is not needed to see
+/// that they still fit.
+fn fuzz() -> bool {
+    let arguments =
+        ["check", "--locked", "--manifest-path", "fuzz/Cargo.toml", "--target-dir", "target/fuzz"];
+    run("cargo", &arguments, &[("CUSTOM_LIBFUZZER_PATH", "/none")])
+}
+
+/// Runs tests of one kind and sums them up.
+fn concluded(run: impl FnOnce(&mut Tally)) -> bool {
     let mut tally = Tally::default();
-    interleave(&mut tally);
+    run(&mut tally);
     tally.conclude()
 }
 
@@ -160,10 +197,11 @@ fn ci() -> bool {
     let ci = ("CI", "true");
     let steps = [
         ("fmt", run("cargo", &["fmt", "--all", "--check"], &[ci])),
+        ("tidy", tidy()),
         ("clippy", run("cargo", &["clippy", "--workspace", "--all-targets", "--", "-D", "warnings"], &[ci])),
         ("doc", run("cargo", &["doc", "--no-deps", "--workspace"], &[ci, ("RUSTDOCFLAGS", "-D warnings")])),
-        ("tidy", tidy()),
-        ("defects", defects::run(&root(), Which::AllButControls)),
+        ("fuzz", fuzz()),
+        ("oldest", toolchain::check_oldest(&root())),
     ];
     let failed: Vec<_> = steps.iter().filter(|(_, passed)| !passed).map(|(name, _)| *name).collect();
     if failed.is_empty() {

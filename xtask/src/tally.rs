@@ -51,7 +51,7 @@ impl Tally {
             }
         }
         let status = child.wait().ok().and_then(|status| status.code());
-        crate::tell_time(begun, program, arguments);
+        crate::tell_time(begun, &format!("{program} {}", arguments.first().unwrap_or(&"")));
         status
     }
 
@@ -90,6 +90,22 @@ impl Tally {
         })
     }
 
+    /// Takes a run of this program's into account that had a tally of its own: what it printed, and whether it succeeded.
+    pub(crate) fn add(&mut self, name: &str, printed: &str, is_good: bool) {
+        let counted = printed.lines().rev().find_map(concluded);
+        let (passed, failed) = counted.unwrap_or_default();
+        self.passed += passed;
+        self.failed += failed;
+        if !is_good || counted.is_none() {
+            self.spoil(name);
+        }
+    }
+
+    /// Something that no test runner counts was as it should be, or was not.
+    pub(crate) fn note(&mut self, is_good: bool) {
+        *(if is_good { &mut self.passed } else { &mut self.failed }) += 1;
+    }
+
     /// This went wrong, whatever its tests say.
     pub(crate) fn spoil(&mut self, what: &str) {
         self.broken.push(what.to_owned());
@@ -119,9 +135,25 @@ impl Tally {
     }
 }
 
+/// The numbers in a line with which a tally ends: `3 passed, 0 failed`.
+fn concluded(line: &str) -> Option<(u64, u64)> {
+    let (passed, failed) = line.strip_suffix(" failed")?.split_once(" passed, ")?;
+    Some((passed.parse().ok()?, failed.parse().ok()?))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_with_a_tally_of_its_own_is_added() {
+        let mut tally = Tally::default();
+        tally.add("loom", "test result: ok. 3 passed; 0 failed\n3 passed, 0 failed\nxtask: took 3 s\n", true);
+        assert_eq!(tally, Tally { passed: 3, failed: 0, broken: Vec::new() });
+        tally.add("miri", "it does not build\n", true);
+        tally.add("defects", "70 passed, 2 failed\n", false);
+        assert_eq!(tally, Tally { passed: 73, failed: 2, broken: vec!["miri".into(), "defects".into()] });
+    }
 
     #[test]
     fn results_are_summed_and_other_lines_are_not() {

@@ -303,6 +303,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no madvise")]
     fn it_is_initialised_and_aligned() {
         let memory = memory();
         memory.prefault();
@@ -368,6 +369,7 @@ mod tests {
 
     proptest! {
         #[test]
+        #[cfg_attr(miri, ignore = "takes Miri half a minute")]
         fn what_is_copied_in_is_read(position in 0u64..1 << 40, data in proptest::collection::vec(1u8.., 0..9000)) {
             let position = position & !31;
             let memory = memory();

@@ -351,6 +351,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no mprotect")]
     fn what_was_unmapped_or_protected_is_refused_where_that_is_checked() {
         // Far from where the kernel puts mappings by itself: other threads' would fill the hole.
         let (place, bytes) = (std::ptr::without_provenance_mut(1 << 37), 3 * 4096);
@@ -381,6 +382,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "takes Miri long")]
     fn a_region_of_more_than_four_gibibytes_takes_what_is_touched() {
         let region = Region::new(5 << 30).unwrap();
         let far = (5 << 30) - 3;
@@ -391,6 +393,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri knows no mlock")]
     fn what_may_not_be_pinned_says_which_limit_to_raise() {
         Region::new(4096).unwrap().pin().unwrap();
         // Address space that no machine can keep in memory.

@@ -75,19 +75,18 @@ impl Running {
         let mut operations = self.operations.borrow_mut();
         let Some(begun) = operations.begun.get(number) else { return };
         if begun.side == Side::Send {
-            match &completion.outcome {
-                Ok(status)
-                    if (begun.delivered || !self.endpoint.is_handed_over(status.node))
-                        && let Some(ticket) = completion.ticket =>
+            match (&completion.outcome, completion.ticket) {
+                (Ok(status), Some(ticket))
+                    if begun.delivered || !self.endpoint.is_handed_over(status.node) =>
                 {
                     operations.of(status.node).tickets.push_back((ticket, number));
                 }
-                Ok(_) => {
+                (Ok(_), _) => {
                     let begun = operations.begun.remove(number);
                     drop(operations);
                     self.reports.done(Side::Send, begun.entry(), begun.wanted);
                 }
-                Err(error) => {
+                (Err(error), _) => {
                     let begun = operations.begun.remove(number);
                     drop(operations);
                     self.fail(&begun, error::of_request(error), error);

@@ -425,6 +425,7 @@ mod tests {
     }
 
     #[test]
+    #[cfg_attr(miri, ignore = "Miri maps no shared memory")]
     fn a_slot_comes_back_once_and_to_where_it_belongs() {
         let (mut umem, mut to_receive, mut to_send) = Umem::new(2048, 4, 2, 3).unwrap();
         let chunk = to_receive.pop().unwrap();
