@@ -7,6 +7,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 use tsumugi_lab::testing::as_root;
+use tsumugi_lab::{Lab, Spec};
 
 fn tsumugi(line: &str) -> Output {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tsumugi"));
@@ -111,6 +112,24 @@ fn a_lab_from_up_to_down() {
     expect(&format!("lab down --name {name}"), 1);
     let (_, err) = expect(&format!("lab exec --name {name} n0 -- true"), 1);
     assert!(err.contains("there is no lab"), "{err}");
+}
+
+#[test]
+fn the_launcher_can_be_run_while_another_job_writes_it() {
+    let Some(_watched) = as_root("the_launcher_can_be_run_while_another_job_writes_it", None) else { return };
+    let lab = Lab::up(&Spec::unique("launcher")).expect("the lab is made").guarded();
+    let program = Path::new(env!("CARGO_BIN_EXE_tsumugi"));
+    let launcher = lab.write_launcher(program).expect("it is written");
+    let mut other = Command::new("sh");
+    other.args(["-c", "for i in $(seq 50); do \"$0\" n1 true || exit 1; done"]).arg(&launcher);
+    let mut other = other.spawn().expect("the shell starts");
+    let status = loop {
+        lab.write_launcher(program).expect("it is written");
+        if let Some(status) = other.try_wait().expect("our child") {
+            break status;
+        }
+    };
+    assert!(status.success());
 }
 
 #[test]

@@ -174,8 +174,15 @@ impl Lab {
         let path = self.launcher();
         let quoted = tsumugi.to_string_lossy().replace('\'', r"'\''");
         let script = format!("#!/bin/sh\nexec '{quoted}' lab ssh --name '{}' \"$@\"\n", self.name());
-        fs::write(&path, script).context("write", &path)?;
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o755)).context("make executable", &path)?;
+        // Other jobs in this lab may be running it: the kernel runs no program that is open for writing.
+        if fs::read_to_string(&path).is_ok_and(|written| written == script) {
+            return Ok(path);
+        }
+        let scratch = self.folder().join(format!("ssh.{}", std::process::id()));
+        fs::write(&scratch, script).context("write", &scratch)?;
+        fs::set_permissions(&scratch, fs::Permissions::from_mode(0o755))
+            .context("make executable", &scratch)?;
+        fs::rename(&scratch, &path).context("replace", &path)?;
         Ok(path)
     }
 

@@ -196,8 +196,10 @@ pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
     let link = folder.join("libtsumugi-fi.so");
     fs::create_dir_all(&folder).map_err(system("making", &folder))?;
     if fs::read_link(&link).ok().as_ref() != Some(built) {
-        let _ = fs::remove_file(&link);
-        symlink(built, &link).map_err(system("making", &link))?;
+        // At once: other jobs may be looking.
+        let scratch = folder.join(format!("link-{}", std::process::id()));
+        symlink(built, &scratch).map_err(system("making", &scratch))?;
+        fs::rename(&scratch, &link).map_err(system("replacing", &link))?;
     }
     Ok(folder)
 }
