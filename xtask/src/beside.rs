@@ -3,25 +3,24 @@
 use crate::tally::Tally;
 use std::fs::File;
 use std::io::Result;
-use std::path::Path;
 use std::process::Command;
-use std::thread::{Scope, ScopedJoinHandle};
+use std::thread::JoinHandle;
 use std::time::Instant;
 
 /// The commands of this program that are run so, in this order. What says something about other tests comes last.
 const COMMANDS: [&str; 3] = ["loom", "miri", "defects"];
 
 /// What they print and how they ended.
-pub(crate) struct Beside<'scope>(ScopedJoinHandle<'scope, Vec<Ended>>);
+pub(crate) struct Beside(JoinHandle<[Ended; COMMANDS.len()]>);
 
 /// A command, and what it printed and whether it succeeded, or why it could not be run.
 type Ended = (&'static str, Result<(String, bool)>);
 
-impl<'scope> Beside<'scope> {
+impl Beside {
     /// Begins them, one after the other. They get only what the others leave of the processors.
-    pub(crate) fn start<'env>(scope: &'scope Scope<'scope, 'env>) -> Beside<'scope> {
+    pub(crate) fn start() -> Beside {
         eprintln!("xtask: beside the tests, shown when they are done: {}", COMMANDS.join(", "));
-        Beside(scope.spawn(|| COMMANDS.map(|command| (command, run(command))).into()))
+        Beside(std::thread::spawn(|| COMMANDS.map(|command| (command, run(command)))))
     }
 
     /// Waits for them, shows what they printed, and adds it up.
@@ -36,7 +35,7 @@ impl<'scope> Beside<'scope> {
                 Err(error) => tally.spoil(&format!("{command}: {error}")),
             }
         }
-        crate::tell_time(begun, "waiting for what ran beside");
+        crate::tell_time(begun, "waiting", &["for what ran beside"]);
     }
 }
 
@@ -49,9 +48,6 @@ fn run(command: &str) -> Result<(String, bool)> {
     let mut child = Command::new("nice");
     child.args(["-n", "19"]).arg(std::env::current_exe()?).arg(command).current_dir(crate::root());
     let status = child.stdout(file.try_clone()?).stderr(file).status()?;
-    Ok((read(&path)?, status.success()))
-}
-
-fn read(path: &Path) -> Result<String> {
-    Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
+    let printed = std::fs::read(&path)?;
+    Ok((String::from_utf8_lossy(&printed).into_owned(), status.success()))
 }

@@ -53,7 +53,7 @@ pub(crate) fn run(tally: &mut Tally, which: Which<'_>) {
         }
         Err(error) => tally.spoil(&error),
     }
-    crate::tell_time(begun, "defects");
+    crate::tell_time(begun, "xtask", &["defects"]);
 }
 
 fn attempt_which(root: &Path, which: Which<'_>) -> Result<Vec<(String, bool)>, String> {

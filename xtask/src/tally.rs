@@ -51,7 +51,7 @@ impl Tally {
             }
         }
         let status = child.wait().ok().and_then(|status| status.code());
-        crate::tell_time(begun, &format!("{program} {}", arguments.first().unwrap_or(&"")));
+        crate::tell_time(begun, program, arguments);
         status
     }
 

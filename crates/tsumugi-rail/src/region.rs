@@ -353,7 +353,7 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no mprotect")]
     fn what_was_unmapped_or_protected_is_refused_where_that_is_checked() {
-        // Far from where the kernel puts mappings by itself: other threads' would fill the hole.
+        // Where the kernel puts no mapping by itself: another thread's would fill the hole.
         let (place, bytes) = (std::ptr::without_provenance_mut(1 << 37), 3 * 4096);
         let access = libc::PROT_READ | libc::PROT_WRITE;
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;

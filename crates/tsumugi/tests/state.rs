@@ -360,7 +360,7 @@ fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for()
 }
 
 #[test]
-fn who_leaves_is_not_taken_for_one_that_breaks_off_when_what_it_sent_afterwards_was_faster() {
+fn a_bye_that_arrives_after_later_data_is_an_orderly_close() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there, node) = acquainted(&network);
     there.read();
@@ -381,7 +381,7 @@ fn who_leaves_is_not_taken_for_one_that_breaks_off_when_what_it_sent_afterwards_
     there.call(now.plus(2000));
     here.call(now.plus(4000));
     assert!(here.state.has_left() && here.state.take_failure().is_none());
-    assert!(here.state.was_delivered(node, 2), "its last word acknowledged it");
+    assert!(here.state.was_delivered(node, 2), "by BYE_ACK");
 }
 
 #[test]

@@ -108,7 +108,7 @@ impl Host {
                 peer.paths = PathsKnown::default();
                 world.changed[self.index][other] = now;
                 if let Some(stretch) = peer.stretch.take() {
-                    // Nothing was said: nothing may have been outstanding, but for what its last word acknowledged.
+                    // No failure was reported: nothing may have been outstanding but what BYE_ACK acknowledged.
                     let before = world.ledger.stretch(stretch).acquaintance;
                     if before != acquaintance {
                         if before.wrapping_add(1) == acquaintance {

@@ -198,6 +198,7 @@ pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
     if fs::read_link(&link).ok().as_ref() != Some(built) {
         // At once: other jobs may be looking.
         let scratch = folder.join(format!("link-{}", std::process::id()));
+        let _ = fs::remove_file(&scratch); // of one that was killed
         symlink(built, &scratch).map_err(system("making", &scratch))?;
         fs::rename(&scratch, &link).map_err(system("replacing", &link))?;
     }

@@ -222,7 +222,7 @@ fn who_may_open_too_few_files_is_told_what_to_do() {
         let further: u64 = further.to_str().unwrap().parse().unwrap();
         // libfabric loads the provider, which takes files as well.
         drop(Info::hints().get().unwrap());
-        // The limit is one of numbers: those that are free below the highest in use would count as well.
+        // The limit is on a descriptor's number, and what is opened gets the lowest that is free.
         let next = (0..).find(|number| !Path::new(&format!("/proc/self/fd/{number}")).exists()).unwrap();
         let limit = libc::rlimit { rlim_cur: next + further, rlim_max: next + further };
         // SAFETY: the limit is there.

@@ -481,7 +481,7 @@ impl State {
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
         let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(window::base);
-        // It may have sent more since it said so, and that may have been faster.
+        // What was sent after BYE may arrive before it.
         let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
         let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
         self.end_peer(index, reason);
