@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * Sends back whatever it sees, for `tsumugi up` to find out whether what a program in the driver sends leaves the NIC. It is
+ * Sends back whatever it sees, for `tsumugi up` to find out whether what an XDP program sends leaves the NIC. It is
  * attached to nothing: the kernel runs it on frames that it is given, and does with them as it says
  * (BPF_F_TEST_XDP_LIVE_FRAMES, Linux 5.18).
  */

@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The driver depositor: checks Tsumugi's DATA packets, places them in the receive memory of the process that they
+ * The XDP receive path: checks Tsumugi's DATA packets, places them in the receive memory of the process that they
  * are for, and answers them and PROBEs, all in the NIC driver's poll: a process that computes meanwhile still gives
  * signs of life. Everything else goes on to the kernel's network stack.
  *
@@ -20,7 +20,7 @@
  *   5.12  atomics that return what was there, on x86-64 (on arm64: 5.18); global functions that take memory
  *   5.18  bpf_xdp_get_buff_len, bpf_xdp_load_bytes, bpf_xdp_store_bytes, and frames in several pieces (xdp.frags)
  *
- * The verifier's limit is a million instructions looked at: Linux 6.18 looks at 69,000 (examples/driver_cost.rs of
+ * The verifier's limit is a million instructions looked at: Linux 6.18 looks at 69,000 (examples/xdp_cost.rs of
  * tsumugi-rail tells).
  */
 #include <linux/bpf.h>
@@ -35,7 +35,7 @@
 #include "receive/atomic.h"
 #include "receive/maps.h"
 #include "receive/deposit.h"
-#include "receive/land.h"
+#include "receive/direct_write.h"
 #include "receive/answer.h"
 #include "receive/owner.h"
 
@@ -111,7 +111,7 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_DAMAGED || header->epoch == 0 ||
 	    bytes - sizeof(*header) < header->body_bytes)
 		goto malformed;
-	/* Every other kind is the owner's; so are datagrams that were coalesced on the way. */
+	/* Every other kind is the owner's; so are datagrams that were coalesced in transit. */
 	if ((header->kind != TSUMUGI_DATA && header->kind != TSUMUGI_PROBE) ||
 	    bytes - sizeof(*header) != header->body_bytes)
 		return XDP_PASS;
@@ -184,7 +184,7 @@ int receive(struct xdp_md *context)
 	if (!owned(context, memory, &frame))
 		return XDP_PASS; /* the kernel answers as for any port that nobody has */
 	if (packet.kind == TSUMUGI_PROBE) {
-		/* The owner, who knows the peer's address, answers as long as nobody else can, by the path that is asked about. */
+		/* The owner, who knows the peer's address, answers as long as nobody else can, over the path that is asked about. */
 		if (!ready(flow) || is_left((void *)memory))
 			return XDP_PASS;
 		note(flow, &packet);
@@ -192,8 +192,8 @@ int receive(struct xdp_md *context)
 		news = 1;
 	} else {
 		verdict = NOT_HERE;
-		if (may_land(context, &frame, packet.body_bytes))
-			verdict = land(context, flow, &frame, packet.psn, packet.body_bytes);
+		if (may_write_directly(context, &frame, packet.body_bytes))
+			verdict = write_directly(context, flow, &frame, packet.psn, packet.body_bytes);
 		if (verdict == NOT_HERE)
 			verdict = deposit(context, memory, flow, &packet,
 					  payload_of(&frame) + sizeof(struct tsumugi_header));
@@ -201,11 +201,11 @@ int receive(struct xdp_md *context)
 			return XDP_DROP;
 		if (verdict != TSUMUGI_COUNT_DEPOSITED)
 			note(flow, &packet);
-		news = verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_LANDED ||
+		news = verdict == TSUMUGI_COUNT_DEPOSITED || verdict == TSUMUGI_COUNT_DIRECT_WRITES ||
 		       packet.flags & TSUMUGI_FLAG_HAS_ACK;
 		frame.kind = answer_due(flow, &packet, verdict);
 	}
-	frame.kind = settle(flow, frame.kind);
+	frame.kind = take_owed(flow, frame.kind);
 	if (frame.kind != 0 && (is_scattered(context) || is_left((void *)memory))) {
 		owe(context, (void *)memory, flow, frame.kind);
 		frame.kind = 0;

@@ -1,13 +1,13 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The packet formats and the receive-memory layout of Tsumugi, for C: programs in the driver (BPF)
+ * The packet formats and the receive-memory layout of Tsumugi, for C: XDP programs (BPF)
  * and tests in user space. The truth is crates/tsumugi-wire; its tests compile this file and compare
  * every constant, size and offset, and the meaning of every golden vector.
  *
  * All integers are little-endian, on the wire and in memory; this header is for little-endian machines.
  *
  * The structures are naturally aligned and not `packed` on purpose: clang turns every access to a packed
- * structure into single-byte loads for BPF. In a packet they lie at any address; the driver may point
+ * structure into single-byte loads for BPF. In a packet they lie at any address; the XDP program may point
  * into it where the machine loads unaligned words (x86-64, arm64), user space copies out first.
  */
 #ifndef TSUMUGI_WIRE_H
@@ -40,7 +40,7 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Tsumugi's C header is
 #define TSUMUGI_DATAGRAM_BYTES_MIN 508
 #define TSUMUGI_DATAGRAM_BYTES_MAX (9000 - TSUMUGI_IPV4_UDP_BYTES)
 #define TSUMUGI_ONE_BUFFER_BYTES (1500 - TSUMUGI_IPV4_UDP_BYTES)
-#define TSUMUGI_WINDOW_PACKETS 1024
+#define TSUMUGI_BITMAP_PACKETS 1024
 #define TSUMUGI_MESSAGE_BYTES_MAX (1ULL << 40)
 #define TSUMUGI_RECORD_ALIGN 64
 
@@ -49,9 +49,9 @@ _Static_assert(__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__, "Tsumugi's C header is
 enum tsumugi_kind {
 	TSUMUGI_DATA = 1,
 	TSUMUGI_ACK = 2,
-	TSUMUGI_LOSE = 3,
-	TSUMUGI_STOP = 4,
-	TSUMUGI_GO = 5,
+	TSUMUGI_NAK = 3,
+	TSUMUGI_XOFF = 4,
+	TSUMUGI_XON = 5,
 	TSUMUGI_PROBE = 6,
 	TSUMUGI_HELLO = 7,
 	TSUMUGI_CHALLENGE = 8,
@@ -83,7 +83,7 @@ struct tsumugi_header {
 			__u64 token; /* handed out by the receiver with flow */
 			__u32 flow;  /* index into the receiver's flow table */
 			__u32 epoch; /* incarnation of the sender, never 0 */
-			__u64 psn;   /* DATA: its number; ACK, LOSE, GO: all before it is compared; STOP: the number refused; BYE: the next */
+			__u64 psn;   /* DATA: its number; ACK, NAK, XON: all before it is compared; XOFF: the number refused; BYE: the next */
 			__u64 ack;   /* every PSN before it has been deposited */
 			__u16 credit;     /* PSNs from ack on that the receiver takes */
 			__u16 body_bytes; /* that follow the header */
@@ -141,7 +141,7 @@ struct tsumugi_fragment {
 
 /* In front of what is to be done to remote memory, or came of it; the data are padded as a whole message is. */
 struct tsumugi_remote {
-	__u16 what; /* TSUMUGI_REMOTE_* */
+	__u16 opcode; /* TSUMUGI_REMOTE_* */
 	__u8 form;
 	__u8 reserved;
 	__u32 bytes; /* of data */
@@ -164,9 +164,9 @@ struct tsumugi_piece {
 };
 
 #define TSUMUGI_WORD_PSNS 32
-#define TSUMUGI_WORDS_MAX (TSUMUGI_WINDOW_PACKETS / TSUMUGI_WORD_PSNS + 1)
+#define TSUMUGI_WORDS_MAX (TSUMUGI_BITMAP_PACKETS / TSUMUGI_WORD_PSNS + 1)
 
-/* ACK, LOSE, STOP, GO. Bit i of word j stands for PSN (ack - ack % 32) + 32 j + i. */
+/* ACK, NAK, XOFF, XON. Bit i of word j stands for PSN (ack - ack % 32) + 32 j + i. */
 struct tsumugi_answer {
 	__u64 echo; /* PSN deposited last, in order of time */
 	__u32 delay_ns;
@@ -206,7 +206,7 @@ struct tsumugi_challenge {
 #define TSUMUGI_PAGE_BYTES 4096
 #define TSUMUGI_FLOWS_PER_PAGE 8
 #define TSUMUGI_PAD_BYTES (64 * 1024)
-#define TSUMUGI_WINDOW_WORDS (TSUMUGI_WINDOW_PACKETS / 32)
+#define TSUMUGI_BITMAP_WORDS (TSUMUGI_BITMAP_PACKETS / 32)
 #define TSUMUGI_COUNTERS 64
 #define TSUMUGI_RAILS_MAX 8 /* NICs of an endpoint */
 #define TSUMUGI_RING_BYTES_MIN 4096
@@ -218,7 +218,7 @@ struct tsumugi_challenge {
 enum tsumugi_counter {
 	TSUMUGI_COUNT_DEPOSITED = 0,
 	TSUMUGI_COUNT_DUPLICATE,
-	TSUMUGI_COUNT_BEYOND_WINDOW,
+	TSUMUGI_COUNT_BEYOND_BITMAP,
 	TSUMUGI_COUNT_OUT_OF_ORDER,
 	TSUMUGI_COUNT_QUEUE_FULL,
 	TSUMUGI_COUNT_MALFORMED,
@@ -229,7 +229,7 @@ enum tsumugi_counter {
 	TSUMUGI_COUNT_VIOLATION,
 	TSUMUGI_COUNT_HANDSHAKE_REFUSED,
 	TSUMUGI_COUNT_REMOTE_REFUSED,
-	TSUMUGI_COUNT_LANDED,
+	TSUMUGI_COUNT_DIRECT_WRITES,
 	TSUMUGI_COUNT_UNTRANSLATED,
 };
 
@@ -249,14 +249,14 @@ struct tsumugi_control {
 	__u32 flows;
 	__u64 ring_bytes; /* a power of two */
 	__u32 epoch;      /* 0 while nobody owns the memory */
-	__u32 checked_tick; /* the kernel's tick when the driver last read the clock; the driver */
-	__u64 checked_at; /* the driver looked for the owner's socket, CLOCK_MONOTONIC_COARSE, ns; the driver */
+	__u32 checked_tick; /* the kernel's tick when the XDP program last read the clock; XDP program */
+	__u64 checked_at; /* last look for the owner's socket, CLOCK_MONOTONIC_COARSE, ns; XDP program */
 	__u64 seal;       /* the owner's secret, random with each epoch: see tsumugi_record */
-	__u32 answers_left; /* not 0: what the driver sends back does not get away, the owner answers; owner */
-	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; depositors */
+	__u32 answers_left; /* not 0: what the XDP program sends back does not leave the NIC, the owner answers; owner */
+	__u64 ring_head TSUMUGI_ALIGNED(64); /* bytes claimed since the beginning; receive paths */
 	__u64 ring_tail TSUMUGI_ALIGNED(64); /* bytes released since the beginning; owner */
-	__u32 sleeping TSUMUGI_ALIGNED(64);  /* TSUMUGI_ASLEEP: ring the doorbell, once; owner. TSUMUGI_RUNG: depositors */
-	__u32 stopped TSUMUGI_ALIGNED(64);   /* not 0 when some flow's `stopped` is */
+	__u32 sleeping TSUMUGI_ALIGNED(64);  /* TSUMUGI_ASLEEP: ring the doorbell, once; owner. TSUMUGI_RUNG: receive paths */
+	__u32 xoff TSUMUGI_ALIGNED(64);      /* not 0 when some flow's `xoff` is */
 	__u64 ring_read TSUMUGI_ALIGNED(64); /* bytes read since the beginning, and done or held; owner */
 	__u64 counters[TSUMUGI_COUNTERS] TSUMUGI_ALIGNED(64); /* by enum tsumugi_counter */
 	struct tsumugi_rail_counters rails[TSUMUGI_RAILS_MAX] TSUMUGI_ALIGNED(64); /* the owner, now and then */
@@ -268,16 +268,16 @@ struct tsumugi_flow {
 	__u64 token; /* 0 while the entry is free */
 	__u32 epoch;
 	__u32 repeat; /* TSUMUGI_REPEAT_* */
-	__u64 limit;  /* PSNs from here on, and as many more as have landed, are beyond the credit given */
+	__u64 limit;  /* PSNs from here on, and as many more as direct writes are done, are beyond the credit granted */
 	__u64 peer_token; /* of our flow to this peer; 0 while unknown: nothing is answered. Set after peer_flow */
 	__u32 peer_flow;  /* index of our flow to this peer in the peer's table */
 	__u64 checked;    /* every PSN before it is compared with its CRC; owner */
 	struct {
 		__u64 base; /* every PSN before it is deposited */
 		__u64 echo; /* PSN deposited last, in order of time */
-		__u32 stopped; /* a packet was refused for want of room; until GO */
+		__u32 xoff;    /* a packet was refused for want of room; until XON */
 		__u32 owed;    /* enum tsumugi_kind of the answer due for a packet in several buffers; 0: none */
-		__u64 newest; /* block of 32 PSNs: no later one has a bit in the window */
+		__u64 newest; /* block of 32 PSNs: no later one has a bit in the bitmap */
 		__u32 ask_by_probe; /* not 0 once an answer was owed */
 	} received TSUMUGI_ALIGNED(64);
 	struct {
@@ -285,19 +285,19 @@ struct tsumugi_flow {
 		__u64 limit; /* our flow to this peer: the end of our credit */
 	} acknowledged TSUMUGI_ALIGNED(64);
 	/* Upper half: number of the block of 32 PSNs; lower half: its bits. */
-	__u64 window[TSUMUGI_WINDOW_WORDS] TSUMUGI_ALIGNED(64);
+	__u64 bitmap[TSUMUGI_BITMAP_WORDS] TSUMUGI_ALIGNED(64);
 	struct {
-		__u64 begun;  /* packets that may be on their way to their place, and those that landed */
-		__u64 landed; /* packets written where they belong, without a record */
-		__u64 held;   /* packets read and held because one before them is missing; owner */
-	} landing TSUMUGI_ALIGNED(64);
+		__u64 started; /* direct writes that may be in progress, and those done */
+		__u64 done;    /* direct writes that are done: they leave no record */
+		__u64 held;    /* packets read and held because one before them is missing; owner */
+	} direct_writes TSUMUGI_ALIGNED(64);
 } TSUMUGI_ALIGNED(512);
 
 /* Behind the ring's pad, in buckets of TSUMUGI_TRANSLATION_WAYS: where a page lies in the window. */
 struct tsumugi_translation {
 	__u64 key;   /* 0: none */
 	__u64 place; /* tsumugi_translation_place() */
-	__u64 used;  /* one more than had landed when it was used last; 0: not since the owner looked */
+	__u64 used;  /* one more than there were direct writes when it was used last; 0: not since the owner looked */
 } TSUMUGI_ALIGNED(32);
 
 /* The page that addresses name, and the window's page. */

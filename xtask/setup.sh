@@ -13,8 +13,8 @@ cc       gcc libc6-dev    building anything at all
 ip       iproute2         labs, and all tests and figures that need them
 tc       iproute2         labs with a rate limit
 ethtool  ethtool          labs without offloads
-clang    clang            the driver depositor
-libbpf   libbpf-dev       the driver depositor
+clang    clang            the XDP receive path
+libbpf   libbpf-dev       the XDP receive path
 tshark   tshark           the test of the Wireshark dissector
 qemu     qemu-system-x86  the tests on other kernels, on an emulated machine
 fabric   libfabric-dev    the tests of the libfabric provider

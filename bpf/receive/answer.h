@@ -33,14 +33,14 @@ static __always_inline __u32 answer_due(struct tsumugi_flow *flow, const struct 
 {
 	switch (verdict) {
 	case TSUMUGI_COUNT_DUPLICATE:
-	case TSUMUGI_COUNT_BEYOND_WINDOW:
+	case TSUMUGI_COUNT_BEYOND_BITMAP:
 		return TSUMUGI_ACK;
 	case TSUMUGI_COUNT_OUT_OF_ORDER:
-		return TSUMUGI_LOSE;
+		return TSUMUGI_NAK;
 	case TSUMUGI_COUNT_QUEUE_FULL:
-		return TSUMUGI_STOP;
+		return TSUMUGI_XOFF;
 	case TSUMUGI_COUNT_DEPOSITED:
-	case TSUMUGI_COUNT_LANDED:
+	case TSUMUGI_COUNT_DIRECT_WRITES:
 		if (packet->flags & TSUMUGI_FLAG_ACK_REQUEST || packet->psn >= load_acquire(&flow->received.base))
 			return TSUMUGI_ACK;
 		return 0;
@@ -80,8 +80,8 @@ static __always_inline void owe(struct xdp_md *context, struct tsumugi_control *
 	__sync_lock_test_and_set(&control->owed, 1);
 }
 
-/* answer::settle. */
-static __always_inline __u32 settle(struct tsumugi_flow *flow, __u32 due)
+/* answer::take_owed. */
+static __always_inline __u32 take_owed(struct tsumugi_flow *flow, __u32 due)
 {
 	__u32 owed;
 
@@ -90,7 +90,7 @@ static __always_inline __u32 settle(struct tsumugi_flow *flow, __u32 due)
 	owed = __sync_lock_test_and_set(&flow->received.owed, 0);
 	if (owed == 0)
 		return due; /* another was faster */
-	if (owed != TSUMUGI_LOSE && (owed != TSUMUGI_STOP || load(&flow->received.stopped) == 0))
+	if (owed != TSUMUGI_NAK && (owed != TSUMUGI_XOFF || load(&flow->received.xoff) == 0))
 		owed = TSUMUGI_ACK;
 	return due > owed ? due : owed;
 }
@@ -101,20 +101,20 @@ static __always_inline __u64 answer_flags(struct tsumugi_flow *flow)
 	return TSUMUGI_FLAG_HAS_ACK | (load(&flow->received.ask_by_probe) ? TSUMUGI_FLAG_ASK_BY_PROBE : 0);
 }
 
-/* Blocks from the base's on that the window may have bits of. */
+/* Blocks from the base's on that the bitmap may have bits of. */
 static __always_inline __u32 blocks_in_use(struct tsumugi_flow *flow, __u64 first)
 {
 	__u64 newest = load(&flow->received.newest);
 
 	if (newest < first)
 		return 0;
-	return newest - first < TSUMUGI_WINDOW_WORDS ? newest - first + 1 : TSUMUGI_WINDOW_WORDS;
+	return newest - first < TSUMUGI_BITMAP_WORDS ? newest - first + 1 : TSUMUGI_BITMAP_WORDS;
 }
 
-/* What the window says of a block. Without branches: each would double what the verifier has to follow, 32 times. */
+/* What the bitmap says of a block. Without branches: each would double what the verifier has to follow, 32 times. */
 static __always_inline __u32 block_bits(struct tsumugi_flow *flow, __u64 block)
 {
-	__u64 word = load_acquire(window_word(flow, block)), older = (__u32)age(word, block);
+	__u64 word = load_acquire(bitmap_word(flow, block)), older = (__u32)age(word, block);
 	__u64 same = (older - 1) >> 63, newer = older >> 31;
 
 	opaque(same);
@@ -139,10 +139,10 @@ static __always_inline __u32 start_crc(__u64 echo, __u32 words)
 struct gaps {
 	__u32 words; /* of the bitmap in use; zeros behind them */
 	__u32 crc;   /* over the answer and its bitmap, not yet inverted */
-	__u32 bitmap[TSUMUGI_WINDOW_WORDS];
+	__u32 bitmap[TSUMUGI_BITMAP_WORDS];
 };
 
-/* window::snapshot for when there may be something to tell. A global function, as answer() is. */
+/* receive_bitmap::snapshot for when there may be something to tell. A global function, as answer() is. */
 __attribute__((noinline)) int tell_gaps(struct tsumugi_flow *flow, struct gaps *gaps, __u64 base, __u64 echo)
 {
 	__u32 blocks, words = 0, known = base % TSUMUGI_WORD_PSNS, bits, news, crc;
@@ -150,7 +150,7 @@ __attribute__((noinline)) int tell_gaps(struct tsumugi_flow *flow, struct gaps *
 	if (!flow || !gaps)
 		return 0;
 	blocks = blocks_in_use(flow, base / TSUMUGI_WORD_PSNS);
-	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
+	for (__u32 i = 0; i < TSUMUGI_BITMAP_WORDS; i++) {
 		if (i >= blocks)
 			break;
 		bits = block_bits(flow, base / TSUMUGI_WORD_PSNS + i);
@@ -163,10 +163,10 @@ __attribute__((noinline)) int tell_gaps(struct tsumugi_flow *flow, struct gaps *
 		gaps->bitmap[i] = bits;
 	}
 	gaps->words = words;
-	/* Read back: what the verifier knows of it would keep it from seeing that all ways out of the loop are alike. */
+	/* Read back: what the verifier knows of it would keep it from seeing that all exits of the loop are alike. */
 	words = load(&gaps->words);
 	crc = start_crc(echo, words);
-	for (__u32 i = 0; i < TSUMUGI_WINDOW_WORDS; i++) {
+	for (__u32 i = 0; i < TSUMUGI_BITMAP_WORDS; i++) {
 		if (i >= words)
 			break;
 		crc ^= gaps->bitmap[i];
@@ -253,7 +253,7 @@ static __always_inline int turn_round(struct xdp_md *context, const struct frame
 /*
  * answer::make, put into the received frame to be sent back. What cannot be answered counts as a lost answer.
  *
- * A global function, so that the verifier looks at it once by itself and not again for each of the ways that lead
+ * A global function, so that the verifier looks at it once by itself and not again for each of the paths that lead
  * here; so it knows nothing of the arguments but their types.
  */
 __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow *flow, struct frame *frame, __u64 psn)
@@ -292,7 +292,7 @@ __attribute__((noinline)) int answer(struct xdp_md *context, struct tsumugi_flow
 		credit = 0xffff;
 	reply.header.words[1] = peer_token;
 	reply.header.words[2] = load(&flow->peer_flow) | (__u64)frame->epoch << 32;
-	reply.header.words[3] = frame->kind == TSUMUGI_STOP ? psn : load(&flow->checked);
+	reply.header.words[3] = frame->kind == TSUMUGI_XOFF ? psn : load(&flow->checked);
 	reply.header.words[4] = base;
 	reply.header.words[5] = credit | (__u64)(bytes - sizeof(reply.header)) << 16 | (__u64)~crc << 32;
 	reply.header.words[0] = TSUMUGI_VERSION | (frame->kind & 255) << 8 | answer_flags(flow) << 16;

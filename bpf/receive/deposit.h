@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
 /*
- * The receive half on receive memory: crates/tsumugi-proto/src/{receiver,window,queue}.rs in C, function by
+ * The receive half on receive memory: crates/tsumugi-proto/src/{receiver,receive_bitmap,queue}.rs in C, function by
  * function. tests/conformance.rs of tsumugi-rail holds the two together.
  *
  * The memory's owner may write anything into it at any time. So every index is masked or compared with a constant
@@ -11,8 +11,8 @@
 
 /* Tries before a packet is given up as if it had been lost; only other CPUs' progress uses them up. */
 #define CLAIMS_MAX 16
-/* A whole window of blocks, and as many again for other CPUs' progress. */
-#define ADVANCES_MAX (2 * TSUMUGI_WINDOW_WORDS)
+/* A whole bitmap of blocks, and as many again for other CPUs' progress. */
+#define ADVANCES_MAX (2 * TSUMUGI_BITMAP_WORDS)
 
 /* What became of a packet: a counter, or this. */
 #define GIVEN_UP TSUMUGI_COUNTERS
@@ -137,18 +137,18 @@ static __always_inline void note(struct tsumugi_flow *flow, const struct packet 
 	raise(&flow->acknowledged.limit, limit < packet->ack ? ~0ULL : limit);
 }
 
-/* window::age: distance from the block in `word` to `block`, negative when the word's is newer. */
+/* receive_bitmap::age: distance from the block in `word` to `block`, negative when the word's is newer. */
 static __always_inline __s32 age(__u64 word, __u64 block)
 {
 	return (__s32)((__u32)block - (__u32)(word >> 32));
 }
 
-static __always_inline __u64 *window_word(struct tsumugi_flow *flow, __u64 block)
+static __always_inline __u64 *bitmap_word(struct tsumugi_flow *flow, __u64 block)
 {
-	return &flow->window[block & (TSUMUGI_WINDOW_WORDS - 1)];
+	return &flow->bitmap[block & (TSUMUGI_BITMAP_WORDS - 1)];
 }
 
-/* window::look; `seen` is the word for the PSN where it may be claimed. */
+/* receive_bitmap::look; `seen` is the word for the PSN where it may be claimed. */
 static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn, __u64 *seen)
 {
 	__u64 base = load_acquire(&flow->received.base);
@@ -157,9 +157,9 @@ static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn, __u
 
 	if (psn < base)
 		return CLAIM_TAKEN;
-	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_WINDOW_WORDS)
+	if (block - base / TSUMUGI_WORD_PSNS >= TSUMUGI_BITMAP_WORDS)
 		return CLAIM_BEYOND;
-	*seen = load_acquire(window_word(flow, block));
+	*seen = load_acquire(bitmap_word(flow, block));
 	older = age(*seen, block);
 	if (older < 0 || (older == 0 && *seen & 1ULL << psn % TSUMUGI_WORD_PSNS))
 		return CLAIM_TAKEN;
@@ -167,14 +167,14 @@ static __always_inline enum claim look(struct tsumugi_flow *flow, __u64 psn, __u
 }
 
 /*
- * window::claim, for a PSN that look() has found free in `word`; `left` is the word as it was left.
+ * receive_bitmap::claim, for a PSN that look() has found free in `word`; `left` is the word as it was left.
  *
  * The base need not be looked at again: it passes no PSN whose bit is not set, and a word never reads the same again.
  */
 static __always_inline enum claim claim(struct tsumugi_flow *flow, __u64 psn, __u64 word, __u64 *left)
 {
 	__u64 block = psn / TSUMUGI_WORD_PSNS, bit = 1ULL << psn % TSUMUGI_WORD_PSNS;
-	__u64 *slot = window_word(flow, block);
+	__u64 *slot = bitmap_word(flow, block);
 	__u64 wanted, seen;
 	__s32 older;
 
@@ -207,7 +207,7 @@ static __always_inline __u32 trailing_ones(__u32 bits)
 	return ones * 0x01010101 >> 24;
 }
 
-/* window::advance. */
+/* receive_bitmap::advance. */
 static __always_inline void advance(struct tsumugi_flow *flow, __u64 psn, __u64 own)
 {
 	__u64 base = load_acquire(&flow->received.base), block, word, run, seen;
@@ -218,7 +218,7 @@ static __always_inline void advance(struct tsumugi_flow *flow, __u64 psn, __u64 
 		if (block == psn / TSUMUGI_WORD_PSNS)
 			word = own;
 		else
-			word = read_modify_write(window_word(flow, block));
+			word = read_modify_write(bitmap_word(flow, block));
 		older = age(word, block);
 		if (older != 0)
 			return;
@@ -257,9 +257,9 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 /* receiver::limit. */
 static __always_inline __u64 limit_of(struct tsumugi_flow *flow)
 {
-	__u64 landed = load_acquire(&flow->landing.landed), limit = load(&flow->limit);
+	__u64 direct_writes = load_acquire(&flow->direct_writes.done), limit = load(&flow->limit);
 
-	return limit + landed < limit ? ~0ULL : limit + landed;
+	return limit + direct_writes < limit ? ~0ULL : limit + direct_writes;
 }
 
 /* receiver::admit; `seen` as look() says. */
@@ -269,12 +269,12 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, __u64 psn, __u64 *
 	case CLAIM_TAKEN:
 		return TSUMUGI_COUNT_DUPLICATE;
 	case CLAIM_BEYOND:
-		return TSUMUGI_COUNT_BEYOND_WINDOW;
+		return TSUMUGI_COUNT_BEYOND_BITMAP;
 	default:
 		break;
 	}
 	if (psn >= limit_of(flow))
-		return TSUMUGI_COUNT_BEYOND_WINDOW;
+		return TSUMUGI_COUNT_BEYOND_BITMAP;
 	if (load(&flow->repeat) == TSUMUGI_REPEAT_GO_BACK_N && psn != load_acquire(&flow->received.base))
 		return TSUMUGI_COUNT_OUT_OF_ORDER;
 	return TSUMUGI_COUNT_DEPOSITED;
@@ -348,8 +348,8 @@ static __always_inline __u32 place(struct xdp_md *context, char *memory, struct 
 	/* Space first, the PSN second: what is claimed as received is sure to be deposited. */
 	verdict = claim_space(control, tsumugi_record_span(bytes), &position);
 	if (verdict == TSUMUGI_COUNT_QUEUE_FULL) {
-		store(&flow->received.stopped, 1);
-		store_release(&control->stopped, 1);
+		store(&flow->received.xoff, 1);
+		store_release(&control->xoff, 1);
 	}
 	if (verdict != TSUMUGI_COUNT_DEPOSITED)
 		return verdict;

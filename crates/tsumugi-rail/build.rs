@@ -1,4 +1,4 @@
-//! Compiles the programs for NIC drivers, which become a part of the library, so that `tsumugi up` needs no compiler.
+//! Compiles the XDP programs, which become a part of the library, so that `tsumugi up` needs no compiler.
 //!
 //! Without clang or libbpf's headers the library is built all the same, and says so when a program is asked for.
 
@@ -17,7 +17,7 @@ fn main() {
     for name in PROGRAMS {
         let object = out.join(format!("{name}.bpf.o"));
         if let Err(why) = compile(&source.join(format!("{name}.bpf.c")), &object) {
-            println!("cargo::warning=left out: the driver program '{name}': {why}");
+            println!("cargo::warning=left out: the XDP program '{name}': {why}");
             // What is not there has changed, for cargo: the next build tries again.
             println!("cargo::rerun-if-changed={}", object.with_extension("missing").display());
             // An empty file stands for a program that was not compiled.

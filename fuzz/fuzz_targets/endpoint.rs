@@ -9,8 +9,8 @@ mod exercise;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use tsumugi::internal::{Options, State};
-use tsumugi::{Node, Repeat};
+use tsumugi::internal::{EndpointOptions, State};
+use tsumugi::{PeerId, Repeat};
 use tsumugi_rail::{Memory, Packet, Rail, RailError};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer};
 use tsumugi_wire::header::HEADER_BYTES;
@@ -108,7 +108,7 @@ fn offer(kind: Kind, bytes: &[u8], heard: &Heard) -> Vec<u8> {
 }
 
 libfuzzer_sys::fuzz_target!(|input: &[u8]| {
-    let options = Options {
+    let options = EndpointOptions {
         job: 0,
         accept_unknown: true,
         peers_max: PEERS_MAX,
@@ -128,7 +128,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut now = Instant(0);
     let peer = SocketAddr::from(([10, 0, 0, 2], 2));
     state.open_channel(7);
-    let node = state.add_peer("peer", peer).expect("the first peer");
+    let id = state.add_peer("peer", peer).expect("the first peer");
     let mut rest = input;
     while let Some(([step, low, high], bytes)) =
         rest.split_first_chunk::<3>().map(|(head, tail)| (*head, tail))
@@ -146,7 +146,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
             }
             2 | 3 => state.on_datagram(now, peer, &insider(bytes, &heard)),
             4 => {
-                let _ = state.post(now, node, 7, bytes);
+                let _ = state.post(now, id, 7, bytes);
             }
             5 => state.on_datagram(now, peer, &offer(Kind::Hello, bytes, &heard)),
             6 => state.on_datagram(now, peer, &offer(Kind::Welcome, bytes, &heard)),
@@ -163,7 +163,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         state.tick(now);
         state.transmit(now, &mut heard).expect("this rail takes everything");
         while state.take_failure().is_some() {}
-        state.forgive(node.0);
-        assert!(state.peers() <= PEERS_MAX && node == Node(0));
+        state.reset_peer(id.0);
+        assert!(state.peers() <= PEERS_MAX && id == PeerId(0));
     }
 });

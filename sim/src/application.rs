@@ -5,7 +5,7 @@ use crate::ledger::Wrong;
 use crate::message::LABEL_BYTES;
 use crate::world::{Phase, World};
 use tsumugi::internal::Delivery;
-use tsumugi::{Node, SendError};
+use tsumugi::{PeerId, SendError};
 use tsumugi_wire::Instant;
 
 impl Host {
@@ -32,13 +32,13 @@ impl Host {
             self.read(process, world, now)?;
         }
         if storm && self.messages_left > 0 && !process.leaving && now >= self.next_post {
-            self.next_post = now.plus(1000 + self.dice.below(self.plan.gap_ns));
-            for _ in 0..self.dice.between(1, self.plan.burst_max) {
+            self.next_post = now.plus(1000 + self.random.below(self.plan.gap_ns));
+            for _ in 0..self.random.between(1, self.plan.burst_max) {
                 if !self.post(process, world, now)? {
                     break;
                 }
             }
-            if self.dice.one_in(2) {
+            if self.random.one_in(2) {
                 self.transmit(process, now)?;
             }
         }
@@ -55,10 +55,10 @@ impl Host {
                 break;
             }
             // Not always in the order in which they came.
-            let at = self.dice.below(kept.len().min(3) as u64) as usize;
+            let at = self.random.below(kept.len().min(3) as u64) as usize;
             let Some(message) = kept.remove(at) else { break };
             check_kept(state, &message)?;
-            state.release_message(message.content);
+            state.release_message(message.payload);
         }
         Ok(())
     }
@@ -77,7 +77,7 @@ impl Host {
                 match process.state.take(channel) {
                     None => break,
                     Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
-                    Some(Delivery::Message { source, content }) => {
+                    Some(Delivery::Message { source, payload }) => {
                         let (label, bytes) = taken(
                             self.index,
                             self.incarnation,
@@ -85,13 +85,13 @@ impl Host {
                             world,
                             channel,
                             source,
-                            &content,
+                            &payload,
                         )?;
                         if storm && self.plan.reader.keep_max > 0 {
-                            let until = now.plus(self.dice.below(self.plan.reader.keep_ns));
-                            process.kept.push_back(Kept { content, label, bytes, until });
+                            let until = now.plus(self.random.below(self.plan.reader.keep_ns));
+                            process.kept.push_back(Kept { payload, label, bytes, until });
                         } else {
-                            process.state.release_message(content);
+                            process.state.release_message(payload);
                         }
                     }
                 }
@@ -104,8 +104,8 @@ impl Host {
     /// Posts a message to somebody. `false` when the application had better wait.
     fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
         let count = world.places.hosts() as u64;
-        let to = (self.index + 1 + self.dice.below(count - 1) as usize) % count as usize;
-        let channel = self.dice.between(1, u64::from(world.plan.channels)) as u16;
+        let to = (self.index + 1 + self.random.below(count - 1) as usize) % count as usize;
+        let channel = self.random.between(1, u64::from(world.plan.channels)) as u16;
         let bytes = self.size(world);
         if self.messages_left == 0 || bytes as u64 > world.bytes_left {
             self.messages_left = 0;
@@ -120,16 +120,16 @@ impl Host {
     }
 
     fn size(&mut self, world: &World) -> usize {
-        let dice = &mut self.dice;
-        if dice.one_in(world.plan.long_one_in) {
-            return dice.between(1000, world.plan.message_bytes_max) as usize;
+        let random = &mut self.random;
+        if random.one_in(world.plan.long_one_in) {
+            return random.between(1000, world.plan.message_bytes_max) as usize;
         }
-        match dice.below(10) {
+        match random.below(10) {
             0 => 0,
-            1..=5 => dice.between(1, 64) as usize,
+            1..=5 => random.between(1, 64) as usize,
             // About the ends of packets.
-            6 => (dice.pick(&[508, 1472, 3472, 8972]) - 48 - 8 - dice.below(40)) as usize,
-            _ => dice.between(1, 1400) as usize,
+            6 => (random.pick(&[508, 1472, 3472, 8972]) - 48 - 8 - random.below(40)) as usize,
+            _ => random.between(1, 1400) as usize,
         }
     }
 
@@ -143,28 +143,28 @@ impl Host {
         bytes: usize,
     ) -> Result<bool, Wrong> {
         let bytes_max = bytes.max(LABEL_BYTES) as u64;
-        let Some(node) = self.partner(process, world, now, to, bytes_max)? else { return Ok(false) };
+        let Some(id) = self.partner(process, world, now, to, bytes_max)? else { return Ok(false) };
         let Process { state, known, .. } = process;
-        let peer = known.entry(node.0).or_default();
-        let acquaintance = state.acquaintance(node);
+        let peer = known.entry(id.0).or_default();
+        let connection = state.connection(id);
         let stretch = match peer.stretch {
             Some(stretch) => stretch,
-            None => world.ledger.begin(self.index, self.incarnation, to, acquaintance),
+            None => world.ledger.begin(self.index, self.incarnation, to, connection),
         };
         let label = world.ledger.next_label(stretch, channel);
         // The first of a stretch must be told from the next one of the stretch before.
         let bytes = if label.number == 0 { bytes.max(LABEL_BYTES) } else { bytes };
         let number = state
-            .post(now, node, channel, &label.message(bytes))
+            .post(now, id, channel, &label.message(bytes))
             .map_err(|error| format!("host {} cannot post though it may: {error}", self.index))?;
         world
             .wire
             .borrow_mut()
             .note(now, || format!("host {} posts {label:?} {bytes} B to {to}", self.index));
         peer.stretch = Some(stretch);
-        peer.acquaintance = acquaintance;
-        if state.acquaintance(node) != acquaintance {
-            return Err("posting began another acquaintance".to_owned());
+        peer.connection = connection;
+        if state.connection(id) != connection {
+            return Err("posting began another connection".to_owned());
         }
         world.ledger.post(label, bytes, number)?;
         Ok(true)
@@ -178,32 +178,32 @@ impl Host {
         now: Instant,
         to: usize,
         bytes: u64,
-    ) -> Result<Option<Node>, Wrong> {
+    ) -> Result<Option<PeerId>, Wrong> {
         let Process { state, known, .. } = process;
         let address = world.places.known_as(self.index, to);
-        let node = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
-        let peer = known.entry(node.0).or_default();
+        let id = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
+        let peer = known.entry(id.0).or_default();
         if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
             return Ok(None);
         }
         peer.failed_at = None;
-        state.forgive(node.0);
-        match state.may_post(node, bytes) {
-            Ok(()) => Ok(Some(node)),
+        state.reset_peer(id.0);
+        match state.may_post(id, bytes) {
+            Ok(()) => Ok(Some(id)),
             Err(SendError::WouldBlock) => Ok(None),
             Err(error) => Err(format!("host {} cannot post: {error}", self.index)),
         }
     }
 
-    /// Sends everybody one more message, again if the acquaintance turns out to be of the past.
+    /// Sends everybody one more message, again if the connection turns out to be of the past.
     fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         for to in 0..world.places.hosts() {
             if to == self.index {
                 continue;
             }
             let address = world.places.known_as(self.index, to);
-            let node = process.state.add_peer("", address).map_err(|error| error.to_string())?;
-            let peer = process.known.entry(node.0).or_default();
+            let id = process.state.add_peer("", address).map_err(|error| error.to_string())?;
+            let peer = process.known.entry(id.0).or_default();
             let done =
                 peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
             if peer.reached || done {
@@ -233,7 +233,7 @@ impl Host {
     fn use_paths(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let (back, missing) = self.paths_missing(process, world, now)?;
         for index in missing {
-            let address = process.state.address_of(Node(index)).ok_or("a peer without address")?;
+            let address = process.state.address_of(PeerId(index)).ok_or("a peer without address")?;
             let to = world.places.host_of(address)?;
             self.post_to(process, world, now, to, 1, LABEL_BYTES)?;
         }

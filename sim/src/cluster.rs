@@ -1,9 +1,9 @@
 //! A whole run: hosts, a network, virtual time, and the order in which things happen.
 
+use crate::addresses::AddressPlan;
 use crate::evidence;
 use crate::host::Host;
 use crate::ledger::{Ledger, Wrong};
-use crate::places::Places;
 use crate::plan::{Event, Plan};
 use crate::wire::Wire;
 use crate::world::{Phase, World};
@@ -32,15 +32,15 @@ pub struct Report {
     pub errands: u64,
     /// Datagrams sent.
     pub datagrams: u64,
-    /// STOPs sent.
-    pub stops: u64,
+    /// XOFFs sent.
+    pub xoffs: u64,
     /// Pieces sent of packets that were too long for their path.
     pub pieces: u64,
-    /// Packets deposited by programs in drivers.
-    pub driven: u64,
-    /// Those of them that landed in a window.
-    pub landed: u64,
-    /// Packets that were damaged when a program deposited them, and came again.
+    /// Packets deposited by XDP programs.
+    pub by_xdp: u64,
+    /// Those of them that were written directly.
+    pub direct_writes: u64,
+    /// Packets that were damaged when an XDP program deposited them, and came again.
     pub repaired: u64,
     /// Packets of peers with several paths whose path was compared with what the policy says.
     pub followed: u64,
@@ -60,10 +60,10 @@ impl Report {
         self.failed += other.failed;
         self.errands += other.errands;
         self.datagrams += other.datagrams;
-        self.stops += other.stops;
+        self.xoffs += other.xoffs;
         self.pieces += other.pieces;
-        self.driven += other.driven;
-        self.landed += other.landed;
+        self.by_xdp += other.by_xdp;
+        self.direct_writes += other.direct_writes;
         self.repaired += other.repaired;
         self.followed += other.followed;
         self.left += other.left;
@@ -87,7 +87,7 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     if plan.has_kernels {
         network.set_kernels(seed);
     }
-    let places = Places::new(plan.hosts.len(), plan.trunk.as_ref());
+    let places = AddressPlan::new(plan.hosts.len(), plan.multirail.as_ref());
     let count = places.hosts();
     let addresses: Vec<SocketAddr> = (0..count).map(|host| places.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
@@ -139,7 +139,7 @@ impl Cluster {
         self.phase(Phase::Settling, patience_ns)?;
         self.phase(Phase::Recovery, 6 * patience_ns)?;
         self.phase(Phase::Closing, patience_ns)?;
-        self.world.ledger.settle()?;
+        self.world.ledger.check_settled()?;
         let statistics = self.world.network.statistics();
         if statistics.too_long > 0 {
             return Err(format!("{} datagrams were longer than the NIC takes", statistics.too_long));
@@ -150,10 +150,10 @@ impl Cluster {
             failed: self.world.ledger.failed,
             errands: self.world.ledger.errands,
             datagrams: statistics.sent,
-            stops: self.world.wire.borrow().stops,
+            xoffs: self.world.wire.borrow().xoffs,
             pieces: self.world.wire.borrow().pieces,
-            driven: self.world.wire.borrow().driven,
-            landed: self.world.wire.borrow().landed,
+            by_xdp: self.world.wire.borrow().by_xdp,
+            direct_writes: self.world.wire.borrow().direct_writes,
             repaired: self.world.wire.borrow().repaired + self.hosts.iter().map(Host::repaired).sum::<u64>(),
             followed: self.world.wire.borrow().followed,
             left: self.world.wire.borrow().left,
@@ -243,7 +243,7 @@ impl Cluster {
             }
         }
         for host in &self.hosts {
-            host.audit_settled()?;
+            host.audit_at_rest()?;
         }
         Ok(())
     }

@@ -8,7 +8,7 @@ const SEEDS: Range<u64> = 0..10_000;
 /// The same, of clusters whose hosts use every programming model.
 const MODEL_SEEDS: Range<u64> = 0..2000;
 
-/// The name that users give: `StopIgnored` is `stop-ignored`.
+/// The name that users give: `XoffIgnored` is `xoff-ignored`.
 #[must_use]
 pub fn name(defect: Defect) -> String {
     let mut name = String::new();
@@ -53,7 +53,7 @@ pub fn seeds(defect: Option<Defect>, models: bool) -> Range<u64> {
         // Where it takes more than the usual ones.
         Some(Defect::FormerFlowTaken) => 30_148_434..30_148_435,
         Some(Defect::TriedUnasked) => 22_094_922..22_094_923,
-        Some(Defect::LandedBeforeHeld) => 15_893..15_894,
+        Some(Defect::DirectWriteBeforeHeld) => 15_893..15_894,
         _ if models => MODEL_SEEDS,
         _ => SEEDS,
     }

@@ -3,30 +3,30 @@
 mod judge;
 pub(crate) mod silence;
 
-use crate::dice::Dice;
 use crate::forge;
 use crate::ledger::Wrong;
 use crate::memory::{self, Errand};
 use crate::message::Label;
+use crate::multirail::check::{AWAY_NS, PathsKnown};
+use crate::multirail::follow::Follow;
 use crate::plan::HostPlan;
-use crate::trunk::check::{AWAY_NS, PathsKnown};
-use crate::trunk::follow::Follow;
+use crate::random::Random;
 use crate::wire::{Spy, show};
 use crate::world::{Phase, World};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tsumugi::internal::{Content, Delivery, PeerView, State};
-use tsumugi::{Node, Policy, Replacement};
+use tsumugi::internal::{Delivery, Payload, PeerView, State};
+use tsumugi::{PeerId, Policy, Replacement};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::memory::{Counter, Geometry};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant};
 
-/// A driven host's process looks into its socket in all but one of so many calls.
+/// The process of a host with XDP looks into its socket in all but one of so many calls.
 const BLIND_ONE_IN: u64 = 3;
-/// A driven host's process computes after one in so many calls.
+/// The process of a host with XDP computes after one in so many calls.
 const COMPUTES_ONE_IN: u64 = 50;
 /// Translations that a window has room for: none, fewer than it has pages, and enough.
 const TRANSLATIONS: [u32; 4] = [0, 2, 8, 64];
@@ -35,7 +35,7 @@ const OVERDUE_MAX: u32 = 4;
 
 /// A message that the application keeps.
 pub(crate) struct Kept {
-    pub(crate) content: Content,
+    pub(crate) payload: Payload,
     pub(crate) label: Label,
     pub(crate) bytes: usize,
     pub(crate) until: Instant,
@@ -44,9 +44,9 @@ pub(crate) struct Kept {
 /// What a host knows of a peer.
 #[derive(Default)]
 pub(crate) struct Known {
-    pub(crate) acquaintance: u32,
+    pub(crate) connection: u32,
     pub(crate) stretch: Option<u32>,
-    /// When the failure of this peer was seen; it may be greeted again some time later.
+    /// When the failure of this peer was seen; the host may connect to it again some time later.
     pub(crate) failed_at: Option<Instant>,
     pub(crate) view: Option<PeerView>,
     /// When nothing was outstanding with it, or something was heard of it, last.
@@ -62,13 +62,13 @@ pub(crate) struct Host {
     pub(crate) index: usize,
     pub(crate) incarnation: u32,
     pub(crate) plan: HostPlan,
-    pub(crate) dice: Dice,
+    pub(crate) random: Random,
     pub(crate) process: Option<Process>,
     pub(crate) called_at: Instant,
     pub(crate) silent_until: Instant,
     /// How long it had made no call before this one though it would have, ns.
     pub(crate) away_ns: u64,
-    /// There is a program in its NIC's driver.
+    /// There is an XDP program on its NIC.
     pub(crate) attached: bool,
     /// How it spreads packets over its NICs, if it knows of them.
     pub(crate) policy: Option<Policy>,
@@ -91,7 +91,7 @@ pub(crate) struct Process {
     /// Calls in a row after which a timer was still due though nothing had arrived.
     pub(crate) overdue: u32,
     /// The application has acted since the last progress.
-    pub(crate) touched: bool,
+    pub(crate) used: bool,
     /// Addresses that datagrams have come from in this call.
     pub(crate) heard_from: Vec<SocketAddr>,
     pub(crate) leaving: bool,
@@ -101,7 +101,7 @@ pub(crate) struct Process {
     pub(crate) paths_back: bool,
     /// Its NICs take every burst as a whole.
     pub(crate) whole_bursts: bool,
-    /// What it has under way in other hosts' memory, and the last counts there: acquaintance and value.
+    /// What it has under way in other hosts' memory, and the last counts there: connection and value.
     pub(crate) errands: Vec<Errand>,
     pub(crate) counts: HashMap<u32, (u32, u64)>,
     /// Where the last packets to each peer went.
@@ -114,14 +114,14 @@ impl Host {
         Host {
             index,
             incarnation: 0,
-            dice: Dice::new(seed, 100 + index as u64),
+            random: Random::new(seed, 100 + index as u64),
             process: None,
             called_at: Instant(0),
             silent_until: Instant(0),
             away_ns: 0,
-            attached: plan.driven,
-            policy: (world.plan.trunk.as_ref())
-                .and_then(|trunk| trunk.hosts[index].policy)
+            attached: plan.by_xdp,
+            policy: (world.plan.multirail.as_ref())
+                .and_then(|multirail| multirail.hosts[index].policy)
                 .map(|policy| policy.under(plan.options.repeat)),
             messages_left: plan.messages,
             next_post: Instant(0),
@@ -143,10 +143,10 @@ impl Host {
         }
         self.incarnation += 1;
         let mut options = self.plan.options.clone();
-        let bits = self.dice.bits();
+        let bits = self.random.bits();
         options.seed = Some(bits);
         let mut geometry = Geometry::plain(options.peers_max, self.plan.queue_bytes);
-        if world.plan.memory && self.plan.driven {
+        if world.plan.memory && self.plan.by_xdp {
             geometry.window_pages = memory::window_pages(world.places.hosts());
             geometry.translations = TRANSLATIONS[bits as usize % TRANSLATIONS.len()];
         }
@@ -154,7 +154,7 @@ impl Host {
         let mut rail = world.rail(self.index, options.datagram_bytes);
         rail.listen(options.listens);
         let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
-        spy.sent = world.plan.trunk.is_some().then(Vec::new);
+        spy.sent = world.plan.multirail.is_some().then(Vec::new);
         let mut state = State::new(options, memory);
         if let Some(policy) = self.policy {
             state.set_policy(policy);
@@ -171,7 +171,7 @@ impl Host {
             arrived: true,
             read_at: now,
             overdue: 0,
-            touched: false,
+            used: false,
             heard_from: Vec::new(),
             leaving: false,
             nics_at: Instant(0),
@@ -202,26 +202,26 @@ impl Host {
         for kept in process.kept.drain(..) {
             check_kept(&process.state, &kept)?;
         }
-        // What a program has acknowledged counts as delivered.
+        // What the XDP program has acknowledged counts as delivered.
         process.state.drain(now);
         while let Some(failure) = process.state.take_failure() {
             world.ledger.damage(
                 world.places.host_of(failure.address)?,
                 self.index,
-                process.damaged(failure.node),
+                process.damaged(failure.peer),
             );
         }
         // And what was damaged would have come again.
         for index in 0..process.state.peers() {
-            let damaged = process.damaged(Node(index));
-            if let Some(address) = process.state.address_of(Node(index)) {
+            let damaged = process.damaged(PeerId(index));
+            if let Some(address) = process.state.address_of(PeerId(index)) {
                 world.ledger.damage(world.places.host_of(address)?, self.index, damaged);
             }
         }
         for channel in 1..=world.plan.channels {
             while let Some(delivery) = process.state.take(channel) {
-                if let Delivery::Message { source, content } = delivery {
-                    taken(self.index, self.incarnation, &process.state, world, channel, source, &content)?;
+                if let Delivery::Message { source, payload } = delivery {
+                    taken(self.index, self.incarnation, &process.state, world, channel, source, &payload)?;
                 }
             }
         }
@@ -252,7 +252,7 @@ impl Host {
     }
 
     fn next_app(&self, world: &World, process: &Process) -> Instant {
-        let mut due = if process.touched { Instant(0) } else { Instant::NEVER };
+        let mut due = if process.used { Instant(0) } else { Instant::NEVER };
         if world.phase == Phase::Storm {
             if self.messages_left > 0 && !process.leaving {
                 due = due.min(self.next_post);
@@ -289,8 +289,8 @@ impl Host {
         let outcome = self.call_process(&mut process, world, now);
         self.process = Some(process);
         let computes = world.phase == Phase::Storm && self.plan.computes_ns > 0;
-        if computes && self.dice.one_in(COMPUTES_ONE_IN) {
-            self.silent_until = self.silent_until.max(now.plus(self.dice.below(self.plan.computes_ns)));
+        if computes && self.random.one_in(COMPUTES_ONE_IN) {
+            self.silent_until = self.silent_until.max(now.plus(self.random.below(self.plan.computes_ns)));
         }
         if self.silent_until > now.plus(AWAY_NS) {
             let since = &mut world.present_since[self.index];
@@ -302,11 +302,11 @@ impl Host {
     /// Now and then a datagram arrives that nobody sent.
     fn get_forged(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let forged_one_in = world.plan.forged_one_in;
-        if world.phase != Phase::Storm || forged_one_in == 0 || !self.dice.one_in(forged_one_in) {
+        if world.phase != Phase::Storm || forged_one_in == 0 || !self.random.one_in(forged_one_in) {
             return Ok(());
         }
-        let me = world.any_address(&mut self.dice, self.index);
-        let forged = forge::forge(&mut self.dice, &world.wire.borrow(), me, &world.addresses);
+        let me = world.any_address(&mut self.random, self.index);
+        let forged = forge::forge(&mut self.random, &world.wire.borrow(), me, &world.addresses);
         let Some((from, bytes)) = forged else { return Ok(()) };
         world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
         if self.attached {
@@ -318,27 +318,28 @@ impl Host {
     }
 
     fn call_process(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        if process.touched || self.dice.one_in(2) {
+        if process.used || self.random.one_in(2) {
             self.application(process, world, now)?;
             self.progress(process, world, now)
         } else {
             self.progress(process, world, now)?;
             self.application(process, world, now)?;
-            // What it posted and released may want to be sent: who sleeps makes progress first.
-            process.touched = true;
+            // What it posted and released may want to be sent: a process makes progress before it sleeps.
+            process.used = true;
             Ok(())
         }
     }
 
     fn progress(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let me = world.addresses[self.index];
-        // A long message may begin and end with what a program took: credit to finish it is fair. So is credit for all, as soon
-        // as what a peer was sending is forgotten with its flow, though others fill the memory before the call is over.
+        // A long message may begin and end with what the XDP program took: credit to finish it is fair. So is credit
+        // for all, as soon as what a peer was sending is forgotten with its flow, though others fill the memory before
+        // the call is over.
         let mut least_held = if process.state.has_news() { 0 } else { process.state.held_bytes() };
         let Process { state, spy, heard_from, .. } = process;
         let mut arrived = usize::from(state.has_news());
         // What was deposited and what was passed on are seen in any order.
-        if !spy.attached || !self.dice.one_in(BLIND_ONE_IN) {
+        if !spy.attached || !self.random.one_in(BLIND_ONE_IN) {
             arrived += spy.hand_over(now, |spy, from, bytes| {
                 watch(state, spy, now, me, from, bytes, true);
                 state.on_datagram(now, from, bytes);
@@ -354,13 +355,13 @@ impl Host {
             process.state.leave(now);
             world.left[self.index] = now;
         }
-        if self.plan.settles && self.dice.one_in(4) {
-            process.state.settle();
+        if self.plan.settles && self.random.one_in(4) {
+            process.state.flush_acks();
         }
         self.transmit(process, now)?;
-        process.touched = false;
+        process.used = false;
         process.state.audit()?;
-        // A timer may be seen late once, not again and again: who sleeps until the deadline would never sleep.
+        // A timer may be seen late once, not again and again: a process that sleeps until the deadline would never sleep.
         let overdue = arrived == 0 && process.state.deadline() <= now;
         process.overdue = if overdue { process.overdue + 1 } else { 0 };
         if process.overdue > OVERDUE_MAX {
@@ -369,11 +370,11 @@ impl Host {
         self.look_at_failures(process, world, now)?;
         let full = least_held.min(process.state.held_bytes()) > self.plan.options.receive_bytes;
         self.look_at_peers(process, world, now, full)?;
-        if self.dice.one_in(32) {
+        if self.random.one_in(32) {
             process.audit_all()?;
         }
         for (counter, name) in
-            [(Counter::Violation, "a violation"), (Counter::BeyondWindow, "a PSN beyond the window")]
+            [(Counter::Violation, "a violation"), (Counter::BeyondBitmap, "a PSN beyond the bitmap")]
         {
             if process.state.counted(counter) > 0 {
                 return Err(format!("host {} counts {name} where everybody keeps to the rules", self.index));
@@ -387,7 +388,7 @@ impl Host {
         let Process { state, spy, .. } = process;
         spy.pairs.clear();
         for index in 0..state.peers() {
-            if let Some(view) = state.view(Node(index)).filter(|view| view.remote_token != 0) {
+            if let Some(view) = state.view(PeerId(index)).filter(|view| view.remote_token != 0) {
                 spy.pairs.insert(view.remote_token, (view.local_token, view.epoch));
                 if let Some(header) = spy.early.remove(&view.local_token) {
                     spy.wire.borrow_mut().on_answer(now, (view.remote_token, state.epoch()), &header);
@@ -395,7 +396,7 @@ impl Host {
             }
         }
         state.transmit(now, spy).map_err(|error| error.to_string())?;
-        for view in (0..state.peers()).filter_map(|index| state.view(Node(index))) {
+        for view in (0..state.peers()).filter_map(|index| state.view(PeerId(index))) {
             let flow = (view.local_token, view.epoch);
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
@@ -408,7 +409,7 @@ impl Host {
         let state = &process.state;
         let unlike = |what: &str| Err(format!("host {} {what}", self.index));
         for index in 0..state.peers() {
-            let Some(view) = state.view(Node(index)) else { continue };
+            let Some(view) = state.view(PeerId(index)) else { continue };
             if view.waiting {
                 let PeerView { held, assembling, .. } = view;
                 return Err(format!(
@@ -416,8 +417,8 @@ impl Host {
                     self.index
                 ));
             }
-            if view.open && world.wire.borrow().owes_go((view.local_token, view.epoch)) {
-                return Err(format!("host {} has said STOP to peer {index} and never GO", self.index));
+            if view.open && world.wire.borrow().owes_xon((view.local_token, view.epoch)) {
+                return Err(format!("host {} has said XOFF to peer {index} and never XON", self.index));
             }
         }
         if !state.is_flushed() {
@@ -442,7 +443,7 @@ impl Host {
     }
 
     /// What must hold when everything is settled and read.
-    pub(crate) fn audit_settled(&self) -> Result<(), Wrong> {
+    pub(crate) fn audit_at_rest(&self) -> Result<(), Wrong> {
         let Some(process) = &self.process else { return Ok(()) };
         process.audit_all()?;
         if process.state.held_bytes() != 0 {
@@ -477,14 +478,14 @@ impl Host {
 
 impl Process {
     /// Packets of a peer that arrived damaged and have not come again.
-    fn damaged(&self, node: Node) -> u64 {
-        self.state.view(node).map_or(0, |view| view.damaged)
+    fn damaged(&self, id: PeerId) -> u64 {
+        self.state.view(id).map_or(0, |view| view.damaged)
     }
 
     fn audit_all(&self) -> Result<(), Wrong> {
-        let lent = self.kept.iter().map(|kept| match &kept.content {
-            Content::Owned(buffer) => buffer.len() as u64,
-            Content::InPlace { .. } => 0,
+        let lent = self.kept.iter().map(|kept| match &kept.payload {
+            Payload::Owned(buffer) => buffer.len() as u64,
+            Payload::InPlace { .. } => 0,
         });
         self.state.audit_all(lent.sum())
     }
@@ -498,18 +499,18 @@ pub(crate) fn taken(
     world: &mut World,
     channel: u16,
     source: u32,
-    content: &Content,
+    payload: &Payload,
 ) -> Result<(Label, usize), Wrong> {
-    let from = state.address_of(Node(source)).ok_or("a message of nobody")?;
+    let from = state.address_of(PeerId(source)).ok_or("a message of nobody")?;
     let from = world.places.host_of(from)?;
-    let message = state.bytes_of(content);
+    let message = state.bytes_of(payload);
     let label = world.ledger.take(at, incarnation, from, channel, message)?;
     Ok((label, message.len()))
 }
 
 /// A message that was kept is still what it was.
 pub(crate) fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
-    if state.bytes_of(&kept.content) == kept.label.message(kept.bytes) {
+    if state.bytes_of(&kept.payload) == kept.label.message(kept.bytes) {
         Ok(())
     } else {
         Err(format!("{:?} changed while the application had it", kept.label))
@@ -538,7 +539,7 @@ pub(crate) fn watch(
         {
             continue;
         }
-        let view = state.node_of_flow(header.flow).and_then(|node| state.view(node));
+        let view = state.peer_of_flow(header.flow).and_then(|id| state.view(id));
         match view.filter(|view| view.local_token == header.token && view.epoch == header.epoch) {
             Some(view) if view.remote_token != 0 => {
                 wire.on_answer(now, (view.remote_token, state.epoch()), &header);

@@ -1,7 +1,7 @@
 //! Who was promised what: every message from acceptance to delivery, and the checks on the way.
 //!
 //! The unit is the *stretch*: what one incarnation of a host sends to one peer from the beginning of an
-//! acquaintance to its end. Within a stretch every channel's messages must be taken in order and without a gap, by
+//! connection to its end. Within a stretch every channel's messages must be taken in order and without a gap, by
 //! one incarnation of the receiver; a later stretch never before an earlier one.
 
 use crate::message::Label;
@@ -24,13 +24,13 @@ struct Lane {
     taken: u32,
 }
 
-/// What one incarnation sent to one peer during one acquaintance.
+/// What one incarnation sent to one peer during one connection.
 #[derive(Debug)]
 pub(crate) struct Stretch {
     pub(crate) from: usize,
     incarnation: u32,
     pub(crate) to: usize,
-    pub(crate) acquaintance: u32,
+    pub(crate) connection: u32,
     posted: Vec<Posted>,
     lanes: BTreeMap<u16, Lane>,
     /// Incarnation that took its first message.
@@ -61,12 +61,12 @@ pub(crate) struct Ledger {
 
 impl Ledger {
     /// Begins a stretch.
-    pub(crate) fn begin(&mut self, from: usize, incarnation: u32, to: usize, acquaintance: u32) -> u32 {
+    pub(crate) fn begin(&mut self, from: usize, incarnation: u32, to: usize, connection: u32) -> u32 {
         self.stretches.push(Stretch {
             from,
             incarnation,
             to,
-            acquaintance,
+            connection,
             posted: Vec::new(),
             lanes: BTreeMap::new(),
             taken_by: None,
@@ -87,7 +87,7 @@ impl Ledger {
         Label { stretch, channel, number: lane.map_or(0, |lane| lane.posted.len() as u32) }
     }
 
-    /// A message was accepted, as number `accepted` of its acquaintance.
+    /// A message was accepted, as number `accepted` of its connection.
     pub(crate) fn post(&mut self, label: Label, bytes: usize, accepted: u64) -> Result<(), Wrong> {
         let stretch = &mut self.stretches[label.stretch as usize];
         stretch.posted.push(Posted { channel: label.channel, taken: false, request: false });
@@ -95,7 +95,7 @@ impl Ledger {
         stretch.lanes.entry(label.channel).or_default().posted.push((bytes as u32, number as u32 - 1));
         self.posted += 1;
         if accepted != number as u64 {
-            return Err(format!("message {number} of its acquaintance was given the number {accepted}"));
+            return Err(format!("message {number} of its connection was given the number {accepted}"));
         }
         Ok(())
     }
@@ -193,8 +193,8 @@ impl Ledger {
         Ok(())
     }
 
-    /// The connection of host `at` with host `from` is over, and packets that a program had acknowledged were damaged and
-    /// have not come again.
+    /// The connection of host `at` with host `from` is over, and packets that an XDP program had acknowledged were
+    /// damaged and have not come again.
     pub(crate) fn damage(&mut self, from: usize, at: usize, packets: u64) {
         if packets == 0 {
             return;
@@ -210,7 +210,7 @@ impl Ledger {
     }
 
     /// At the end: everything reported was taken, and everything not reported has failed.
-    pub(crate) fn settle(&self) -> Result<(), Wrong> {
+    pub(crate) fn check_settled(&self) -> Result<(), Wrong> {
         for (index, stretch) in self.stretches.iter().enumerate() {
             let Stretch { from, to, reported, posted, over, incarnation, damaged, .. } = stretch;
             let shown = format!("stretch {index} (host {from}, incarnation {incarnation}, to host {to})");

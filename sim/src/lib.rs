@@ -5,10 +5,10 @@
 //! endpoints that use every programming model at once. `docs/simulation.md` says what is simulated and what is checked.
 #![forbid(unsafe_code)]
 
+mod addresses;
 mod application;
 mod cluster;
 pub mod defects;
-mod dice;
 mod evidence;
 mod forge;
 mod host;
@@ -16,10 +16,10 @@ mod ledger;
 mod memory;
 mod message;
 mod models;
+mod multirail;
 mod nic;
-mod places;
 mod plan;
-mod trunk;
+mod random;
 mod wire;
 mod world;
 

@@ -154,7 +154,7 @@ fn many<R: Default + Send>(
         return ExitCode::SUCCESS;
     }
     for complaint in &sums.complaints {
-        // Once more, with a trace: the same seed takes the same way.
+        // Once more, with a trace: the same seed runs the same.
         let again = !arguments.keep_going && !complaint.models;
         let traced = if again { tsumugi_sim::run(complaint.seed, true).err() } else { None };
         show(traced.as_deref().unwrap_or(complaint), TRACE_LINES);
@@ -169,10 +169,10 @@ fn tell(report: &Report) -> String {
         failed,
         errands,
         datagrams,
-        stops,
+        xoffs,
         pieces,
-        driven,
-        landed,
+        by_xdp,
+        direct_writes,
         repaired,
         followed,
         left,
@@ -180,7 +180,7 @@ fn tell(report: &Report) -> String {
         ..
     } = report;
     format!(
-        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {driven} deposited by drivers, {landed} of them in windows, {repaired} damaged and repaired, {stops} STOPs, {pieces} pieces, {followed} over trunks, {left} paths given up, {calls} calls"
+        "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {by_xdp} deposited by XDP, {direct_writes} of them direct writes, {repaired} damaged and repaired, {xoffs} XOFFs, {pieces} pieces, {followed} over several paths, {left} paths given up, {calls} calls"
     )
 }
 

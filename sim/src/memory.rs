@@ -8,8 +8,8 @@ use crate::host::{Host, Process};
 use crate::ledger::Wrong;
 use crate::world::{Phase, World};
 use tsumugi::internal::{Promise, State};
-use tsumugi::remote::{Atomic, Change, Refused, RemoteError, Word};
-use tsumugi::{Node, Region, Rights, SendError, Target};
+use tsumugi::remote::{Atomic, AtomicOperation, Refused, RemoteError, Word};
+use tsumugi::{PeerId, Region, Rights, SendError, Target};
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::PAGE_BYTES;
 
@@ -29,9 +29,9 @@ pub(crate) struct Lanes {
 
 /// An errand at a peer.
 pub(crate) struct Errand {
-    node: Node,
+    id: PeerId,
     to: usize,
-    acquaintance: u32,
+    connection: u32,
     /// Incarnation whose key is used.
     epoch: u32,
     work: Work,
@@ -88,8 +88,8 @@ impl Host {
         }
         let hosts = world.places.hosts();
         let is_time = world.phase == Phase::Storm && self.messages_left > 0 && now >= self.next_errand;
-        if is_time && !process.leaving && self.dice.one_in(BEGINS_ONE_IN) {
-            let to = (self.index + 1 + self.dice.below(hosts as u64 - 1) as usize) % hosts;
+        if is_time && !process.leaving && self.random.one_in(BEGINS_ONE_IN) {
+            let to = (self.index + 1 + self.random.below(hosts as u64 - 1) as usize) % hosts;
             if !process.errands.iter().any(|errand| errand.to == to) {
                 self.begin(process, world, now, to)?;
             }
@@ -105,24 +105,24 @@ impl Host {
         to: usize,
     ) -> Result<(), Wrong> {
         let Some(lanes) = world.lanes[to] else { return Ok(()) };
-        let Some(node) = self.partner(process, world, now, to, 0)? else { return Ok(()) };
+        let Some(id) = self.partner(process, world, now, to, 0)? else { return Ok(()) };
         let lane = lanes.first.plus((self.index * LANE_BYTES) as u64);
-        let (work, requests) = if self.dice.one_in(3) {
-            let atomic = Atomic { change: Change::Add, word: Word::U64, operand: 1, compare: 0 };
-            match process.state.remote_change(now, node, lane, atomic) {
+        let (work, requests) = if self.random.one_in(3) {
+            let atomic = Atomic { operation: AtomicOperation::Add, word: Word::U64, operand: 1, compare: 0 };
+            match process.state.remote_atomic(now, id, lane, atomic) {
                 Ok(promise) => (Work::Count(promise), 1),
                 Err(error) => return self.blocked(&error),
             }
         } else {
-            match self.write(process, now, node, lane)? {
+            match self.write(process, now, id, lane)? {
                 Some(work) => work,
                 None => return Ok(()),
             }
         };
-        let acquaintance = process.state.acquaintance(node);
-        self.enter_requests(process, world, node, to, requests);
+        let connection = process.state.connection(id);
+        self.enter_requests(process, world, id, to, requests);
         self.next_errand = now.plus(self.plan.errand_gap_ns);
-        process.errands.push(Errand { node, to, acquaintance, epoch: lanes.epoch, work });
+        process.errands.push(Errand { id, to, connection, epoch: lanes.epoch, work });
         Ok(())
     }
 
@@ -131,27 +131,27 @@ impl Host {
         &mut self,
         process: &mut Process,
         now: Instant,
-        node: Node,
+        id: PeerId,
         lane: Target,
     ) -> Result<Option<(Work, u64)>, Wrong> {
-        let most = if self.dice.one_in(LONG_ONE_IN) { LANE_BYTES as u64 - 8 } else { 300 };
-        let bytes = self.dice.between(1, most) as usize;
-        let at = 8 + self.dice.below((LANE_BYTES - 8 - bytes + 1) as u64) as usize;
-        let seed = self.dice.bits();
+        let most = if self.random.one_in(LONG_ONE_IN) { LANE_BYTES as u64 - 8 } else { 300 };
+        let bytes = self.random.between(1, most) as usize;
+        let at = 8 + self.random.below((LANE_BYTES - 8 - bytes + 1) as u64) as usize;
+        let seed = self.random.bits();
         let mut expected: Vec<u8> =
             (0..bytes).map(|place| (seed ^ (place as u64).wrapping_mul(0x9e37)) as u8).collect();
         let from = Region::new(bytes).map_err(|error| error.to_string())?;
         from.write(0, &expected).map_err(|error| error.to_string())?;
         let to = lane.plus(at as u64);
-        match process.state.remote_write(now, node, to, &from.all()) {
+        match process.state.remote_write(now, id, to, &from.all()) {
             Ok(_) => {}
             Err(error) => return self.blocked(&error).map(|()| None),
         }
-        let patch = self.dice.bits().to_le_bytes();
+        let patch = self.random.bits().to_le_bytes();
         let patch = &patch[..bytes.min(8)];
-        let place = self.dice.below((bytes - patch.len() + 1) as u64) as usize;
+        let place = self.random.below((bytes - patch.len() + 1) as u64) as usize;
         let mut requests = 2;
-        match process.state.remote_write_bytes(now, node, to.plus(place as u64), patch) {
+        match process.state.remote_write_bytes(now, id, to.plus(place as u64), patch) {
             Ok(_) => expected[place..place + patch.len()].copy_from_slice(patch),
             Err(error) => {
                 self.blocked(&error)?;
@@ -177,8 +177,8 @@ impl Host {
         at: usize,
     ) -> Result<(), Wrong> {
         let errand = &process.errands[at];
-        let (node, to) = (errand.node, errand.to);
-        let lasts = process.state.acquaintance(node) == errand.acquaintance;
+        let (id, to) = (errand.id, errand.to);
+        let lasts = process.state.connection(id) == errand.connection;
         let Some(outcome) = errand.outcome() else {
             if !lasts {
                 if !errand.has_more() {
@@ -194,9 +194,9 @@ impl Host {
         world.ledger.errands += u64::from(outcome.is_ok());
         match (outcome, errand.work) {
             (Ok(value), Work::Count(_)) => {
-                let before = process.counts.insert(node.0, (errand.acquaintance, value));
+                let before = process.counts.insert(id.0, (errand.connection, value));
                 // Nobody else counts there, and this flow counts in order.
-                if before.is_some_and(|(when, last)| when == errand.acquaintance && last + 1 != value) {
+                if before.is_some_and(|(when, last)| when == errand.connection && last + 1 != value) {
                     return Err(format!(
                         "host {} counted at host {to}: {value} came after {before:?}",
                         self.index
@@ -235,7 +235,7 @@ impl Host {
         at: usize,
     ) -> Result<(), Wrong> {
         let Process { state, errands, .. } = process;
-        let Errand { node, to, epoch, ref mut work, .. } = errands[at];
+        let Errand { id, to, epoch, ref mut work, .. } = errands[at];
         let Work::Write { at: place, into, read, .. } = work else { return Ok(()) };
         // With the key of then: if there is another process now, it says that it does not know it.
         let Some(lanes) = world.lanes[to].filter(|lanes| lanes.epoch == epoch) else {
@@ -243,23 +243,23 @@ impl Host {
             return Ok(());
         };
         let from = lanes.first.plus((self.index * LANE_BYTES + *place) as u64);
-        match state.remote_read(now, node, from, &into.all()) {
+        match state.remote_read(now, id, from, &into.all()) {
             Ok(promise) => *read = Some(promise),
             Err(error) => return self.blocked(&error),
         }
-        process.touched = true;
-        self.enter_requests(process, world, node, to, 1);
+        process.used = true;
+        self.enter_requests(process, world, id, to, 1);
         Ok(())
     }
 
     /// Requests count as messages that are not taken from a channel.
-    fn enter_requests(&self, process: &mut Process, world: &mut World, node: Node, to: usize, requests: u64) {
-        let acquaintance = process.state.acquaintance(node);
-        let peer = process.known.entry(node.0).or_default();
+    fn enter_requests(&self, process: &mut Process, world: &mut World, id: PeerId, to: usize, requests: u64) {
+        let connection = process.state.connection(id);
+        let peer = process.known.entry(id.0).or_default();
         let (from, incarnation) = (self.index, self.incarnation);
         let stretch =
-            *peer.stretch.get_or_insert_with(|| world.ledger.begin(from, incarnation, to, acquaintance));
-        peer.acquaintance = acquaintance;
+            *peer.stretch.get_or_insert_with(|| world.ledger.begin(from, incarnation, to, connection));
+        peer.connection = connection;
         for _ in 0..requests {
             world.ledger.post_request(stretch);
         }

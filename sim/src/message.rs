@@ -1,6 +1,6 @@
 //! Messages whose every byte follows from who sent them to whom: a checker can tell what it has before it.
 
-use crate::dice::Dice;
+use crate::random::Random;
 
 /// Bytes of the label at the start of messages that are long enough for one.
 pub(crate) const LABEL_BYTES: usize = 16;
@@ -8,7 +8,7 @@ pub(crate) const LABEL_BYTES: usize = 16;
 /// Names a message in a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label {
-    /// Number of its stretch: one acquaintance of one incarnation with one peer. See [`crate::ledger`].
+    /// Number of its stretch: one connection of one incarnation with one peer. See [`crate::ledger`].
     pub(crate) stretch: u32,
     /// Channel that it is sent on.
     pub(crate) channel: u16,
@@ -22,7 +22,7 @@ impl Label {
         let Label { stretch, channel, number } = self;
         let mut message = vec![0; bytes];
         let stream = u64::from(stretch) << 32 | u64::from(number);
-        Dice::new(stream, u64::from(channel)).fill(&mut message);
+        Random::new(stream, u64::from(channel)).fill(&mut message);
         if bytes >= LABEL_BYTES {
             message[..4].copy_from_slice(&stretch.to_le_bytes());
             message[4..8].copy_from_slice(&number.to_le_bytes());

@@ -10,12 +10,12 @@ mod requests;
 mod tagged;
 mod threads;
 
-use crate::dice::Dice;
+use crate::random::Random;
 use std::cell::Cell;
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tsumugi::internal::{Options, open_simulated};
-use tsumugi::{Endpoint, Node, Repeat, Target};
+use tsumugi::internal::{EndpointOptions, open_simulated};
+use tsumugi::{Endpoint, PeerId, Repeat, Target};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network};
 use tsumugi_wire::Instant;
@@ -64,31 +64,31 @@ pub(crate) struct Site {
     me: usize,
     endpoint: Endpoint,
     /// The other hosts, by number; `None` for this one.
-    nodes: Vec<Option<Node>>,
+    ids: Vec<Option<PeerId>>,
     /// Where each host's counters are.
     counters: Vec<Target>,
 }
 
 impl Site {
-    fn node(&self, host: usize) -> Node {
-        self.nodes[host].expect("another host")
+    fn id(&self, host: usize) -> PeerId {
+        self.ids[host].expect("another host")
     }
 
-    fn host(&self, node: Node) -> usize {
-        self.nodes.iter().position(|known| *known == Some(node)).expect("a host of the cluster")
+    fn host(&self, id: PeerId) -> usize {
+        self.ids.iter().position(|known| *known == Some(id)).expect("a host of the cluster")
     }
 
     /// Another host.
-    fn another(&self, dice: &mut Dice) -> usize {
-        let hosts = self.nodes.len();
-        (self.me + 1 + dice.below(hosts as u64 - 1) as usize) % hosts
+    fn another(&self, random: &mut Random) -> usize {
+        let hosts = self.ids.len();
+        (self.me + 1 + random.below(hosts as u64 - 1) as usize) % hosts
     }
 }
 
 /// One model at one host.
 pub(crate) trait Part {
     /// Sends something to somebody, if there is room.
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong>;
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong>;
     /// Takes what has arrived, and checks it. Nothing more is sent when it is `calm`.
     fn poll(&mut self, site: &Site, calm: bool) -> Result<(), Wrong>;
     /// What it has sent to a host.
@@ -100,7 +100,7 @@ pub(crate) trait Part {
 }
 
 /// What message `number` from one host to another consists of.
-fn contents(from: usize, to: usize, number: u64, bytes: usize) -> Vec<u8> {
+fn payload(from: usize, to: usize, number: u64, bytes: usize) -> Vec<u8> {
     let seed = number.wrapping_mul(0x9e37_79b9_7f4a_7c15) ^ ((from << 4 | to) as u64);
     let mut all = Vec::with_capacity(bytes + 8);
     all.extend_from_slice(&number.to_le_bytes());
@@ -110,9 +110,9 @@ fn contents(from: usize, to: usize, number: u64, bytes: usize) -> Vec<u8> {
 }
 
 /// A length, mostly short.
-fn length(dice: &mut Dice) -> usize {
-    let most = dice.pick(&[40, 40, 300, 3000, 30_000]);
-    dice.between(8, most) as usize
+fn length(random: &mut Random) -> usize {
+    let most = random.pick(&[40, 40, 300, 3000, 30_000]);
+    random.between(8, most) as usize
 }
 
 struct Host {
@@ -123,12 +123,12 @@ struct Host {
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64) -> Result<ModelsReport, Wrong> {
-    let mut dice = Dice::new(seed, 1 << 32);
+    let mut random = Random::new(seed, 1 << 32);
     let time = Rc::new(Cell::new(0));
-    let network = Network::new(seed, link(&mut dice));
+    let network = Network::new(seed, link(&mut random));
     network.set_host_options(HostOptions { short_burst: 0.05, coalesce: 0.3 });
-    let mut hosts = cluster(&mut dice, &network, &time)?;
-    let storm_ns = dice.between(5, 60) * MILLISECOND_NS;
+    let mut hosts = cluster(&mut random, &network, &time)?;
+    let storm_ns = random.between(5, 60) * MILLISECOND_NS;
     let (mut calm, mut cut) = (false, None);
     loop {
         let now = time.get();
@@ -140,11 +140,11 @@ pub(crate) fn run(seed: u64) -> Result<ModelsReport, Wrong> {
         for host in &mut hosts {
             let Host { site, parts, acts } = host;
             // A host that computes for a while.
-            if !dice.one_in(4) {
+            if !random.one_in(4) {
                 for (part, acts) in parts.iter_mut().zip(acts) {
-                    if !calm && *acts < ACTS_MAX && dice.one_in(8) {
+                    if !calm && *acts < ACTS_MAX && random.one_in(8) {
                         *acts += 1;
-                        part.act(&mut dice, site)?;
+                        part.act(&mut random, site)?;
                     }
                     part.poll(site, calm).map_err(|wrong| format!("host {}: {wrong}", site.me))?;
                 }
@@ -156,17 +156,17 @@ pub(crate) fn run(seed: u64) -> Result<ModelsReport, Wrong> {
         if now > storm_ns + CALM_NS {
             return Err(format!("it does not end: {}", missing(&hosts)));
         }
-        let (a, b) = (dice.below(hosts.len() as u64) as usize, dice.below(hosts.len() as u64) as usize);
+        let (a, b) = (random.below(hosts.len() as u64) as usize, random.below(hosts.len() as u64) as usize);
         match cut {
             Some((until, ..)) if now >= until => heal(&network, &mut cut),
-            None if !calm && a != b && dice.one_in(300) => {
+            None if !calm && a != b && random.one_in(300) => {
                 network.cut(address(a), address(b));
-                cut = Some((now + dice.between(1, 20) * MILLISECOND_NS, a, b));
+                cut = Some((now + random.between(1, 20) * MILLISECOND_NS, a, b));
             }
             _ => {}
         }
         let next = network.next_delivery().min(Instant(now + MILLISECOND_NS));
-        time.set(next.0.max(now + dice.between(1, 20) * MICROSECOND_NS));
+        time.set(next.0.max(now + random.between(1, 20) * MICROSECOND_NS));
     }
 }
 
@@ -176,13 +176,13 @@ fn heal(network: &Network, cut: &mut Option<(u64, usize, usize)>) {
     }
 }
 
-fn link(dice: &mut Dice) -> LinkOptions {
-    let mut share = |most: u64| dice.below(most + 1) as f64 / 1000.0;
+fn link(random: &mut Random) -> LinkOptions {
+    let mut share = |most: u64| random.below(most + 1) as f64 / 1000.0;
     let (loss, duplicate, reorder, corrupt) = (share(50), share(30), share(100), share(10));
     LinkOptions {
-        latency_ns: dice.between(1, 50) * MICROSECOND_NS,
-        jitter_ns: dice.below(100) * MICROSECOND_NS,
-        rate_bits_per_s: dice.pick(&[0, 100_000_000, 1_000_000_000]),
+        latency_ns: random.between(1, 50) * MICROSECOND_NS,
+        jitter_ns: random.below(100) * MICROSECOND_NS,
+        rate_bits_per_s: random.pick(&[0, 100_000_000, 1_000_000_000]),
         queue_bytes: 200_000,
         loss,
         duplicate,
@@ -196,25 +196,25 @@ fn address(host: usize) -> SocketAddr {
     SocketAddr::from(([10, 0, 0, host as u8 + 1], 7411))
 }
 
-fn cluster(dice: &mut Dice, network: &Network, time: &Rc<Cell<u64>>) -> Result<Vec<Host>, Wrong> {
-    let count = dice.between(2, 4) as usize;
+fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Result<Vec<Host>, Wrong> {
+    let count = random.between(2, 4) as usize;
     let mut sites = Vec::new();
     for me in 0..count {
-        let options = Options {
+        let options = EndpointOptions {
             job: 0,
             accept_unknown: false,
             peers_max: count as u32,
-            repeat: if dice.one_in(8) { Repeat::GoBackN } else { Repeat::Selective },
+            repeat: if random.one_in(8) { Repeat::GoBackN } else { Repeat::Selective },
             peer_timeout_ns: 60 * SECOND_NS,
             connect_timeout_ns: 60 * SECOND_NS,
             listens: false,
             message_bytes_max: 1 << 20,
             receive_bytes: 64 << 20,
-            send_bytes: dice.pick(&[64 << 10, 1 << 20]),
-            datagram_bytes: dice.pick(&[600, 1472]),
-            seed: Some(dice.bits()),
+            send_bytes: random.pick(&[64 << 10, 1 << 20]),
+            datagram_bytes: random.pick(&[600, 1472]),
+            seed: Some(random.bits()),
         };
-        let queue_bytes = dice.pick(&[32 << 10, 256 << 10]);
+        let queue_bytes = random.pick(&[32 << 10, 256 << 10]);
         let memory = Memory::new(Geometry::plain(count as u32, queue_bytes)).map_err(text)?;
         let rail = network.rail(address(me), options.datagram_bytes);
         let endpoint = open_simulated(options, memory, Box::new(rail), Rc::clone(time));
@@ -222,8 +222,8 @@ fn cluster(dice: &mut Dice, network: &Network, time: &Rc<Cell<u64>>) -> Result<V
             host if host == me => Ok(None),
             host => endpoint.add_peer(&address(host).to_string()).map(Some),
         });
-        let nodes = others.collect::<Result<_, _>>().map_err(text)?;
-        sites.push(Site { me, endpoint, nodes, counters: Vec::new() });
+        let ids = others.collect::<Result<_, _>>().map_err(text)?;
+        sites.push(Site { me, endpoint, ids, counters: Vec::new() });
     }
     let mut counters = Vec::new();
     for site in &sites {
@@ -237,7 +237,7 @@ fn cluster(dice: &mut Dice, network: &Network, time: &Rc<Cell<u64>>) -> Result<V
             Box::new(letters::Letters::open(&site, count)?),
             Box::new(requests::Requests::open(&site, count)?),
             Box::new(threads::Threads::open(&site, count)?),
-            Box::new(tagged::Tagged::open(&site, count, dice)?),
+            Box::new(tagged::Tagged::open(&site, count, random)?),
             Box::new(counters),
         ];
         hosts.push(Host { site, acts: vec![0; parts.len()], parts });

@@ -1,16 +1,16 @@
-//! The program in a driven host's NIC: what arrives is its first, when it arrives, whether the process runs or not.
+//! The XDP program on a host's NIC: it gets what arrives first, when it arrives, whether the process runs or not.
 
 use crate::forge::crc32c;
 use crate::host::{Host, watch};
 use crate::ledger::Wrong;
 use crate::world::World;
 use std::net::SocketAddr;
-use tsumugi_proto::driver::{self, Fate};
+use tsumugi_proto::xdp::{self, Fate};
 use tsumugi_proto::{ReceiveMemory, Verdict};
 use tsumugi_rail::Rail;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Frame, Frames};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Header, Instant};
 
 /// What is noted of the acknowledgements of whoever sent a datagram.
@@ -24,7 +24,7 @@ fn noted(memory: &dyn ReceiveMemory, datagram: &[u8]) -> Option<(u64, u64)> {
 fn is_damaged_write(datagram: &[u8]) -> bool {
     let Ok((header, body, _)) = Header::decode(datagram) else { return false };
     let Some(Ok(Frame::Remote(remote, _))) = Frames::new(body).next() else { return false };
-    [What::Write, What::Piece].map(|what| what as u16).contains(&remote.what)
+    [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode)
         && crc32c(body) != header.body_crc
 }
 
@@ -62,12 +62,12 @@ impl Host {
         let memory = process.state.receive_memory();
         let scattered = bytes.len() > self.plan.buffer_bytes;
         if memory.window_pages() > 0 && is_damaged_write(&bytes) {
-            return Ok(()); // nobody compares what lands: an errand would go wrong. Its loss is simulated instead
+            return Ok(()); // nobody compares a direct write: an errand would go wrong. Its loss is simulated instead
         }
         let is_left = now.0.checked_div(self.plan.answers_left_ns).is_some_and(|times| times % 2 == 1);
         memory.control().answers_left.store(is_left.into(), Ordering::Relaxed);
         let noted_before = noted(memory, &bytes);
-        let (fate, verdict) = driver::receive(memory, &bytes, scattered, crc32c);
+        let (fate, verdict) = xdp::receive(memory, &bytes, scattered, crc32c);
         if scattered && matches!(fate, Fate::Answer(_)) {
             return Err("a frame in several buffers was sent back".to_owned());
         }
@@ -79,26 +79,26 @@ impl Host {
             return Ok(());
         }
         watch(&process.state, &mut process.spy, now, me, from, &bytes, false);
-        // The process hears of what left a record, has landed, or is noted though it did neither.
-        let taken = matches!(verdict, Some(Verdict::Deposited | Verdict::Landed));
+        // The process is told of what left a record, was written directly, or is noted though it did neither.
+        let taken = matches!(verdict, Some(Verdict::Deposited | Verdict::WrittenDirectly));
         if taken || noted(process.state.receive_memory(), &bytes) != noted_before {
             process.heard_from.push(from);
         }
         if taken {
             let mut wire = world.wire.borrow_mut();
-            wire.driven += 1;
-            wire.landed += u64::from(verdict == Some(Verdict::Landed));
+            wire.by_xdp += 1;
+            wire.direct_writes += u64::from(verdict == Some(Verdict::WrittenDirectly));
         }
         if let (Fate::Answer(answer), Ok((question, ..))) = (fate, Header::decode(&bytes)) {
             let flow = (question.token, question.epoch);
             process.spy.answer(now, from, &answer, flow)?;
-            let limit = process.state.node_of_flow(question.flow).and_then(|node| process.state.view(node));
+            let limit = process.state.peer_of_flow(question.flow).and_then(|id| process.state.view(id));
             world.wire.borrow().check_told(flow, limit.map_or(0, |view| view.limit), me)?;
         }
         Ok(())
     }
 
-    /// The program comes or goes. What had arrived before it came is the process's.
+    /// The program is attached or detached. What had arrived before it was attached is the process's.
     pub(crate) fn attach(&mut self, now: Instant, attached: bool) -> Result<(), Wrong> {
         self.attached = attached;
         let Some(process) = &mut self.process else { return Ok(()) };

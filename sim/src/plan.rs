@@ -1,9 +1,9 @@
 //! What a run will be like. Everything follows from the seed.
 
-use crate::dice::Dice;
 use crate::evidence;
-use crate::trunk::TrunkPlan;
-use tsumugi::internal::Options;
+use crate::multirail::MultirailPlan;
+use crate::random::Random;
+use tsumugi::internal::EndpointOptions;
 use tsumugi::{Policy, Repeat};
 use tsumugi_rail::sim::{HostOptions, LinkOptions, NicOptions};
 use tsumugi_wire::Instant;
@@ -28,11 +28,11 @@ pub(crate) enum Event {
     Start { host: usize },
     /// Hosts say that they leave, once all is delivered; a new process begins later.
     Leave { host: usize },
-    /// The program in the host's driver comes or goes.
+    /// The host's XDP program is attached or detached.
     Program { host: usize, attached: bool },
     /// A host's NIC on a network changes.
     Nic { host: usize, network: usize, options: NicOptions },
-    /// A host spreads its packets in another way from now on.
+    /// A host follows another path policy from now on.
     Policy { host: usize, policy: Policy },
     /// What is between the hosts carries datagrams of so many bytes from now on, and says so or not.
     Mtu { datagram_bytes: usize, tells: bool },
@@ -56,14 +56,14 @@ pub(crate) struct Reader {
 /// What one host is like.
 #[derive(Clone, Debug)]
 pub(crate) struct HostPlan {
-    pub(crate) options: Options,
+    pub(crate) options: EndpointOptions,
     pub(crate) queue_bytes: u64,
-    /// A program in the NIC's driver deposits what arrives.
-    pub(crate) driven: bool,
-    /// Longest datagram that the driver receives in one buffer, bytes.
+    /// An XDP program deposits what arrives.
+    pub(crate) by_xdp: bool,
+    /// Longest datagram that the NIC's driver receives in one buffer, bytes.
     pub(crate) buffer_bytes: usize,
-    /// How long what the driver sends back gets away, and as long it does not, so that the owner answers; ns. 0: it always
-    /// does.
+    /// For so long what the XDP program sends back leaves the NIC, then for as long it does not and the owner answers;
+    /// ns. 0: it always does.
     pub(crate) answers_left_ns: u64,
     /// How long the application computes now and then without a call, ns, at most.
     pub(crate) computes_ns: u64,
@@ -89,7 +89,8 @@ pub(crate) struct HostPlan {
 pub(crate) struct Plan {
     /// Nothing happens that may make a peer give up: every message must be delivered.
     pub(crate) calm: bool,
-    /// Hosts compute for longer than the time-out, and their programs give signs of life for them: nobody is silent.
+    /// Hosts compute for longer than the time-out, and their XDP programs give signs of life for them: nobody is
+    /// silent.
     pub(crate) patient: bool,
     pub(crate) hosts: Vec<HostPlan>,
     pub(crate) channels: u16,
@@ -111,123 +112,127 @@ pub(crate) struct Plan {
     /// Hosts use each other's memory.
     pub(crate) memory: bool,
     /// Hosts have several NICs.
-    pub(crate) trunk: Option<TrunkPlan>,
+    pub(crate) multirail: Option<MultirailPlan>,
 }
 
 /// A probability between 0 and `most`, often 0.
-pub(crate) fn share(dice: &mut Dice, most: f64) -> f64 {
-    if dice.one_in(3) { 0.0 } else { most * dice.below(1000) as f64 / 1000.0 }
+pub(crate) fn share(random: &mut Random, most: f64) -> f64 {
+    if random.one_in(3) { 0.0 } else { most * random.below(1000) as f64 / 1000.0 }
 }
 
 impl Plan {
     /// The plan of a seed.
     pub(crate) fn new(seed: u64) -> Plan {
-        let dice = &mut Dice::new(seed, 1);
-        let calm = dice.one_in(3);
-        let count = dice.pick(&[2, 2, 2, 3, 3, 4, 5, 6]);
-        let flood = dice.one_in(12);
-        let ends_at = Instant(dice.pick(&[5, 20, 60, 200]) * MILLISECOND_NS);
-        let timeout_ns = if calm { 3 * SECOND_NS } else { dice.pick(&[50, 100, 300, 2000]) * MILLISECOND_NS };
-        let most = if calm { 0.05 } else { dice.pick(&[0.02, 0.1, 0.3]) };
+        let random = &mut Random::new(seed, 1);
+        let calm = random.one_in(3);
+        let count = random.pick(&[2, 2, 2, 3, 3, 4, 5, 6]);
+        let flood = random.one_in(12);
+        let ends_at = Instant(random.pick(&[5, 20, 60, 200]) * MILLISECOND_NS);
+        let timeout_ns =
+            if calm { 3 * SECOND_NS } else { random.pick(&[50, 100, 300, 2000]) * MILLISECOND_NS };
+        let most = if calm { 0.05 } else { random.pick(&[0.02, 0.1, 0.3]) };
         let link = LinkOptions {
-            latency_ns: dice.pick(&[1, 5, 20, 100]) * MICROSECOND_NS,
-            jitter_ns: dice.pick(&[0, 0, 2, 50]) * MICROSECOND_NS,
-            rate_bits_per_s: dice.pick(&[0, 0, 1_000_000_000, 10_000_000_000]),
-            queue_bytes: dice.pick(&[20_000, 1 << 20]),
-            loss: share(dice, most),
-            duplicate: share(dice, most),
-            reorder: share(dice, 4.0 * most),
-            corrupt: share(dice, most / 2.0),
+            latency_ns: random.pick(&[1, 5, 20, 100]) * MICROSECOND_NS,
+            jitter_ns: random.pick(&[0, 0, 2, 50]) * MICROSECOND_NS,
+            rate_bits_per_s: random.pick(&[0, 0, 1_000_000_000, 10_000_000_000]),
+            queue_bytes: random.pick(&[20_000, 1 << 20]),
+            loss: share(random, most),
+            duplicate: share(random, most),
+            reorder: share(random, 4.0 * most),
+            corrupt: share(random, most / 2.0),
             ..LinkOptions::default()
         };
-        let habits = HostOptions { short_burst: share(dice, 0.2), coalesce: share(dice, 0.9) };
-        let message_bytes_max = if flood { 8 << 10 } else { dice.pick(&[2000, 20_000, MESSAGE_BYTES_MAX]) };
-        let hosts = (0..count).map(|_| HostPlan::new(dice, timeout_ns, ends_at, flood)).collect();
-        let events =
-            if calm { calm_events(dice, count, ends_at) } else { events(dice, count, ends_at, timeout_ns) };
+        let habits = HostOptions { short_burst: share(random, 0.2), coalesce: share(random, 0.9) };
+        let message_bytes_max = if flood { 8 << 10 } else { random.pick(&[2000, 20_000, MESSAGE_BYTES_MAX]) };
+        let hosts = (0..count).map(|_| HostPlan::new(random, timeout_ns, ends_at, flood)).collect();
+        let events = if calm {
+            calm_events(random, count, ends_at)
+        } else {
+            events(random, count, ends_at, timeout_ns)
+        };
         let mut plan = Plan {
             calm,
             patient: false,
             hosts,
-            channels: dice.between(1, 3) as u16,
+            channels: random.between(1, 3) as u16,
             link,
             habits,
             events,
             ends_at,
             message_bytes_max,
-            long_one_in: if flood { 2 } else { dice.pick(&[5, 20, 50]) },
+            long_one_in: if flood { 2 } else { random.pick(&[5, 20, 50]) },
             bytes_max: if flood { 4 << 20 } else { 700 << 10 },
-            forged_one_in: if dice.one_in(2) { dice.pick(&[3, 10, 50]) } else { 0 },
+            forged_one_in: if random.one_in(2) { random.pick(&[3, 10, 50]) } else { 0 },
             has_kernels: false,
-            memory: Dice::new(seed, 4).one_in(3),
-            trunk: None,
+            memory: Random::new(seed, 4).one_in(3),
+            multirail: None,
         };
         // Chance of its own: the other seeds stay as they are.
-        let dice = &mut Dice::new(seed, 2);
-        if dice.one_in(2) {
-            plan.drive(dice);
+        let random = &mut Random::new(seed, 2);
+        if random.one_in(2) {
+            plan.drive(random);
         }
-        let dice = &mut Dice::new(seed, 3);
-        if dice.one_in(4) {
-            TrunkPlan::apply(dice, &mut plan);
+        let random = &mut Random::new(seed, 3);
+        if random.one_in(4) {
+            MultirailPlan::apply(random, &mut plan);
         }
-        let dice = &mut Dice::new(seed, 5);
+        let random = &mut Random::new(seed, 5);
         for host in &mut plan.hosts {
-            host.buffer_bytes = dice.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
+            host.buffer_bytes = random.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
         }
-        let dice = &mut Dice::new(seed, 7);
+        let random = &mut Random::new(seed, 7);
         for host in &mut plan.hosts {
-            let left_ns = dice.pick(&[0, 0, 0, 1, 50, 1000]) * MILLISECOND_NS;
-            // Where the program alone may be there to answer, its answers get away.
+            let left_ns = random.pick(&[0, 0, 0, 1, 50, 1000]) * MILLISECOND_NS;
+            // Where the XDP program alone may be there to answer, its answers leave the NIC.
             if !plan.patient && host.computes_ns == 0 {
                 host.answers_left_ns = left_ns;
             }
         }
-        let dice = &mut Dice::new(seed, 6);
-        if plan.trunk.is_none() && dice.one_in(3) {
-            plan.change_mtus(dice);
+        let random = &mut Random::new(seed, 6);
+        if plan.multirail.is_none() && random.one_in(3) {
+            plan.change_mtus(random);
         }
-        let dice = &mut Dice::new(seed, 8);
-        if !plan.calm && !plan.patient && plan.trunk.is_none() && dice.one_in(4) {
-            evidence::apply(dice, &mut plan);
+        let random = &mut Random::new(seed, 8);
+        if !plan.calm && !plan.patient && plan.multirail.is_none() && random.one_in(4) {
+            evidence::apply(random, &mut plan);
         }
         plan
     }
 
     /// Puts routers between the hosts, or tunnels, that carry less than the hosts' NICs, and not always the same.
-    fn change_mtus(&mut self, dice: &mut Dice) {
-        let always_tells = dice.one_in(3);
-        for nth in 0..dice.between(1, 4) {
-            let at = Instant(if nth == 0 && dice.one_in(2) { 0 } else { dice.below(self.ends_at.0) });
-            let most = dice.pick(&[508, 600, 1200, 1300, 1372, 1472, 3000, 9000]);
-            let least = most.min(508 + dice.below(800));
-            let datagram_bytes = dice.between(least, most) as usize;
-            self.events.push((at, Event::Mtu { datagram_bytes, tells: always_tells || dice.one_in(2) }));
+    fn change_mtus(&mut self, random: &mut Random) {
+        let always_tells = random.one_in(3);
+        for nth in 0..random.between(1, 4) {
+            let at = Instant(if nth == 0 && random.one_in(2) { 0 } else { random.below(self.ends_at.0) });
+            let most = random.pick(&[508, 600, 1200, 1300, 1372, 1472, 3000, 9000]);
+            let least = most.min(508 + random.below(800));
+            let datagram_bytes = random.between(least, most) as usize;
+            self.events.push((at, Event::Mtu { datagram_bytes, tells: always_tells || random.one_in(2) }));
         }
         self.events.sort_by_key(|(at, _)| *at);
     }
 
-    /// Puts programs into the drivers of some hosts.
-    fn drive(&mut self, dice: &mut Dice) {
-        self.patient = !self.calm && dice.one_in(4);
+    /// Attaches XDP programs to the NICs of some hosts.
+    fn drive(&mut self, random: &mut Random) {
+        self.patient = !self.calm && random.one_in(4);
         for host in &mut self.hosts {
-            host.driven = self.patient || !dice.one_in(3);
-            if host.driven {
+            host.by_xdp = self.patient || !random.one_in(3);
+            if host.by_xdp {
                 host.computes_ns =
-                    dice.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
+                    random.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
             }
         }
-        if !self.calm && dice.one_in(2) {
+        if !self.calm && random.one_in(2) {
             self.link.corrupt = 0.0;
         }
         if self.patient {
-            self.be_patient(dice);
+            self.be_patient(random);
         } else {
             for host in 0..self.hosts.len() {
-                if self.hosts[host].driven && dice.one_in(4) {
-                    let at = Instant(dice.below(self.ends_at.0));
+                if self.hosts[host].by_xdp && random.one_in(4) {
+                    let at = Instant(random.below(self.ends_at.0));
                     self.events.push((at, Event::Program { host, attached: false }));
-                    let again = at.plus(dice.below(20 * MILLISECOND_NS));
+                    let again = at.plus(random.below(20 * MILLISECOND_NS));
                     self.events.push((again, Event::Program { host, attached: true }));
                 }
             }
@@ -236,9 +241,9 @@ impl Plan {
     }
 
     /// Hosts that compute for longer than the time-out, and nothing else that could make one silent.
-    fn be_patient(&mut self, dice: &mut Dice) {
+    fn be_patient(&mut self, random: &mut Random) {
         let timeout_ns = 50 * MILLISECOND_NS;
-        self.ends_at = Instant(dice.pick(&[100, 300]) * MILLISECOND_NS);
+        self.ends_at = Instant(random.pick(&[100, 300]) * MILLISECOND_NS);
         self.link.loss = self.link.loss.min(0.02);
         self.link.corrupt = 0.0;
         self.link.queue_bytes = 1 << 20;
@@ -249,10 +254,10 @@ impl Plan {
             host.options.connect_timeout_ns = timeout_ns;
             host.gap_ns = self.ends_at.0 / 20;
         }
-        for _ in 0..dice.between(1, 5) {
-            let at = Instant(dice.below(self.ends_at.0));
-            let host = dice.below(self.hosts.len() as u64) as usize;
-            let until = at.plus(dice.between(timeout_ns / 2, 3 * timeout_ns));
+        for _ in 0..random.between(1, 5) {
+            let at = Instant(random.below(self.ends_at.0));
+            let host = random.below(self.hosts.len() as u64) as usize;
+            let until = at.plus(random.between(timeout_ns / 2, 3 * timeout_ns));
             self.events.push((at, Event::Silence { host, until }));
         }
     }
@@ -265,59 +270,59 @@ impl Plan {
 }
 
 impl HostPlan {
-    fn new(dice: &mut Dice, timeout_ns: u64, ends_at: Instant, flood: bool) -> HostPlan {
-        let slow = flood || dice.one_in(4);
-        let opens = |dice: &mut Dice| Instant(if dice.one_in(5) { dice.below(ends_at.0) } else { 0 });
+    fn new(random: &mut Random, timeout_ns: u64, ends_at: Instant, flood: bool) -> HostPlan {
+        let slow = flood || random.one_in(4);
+        let opens = |random: &mut Random| Instant(if random.one_in(5) { random.below(ends_at.0) } else { 0 });
         HostPlan {
-            options: Options {
+            options: EndpointOptions {
                 job: 7,
                 accept_unknown: true,
                 peers_max: 12,
-                repeat: if dice.one_in(3) { Repeat::GoBackN } else { Repeat::Selective },
+                repeat: if random.one_in(3) { Repeat::GoBackN } else { Repeat::Selective },
                 peer_timeout_ns: timeout_ns,
                 connect_timeout_ns: timeout_ns,
                 listens: false,
                 message_bytes_max: MESSAGE_BYTES_MAX,
-                receive_bytes: if slow { 64 << 10 } else { dice.pick(&[256 << 10, 4 << 20]) },
-                send_bytes: dice.pick(&[4 << 10, 64 << 10, 1 << 20]),
-                datagram_bytes: dice.pick(&[508, 1472, 1472, 1472, 3472, 8972]) as usize,
+                receive_bytes: if slow { 64 << 10 } else { random.pick(&[256 << 10, 4 << 20]) },
+                send_bytes: random.pick(&[4 << 10, 64 << 10, 1 << 20]),
+                datagram_bytes: random.pick(&[508, 1472, 1472, 1472, 3472, 8972]) as usize,
                 seed: None,
             },
-            queue_bytes: dice.pick(&[32 << 10, 32 << 10, 128 << 10]),
-            driven: false,
+            queue_bytes: random.pick(&[32 << 10, 32 << 10, 128 << 10]),
+            by_xdp: false,
             buffer_bytes: usize::MAX,
             answers_left_ns: 0,
             computes_ns: 0,
             reader: Reader {
-                keep_max: if slow { dice.pick(&[20, 1000, 1_000_000]) } else { dice.pick(&[0, 0, 5]) }
+                keep_max: if slow { random.pick(&[20, 1000, 1_000_000]) } else { random.pick(&[0, 0, 5]) }
                     as usize,
-                keep_ns: if slow { dice.between(1, 40) * MILLISECOND_NS } else { 300 * MICROSECOND_NS },
-                take_max: dice.pick(&[1, 4, 1000]),
-                every_ns: dice.pick(&[1, 10, 200]) * MICROSECOND_NS,
-                opens_at: [opens(dice), opens(dice), opens(dice)],
+                keep_ns: if slow { random.between(1, 40) * MILLISECOND_NS } else { 300 * MICROSECOND_NS },
+                take_max: random.pick(&[1, 4, 1000]),
+                every_ns: random.pick(&[1, 10, 200]) * MICROSECOND_NS,
+                opens_at: [opens(random), opens(random), opens(random)],
             },
-            call_ns: dice.pick(&[300, 2000, 20_000]),
-            settles: dice.one_in(2),
-            messages: if flood { 2000 } else { dice.pick(&[0, 5, 40, 150]) },
-            burst_max: if flood { 200 } else { dice.pick(&[1, 5, 40]) },
-            gap_ns: ends_at.0 / dice.pick(&[5, 20, 100]),
+            call_ns: random.pick(&[300, 2000, 20_000]),
+            settles: random.one_in(2),
+            messages: if flood { 2000 } else { random.pick(&[0, 5, 40, 150]) },
+            burst_max: if flood { 200 } else { random.pick(&[1, 5, 40]) },
+            gap_ns: ends_at.0 / random.pick(&[5, 20, 100]),
             errand_gap_ns: 0,
-            sulks_ns: dice.pick(&[0, 1, 20]) * MILLISECOND_NS,
+            sulks_ns: random.pick(&[0, 1, 20]) * MILLISECOND_NS,
         }
     }
 }
 
 /// Faults that no peer may give up over: far shorter than the time-out, and never two of them.
-fn calm_events(dice: &mut Dice, count: usize, ends_at: Instant) -> Vec<(Instant, Event)> {
+fn calm_events(random: &mut Random, count: usize, ends_at: Instant) -> Vec<(Instant, Event)> {
     let mut events = Vec::new();
-    let at = Instant(dice.below(ends_at.0));
-    let long_ns = dice.between(1, 300) * MILLISECOND_NS;
-    let host = dice.below(count as u64) as usize;
-    match dice.below(3) {
+    let at = Instant(random.below(ends_at.0));
+    let long_ns = random.between(1, 300) * MILLISECOND_NS;
+    let host = random.below(count as u64) as usize;
+    match random.below(3) {
         0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
         1 => {
             let to = (host + 1) % count;
-            events.push((at, Event::Cut { from: host, to, one_way: dice.one_in(3) }));
+            events.push((at, Event::Cut { from: host, to, one_way: random.one_in(3) }));
             events.push((at.plus(long_ns), Event::Heal { from: host, to }));
         }
         _ => {}
@@ -326,24 +331,24 @@ fn calm_events(dice: &mut Dice, count: usize, ends_at: Instant) -> Vec<(Instant,
 }
 
 /// Faults of every kind, as long as they like.
-fn events(dice: &mut Dice, count: usize, ends_at: Instant, timeout_ns: u64) -> Vec<(Instant, Event)> {
+fn events(random: &mut Random, count: usize, ends_at: Instant, timeout_ns: u64) -> Vec<(Instant, Event)> {
     let mut events = Vec::new();
-    for _ in 0..dice.between(0, 5) {
-        let at = Instant(dice.below(ends_at.0));
-        let host = dice.below(count as u64) as usize;
+    for _ in 0..random.between(0, 5) {
+        let at = Instant(random.below(ends_at.0));
+        let host = random.below(count as u64) as usize;
         let long_ns =
-            dice.pick(&[timeout_ns / 8, timeout_ns / 2, timeout_ns, 2 * timeout_ns, MILLISECOND_NS]);
-        let long_ns = dice.between(long_ns / 2, long_ns);
-        match dice.below(5) {
+            random.pick(&[timeout_ns / 8, timeout_ns / 2, timeout_ns, 2 * timeout_ns, MILLISECOND_NS]);
+        let long_ns = random.between(long_ns / 2, long_ns);
+        match random.below(5) {
             0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
             1 => {
-                let to = (host + 1 + dice.below(count as u64 - 1) as usize) % count;
-                events.push((at, Event::Cut { from: host, to, one_way: dice.one_in(3) }));
+                let to = (host + 1 + random.below(count as u64 - 1) as usize) % count;
+                events.push((at, Event::Cut { from: host, to, one_way: random.one_in(3) }));
                 events.push((at.plus(long_ns), Event::Heal { from: host, to }));
             }
             2 | 3 => {
-                let down_ns = dice.pick(&[1000, MILLISECOND_NS, long_ns]);
-                events.push((at, Event::Stop { host, orderly: dice.one_in(3) }));
+                let down_ns = random.pick(&[1000, MILLISECOND_NS, long_ns]);
+                events.push((at, Event::Stop { host, orderly: random.one_in(3) }));
                 events.push((at.plus(down_ns), Event::Start { host }));
             }
             _ => {

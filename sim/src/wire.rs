@@ -1,7 +1,7 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
 use crate::ledger::Wrong;
-use crate::trunk::follow::Sent;
+use crate::multirail::follow::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -16,12 +16,12 @@ use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// Credit that every flow begins with, packets.
 const CREDIT_PACKETS_INITIAL: u64 = 256;
-/// Between two packets that a stopped sender sends to see whether it is still stopped, ns, at least.
-const STOPPED_NS_MIN: u64 = 250 * MICROSECOND_NS;
-/// Packets that a stopped sender may send at once.
-const STOPPED_PACKETS_MAX: u64 = 2;
-/// Longest time-out of a sender that was stopped by mistake, ns: five round trips in a queue that is long.
-const STOPPED_LATELY_NS: u64 = 60 * MILLISECOND_NS;
+/// Between two packets that a sender sends after XOFF to see whether there is room again, ns, at least.
+const XOFF_NS_MIN: u64 = 250 * MICROSECOND_NS;
+/// Packets that a sender may send at once after XOFF.
+const XOFF_PACKETS_MAX: u64 = 2;
+/// Longest time-out of a sender that an outdated XOFF holds, ns: five round trips in a queue that is long.
+const XOFF_LATELY_NS: u64 = 60 * MILLISECOND_NS;
 /// Datagrams that are remembered, to be replayed.
 const REMEMBERED: usize = 64;
 
@@ -43,14 +43,14 @@ struct Flow {
     crcs: Vec<Option<u32>>,
     /// PSNs from here on are beyond the credit that the sender has.
     limit: u64,
-    /// When the sender was stopped, and packets that it has sent since.
-    stopped: Option<(Instant, u64)>,
-    /// When it was told so last.
-    stopped_last: Option<Instant>,
+    /// When the sender got XOFF, and packets that it has sent since.
+    xoff: Option<(Instant, u64)>,
+    /// When it got the last XOFF.
+    xoff_last: Option<Instant>,
     /// PSNs that were sent since at this time: the same again over another path is no other packet.
     at_once: (Instant, Vec<u64>),
-    /// The receiver has said STOP and not GO since.
-    owes_go: bool,
+    /// The receiver has sent XOFF and not XON since.
+    owes_xon: bool,
     /// The receiver has told of credit up to here.
     told: u64,
     /// The sender knows that everything before this PSN has arrived.
@@ -67,13 +67,13 @@ pub(crate) struct Wire {
     pub(crate) last_data: HashMap<SocketAddr, Captured>,
     seen: usize,
     pub(crate) wrong: Option<Wrong>,
-    pub(crate) stops: u64,
+    pub(crate) xoffs: u64,
     /// Pieces sent of packets that were too long for their path.
     pub(crate) pieces: u64,
-    /// Packets deposited by programs in drivers.
-    pub(crate) driven: u64,
-    /// Those of them that landed in a window.
-    pub(crate) landed: u64,
+    /// Packets deposited by XDP programs.
+    pub(crate) by_xdp: u64,
+    /// Those of them that were written directly.
+    pub(crate) direct_writes: u64,
     /// Packets that came again because they were damaged when they were deposited, to processes that are no more.
     pub(crate) repaired: u64,
     /// Packets whose path was compared with the policy's, and paths that were given up.
@@ -118,10 +118,10 @@ impl Wire {
         match header.kind {
             Kind::Data => self.on_send_data(now, from, &header),
             Kind::Piece => self.on_send_piece(from, &header, packet),
-            Kind::Stop | Kind::Go => {
+            Kind::Xoff | Kind::Xon => {
                 // By the token of the flow that it is about, which is the other direction.
-                self.stops += u64::from(header.kind == Kind::Stop);
-                self.flow(paired).owes_go = header.kind == Kind::Stop;
+                self.xoffs += u64::from(header.kind == Kind::Xoff);
+                self.flow(paired).owes_xon = header.kind == Kind::Xoff;
             }
             _ => {}
         }
@@ -149,17 +149,17 @@ impl Wire {
                 _ => flow.crcs[at] = Some(header.body_crc),
             }
         }
-        if flow.stopped.is_some() && flow.at_once.0 != now {
+        if flow.xoff.is_some() && flow.at_once.0 != now {
             flow.at_once = (now, Vec::new());
         }
-        if let Some((since, sent)) = &mut flow.stopped
+        if let Some((since, sent)) = &mut flow.xoff
             && !flow.at_once.1.contains(&psn)
         {
             flow.at_once.1.push(psn);
             *sent += 1;
-            let allowed = STOPPED_PACKETS_MAX + now.since(*since) / STOPPED_NS_MIN;
+            let allowed = XOFF_PACKETS_MAX + now.since(*since) / XOFF_NS_MIN;
             if *sent > allowed {
-                wrong = Some(format!("{from} sent {sent} packets since it was told to stop"));
+                wrong = Some(format!("{from} sent {sent} packets since it got XOFF"));
             }
         }
         if let Some(wrong) = wrong {
@@ -202,8 +202,8 @@ impl Wire {
             return None;
         }
         let Header { token, epoch, psn, path, flags, .. } = header;
-        let stopped = self.flows.get(&(token, epoch)).is_some_and(|flow| flow.stopped.is_some());
-        Some(Sent { to, token, psn: psn.0, path, again: flags.has(Flags::RESENT) || stopped })
+        let refused = self.flows.get(&(token, epoch)).is_some_and(|flow| flow.xoff.is_some());
+        Some(Sent { to, token, psn: psn.0, path, again: flags.has(Flags::RESENT) || refused })
     }
 
     /// A packet that acknowledges arrives at the sender of a flow.
@@ -212,12 +212,12 @@ impl Wire {
         flow.limit = flow.limit.max(header.ack.0.saturating_add(u64::from(header.credit)));
         match header.kind {
             // A packet that was refused and has arrived since says nothing any more.
-            Kind::Stop if header.psn.max(header.ack).0 < flow.acked => flow.stopped_last = Some(now),
-            Kind::Stop => {
-                flow.stopped.get_or_insert((now, 0));
-                flow.stopped_last = Some(now);
+            Kind::Xoff if header.psn.max(header.ack).0 < flow.acked => flow.xoff_last = Some(now),
+            Kind::Xoff => {
+                flow.xoff.get_or_insert((now, 0));
+                flow.xoff_last = Some(now);
             }
-            _ => flow.stopped = None,
+            _ => flow.xoff = None,
         }
         flow.acked = flow.acked.max(header.ack.0);
     }
@@ -230,19 +230,19 @@ impl Wire {
         }
     }
 
-    /// Whether the receiver of a flow refuses packets, as far as either side knows, or has done so lately: a STOP that
-    /// arrives after the GO that it was sent before holds the sender until its next time-out.
-    pub(crate) fn is_stopped(&self, now: Instant, flow: FlowKey) -> bool {
+    /// Whether the receiver of a flow refuses packets, as far as either side knows, or has done so lately: an XOFF that
+    /// arrives after the XON that it was sent before holds the sender until its next time-out.
+    pub(crate) fn is_off(&self, now: Instant, flow: FlowKey) -> bool {
         let refuses = |flow: &Flow| {
-            let lately = flow.stopped_last.is_some_and(|at| now.since(at) < STOPPED_LATELY_NS);
-            flow.owes_go || flow.stopped.is_some() || lately
+            let lately = flow.xoff_last.is_some_and(|at| now.since(at) < XOFF_LATELY_NS);
+            flow.owes_xon || flow.xoff.is_some() || lately
         };
         self.flows.get(&flow).is_some_and(refuses)
     }
 
-    /// Whether the receiver of a flow has said STOP, and never GO.
-    pub(crate) fn owes_go(&self, flow: FlowKey) -> bool {
-        self.flows.get(&flow).is_some_and(|flow| flow.owes_go)
+    /// Whether the receiver of a flow has sent XOFF, and never XON.
+    pub(crate) fn owes_xon(&self, flow: FlowKey) -> bool {
+        self.flows.get(&flow).is_some_and(|flow| flow.owes_xon)
     }
 
     fn capture(&mut self, from: SocketAddr, to: SocketAddr, header: &Header, packet: &Packet<'_>) {
@@ -306,7 +306,7 @@ pub(crate) fn show(header: &Header) -> String {
     )
 }
 
-/// A rail of a simulated network under watch, and with a program in its NIC's driver if the host has one.
+/// A rail of a simulated network under watch, and with an XDP program on its NIC if the host has one.
 pub(crate) struct Spy {
     pub(crate) rail: SimRail,
     pub(crate) wire: Rc<RefCell<Wire>>,
@@ -316,7 +316,8 @@ pub(crate) struct Spy {
     pub(crate) attached: bool,
     /// What waits for the process, although the rail has given it out.
     pub(crate) passed: VecDeque<(SocketAddr, Vec<u8>)>,
-    /// The last acknowledgement that a program noted for a flow of ours before we knew it, by the flow that it came by.
+    /// The last acknowledgement that the XDP program noted for a flow of ours before we knew it, by the flow that it
+    /// came by.
     pub(crate) early: HashMap<u64, Header>,
     /// DATA packets that were sent, for whoever wants to know.
     pub(crate) sent: Option<Vec<Sent>>,

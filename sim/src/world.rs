@@ -1,11 +1,11 @@
 //! What all hosts of a run share: the plan, the network, the ledger, and what each knows of the others.
 
-use crate::dice::Dice;
-use crate::host::silence::{Mute, Stop};
+use crate::addresses::AddressPlan;
+use crate::host::silence::{Mute, Pause};
 use crate::ledger::Ledger;
 use crate::memory::Lanes;
-use crate::places::Places;
 use crate::plan::Plan;
+use crate::random::Random;
 use crate::wire::Wire;
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     /// By which hosts are named.
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) places: Places,
+    pub(crate) places: AddressPlan,
     /// What NICs that have changed do, and since when.
     pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
     /// Since when each host has been making calls; in the future for one that is away.
@@ -30,12 +30,12 @@ pub(crate) struct World {
     /// When nothing passes the NIC of each host, where hosts have kernels.
     pub(crate) mutes: Vec<Vec<Mute>>,
     /// When the process of each host makes no call.
-    pub(crate) stops: Vec<Vec<Stop>>,
+    pub(crate) stops: Vec<Vec<Pause>>,
     /// When each host's last process ended, and its epoch.
     pub(crate) ended: Vec<Option<(Instant, u32)>>,
     /// Bytes that may still be sent.
     pub(crate) bytes_left: u64,
-    /// When a host last began, or ended its acquaintance with another: `changed[host][other]`.
+    /// When a host last began, or ended its connection with another: `changed[host][other]`.
     pub(crate) changed: Vec<Vec<Instant>>,
     /// Epoch of each host's present incarnation.
     pub(crate) epochs: Vec<u32>,
@@ -69,25 +69,25 @@ impl World {
 
     /// A rail for a host's process.
     pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
-        match &self.plan.trunk {
+        match &self.plan.multirail {
             None => self.network.rail(self.addresses[host], datagram_bytes),
-            Some(trunk) => self.network.rail_of(&self.places.nics(host, trunk), datagram_bytes),
+            Some(multirail) => self.network.rail_of(&self.places.nics(host, multirail), datagram_bytes),
         }
     }
 
     /// One of a host's addresses.
-    pub(crate) fn any_address(&self, dice: &mut Dice, host: usize) -> SocketAddr {
+    pub(crate) fn any_address(&self, random: &mut Random, host: usize) -> SocketAddr {
         let all: Vec<SocketAddr> = self.places.addresses(host).collect();
-        if all.len() > 1 { dice.pick(&all) } else { all[0] }
+        if all.len() > 1 { random.pick(&all) } else { all[0] }
     }
 
     /// Makes the networks what they are planned to be, changed by `change`.
     pub(crate) fn set_links(&self, change: impl Fn(LinkOptions) -> LinkOptions) {
-        let Some(trunk) = &self.plan.trunk else { return };
+        let Some(multirail) = &self.plan.multirail else { return };
         for a in 0..self.places.hosts() {
             for b in (0..self.places.hosts()).filter(|b| *b != a) {
                 for (network, here, there) in self.places.common(a, b) {
-                    self.network.set_link(here, there, Some(change(trunk.networks[network].link)));
+                    self.network.set_link(here, there, Some(change(multirail.networks[network].link)));
                 }
             }
         }
@@ -95,7 +95,7 @@ impl World {
 
     /// Cuts two hosts apart, but for a network that works all the time.
     pub(crate) fn cut(&self, from: usize, to: usize, one_way: bool) {
-        let sound = self.plan.trunk.as_ref().and_then(|trunk| trunk.sound);
+        let sound = self.plan.multirail.as_ref().and_then(|multirail| multirail.sound);
         for (network, here, there) in self.places.common(from, to) {
             if Some(network) == sound {
                 continue;
@@ -123,7 +123,8 @@ impl World {
     }
 
     /// Since when nothing comes through between two hosts on a network; `None`: it does, or they were cut apart by something
-    /// else than their NICs. Where one way is left, answers to something else come by it, and look like signs of life.
+    /// else than their NICs. Where one direction is left, answers to something else come over it, and look like signs
+    /// of life.
     pub(crate) fn dead_since(&self, a: usize, b: usize, network: usize) -> Option<Instant> {
         let nics = [a, b].into_iter().filter_map(|host| self.nics.get(&(host, network)));
         nics.filter(|(does, _)| !does.sends && !does.receives).map(|(_, since)| *since).min()

@@ -12,7 +12,7 @@ fn simulate(arguments: &[&str]) -> Output {
 /// Fails where the feature was switched on for a whole workspace: the product is built without it.
 #[test]
 fn an_ordinary_build_has_no_defects() {
-    let output = simulate(&["--defect", "stop-ignored", "--seeds", "0..1"]);
+    let output = simulate(&["--defect", "xoff-ignored", "--seeds", "0..1"]);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{said}");
     assert!(said.contains("built without defects"), "{said}");

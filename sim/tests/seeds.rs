@@ -61,9 +61,9 @@ fn three_thousand_seeds_keep_every_promise() {
     assert!(
         all.taken > 300_000
             && all.failed > 3000
-            && all.stops > 150
-            && all.driven > 90_000
-            && all.landed > 30_000,
+            && all.xoffs > 150
+            && all.by_xdp > 90_000
+            && all.direct_writes > 30_000,
         "{all:?}"
     );
     assert!(all.followed > 30_000 && all.left > 600, "{all:?}");

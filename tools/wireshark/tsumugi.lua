@@ -14,12 +14,12 @@ local PACKET_BODY_BYTES_MAX = 8924
 local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
 
 local KINDS = {
-    [1] = "DATA", [2] = "ACK", [3] = "LOSE", [4] = "STOP", [5] = "GO", [6] = "PROBE", [7] = "HELLO",
+    [1] = "DATA", [2] = "ACK", [3] = "NAK", [4] = "XOFF", [5] = "XON", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
     [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK", [16] = "DAMAGED",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
-local WHATS = {
+local OPCODES = {
     [1] = "write", [2] = "piece", [3] = "read", [4] = "atomic", [5] = "fence", [6] = "notify", [7] = "reply",
     [8] = "part",
 }
@@ -69,7 +69,7 @@ local f = {
     total = ProtoField.uint64("tsumugi.frame.total", "Total bytes", base.DEC),
     data = ProtoField.bytes("tsumugi.frame.data", "Data"),
     padding = ProtoField.bytes("tsumugi.frame.padding", "Padding"),
-    what = ProtoField.uint16("tsumugi.remote.what", "What", base.DEC, WHATS),
+    opcode = ProtoField.uint16("tsumugi.remote.opcode", "Opcode", base.DEC, OPCODES),
     key = ProtoField.uint64("tsumugi.remote.key", "Key, or how it went", base.HEX),
     remote_address = ProtoField.uint64("tsumugi.remote.address", "Address, or place of the data", base.HEX),
     operation = ProtoField.uint64("tsumugi.remote.operation", "Operation", base.DEC),
@@ -101,14 +101,14 @@ local e = {
         "tsumugi.expert.crc", "Body CRC32C failed", expert.group.CHECKSUM, expert.severity.ERROR),
     resent = ProtoExpert.new(
         "tsumugi.expert.resent", "Sent before", expert.group.SEQUENCE, expert.severity.NOTE),
-    stop = ProtoExpert.new(
-        "tsumugi.expert.stop", "Receive queue full", expert.group.SEQUENCE, expert.severity.NOTE),
+    xoff = ProtoExpert.new(
+        "tsumugi.expert.xoff", "Receive queue full", expert.group.SEQUENCE, expert.severity.NOTE),
     trailing = ProtoExpert.new(
         "tsumugi.expert.trailing", "Bytes behind what was announced", expert.group.PROTOCOL, expert.severity.NOTE),
     cut = ProtoExpert.new(
         "tsumugi.expert.cut", "Cut short by the capture", expert.group.UNDECODED, expert.severity.NOTE),
 }
-tsumugi.experts = { e.malformed, e.check, e.crc, e.resent, e.stop, e.trailing, e.cut }
+tsumugi.experts = { e.malformed, e.check, e.crc, e.resent, e.xoff, e.trailing, e.cut }
 
 -- ---- sums ------------------------------------------------------------------------------------------
 
@@ -188,11 +188,11 @@ local function dissect_frame(tvb, body, at, bytes, tree)
             return nil, "frame_truncated " .. at
         end
         local padding = math.min((8 - length % 8) % 8, have - 32 - length)
-        local what = tvb(here, 2):le_uint()
+        local opcode = tvb(here, 2):le_uint()
         local frame = tree:add(
             tvb(here, 32 + length + padding),
-            string.format("Remote %s, %d bytes of data", WHATS[what] or tostring(what), length))
-        frame:add_le(f.what, tvb(here, 2))
+            string.format("Remote %s, %d bytes of data", OPCODES[opcode] or tostring(opcode), length))
+        frame:add_le(f.opcode, tvb(here, 2))
         frame:add_le(f.form, tvb(here + 2, 1))
         frame:add_le(f.bytes, tvb(here + 4, 4))
         frame:add_le(f.key, tvb(here + 8, 8))
@@ -445,7 +445,7 @@ local function dissect_packet(tvb, at, tree)
     if math.floor(tvb(at + 2, 1):uint() / 4) % 2 == 1 then
         summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
     end
-    if kind == 4 then packet:add_proto_expert_info(e.stop) end
+    if kind == 4 then packet:add_proto_expert_info(e.xoff) end
     if captured < HEADER_BYTES + bytes then
         packet:add_proto_expert_info(e.cut)
         return summary .. " (cut short by the capture)", nil

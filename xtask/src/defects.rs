@@ -21,7 +21,7 @@ struct Trial {
 }
 
 /// What became of it.
-enum Outcome {
+enum Judgement {
     /// The number of the seed that complained, and what it said.
     Caught(u64, String),
     Survived,
@@ -146,16 +146,16 @@ fn attempt(program: &Path, trial: &Trial, jobs: usize) -> (String, bool) {
     let Trial { name, breaks, arguments, is_control } = trial;
     let began = Instant::now();
     let (seeds, text, good) = match simulate(program, arguments, jobs) {
-        Outcome::Caught(seed, text) => ((seed + 1).to_string(), text, !is_control),
-        Outcome::Survived => ("–".to_owned(), "none".to_owned(), *is_control),
-        Outcome::Failed(text) => ("–".to_owned(), text, false),
+        Judgement::Caught(seed, text) => ((seed + 1).to_string(), text, !is_control),
+        Judgement::Survived => ("–".to_owned(), "none".to_owned(), *is_control),
+        Judgement::Failed(text) => ("–".to_owned(), text, false),
     };
     let verdict = if good { "ok" } else { "NOT AS IT SHOULD BE" };
     eprintln!("{verdict:<8} {name:<26} {:>3} s  seeds {seeds}: {text}", began.elapsed().as_secs());
     (format!("| {name} | {breaks} | {seeds} | {} |", text.replace('|', "/")), good)
 }
 
-fn simulate(program: &Path, arguments: &[String], jobs: usize) -> Outcome {
+fn simulate(program: &Path, arguments: &[String], jobs: usize) -> Judgement {
     let child = Command::new(program)
         .args(["--jobs", &jobs.to_string()])
         .args(arguments)
@@ -164,19 +164,19 @@ fn simulate(program: &Path, arguments: &[String], jobs: usize) -> Outcome {
         .spawn();
     let mut child = match child {
         Ok(child) => child,
-        Err(error) => return Outcome::Failed(format!("cannot run {}: {error}", program.display())),
+        Err(error) => return Judgement::Failed(format!("cannot run {}: {error}", program.display())),
     };
-    let Some(stdout) = child.stdout.take() else { return Outcome::Failed("no output".into()) };
+    let Some(stdout) = child.stdout.take() else { return Judgement::Failed("no output".into()) };
     // In a thread: a full pipe would make the child wait for us while we wait for it.
     let reader = std::thread::spawn(move || std::io::read_to_string(stdout).unwrap_or_default());
     let ended = wait(&mut child);
     let text = reader.join().unwrap_or_default();
     let complaint = text.lines().rev().find_map(|line| line.strip_prefix("seed ")?.split_once(": "));
     match (ended, complaint) {
-        (None, _) => Outcome::Failed(format!("the simulation still runs after {RUN_TIME_MAX:?}")),
-        (Some(true), _) => Outcome::Survived,
-        (Some(false), Some((seed, what))) => Outcome::Caught(seed.parse().unwrap_or(0), what.to_owned()),
-        (Some(false), None) => Outcome::Failed("the simulation failed without a complaint".into()),
+        (None, _) => Judgement::Failed(format!("the simulation still runs after {RUN_TIME_MAX:?}")),
+        (Some(true), _) => Judgement::Survived,
+        (Some(false), Some((seed, what))) => Judgement::Caught(seed.parse().unwrap_or(0), what.to_owned()),
+        (Some(false), None) => Judgement::Failed("the simulation failed without a complaint".into()),
     }
 }
 

@@ -23,12 +23,12 @@ use crate::perf::EXIT_INTERRUPTED;
 use crate::report::file::ReportFile;
 
 pub(crate) mod entry;
-pub(crate) mod place;
 pub(crate) mod plan;
 pub(crate) mod results;
 mod run;
 pub(crate) mod summary;
 pub(crate) mod table;
+pub(crate) mod testbed;
 
 /// Which settings of the NIC's segmentation, coalescing and checksum offloads to compare on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -48,19 +48,20 @@ As root this makes two nodes of its own (network namespaces joined by a veth pai
 otherwise it measures over loopback, and says so.
 
 Each round runs every transport once, in a rotated order, each in fresh processes pinned to different CPUs.
-A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, engine udp and depositor
-user) within a round.
+A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, send path udp and receive
+path socket) within a round.
 
-Tsumugi's other rows are named by engine and depositor, as in udp+driver. The program of the driver depositor is
+Tsumugi's other rows are named by send and receive path, as in udp+xdp. The program of the XDP receive path is
 attached in labs of their own, for these rows and no others, because on a veth pair it takes TCP's segmentation
-offload away. What raw-xdp streams are full frames within a window. Unless --mtu is 9000 or --offloads on, a section of bandwidth at MTU 9000 is added.
+offload away. What raw-xdp streams are full frames, of which a limited number is in flight. Unless --mtu is 9000 or
+--offloads on, a section of bandwidth at MTU 9000 is added.
 
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.
 
 Where the time of a 64 B message goes, part by part, is what `tsumugi perf costs` measures; its help tells how.
 
 TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's
-(udp+driver, adaptive) that share the NICs and the CPUs with it.
+(udp+xdp, adaptive) that share the NICs and the CPUs with it.
 
 Examples:
   tsumugi compare --quick                   a third of a minute
@@ -154,7 +155,7 @@ fn missing(in_lab: bool) -> plan::Missing {
     let not_compiled = || (!xdp::IS_COMPILED).then(|| xdp::XdpError::NotCompiled.to_string());
     plan::Missing {
         raw: no_bare_frames(in_lab),
-        driver: needs_lab("it").or_else(not_compiled),
+        xdp: needs_lab("it").or_else(not_compiled),
         packet: needs_lab("it"),
     }
 }
@@ -163,14 +164,14 @@ fn missing(in_lab: bool) -> plan::Missing {
 const COST_ROUNDS: u32 = 7;
 const COST_ROUNDS_QUICK: u32 = 3;
 
-/// The cost table, where the driver depositor can be measured. Without it the comparison is still one.
+/// The cost table, where the XDP receive path can be measured. Without it the comparison is still one.
 fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, CompareError> {
     let is_ours = arguments.transports.contains(&Transport::Tsumugi);
-    if !is_ours || missing(in_lab).driver.is_some() {
+    if !is_ours || missing(in_lab).xdp.is_some() {
         return Ok(None);
     }
-    let options = costs::Options {
-        engines: costs::ENGINES.map(str::to_owned).into(),
+    let options = costs::CostsOptions {
+        send_paths: costs::SEND_PATHS.map(str::to_owned).into(),
         rounds: if arguments.quick { COST_ROUNDS_QUICK } else { COST_ROUNDS },
         json: false,
     };
@@ -184,7 +185,7 @@ fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, C
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
     watch_interrupts()?;
     let report = match ReportFile::probe(arguments.html.as_deref()) {
         Ok(report) => report,

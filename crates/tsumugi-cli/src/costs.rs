@@ -23,22 +23,22 @@ mod talk;
 mod timing;
 mod wires;
 
-/// Engines whose costs can be taken apart.
-pub(crate) const ENGINES: [&str; 3] = ["udp", "packet", "xsk"];
+/// Send paths whose costs can be taken apart.
+pub(crate) const SEND_PATHS: [&str; 3] = ["udp", "packet", "xsk"];
 
 const HELP: &str = "\
 As root this makes two nodes of its own (network namespaces joined by veth pairs) and removes them again. Two threads \
-on two CPUs talk to each other through the library with the driver depositor, and what happens on the way is measured:
+on two CPUs talk to each other through the library with the XDP receive path, and each part of it is measured:
 
   library, sending     from the application's call to the system call
   system call          the call that sends, refused before anything is done
   driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
                        when nobody takes the frame
   softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
-  program (protocol)   the driver depositor's program, by the kernel's statistics of its runs
+  program (protocol)   the XDP receive path's program, by the kernel's statistics of its runs
   (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the
                        frame is dropped: with cache lines that are waited for. Not in the sum
-  wire (cache line)    a veth pair has none: a cache line's way from one CPU to the other
+  wire (cache line)    a veth pair has none: the time of a cache line from one CPU to the other
   library, receiving   from the record in the queue to the application's bytes, and giving it back
 
 Their sum is compared with half of a round trip that was measured in between, and the output says so when they are more \
@@ -47,19 +47,19 @@ has the message; that time, 'ahead of the sender', is measured too and taken off
 
 Examples:
   sudo tsumugi perf costs
-  sudo tsumugi perf costs --engine packet --rounds 15
-  sudo tsumugi perf costs --json | jq '.engines[] | {engine, sum_ns, one_way_ns}'
+  sudo tsumugi perf costs --send packet --rounds 15
+  sudo tsumugi perf costs --json | jq '.send_paths[] | {send, sum_ns, one_way_ns}'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
 /// Options of this command.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
-    /// Engines, separated by commas.
-    #[arg(long = "engine", value_delimiter = ',', value_parser = ENGINES, default_values = ENGINES)]
-    pub(crate) engines: Vec<String>,
-    /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each engine.
+pub(crate) struct CostsOptions {
+    /// Send paths, separated by commas.
+    #[arg(long = "send", value_delimiter = ',', value_parser = SEND_PATHS, default_values = SEND_PATHS)]
+    pub(crate) send_paths: Vec<String>,
+    /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Print one JSON object on stdout, and nothing else there.
@@ -70,8 +70,8 @@ pub(crate) struct Options {
 /// What was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Report {
-    /// With each engine.
-    pub(crate) engines: Vec<parts::Costs>,
+    /// With each send path.
+    pub(crate) send_paths: Vec<parts::Costs>,
     /// Without Tsumugi.
     pub(crate) bare_udp: parts::Bare,
 }
@@ -113,22 +113,22 @@ impl CostsError {
 }
 
 /// Measures in a lab of its own, which is gone afterwards.
-pub(crate) fn report(options: &Options) -> Result<Report, CostsError> {
+pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(CostsError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(options.rounds) * (1 + options.engines.len() as u64))
+    let progress = ProgressBar::new(u64::from(options.rounds) * (1 + options.send_paths.len() as u64))
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let (engines, bare_udp) = measure::measure(options, |round, what| {
+    let (send_paths, bare_udp) = measure::measure(options, |round, what| {
         progress.set_message(format!("round {}: costs, {what}", round + 1));
         progress.inc(1);
     })?;
     progress.finish_and_clear();
-    Ok(Report { engines, bare_udp })
+    Ok(Report { send_paths, bare_udp })
 }
 
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &CostsOptions) -> crate::CommandResult {
     // Before anything is started: the load that others make.
     let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
     match report(options) {
@@ -151,10 +151,10 @@ pub(crate) mod samples {
     use super::Report;
     use super::parts::{Bare, Costs, Part, Round};
 
-    /// Of one engine: the parts come to 700 ns less 50, one way takes `one_way_ns`.
+    /// Of one send path: the parts come to 700 ns less 50, one way takes `one_way_ns`.
     pub(crate) fn report(one_way_ns: f64) -> Report {
         let parts = [100.0; Part::ALL.len()];
         let round = Round { parts, ahead: 50.0, call: 400.0, conversing: 60.0, round_trip: 2.0 * one_way_ns };
-        Report { engines: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
+        Report { send_paths: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
     }
 }

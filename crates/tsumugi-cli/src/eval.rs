@@ -9,13 +9,13 @@ mod flow;
 mod kernel;
 mod mpi;
 pub(crate) mod paper;
-mod place;
 pub(crate) mod results;
 mod simulated;
 mod sink;
 mod source;
 pub(crate) mod table;
 mod tcp;
+mod testbed;
 
 pub(crate) use bonding::Evaluation;
 pub(crate) use case::Case;
@@ -37,13 +37,13 @@ enum Command {
     Mpi(mpi::Arguments),
     /// Sends to several receivers at once: a part of `bonding`, run in a node of its lab.
     #[command(hide = true)]
-    Source(source::Options),
+    Source(source::SourceOptions),
     /// Receives from one sender: a part of `bonding`, run in a node of its lab.
     #[command(hide = true)]
-    Sink(sink::Options),
+    Sink(sink::SinkOptions),
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
     crate::child::die_with_parent();
     crate::peers::watch_interrupts()?;
     match arguments.command {

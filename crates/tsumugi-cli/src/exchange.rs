@@ -1,5 +1,5 @@
-//! `tsumugi perf all-to-all`: every node sends to every other at once, with the driver depositor and with the user
-//! depositor. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
+//! `tsumugi perf all-to-all`: every node sends to every other at once, with the XDP and with the socket receive
+//! path. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -8,7 +8,7 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use thiserror::Error;
-use tsumugi::Depositor;
+use tsumugi::ReceiveChoice;
 use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 
 use crate::child::{ChildError, Running};
@@ -31,16 +31,16 @@ const LAB_STEM: &str = "exchange";
 const NIC: &str = "nic0";
 /// How long anything but a measurement may take.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// How long processes have to get to know each other.
+/// How long processes have to connect.
 const BEGIN: Duration = Duration::from_millis(700);
-/// Who deposits; the first is compared with the second.
-const DEPOSITORS: [Depositor; 2] = [Depositor::Driver, Depositor::User];
+/// The first is compared with the second.
+const RECEIVE_PATHS: [ReceiveChoice; 2] = [ReceiveChoice::Xdp, ReceiveChoice::Socket];
 
 const HELP: &str = "\
 As root this makes labs of its own (network namespaces, joined by a veth pair or a switch) and removes them again. In each \
 node a process sends messages to all others in turn and takes what they send; what all of them take together is counted. The \
-driver depositor, whose program takes packets in and acknowledges them in the NIC driver's poll, is compared with the library's \
-own, in a lab without the program, in turn and round by round. The nodes share this machine's CPUs.
+XDP receive path, whose program takes packets in and acknowledges them in the NIC driver's poll, is compared with the socket \
+receive path, in a lab without the program, in turn and round by round. The nodes share this machine's CPUs.
 
 The labs' NICs carry packets one by one, as a wire does. With --offloads the kernel hands up to 64 KiB over a veth pair in one \
 piece where there is no program, which no wire does.
@@ -55,7 +55,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 /// Options of this command.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub(crate) struct ExchangeOptions {
     /// Numbers of nodes, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [2, 4], value_parser = clap::value_parser!(u32).range(2..=16))]
     nodes: Vec<u32>,
@@ -81,13 +81,13 @@ pub(crate) struct Options {
 struct Figure {
     nodes: u32,
     size_bytes: u64,
-    driver_gbit_s: f64,
-    user_gbit_s: f64,
+    xdp_gbit_s: f64,
+    socket_gbit_s: f64,
     /// The median of the rounds' ratios.
     ratio: f64,
     /// CPU time of the processes, ns for a KiB that was taken; what the kernel does for them elsewhere is not in it.
-    driver_cpu_ns_per_kib: f64,
-    user_cpu_ns_per_kib: f64,
+    xdp_cpu_ns_per_kib: f64,
+    socket_cpu_ns_per_kib: f64,
 }
 
 /// What `--json` prints.
@@ -110,7 +110,7 @@ enum ExchangeError {
     Child(#[from] ChildError),
 }
 
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &ExchangeOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
     match measure(options) {
         Ok(figures) => {
@@ -128,26 +128,28 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     }
 }
 
-fn measure(options: &Options) -> Result<Vec<Figure>, ExchangeError> {
+fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, ExchangeError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(ExchangeError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len} {eta}");
-    let steps = options.nodes.len() * options.size.0.len() * options.rounds as usize * DEPOSITORS.len();
+    let steps = options.nodes.len() * options.size.0.len() * options.rounds as usize * RECEIVE_PATHS.len();
     let progress =
         ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
     let mut figures = Vec::new();
     for &nodes in &options.nodes {
-        let places =
-            [Place::make(nodes, DEPOSITORS[0], options)?, Place::make(nodes, DEPOSITORS[1], options)?];
+        let testbeds = [
+            Testbed::make(nodes, RECEIVE_PATHS[0], options)?,
+            Testbed::make(nodes, RECEIVE_PATHS[1], options)?,
+        ];
         let mut rounds = vec![[const { Vec::new() }; 2]; options.size.0.len()];
         for round in 0..options.rounds as usize {
             for (rounds, &size) in rounds.iter_mut().zip(&options.size.0) {
                 // Each is first as often as the other.
                 for at in [round % 2, 1 - round % 2] {
-                    let name = DEPOSITORS[at].to_string();
+                    let name = RECEIVE_PATHS[at].to_string();
                     progress.set_message(format!("{nodes} nodes, {}, {name}", sizes::show(size)));
-                    rounds[at].push(places[at].exchange(size, options.time)?);
+                    rounds[at].push(testbeds[at].exchange(size, options.time)?);
                     progress.inc(1);
                 }
             }
@@ -168,55 +170,59 @@ impl Figure {
         Some(Figure {
             nodes,
             size_bytes,
-            driver_gbit_s: of(0, &gbit_s)?,
-            user_gbit_s: of(1, &gbit_s)?,
+            xdp_gbit_s: of(0, &gbit_s)?,
+            socket_gbit_s: of(1, &gbit_s)?,
             ratio: median(ratios)?,
-            driver_cpu_ns_per_kib: of(0, &cpu)?,
-            user_cpu_ns_per_kib: of(1, &cpu)?,
+            xdp_cpu_ns_per_kib: of(0, &cpu)?,
+            socket_cpu_ns_per_kib: of(1, &cpu)?,
         })
     }
 }
 
 /// A line for each number of nodes and size.
 fn table(figures: &[Figure]) -> String {
-    let header = ["nodes", "size", "driver", "user", "ratio", "CPU per KiB, driver", "user"];
+    let header = ["nodes", "size", "xdp", "socket", "ratio", "CPU per KiB, xdp", "socket"];
     let mut columns = Columns::new(&header);
     for figure in figures {
         columns.row(vec![
             figure.nodes.to_string(),
             sizes::show(figure.size_bytes),
-            units::bandwidth(figure.driver_gbit_s),
-            units::bandwidth(figure.user_gbit_s),
+            units::bandwidth(figure.xdp_gbit_s),
+            units::bandwidth(figure.socket_gbit_s),
             format!("{:.2}", figure.ratio),
-            units::time(figure.driver_cpu_ns_per_kib),
-            units::time(figure.user_cpu_ns_per_kib),
+            units::time(figure.xdp_cpu_ns_per_kib),
+            units::time(figure.socket_cpu_ns_per_kib),
         ]);
     }
     format!("everyone sends to everyone: what all nodes took together\n{columns}")
 }
 
 /// A lab whose nodes have the program, or have not.
-struct Place {
+struct Testbed {
     lab: LabGuard,
-    depositor: Depositor,
+    receive: ReceiveChoice,
 }
 
-impl Place {
-    fn make(nodes: u32, depositor: Depositor, options: &Options) -> Result<Place, ExchangeError> {
+impl Testbed {
+    fn make(
+        nodes: u32,
+        receive_path: ReceiveChoice,
+        options: &ExchangeOptions,
+    ) -> Result<Testbed, ExchangeError> {
         let spec = Spec { nodes, offloads: options.offloads, ..Spec::unique(LAB_STEM) };
         let lab = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
             Ok(lab) => lab.guarded(),
             Err(_) if interrupted() => return Err(ExchangeError::Interrupted),
             Err(error) => return Err(error.into()),
         };
-        if depositor == Depositor::Driver {
+        if receive_path == ReceiveChoice::Xdp {
             for node in 0..nodes as usize {
                 let port = PORT.to_string();
                 let up = ["up", NIC, "--endpoints", "1", "--port", &port].map(str::to_owned);
                 Running::ours(Some((&lab, node)), &up)?.output(PATIENCE)?;
             }
         }
-        Ok(Place { lab, depositor })
+        Ok(Testbed { lab, receive: receive_path })
     }
 
     /// Has everyone send to everyone; what all of them took.
@@ -229,7 +235,7 @@ impl Place {
             let mut arguments = vec!["perf".to_owned(), "all-to-all-member".to_owned()];
             let others = (1..count).map(|ahead| address((node + ahead) % count));
             arguments.extend(others.map(|address| format!("--to={address}")));
-            arguments.push(format!("--depositor={}", self.depositor));
+            arguments.push(format!("--receive={}", self.receive));
             arguments.push(format!("--size={size}"));
             arguments.push(format!("--start-ns={start_ns}"));
             arguments.push(format!("--time={time}"));
@@ -258,7 +264,7 @@ mod tests {
         let rounds =
             [vec![received(2 << 30), received(1 << 30), received(3 << 30)], vec![received(1 << 30); 3]];
         let figure = Figure::of(4, 1024, 2.0, &rounds).expect("rounds");
-        assert_eq!((figure.ratio, figure.user_gbit_s), (2.0, f64::from(1 << 30) * 4.0 / 1e9));
+        assert_eq!((figure.ratio, figure.socket_gbit_s), (2.0, f64::from(1 << 30) * 4.0 / 1e9));
         let text = table(&[figure]);
         assert!(
             text.lines().nth(2).is_some_and(|line| line.starts_with('4') && line.contains("2.00")),

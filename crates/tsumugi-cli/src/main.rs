@@ -17,7 +17,6 @@ mod child;
 mod compare;
 mod costs;
 mod doctor;
-mod driver;
 mod eval;
 mod exchange;
 mod lab;
@@ -28,6 +27,7 @@ mod peers;
 mod perf;
 mod report;
 mod translate;
+mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
 #[derive(Parser)]
@@ -45,12 +45,12 @@ struct Arguments {
 enum Command {
     /// Say what this machine can do, what is missing, and the command that mends it.
     Doctor(doctor::Arguments),
-    /// Put the driver depositor on NICs, for unprivileged processes to use (root).
-    Up(driver::Up),
-    /// Take the driver depositor off NICs (root).
-    Down(driver::Down),
-    /// Show the NICs with the driver depositor, and its endpoints with who may use them and what they counted.
-    Status(driver::Status),
+    /// Put the XDP receive path on NICs, for unprivileged processes to use (root).
+    Up(xdp::Up),
+    /// Take the XDP receive path off NICs (root).
+    Down(xdp::Down),
+    /// Show the NICs with the XDP receive path, and its endpoints with who may use them and what they counted.
+    Status(xdp::StatusArguments),
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
     Lab(lab::Arguments),
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
@@ -92,9 +92,9 @@ fn main() -> ExitCode {
     let mut kernel = command.is_watched().then(KernelLog::watch);
     let outcome = match command {
         Command::Doctor(arguments) => doctor::run(arguments),
-        Command::Up(arguments) => driver::up(&arguments),
-        Command::Down(arguments) => driver::down(&arguments),
-        Command::Status(arguments) => driver::status(&arguments),
+        Command::Up(arguments) => xdp::up(&arguments),
+        Command::Down(arguments) => xdp::down(&arguments),
+        Command::Status(arguments) => xdp::status(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(*arguments),
@@ -137,4 +137,4 @@ fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
 }
 
 /// What every command returns: its exit code, or an error that `main` prints.
-type Outcome = Result<ExitCode, Box<dyn std::error::Error>>;
+type CommandResult = Result<ExitCode, Box<dyn std::error::Error>>;

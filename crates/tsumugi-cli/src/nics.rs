@@ -1,4 +1,4 @@
-//! What is to be said of this host's NICs: which of them a trunk uses, and what keeps it from using them well.
+//! What is to be said of this host's NICs: which of them multirail uses, and what keeps it from using them well.
 
 use std::fmt::Write as _;
 use tsumugi_rail::nics::NicReport;
@@ -43,7 +43,7 @@ pub(crate) fn idle(nics: &[NicReport]) -> Option<(String, String)> {
     Some((found, action))
 }
 
-/// NICs of a trunk whose MTUs differ: what follows, and what mends it.
+/// Rails whose MTUs differ: what follows, and what mends it.
 pub(crate) fn uneven_mtus(nics: &[NicReport]) -> Option<(String, String)> {
     let used = || nics.iter().filter(|nic| nic.behind.is_none());
     let (short, long) = (used().min_by_key(|nic| nic.mtu_bytes)?, used().max_by_key(|nic| nic.mtu_bytes)?);
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_trunk_is_a_line() {
+    fn a_sound_multirail_is_a_line() {
         let nics = [nic("a", "10.0.0.1", 1500, None), nic("b", "10.0.1.1", 1500, None)];
         assert_eq!(list(&nics), "a 10.0.0.1 (2.5 Gb/s), b 10.0.1.1 (2.5 Gb/s)");
         assert_eq!((idle(&nics), uneven_mtus(&nics)), (None, None));

@@ -19,7 +19,7 @@ use std::time::Duration;
 use thiserror::Error;
 
 pub(crate) use number::Role;
-pub(crate) use watch::{Stop, Watch, interrupted, watch_interrupts};
+pub(crate) use watch::{StopReason, Watch, interrupted, watch_interrupts};
 
 /// What carries the messages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
@@ -59,7 +59,7 @@ const LOST_AFTER: Duration = Duration::from_millis(200);
 pub(crate) enum Failure {
     /// Nobody's fault: Ctrl-C, the other side's word, or silence.
     #[error(transparent)]
-    Stopped(#[from] Stop),
+    Stopped(#[from] StopReason),
     /// A system call failed.
     #[error("{what}: {cause}")]
     System { what: String, cause: io::Error },
@@ -122,13 +122,13 @@ pub(crate) struct Until {
 
 /// One side of a measurement: what every transport can do.
 pub(crate) trait Peer {
-    /// How it sends, where that is a choice.
-    fn engine(&self) -> Option<&'static str> {
+    /// Its send path, where that is a choice.
+    fn send_path(&self) -> Option<&'static str> {
         None
     }
 
-    /// Who takes in what arrives, where that is a choice.
-    fn depositor(&self) -> Option<&'static str> {
+    /// Its receive path, where that is a choice.
+    fn receive_path(&self) -> Option<&'static str> {
         None
     }
 

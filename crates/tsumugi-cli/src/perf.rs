@@ -37,7 +37,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf latency node1 --size 8..64K --wait spin
                   tsumugi perf bandwidth node1 --size 1M --faults loss=1%,seed=7 --repeat go-back-n
                   tsumugi perf bandwidth node1 --transport tcp-spin
-                  tsumugi perf overlap node1 --depositor driver
+                  tsumugi perf overlap node1 --receive xdp
                   tsumugi perf models node1 --wait spin
                   tsumugi perf azc node1 --wait spin --rounds 9
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'
@@ -73,22 +73,22 @@ enum Command {
     #[command(long_about = AZC)]
     Azc(Measure),
     /// Where the time of a 64 B message goes, part by part, in a lab of its own (root).
-    Costs(crate::costs::Options),
-    /// Everyone sends to everyone at once, with the driver depositor and with the library's (P3's figures 7 and 8), in labs
-    /// of its own (root).
-    AllToAll(crate::exchange::Options),
+    Costs(crate::costs::CostsOptions),
+    /// Everyone sends to everyone at once, with the XDP and with the socket receive path (P3's figures 7 and 8), in
+    /// labs of its own (root).
+    AllToAll(crate::exchange::ExchangeOptions),
     /// One of those who send: a part of `all-to-all`, run in a node of its lab.
     #[command(hide = true)]
-    AllToAllMember(crate::exchange::member::Options),
-    /// Writing pages of another process's window, with and without translations in the driver (P5's figure 1), and
-    /// while that process is stopped, in a lab of its own (root).
-    Translate(crate::translate::Options),
+    AllToAllMember(crate::exchange::member::MemberOptions),
+    /// Writing pages of another process's window, with and without translations in the XDP program
+    /// (P5's figure 1), and while that process is stopped, in a lab of its own (root).
+    Translate(crate::translate::TranslateOptions),
     /// Has a window: a part of `translate`, run in a node of its lab.
     #[command(hide = true)]
-    TranslateTarget(crate::translate::target::Options),
+    TranslateTarget(crate::translate::target::TargetOptions),
     /// Writes into a window: a part of `translate`, run in a node of its lab.
     #[command(hide = true)]
-    TranslateWriter(crate::translate::writer::Options),
+    TranslateWriter(crate::translate::writer::WriterOptions),
 }
 
 const OVERLAP: &str = "\
@@ -136,11 +136,11 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) once: bool,
     /// How to wait for messages, whatever the client asks for [default: what the client asks for].
-    #[arg(long, value_parser = ["spin", "adaptive", "block", "reap"])]
+    #[arg(long, value_parser = ["spin", "adaptive", "block", "busy-poll"])]
     pub(crate) wait: Option<String>,
-    /// Who deposits arriving messages here, whatever the client asks for [default: what the client asks for].
-    #[arg(long, value_parser = depositor)]
-    pub(crate) depositor: Option<String>,
+    /// Receive path of this side: `xdp`, `socket` or `auto` [default: what the client asks for].
+    #[arg(long, value_parser = receive_path)]
+    pub(crate) receive: Option<String>,
     /// Run on these CPUs only, as in `1` or `0,2-3`.
     #[arg(long, value_name = "CPUS")]
     pub(crate) cpu: Option<Cpus>,
@@ -181,18 +181,18 @@ pub(crate) struct Measure {
     #[arg(long)]
     pub(crate) mode: Option<Mode>,
     /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once,
-    /// `reap` spins in the NIC's poll (see `tsumugi up --reap`).
-    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block", "reap"])]
+    /// `busy-poll` spins in the NIC's poll (see `tsumugi up --busy-poll`).
+    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block", "busy-poll"])]
     pub(crate) wait: String,
     /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket), `xsk` (frames through an AF_XDP
     /// socket, which takes a queue of the NIC for itself), or `auto`: whichever was quickest with messages of that
     /// size. `packet` and `xsk` need CAP_NET_RAW.
-    #[arg(long, default_value = "auto", value_parser = engine)]
-    pub(crate) engine: String,
-    /// Who deposits arriving messages, on both hosts: `driver` (needs `tsumugi up`), `user` (the library), or `auto`:
-    /// the driver where it is there.
-    #[arg(long, default_value = "auto", value_parser = depositor)]
-    pub(crate) depositor: String,
+    #[arg(long, default_value = "auto", value_parser = send_path)]
+    pub(crate) send: String,
+    /// Receive path, on both hosts: `xdp` (the XDP program deposits messages; needs `tsumugi up`), `socket` (the
+    /// library does), or `auto`: `xdp` where the program is attached.
+    #[arg(long, default_value = "auto", value_parser = receive_path)]
+    pub(crate) receive: String,
     /// How packets are spread over the NICs that both hosts have on common links: `adaptive`, `round-robin`, `tlb`,
     /// `active-backup`, `hash`, `broadcast`, or `single`: everything through the one that leads to HOST.
     #[arg(long, default_value = "adaptive", value_parser = policy)]
@@ -209,8 +209,8 @@ pub(crate) struct Measure {
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
     pub(crate) repeat: String,
-    /// Bytes that may be on their way: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's window,
-    /// TCP's socket buffers.
+    /// Bytes that may be in flight: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's limit, TCP's socket
+    /// buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) window: Option<u64>,
     /// Stream from buffers of the library, which it never copies: what a program does that builds its messages
@@ -254,11 +254,11 @@ fn datagram(text: &str) -> Result<u16, String> {
     }
 }
 
-fn engine(text: &str) -> Result<String, String> {
+fn send_path(text: &str) -> Result<String, String> {
     match text {
         "auto" | "udp" | "packet" | "xsk" => Ok(text.to_owned()),
-        "shm" => Err(format!("the `{text}` engine is not part of this version; use `auto`")),
-        _ => Err(format!("there is no `{text}` engine; use `udp`, `packet`, `xsk` or `auto`")),
+        "shm" => Err(format!("the `{text}` send path is not part of this version; use `auto`")),
+        _ => Err(format!("there is no `{text}` send path; use `udp`, `packet`, `xsk` or `auto`")),
     }
 }
 
@@ -269,18 +269,18 @@ fn policy(text: &str) -> Result<String, String> {
     }
 }
 
-fn depositor(text: &str) -> Result<String, String> {
+fn receive_path(text: &str) -> Result<String, String> {
     match text {
-        "auto" | "user" | "driver" => Ok(text.to_owned()),
-        "neighbour" => Err(format!("the `{text}` depositor is not part of this version; use `auto`")),
-        _ => Err(format!("there is no `{text}` depositor; use `driver`, `user` or `auto`")),
+        "auto" | "socket" | "xdp" => Ok(text.to_owned()),
+        "neighbour" => Err(format!("the `{text}` receive path is not part of this version; use `auto`")),
+        _ => Err(format!("there is no `{text}` receive path; use `xdp`, `socket` or `auto`")),
     }
 }
 
 /// What the shell reports for a command that Ctrl-C ended.
 pub(crate) const EXIT_INTERRUPTED: u8 = 130;
 
-pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
     crate::child::die_with_parent();
     watch_interrupts()?;
     let (metric, measure) = match arguments.command {
@@ -317,7 +317,7 @@ fn finish(
     measure: &Measure,
     run: impl FnOnce() -> Result<Vec<Row>, client::ClientError>,
     show: impl FnOnce(&[Row]) -> String,
-) -> crate::Outcome {
+) -> crate::CommandResult {
     if let Some(cpus) = &measure.cpu {
         pin(cpus)?;
     }

@@ -1,5 +1,5 @@
 //! `tsumugi perf translate`: what it costs to write pages of another process's window, with and without their
-//! translations in the driver (P5's figure 1), and whether a process that is stopped is written as fast.
+//! translations in the XDP program (P5's figure 1), and whether a process that is stopped is written as fast.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -43,8 +43,8 @@ const EDGE_NS: u64 = 20_000_000;
 const HELP: &str = "\
 As root this makes two nodes of its own (network namespaces joined by a veth pair) and removes them again. A process in one \
 writes pages of a window in the other, each transfer with a fence behind it, so that it counts as done when all of it is in \
-its place. The driver of the target knows --translations pages at a time and writes those by itself; what comes for another \
-page waits for the target's process, which installs its translation in the place of another. 0 is without translations.
+place. The target's XDP program has translations of --translations pages at a time and writes those directly; what comes for \
+another page waits for the target's process, which puts its translation in the place of another. 0 is without translations.
 
 Pages are written in their order, again and again: as long as they are no more than translations, none is missing; by `fifo` \
 and `lru` every one is as soon as they are one more.
@@ -62,7 +62,7 @@ Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 /// Options of this command.
 #[derive(Args, Clone, Debug)]
 #[command(after_help = HELP)]
-pub(crate) struct Options {
+pub(crate) struct TranslateOptions {
     /// Translations that are kept at a time, separated by commas.
     #[arg(long, value_delimiter = ',', default_values_t = [0, 4, 15, 64])]
     translations: Vec<u32>,
@@ -91,8 +91,8 @@ pub(crate) struct Figure {
     pub(crate) translations: u32,
     /// Time of a transfer, ns.
     pub(crate) transfer_ns: f64,
-    /// Share of the packets that landed without the process.
-    pub(crate) landed: f64,
+    /// Share of the packets that the XDP program wrote directly, without the process.
+    pub(crate) direct_writes: f64,
 }
 
 /// Bandwidth of what is acknowledged, Gb/s.
@@ -137,7 +137,7 @@ enum TranslateError {
     Stop(nix::Error),
 }
 
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &TranslateOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
     match measure(options) {
         Ok(report) => {
@@ -155,7 +155,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
     }
 }
 
-fn measure(options: &Options) -> Result<Report, TranslateError> {
+fn measure(options: &TranslateOptions) -> Result<Report, TranslateError> {
     if !nix::unistd::geteuid().is_root() {
         return Err(TranslateError::NotRoot);
     }
@@ -167,21 +167,21 @@ fn measure(options: &Options) -> Result<Report, TranslateError> {
         Err(_) if interrupted() => return Err(TranslateError::Interrupted),
         Err(error) => return Err(error.into()),
     };
-    let place = Place { lab, options };
+    let testbed = Testbed { lab, options };
     // A veth pair takes the answers of a program at one end only if there is one at the other, too.
-    place.tool(WRITING, &["up", NIC, "--endpoints", "1"])?;
+    testbed.tool(WRITING, &["up", NIC, "--endpoints", "1"])?;
     let mut rounds = vec![Vec::new(); options.translations.len()];
     let mut stopped = Vec::new();
     for _ in 0..options.rounds {
         for (written, &translations) in rounds.iter_mut().zip(&options.translations) {
             progress.set_message(format!("{translations} translations"));
-            let target = place.target(translations)?;
-            written.push(place.write(&target)?);
+            let target = testbed.target(translations)?;
+            written.push(testbed.write(&target)?);
             progress.inc(1);
         }
         progress.set_message("stopped");
-        let target = place.target(place.most())?;
-        stopped.push(place.stop(&target)?);
+        let target = testbed.target(testbed.most())?;
+        stopped.push(testbed.stop(&target)?);
         progress.inc(1);
     }
     progress.finish_and_clear();
@@ -200,10 +200,11 @@ fn figures_of(translations: u32, rounds: &[Vec<Written>]) -> Vec<Figure> {
         let of = |figure: fn(&Written) -> f64| {
             median(rounds.iter().filter_map(|round| round.get(at)).map(figure)).unwrap_or(f64::NAN)
         };
-        let landed =
-            |written: &Written| written.landed as f64 / (written.landed + written.untranslated).max(1) as f64;
-        let (transfer_ns, landed) = (of(|written| written.transfer_ns), of(landed));
-        Figure { pages: written.pages, translations, transfer_ns, landed }
+        let direct_writes = |written: &Written| {
+            written.direct_writes as f64 / (written.direct_writes + written.untranslated).max(1) as f64
+        };
+        let (transfer_ns, direct_writes) = (of(|written| written.transfer_ns), of(direct_writes));
+        Figure { pages: written.pages, translations, transfer_ns, direct_writes }
     };
     first.iter().enumerate().map(figure).collect()
 }
@@ -217,28 +218,28 @@ fn over_rounds(rounds: &[(f64, f64)]) -> Option<Stopped> {
 }
 
 /// The lab.
-struct Place<'o> {
+struct Testbed<'o> {
     lab: LabGuard,
-    options: &'o Options,
+    options: &'o TranslateOptions,
 }
 
-/// A process with a window, in a node whose driver writes it.
+/// A process with a window, in a node whose XDP program writes it.
 struct Target<'p> {
     process: Running,
     /// Arguments that say where it is.
     there: Vec<String>,
-    place: &'p Place<'p>,
+    testbed: &'p Testbed<'p>,
 }
 
 impl Drop for Target<'_> {
     fn drop(&mut self) {
         let _ = self.process.signal(Signal::SIGKILL);
         // The next one has another number of translations.
-        let _ = self.place.tool(WRITTEN, &["down"]);
+        let _ = self.testbed.tool(WRITTEN, &["down"]);
     }
 }
 
-impl Place<'_> {
+impl Testbed<'_> {
     fn tool(&self, node: usize, arguments: &[&str]) -> Result<(), TranslateError> {
         let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
         Running::ours(Some((&self.lab, node)), &arguments)?.output(PATIENCE)?;
@@ -275,7 +276,7 @@ impl Place<'_> {
         let host = self.lab.nodes()[WRITTEN].nics[0].address;
         let there =
             vec![format!("--to={host}:{port}"), format!("--key={key}"), format!("--address={address}")];
-        Ok(Target { process, there, place: self })
+        Ok(Target { process, there, testbed: self })
     }
 
     fn writer(&self, target: &Target<'_>, options: &[String]) -> Result<Running, TranslateError> {

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::with_driver;
+use common::with_xdp;
 use std::collections::HashSet;
 use std::fs;
 use std::process::{Child, Command, Stdio};
@@ -50,7 +50,7 @@ fn long_comparison(options: &[&str]) -> (Child, HashSet<i32>) {
         .stderr(Stdio::null())
         .spawn()
         .expect("it starts");
-    // The client is the last of its children to start; servers alone are one per place.
+    // The client is the last of its children to start; servers alone are one per testbed.
     while children(process.id()).len() < 2 {
         std::thread::sleep(Duration::from_millis(20));
     }
@@ -92,8 +92,8 @@ fn a_comparison_over_loopback_is_rows_machine_and_summary() {
 }
 
 #[test]
-fn every_engine_is_compared_with_every_depositor() {
-    let Some(_watched) = with_driver("every_engine_is_compared_with_every_depositor") else { return };
+fn every_send_path_is_compared_with_every_receive_path() {
+    let Some(_watched) = with_xdp("every_send_path_is_compared_with_every_receive_path") else { return };
     let output = Command::new(TSUMUGI)
         .args(["compare", "--quick", "--rounds", "1", "--offloads", "on", "--json"])
         .args(["--transports", "tsumugi,tcp-spin"])
@@ -108,17 +108,17 @@ fn every_engine_is_compared_with_every_depositor() {
         let ways = rows
             .iter()
             .filter(|row| row["metric"] == metric && row["wait"] == "spin" && row["offloads"] == "on")
-            .filter_map(|row| Some((row["engine"].as_str()?, row["depositor"].as_str()?)));
+            .filter_map(|row| Some((row["send"].as_str()?, row["receive"].as_str()?)));
         let ways: HashSet<(&str, &str)> = ways.collect();
-        let wanted = [("udp", "user"), ("udp", "driver"), ("packet", "driver"), ("packet", "user")];
+        let wanted = [("udp", "socket"), ("udp", "xdp"), ("packet", "xdp"), ("packet", "socket")];
         assert_eq!(ways, HashSet::from(wanted), "{metric}");
         let tcp = rows.iter().filter(|row| row["metric"] == metric && row["ratio"].is_f64());
         let programs: Vec<&str> = tcp.filter_map(|row| row["program"].as_str()).collect();
         assert_eq!(programs, ["absent", "idle", "busy"], "{metric}");
     }
     let overlap = rows.iter().filter(|row| row["metric"] == "overlap");
-    let overlap: Vec<_> = overlap.map(|row| (&row["depositor"], row["overlap"].is_f64())).collect();
-    assert_eq!(overlap, [(&"user".into(), true), (&"driver".into(), true)]);
+    let overlap: Vec<_> = overlap.map(|row| (&row["receive"], row["overlap"].is_f64())).collect();
+    assert_eq!(overlap, [(&"socket".into(), true), (&"xdp".into(), true)]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 mod common;
 
-use common::with_driver;
+use common::with_xdp;
 use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
 
@@ -37,7 +37,7 @@ fn finding<'a>(said: &'a str, check: &str) -> &'a str {
 
 #[test]
 fn a_command_in_mounts_of_its_own_attaches_for_all() {
-    let Some(_watched) = with_driver("a_command_in_mounts_of_its_own_attaches_for_all") else { return };
+    let Some(_watched) = with_xdp("a_command_in_mounts_of_its_own_attaches_for_all") else { return };
     let said = confined(
         "ip netns add x; ip link set va netns x; ip -n x link set va up; ip netns exec x \"$0\" up va --endpoints 1; \
          echo = $?; ip netns exec x \"$0\" status; nsenter --net=/run/netns/x \"$0\" status; \
@@ -52,7 +52,7 @@ fn a_command_in_mounts_of_its_own_attaches_for_all() {
 #[test]
 fn who_cannot_look_at_the_first_process_attaches_for_all_where_its_parent_is() {
     let test = "who_cannot_look_at_the_first_process_attaches_for_all_where_its_parent_is";
-    let Some(_watched) = with_driver(test) else { return };
+    let Some(_watched) = with_xdp(test) else { return };
     let within = format!(
         "mount -t bpf -o mode=700 bpf /sys/fs/bpf; \"$0\" up va --endpoints 1 --mode 666; echo = $?; {USER} doctor; \
          ip netns add x; ip link set va netns x; ip netns exec x \"$0\" status; \"$0\" down; echo = $?; \
@@ -66,7 +66,7 @@ fn who_cannot_look_at_the_first_process_attaches_for_all_where_its_parent_is() {
 
 #[test]
 fn doctor_tries_what_the_user_can_reach() {
-    let Some(_watched) = with_driver("doctor_tries_what_the_user_can_reach") else { return };
+    let Some(_watched) = with_xdp("doctor_tries_what_the_user_can_reach") else { return };
     let shut = "mount -t bpf -o mode=700 bpf /sys/fs/bpf;";
     let said = confined(&format!("{shut} {USER} doctor; echo = $?"));
     assert!(finding(&said, "BPF file system").contains("/sys/fs/bpf is shut to this user"), "{said}");
@@ -83,7 +83,7 @@ fn doctor_tries_what_the_user_can_reach() {
 
 #[test]
 fn doctor_stays_true_without_proc_and_sys() {
-    let Some(_watched) = with_driver("doctor_stays_true_without_proc_and_sys") else { return };
+    let Some(_watched) = with_xdp("doctor_stays_true_without_proc_and_sys") else { return };
     let said = confined("mount -t tmpfs none /proc; mount -t tmpfs none /sys; \"$0\" doctor; echo = $?");
     assert!(finding(&said, "attached").contains("mount -t proc proc /proc"), "{said}");
     assert!(finding(&said, "capabilities").contains("NET_ADMIN"), "{said}");
@@ -93,20 +93,20 @@ fn doctor_stays_true_without_proc_and_sys() {
 
 #[test]
 fn perf_says_once_what_it_does_without() {
-    let Some(_watched) = with_driver("perf_says_once_what_it_does_without") else { return };
+    let Some(_watched) = with_xdp("perf_says_once_what_it_does_without") else { return };
     let said = confined(
-        "mount -t tmpfs none /proc; \"$0\" perf serve --once --depositor user >/dev/null 2>&1 & sleep 1; \
+        "mount -t tmpfs none /proc; \"$0\" perf serve --once --receive socket >/dev/null 2>&1 & sleep 1; \
          \"$0\" perf latency 10.66.0.1 --rounds 1 --time 0.05",
     );
     let noted = said.matches("note: endpoint").count();
     assert_eq!(noted, 1, "{said}");
-    assert!(said.contains("without the driver depositor"), "{said}");
+    assert!(said.contains("without the XDP receive path"), "{said}");
 }
 
 #[test]
 fn a_namespace_with_the_number_of_one_that_is_gone_begins_anew() {
     let test = "a_namespace_with_the_number_of_one_that_is_gone_begins_anew";
-    let Some(_watched) = with_driver(test) else { return };
+    let Some(_watched) = with_xdp(test) else { return };
     // Whether a new namespace gets the number of the one that is gone is chance. So what that one has left is renamed: to the
     // new one's number, with the old one's cookie.
     let said = confined(

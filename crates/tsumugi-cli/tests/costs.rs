@@ -13,9 +13,7 @@ const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 fn can_measure(test: &str) -> Option<Watched> {
     let missing = match () {
         () if std::thread::available_parallelism().is_ok_and(|cpus| cpus.get() < 2) => "needs two CPUs",
-        () if !tsumugi_rail::xdp::IS_COMPILED => {
-            "needs a build with the driver program (clang and libbpf-dev)"
-        }
+        () if !tsumugi_rail::xdp::IS_COMPILED => "needs a build with the XDP program (clang and libbpf-dev)",
         () => return as_root(test, None),
     };
     as_root(test, Some(missing))
@@ -26,8 +24,8 @@ fn labs_of(pid: u32) -> Vec<String> {
 }
 
 #[test]
-fn every_part_costs_something_with_every_engine() {
-    let Some(_watched) = can_measure("every_part_costs_something_with_every_engine") else { return };
+fn every_part_costs_something_with_every_send_path() {
+    let Some(_watched) = can_measure("every_part_costs_something_with_every_send_path") else { return };
     let process = Command::new(TSUMUGI)
         .args(["perf", "costs", "--rounds", "3", "--json"])
         .stdout(Stdio::piped())
@@ -39,10 +37,10 @@ fn every_part_costs_something_with_every_engine() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(0), "{said}");
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
-    let engines = json["engines"].as_array().expect("engines");
-    let names: Vec<&str> = engines.iter().filter_map(|costs| costs["engine"].as_str()).collect();
+    let send_paths = json["send_paths"].as_array().expect("send_paths");
+    let names: Vec<&str> = send_paths.iter().filter_map(|costs| costs["send"].as_str()).collect();
     assert_eq!(names, ["udp", "packet", "xsk"]);
-    for costs in engines {
+    for costs in send_paths {
         let parts = costs["parts"].as_array().expect("parts");
         assert_eq!(parts.len(), 7, "{costs}");
         // Parts are differences of medians, and on a machine with other work anything.

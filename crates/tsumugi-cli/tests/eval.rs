@@ -121,7 +121,7 @@ fn a_lab_is_measured_and_goes() {
     assert_eq!(labs_of(pid), Vec::<String>::new());
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let row = row(&json, "2x2@100M", "hash");
-    assert_eq!((&row["simulated"], &row["depositor"]), (&false.into(), &"user".into()));
+    assert_eq!((&row["simulated"], &row["receive"]), (&false.into(), &"socket".into()));
     // How much was carried depends on the machine, but the NICs limit it.
     assert!(row["gbit_s"].as_f64().is_some_and(|gbit_s| gbit_s > 0.0 && gbit_s < 0.25), "{row}");
     assert!(row["send_cpu"].as_f64() > Some(0.0) && row["receive_cpu"].as_f64() > Some(0.0), "{row}");

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::with_driver;
+use common::with_xdp;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
@@ -39,14 +39,15 @@ fn json(output: &Output) -> serde_json::Value {
 }
 
 #[test]
-fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
-    let Some(_watched) = with_driver("pages_land_as_far_as_translations_go_and_a_stopped_process_is_written")
+fn pages_are_written_directly_as_far_as_translations_go_and_a_stopped_process_is_written() {
+    let Some(_watched) =
+        with_xdp("pages_are_written_directly_as_far_as_translations_go_and_a_stopped_process_is_written")
     else {
         return;
     };
     let options = ["translate", "--translations", "0,4", "--pages", "2,4,12", "--rounds", "1", "--json"];
     let report = json(&perf("translate", &options, None));
-    let landed = |translations: u64, pages: u64| {
+    let direct_writes = |translations: u64, pages: u64| {
         let figures = report["figures"].as_array().expect("figures");
         let is = |name: &str, figure: &serde_json::Value| figure[name].as_u64();
         let figure = figures.iter().find(|figure| {
@@ -54,29 +55,29 @@ fn pages_land_as_far_as_translations_go_and_a_stopped_process_is_written() {
         });
         let figure = figure.unwrap_or_else(|| panic!("{translations}, {pages} in {report}"));
         assert!(figure["transfer_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
-        figure["landed"].as_f64().expect("a share")
+        figure["direct_writes"].as_f64().expect("a share")
     };
-    assert!([2, 4, 12].iter().all(|pages| landed(0, *pages) == 0.0), "{report}");
-    assert_eq!((landed(4, 2), landed(4, 4)), (1.0, 1.0));
-    assert!(landed(4, 12) < 1.0, "{report}");
+    assert!([2, 4, 12].iter().all(|pages| direct_writes(0, *pages) == 0.0), "{report}");
+    assert_eq!((direct_writes(4, 2), direct_writes(4, 4)), (1.0, 1.0));
+    assert!(direct_writes(4, 12) < 1.0, "{report}");
     assert!(report["stopped"]["stopped_gbit_s"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
 }
 
 #[test]
-fn everyone_takes_what_everyone_sends_with_either_depositor() {
-    let Some(_watched) = with_driver("everyone_takes_what_everyone_sends_with_either_depositor") else {
+fn everyone_takes_what_everyone_sends_with_either_receive_path() {
+    let Some(_watched) = with_xdp("everyone_takes_what_everyone_sends_with_either_receive_path") else {
         return;
     };
     let options = ["all-to-all", "--nodes", "3", "--size", "4K", "--rounds", "1", "--time", "0.1", "--json"];
     let report = json(&perf("exchange", &options, None));
-    for name in ["driver_gbit_s", "user_gbit_s", "ratio"] {
+    for name in ["xdp_gbit_s", "socket_gbit_s", "ratio"] {
         assert!(report["figures"][0][name].as_f64().is_some_and(|value| value > 0.0), "{name}: {report}");
     }
 }
 
 #[test]
 fn ctrl_c_leaves_nothing_behind() {
-    let Some(_watched) = with_driver("ctrl_c_leaves_nothing_behind") else { return };
+    let Some(_watched) = with_xdp("ctrl_c_leaves_nothing_behind") else { return };
     for (stem, name, after_ms) in
         [("translate", "translate", 300), ("translate", "translate", 1500), ("exchange", "all-to-all", 1200)]
     {

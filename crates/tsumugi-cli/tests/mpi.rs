@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::with_driver;
+use common::with_xdp;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -134,42 +134,42 @@ fn losses_are_not_seen() {
     }
 }
 
-/// How many endpoints a job said that they receive through the program in the driver, and through sockets.
+/// How many endpoints a job said that they receive through the XDP program, and through sockets.
 fn receive_paths(said: &str) -> [usize; 2] {
-    ["driver", "user"].map(|depositor| said.matches(&format!(": {depositor} depositor, ")).count())
+    ["XDP", "socket"].map(|receive_path| said.matches(&format!(": {receive_path} receive path, ")).count())
 }
 
 #[test]
-fn the_program_in_the_driver_receives_for_programs_of_every_kind() {
-    let Some(_watch) = with_driver("the_program_in_the_driver_receives_for_programs_of_every_kind") else {
+fn the_xdp_program_receives_for_programs_of_every_kind() {
+    let Some(_watch) = with_xdp("the_xdp_program_receives_for_programs_of_every_kind") else {
         return;
     };
     for mpi in Mpi::all() {
         for name in ["messages", "collectives", "windows", "threads"] {
             let program = mpi.build(name);
             let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "tsumugi")];
-            let (well, said) = mpi.run(&["--driver"], &log, &[program.to_str().unwrap()]);
+            let (well, said) = mpi.run(&["--xdp"], &log, &[program.to_str().unwrap()]);
             assert!(well && said.contains(&format!("{name}: ok")), "{}: {said}", mpi.name);
             // Open MPI opens two in each rank.
             assert_eq!(receive_paths(&said), [if mpi.name == "openmpi" { 4 } else { 2 }, 0], "{said}");
         }
         let program = mpi.build("messages");
         let settings = [("FI_TSUMUGI_FAULTS", "loss=1%")];
-        let options = ["--driver", "--nodes", "3", "-n", "6"];
+        let options = ["--xdp", "--nodes", "3", "-n", "6"];
         mpi.succeed(&options, &settings, &[program.to_str().unwrap(), "65536"], "messages: ok");
     }
 }
 
 #[test]
-fn jobs_of_two_users_share_nodes_of_which_one_has_a_driver() {
-    let test = "jobs_of_two_users_share_nodes_of_which_one_has_a_driver";
-    let Some(_watch) = with_driver(test) else { return };
+fn jobs_of_two_users_share_nodes_of_which_one_has_xdp() {
+    let test = "jobs_of_two_users_share_nodes_of_which_one_has_xdp";
+    let Some(_watch) = with_xdp(test) else { return };
     let Some(mpi) = Mpi::installed("mpich") else { return };
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::up(&Spec::unique("users")).expect("the lab is made").guarded();
     let name = ["--name", lab.name()];
-    for [with_driver, with_sockets] in [[0_usize, 2], [1, 1], [2, 0]] {
-        if let Some(node) = with_driver.checked_sub(1) {
+    for [with_xdp, with_sockets] in [[0_usize, 2], [1, 1], [2, 0]] {
+        if let Some(node) = with_xdp.checked_sub(1) {
             let mut up = lab.command(node, TSUMUGI).expect("the node can be entered");
             let up = up.args(["up", "nic0", "--endpoints", "4", "--mode", "666"]).output().unwrap();
             assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
@@ -192,7 +192,7 @@ fn jobs_of_two_users_share_nodes_of_which_one_has_a_driver() {
             });
             for (well, said) in outcomes {
                 assert!(well && said.contains(&format!("{kind}: ok")), "{said}");
-                assert_eq!(receive_paths(&said), [with_driver, with_sockets], "{said}");
+                assert_eq!(receive_paths(&said), [with_xdp, with_sockets], "{said}");
             }
         }
     }
@@ -257,7 +257,7 @@ fn an_evaluation_tells_each_figure_of_everything_that_carries_messages() {
         assert_eq!(told["mpi"], mpi.name);
         let rows = told["rows"].as_array().unwrap();
         // Of bare sockets only what is one datagram each way.
-        let counts = [("tcp", 9), ("tsumugi-user", 9), ("tsumugi-driver", 9), ("bare-udp", 3)];
+        let counts = [("tcp", 9), ("tsumugi-socket", 9), ("tsumugi-xdp", 9), ("bare-udp", 3)];
         for (over, count) in counts {
             let of = rows.iter().filter(|row| row["over"] == over);
             assert_eq!(of.filter(|row| row["value"].as_f64().unwrap() > 0.0).count(), count, "{over}");

@@ -2,7 +2,7 @@
 
 use std::process::{Command, Output};
 use std::time::{Duration, Instant};
-use tsumugi::{Config, Depositor, Endpoint};
+use tsumugi::{Config, Endpoint, ReceiveChoice};
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
@@ -13,7 +13,7 @@ const ROLE: &str = "TSUMUGI_TEST_ENDPOINT";
 #[test]
 fn an_endpoint_for_another_test() {
     if std::env::var_os(ROLE).is_some() {
-        let config = Config { port: 7411, depositor: Depositor::User, ..Config::default() };
+        let config = Config { port: 7411, receive: ReceiveChoice::Socket, ..Config::default() };
         let endpoint = Endpoint::open(config).expect("an endpoint");
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {
@@ -39,7 +39,7 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     };
     let lab = Lab::up(&Spec { nics: 3, ..Spec::unique("paths") }).expect("the lab is made").guarded();
     for node in 0..2 {
-        // As container engines do, with and without a name that says so.
+        // As container runtimes do, with and without a name that says so.
         // The first NIC has addresses of both families, and a third has one of IPv6 only.
         shell(
             &lab,
@@ -79,7 +79,7 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     let has = |start: &str, what: &str| assert!(line(start).contains(what), "{start}, {what}: {text}");
     has("-     docker0", "containers or virtual machines of this host");
     has("used  nic0", "10.77.0.1");
-    has("used  10.77.0.2:7411", "the peer was met there");
+    has("used  10.77.0.2:7411", "the connection was made there");
     has("used  10.77.1.2:7411", "proved to be there");
     has("-     172.18.0.1:7411", "this host has the same address");
     let used = text.lines().filter(|line| line.contains("peers are told of it")).count();
@@ -88,7 +88,7 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     has("-     [fd77::2]:7411", "no path: the path to 10.77.0.2:7411 joins the same two NICs");
     let text = said(&doctor(&["--paths", "fd77::2"]));
     let line = |start: &str| text.lines().find(|line| line.trim_start().starts_with(start)).unwrap_or("none");
-    assert!(line("used  [fd77::2]:7411").contains("the peer was met there"), "{text}");
+    assert!(line("used  [fd77::2]:7411").contains("the connection was made there"), "{text}");
     assert!(line("used  10.77.1.2:7411").contains("proved to be there"), "{text}");
     assert!(line("-     10.77.0.2:7411").contains("joins the same two NICs"), "{text}");
     let output = doctor(&["--paths", "10.77.0.2", "--networks", "!nic1", "--json"]);

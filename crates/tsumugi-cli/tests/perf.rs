@@ -101,7 +101,7 @@ fn every_bare_transport_measures_every_metric() {
             let row = row(&output);
             assert_eq!((&row["transport"], &row["metric"]), (&transport.into(), &name.into()));
             assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
-            assert!(row.get("engine").is_none() && row.get("wait").is_none(), "{row}");
+            assert!(row.get("send").is_none() && row.get("wait").is_none(), "{row}");
             assert!(!row.to_string().contains("null"), "{row}");
         }
     }
@@ -122,7 +122,7 @@ fn tsumugi_measures_every_metric_with_every_wait() {
             let common = ["--json", "--rounds", "1", "--time", "0.02", "--timeout", "60"];
             let row = row(&server.perf(metric, &[&common[..], &["--wait", wait]].concat()));
             assert_eq!(row["transport"], "tsumugi");
-            assert_eq!((&row["engine"], &row["depositor"]), (&"udp".into(), &"user".into()));
+            assert_eq!((&row["send"], &row["receive"]), (&"udp".into(), &"socket".into()));
             assert_eq!(row["wait"], wait);
             assert!(row[key].as_f64().is_some_and(|figure| figure >= 0.0), "{row}");
             assert_eq!(row.get("size_bytes").is_some(), metric != "idle", "{row}");
@@ -472,9 +472,9 @@ fn an_unknown_host_is_named() {
 #[test]
 fn wrong_usage_is_explained_and_exits_with_2() {
     for (options, words) in [
-        (&["--engine", "shm"][..], "not part of this version"),
-        (&["--engine", "warp"], "there is no `warp` engine"),
-        (&["--depositor", "neighbour"], "not part of this version"),
+        (&["--send", "shm"][..], "not part of this version"),
+        (&["--send", "warp"], "there is no `warp` send path"),
+        (&["--receive", "neighbour"], "not part of this version"),
         (&["--size", "2G"], "over the limit of one message"),
         (&["--size", "8..4"], "ends before it begins"),
         (&["--time", "0"], "not a number of seconds"),

@@ -255,7 +255,7 @@ impl<'a> Maker<'a> {
     /// Both directions of every link are limited: the switch's port towards the node, and the node's NIC
     /// towards the switch. The NIC's queue is deep, so that a fast sender waits for it as for a real NIC;
     /// the port's is as shallow as a switch's and drops. What bypasses a NIC's queue (AF_XDP does on veth)
-    /// still meets the port.
+    /// still passes the port.
     fn limit(&self, rate: Rate) -> Result<(), LabError> {
         let lab = &self.spec.name;
         // A bucket that lasts longer than the timer that refills it may be late, and holds a packet of any size.
@@ -353,9 +353,9 @@ impl<'a> Maker<'a> {
             }
         }
         let folder = names::folder(&self.spec.name);
-        for (file, content) in [("hosts", hosts), ("etc-hosts", resolver)] {
+        for (file, text) in [("hosts", hosts), ("etc-hosts", resolver)] {
             let path = folder.join(file);
-            fs::write(&path, content).context("write", &path)?;
+            fs::write(&path, text).context("write", &path)?;
         }
         // Where entering processes mount the sysfs that shows their own NICs.
         let sys = folder.join("sys");

@@ -8,11 +8,11 @@
 #[path = "../tests/provider/host.rs"]
 mod host;
 
-use host::{Options, Pair, Side, context, host};
+use host::{HostOptions, Pair, Side, context, host};
 use std::ptr::null_mut;
 use std::time::Instant;
 use tsumugi::message::{Pattern, Port};
-use tsumugi::{Config, Endpoint, EngineChoice, Node};
+use tsumugi::{Config, Endpoint, PeerId, SendChoice};
 use tsumugi_fi::abi::*;
 
 const BYTES: usize = 8;
@@ -26,12 +26,12 @@ const TAG: u64 = 7;
 struct Own {
     port: Port,
     endpoint: Endpoint,
-    to: Option<Node>,
+    to: Option<PeerId>,
 }
 
 impl Own {
     fn open() -> Own {
-        let config = Config { engine: EngineChoice::Udp, ..Config::loopback() };
+        let config = Config { send: SendChoice::Udp, ..Config::loopback() };
         let endpoint = Endpoint::open(config).expect("an endpoint");
         Own { port: Port::open(&endpoint, 1).expect("a channel"), endpoint, to: None }
     }
@@ -102,7 +102,7 @@ fn main() {
     let (mut here, mut there) = (Own::open(), Own::open());
     here.to = here.endpoint.add_peer(&format!("127.0.0.1:{}", there.endpoint.port())).ok();
     there.to = there.endpoint.add_peer(&format!("127.0.0.1:{}", here.endpoint.port())).ok();
-    let pair = Pair::open(Options { threading: FI_THREAD_DOMAIN, ..Options::default() });
+    let pair = Pair::open(HostOptions { threading: FI_THREAD_DOMAIN, ..HostOptions::default() });
     for _ in 0..IDLE_LOOKS {
         for side in [&here, &there] {
             side.endpoint.progress().expect("progress");
@@ -125,7 +125,7 @@ fn main() {
             provided_message(from, to, number);
             back = !back;
         });
-        // The first one greets.
+        // The first one connects.
         if round > 0 {
             own.push(own_ns);
             provided.push(provided_ns);

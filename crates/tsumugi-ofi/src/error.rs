@@ -62,7 +62,7 @@ pub(crate) fn of_send(error: &SendError) -> i32 {
     match error {
         SendError::WouldBlock => FI_EAGAIN,
         SendError::TooLong { .. } => FI_EMSGSIZE,
-        SendError::NoSuchNode(_) => FI_EINVAL,
+        SendError::NoSuchPeer(_) => FI_EINVAL,
         SendError::Peer(failure) => of_failure(failure),
         SendError::Stalled { .. } => FI_ETIMEDOUT,
         SendError::NoMemory(_) => FI_ENOMEM,
@@ -77,7 +77,7 @@ pub(crate) fn of_request(error: &RequestError) -> i32 {
         RequestError::Cancelled | RequestError::Filled { .. } => FI_ECANCELED,
         RequestError::Peer(failure) => of_failure(failure),
         RequestError::TooLong { .. } => FI_EMSGSIZE,
-        RequestError::NoSuchNode(_) => FI_EINVAL,
+        RequestError::NoSuchPeer(_) => FI_EINVAL,
     }
 }
 

@@ -146,7 +146,7 @@ impl Hints<'_> {
         self.info.map_or(0, |info| info.caps)
     }
 
-    /// Says why these cannot be met.
+    /// Says why these cannot be satisfied.
     fn check(&self) -> Result<(), String> {
         let bits = |what: &str, wanted: u64, offered: u64| match wanted & !offered {
             0 => Ok(()),
@@ -211,13 +211,13 @@ impl Hints<'_> {
         };
         let messages = if wanted & (FI_MSG | FI_TAGGED) == 0 { 0 } else { FI_MSG | FI_TAGGED };
         let memory = if wanted & (FI_RMA | FI_ATOMIC) == 0 { 0 } else { FI_RMA | FI_ATOMIC };
-        let ways = direction(messages, FI_SEND | FI_RECV)
+        let candidates = direction(messages, FI_SEND | FI_RECV)
             | direction(memory, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
         let comm = match wanted & (FI_LOCAL_COMM | FI_REMOTE_COMM) {
             0 => FI_LOCAL_COMM | FI_REMOTE_COMM,
             some => some,
         };
-        wanted | ways | comm
+        wanted | candidates | comm
     }
 
     /// The name of the domain that is asked for.
@@ -249,9 +249,9 @@ fn address(place: *const std::ffi::c_void, room: usize) -> Result<Option<SocketA
     read.map(|(address, _)| Some(address)).ok_or_else(|| "an address is none of IPv4 or IPv6".to_owned())
 }
 
-/// One way to communicate: from where, and to where if that is known.
+/// What one `fi_info` offers: the address of this side, and the peer's if that is known.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Way {
+struct Candidate {
     domain: String,
     from: SocketAddr,
     to: Option<SocketAddr>,
@@ -273,10 +273,10 @@ fn answer(
         return Err(format!("the fabric is '{FABRIC}', not '{name}'").into());
     }
     let settings = Settings::read(host::host());
-    let ways = ways(node, service, flags, hints, &settings)?;
+    let candidates = candidates(node, service, flags, hints, &settings)?;
     let mut first = std::ptr::null_mut();
-    for way in ways.into_iter().rev() {
-        let info = describe(version, hints, &settings, &way).ok_or("there is no memory")?;
+    for candidate in candidates.into_iter().rev() {
+        let info = describe(version, hints, &settings, &candidate).ok_or("there is no memory")?;
         let info = info.into_raw();
         // SAFETY: just made.
         unsafe { (*info).next = first };
@@ -285,14 +285,14 @@ fn answer(
     Ok(first)
 }
 
-/// The ways that the caller has the choice of.
-fn ways(
+/// The candidates that the caller may choose from.
+fn candidates(
     node: Option<&str>,
     service: Option<&str>,
     flags: u64,
     hints: &Hints<'_>,
     settings: &Settings,
-) -> Result<Vec<Way>, Refusal> {
+) -> Result<Vec<Candidate>, Refusal> {
     let numeric = flags & FI_NUMERICHOST != 0;
     let format = hints.format();
     let asked = |found: Vec<SocketAddr>| found.into_iter().find(|address| sockaddr::is_of(*address, format));
@@ -312,28 +312,32 @@ fn ways(
         named.transpose().map_err(|name| format!("there is no domain '{name}'"))?.flatten();
     let source = source.map(|source| source.ip()).filter(|ip| !ip.is_unspecified()).or(named);
     if let Some(ip) = source {
-        return Ok(vec![Way { domain: format!("{ANY}:{ip}"), from: (ip, port).into(), to: destination }]);
+        return Ok(vec![Candidate {
+            domain: format!("{ANY}:{ip}"),
+            from: (ip, port).into(),
+            to: destination,
+        }]);
     }
     if let Some(to) = destination {
         let ip = sockaddr::towards(to).ok_or_else(|| {
-            Refusal::Wrong(format!("this host has no way to {to}: see `ip route get {}`", to.ip()))
+            Refusal::Wrong(format!("this host has no route to {to}: see `ip route get {}`", to.ip()))
         })?;
         // Who talks with this host itself needs nothing but the loopback.
         let domain = if ip.is_loopback() { format!("{ANY}:{ip}") } else { ANY.to_owned() };
-        return Ok(vec![Way { domain, from: (ip, port).into(), to: Some(to) }]);
+        return Ok(vec![Candidate { domain, from: (ip, port).into(), to: Some(to) }]);
     }
     let found = reached_by(settings);
-    let ways = found.into_iter().filter(|ip| sockaddr::is_of((*ip, port).into(), format));
-    let ways: Vec<Way> = ways
+    let candidates = found.into_iter().filter(|ip| sockaddr::is_of((*ip, port).into(), format));
+    let candidates: Vec<Candidate> = candidates
         .map(|ip| {
             let domain = if ip.is_loopback() { format!("{ANY}:{ip}") } else { ANY.to_owned() };
-            Way { domain, from: (ip, port).into(), to: None }
+            Candidate { domain, from: (ip, port).into(), to: None }
         })
         .collect();
-    if ways.is_empty() {
+    if candidates.is_empty() {
         Err("no NIC here has an address of the format that the caller wants".into())
     } else {
-        Ok(ways)
+        Ok(candidates)
     }
 }
 
@@ -388,14 +392,14 @@ fn text(text: &str) -> *mut c_char {
 }
 
 /// What is offered, as hints may narrow it down.
-fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, way: &Way) -> Option<Info> {
+fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, candidate: &Candidate) -> Option<Info> {
     let mut made = host::host().new_info()?;
     let info = made.get();
     let caps = hints.granted();
     info.caps = caps;
-    info.addr_format = sockaddr::format_of(way.from);
-    (info.src_addr, info.src_addrlen) = sockaddr::allocated(way.from);
-    if let Some(to) = way.to {
+    info.addr_format = sockaddr::format_of(candidate.from);
+    (info.src_addr, info.src_addrlen) = sockaddr::allocated(candidate.from);
+    if let Some(to) = candidate.to {
         (info.dest_addr, info.dest_addrlen) = sockaddr::allocated(to);
     }
     // SAFETY: of null the host's `fi_dupinfo` makes all attributes.
@@ -447,7 +451,7 @@ fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, way: &Way) -> 
             }
         }
     }
-    domain.name = text(&way.domain);
+    domain.name = text(&candidate.domain);
     let wanted = hints.domain;
     domain.threading = match wanted.map_or(FI_THREAD_UNSPEC, |hints| hints.threading) {
         FI_THREAD_UNSPEC => FI_THREAD_SAFE,

@@ -18,7 +18,8 @@ use std::rc::{Rc, Weak};
 use tsumugi::remote::Refused;
 use tsumugi::{Region, Rights, Target};
 
-/// A region longer than this is no memory but a range of addresses: an MPI's dynamic window, in which memory comes and goes.
+/// A region longer than this is no memory but a range of addresses: an MPI's dynamic window, to which memory is
+/// attached and detached.
 const RANGE_BYTES_MIN: usize = 1 << 46;
 
 /// A domain's regions by their keys.

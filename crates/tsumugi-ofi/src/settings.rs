@@ -6,7 +6,7 @@ use std::ffi::CStr;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
-use tsumugi::{Config, Depositor, EngineChoice, FaultOptions, Networks, Policy, Wait};
+use tsumugi::{Config, FaultOptions, Networks, Policy, ReceiveChoice, SendChoice, Wait};
 
 /// What is set, read when a domain is opened.
 #[derive(Clone, Debug, Default)]
@@ -14,8 +14,8 @@ pub(crate) struct Settings {
     networks: Option<Networks>,
     port: Option<Number<u16>>,
     job: Option<Number<u64>>,
-    send_path: Option<EngineChoice>,
-    receive_path: Option<Depositor>,
+    send: Option<SendChoice>,
+    receive: Option<ReceiveChoice>,
     policy: Option<Policy>,
     wait: Option<Wait>,
     peer_timeout: Option<Seconds>,
@@ -123,11 +123,11 @@ settings! {
         what may not (default: TSUMUGI_NETWORKS, or all but those that lead to this host alone)";
     c"port" port "UDP port of the first endpoint of a process, if nobody has it (default: any that is free)";
     c"job" job "number of the job; endpoints of different jobs refuse each other (default: 0)";
-    c"send_path" send_path "what sends: auto, udp, packet or xsk (default: auto, the quickest that is permitted)";
-    c"receive_path" receive_path "what receives: auto, user (a socket) or driver (the program that `tsumugi up` has attached to the NIC) \
-        (default: auto)";
+    c"send_path" send "what sends: auto, udp, packet or xsk (default: auto, the quickest that is permitted)";
+    c"receive_path" receive "what receives: auto, xdp (the program that `tsumugi up` has attached to the NIC) or socket (default: auto, xdp \
+        where it is available)";
     c"policy" policy "how packets are spread over several NICs, see `tsumugi --help` (default: adaptive)";
-    c"wait" wait "how a call waits that blocks: spin, adaptive, block or reap (default: adaptive)";
+    c"wait" wait "how a call waits that blocks: spin, adaptive, block or busy-poll (default: adaptive)";
     c"peer_timeout" peer_timeout "seconds that a peer's host may be silent before its process counts as dead (default: 180)";
     c"connect_timeout" connect_timeout "seconds that a peer which has never answered is waited for (default: 30)";
     c"close_timeout" close_timeout "seconds that closing an endpoint waits for what peers have not acknowledged (default: 5)";
@@ -138,7 +138,7 @@ settings! {
     c"datagram_bytes" datagram_bytes "longest datagram payload (default: what the NIC's MTU permits)";
     c"faults" faults "faults to inject into what is sent, for tests: loss=1%,dup=1%,reorder=5%,corrupt=0.1%,delay=50us,seed=7 (default: \
         none)";
-    c"progress" progress "who drives transfers where the program does not ask for either: manual (its calls) or auto (a thread, too) \
+    c"progress" progress "who makes progress where the program does not ask for either: manual (its calls) or auto (a thread, too) \
         (default: manual)";
 }
 
@@ -180,8 +180,8 @@ impl Settings {
             queue_bytes: self.queue_bytes.map_or(default.queue_bytes, |bytes| bytes.0),
             receive_bytes: self.receive_bytes.map_or(default.receive_bytes, |bytes| bytes.0),
             send_bytes: self.send_bytes.map_or(default.send_bytes, |bytes| bytes.0),
-            engine: self.send_path.unwrap_or(default.engine),
-            depositor: self.receive_path.unwrap_or(default.depositor),
+            send: self.send.unwrap_or(default.send),
+            receive: self.receive.unwrap_or(default.receive),
             policy: self.policy.or(default.policy),
             networks: self.networks.clone().or(default.networks),
             datagram_bytes: self.datagram_bytes.map(|bytes| bytes.0).or(default.datagram_bytes),

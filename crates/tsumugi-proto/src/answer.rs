@@ -1,11 +1,11 @@
-//! Answers of a depositor that answers by itself, from nothing but receive memory.
+//! Answers of a receive path that answers by itself, from nothing but receive memory.
 //!
-//! A program in the driver does the same in C. The user depositor has more to go by (what else is due, how many
+//! The XDP program does the same in C. The socket receive path has more to go by (what else is due, how many
 //! packets it left unanswered) and puts its answers together itself.
 
 use crate::memory::ReceiveMemory;
+use crate::receive_bitmap;
 use crate::receiver::{self, Verdict};
-use crate::window;
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::defect;
@@ -14,12 +14,12 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// Of so many packets of strangers of a kind one goes on to the owner.
 pub const STRANGERS_PER_RESET: u64 = 64;
-/// The same of PROBEs: who asks waits for the answer, and asks seldom. The other's kernel goes on to vouch for a process that
-/// has forgotten the flow.
+/// The same of PROBEs: who asks waits for the answer, and asks seldom. The other's kernel still vouches for a process
+/// that has forgotten the flow.
 pub const PROBES_PER_RESET: u64 = 8;
 
 /// Counts a packet that belongs to no flow, and says whether the owner is to see it all the same, who may answer
-/// RESET: the peer of an endpoint that is gone learns of it so.
+/// RESET: so the peer of an endpoint that is gone is told.
 ///
 /// That is the first packet and then every [`STRANGERS_PER_RESET`]th of an unknown flow or with a wrong token, so that
 /// a flood of them costs next to nothing, and if it is a PROBE every [`PROBES_PER_RESET`]th. Nobody is left of another epoch.
@@ -62,8 +62,8 @@ fn raise(word: &AtomicU64, to: u64) {
 pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
     let asked = header.flags.has(Flags::ACK_REQUEST);
     match verdict.answer() {
-        None if matches!(verdict, Verdict::Deposited | Verdict::Landed)
-            && (asked || header.psn >= window::base(flow)) =>
+        None if matches!(verdict, Verdict::Deposited | Verdict::WrittenDirectly)
+            && (asked || header.psn >= receive_bitmap::base(flow)) =>
         {
             Some(Kind::Ack)
         }
@@ -71,7 +71,7 @@ pub fn due(flow: &Flow, header: &Header, verdict: Verdict) -> Option<Kind> {
     }
 }
 
-/// Whether the owner has said that answers from here do not get away, so that it must answer itself.
+/// Whether the owner has said that answers from here do not leave the NIC, so that it must answer itself.
 #[inline]
 #[must_use]
 pub fn is_left<M: ReceiveMemory + ?Sized>(memory: &M) -> bool {
@@ -99,19 +99,17 @@ pub fn owe<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, kind: Kind, scatt
 /// more.
 #[inline]
 #[must_use]
-pub fn settle(flow: &Flow, due: Option<Kind>) -> Option<Kind> {
+pub fn take_owed(flow: &Flow, due: Option<Kind>) -> Option<Kind> {
     if flow.received.0.owed.load(Ordering::Relaxed) == 0 {
         return due;
     }
     let owed = flow.received.0.owed.swap(0, Ordering::AcqRel);
-    // A STOP is out of date when GO has been said since.
+    // An XOFF is out of date when XON has been sent since.
     let owed = match owed {
         // Another was faster.
         0 => return due,
-        lose if lose == Kind::Lose as u32 => Kind::Lose,
-        stop if stop == Kind::Stop as u32 && flow.received.0.stopped.load(Ordering::Relaxed) != 0 => {
-            Kind::Stop
-        }
+        nak if nak == Kind::Nak as u32 => Kind::Nak,
+        xoff if xoff == Kind::Xoff as u32 && flow.received.0.xoff.load(Ordering::Relaxed) != 0 => Kind::Xoff,
         _ => Kind::Ack,
     };
     due.filter(|due| *due as u8 > owed as u8).or(Some(owed))
@@ -138,7 +136,7 @@ pub fn ready(flow: &Flow) -> bool {
 /// An answer, and the body that goes with it; `crc32c` is asked for the body's CRC32C. `None` while the owner has
 /// not said how to address the peer.
 ///
-/// The credit is what the owner has given, as far as it reaches from the base.
+/// The credit is what the owner has granted, as far as it reaches from the base.
 #[must_use]
 pub fn make(
     control: &Control,
@@ -152,7 +150,7 @@ pub fn make(
     if token == 0 {
         return None;
     }
-    let (base, sack) = window::snapshot(flow);
+    let (base, sack) = receive_bitmap::snapshot(flow);
     let mut header = Header::new(kind, control.epoch.load(Ordering::Relaxed));
     header.flags = flags(flow);
     (header.token, header.flow) = (token, flow.peer_flow.load(Ordering::Relaxed));
@@ -161,14 +159,14 @@ pub fn make(
     let credit = receiver::limit(flow).0.saturating_sub(from);
     header.credit = u16::try_from(credit).unwrap_or(u16::MAX);
     let checked = Psn(flow.checked.load(Ordering::Relaxed));
-    header.psn = if kind == Kind::Stop { refused } else { checked };
+    header.psn = if kind == Kind::Xoff { refused } else { checked };
     let mut buffer = [0; BODY_BYTES_MAX];
     let body = sack.encode(&mut buffer);
     (header.body_bytes, header.body_crc) = (body.len() as u16, crc32c(body));
     Some((header, sack))
 }
 
-/// Says how to address the peer of a flow, so that depositors may answer it by themselves.
+/// Says how to address the peer of a flow, so that receive paths may answer it by themselves.
 pub fn address(flow: &Flow, peer_flow: u32, peer_token: u64) {
     flow.peer_flow.store(peer_flow, Ordering::Relaxed);
     flow.peer_token.store(peer_token, Ordering::Release);

@@ -1,4 +1,4 @@
-//! Coming to know a peer: cookies on one side, patience on the other.
+//! The handshake with a peer: cookies on one side, retries on the other.
 //!
 //! See [`tsumugi_wire::handshake`] for the exchange.
 
@@ -37,8 +37,8 @@ impl Cookies {
     /// The cookie for a HELLO from `from` with `epoch` and `nonce`.
     ///
     /// `known` says how things stood with the address when the challenge was made: under which epoch it was
-    /// known, after how many acquaintances; 0 if it was not known. A HELLO of an earlier incarnation, or of an
-    /// acquaintance that is over, therefore cannot displace a later one: its cookie was made before the later
+    /// known, after how many connections; 0 if it was not known. A HELLO of an earlier incarnation, or of a
+    /// connection that is over, therefore cannot displace a later one: its cookie was made before the later
     /// one was known, and nobody is left to answer a new challenge.
     #[must_use]
     pub fn make(&self, now: Instant, from: SocketAddr, epoch: u32, nonce: u64, known: u32) -> u64 {
@@ -76,9 +76,9 @@ impl Cookies {
     }
 }
 
-/// The greeting side's patience: when to say HELLO (again), and with what.
+/// The connecting side: when to say HELLO (again), and with what.
 #[derive(Clone, Debug)]
-pub struct Greeting {
+pub struct Handshake {
     /// Random number that the answers must repeat.
     pub nonce: u64,
     /// From the last CHALLENGE; 0 before.
@@ -91,11 +91,11 @@ pub struct Greeting {
     pub said_at: Instant,
 }
 
-impl Greeting {
-    /// A greeting whose first HELLO is due at once.
+impl Handshake {
+    /// A handshake whose first HELLO is due at once.
     #[must_use]
-    pub const fn new(now: Instant, nonce: u64) -> Greeting {
-        Greeting { nonce, cookie: 0, due: now, interval_ns: HELLO_INTERVAL_NS, refused: false, said_at: now }
+    pub const fn new(now: Instant, nonce: u64) -> Handshake {
+        Handshake { nonce, cookie: 0, due: now, interval_ns: HELLO_INTERVAL_NS, refused: false, said_at: now }
     }
 
     /// A HELLO went out.
@@ -105,21 +105,21 @@ impl Greeting {
         self.interval_ns = (self.interval_ns * 2).min(HELLO_INTERVAL_NS_MAX);
     }
 
-    /// Whether a CHALLENGE says that the cookie of this greeting is not good any more. It may have overtaken a
-    /// WELCOME, or be late; only when the next HELLO is due and no WELCOME has come, the greeting has failed.
+    /// Whether a CHALLENGE says that the cookie of this handshake is not good any more. It may have overtaken a
+    /// WELCOME, or be late; only when the next HELLO is due and no WELCOME has come, the handshake has failed.
     pub fn refused(&mut self, nonce: u64, cookie: u64) -> bool {
         let refused = nonce == self.nonce && self.cookie != 0 && cookie != 0 && cookie != self.cookie;
         self.refused |= refused;
         refused
     }
 
-    /// Whether the cookie of this greeting was refused.
+    /// Whether the cookie of this handshake was refused.
     #[must_use]
     pub const fn is_refused(&self) -> bool {
         self.refused
     }
 
-    /// A CHALLENGE arrived; `true` when it answers this greeting and changes the next HELLO, which is due now.
+    /// A CHALLENGE arrived; `true` when it answers this handshake and changes the next HELLO, which is due now.
     pub fn challenged(&mut self, now: Instant, nonce: u64, cookie: u64) -> bool {
         if nonce != self.nonce || cookie == 0 || cookie == self.cookie {
             return false;

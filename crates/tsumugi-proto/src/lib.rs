@@ -5,15 +5,15 @@
 //! | half      | hand                  | runs                                         | module      |
 //! |-----------|-----------------------|----------------------------------------------|-------------|
 //! | sending   | what to send, and again | in the library                             | [`sender`]  |
-//! | sending   | over which path       | in the library                               | [`trunk`]   |
+//! | sending   | over which path       | in the library                               | [`path_policy`]   |
 //! | sending   | how long a packet     | in the library                               | [`path_mtu`] |
 //! | sending   | what may be asked for | in the library                               | [`unchecked`] |
-//! | receiving | check, claim, place   | in the library *or* in the NIC's driver      | [`receiver`], [`window`], [`queue`], [`translation`] |
+//! | receiving | check, claim, place   | in the library *or* in the XDP program       | [`receiver`], [`receive_bitmap`], [`queue`], [`translation`] |
 //! | receiving | put in order          | in the library                               | [`reorder`], [`pieces`] |
-//! | both      | come to know a peer   | in the library                               | [`handshake`] |
+//! | both      | connect to a peer     | in the library                               | [`handshake`] |
 //!
-//! What the driver also does is kept small and works on shared memory with atomics only
-//! ([`memory::ReceiveMemory`]); a program in C repeats it, and one suite holds both to the same answers. [`driver`] puts
+//! What the XDP program also does is kept small and works on shared memory with atomics only
+//! ([`memory::ReceiveMemory`]); the program repeats it in C, and one suite holds both to the same answers. [`xdp`] puts
 //! it together as that program does.
 #![no_std]
 #![forbid(unsafe_code)]
@@ -21,19 +21,19 @@
 extern crate alloc;
 
 pub mod answer;
-pub mod driver;
 pub mod handshake;
 pub mod memory;
 pub mod path_mtu;
+pub mod path_policy;
 pub mod pieces;
 pub mod queue;
+pub mod receive_bitmap;
 pub mod receiver;
 pub mod reorder;
 pub mod sender;
 pub mod translation;
-pub mod trunk;
 pub mod unchecked;
-pub mod window;
+pub mod xdp;
 
 pub use memory::ReceiveMemory;
 pub use receiver::Verdict;

@@ -18,7 +18,7 @@ pub trait ReceiveMemory {
     /// The caller has claimed the place; nobody else reads or writes it until it is published.
     fn copy_in(&self, position: u64, bytes: &[u8]);
 
-    /// The table of translations: a power of two of buckets, or nothing where nothing lands.
+    /// The table of translations: a power of two of buckets; empty where nothing is written directly.
     fn translations(&self) -> &[Translation] {
         &[]
     }
@@ -31,7 +31,7 @@ pub trait ReceiveMemory {
     /// Copies `bytes`, no more than a packet's, into the window at byte `at` of it; they may run into the pad.
     ///
     /// Others may read or write there meanwhile: the window's bytes are nobody's alone.
-    fn land(&self, _at: u64, _bytes: &[u8]) {}
+    fn write(&self, _at: u64, _bytes: &[u8]) {}
 
     /// Adds to a counter.
     fn count(&self, counter: Counter, by: u64) {

@@ -2,7 +2,7 @@
 //!
 //! A path begins with what both ends take and our own kernel's route has room for: on a network that both are on that
 //! is right, and nothing is ever probed. It becomes less when our kernel says so (its NIC, a router's ICMP), or when long
-//! packets are lost again and again while the peer answers short ones (a *black hole*: something on the way drops
+//! packets are lost again and again while the peer answers short ones (a *black hole*: something on the path drops
 //! them and says nothing). It becomes more only by probes: datagrams of one length at a time that carry nothing, so that
 //! their loss harms nobody and is no sign of congestion.
 

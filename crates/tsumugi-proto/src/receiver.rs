@@ -1,17 +1,17 @@
 //! The receive half: check a packet, claim its PSN, place its body.
 //!
 //! Everything here works on shared memory through atomics, keeps nothing else, and may run on
-//! several CPUs at once for one flow. A program in the NIC's driver does the same in C.
+//! several CPUs at once for one flow. The XDP program does the same in C.
 
 use crate::memory::ReceiveMemory;
-use crate::window::{self, Claim};
+use crate::receive_bitmap::{self, Claim};
 use crate::{queue, translation};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames, RemoteFrame, remote_frame_bytes};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Flow, PAGE_BYTES, Record};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// What became of a packet.
@@ -19,13 +19,13 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 pub enum Verdict {
     /// Its body lies in the receive queue, or is the caller's to place.
     Deposited,
-    /// Its data lie where they belong in the window, and there is nothing else to do.
-    Landed,
+    /// Its data were written directly into the window, and there is nothing else to do.
+    WrittenDirectly,
     /// It had been deposited before.
     Duplicate,
     /// Go-back-N: not the next one.
     OutOfOrder,
-    /// It lies beyond window or credit.
+    /// It lies beyond bitmap or credit.
     Beyond,
     /// The receive queue is full; nothing was taken.
     Full,
@@ -43,10 +43,10 @@ impl Verdict {
     pub const fn counter(self) -> Counter {
         match self {
             Verdict::Deposited => Counter::Deposited,
-            Verdict::Landed => Counter::Landed,
+            Verdict::WrittenDirectly => Counter::DirectWrites,
             Verdict::Duplicate => Counter::Duplicate,
             Verdict::OutOfOrder => Counter::OutOfOrder,
-            Verdict::Beyond => Counter::BeyondWindow,
+            Verdict::Beyond => Counter::BeyondBitmap,
             Verdict::Full => Counter::QueueFull,
             Verdict::UnknownFlow => Counter::UnknownFlow,
             Verdict::WrongToken => Counter::WrongToken,
@@ -60,10 +60,10 @@ impl Verdict {
     pub const fn answer(self) -> Option<Kind> {
         match self {
             Verdict::Duplicate | Verdict::Beyond => Some(Kind::Ack),
-            Verdict::OutOfOrder => Some(Kind::Lose),
-            Verdict::Full => Some(Kind::Stop),
+            Verdict::OutOfOrder => Some(Kind::Nak),
+            Verdict::Full => Some(Kind::Xoff),
             Verdict::Deposited
-            | Verdict::Landed
+            | Verdict::WrittenDirectly
             | Verdict::UnknownFlow
             | Verdict::WrongToken
             | Verdict::WrongEpoch => None,
@@ -92,24 +92,25 @@ pub fn find<'m, M: ReceiveMemory + ?Sized>(memory: &'m M, header: &Header) -> Re
     Ok(flow)
 }
 
-/// PSNs from here on are beyond the credit given.
+/// PSNs from here on are beyond the credit granted.
 #[inline]
 #[must_use]
 pub fn limit(flow: &Flow) -> Psn {
-    let landed = if defect!(LandingTakesCredit) { 0 } else { flow.landing.0.landed.load(Ordering::Acquire) };
-    Psn(flow.limit.load(Ordering::Relaxed).saturating_add(landed))
+    let direct_writes =
+        if defect!(DirectWriteTakesCredit) { 0 } else { flow.direct_writes.0.done.load(Ordering::Acquire) };
+    Psn(flow.limit.load(Ordering::Relaxed).saturating_add(direct_writes))
 }
 
 /// Whether the flow would take this DATA packet now.
 #[inline]
 fn admit(flow: &Flow, header: &Header) -> Verdict {
-    match window::look(flow, header.psn) {
+    match receive_bitmap::look(flow, header.psn) {
         Claim::Taken => Verdict::Duplicate,
         Claim::Beyond => Verdict::Beyond,
         Claim::Mine(_) if header.psn >= limit(flow) => Verdict::Beyond,
         Claim::Mine(_)
             if flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32
-                && header.psn != window::base(flow)
+                && header.psn != receive_bitmap::base(flow)
                 && !defect!(GoBackNOutOfOrder) =>
         {
             Verdict::OutOfOrder
@@ -150,18 +151,18 @@ fn place<M: ReceiveMemory + ?Sized>(
     // Space first, the PSN second: what is claimed as received is sure to be deposited (invariant 2).
     let bytes = body.len() as u16;
     let Ok(position) = queue::claim(memory, bytes) else {
-        defect!(BitBeforeSpace).then(|| window::claim(flow, header.psn));
-        flow.received.0.stopped.store(1, Ordering::Relaxed);
-        memory.control().stopped.0.store(1, Ordering::Release);
+        defect!(BitBeforeSpace).then(|| receive_bitmap::claim(flow, header.psn));
+        flow.received.0.xoff.store(1, Ordering::Relaxed);
+        memory.control().xoff.0.store(1, Ordering::Release);
         return Verdict::Full;
     };
-    let claim = window::claim(flow, header.psn);
+    let claim = receive_bitmap::claim(flow, header.psn);
     let owner = match claim {
         Claim::Mine(_) => {
             memory.copy_in(position + Record::HEADER_BYTES, body);
             header.flow
         }
-        // Another depositor was faster.
+        // Another receive path was faster.
         Claim::Taken | Claim::Beyond => Record::PADDING,
     };
     let record = Record {
@@ -184,21 +185,21 @@ fn place<M: ReceiveMemory + ?Sized>(
 fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
     let Claim::Mine(word) = claim else { return Verdict::Duplicate };
     flow.received.0.echo.store(psn.0, Ordering::Relaxed);
-    window::advance(flow, psn, word);
+    receive_bitmap::advance(flow, psn, word);
     Verdict::Deposited
 }
 
 /// Claims the PSN of a DATA packet that the caller, the memory's owner, consumes on the spot: [`consumed`] says when it
 /// has.
 ///
-/// The user depositor runs in the process that would read the queue next; for a fragment of a long
+/// The socket receive path runs in the process that would read the queue next; for a fragment of a long
 /// message it goes straight to the fragment's place and saves the copy through the queue.
 #[inline]
 pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header) -> Verdict {
     let mut verdict = admit(flow, header);
     if verdict == Verdict::Deposited {
         begin(flow);
-        verdict = conclude(flow, header.psn, window::claim(flow, header.psn));
+        verdict = conclude(flow, header.psn, receive_bitmap::claim(flow, header.psn));
         if verdict != Verdict::Deposited {
             consumed(flow);
         }
@@ -210,33 +211,33 @@ pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Head
 /// A packet that was [consumed](consume) is where it belongs.
 #[inline]
 pub fn consumed(flow: &Flow) {
-    flow.landing.0.begun.fetch_sub(1, Ordering::AcqRel);
+    flow.direct_writes.0.started.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// Something of the flow may be on its way to its place, until it has landed or the count is taken back.
+/// A packet of the flow may be being written to its place, until it is done or the count is taken back.
 #[inline]
 fn begin(flow: &Flow) {
-    flow.landing.0.begun.fetch_add(1, Ordering::AcqRel);
+    flow.direct_writes.0.started.fetch_add(1, Ordering::AcqRel);
 }
 
-/// Whether nothing that was received before the base is on its way to its place (invariant 4 of the memory). The caller
-/// has read the base before.
+/// Whether no packet before the base is still being written to its place (invariant 4 of the memory). The caller has
+/// read the base before.
 #[inline]
 #[must_use]
-pub fn is_settled(flow: &Flow) -> bool {
-    // In this order: `begun` less `landed` are those on their way, and none that were on their way when `landed` was read
-    // can make up for another.
-    let landed = flow.landing.0.landed.load(Ordering::Acquire);
-    flow.landing.0.begun.load(Ordering::Acquire) == landed
+pub fn has_no_direct_write(flow: &Flow) -> bool {
+    // In this order: `started` less `done` are those in progress, and one that was in progress when `done` was read
+    // cannot make up for another.
+    let direct_writes = flow.direct_writes.0.done.load(Ordering::Acquire);
+    flow.direct_writes.0.started.load(Ordering::Acquire) == direct_writes
 }
 
-/// Writes a DATA packet's data where they belong in the window, if that is all that there is to do with it, and counts
+/// Writes a DATA packet's data directly into the window, if that is all that there is to do with it, and counts
 /// what became of it. `None`: it has to be [deposited](deposit).
 ///
 /// That is a write of remote memory alone in its packet for which there is a translation: part of a long one at any time,
 /// a short one when everything before it has been done. The body's CRC is not compared.
 #[inline]
-pub fn land<M: ReceiveMemory + ?Sized>(
+pub fn write_directly<M: ReceiveMemory + ?Sized>(
     memory: &M,
     flow: &Flow,
     header: &Header,
@@ -245,10 +246,10 @@ pub fn land<M: ReceiveMemory + ?Sized>(
     if memory.window_pages() == 0 {
         return None;
     }
-    let (remote, data) = landable(body)?;
+    let (remote, data) = keepable(body)?;
     let mut verdict = admit(flow, header);
     if verdict == Verdict::Deposited {
-        if remote.what == What::Write as u16 && !is_in_turn(memory, flow, header.psn) {
+        if remote.opcode == Opcode::Write as u16 && !is_in_turn(memory, flow, header.psn) {
             return None;
         }
         let Some((first, last)) = translate(memory, &remote, data) else {
@@ -256,17 +257,17 @@ pub fn land<M: ReceiveMemory + ?Sized>(
             return None;
         };
         begin(flow);
-        let claimed = window::claim(flow, header.psn);
+        let claimed = receive_bitmap::claim(flow, header.psn);
         if let Claim::Mine(_) = claimed {
             memory
-                .land(u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64, data);
-            let counter = &memory.control().counters.0[Counter::Landed as usize];
+                .write(u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64, data);
+            let counter = &memory.control().counters.0[Counter::DirectWrites as usize];
             let before = counter.fetch_add(1, Ordering::Relaxed);
             translation::used(memory, first, before);
             translation::used(memory, last, before);
-            flow.landing.0.landed.fetch_add(1, Ordering::Release);
+            flow.direct_writes.0.done.fetch_add(1, Ordering::Release);
             conclude(flow, header.psn, claimed);
-            return Some(Verdict::Landed);
+            return Some(Verdict::WrittenDirectly);
         }
         consumed(flow);
         verdict = Verdict::Duplicate;
@@ -277,23 +278,23 @@ pub fn land<M: ReceiveMemory + ?Sized>(
 
 /// A write of remote memory that is alone in its packet.
 #[inline]
-fn landable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
+fn keepable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
     let Ok(Frame::Remote(remote, data)) = Frames::new(body).next()? else { return None };
-    let writes = [What::Write, What::Piece].map(|what| what as u16).contains(&remote.what);
+    let writes = [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode);
     (writes && !data.is_empty() && body.len() <= remote_frame_bytes(data.len())).then_some((remote, data))
 }
 
 /// Whether everything before the PSN has been done (invariant 4 of the memory).
 #[inline]
 fn is_in_turn<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, psn: Psn) -> bool {
-    if (window::base(flow) != psn || !is_settled(flow)) && !defect!(LandedOutOfTurn) {
+    if (receive_bitmap::base(flow) != psn || !has_no_direct_write(flow)) && !defect!(DirectWriteOutOfTurn) {
         return false;
     }
     let control = memory.control();
     // What has been read first: it never overtakes the head.
     let read = control.ring_read.0.load(Ordering::Acquire);
-    let all_read = control.ring_head.0.load(Ordering::Relaxed) == read || defect!(LandedBeforeUnread);
-    all_read && (flow.landing.0.held.load(Ordering::Relaxed) == 0 || defect!(LandedBeforeHeld))
+    let all_read = control.ring_head.0.load(Ordering::Relaxed) == read || defect!(DirectWriteBeforeUnread);
+    all_read && (flow.direct_writes.0.held.load(Ordering::Relaxed) == 0 || defect!(DirectWriteBeforeHeld))
 }
 
 /// The translations of the first and the last page that are to be written. A key's pages lie in the window one behind the
@@ -324,16 +325,16 @@ pub fn open(flow: &Flow, token: u64, epoch: u32, repeat: Repeat, limit: u64) {
     flow.checked.store(0, Ordering::Relaxed);
     flow.received.0.base.store(0, Ordering::Relaxed);
     flow.received.0.echo.store(0, Ordering::Relaxed);
-    flow.received.0.stopped.store(0, Ordering::Relaxed);
+    flow.received.0.xoff.store(0, Ordering::Relaxed);
     flow.received.0.owed.store(0, Ordering::Relaxed);
     flow.received.0.newest.store(0, Ordering::Relaxed);
     flow.received.0.ask_by_probe.store(0, Ordering::Relaxed);
     flow.acknowledged.0.ack.store(0, Ordering::Relaxed);
     flow.acknowledged.0.limit.store(0, Ordering::Relaxed);
-    flow.landing.0.begun.store(0, Ordering::Relaxed);
-    flow.landing.0.landed.store(0, Ordering::Relaxed);
-    flow.landing.0.held.store(0, Ordering::Relaxed);
-    for (index, word) in flow.window.0.iter().enumerate() {
+    flow.direct_writes.0.started.store(0, Ordering::Relaxed);
+    flow.direct_writes.0.done.store(0, Ordering::Relaxed);
+    flow.direct_writes.0.held.store(0, Ordering::Relaxed);
+    for (index, word) in flow.bitmap.0.iter().enumerate() {
         // No bits of block `index`, the first that will use this word.
         word.store((index as u64) << 32, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
 //! Puts what was deposited in any order back into the order of its PSNs.
 //!
-//! What is held is bounded by the credit given; how far apart it lies is not, because what lands in the window
-//! takes up no credit and is not held.
+//! What is held is bounded by the credit granted; how far apart it lies is not, because direct writes take up no
+//! credit and are not held.
 
 use alloc::collections::VecDeque;
 use tsumugi_wire::Psn;
@@ -117,14 +117,14 @@ mod tests {
         #[test]
         fn what_is_done_without_being_held_is_passed_over(
             order in Just((0u64..200).collect::<Vec<_>>()).prop_shuffle(),
-            landed in proptest::collection::btree_set(0u64..200, 0..150),
+            direct_writes in proptest::collection::btree_set(0u64..200, 0..150),
             looks in proptest::collection::btree_set(0usize..200, 0..20),
         ) {
             let mut reorder = Reorder::default();
             let (mut out, mut arrived) = (Vec::new(), [false; 201]);
             for (number, psn) in order.into_iter().enumerate() {
                 arrived[psn as usize] = true;
-                if landed.contains(&psn) {
+                if direct_writes.contains(&psn) {
                 } else if Psn(psn) == reorder.next() {
                     reorder.pass();
                     out.push(psn);
@@ -141,7 +141,7 @@ mod tests {
                 }
                 out.extend(core::iter::from_fn(|| reorder.take()));
             }
-            prop_assert_eq!(out, (0..200).filter(|psn| !landed.contains(psn)).collect::<Vec<_>>());
+            prop_assert_eq!(out, (0..200).filter(|psn| !direct_writes.contains(psn)).collect::<Vec<_>>());
             prop_assert_eq!((reorder.held(), reorder.next()), (0, Psn(200)));
         }
     }

@@ -1,6 +1,6 @@
 //! The translation cache: where pages that others may write lie in the window.
 //!
-//! Whoever deposits in the driver cannot know keys, bounds and rights. What it may write without asking stands in a table
+//! The XDP program cannot know keys, bounds and rights. What it may write without asking stands in a table
 //! in receive memory, page by page: a key, a page of addresses, and the page of the window where that lies. Only pages
 //! that a key permits to be written from end to end are there. The owner fills the table when a packet has come that would
 //! have needed a translation, and keeps a bounded number of them; a [`Replacement`] says which makes room for another
@@ -72,10 +72,10 @@ pub fn look_up<M: ReceiveMemory + ?Sized>(memory: &M, key: u64, page: u64) -> Op
     None
 }
 
-/// Notes that a translation was used, when so many packets had landed before.
+/// Notes that a translation was used, when there had been so many direct writes before.
 #[inline]
-pub(crate) fn used<M: ReceiveMemory + ?Sized>(memory: &M, found: Found, landed: u64) {
-    memory.translations()[found.slot].used.store(landed.wrapping_add(1), Ordering::Relaxed);
+pub(crate) fn used<M: ReceiveMemory + ?Sized>(memory: &M, found: Found, direct_writes: u64) {
+    memory.translations()[found.slot].used.store(direct_writes.wrapping_add(1), Ordering::Relaxed);
 }
 
 /// A translation that is kept.
@@ -100,7 +100,7 @@ pub struct Candidate {
     pub slot: usize,
     /// Grows with each translation that is installed.
     pub since: u64,
-    /// Grows with each packet that lands: when it was used last; 0: not since it was [forgotten](Resident::forget).
+    /// Grows with each direct write: when it was used last; 0: not since it was [forgotten](Resident::forget).
     pub used: u64,
 }
 
@@ -295,8 +295,9 @@ impl Translations {
         let kept = Kept { key, page, since: self.installed };
         self.installed += 1;
         self.count += 1;
-        let landed = memory.control().counters.0[Counter::Landed as usize].load(Ordering::Relaxed);
-        self.put(memory, slot, kept, Translation::place_of(page, frame), landed.wrapping_add(1));
+        let direct_writes =
+            memory.control().counters.0[Counter::DirectWrites as usize].load(Ordering::Relaxed);
+        self.put(memory, slot, kept, Translation::place_of(page, frame), direct_writes.wrapping_add(1));
     }
 
     /// Has nothing be written under a key by whoever looks from now on. Whether there was a translation of it: then who

@@ -1,35 +1,35 @@
 //! What a sender keeps of packets that have arrived, until the receiver has compared them with their CRC.
 //!
-//! A program in a driver acknowledges what it has deposited, and cannot afford to look at all of it. The process that owns
+//! The XDP program acknowledges what it has deposited, and cannot afford to look at all of it. The process that owns
 //! the memory compares when it reads, maybe much later, and asks for what was damaged (`tsumugi_wire::Kind::Damaged`).
 //!
-//! How much there is to keep the receiver's credit bounds, because it is given as what was deposited is read. What may land
-//! in a window is the exception: it is never read, takes up no credit, and nobody compares it. Whether it has landed the
-//! sender does not know, so it keeps the latest of it.
+//! The receiver's credit bounds how much there is to keep, because credit is granted as what was deposited is read.
+//! What may be written directly is the exception: it is never read, takes up no credit, and nobody compares it. The
+//! sender does not know whether it was written directly, so it keeps the latest of it.
 
 use alloc::collections::VecDeque;
 use tsumugi_wire::Psn;
-use tsumugi_wire::limits::WINDOW_PACKETS;
+use tsumugi_wire::limits::BITMAP_PACKETS;
 
 /// Packets that are kept of a receiver that says nothing of what it compares.
-pub const UNCHECKED_MAX: usize = 2 * WINDOW_PACKETS as usize;
-/// Packets that are kept of what may have landed.
-pub const LANDABLE_MAX: usize = WINDOW_PACKETS as usize;
+pub const UNCHECKED_MAX: usize = 2 * BITMAP_PACKETS as usize;
+/// Packets that are kept of what may have been written directly.
+pub const DIRECT_WRITES_MAX: usize = BITMAP_PACKETS as usize;
 
-/// Contents of packets that are acknowledged, and not known to be as they were sent.
+/// Payloads of packets that are acknowledged, and not known to be as they were sent.
 #[derive(Clone, Debug)]
 pub struct Unchecked<P> {
     /// Everything before this PSN has been compared.
     checked: Psn,
     /// In the order of their PSNs, none before `checked`.
     plain: VecDeque<(Psn, P)>,
-    /// The same, of packets that may have landed.
-    landable: VecDeque<(Psn, P)>,
+    /// The same, of packets that may have been written directly.
+    keepable: VecDeque<(Psn, P)>,
 }
 
 impl<P> Default for Unchecked<P> {
     fn default() -> Self {
-        Self { checked: Psn(0), plain: VecDeque::new(), landable: VecDeque::new() }
+        Self { checked: Psn(0), plain: VecDeque::new(), keepable: VecDeque::new() }
     }
 }
 
@@ -43,7 +43,7 @@ impl<P> Unchecked<P> {
     /// Packets that are kept.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.plain.len() + self.landable.len()
+        self.plain.len() + self.keepable.len()
     }
 
     /// Whether nothing is kept.
@@ -52,28 +52,32 @@ impl<P> Unchecked<P> {
         self.len() == 0
     }
 
-    /// The receiver has compared everything before `checked`. Contents that are not needed any more go to `release`.
+    /// The receiver has compared everything before `checked`. Payloads that are not needed any more go to `release`.
     #[inline]
     pub fn confirm(&mut self, checked: Psn, mut release: impl FnMut(P)) {
         if checked <= self.checked {
             return;
         }
         self.checked = checked;
-        for kept in [&mut self.plain, &mut self.landable] {
+        for kept in [&mut self.plain, &mut self.keepable] {
             while kept.front().is_some_and(|(psn, _)| *psn < checked) {
                 kept.pop_front().into_iter().for_each(|(_, packet)| release(packet));
             }
         }
     }
 
-    /// Keeps the content of a packet that has just been acknowledged. Gives back what is not kept: that, or an older one.
+    /// Keeps the payload of a packet that has just been acknowledged. Gives back what is not kept: that, or an older
+    /// one.
     #[inline]
-    pub fn keep(&mut self, psn: Psn, packet: P, may_land: bool) -> Option<P> {
+    pub fn keep(&mut self, psn: Psn, packet: P, may_write_directly: bool) -> Option<P> {
         if psn < self.checked {
             return Some(packet);
         }
-        let (kept, most) =
-            if may_land { (&mut self.landable, LANDABLE_MAX) } else { (&mut self.plain, UNCHECKED_MAX) };
+        let (kept, most) = if may_write_directly {
+            (&mut self.keepable, DIRECT_WRITES_MAX)
+        } else {
+            (&mut self.plain, UNCHECKED_MAX)
+        };
         // Mostly it lies behind everything.
         if kept.back().is_none_or(|(last, _)| *last < psn) {
             kept.push_back((psn, packet));
@@ -84,22 +88,22 @@ impl<P> Unchecked<P> {
         if kept.len() > most { kept.pop_front().map(|(_, packet)| packet) } else { None }
     }
 
-    /// The content of a packet, if it is kept.
+    /// The payload of a packet, if it is kept.
     #[must_use]
     pub fn get(&self, psn: Psn) -> Option<&P> {
         let find = |kept: &VecDeque<(Psn, P)>| kept.binary_search_by_key(&psn, |(other, _)| *other).ok();
         let plain = find(&self.plain).map(|at| &self.plain[at].1);
-        plain.or_else(|| find(&self.landable).map(|at| &self.landable[at].1))
+        plain.or_else(|| find(&self.keepable).map(|at| &self.keepable[at].1))
     }
 
     /// Everything that is kept.
     pub fn iter(&self) -> impl Iterator<Item = (Psn, &P)> {
-        self.plain.iter().chain(&self.landable).map(|(psn, packet)| (*psn, packet))
+        self.plain.iter().chain(&self.keepable).map(|(psn, packet)| (*psn, packet))
     }
 
     /// Takes everything out; the flow is over.
     pub fn drain(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.plain.drain(..).chain(self.landable.drain(..)).map(|(_, packet)| packet)
+        self.plain.drain(..).chain(self.keepable.drain(..)).map(|(_, packet)| packet)
     }
 }
 
@@ -118,21 +122,21 @@ mod tests {
 
     fn step() -> impl Strategy<Value = Step> {
         prop_oneof![
-            4 => (0u64..300, any::<bool>()).prop_map(|(psn, lands)| Step::Keep(psn, lands)),
+            4 => (0u64..300, any::<bool>()).prop_map(|(psn, is_direct)| Step::Keep(psn, is_direct)),
             1 => (0u64..300).prop_map(Step::Confirm),
         ]
     }
 
     proptest! {
-        /// Each content is kept from when it is acknowledged until it is compared, and comes back once.
+        /// Each payload is kept from when it is acknowledged until it is compared, and comes back once.
         #[test]
         fn what_is_not_compared_is_kept(steps in proptest::collection::vec(step(), 0..400)) {
             let mut unchecked = Unchecked::default();
             let (mut model, mut seen, mut checked) = (BTreeMap::new(), BTreeSet::new(), 0);
             for step in steps {
                 match step {
-                    Step::Keep(psn, lands) if seen.insert(psn) => {
-                        let back = unchecked.keep(Psn(psn), psn, lands);
+                    Step::Keep(psn, is_direct) if seen.insert(psn) => {
+                        let back = unchecked.keep(Psn(psn), psn, is_direct);
                         prop_assert_eq!(back, (psn < checked).then_some(psn));
                         if psn >= checked {
                             model.insert(psn, psn);
@@ -159,9 +163,9 @@ mod tests {
         let mut unchecked = Unchecked::default();
         for psn in 0..10_000 {
             let back = unchecked.keep(Psn(psn), psn, psn % 2 == 0);
-            let most = if psn % 2 == 0 { LANDABLE_MAX } else { UNCHECKED_MAX } as u64;
+            let most = if psn % 2 == 0 { DIRECT_WRITES_MAX } else { UNCHECKED_MAX } as u64;
             assert_eq!(back, (psn / 2 >= most).then(|| psn - 2 * most));
         }
-        assert_eq!(unchecked.len(), UNCHECKED_MAX + LANDABLE_MAX);
+        assert_eq!(unchecked.len(), UNCHECKED_MAX + DIRECT_WRITES_MAX);
     }
 }

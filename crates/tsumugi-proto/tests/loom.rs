@@ -1,4 +1,4 @@
-//! Every interleaving, within a bound on preemptions, of depositors and the owner of one receive memory.
+//! Every interleaving, within a bound on preemptions, of receive paths and the owner of one receive memory.
 //!
 //! `loom` runs the code that ships: [`tsumugi_wire::atomic`] is its own atomics under `--cfg loom`. Run with
 //! `cargo xtask loom`, which `cargo xtask test` includes.
@@ -7,13 +7,13 @@
 //!
 //! | change | model |
 //! |---|---|
-//! | `window::advance` looks at words by `load(Acquire)` instead of `fetch_or(0)` | `the_base_is_never_left_behind_at_a_word_boundary` |
+//! | `receive_bitmap::advance` looks at words by `load(Acquire)` instead of `fetch_or(0)` | `the_base_is_never_left_behind_at_a_word_boundary` |
 //! | … takes the word that its claim left for every block | the same |
 //! | … stops at the end of a word | the same |
 //! | … gives up when another has moved the base | `the_base_is_never_left_behind_within_a_word` |
-//! | `window::claim` sets the bit by load and store | `one_psn_is_deposited_once` |
+//! | `receive_bitmap::claim` sets the bit by load and store | `one_psn_is_deposited_once` |
 //! | … keeps the bits of an older block | `a_snapshot_is_true_while_an_older_block_is_replaced` |
-//! | `window::snapshot` takes an older block's bits for its own's | `a_snapshot_claims_nothing_that_was_not_claimed` |
+//! | `receive_bitmap::snapshot` takes an older block's bits for its own's | `a_snapshot_claims_nothing_that_was_not_claimed` |
 //! | `receiver::deposit` deposits without having won the PSN, or leaves its place unpublished then | `one_psn_is_deposited_once` |
 //! | … claims the PSN before the space | `a_full_ring_is_never_overwritten` |
 //! | `queue::claim` moves the head by load and store | `two_psns_are_both_deposited` |
@@ -21,16 +21,16 @@
 //! | `queue::publish` publishes relaxed, or before the other words; `queue::read` reads relaxed | `two_psns_are_both_deposited` |
 //! | `queue::release` moves the tail relaxed | `a_full_ring_is_never_overwritten` |
 //! | a seal does not depend on the position | the same |
-//! | `receiver::land` says that it begins after it has claimed the PSN | `the_owner_passes_over_what_has_landed_only` |
-//! | … that it has landed before it has copied, or relaxed; `is_settled` reads `landed` relaxed | the same |
+//! | `receiver::write_directly` counts itself as started after it has claimed the PSN | `the_owner_passes_over_finished_direct_writes_only` |
+//! | … counts itself as done before it has copied, or relaxed; `has_no_direct_write` reads `done` relaxed | the same |
 //! | the owner looks at the queue's head before the base | the same |
 //! | `answer::owe` tells the owner before it says what is owed, or relaxed | `what_is_owed_is_answered_once` |
-//! | the owner looks at the flows before it takes the notice; `answer::settle` does not see that another was faster | the same |
+//! | the owner looks at the flows before it takes the notice; `answer::take_owed` does not see that another was faster | the same |
 //! | `Translations` puts a place relaxed, or the key before the place; `look_up` reads the key once | `a_translation_is_whole` |
 //!
-//! Not shown: that the window's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
-//! the newest value whatever its ordering, and that is all these models ask of them. Nor that `is_settled` reads `landed`
-//! before `begun`: that takes two that begin and end between the two looks.
+//! Not shown: that the bitmap's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
+//! the newest value whatever its ordering, and that is all these models ask of them. Nor that `has_no_direct_write` reads `done`
+//! before `started`: that takes two that begin and end between the two looks.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -38,9 +38,9 @@ use loom::sync::Arc;
 use loom::thread;
 use std::array;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering as RealOrdering};
+use tsumugi_proto::receive_bitmap::{self, Claim};
 use tsumugi_proto::receiver::{self, Verdict};
 use tsumugi_proto::translation::{self, ReplacementChoice, Translations};
-use tsumugi_proto::window::{self, Claim};
 use tsumugi_proto::{ReceiveMemory, answer, queue};
 use tsumugi_wire::ack::WORD_PSNS;
 use tsumugi_wire::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -48,10 +48,10 @@ use tsumugi_wire::frame::RemoteFrame;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::{RECORD_ALIGN, VERSION};
 use tsumugi_wire::memory::{
-    Acknowledged, Control, Counter, Flow, Landing, Line, MAGIC, Received, Record, TRANSLATION_WAYS,
-    Translation, WINDOW_WORDS,
+    Acknowledged, BITMAP_WORDS, Control, Counter, DirectWrites, Flow, Line, MAGIC, Received, Record,
+    TRANSLATION_WAYS, Translation,
 };
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Header, Kind, Psn};
 
 const TOKEN: u64 = 0x1234_5678_9abc_def0;
@@ -87,9 +87,9 @@ impl Small {
     /// Words of blocks that the base has not reached hold the block before, as in a flow that has run so far.
     fn at(base: u64, records: u64) -> Small {
         let first = base / WORD_PSNS;
-        let window = array::from_fn(|index| {
+        let bitmap = array::from_fn(|index| {
             let index = index as u64;
-            let newest = (0..=first).rev().find(|block| block % WINDOW_WORDS as u64 == index);
+            let newest = (0..=first).rev().find(|block| block % BITMAP_WORDS as u64 == index);
             AtomicU64::new(match newest {
                 Some(block) if block == first => block << 32 | ((1 << (base % WORD_PSNS)) - 1),
                 Some(block) => block << 32 | 0xffff_ffff,
@@ -110,7 +110,7 @@ impl Small {
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
-                stopped: Line::default(),
+                xoff: Line::default(),
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
@@ -127,16 +127,16 @@ impl Small {
                 received: Line(Received {
                     base: AtomicU64::new(base),
                     echo: AtomicU64::new(0),
-                    stopped: AtomicU32::new(0),
+                    xoff: AtomicU32::new(0),
                     owed: AtomicU32::new(0),
                     ask_by_probe: AtomicU32::new(0),
                     newest: AtomicU64::new(first),
                 }),
                 acknowledged: Line(Acknowledged { ack: AtomicU64::new(0), limit: AtomicU64::new(0) }),
-                window: Line(window),
-                landing: Line(Landing {
-                    begun: AtomicU64::new(0),
-                    landed: AtomicU64::new(0),
+                bitmap: Line(bitmap),
+                direct_writes: Line(DirectWrites {
+                    started: AtomicU64::new(0),
+                    done: AtomicU64::new(0),
                     held: AtomicU64::new(0),
                 }),
             },
@@ -159,16 +159,16 @@ impl Small {
     }
 
     /// A write of a word at the place of its PSN.
-    fn land(&self, what: What, psn: u64) -> Option<Verdict> {
+    fn write_directly(&self, opcode: Opcode, psn: u64) -> Option<Verdict> {
         let mut header = Header::new(Kind::Data, EPOCH);
         (header.token, header.psn) = (TOKEN, Psn(psn));
-        let remote = RemoteFrame { what: what as u16, key: KEY, address: 8 * psn, operation: 1 };
-        let body = [&remote.encode(8)[..], &contents(psn).to_le_bytes()].concat();
-        receiver::land(self, &self.flow, &header, &body)
+        let remote = RemoteFrame { opcode: opcode as u16, key: KEY, address: 8 * psn, operation: 1 };
+        let body = [&remote.encode(8)[..], &payload(psn).to_le_bytes()].concat();
+        receiver::write_directly(self, &self.flow, &header, &body)
     }
 
-    fn has_landed(&self, psn: u64) -> bool {
-        self.window[psn as usize].load(Ordering::Relaxed) == contents(psn)
+    fn has_direct_writes(&self, psn: u64) -> bool {
+        self.window[psn as usize].load(Ordering::Relaxed) == payload(psn)
     }
 
     fn unit(&self, position: u64) -> usize {
@@ -179,7 +179,7 @@ impl Small {
         let mut header = Header::new(Kind::Data, EPOCH);
         (header.token, header.psn) = (TOKEN, Psn(psn));
         let flow = receiver::find(self, &header).expect("the flow is open");
-        receiver::deposit(self, flow, &header, &contents(psn).to_le_bytes(), true)
+        receiver::deposit(self, flow, &header, &payload(psn).to_le_bytes(), true)
     }
 
     fn base(&self) -> u64 {
@@ -197,7 +197,7 @@ fn cache() -> Translations {
 }
 
 /// The body of a packet, which no other has.
-fn contents(psn: u64) -> u64 {
+fn payload(psn: u64) -> u64 {
     0xb0d1_0000_0000_0001 | psn << 8
 }
 
@@ -233,7 +233,7 @@ impl ReceiveMemory for Small {
         if self.window.is_empty() { 0 } else { 2 }
     }
 
-    fn land(&self, at: u64, bytes: &[u8]) {
+    fn write(&self, at: u64, bytes: &[u8]) {
         let word = u64::from_le_bytes(bytes.try_into().expect("one word"));
         self.window[at as usize / 8].store(word, Ordering::Relaxed);
     }
@@ -259,7 +259,7 @@ impl Owner {
         } else {
             // SAFETY: as in `copy_in`.
             let body = memory.bodies[memory.unit(self.read)].with(|place| unsafe { *place });
-            assert_eq!((record.flow, body), (0, contents(record.psn)), "torn");
+            assert_eq!((record.flow, body), (0, payload(record.psn)), "torn");
             self.seen.push(Some(record.psn));
         }
         self.read += Record::span(record.bytes);
@@ -301,7 +301,7 @@ fn explore(preemptions: usize, model: impl Fn() + Sync + Send + Clone + 'static)
 }
 
 /// A thread that deposits one packet.
-fn depositor(memory: &Arc<Small>, psn: u64) -> thread::JoinHandle<Verdict> {
+fn receive_path(memory: &Arc<Small>, psn: u64) -> thread::JoinHandle<Verdict> {
     let memory = Arc::clone(memory);
     thread::spawn(move || memory.deposit(psn))
 }
@@ -310,10 +310,10 @@ fn depositor(memory: &Arc<Small>, psn: u64) -> thread::JoinHandle<Verdict> {
 fn two_psns_are_both_deposited() {
     explore(3, || {
         let memory = Arc::new(Small::at(0, 2));
-        let depositors = [depositor(&memory, 0), depositor(&memory, 1)];
+        let receive_paths = [receive_path(&memory, 0), receive_path(&memory, 1)];
         let mut owner = Owner::default();
         owner.read(&memory);
-        assert_eq!(depositors.map(|it| it.join().unwrap()), [Verdict::Deposited; 2]);
+        assert_eq!(receive_paths.map(|it| it.join().unwrap()), [Verdict::Deposited; 2]);
         assert_eq!(owner.finish(&memory), [Some(0), Some(1)]);
         assert_eq!(memory.base(), 2, "both are before the base");
         assert_eq!(memory.counted(Counter::Deposited), 2);
@@ -324,10 +324,10 @@ fn two_psns_are_both_deposited() {
 fn one_psn_is_deposited_once() {
     explore(3, || {
         let memory = Arc::new(Small::at(0, 2));
-        let depositors = [depositor(&memory, 0), depositor(&memory, 0)];
+        let receive_paths = [receive_path(&memory, 0), receive_path(&memory, 0)];
         let mut owner = Owner::default();
         owner.read(&memory);
-        let mut verdicts = depositors.map(|it| it.join().unwrap());
+        let mut verdicts = receive_paths.map(|it| it.join().unwrap());
         verdicts.sort_by_key(|verdict| *verdict != Verdict::Deposited);
         assert_eq!(verdicts, [Verdict::Deposited, Verdict::Duplicate]);
         // Who sees the other's bit before it claims space leaves no trace, who sees it later leaves padding.
@@ -338,12 +338,12 @@ fn one_psn_is_deposited_once() {
     });
 }
 
-/// A full ring of two records: the owner reads and releases one after the other, while depositors look for room.
-fn against_a_full_ring(depositors: &'static [&'static [u64]], preemptions: usize) {
+/// A full ring of two records: the owner reads and releases one after the other, while receive paths look for room.
+fn against_a_full_ring(receive_paths: &'static [&'static [u64]], preemptions: usize) {
     explore(preemptions, move || {
         let memory = Arc::new(Small::at(0, 2));
         assert_eq!([0, 1].map(|psn| memory.deposit(psn)), [Verdict::Deposited; 2]);
-        let threads = Vec::from_iter(depositors.iter().map(|psns| {
+        let threads = Vec::from_iter(receive_paths.iter().map(|psns| {
             let memory = Arc::clone(&memory);
             thread::spawn(move || Vec::from_iter(psns.iter().map(|psn| (*psn, memory.deposit(*psn)))))
         }));
@@ -357,7 +357,7 @@ fn against_a_full_ring(depositors: &'static [&'static [u64]], preemptions: usize
         for (psn, verdict) in &verdicts {
             match verdict {
                 Verdict::Deposited => expected.push(Some(*psn)),
-                Verdict::Full => assert_eq!(memory.control.stopped.0.load(Ordering::Acquire), 1),
+                Verdict::Full => assert_eq!(memory.control.xoff.0.load(Ordering::Acquire), 1),
                 other => panic!("{psn}: {other:?}"),
             }
         }
@@ -368,7 +368,7 @@ fn against_a_full_ring(depositors: &'static [&'static [u64]], preemptions: usize
         // A refused packet was not taken: its PSN is still to be had.
         assert!(base == taken || !expected.contains(&Some(base)), "base {base} of {expected:?}");
         for (psn, verdict) in verdicts {
-            let free = matches!(window::look(&memory.flow, Psn(psn)), Claim::Mine(_));
+            let free = matches!(receive_bitmap::look(&memory.flow, Psn(psn)), Claim::Mine(_));
             assert_eq!(free, verdict == Verdict::Full, "{psn}");
         }
     });
@@ -401,10 +401,12 @@ fn claims_meet(base: u64, early: &'static [u64], threads: &'static [&'static [u6
     });
 }
 
-/// What a depositor does to the window for a packet that is nobody else's.
+/// What a receive path does to the bitmap for a packet that is nobody else's.
 fn claim(flow: &Flow, psn: u64) {
-    let Claim::Mine(word) = window::claim(flow, Psn(psn)) else { panic!("{psn} was claimed by one only") };
-    window::advance(flow, Psn(psn), word);
+    let Claim::Mine(word) = receive_bitmap::claim(flow, Psn(psn)) else {
+        panic!("{psn} was claimed by one only")
+    };
+    receive_bitmap::advance(flow, Psn(psn), word);
 }
 
 #[test]
@@ -442,7 +444,7 @@ fn one_of_two_claims_wins_where_an_older_block_is_replaced() {
         let memory = Arc::new(Small::at(33 * 32, 1));
         let claims = [(); 2].map(|()| {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || window::claim(&memory.flow, Psn(33 * 32)))
+            thread::spawn(move || receive_bitmap::claim(&memory.flow, Psn(33 * 32)))
         });
         let mine = claims.map(|it| matches!(it.join().unwrap(), Claim::Mine(_)));
         assert!(mine[0] != mine[1], "{mine:?}");
@@ -455,7 +457,7 @@ fn one_of_two_claims_wins_where_an_older_block_is_replaced() {
 /// them. A claim reads before it writes, which hides its write from a snapshot that only reads.
 fn nudge(flow: &Flow, psn: u64) {
     flow.received.0.base.fetch_or(0, Ordering::Relaxed);
-    flow.window.0[(psn / WORD_PSNS) as usize % WINDOW_WORDS].fetch_or(0, Ordering::Relaxed);
+    flow.bitmap.0[(psn / WORD_PSNS) as usize % BITMAP_WORDS].fetch_or(0, Ordering::Relaxed);
 }
 
 /// Snapshots are taken while PSNs are claimed, each marked before it is.
@@ -478,7 +480,7 @@ fn snapshots_are_true(base: u64, early: &'static [u64], psns: &'static [u64], pr
             }
         });
         let check = |before: Psn| {
-            let (ack, sack) = window::snapshot(&memory.flow);
+            let (ack, sack) = receive_bitmap::snapshot(&memory.flow);
             assert!(ack >= before, "the base went back");
             let end = ack.max(sack.end(ack));
             for psn in (base..end.0).filter(|psn| *psn < ack.0 || sack.has(ack, Psn(*psn))) {
@@ -510,34 +512,34 @@ fn a_snapshot_is_true_while_an_older_block_is_replaced() {
 
 #[test]
 fn a_snapshot_is_true_while_the_window_moves_on_beneath_it() {
-    // The base leaves its block, whose word is taken for the block a window further on.
+    // The base leaves its block, whose word is taken for the block a bitmap's length further on.
     snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
 }
 
 #[test]
-fn what_has_its_turn_lands_after_what_was_before_it() {
+fn a_direct_write_that_has_its_turn_comes_after_what_was_before_it() {
     explore(4, || {
         let memory = Arc::new(Small::windowed(2, true));
         let piece = thread::spawn({
             let memory = Arc::clone(&memory);
-            move || memory.land(What::Piece, 0)
+            move || memory.write_directly(Opcode::Piece, 0)
         });
         let write = thread::spawn({
             let memory = Arc::clone(&memory);
             move || {
-                let verdict = memory.land(What::Write, 1);
+                let verdict = memory.write_directly(Opcode::Write, 1);
                 if verdict.is_some() {
-                    assert!(memory.has_landed(0), "it landed before what was sent before it");
+                    assert!(memory.has_direct_writes(0), "it was done before what was sent before it");
                 }
                 verdict
             }
         });
-        assert_eq!(piece.join().unwrap(), Some(Verdict::Landed));
+        assert_eq!(piece.join().unwrap(), Some(Verdict::WrittenDirectly));
         match write.join().unwrap() {
-            Some(verdict) => assert_eq!((verdict, memory.base()), (Verdict::Landed, 2)),
+            Some(verdict) => assert_eq!((verdict, memory.base()), (Verdict::WrittenDirectly, 2)),
             None => assert_eq!(memory.base(), 1),
         }
-        assert!(receiver::is_settled(&memory.flow));
+        assert!(receiver::has_no_direct_write(&memory.flow));
     });
 }
 
@@ -552,12 +554,12 @@ fn what_is_owed_is_answered_once() {
         // A packet in one buffer, which is answered where it arrives.
         let passing = thread::spawn({
             let memory = Arc::clone(&memory);
-            move || answer::settle(&memory.flow, None).is_some()
+            move || answer::take_owed(&memory.flow, None).is_some()
         });
         let look = || {
             memory.control.owed.0.load(Ordering::Relaxed) != 0 && {
                 memory.control.owed.0.swap(0, Ordering::AcqRel);
-                answer::settle(&memory.flow, None).is_some()
+                answer::take_owed(&memory.flow, None).is_some()
             }
         };
         let early = look();
@@ -569,42 +571,42 @@ fn what_is_owed_is_answered_once() {
 }
 
 #[test]
-fn one_psn_lands_once() {
+fn one_psn_is_written_directly_once() {
     explore(4, || {
         let memory = Arc::new(Small::windowed(2, true));
-        let landing = [(); 2].map(|()| {
+        let direct_writes = [(); 2].map(|()| {
             let memory = Arc::clone(&memory);
-            thread::spawn(move || memory.land(What::Piece, 0))
+            thread::spawn(move || memory.write_directly(Opcode::Piece, 0))
         });
-        let mut verdicts = landing.map(|it| it.join().unwrap().unwrap());
-        verdicts.sort_by_key(|verdict| *verdict != Verdict::Landed);
-        assert_eq!(verdicts, [Verdict::Landed, Verdict::Duplicate]);
-        assert!(receiver::is_settled(&memory.flow) && memory.has_landed(0));
-        assert_eq!((memory.base(), memory.flow.landing.0.landed.load(Ordering::Relaxed)), (1, 1));
+        let mut verdicts = direct_writes.map(|it| it.join().unwrap().unwrap());
+        verdicts.sort_by_key(|verdict| *verdict != Verdict::WrittenDirectly);
+        assert_eq!(verdicts, [Verdict::WrittenDirectly, Verdict::Duplicate]);
+        assert!(receiver::has_no_direct_write(&memory.flow) && memory.has_direct_writes(0));
+        assert_eq!((memory.base(), memory.flow.direct_writes.0.done.load(Ordering::Relaxed)), (1, 1));
     });
 }
 
 #[test]
-fn the_owner_passes_over_what_has_landed_only() {
+fn the_owner_passes_over_finished_direct_writes_only() {
     explore(3, || {
         let memory = Arc::new(Small::windowed(2, true));
         let piece = thread::spawn({
             let memory = Arc::clone(&memory);
-            move || memory.land(What::Piece, 0)
+            move || memory.write_directly(Opcode::Piece, 0)
         });
-        let record = depositor(&memory, 1);
+        let record = receive_path(&memory, 1);
         let mut owner = Owner::default();
         for _ in 0..2 {
             owner.read(&memory);
-            // As an endpoint looks: the base, what is on its way, the queue's head.
+            // As an endpoint looks: the base, the direct writes in progress, the queue's head.
             let base = memory.base();
-            let settled = receiver::is_settled(&memory.flow);
+            let settled = receiver::has_no_direct_write(&memory.flow);
             if settled && memory.control.ring_head.0.load(Ordering::Acquire) == owner.read {
-                assert!(base == 0 || memory.has_landed(0), "what was passed over has not landed");
+                assert!(base == 0 || memory.has_direct_writes(0), "what was passed over is not done");
                 assert!(base < 2 || owner.seen == [Some(1)], "its record has not been read");
             }
         }
-        assert_eq!(piece.join().unwrap(), Some(Verdict::Landed));
+        assert_eq!(piece.join().unwrap(), Some(Verdict::WrittenDirectly));
         assert_eq!(record.join().unwrap(), Verdict::Deposited);
         assert_eq!(memory.base(), 2);
     });

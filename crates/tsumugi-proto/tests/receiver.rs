@@ -7,7 +7,7 @@ mod plain;
 use common::{Model, Step, steps};
 use plain::Plain;
 use std::collections::BTreeMap;
-use tsumugi_proto::{ReceiveMemory, Verdict, queue, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Verdict, queue, receive_bitmap, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::Counter;
@@ -63,7 +63,7 @@ fn run(seed: u64, counts: &mut BTreeMap<&'static str, u64>) -> Result<u64, Strin
         {
             furthest = furthest.max(open.base);
             let flow = ReceiveMemory::flow(&memory, header.flow).expect("an entry of the table");
-            let (seen, must_be) = (window::snapshot(flow), open.snapshot());
+            let (seen, must_be) = (receive_bitmap::snapshot(flow), open.snapshot());
             if (seen.0, seen.1.echo, seen.1.words) != (must_be.0, must_be.1.echo, must_be.1.words)
                 || seen.1.bitmap[..seen.1.words] != must_be.1.bitmap[..seen.1.words]
             {
@@ -86,11 +86,11 @@ fn random_sequences_end_as_the_model_says() {
     }
     println!("{} steps, a base of {furthest}: {counts:?}", SEEDS * STEPS as u64);
     // The sequences go where it matters.
-    assert!(furthest > 1100, "no window went round: {furthest}");
+    assert!(furthest > 1100, "no bitmap went round: {furthest}");
     for counter in [
         Counter::Deposited,
         Counter::Duplicate,
-        Counter::BeyondWindow,
+        Counter::BeyondBitmap,
         Counter::OutOfOrder,
         Counter::QueueFull,
         Counter::UnknownFlow,
@@ -112,10 +112,10 @@ fn a_window_that_is_restored_says_what_it_said() {
             take(&memory, &step, &model);
             model.apply(&step);
             for index in 0..3 {
-                let (base, sack) = window::snapshot(entry(&memory, index));
+                let (base, sack) = receive_bitmap::snapshot(entry(&memory, index));
                 receiver::open(entry(&other, index), 1, 1, Repeat::Selective, u64::MAX);
-                window::restore(entry(&other, index), base, &sack);
-                let again = window::snapshot(entry(&other, index));
+                receive_bitmap::restore(entry(&other, index), base, &sack);
+                let again = receive_bitmap::snapshot(entry(&other, index));
                 assert_eq!((again.0, again.1.words), (base, sack.words), "flow {index}, seed {seed}");
                 assert_eq!(
                     again.1.bitmap[..sack.words],

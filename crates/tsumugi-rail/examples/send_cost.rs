@@ -1,6 +1,6 @@
 //! What sending costs per burst, over a veth pair between two nodes: `cargo run --release --example send_cost`, as root.
 //!
-//! The receiver is a socket that nobody reads; with `--driver`, it is the driver program, which deposits every
+//! The receiver is a socket that nobody reads; with `--xdp`, it is the XDP program, which deposits every
 //! packet. So the costs are the sender's and those of the receiving kernel, which veth runs on the sender's core.
 //! `--mtu BYTES` and `--offloads off` are those of `tsumugi lab up`.
 
@@ -16,8 +16,8 @@ use std::thread;
 use std::time::{Duration, Instant as Clock};
 use tsumugi_lab::{Lab, Spec};
 use tsumugi_rail::xdp::{self, Claim, Pins, PoolOptions, Wanted, XdpError};
-use tsumugi_rail::xsk::XskEngine;
-use tsumugi_rail::{Engine, Packet, PacketEngine, Rail, RailError, Udp, UdpOptions};
+use tsumugi_rail::xsk::XskSendPath;
+use tsumugi_rail::{Packet, PacketSendPath, Rail, RailError, SendPath, Udp, UdpOptions};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
@@ -61,25 +61,25 @@ fn inside<T: std::marker::Send>(
 /// Who gets the packets.
 enum Receiver {
     Socket { _unread: UdpSocket },
-    Driver { asks: ChildStdin, answers: BufReader<ChildStdout> },
+    Xdp { asks: ChildStdin, answers: BufReader<ChildStdout> },
 }
 
 impl Receiver {
-    fn start(lab: &Lab, to: SocketAddr, driver: bool) -> Result<Receiver, Failure> {
-        if !driver {
+    fn start(lab: &Lab, to: SocketAddr, xdp: bool) -> Result<Receiver, Failure> {
+        if !xdp {
             return Ok(Receiver::Socket { _unread: inside(lab, 1, || UdpSocket::bind(to))?? });
         }
         let mut command = lab.command(1, std::env::current_exe()?)?;
         let mut child = command.arg(RECEIVE).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn()?;
         let (asks, answers) = (child.stdin.take().ok_or("no pipe")?, child.stdout.take().ok_or("no pipe")?);
-        let mut receiver = Receiver::Driver { asks, answers: BufReader::new(answers) };
-        receiver.settle(0)?;
+        let mut receiver = Receiver::Xdp { asks, answers: BufReader::new(answers) };
+        receiver.wait_for(0)?;
         Ok(receiver)
     }
 
     /// Has everything read, and fails unless so many packets have been deposited since the beginning.
-    fn settle(&mut self, sent: u64) -> Result<(), Failure> {
-        let Receiver::Driver { asks, answers } = self else { return Ok(()) };
+    fn wait_for(&mut self, sent: u64) -> Result<(), Failure> {
+        let Receiver::Xdp { asks, answers } = self else { return Ok(()) };
         asks.write_all(b"\n")?;
         let mut answer = String::new();
         answers.read_line(&mut answer)?;
@@ -147,18 +147,18 @@ fn headers(first: u64, count: usize, body_bytes: usize) -> Vec<[u8; HEADER_BYTES
 
 /// What to measure on; `None`: this is the receiving process.
 fn options() -> Result<Option<(Spec, bool)>, Failure> {
-    let (mut spec, mut driver) = (Spec::unique("cost"), false);
+    let (mut spec, mut xdp) = (Spec::unique("cost"), false);
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         match argument.as_str() {
             RECEIVE => return Ok(None),
-            "--driver" => driver = true,
+            "--xdp" => xdp = true,
             "--mtu" => spec.mtu = arguments.next().ok_or("--mtu of how many bytes?")?.parse()?,
             "--offloads" => spec.offloads = arguments.next().ok_or("--offloads on or off?")? != "off",
-            other => return Err(format!("{other}: choose --mtu BYTES, --offloads off, --driver").into()),
+            other => return Err(format!("{other}: choose --mtu BYTES, --offloads off, --xdp").into()),
         }
     }
-    Ok(Some((spec, driver)))
+    Ok(Some((spec, xdp)))
 }
 
 /// Numbers and lengths of the packets of a burst: short ones, and the longest.
@@ -170,32 +170,32 @@ fn bursts(longest: usize) -> Vec<(usize, usize)> {
 }
 
 fn main() -> Result<(), Failure> {
-    let Some((spec, driver)) = options()? else { return receive() };
+    let Some((spec, xdp)) = options()? else { return receive() };
     let lab = Lab::up(&spec)?.guarded();
     let (from, to) = (SocketAddr::from(([10, 77, 0, 1], 0)), SocketAddr::from(([10, 77, 0, 2], PORT)));
-    let mut receiver = Receiver::start(&lab, to, driver)?;
+    let mut receiver = Receiver::start(&lab, to, xdp)?;
     let socket = |offloads| {
         let options = UdpOptions { address: from.ip(), port: 0, offloads, ..UdpOptions::default() };
         inside(&lab, 0, || Udp::open(&options))
     };
     let (mut segmented, mut plain) = (socket(true)??, socket(false)??);
     let local = plain.address();
-    let engine = || inside(&lab, 0, || PacketEngine::open(local, 8 << 20));
-    let (mut alone, mut packet) = (engine()??, engine()??);
+    let send_path = || inside(&lab, 0, || PacketSendPath::open(local, 8 << 20));
+    let (mut alone, mut packet) = (send_path()??, send_path()??);
     let nic = inside(&lab, 0, || if_nametoindex(NIC))??;
-    let mut xsk = inside(&lab, 0, || XskEngine::open(local, nic, 0, 256))??;
-    segmented.meet(to);
-    plain.meet(to);
+    let mut xsk = inside(&lab, 0, || XskSendPath::open(local, nic, 0, 256))??;
+    segmented.connect(to);
+    plain.connect(to);
     let start = Clock::now();
     let one = [Packet { head: &[0; HEADER_BYTES], body: &[] }];
-    for engine in [&mut alone as &mut dyn Engine, &mut packet, &mut xsk] {
-        engine.meet(to, None);
-        while engine.send(Instant(start.elapsed().as_nanos() as u64), to, &one)?.is_none() {
+    for send_path in [&mut alone as &mut dyn SendPath, &mut packet, &mut xsk] {
+        send_path.connect(to, None);
+        while send_path.send(Instant(start.elapsed().as_nanos() as u64), to, &one)?.is_none() {
             plain.send(Instant(0), to, &one)?; // makes the kernel resolve the peer
             thread::sleep(Duration::from_millis(10));
         }
     }
-    let mut ways: [(&str, Box<Send<'_>>); 5] = [
+    let mut paths: [(&str, Box<Send<'_>>); 5] = [
         ("udp, one by one", Box::new(|now, to, burst| plain.send(now, to, burst).map(Some))),
         ("udp, segmented", Box::new(|now, to, burst| segmented.send(now, to, burst).map(Some))),
         (
@@ -212,18 +212,18 @@ fn main() -> Result<(), Failure> {
         let message = vec![0x5a; packets * body_bytes];
         let bodies = message.chunks(body_bytes).cycle();
         let count = ROUND_PACKETS.min(ROUND_BYTES / bytes) / packets * packets;
-        let mut costs = vec![Vec::new(); ways.len()];
+        let mut costs = vec![Vec::new(); paths.len()];
         for _ in 0..ROUNDS {
-            for ((_, send), costs) in ways.iter_mut().zip(&mut costs) {
+            for ((_, send), costs) in paths.iter_mut().zip(&mut costs) {
                 let heads = headers(sent, count, body_bytes);
                 let load = heads.iter().zip(bodies.clone()).map(|(head, body)| Packet { head, body });
                 let load: Vec<Packet<'_>> = load.collect();
                 costs.push(round(send.as_mut(), start, to, &load, packets)?);
                 sent += count as u64;
-                receiver.settle(sent)?;
+                receiver.wait_for(sent)?;
             }
         }
-        for ((name, _), costs) in ways.iter().zip(&mut costs) {
+        for ((name, _), costs) in paths.iter().zip(&mut costs) {
             costs.sort_unstable();
             let shown = format!("{packets} x {bytes} B");
             println!("{shown:>12}  {name:<18} {:>9} {:>9}", costs[ROUNDS / 2], costs[ROUNDS / 10]);

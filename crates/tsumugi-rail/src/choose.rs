@@ -1,19 +1,19 @@
-//! Which engine sends a burst: the one that was quickest with bursts of its kind.
+//! Which send path sends a burst: the one that was quickest with bursts of its kind.
 //!
-//! Which engine is best for what differs from machine to machine, by more than a factor of two either way: one
+//! The best send path for a kind of burst differs from machine to machine, by more than a factor of two either way: one
 //! saves system calls, another copies less, a third has the kernel segment. So the first bursts of each kind go
-//! through each engine in turn, with a clock beside them, and later ones through the winner; now and then the
+//! through each send path in turn, with a clock beside them, and later ones through the winner; now and then the
 //! losers are tried again.
 
 use std::time::Instant;
 
-/// Bursts of a kind that each engine sends before one is preferred.
+/// Bursts of a kind that each send path sends before one is preferred.
 const TRIALS: u32 = 8;
 /// Bursts of a kind after which the losers are tried again, and how often each.
 const BURSTS_PER_RETRIAL: u32 = 8192;
 const RETRIALS: u32 = 2;
-/// Most engines to choose from.
-pub(crate) const ENGINES_MAX: usize = 3;
+/// Most send paths to choose from.
+pub(crate) const SEND_PATHS_MAX: usize = 3;
 /// Kinds: by number of packets and by length of the first.
 const COUNTS: [usize; 3] = [1, 3, 15];
 const LENGTHS: [usize; 2] = [256, 1500];
@@ -22,17 +22,17 @@ const KINDS: usize = (COUNTS.len() + 1) * (LENGTHS.len() + 1);
 /// What is known of one kind of burst.
 #[derive(Clone, Copy, Debug)]
 struct Kind {
-    /// Shortest time per packet that each engine has taken, ns; a preempted send says nothing.
-    best_ns: [u64; ENGINES_MAX],
-    trials_left: [u32; ENGINES_MAX],
+    /// Shortest time per packet that each send path has taken, ns; a preempted send says nothing.
+    best_ns: [u64; SEND_PATHS_MAX],
+    trials_left: [u32; SEND_PATHS_MAX],
     winner: usize,
     until_retrial: u32,
 }
 
-/// Chooses among engines, which are numbered from 0.
+/// Chooses among send paths, which are numbered from 0.
 #[derive(Debug)]
 pub(crate) struct Chooser {
-    engines: usize,
+    send_paths: usize,
     kinds: [Kind; KINDS],
 }
 
@@ -40,43 +40,43 @@ pub(crate) struct Chooser {
 #[derive(Debug)]
 pub(crate) struct Trial {
     kind: usize,
-    /// The engine that is to send it.
-    pub(crate) engine: usize,
+    /// The send path that is to send it.
+    pub(crate) send_path: usize,
     /// When it began, if this is one that is timed.
     begun: Option<Instant>,
 }
 
 impl Chooser {
-    /// A choice among the first `engines`.
-    pub(crate) fn new(engines: usize) -> Chooser {
+    /// A choice among the first `send_paths`.
+    pub(crate) fn new(send_paths: usize) -> Chooser {
         let kind = Kind {
-            best_ns: [u64::MAX; ENGINES_MAX],
-            trials_left: [TRIALS; ENGINES_MAX],
+            best_ns: [u64::MAX; SEND_PATHS_MAX],
+            trials_left: [TRIALS; SEND_PATHS_MAX],
             winner: 0,
             until_retrial: BURSTS_PER_RETRIAL,
         };
-        Chooser { engines: engines.clamp(1, ENGINES_MAX), kinds: [kind; KINDS] }
+        Chooser { send_paths: send_paths.clamp(1, SEND_PATHS_MAX), kinds: [kind; KINDS] }
     }
 
-    /// Chooses an engine for a burst of so many packets, the first of so many bytes.
+    /// Chooses a send path for a burst of that many packets, whose first has that many bytes.
     #[inline]
     pub(crate) fn choose(&mut self, packets: usize, bytes: usize) -> Trial {
         let count = COUNTS.iter().position(|most| packets <= *most).unwrap_or(COUNTS.len());
         let length = LENGTHS.iter().position(|most| bytes <= *most).unwrap_or(LENGTHS.len());
         let number = count * (LENGTHS.len() + 1) + length;
         let kind = &mut self.kinds[number];
-        let most_left =
-            (0..self.engines).max_by_key(|engine| (kind.trials_left[*engine], usize::MAX - engine));
-        match most_left.filter(|engine| self.engines > 1 && kind.trials_left[*engine] > 0) {
-            Some(engine) => Trial { kind: number, engine, begun: Some(Instant::now()) },
+        let most_left = (0..self.send_paths)
+            .max_by_key(|send_path| (kind.trials_left[*send_path], usize::MAX - send_path));
+        match most_left.filter(|send_path| self.send_paths > 1 && kind.trials_left[*send_path] > 0) {
+            Some(send_path) => Trial { kind: number, send_path, begun: Some(Instant::now()) },
             None => {
                 kind.until_retrial -= 1;
                 if kind.until_retrial == 0 {
                     kind.until_retrial = BURSTS_PER_RETRIAL;
-                    kind.best_ns = [u64::MAX; ENGINES_MAX];
-                    kind.trials_left = [RETRIALS; ENGINES_MAX];
+                    kind.best_ns = [u64::MAX; SEND_PATHS_MAX];
+                    kind.trials_left = [RETRIALS; SEND_PATHS_MAX];
                 }
-                Trial { kind: number, engine: kind.winner, begun: None }
+                Trial { kind: number, send_path: kind.winner, begun: None }
             }
         }
     }
@@ -89,7 +89,7 @@ impl Chooser {
         self.conclude(trial, if taken == 0 { u64::MAX } else { ns });
     }
 
-    /// The engine cannot reach that peer now.
+    /// The send path cannot reach that peer now.
     pub(crate) fn refused(&mut self, trial: &Trial) {
         self.conclude(trial, u64::MAX);
     }
@@ -99,9 +99,9 @@ impl Chooser {
         if trial.begun.is_none() {
             return;
         }
-        kind.trials_left[trial.engine] -= 1;
-        kind.best_ns[trial.engine] = kind.best_ns[trial.engine].min(ns);
-        let quickest = (0..self.engines).min_by_key(|engine| kind.best_ns[*engine]);
+        kind.trials_left[trial.send_path] -= 1;
+        kind.best_ns[trial.send_path] = kind.best_ns[trial.send_path].min(ns);
+        let quickest = (0..self.send_paths).min_by_key(|send_path| kind.best_ns[*send_path]);
         kind.winner = quickest.unwrap_or(0);
     }
 }
@@ -110,7 +110,7 @@ impl Chooser {
 mod tests {
     use super::*;
 
-    /// Sends so many bursts, engine `e` taking `cost_ns[e]` a packet; returns how many went through each.
+    /// Sends so many bursts, send path `e` taking `cost_ns[e]` a packet; returns how many went through each.
     fn send(
         chooser: &mut Chooser,
         bursts: usize,
@@ -121,8 +121,8 @@ mod tests {
         let mut through = [0; 3];
         for _ in 0..bursts {
             let trial = chooser.choose(packets, bytes);
-            through[trial.engine] += 1;
-            chooser.conclude(&trial, cost_ns[trial.engine]);
+            through[trial.send_path] += 1;
+            chooser.conclude(&trial, cost_ns[trial.send_path]);
         }
         through
     }
@@ -149,13 +149,13 @@ mod tests {
         let mut chooser = Chooser::new(2);
         for _ in 0..100 {
             let trial = chooser.choose(1, 100);
-            if trial.engine == 1 { chooser.refused(&trial) } else { chooser.sent(&trial, 1) }
+            if trial.send_path == 1 { chooser.refused(&trial) } else { chooser.sent(&trial, 1) }
         }
-        assert_eq!(chooser.choose(1, 100).engine, 0);
+        assert_eq!(chooser.choose(1, 100).send_path, 0);
     }
 
     #[test]
-    fn with_one_engine_nothing_is_timed() {
+    fn with_one_send_path_nothing_is_timed() {
         let mut chooser = Chooser::new(1);
         assert!(chooser.choose(1, 100).begun.is_none());
     }

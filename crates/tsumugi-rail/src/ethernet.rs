@@ -1,24 +1,24 @@
-//! A rail with everything that an endpoint on Ethernet uses: sockets, which always work; engines that send past
-//! them; and the driver depositor where there is one.
+//! A rail with everything that an endpoint on Ethernet uses: sockets, which always work; send paths that bypass
+//! them; and the XDP receive path where there is one.
 //!
-//! Sockets stay open beside the driver depositor: what the program leaves to the kernel comes through them, and
-//! everything does once the program is gone. What an engine does not reach goes through them, too.
+//! Sockets stay open beside the XDP receive path: they get what the XDP program leaves to the kernel, and everything
+//! once the program is gone. They also send to peers that a send path does not reach.
 
 mod answers;
 mod attachment;
 
 use crate::choose::Chooser;
-use crate::engine::Engine;
 use crate::given_up::{GivenUp, RailReport};
 use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
 use crate::networks::Networks;
 use crate::nics::{NicAddress, NicName, Nics};
-use crate::packet::{PacketEngine, PacketError};
+use crate::packet::{PacketError, PacketSendPath};
+use crate::send_path::SendPath;
 use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};
 use crate::xdp::{Attached, Claim, Pins, Wanted, XdpError};
-use crate::xsk::{XskEngineError, XskEngines};
+use crate::xsk::{XskSendPathError, XskSendPaths};
 use crate::{Deliver, Packet, Rail, RailError};
 use attachment::Attachment;
 use std::fmt;
@@ -30,7 +30,7 @@ use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::MICROSECOND_NS;
 
-/// Time between two looks into the sockets while the driver deposits and nothing has come by a socket lately. A look
+/// Time between two looks into the sockets while the XDP program deposits and no socket has had anything lately. A look
 /// costs a system call, 0.3 µs in which what is deposited is not seen.
 const SOCKETS_EVERY_NS: u64 = 20 * MICROSECOND_NS;
 /// A caller that was away for so long has slept, or computed: the sockets are asked at once.
@@ -39,57 +39,57 @@ const AWAY_NS: u64 = 20 * MICROSECOND_NS;
 const PORTS_TRIED: usize = 16;
 
 /// What may be given up, as a user would call it.
-const DRIVER: &str = "the driver depositor";
-const PACKET: &str = "the packet engine";
-const XSK: &str = "the xsk engine";
+const XDP: &str = "the XDP receive path";
+const PACKET: &str = "the packet send path";
+const XSK: &str = "the xsk send path";
 const NEWS: &str = "news of NICs";
 const PRESENCE: &str = "a sign of life while this process makes no call";
 const GRACE: &str = "grace periods";
 
 /// Who is to deposit what arrives.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum Depositor {
-    /// The driver where an endpoint memory is free, else the user depositor. An endpoint whose driver depositor
-    /// goes away goes on without it.
+pub enum ReceiveChoice {
+    /// The XDP receive path where an endpoint memory is free, else the socket receive path. An endpoint that loses the
+    /// XDP receive path continues without it.
     #[default]
     Auto,
-    /// The library, from sockets.
-    User,
-    /// The driver; it is an error when it cannot, or cannot any more.
-    Driver,
+    /// The library's socket receive path.
+    Socket,
+    /// The XDP receive path; an error when there is none, or none any more.
+    Xdp,
 }
 
-impl fmt::Display for Depositor {
+impl fmt::Display for ReceiveChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Depositor::Auto => "auto",
-            Depositor::User => "user",
-            Depositor::Driver => "driver",
+            ReceiveChoice::Auto => "auto",
+            ReceiveChoice::Socket => "socket",
+            ReceiveChoice::Xdp => "xdp",
         })
     }
 }
 
-/// A word that names no depositor.
+/// A word that names no receive path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no depositor; choose auto, user or driver")]
-pub struct ParseDepositorError(String);
+#[error("'{0}' is no receive path; choose auto, xdp or socket")]
+pub struct ParseReceiveChoiceError(String);
 
-impl FromStr for Depositor {
-    type Err = ParseDepositorError;
+impl FromStr for ReceiveChoice {
+    type Err = ParseReceiveChoiceError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         match word {
-            "auto" => Ok(Depositor::Auto),
-            "user" => Ok(Depositor::User),
-            "driver" => Ok(Depositor::Driver),
-            other => Err(ParseDepositorError(other.to_owned())),
+            "auto" => Ok(ReceiveChoice::Auto),
+            "socket" => Ok(ReceiveChoice::Socket),
+            "xdp" => Ok(ReceiveChoice::Xdp),
+            other => Err(ParseReceiveChoiceError(other.to_owned())),
         }
     }
 }
 
 /// What is to send.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub enum EngineChoice {
+pub enum SendChoice {
     /// Whichever was quickest with bursts of the same kind, of those that may be used here.
     #[default]
     Auto,
@@ -101,32 +101,32 @@ pub enum EngineChoice {
     Xsk,
 }
 
-impl fmt::Display for EngineChoice {
+impl fmt::Display for SendChoice {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            EngineChoice::Auto => "auto",
-            EngineChoice::Udp => "udp",
-            EngineChoice::Packet => "packet",
-            EngineChoice::Xsk => "xsk",
+            SendChoice::Auto => "auto",
+            SendChoice::Udp => "udp",
+            SendChoice::Packet => "packet",
+            SendChoice::Xsk => "xsk",
         })
     }
 }
 
-/// A word that names no engine.
+/// A word that names no send path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no engine; choose auto, udp, packet or xsk")]
-pub struct ParseEngineError(String);
+#[error("'{0}' is no send path; choose auto, udp, packet or xsk")]
+pub struct ParseSendChoiceError(String);
 
-impl FromStr for EngineChoice {
-    type Err = ParseEngineError;
+impl FromStr for SendChoice {
+    type Err = ParseSendChoiceError;
 
     fn from_str(word: &str) -> Result<Self, Self::Err> {
         match word {
-            "auto" => Ok(EngineChoice::Auto),
-            "udp" => Ok(EngineChoice::Udp),
-            "packet" => Ok(EngineChoice::Packet),
-            "xsk" => Ok(EngineChoice::Xsk),
-            other => Err(ParseEngineError(other.to_owned())),
+            "auto" => Ok(SendChoice::Auto),
+            "udp" => Ok(SendChoice::Udp),
+            "packet" => Ok(SendChoice::Packet),
+            "xsk" => Ok(SendChoice::Xsk),
+            other => Err(ParseSendChoiceError(other.to_owned())),
         }
     }
 }
@@ -137,10 +137,10 @@ pub struct EthernetOptions {
     /// The sockets.
     pub udp: UdpOptions,
     /// What is to send.
-    pub engine: EngineChoice,
+    pub send: SendChoice,
     /// Who is to deposit.
-    pub depositor: Depositor,
-    /// Sizes of the receive memory, unless it comes from the driver depositor's pool.
+    pub receive: ReceiveChoice,
+    /// Sizes of the receive memory, unless it comes from the XDP receive path's pool.
     pub geometry: Geometry,
     /// Which NICs and networks may be used beside the one that a peer is named by.
     pub networks: Networks,
@@ -152,28 +152,28 @@ pub enum EthernetError {
     /// The sockets.
     #[error(transparent)]
     Udp(#[from] UdpError),
-    /// The driver depositor.
+    /// The XDP receive path.
     #[error(transparent)]
     Xdp(#[from] XdpError),
     /// Receive memory of our own.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The `packet` engine.
+    /// The `packet` send path.
     #[error(transparent)]
     Packet(#[from] PacketError),
-    /// The `xsk` engine.
+    /// The `xsk` send path.
     #[error(transparent)]
-    Xsk(#[from] XskEngineError),
+    Xsk(#[from] XskSendPathError),
 }
 
 /// A rail on Ethernet.
 pub struct Ethernet {
     sockets: Udp,
-    engines: Vec<Box<dyn Engine>>,
-    /// Which engine sends: the sockets are number 0, if they take part.
+    send_paths: Vec<Box<dyn SendPath>>,
+    /// Chooses the send path of a burst: the sockets are number 0, if they are among the choices.
     chooser: Chooser,
-    choice: EngineChoice,
-    driver: Option<Driver>,
+    choice: SendChoice,
+    xdp: Option<XdpReceive>,
     /// `None` on the loopback interface.
     nics: Option<Nics>,
     /// For who wants to know whether this process is there; `None` where the port is somebody else's.
@@ -184,9 +184,9 @@ pub struct Ethernet {
     given_up: Vec<GivenUp>,
 }
 
-/// The driver depositor as one endpoint has it.
+/// The XDP receive path as one endpoint has it.
 #[derive(Debug)]
-struct Driver {
+struct XdpReceive {
     claim: Claim,
     /// The sockets and the doorbell.
     epoll: Epoll,
@@ -199,62 +199,65 @@ struct Driver {
     /// Whether something came by a socket then.
     busy: bool,
     /// Whether a look into the sockets runs the NIC's poll.
-    reaping: bool,
+    busy_polling: bool,
     /// When `receive` was called last.
     received_at: Instant,
 }
 
 impl Ethernet {
-    /// Opens the rail, and the receive memory that its depositor deposits into.
+    /// Opens the rail, and the receive memory that its receive path deposits into.
     ///
     /// What was not asked for by name is optional: when it is missing or forbidden, the next best is used, and
     /// [`Rail::report`] says so.
     ///
     /// # Errors
-    /// Says what is in the way, and what to do: the sockets, an option, memory, or what was asked for by name.
+    /// Says what failed, and what to do: the sockets, an option, memory, or what was asked for by name.
     pub fn open(options: &EthernetOptions) -> Result<(Ethernet, Memory), EthernetError> {
         let listener = Listener::new(options.udp.address);
         let mut given_up = Vec::new();
         // What is said on the loopback interface goes through no NIC.
-        let driven = match options.depositor {
-            Depositor::User => None,
-            Depositor::Auto if options.udp.address.is_loopback() => None,
-            Depositor::Auto => Ethernet::driven(&options.udp, false).unwrap_or_else(|error| {
-                given_up.push(GivenUp::of(DRIVER, &error, "sudo tsumugi doctor"));
+        let by_xdp = match options.receive {
+            ReceiveChoice::Socket => None,
+            ReceiveChoice::Auto if options.udp.address.is_loopback() => None,
+            ReceiveChoice::Auto => Ethernet::by_xdp(&options.udp, false).unwrap_or_else(|error| {
+                given_up.push(GivenUp::of(XDP, &error, "sudo tsumugi doctor"));
                 None
             }),
-            Depositor::Driver => Some(
-                Ethernet::driven(&options.udp, true)?
+            ReceiveChoice::Xdp => Some(
+                Ethernet::by_xdp(&options.udp, true)?
                     .ok_or_else(|| XdpError::NoneFree(Ethernet::why_none(options.udp.port)))?,
             ),
         };
-        if let Some((driver, sockets, memory)) = driven {
+        if let Some((xdp, sockets, memory)) = by_xdp {
             if let Err(error) = sys::grace_periods() {
                 let why = format!("membarrier(2): {error}: opening and closing take 0.1 s longer");
                 given_up.push(GivenUp::of(GRACE, &why, "allow this program membarrier(2)"));
             }
-            return Ok((Ethernet::assemble(sockets, Some(driver), listener, options, given_up)?, memory));
+            return Ok((Ethernet::assemble(sockets, Some(xdp), listener, options, given_up)?, memory));
         }
-        let sockets = Ethernet::undriven(&options.udp)?;
-        let optional = options.depositor == Depositor::Auto && !options.udp.address.is_loopback();
+        let sockets = Ethernet::without_xdp(&options.udp)?;
+        let optional = options.receive == ReceiveChoice::Auto && !options.udp.address.is_loopback();
         if optional && given_up.is_empty() {
             let why = Ethernet::why_none(options.udp.port);
-            given_up.push(GivenUp::of(DRIVER, &why, "sudo tsumugi doctor"));
+            given_up.push(GivenUp::of(XDP, &why, "sudo tsumugi doctor"));
         }
         Ok((Ethernet::assemble(sockets, None, listener, options, given_up)?, Memory::new(options.geometry)?))
     }
 
-    /// The driver depositor with sockets beside it; `None`: there is none, or none free.
-    fn driven(options: &UdpOptions, demanded: bool) -> Result<Option<(Driver, Udp, Memory)>, EthernetError> {
+    /// The XDP receive path with sockets beside it; `None`: there is none, or none free.
+    fn by_xdp(
+        options: &UdpOptions,
+        demanded: bool,
+    ) -> Result<Option<(XdpReceive, Udp, Memory)>, EthernetError> {
         let Some((claim, sockets)) = Ethernet::claim(options)? else { return Ok(None) };
         let memory = claim.memory()?;
-        Ok(Some((Driver::new(claim, &sockets, demanded)?, sockets, memory)))
+        Ok(Some((XdpReceive::new(claim, &sockets, demanded)?, sockets, memory)))
     }
 
-    /// Sockets alone. Who has no part in the driver depositor gets what comes by the socket, unless a memory on this
-    /// port is another user's who was killed: what can be seen to be nobody's is disowned, and of the free ports one is
-    /// taken that is not another's.
-    fn undriven(options: &UdpOptions) -> Result<Udp, EthernetError> {
+    /// Sockets alone. They get every packet of their port, unless an endpoint memory of the XDP receive path on this
+    /// port belongs to another user's process that was killed: a memory that is seen to be nobody's is disowned, and of
+    /// the free ports one is taken that is not another user's.
+    fn without_xdp(options: &UdpOptions) -> Result<Udp, EthernetError> {
         // Kept until the end, so that the kernel gives others.
         let mut unsafe_ports = Vec::new();
         loop {
@@ -274,33 +277,33 @@ impl Ethernet {
 
     fn assemble(
         sockets: Udp,
-        driver: Option<Driver>,
+        xdp: Option<XdpReceive>,
         listener: io::Result<Listener>,
         options: &EthernetOptions,
         mut given_up: Vec<GivenUp>,
     ) -> Result<Ethernet, EthernetError> {
-        let mut engines: Vec<Box<dyn Engine>> = Vec::new();
+        let mut send_paths: Vec<Box<dyn SendPath>> = Vec::new();
         let address = sockets.address();
         // What is said on the loopback interface goes through no NIC, and who may not send frames sends datagrams.
-        let optional = options.engine == EngineChoice::Auto;
-        let choice = if optional && address.ip().is_loopback() { EngineChoice::Udp } else { options.engine };
-        let as_root = "run as root, or use the udp engine";
-        if matches!(choice, EngineChoice::Auto | EngineChoice::Packet) {
-            match PacketEngine::open(address, options.udp.queue_bytes) {
-                Ok(engine) => engines.push(Box::new(engine)),
+        let optional = options.send == SendChoice::Auto;
+        let choice = if optional && address.ip().is_loopback() { SendChoice::Udp } else { options.send };
+        let as_root = "run as root, or use the udp send path";
+        if matches!(choice, SendChoice::Auto | SendChoice::Packet) {
+            match PacketSendPath::open(address, options.udp.queue_bytes) {
+                Ok(send_path) => send_paths.push(Box::new(send_path)),
                 Err(error) if !optional => return Err(error.into()),
                 Err(error) => given_up.push(GivenUp::of(PACKET, &error, as_root)),
             }
         }
-        if matches!(choice, EngineChoice::Auto | EngineChoice::Xsk) {
-            match XskEngines::open(address) {
-                Ok(engine) => engines.push(Box::new(engine)),
+        if matches!(choice, SendChoice::Auto | SendChoice::Xsk) {
+            match XskSendPaths::open(address) {
+                Ok(send_path) => send_paths.push(Box::new(send_path)),
                 Err(error) if !optional => return Err(error.into()),
                 Err(error) => given_up.push(GivenUp::of(XSK, &error, as_root)),
             }
         }
-        let choice = if engines.is_empty() { EngineChoice::Udp } else { choice };
-        let chooser = Chooser::new(if choice == EngineChoice::Auto { 1 + engines.len() } else { 1 });
+        let choice = if send_paths.is_empty() { SendChoice::Udp } else { choice };
+        let chooser = Chooser::new(if choice == SendChoice::Auto { 1 + send_paths.len() } else { 1 });
         let nics = (!address.ip().is_loopback()).then(|| Nics::open(address.ip(), options.networks.clone()));
         if let Some(Err(error)) = nics.as_ref().map(Nics::hears) {
             let why = format!("listening over netlink: {error}: they are looked at once a second");
@@ -320,7 +323,7 @@ impl Ethernet {
             }
         };
         let questions = Questions::new(address.ip());
-        Ok(Ethernet { sockets, engines, chooser, choice, driver, nics, listener, questions, given_up })
+        Ok(Ethernet { sockets, send_paths, chooser, choice, xdp, nics, listener, questions, given_up })
     }
 
     /// Claims an endpoint of the pool and opens sockets on its port.
@@ -369,8 +372,8 @@ impl Ethernet {
     }
 }
 
-impl Driver {
-    fn new(claim: Claim, sockets: &Udp, demanded: bool) -> Result<Driver, UdpError> {
+impl XdpReceive {
+    fn new(claim: Claim, sockets: &Udp, demanded: bool) -> Result<XdpReceive, UdpError> {
         let system =
             |doing| move |source| UdpError::System { doing, on: sockets.address().to_string(), source };
         let epoll = Epoll::new().map_err(system("making an epoll descriptor"))?;
@@ -379,14 +382,14 @@ impl Driver {
             epoll.add(member, token as u64).map_err(system("watching the doorbell"))?;
         }
         claim.watch(true);
-        Ok(Driver {
+        Ok(XdpReceive {
             claim,
             epoll,
             demanded,
             attachment: Attachment::new(),
             sockets_at: Instant(0),
             busy: false,
-            reaping: false,
+            busy_polling: false,
             received_at: Instant(0),
         })
     }
@@ -400,8 +403,8 @@ impl Driver {
             self.claim.silence();
         }
         self.attachment.look(now, &mut self.claim, self.demanded)?;
-        let (reaping, served) = (self.reaping, self.attachment.is_served());
-        Ok(away || self.busy || reaping || !served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
+        let (busy_polling, served) = (self.busy_polling, self.attachment.is_served());
+        Ok(away || self.busy || busy_polling || !served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
     }
 }
 
@@ -420,13 +423,13 @@ impl Rail for Ethernet {
             return self.sockets.send(now, to, burst);
         }
         let trial = self.chooser.choose(burst.len(), first.bytes());
-        let engine = match self.choice {
-            EngineChoice::Udp => None,
-            EngineChoice::Auto => trial.engine.checked_sub(1),
-            EngineChoice::Packet | EngineChoice::Xsk => Some(0),
+        let send_path = match self.choice {
+            SendChoice::Udp => None,
+            SendChoice::Auto => trial.send_path.checked_sub(1),
+            SendChoice::Packet | SendChoice::Xsk => Some(0),
         };
-        if let Some(engine) = engine {
-            if let Some(taken) = self.engines[engine].send(now, to, burst)? {
+        if let Some(send_path) = send_path {
+            if let Some(taken) = self.send_paths[send_path].send(now, to, burst)? {
                 self.chooser.sent(&trial, taken);
                 return Ok(taken);
             }
@@ -439,77 +442,77 @@ impl Rail for Ethernet {
     }
 
     fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
-        let Some(driver) = &mut self.driver else { return self.sockets.receive(now, deliver) };
-        if !driver.wants_sockets(now)? {
+        let Some(xdp) = &mut self.xdp else { return self.sockets.receive(now, deliver) };
+        if !xdp.wants_sockets(now)? {
             return Ok(0);
         }
         let datagrams = self.sockets.receive(now, deliver)?;
-        driver.sockets_at = now;
-        driver.busy = datagrams > 0;
+        xdp.sockets_at = now;
+        xdp.busy = datagrams > 0;
         Ok(datagrams)
     }
 
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        match &self.driver {
-            Some(driver) => Some(driver.epoll.descriptor().as_fd()),
+        match &self.xdp {
+            Some(xdp) => Some(xdp.epoll.descriptor().as_fd()),
             None => self.sockets.descriptor(),
         }
     }
 
     fn watch(&mut self, on: bool) -> Result<(), RailError> {
-        if let Some(driver) = &self.driver {
-            driver.claim.watch(on);
+        if let Some(xdp) = &self.xdp {
+            xdp.claim.watch(on);
         }
         self.sockets.watch(on)
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
-        self.sockets.meet(peer);
+    fn connect(&mut self, peer: SocketAddr) {
+        self.sockets.connect(peer);
         // Frames leave from the same address as datagrams: the peer knows us by it.
         let local = self.sockets.local_to(peer);
-        self.engines.iter_mut().for_each(|engine| engine.meet(peer, local));
+        self.send_paths.iter_mut().for_each(|send_path| send_path.connect(peer, local));
         if let Some(nics) = &mut self.nics {
-            nics.meet(peer, local);
+            nics.connect(peer, local);
         }
     }
 
-    fn part(&mut self, peer: SocketAddr) {
+    fn disconnect(&mut self, peer: SocketAddr) {
         self.questions.forget(peer);
         if let Some(nics) = &mut self.nics {
-            nics.part(peer);
+            nics.disconnect(peer);
         }
-        self.sockets.part(peer);
-        self.engines.iter_mut().for_each(|engine| engine.part(peer));
+        self.sockets.disconnect(peer);
+        self.send_paths.iter_mut().for_each(|send_path| send_path.disconnect(peer));
     }
 
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
-        self.sockets.reap(on)?;
-        if let Some(driver) = &mut self.driver {
-            driver.reaping = on;
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
+        self.sockets.busy_poll(on)?;
+        if let Some(xdp) = &mut self.xdp {
+            xdp.busy_polling = on;
         }
         Ok(())
     }
 
-    fn engine(&self) -> &'static str {
+    fn send_path(&self) -> &'static str {
         match self.choice {
-            EngineChoice::Auto => "auto",
-            EngineChoice::Udp => "udp",
-            EngineChoice::Packet => "packet",
-            EngineChoice::Xsk => "xsk",
+            SendChoice::Auto => "auto",
+            SendChoice::Udp => "udp",
+            SendChoice::Packet => "packet",
+            SendChoice::Xsk => "xsk",
         }
     }
 
-    fn is_driven(&self) -> bool {
-        self.driver.as_ref().is_some_and(|driver| driver.attachment.is_served())
+    fn uses_xdp(&self) -> bool {
+        self.xdp.as_ref().is_some_and(|xdp| xdp.attachment.is_served())
     }
 
     fn report(&self) -> RailReport {
-        let all = std::iter::once("udp").chain(self.engines.iter().map(|engine| engine.name()));
-        let skipped = usize::from(matches!(self.choice, EngineChoice::Packet | EngineChoice::Xsk));
+        let all = std::iter::once("udp").chain(self.send_paths.iter().map(|send_path| send_path.name()));
+        let skipped = usize::from(matches!(self.choice, SendChoice::Packet | SendChoice::Xsk));
         let mut given_up = self.given_up.clone();
-        given_up.extend(self.driver.iter().flat_map(|driver| driver.attachment.losses()));
+        given_up.extend(self.xdp.iter().flat_map(|xdp| xdp.attachment.losses()));
         RailReport {
-            engines: all.skip(skipped).collect(),
+            send_paths: all.skip(skipped).collect(),
             nics: self.nics.as_ref().map_or_else(Vec::new, Nics::in_use),
             links_down: self.nics.as_ref().map_or_else(Vec::new, Nics::links_down),
             given_up,
@@ -542,8 +545,8 @@ impl Rail for Ethernet {
     }
 
     fn quiesce(&mut self) {
-        if let Some(driver) = &self.driver {
-            driver.claim.quiesce();
+        if let Some(xdp) = &self.xdp {
+            xdp.claim.quiesce();
         }
     }
 }

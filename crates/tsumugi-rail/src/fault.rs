@@ -1,10 +1,10 @@
-//! A wrapper that lets chance loose on what any rail sends.
+//! A wrapper that injects random faults into what any rail sends.
 
 mod options;
 
 pub use options::{FaultOptions, MalformedFaults};
 
-use crate::dice::Dice;
+use crate::random::Random;
 use crate::{Deliver, Packet, Rail, RailError};
 use std::collections::VecDeque;
 use std::net::SocketAddr;
@@ -14,7 +14,7 @@ use tsumugi_wire::time::MICROSECOND_NS;
 
 /// A packet that is held back lets so many others pass at most.
 const OVERTAKEN_MAX: u64 = 8;
-/// And goes after so long when nothing follows it.
+/// And is sent after so long when nothing follows it.
 const HELD_NS: u64 = 100 * MICROSECOND_NS;
 /// Most packets held back at a time; beyond, packets are spared this fate.
 const HELD_MAX: usize = 64;
@@ -43,7 +43,7 @@ pub struct FaultCounters {
 pub struct Faulty<R> {
     inner: R,
     options: FaultOptions,
-    dice: Dice,
+    random: Random,
     held: Vec<Held>,
     delayed: VecDeque<Delayed>,
     /// Packets passed so far, to count how many overtook a held one.
@@ -55,7 +55,7 @@ pub struct Faulty<R> {
 /// A packet that others overtake.
 #[derive(Debug)]
 struct Held {
-    /// Goes when this many packets have passed, or …
+    /// Sent when this many packets have passed, or …
     due: u64,
     /// … at this time.
     until: Instant,
@@ -94,7 +94,7 @@ impl<R: Rail> Faulty<R> {
         Faulty {
             inner,
             options,
-            dice: Dice::new(options.seed),
+            random: Random::new(options.seed),
             held: Vec::new(),
             delayed: VecDeque::new(),
             passed: 0,
@@ -115,13 +115,13 @@ impl<R: Rail> Faulty<R> {
 
     fn fate(&mut self) -> Fate {
         let FaultOptions { loss, duplicate, reorder, corrupt, .. } = self.options;
-        if self.dice.chance(loss) {
+        if self.random.chance(loss) {
             Fate::Lost
-        } else if self.dice.chance(corrupt) {
+        } else if self.random.chance(corrupt) {
             Fate::Damaged
-        } else if self.dice.chance(reorder) && self.held.len() < HELD_MAX {
+        } else if self.random.chance(reorder) && self.held.len() < HELD_MAX {
             Fate::Held
-        } else if self.dice.chance(duplicate) {
+        } else if self.random.chance(duplicate) {
             Fate::Doubled
         } else {
             Fate::Passes
@@ -173,13 +173,13 @@ impl<R: Rail> Faulty<R> {
                 }
                 Fate::Held => {
                     let bytes = self.copy(packet);
-                    let due = self.passed + items.len() as u64 + 1 + self.dice.below(OVERTAKEN_MAX);
+                    let due = self.passed + items.len() as u64 + 1 + self.random.below(OVERTAKEN_MAX);
                     self.held.push(Held { due, until: now.plus(HELD_NS), to, bytes });
                     self.counters.reordered += 1;
                 }
                 Fate::Damaged => {
                     let mut bytes = self.copy(packet);
-                    self.dice.damage(&mut bytes);
+                    self.random.damage(&mut bytes);
                     items.push(Item::Copy(bytes));
                     self.counters.corrupted += 1;
                 }
@@ -193,7 +193,7 @@ impl<R: Rail> Faulty<R> {
         items
     }
 
-    /// Lets go of held packets that enough others have overtaken, or whose time is up.
+    /// Releases held packets that enough others have overtaken, or whose time is up.
     fn release_held(&mut self, now: Instant) -> Result<(), RailError> {
         while let Some(at) = self.held.iter().position(|held| held.due <= self.passed || held.until <= now) {
             let Held { to, bytes, due, until } = self.held.remove(at);
@@ -229,7 +229,7 @@ impl<R: Rail> Faulty<R> {
         Ok(())
     }
 
-    /// Lets go of everything whose time has come.
+    /// Releases everything whose time has come.
     fn release(&mut self, now: Instant) -> Result<(), RailError> {
         if !self.held.is_empty() {
             self.release_held(now)?;
@@ -300,24 +300,24 @@ impl<R: Rail> Rail for Faulty<R> {
         self.inner.watch(on)
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
-        self.inner.meet(peer);
+    fn connect(&mut self, peer: SocketAddr) {
+        self.inner.connect(peer);
     }
 
-    fn part(&mut self, peer: SocketAddr) {
-        self.inner.part(peer);
+    fn disconnect(&mut self, peer: SocketAddr) {
+        self.inner.disconnect(peer);
     }
 
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
-        self.inner.reap(on)
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.busy_poll(on)
     }
 
-    fn engine(&self) -> &'static str {
-        self.inner.engine()
+    fn send_path(&self) -> &'static str {
+        self.inner.send_path()
     }
 
-    fn is_driven(&self) -> bool {
-        self.inner.is_driven()
+    fn uses_xdp(&self) -> bool {
+        self.inner.uses_xdp()
     }
 
     fn report(&self) -> crate::RailReport {

@@ -38,7 +38,7 @@ impl fmt::Display for GivenUp {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RailReport {
     /// What sends, in the order of preference until one has proved to be quicker.
-    pub engines: Vec<&'static str>,
+    pub send_paths: Vec<&'static str>,
     /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
     pub nics: Vec<NicReport>,
     /// NICs that peers could reach it by, were their links not down.

@@ -1,13 +1,11 @@
-//! Everything of Tsumugi that touches the kernel: engines that send, sockets and maps that receive.
+//! Everything of Tsumugi that touches the kernel: the send paths, and the sockets and maps of the receive paths.
 //!
-//! A [`Rail`] is one local NIC with a way to send and a way to receive. The protocol never sees it;
+//! A [`Rail`] is one local NIC with a send path and a receive path. The protocol never sees it;
 //! the library pulls packets out of the protocol and pushes them into a rail, and the other way round.
 //! Rails wrap each other: [`fault`] loses, doubles, reorders, delays and damages packets around any
 //! rail, [`trace`] writes what passes into a pcap file.
 
 mod choose;
-mod dice;
-pub mod engine;
 pub mod ether;
 pub mod ethernet;
 pub mod family;
@@ -20,9 +18,11 @@ pub mod networks;
 pub mod nics;
 pub mod packet;
 pub mod port;
+mod random;
 pub mod region;
 pub mod route;
 mod run;
+pub mod send_path;
 pub mod sim;
 mod sys;
 pub mod trace;
@@ -31,18 +31,18 @@ mod words;
 pub mod xdp;
 pub mod xsk;
 
-pub use engine::Engine;
 pub use ether::Template;
-pub use ethernet::{Depositor, EngineChoice, Ethernet, EthernetError, EthernetOptions};
+pub use ethernet::{Ethernet, EthernetError, EthernetOptions, ReceiveChoice, SendChoice};
 pub use fault::{FaultOptions, Faulty};
 pub use given_up::{GivenUp, RailReport};
 pub use liveness::{Evidence, Question};
 pub use memory::{Memory, MemoryError};
 pub use networks::{Networks, NetworksError};
 pub use nics::{NicAddress, NicName};
-pub use packet::{PacketEngine, PacketError};
+pub use packet::{PacketError, PacketSendPath};
 pub use region::{OutOfRegion, PinError, Region, Slice};
 pub use route::{Reach, RouteError, Routes};
+pub use send_path::SendPath;
 pub use sys::{Own, Owner, kernel_version};
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
@@ -69,7 +69,7 @@ impl Packet<'_> {
     }
 }
 
-/// Why a burst could not be sent. What stands in the way of one packet only (a full queue, an
+/// Why a burst could not be sent. What stops one packet only (a full queue, an
 /// unreachable peer) is not an error of the rail: the packet counts as sent, and lost.
 #[derive(Debug, thiserror::Error)]
 pub enum RailError {
@@ -85,9 +85,9 @@ pub enum RailError {
     },
     /// Preferred busy polling is not permitted.
     #[error(
-        "reaping on {on}: {source}; it needs CAP_NET_ADMIN (`setcap cap_net_admin+ep PROGRAM`, or root), and NICs set for it (`tsumugi up NIC --reap`); spin or adaptive need nothing"
+        "busy polling on {on}: {source}; it needs CAP_NET_ADMIN (`setcap cap_net_admin+ep PROGRAM`, or root), and NICs set for it (`tsumugi up NIC --busy-poll`); spin or adaptive need nothing"
     )]
-    CannotReap {
+    CannotBusyPoll {
         /// The address.
         on: String,
         /// What the system said.
@@ -105,11 +105,11 @@ pub enum RailError {
         /// The process that uses it.
         here: u32,
     },
-    /// The driver depositor was demanded, and the program is not attached any more.
+    /// The XDP receive path was demanded, and the XDP program is not attached any more.
     #[error(
-        "the driver depositor of UDP port {port} is gone: {why}; `tsumugi up NIC` and open the endpoint anew, or let it go on through its sockets (depositor auto)"
+        "the XDP receive path of UDP port {port} is gone: {why}; `tsumugi up NIC` and open the endpoint anew, or let it go on through its sockets (receive path auto)"
     )]
-    Undriven {
+    XdpGone {
         /// The endpoint's port.
         port: u16,
         /// What became of the program.
@@ -133,7 +133,7 @@ pub(crate) fn remedy(error: &std::io::Error) -> String {
 /// header says where the next begins.
 pub type Deliver<'a> = dyn FnMut(SocketAddr, &[u8]) + 'a;
 
-/// One local NIC with an engine and a depositor.
+/// One local NIC with a send path and a receive path.
 pub trait Rail {
     /// Address that peers send to.
     fn address(&self) -> SocketAddr;
@@ -175,12 +175,12 @@ pub trait Rail {
     }
 
     /// Says that there will be traffic with `peer`, so that the rail may prepare for it.
-    fn meet(&mut self, peer: SocketAddr) {
+    fn connect(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
 
-    /// Says that `peer` has gone.
-    fn part(&mut self, peer: SocketAddr) {
+    /// Says that there will be no more traffic with `peer`.
+    fn disconnect(&mut self, peer: SocketAddr) {
         let _ = peer;
     }
 
@@ -189,18 +189,18 @@ pub trait Rail {
     ///
     /// # Errors
     /// The system does not permit it (CAP_NET_ADMIN).
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
         let _ = on;
         Ok(())
     }
 
-    /// What the engine that sends is called; `auto` when there are several to choose from.
-    fn engine(&self) -> &'static str {
+    /// Name of the send path; `auto` when there are several to choose from.
+    fn send_path(&self) -> &'static str {
         "udp"
     }
 
-    /// Whether a program in the NIC's driver deposits, as far as is known.
-    fn is_driven(&self) -> bool {
+    /// Whether the XDP program deposits, as far as is known.
+    fn uses_xdp(&self) -> bool {
         false
     }
 
@@ -274,20 +274,20 @@ impl<R: Rail + ?Sized> Rail for Box<R> {
     fn watch(&mut self, on: bool) -> Result<(), RailError> {
         (**self).watch(on)
     }
-    fn meet(&mut self, peer: SocketAddr) {
-        (**self).meet(peer);
+    fn connect(&mut self, peer: SocketAddr) {
+        (**self).connect(peer);
     }
-    fn part(&mut self, peer: SocketAddr) {
-        (**self).part(peer);
+    fn disconnect(&mut self, peer: SocketAddr) {
+        (**self).disconnect(peer);
     }
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
-        (**self).reap(on)
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
+        (**self).busy_poll(on)
     }
-    fn engine(&self) -> &'static str {
-        (**self).engine()
+    fn send_path(&self) -> &'static str {
+        (**self).send_path()
     }
-    fn is_driven(&self) -> bool {
-        (**self).is_driven()
+    fn uses_xdp(&self) -> bool {
+        (**self).uses_xdp()
     }
     fn report(&self) -> RailReport {
         (**self).report()

@@ -54,13 +54,13 @@ pub enum Evidence {
     Asked,
     /// Its kernel has a socket of its process.
     Present,
-    /// Its kernel says that nobody has its port, in an answer that only who is on the way can forge.
+    /// Its kernel says that nobody has its port, in an answer that only a host on the path can forge.
     Gone,
     /// Its kernel seems to say that nobody has its port: an ICMP error, which anyone can forge.
     PortUnreachable,
     /// Its host answers; of its process nothing is known.
     HostAnswers,
-    /// Packets to it cannot leave this machine, or are refused on their way: the system's error number.
+    /// Packets to it cannot leave this machine, or are refused on their path: the system's error number.
     NoRoute(i32),
     /// The link of our own NIC that leads to it is down: its silence says nothing of it.
     LinkDown(NicName),
@@ -76,7 +76,7 @@ impl fmt::Display for Evidence {
             }
             Evidence::HostAnswers => to.write_str("its host answers"),
             Evidence::NoRoute(error) => {
-                write!(to, "there is no way to it from here: {}", io::Error::from_raw_os_error(*error))
+                write!(to, "it cannot be reached from here: {}", io::Error::from_raw_os_error(*error))
             }
             Evidence::LinkDown(nic) => write!(to, "the link of {nic} here is down"),
         }
@@ -189,7 +189,7 @@ struct Pending {
     echo: Option<Own<OwnedFd>>,
     /// The host has answered.
     is_host_there: bool,
-    /// What stands in the way of the handshake.
+    /// Why the handshake failed.
     error: Option<i32>,
 }
 
@@ -319,7 +319,7 @@ fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
     }
     match handshake.take_error()? {
         Some(error) => Err(error),
-        // On one host the kernel may have given our end the very port that nobody has: the socket has met itself.
+        // On one host the kernel may have given our end the very port that nobody has: the socket is its own peer.
         None if handshake.local_addr()? == peer => Err(io::ErrorKind::ConnectionRefused.into()),
         None => Ok(true),
     }

@@ -1,8 +1,8 @@
-//! Receive memory as a mapping of our own: the user depositor's.
+//! Receive memory as a mapping of our own: the socket receive path's.
 //!
 //! [`Memory`] hands out pieces of the layout of [`tsumugi_wire::memory`] and knows nothing of what they
 //! mean. It is neither `Send` nor `Sync`: one thread of the owner works with it, other writers
-//! (neighbours, a program in the driver) keep to the table in that module.
+//! (neighbours, the XDP program) keep to the table in that module.
 
 use crate::region::Region;
 use crate::sys;
@@ -51,7 +51,7 @@ pub enum MemoryError {
     #[error("a window of {0} pages: take {WINDOW_PAGES_MAX} at most, or 0 for none")]
     WindowPages(u32),
     /// The translations do not lie within the layout's bounds.
-    #[error("{0} translations: take {TRANSLATIONS_MAX} at most, or 0 to have nothing land in the window")]
+    #[error("{0} translations: take {TRANSLATIONS_MAX} at most, or 0 for no direct writes")]
     Translations(u32),
     /// The system has no memory to give.
     #[error(
@@ -191,7 +191,7 @@ impl Memory {
     /// # Panics
     /// `data` runs past the pad.
     #[inline]
-    pub fn land(&self, at: u64, data: &[u8]) {
+    pub fn write(&self, at: u64, data: &[u8]) {
         let end = match self.geometry.window_pages {
             0 => 0,
             pages => u64::from(pages) * PAGE_BYTES as u64 + PAD_BYTES as u64,
@@ -267,7 +267,7 @@ impl Memory {
     ///
     /// # Safety
     /// As long as the reference lives, the bytes are not written: not with [`Memory::copy_in`], [`Memory::word`] or
-    /// [`Memory::words`], and not by another depositor, because the record that they belong to is not released.
+    /// [`Memory::words`], and not by whoever else deposits, because the record that they belong to is not released.
     ///
     /// # Panics
     /// The bytes run past the pad.
@@ -331,13 +331,13 @@ mod tests {
     }
 
     #[test]
-    fn a_window_takes_what_lands_and_no_more() {
+    fn a_window_takes_direct_writes_and_no_more() {
         let geometry = Geometry { window_pages: 2, translations: 3, ..Geometry::plain(9, RING) };
         let memory = Memory::new(geometry).unwrap();
         assert_eq!((memory.translations().len(), memory.geometry()), (8, geometry));
         let empty = |translation: &Translation| translation.key.load(Ordering::Relaxed) == 0;
         assert!(memory.translations().iter().all(empty));
-        memory.land(2 * PAGE_BYTES as u64 - 1, &[7; 9000]);
+        memory.write(2 * PAGE_BYTES as u64 - 1, &[7; 9000]);
         let (page, mut last) = (memory.window(1..2, ()), [0]);
         drop(memory);
         page.read(PAGE_BYTES - 1, &mut last).unwrap();
@@ -346,8 +346,8 @@ mod tests {
 
     #[test]
     #[should_panic(expected = "run past")]
-    fn nothing_lands_where_there_is_no_window() {
-        memory().land(0, &[1]);
+    fn nothing_is_written_directly_where_there_is_no_window() {
+        memory().write(0, &[1]);
     }
 
     #[test]

@@ -34,7 +34,7 @@ const PROTOCOL_UDP: u8 = 17;
 /// What may change the NICs that an endpoint is reached by.
 pub(crate) const OF_NICS: [u32; 3] =
     [libc::RTNLGRP_LINK, libc::RTNLGRP_IPV4_IFADDR, libc::RTNLGRP_IPV6_IFADDR];
-/// What may change the way that a packet takes.
+/// What may change the route that a packet takes.
 pub(crate) const OF_ROUTES: [u32; 9] = [
     libc::RTNLGRP_LINK,
     libc::RTNLGRP_NEIGH,
@@ -49,9 +49,9 @@ pub(crate) const OF_ROUTES: [u32; 9] = [
 /// Most datagrams of news that are read at a time.
 const NEWS_MAX: usize = 32;
 
-/// A way to a peer.
+/// A route to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Way {
+pub(crate) struct KernelRoute {
     /// Index of the NIC.
     pub(crate) interface: u32,
     /// The kernel's choice of our own address, if it made one.
@@ -77,9 +77,9 @@ impl Questions {
         Ok(Questions { socket, sequence: 0, buffer: vec![0; BUFFER_BYTES].into() })
     }
 
-    /// The way of UDP datagrams to `peer` from `source` (unspecified: as the kernel chooses). `None`: they
+    /// The route of UDP datagrams to `peer` from `source` (unspecified: as the kernel chooses). `None`: they
     /// do not leave this machine in a plain IP packet to one receiver.
-    pub(crate) fn way(&mut self, source: SocketAddr, peer: SocketAddr) -> io::Result<Option<Way>> {
+    pub(crate) fn route(&mut self, source: SocketAddr, peer: SocketAddr) -> io::Result<Option<KernelRoute>> {
         let mut question = Route::default();
         let (family, bits) = family(peer.ip());
         question.header.address_family = family;
@@ -98,7 +98,7 @@ impl Questions {
             question.attributes.push(RouteAttribute::Oif(scope));
         }
         match self.ask(Message::GetRoute(question))? {
-            Message::NewRoute(answer) => Ok(way(peer.ip(), &answer)),
+            Message::NewRoute(answer) => Ok(route(peer.ip(), &answer)),
             other => Err(unexpected(&other)),
         }
     }
@@ -241,22 +241,22 @@ fn scope(address: SocketAddr) -> u32 {
     }
 }
 
-fn way(peer: IpAddr, answer: &Route) -> Option<Way> {
+fn route(peer: IpAddr, answer: &Route) -> Option<KernelRoute> {
     if answer.header.kind != RouteType::Unicast {
         return None;
     }
-    let mut way = Way { interface: 0, source: None, next_hop: peer, mtu_bytes: None };
+    let mut route = KernelRoute { interface: 0, source: None, next_hop: peer, mtu_bytes: None };
     for attribute in &answer.attributes {
         match attribute {
-            RouteAttribute::Oif(interface) => way.interface = *interface,
-            RouteAttribute::PrefSource(address) => way.source = ip_of_route(address),
-            RouteAttribute::Gateway(address) => way.next_hop = ip_of_route(address)?,
-            RouteAttribute::Via(RouteVia::Inet(v4)) => way.next_hop = (*v4).into(),
-            RouteAttribute::Via(RouteVia::Inet6(v6)) => way.next_hop = (*v6).into(),
+            RouteAttribute::Oif(interface) => route.interface = *interface,
+            RouteAttribute::PrefSource(address) => route.source = ip_of_route(address),
+            RouteAttribute::Gateway(address) => route.next_hop = ip_of_route(address)?,
+            RouteAttribute::Via(RouteVia::Inet(v4)) => route.next_hop = (*v4).into(),
+            RouteAttribute::Via(RouteVia::Inet6(v6)) => route.next_hop = (*v6).into(),
             RouteAttribute::Metrics(metrics) => {
                 for metric in metrics {
                     if let RouteMetric::Mtu(bytes) = metric {
-                        way.mtu_bytes = Some(*bytes as usize);
+                        route.mtu_bytes = Some(*bytes as usize);
                     }
                 }
             }
@@ -265,7 +265,7 @@ fn way(peer: IpAddr, answer: &Route) -> Option<Way> {
             _ => {}
         }
     }
-    (way.interface != 0).then_some(way)
+    (route.interface != 0).then_some(route)
 }
 
 fn ip_of_route(address: &RouteAddress) -> Option<IpAddr> {
@@ -287,7 +287,7 @@ fn neighbour_address(message: &Neighbour) -> Option<IpAddr> {
 /// The hardware address of a neighbour, if the kernel would send to it without further ado.
 ///
 /// Not so when it is STALE: a packet through the socket then makes it DELAY, in which the kernel still sends but asks
-/// after a while (RFC 4861, section 7.3.2). Frames that pass the socket layer by would never make it ask.
+/// after a while (RFC 4861, section 7.3.2). Frames that bypass the socket layer would never make it ask.
 fn resolved(neighbour: &Neighbour) -> Option<Mac> {
     use NeighbourState::{Delay, Permanent, Probe, Reachable};
     if !matches!(neighbour.header.state, Reachable | Delay | Probe | Permanent) {

@@ -50,11 +50,11 @@ pub struct Networks {
 struct Entry {
     text: String,
     excludes: bool,
-    what: What,
+    matcher: Matcher,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-enum What {
+enum Matcher {
     Name(String),
     Net(IpAddr, u8),
 }
@@ -105,19 +105,19 @@ impl Networks {
 
     /// What is said of an address that a NIC of ours has.
     pub(crate) fn judge(&self, nic: &str, ip: IpAddr) -> Verdict<'_> {
-        let names = |entry: &&Entry| match &entry.what {
-            What::Name(pattern) => matches_pattern(pattern, nic),
-            What::Net(net, bits) => is_within(ip, *net, *bits),
+        let names = |entry: &&Entry| match &entry.matcher {
+            Matcher::Name(pattern) => matches_pattern(pattern, nic),
+            Matcher::Net(net, bits) => is_within(ip, *net, *bits),
         };
         if let Some(entry) = self.entries.iter().filter(|entry| entry.excludes).find(names) {
             return Verdict::Excluded(&entry.text);
         }
         let mut included = self.entries.iter().filter(|entry| !entry.excludes);
         let listed = |entry: &&Entry| !entry.excludes && names(entry);
-        match self.entries.iter().filter(listed).map(|entry| &entry.what).next() {
-            Some(What::Name(_)) => Verdict::Named,
+        match self.entries.iter().filter(listed).map(|entry| &entry.matcher).next() {
+            Some(Matcher::Name(_)) => Verdict::Named,
             // A network says nothing against what usually is not used but by chance lies in it.
-            Some(What::Net(..)) => Verdict::Free,
+            Some(Matcher::Net(..)) => Verdict::Free,
             None if included.next().is_none() => Verdict::Free,
             None => Verdict::NotListed,
         }
@@ -126,14 +126,15 @@ impl Networks {
     /// Why a peer may not be sent to at this address, if so.
     #[must_use]
     pub fn refusal(&self, ip: IpAddr) -> Option<String> {
-        let is_in = |entry: &&Entry| matches!(entry.what, What::Net(net, bits) if is_within(ip, net, bits));
+        let is_in =
+            |entry: &&Entry| matches!(entry.matcher, Matcher::Net(net, bits) if is_within(ip, net, bits));
         if let Some(entry) = self.entries.iter().filter(|entry| entry.excludes).find(is_in) {
             return Some(format!("excluded by '{}'", entry.text));
         }
         // Where NICs are named, too, it may be behind one of them.
         let mut included = self.entries.iter().filter(|entry| !entry.excludes).peekable();
         let only_nets =
-            included.peek().is_some() && included.all(|entry| matches!(entry.what, What::Net(..)));
+            included.peek().is_some() && included.all(|entry| matches!(entry.matcher, Matcher::Net(..)));
         let listed = self.entries.iter().filter(|entry| !entry.excludes).find(is_in).is_some();
         (only_nets && !listed && !ip.is_loopback()).then(|| format!("in none of the networks '{self}'"))
     }
@@ -205,23 +206,23 @@ impl FromStr for Networks {
             };
             let wrong =
                 |why| NetworksError { entry: word.to_owned(), list: list.to_owned(), why, source_of: "" };
-            Ok(Entry { text: word.to_owned(), excludes, what: what(name).map_err(wrong)? })
+            Ok(Entry { text: word.to_owned(), excludes, matcher: matcher(name).map_err(wrong)? })
         };
         Ok(Networks { entries: words.map(entry).collect::<Result<_, _>>()? })
     }
 }
 
-fn what(name: &str) -> Result<What, &'static str> {
+fn matcher(name: &str) -> Result<Matcher, &'static str> {
     if let Some((net, bits)) = name.split_once('/') {
         let net: IpAddr = net.parse().map_err(|_| "no network: its address is none")?;
         let most = if net.is_ipv4() { 32 } else { 128 };
         let bits = bits.parse().ok().filter(|bits| *bits <= most);
         return bits
-            .map(|bits| What::Net(net, bits))
+            .map(|bits| Matcher::Net(net, bits))
             .ok_or("no network: its prefix has more bits than an address");
     }
     if let Ok(ip) = name.parse::<IpAddr>() {
-        return Ok(What::Net(ip, if ip.is_ipv4() { 32 } else { 128 }));
+        return Ok(Matcher::Net(ip, if ip.is_ipv4() { 32 } else { 128 }));
     }
     let is_number = |byte: u8| byte.is_ascii_digit() || byte == b'.';
     if name.is_empty() {
@@ -235,7 +236,7 @@ fn what(name: &str) -> Result<What, &'static str> {
     if name.len() > 32 || !name.bytes().all(in_a_name) {
         return Err("no name that a NIC can have");
     }
-    Ok(What::Name(name.to_owned()))
+    Ok(Matcher::Name(name.to_owned()))
 }
 
 impl fmt::Display for Networks {

@@ -104,7 +104,7 @@ impl Nics {
     }
 
     /// There will be traffic with `peer`, from our address `local` if that is known.
-    pub(crate) fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+    pub(crate) fn connect(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         if self.found.is_empty() {
             self.found = interfaces().list;
         }
@@ -113,7 +113,7 @@ impl Nics {
         }
     }
 
-    pub(crate) fn part(&mut self, peer: SocketAddr) {
+    pub(crate) fn disconnect(&mut self, peer: SocketAddr) {
         self.leads_to.remove(&peer);
     }
 
@@ -503,13 +503,13 @@ mod tests {
         (nics.events, nics.looked_at) = (Err(io::ErrorKind::Unsupported.into()), Some(Instant(0)));
         let peer: SocketAddr = "10.1.0.2:7".parse().unwrap();
         nics.found = interfaces(true);
-        nics.meet(peer, None);
+        nics.connect(peer, None);
         assert_eq!(nics.link_down(Instant(1), peer), None);
         nics.found = interfaces(false);
         assert_eq!(nics.link_down(Instant(1), peer), Some(NicName::new("eth1")));
         nics.found.truncate(2);
         assert_eq!(nics.link_down(Instant(1), peer), Some(NicName::new("eth1")), "it was taken out");
-        nics.part(peer);
+        nics.disconnect(peer);
         assert_eq!(nics.link_down(Instant(1), peer), None);
     }
 

@@ -3,9 +3,9 @@
 //! Whoever has a key may change a region at any time, so nobody gets a reference into it: bytes are copied in and
 //! out, and words looked at as atomics.
 
-mod change;
+mod atomic;
 
-pub use change::ChangeError;
+pub use atomic::AtomicError;
 
 use crate::sys::{self, Access};
 use crate::words::copy_words;

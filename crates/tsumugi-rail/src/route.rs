@@ -1,6 +1,6 @@
-//! The way to a peer: NIC, own address, next hop and its hardware address, as the kernel would choose them.
+//! The route to a peer: NIC, own address, next hop and its hardware address, as the kernel would choose them.
 //!
-//! An engine that builds frames itself asks [`Routes::to`] before each burst. The kernel is asked over
+//! A send path that builds frames itself asks [`Routes::to`] before each burst. The kernel is asked over
 //! rtnetlink when a peer is new, when it has told of a change, and otherwise once a second, since it tells
 //! nothing of path MTUs and redirects.
 //!
@@ -9,11 +9,11 @@
 //! socket makes it ask. Where frames of our own cannot go, the answer is [`Reach::Never`]: to this machine
 //! itself, to groups, through tunnels.
 //!
-//! What the socket layer does besides is passed by: packet filters, traffic control, IPsec.
+//! What else the socket layer does is bypassed: packet filters, traffic control, IPsec.
 
 use crate::ether::{Hop, Mac, Template};
 use crate::family;
-use crate::netlink::{Events, News, OF_ROUTES, Questions, Way};
+use crate::netlink::{Events, KernelRoute, News, OF_ROUTES, Questions};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
 use std::io;
@@ -21,7 +21,7 @@ use std::net::{IpAddr, SocketAddr};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
-/// How often news are looked for. For so long frames may go a way that is no longer right.
+/// How often news are looked for. Frames may take an outdated route for that long.
 const NEWS_NS: u64 = MILLISECOND_NS;
 /// How long an answer is believed when there are no news.
 const BELIEVE_NS: u64 = SECOND_NS;
@@ -44,7 +44,7 @@ pub enum RouteError {
 fn remedy(error: &io::Error) -> String {
     let known = crate::remedy(error);
     if known.is_empty() {
-        "; allow netlink sockets (AF_NETLINK) where this program is confined, or use the udp engine"
+        "; allow netlink sockets (AF_NETLINK) where this program is confined, or use the udp send path"
             .to_owned()
     } else {
         known
@@ -79,7 +79,7 @@ pub enum Reach<'a> {
     Never,
 }
 
-/// What is known about the way to a peer.
+/// What is known about the route to a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Known {
     Frame(Template),
@@ -107,7 +107,7 @@ impl Entry {
     }
 }
 
-/// The ways to the peers of an endpoint.
+/// The routes to the peers of an endpoint.
 #[derive(Debug)]
 pub struct Routes {
     local: SocketAddr,
@@ -122,7 +122,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Prepares for the ways of datagrams from `local`, whose address may be unspecified and whose port
+    /// Prepares for routes of datagrams from `local`, whose address may be unspecified and whose port
     /// may not.
     ///
     /// # Errors
@@ -144,7 +144,7 @@ impl Routes {
 
     /// Says that `peer` will be asked for, for datagrams from this address of ours; `None`: from the one that the kernel
     /// prefers. Only then is anything remembered of it.
-    pub fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+    pub fn connect(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
         if self.by_peer.contains_key(&peer) {
             return;
         }
@@ -170,14 +170,14 @@ impl Routes {
     }
 
     /// Says that `peer` will not be asked for any more.
-    pub fn part(&mut self, peer: SocketAddr) {
+    pub fn disconnect(&mut self, peer: SocketAddr) {
         if let Some(slot) = self.by_peer.remove(&peer) {
             self.entries[slot] = None;
             self.last = None;
         }
     }
 
-    /// How a packet gets to `peer` now; [`Reach::Never`] for a peer that was not [met](Routes::meet).
+    /// How a packet gets to `peer` now; [`Reach::Never`] for a peer without a [`Routes::connect`].
     ///
     /// Nearly always answered from memory, without a system call.
     pub fn to(&mut self, now: Instant, peer: SocketAddr) -> Reach<'_> {
@@ -211,14 +211,14 @@ impl Routes {
         nic(&mut self.questions, &mut self.nics, interface)
     }
 
-    /// The NIC that packets to `peer`, who need not have been met, leave through; `None` when they do not leave this
+    /// The NIC that packets to `peer`, which need not be connected, leave through; `None` when they do not leave this
     /// machine, or not in plain IP packets.
     ///
     /// # Errors
     /// What the kernel said; there may be no route.
     pub fn nic_to(&mut self, peer: SocketAddr) -> io::Result<Option<&Nic>> {
-        match self.questions.way(self.local, peer)? {
-            Some(way) => self.nic(way.interface).map(Some),
+        match self.questions.route(self.local, peer)? {
+            Some(route) => self.nic(route.interface).map(Some),
             None => Ok(None),
         }
     }
@@ -254,15 +254,15 @@ impl Routes {
         }
     }
 
-    /// Asks the kernel for the way to `peer`, and remembers the answer.
+    /// Asks the kernel for the route to `peer`, and remembers the answer.
     fn ask(&mut self, now: Instant, peer: SocketAddr, slot: usize) {
         let Some(entry) = &mut self.entries[slot] else { return };
         entry.asked_at = now;
         entry.via = None;
         // No route is for the socket to report; a question that could not be asked is asked again.
-        entry.known = match self.questions.way(entry.source, peer) {
-            Ok(Some(way)) => {
-                follow(&mut self.questions, &mut self.nics, &way, peer, entry).unwrap_or(Known::NotYet)
+        entry.known = match self.questions.route(entry.source, peer) {
+            Ok(Some(route)) => {
+                follow(&mut self.questions, &mut self.nics, &route, peer, entry).unwrap_or(Known::NotYet)
             }
             Ok(None) => Known::Never,
             Err(error) => match error.raw_os_error() {
@@ -286,21 +286,21 @@ fn nic<'a>(
     })
 }
 
-/// What a way to `peer` means for frames.
+/// What a route to `peer` means for frames.
 fn follow(
     questions: &mut Questions,
     nics: &mut HashMap<u32, Nic>,
-    way: &Way,
+    route: &KernelRoute,
     peer: SocketAddr,
     entry: &mut Entry,
 ) -> io::Result<Known> {
-    entry.via = Some((way.interface, way.next_hop));
-    let nic = nic(questions, nics, way.interface)?;
+    entry.via = Some((route.interface, route.next_hop));
+    let nic = nic(questions, nics, route.interface)?;
     if !nic.ethernet {
         return Ok(Known::Never);
     }
     if entry.source.ip().is_unspecified() {
-        match way.source {
+        match route.source {
             Some(source) => entry.source.set_ip(source),
             None => return Ok(Known::Never),
         }
@@ -308,10 +308,10 @@ fn follow(
     if !nic.up {
         return Ok(Known::NotYet);
     }
-    let Some(destination) = questions.neighbour(way.interface, way.next_hop)? else {
+    let Some(destination) = questions.neighbour(route.interface, route.next_hop)? else {
         return Ok(Known::NotYet);
     };
-    let mtu_bytes = way.mtu_bytes.unwrap_or(usize::MAX).min(nic.mtu_bytes);
-    let hop = Hop { interface: way.interface, source: nic.mac, destination, mtu_bytes };
+    let mtu_bytes = route.mtu_bytes.unwrap_or(usize::MAX).min(nic.mtu_bytes);
+    let hop = Hop { interface: route.interface, source: nic.mac, destination, mtu_bytes };
     Ok(Template::new(&hop, entry.source, peer).map_or(Known::Never, Known::Frame))
 }

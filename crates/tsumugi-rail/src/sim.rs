@@ -22,8 +22,8 @@
 mod kernel;
 mod nics;
 
-use crate::dice::Dice;
 use crate::liveness::Errors;
+use crate::random::Random;
 use crate::{Deliver, Evidence, NicAddress, NicName, Packet, Question, Rail, RailError};
 use kernel::{Answer, Kernels, Pending};
 use nics::Plugged;
@@ -47,7 +47,7 @@ const COALESCE_BYTES_MAX: usize = 64 * 1024;
 /// What one direction between two rails is like.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct LinkOptions {
-    /// Time on the way, ns.
+    /// Time on the link, ns.
     pub latency_ns: u64,
     /// Most additional time, ns: each datagram takes a random part of it, in order.
     pub jitter_ns: u64,
@@ -63,7 +63,7 @@ pub struct LinkOptions {
     pub reorder: f64,
     /// Probability that one bit of a datagram is flipped.
     pub corrupt: f64,
-    /// Longest datagram that it carries; longer ones are dropped. Not what the sender's NIC takes: something on the way.
+    /// Longest datagram that it carries; longer ones are dropped. Not the limit of the sender's NIC: one on the path.
     pub datagram_bytes: usize,
     /// Whoever drops one for that says so to its sender's kernel.
     pub tells: bool,
@@ -124,7 +124,7 @@ pub struct Statistics {
     pub nobody: u64,
     /// Longer than the sending rail's datagrams may be.
     pub too_long: u64,
-    /// Longer than something on the way carries.
+    /// Longer than something on the path carries.
     pub dropped: u64,
 }
 
@@ -134,7 +134,7 @@ pub struct Network(Rc<RefCell<State>>);
 
 #[derive(Debug)]
 struct State {
-    dice: Dice,
+    random: Random,
     options: LinkOptions,
     host: HostOptions,
     kernels: Option<Kernels>,
@@ -164,7 +164,7 @@ struct Port {
     /// What other kernels have answered, and ICMP errors, which nobody has asked for yet.
     answers: Vec<Answer>,
     errors: Errors,
-    /// Where datagrams from here were too long on the way, which nobody has asked for yet.
+    /// Where datagrams from here were too long for the path, which nobody has asked for yet.
     too_long: Vec<SocketAddr>,
     /// Arrival, order among equal arrivals, place in `datagrams`.
     arrivals: BinaryHeap<Reverse<(Instant, u64, usize)>>,
@@ -190,11 +190,11 @@ struct Datagram {
 }
 
 impl Network {
-    /// A network whose links are all like `options`, and whose chances follow from `seed`.
+    /// A network whose links are all like `options`, and whose random numbers come from `seed`.
     #[must_use]
     pub fn new(seed: u64, options: LinkOptions) -> Network {
         Network(Rc::new(RefCell::new(State {
-            dice: Dice::new(seed),
+            random: Random::new(seed),
             options,
             host: HostOptions::default(),
             kernels: None,
@@ -379,22 +379,23 @@ impl State {
             depart = start.plus((bits * u128::from(SECOND_NS) / rate) as u64);
             link.free_at = depart;
         }
-        // Lost on the way: it has used the link up all the same.
-        if self.dice.chance(options.loss) {
+        // Lost on the link: it has used the link up all the same.
+        if self.random.chance(options.loss) {
             self.statistics.lost += 1;
             return;
         }
-        let mut at = depart.plus(options.latency_ns + self.dice.below(options.jitter_ns + 1));
-        if self.dice.chance(options.reorder) {
+        let mut at = depart.plus(options.latency_ns + self.random.below(options.jitter_ns + 1));
+        if self.random.chance(options.reorder) {
             self.statistics.reordered += 1;
             let most = 2 * (options.latency_ns + options.jitter_ns) + 10 * MICROSECOND_NS;
-            at = at.plus(1 + self.dice.below(most));
+            at = at.plus(1 + self.random.below(most));
         } else {
             at = at.max(link.last_arrival);
             link.last_arrival = at;
         }
-        let corrupt = self.dice.chance(options.corrupt);
-        let second = self.dice.chance(options.duplicate).then(|| self.dice.below(2 * options.latency_ns + 1));
+        let corrupt = self.random.chance(options.corrupt);
+        let second =
+            self.random.chance(options.duplicate).then(|| self.random.below(2 * options.latency_ns + 1));
         let route = (self.ports[from].address, to);
         self.enqueue(at, route, inbox, packet, corrupt);
         if let Some(later) = second {
@@ -422,7 +423,7 @@ impl State {
         datagram.bytes.extend_from_slice(packet.head);
         datagram.bytes.extend_from_slice(packet.body);
         if corrupt {
-            self.dice.damage(&mut datagram.bytes);
+            self.random.damage(&mut datagram.bytes);
             self.statistics.corrupted += 1;
         }
         self.ports[inbox].arrivals.push(Reverse((at, self.sequence, place)));
@@ -433,7 +434,7 @@ impl State {
     fn coalesce(&mut self, port: usize, place: usize) -> usize {
         let mut count = 1;
         let segment = self.datagrams[place].bytes.len();
-        while self.dice.chance(self.host.coalesce) {
+        while self.random.chance(self.host.coalesce) {
             let Some(Reverse((at, _, next))) = self.ports[port].arrivals.peek().copied() else { break };
             let (from, length) = (self.datagrams[next].from, self.datagrams[next].bytes.len());
             let fits = from == self.datagrams[place].from
@@ -486,8 +487,8 @@ impl Rail for SimRail {
         state.advance(now);
         let to = state.port(to);
         let short = state.host.short_burst;
-        let taken = if state.dice.chance(short) {
-            state.dice.below(burst.len() as u64) as usize
+        let taken = if state.random.chance(short) {
+            state.random.below(burst.len() as u64) as usize
         } else {
             burst.len()
         };

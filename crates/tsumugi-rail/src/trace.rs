@@ -178,24 +178,24 @@ impl<R: Rail, W: Write> Rail for Traced<R, W> {
         self.inner.watch(on)
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
-        self.inner.meet(peer);
+    fn connect(&mut self, peer: SocketAddr) {
+        self.inner.connect(peer);
     }
 
-    fn part(&mut self, peer: SocketAddr) {
-        self.inner.part(peer);
+    fn disconnect(&mut self, peer: SocketAddr) {
+        self.inner.disconnect(peer);
     }
 
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
-        self.inner.reap(on)
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
+        self.inner.busy_poll(on)
     }
 
-    fn engine(&self) -> &'static str {
-        self.inner.engine()
+    fn send_path(&self) -> &'static str {
+        self.inner.send_path()
     }
 
-    fn is_driven(&self) -> bool {
-        self.inner.is_driven()
+    fn uses_xdp(&self) -> bool {
+        self.inner.uses_xdp()
     }
 
     fn report(&self) -> crate::RailReport {

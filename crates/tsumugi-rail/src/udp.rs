@@ -1,8 +1,8 @@
-//! The `udp` engine: ordinary UDP sockets, which need no privilege and run anywhere.
+//! The `udp` send path: ordinary UDP sockets, which need no privilege and run anywhere.
 //!
-//! A *main* socket owns the port, of both [families](crate::family) if the rail has both. Every peer that is
-//! [met](Rail::meet) gets a *dedicated* socket on the same port, connected to it, because the kernel then looks no route
-//! up on sending and copies no address on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
+//! A *main* socket owns the port, of both [families](crate::family) if the rail has both. [`Rail::connect`] makes a
+//! *dedicated* socket for a peer, on the same port and connected to it, because the kernel then looks no route up on
+//! sending and copies no address on receiving: a 64 B round trip over veth takes 5.0 µs instead of 6.3.
 //!
 //! Many sockets must not make an idle poll dearer: [`Rail::receive`] asks the one that spoke last, and
 //! only now and then all of them together, through epoll.
@@ -36,7 +36,7 @@ const BUFFER_BYTES: usize = 64 * 1024;
 /// Most bytes that one `receive` takes from a socket, and most system calls that it spends on it.
 const TAKE_BYTES: usize = 4 * BUFFER_BYTES;
 const TAKE_CALLS: usize = 64;
-/// How long after [`Rail::meet`] the source of each datagram is asked for: a datagram for the new socket
+/// How long after [`Rail::connect`] the source of each datagram is asked for: a datagram for the new socket
 /// may have been on its way through the kernel while the socket was bound but not yet connected.
 const CAREFUL_NS: u64 = 10 * MILLISECOND_NS;
 /// Calls after which `receive` asks every socket: few while several peers speak, more when these
@@ -59,7 +59,7 @@ struct Dedicated {
     peer: SocketAddr,
     /// Until when datagrams may be another peer's. `None`: not yet received from since it was made.
     careful_until: Option<Instant>,
-    /// The peer has parted; the socket closes when it is empty.
+    /// Disconnected: the socket closes when it is empty.
     closing: bool,
 }
 
@@ -69,7 +69,7 @@ pub struct Udp {
     address: SocketAddr,
     options: UdpOptions,
     /// Whether sockets run the NIC's poll when they are looked into.
-    reaping: bool,
+    busy_polling: bool,
     datagram_bytes: usize,
     main: Own<UdpSocket>,
     /// Slots; a slot's index is its epoll token.
@@ -153,7 +153,7 @@ impl Udp {
         Ok(Udp {
             address,
             options: options.clone(),
-            reaping: false,
+            busy_polling: false,
             datagram_bytes,
             main,
             dedicated: Vec::new(),
@@ -233,8 +233,8 @@ impl Udp {
         let epoll = self.epoll.as_ref().ok_or(io::ErrorKind::Unsupported)?;
         let any = family::local(self.address, peer);
         let new = socket(any, &self.options)?;
-        if self.reaping {
-            set_reaping(&new, true)?;
+        if self.busy_polling {
+            set_busy_polling(&new, true)?;
         }
         sys::set_option(new.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         // Sharing the port needs the option on both sockets. The main one has it for this moment only:
@@ -463,17 +463,19 @@ impl Rail for Udp {
         Ok(())
     }
 
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
         let dedicated = self.dedicated.iter().flatten().map(|dedicated| &dedicated.socket);
         for socket in dedicated.chain([&self.main]) {
-            set_reaping(socket, on)
-                .map_err(|source| RailError::CannotReap { on: format!("UDP {}", self.address), source })?;
+            set_busy_polling(socket, on).map_err(|source| RailError::CannotBusyPoll {
+                on: format!("UDP {}", self.address),
+                source,
+            })?;
         }
-        self.reaping = on;
+        self.busy_polling = on;
         Ok(())
     }
 
-    fn meet(&mut self, peer: SocketAddr) {
+    fn connect(&mut self, peer: SocketAddr) {
         if self.by_peer.contains_key(&peer) || !family::serves(self.address.ip(), peer.ip()) {
             return;
         }
@@ -509,7 +511,7 @@ impl Rail for Udp {
         self.too_long.pop()
     }
 
-    fn part(&mut self, peer: SocketAddr) {
+    fn disconnect(&mut self, peer: SocketAddr) {
         self.errors.forget(peer);
         self.asked.forget(peer);
         let Some(slot) = self.by_peer.remove(&peer) else { return };
@@ -580,19 +582,19 @@ fn lacking(main: &UdpSocket, sender: &Sender, options: &UdpOptions, given_up: &m
 }
 
 /// Time that one look may spend in the NIC's poll, µs, and packets that it may take there.
-const REAP_US: i32 = 20;
-const REAP_PACKETS: i32 = 64;
+const BUSY_POLL_US: i32 = 20;
+const BUSY_POLL_PACKETS: i32 = 64;
 
 /// Has looks into a socket run the poll of the NIC that its packets come by (Linux 5.11).
-fn set_reaping(socket: &UdpSocket, on: bool) -> io::Result<()> {
+fn set_busy_polling(socket: &UdpSocket, on: bool) -> io::Result<()> {
     let set = |option, value| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, option, value);
     if !on {
         set(libc::SO_PREFER_BUSY_POLL, 0)?;
         return set(libc::SO_BUSY_POLL, 0);
     }
     set(libc::SO_PREFER_BUSY_POLL, 1)?;
-    set(libc::SO_BUSY_POLL, REAP_US)?;
-    set(libc::SO_BUSY_POLL_BUDGET, REAP_PACKETS)
+    set(libc::SO_BUSY_POLL, BUSY_POLL_US)?;
+    set(libc::SO_BUSY_POLL_BUDGET, BUSY_POLL_PACKETS)
 }
 
 /// Remembers a peer to which a datagram was too long.

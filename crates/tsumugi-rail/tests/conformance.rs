@@ -25,14 +25,14 @@ use pair::Pair;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
-use tsumugi_proto::driver::Fate;
-use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver, window};
+use tsumugi_proto::xdp::Fate;
+use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receive_bitmap, receiver};
 use tsumugi_rail::xdp::{Action, Receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Geometry, Record, Translation};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 use view::View;
 
@@ -41,13 +41,13 @@ const STEPS: usize = 8000;
 
 /// Gives both a packet, whose CRC is random, and nobody here compares it with the body: it decides what else varies.
 fn wrapped(pair: &mut Pair, mut header: Header, body: &[u8]) -> Result<Option<Verdict>, String> {
-    let dice = header.body_crc;
-    header.flags = Flags(dice as u8 & 7);
-    header.ack = Psn(u64::from(dice) << (dice >> 8 & 31));
-    header.credit = (dice >> 16) as u16;
+    let random = header.body_crc;
+    header.flags = Flags(random as u8 & 7);
+    header.ack = Psn(u64::from(random) << (random >> 8 & 31));
+    header.credit = (random >> 16) as u16;
     // Now and then Ethernet's padding, or so much of it that the frame lies in several buffers.
-    let trailer = [9, 0, 0, 0, 0, 0, 0, pair::FIRST_BUFFER_BYTES][(dice >> 24 & 7) as usize];
-    let wrapping = Wrapping { vlan: dice >> 3 & 1 != 0, six: dice >> 4 & 1 != 0, trailer };
+    let trailer = [9, 0, 0, 0, 0, 0, 0, pair::FIRST_BUFFER_BYTES][(random >> 24 & 7) as usize];
+    let wrapping = Wrapping { vlan: random >> 3 & 1 != 0, six: random >> 4 & 1 != 0, trailer };
     pair.take(wrapping, &[&header.encode()[..], body].concat())
 }
 
@@ -107,7 +107,7 @@ fn random_sequences_leave_the_same_behind() {
         }
     }
     println!("{} steps: {counts:?}, {probes} probes", SEEDS * STEPS as u64);
-    assert_eq!(counts.len(), 8, "every verdict must have been met: {counts:?}");
+    assert_eq!(counts.len(), 8, "every verdict must occur: {counts:?}");
     assert!(counts.values().all(|count| *count >= 100) && probes >= 100, "{counts:?}, {probes} probes");
 }
 
@@ -166,12 +166,12 @@ fn golden_vectors_mean_the_same() {
     let mut deposited = 0;
     for wrapping in [false, true].map(|six| Wrapping { six, ..Wrapping::PLAIN }) {
         for (name, packet) in &vectors {
-            // Most vectors are far from PSN 0; the window is brought to them.
+            // Most vectors are far from PSN 0; the receive bitmap is moved to them.
             open(&pair, Repeat::Selective);
             let psn = Header::decode(packet).map_or(0, |(header, ..)| header.psn.0);
             pair.both(|memory| {
                 let flow = memory.flow(FLOW).expect("an entry of the table");
-                window::restore(flow, Psn(psn), &Sack::EMPTY);
+                receive_bitmap::restore(flow, Psn(psn), &Sack::EMPTY);
             });
             for _ in 0..2 {
                 let verdict = pair.take(wrapping, packet).unwrap_or_else(|what| panic!("{name}: {what}"));
@@ -231,7 +231,7 @@ fn a_whole_window_out_of_order_is_answered_with_every_length_of_bitmap() {
         open(&pair, Repeat::Selective);
         pair.both(|memory| {
             let flow = memory.flow(FLOW).expect("an entry of the table");
-            window::restore(flow, Psn(start), &Sack::EMPTY);
+            receive_bitmap::restore(flow, Psn(start), &Sack::EMPTY);
         });
         for six in [false, true] {
             for psn in (1..1000).step_by(if six { 7 } else { 13 }).chain([0]) {
@@ -246,7 +246,7 @@ fn a_whole_window_out_of_order_is_answered_with_every_length_of_bitmap() {
             taken.unwrap_or_else(|what| panic!("back at {psn} from {start}: {what}"));
         }
         let flow = pair.rust.flow(FLOW).expect("an entry of the table");
-        assert!(window::base(flow).0 >= start + 992);
+        assert!(receive_bitmap::base(flow).0 >= start + 992);
     }
 }
 
@@ -315,7 +315,7 @@ fn what_is_not_ours_is_left_to_the_kernel() {
         let verdict = pair.take(Wrapping::PLAIN, &header.encode());
         assert_eq!(verdict, Ok((kind == Kind::Data).then_some(Verdict::Deposited)), "{kind:?}");
     }
-    // Of another version, the owner is to hear that somebody greets, or has been answered.
+    // Packets of another version are the owner's: it must see handshakes, and answers to its own.
     for kind in Kind::ALL {
         let mut packet = Header::new(kind, PEER_EPOCH).encode();
         packet[0] += 1;
@@ -325,7 +325,7 @@ fn what_is_not_ours_is_left_to_the_kernel() {
         }
     }
     // Memory that nobody owns.
-    pair.driver.memory.control().epoch.store(0, Ordering::Relaxed);
+    pair.xdp.memory.control().epoch.store(0, Ordering::Relaxed);
     assert_eq!(pair.drive(&good).0, Action::Pass);
 }
 
@@ -355,14 +355,14 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
     let _socket = owner::socket("::");
     let neighbour = pair.receiver.endpoint(frames::PORT + 1).unwrap_or_else(|error| panic!("{error}")).memory;
     let before: Vec<u64> = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
-    let mut dice = 1u64;
+    let mut random = 1u64;
     let mut roll = || {
-        dice = dice.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        dice ^ dice >> 29
+        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        random ^ random >> 29
     };
-    let (mut answered, mut deposited, mut landed) = (0, 0, 0);
+    let (mut answered, mut deposited, mut direct_writes) = (0, 0, 0);
     for round in 0..6000 {
-        let memory = &pair.driver.memory;
+        let memory = &pair.xdp.memory;
         if round % 4 == 0 {
             for word in memory.words() {
                 // Small numbers go further than random ones; so do all ones.
@@ -379,7 +379,7 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
             let block = base / 32;
             for at in 0..32 {
                 let word = (block + at) << 32 | (roll() & 0xffff_ffff) & !u64::from(at == 0);
-                flow.window.0[(block + at) as usize % 32].store(word, Ordering::Relaxed);
+                flow.bitmap.0[(block + at) as usize % 32].store(word, Ordering::Relaxed);
             }
             let head = memory.control().ring_head.0.load(Ordering::Relaxed);
             memory.control().ring_tail.0.store(head.wrapping_sub(roll() >> 53), Ordering::Relaxed);
@@ -401,8 +401,8 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         (header.ack, header.credit) = (Psn(roll()), roll() as u16);
         let mut body = vec![0x5a; (roll() >> 40) as usize % 1400];
         if round % 3 != 0 && body.len() >= REMOTE_BYTES {
-            let (what, address) = (What::Piece as u16, roll() >> 50);
-            let remote = RemoteFrame { what, key: 1 + (roll() >> 63), address, operation: roll() };
+            let (opcode, address) = (Opcode::Piece as u16, roll() >> 50);
+            let remote = RemoteFrame { opcode, key: 1 + (roll() >> 63), address, operation: roll() };
             let data = body.len() - REMOTE_BYTES;
             body[..REMOTE_BYTES].copy_from_slice(&remote.encode(data as u32));
         }
@@ -410,9 +410,8 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         let wrapping = Wrapping { six: roll() >> 63 != 0, ..Wrapping::PLAIN };
         let question = wrapping.question(&[&header.encode()[..], &body].concat());
         let count = |pair: &Pair| {
-            [Counter::Deposited, Counter::Landed].map(|counter| {
-                pair.driver.memory.control().counters.0[counter as usize].load(Ordering::Relaxed)
-            })
+            [Counter::Deposited, Counter::DirectWrites]
+                .map(|counter| pair.xdp.memory.control().counters.0[counter as usize].load(Ordering::Relaxed))
         };
         let before = count(&pair);
         let action = pair.drive(&question).0;
@@ -423,10 +422,13 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         answered += u64::from(action == Action::Transmit);
         let after = count(&pair);
         deposited += after[0].wrapping_sub(before[0]);
-        landed += after[1].wrapping_sub(before[1]);
+        direct_writes += after[1].wrapping_sub(before[1]);
     }
-    println!("{answered} answered, {deposited} deposited, {landed} landed");
-    assert!(answered > 1000 && deposited > 500 && landed > 100, "{answered}, {deposited}, {landed}");
+    println!("{answered} answered, {deposited} deposited, {direct_writes} direct writes");
+    assert!(
+        answered > 1000 && deposited > 500 && direct_writes > 100,
+        "{answered}, {deposited}, {direct_writes}"
+    );
     let after = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed));
     assert!(before.into_iter().eq(after), "the neighbour's memory was written");
 }
@@ -438,8 +440,8 @@ fn a_window_that_has_moved_on_meanwhile_is_read_as_full() {
     // As another CPU leaves it that has moved the base after this one read it: words of newer blocks.
     pair.both(|memory| {
         let flow = memory.flow(FLOW).expect("an entry of the table");
-        flow.window.0[3].store(35 << 32 | 1, Ordering::Relaxed);
-        flow.window.0[31].store(63 << 32, Ordering::Relaxed);
+        flow.bitmap.0[3].store(35 << 32 | 1, Ordering::Relaxed);
+        flow.bitmap.0[31].store(63 << 32, Ordering::Relaxed);
         flow.received.0.newest.store(63, Ordering::Relaxed);
     });
     for (psn, verdict) in [(100, Verdict::Duplicate), (1023, Verdict::Duplicate), (1, Verdict::Deposited)] {
@@ -505,7 +507,7 @@ fn a_block_that_is_said_to_have_bits_may_have_none() {
 }
 
 /// Has two CPUs bring the same packets, `packet` makes them of their PSNs, now and then in another order and no further
-/// apart than the window is wide; `look` sees what each run left behind.
+/// apart than the receive bitmap is long; `look` sees what each run left behind.
 fn on_two_cpus<L: FnMut(Action, &[u8])>(
     receiver: &Receiver,
     packets: u64,
@@ -563,7 +565,7 @@ fn two_cpus_deposit_every_packet_once() {
             }
         }
     });
-    let memory = View(&pair.driver.memory);
+    let memory = View(&pair.xdp.memory);
     let head = memory.control().ring_head.0.load(Ordering::Acquire);
     let (mut at, mut seen, mut padding) = (0, vec![false; PACKETS as usize], 0);
     while at < head {
@@ -573,7 +575,7 @@ fn two_cpus_deposit_every_packet_once() {
             padding += 1;
         } else {
             // SAFETY: the program has stopped running, and no record was released.
-            let body = unsafe { pair.driver.memory.bytes(at + Record::HEADER_BYTES, record.bytes.into()) };
+            let body = unsafe { pair.xdp.memory.bytes(at + Record::HEADER_BYTES, record.bytes.into()) };
             assert_eq!((record.flow, body), (FLOW, &record.psn.to_le_bytes()[..]));
             assert!(!std::mem::replace(&mut seen[record.psn as usize], true), "{} twice", record.psn);
         }
@@ -581,7 +583,7 @@ fn two_cpus_deposit_every_packet_once() {
     }
     assert!(seen.iter().all(|seen| *seen));
     let flow = memory.flow(FLOW).expect("an entry of the table");
-    assert_eq!(window::base(flow), Psn(PACKETS));
+    assert_eq!(receive_bitmap::base(flow), Psn(PACKETS));
     let counters = &memory.control().counters.0;
     let [deposited, duplicate] = [0, 1].map(|counter: usize| counters[counter].load(Ordering::Relaxed));
     println!("{padding} races for a packet");

@@ -1,4 +1,4 @@
-//! The `packet` engine between two nodes. Needs root.
+//! The `packet` send path between two nodes. Needs root.
 
 mod nodes;
 
@@ -8,13 +8,13 @@ use nodes::pair::{Pair, bodies, packets};
 use nodes::{NIC, Nodes, eventually, four, six};
 use std::os::fd::{AsRawFd, OwnedFd};
 use tsumugi_rail::packet::PacketCounters;
-use tsumugi_rail::{Engine, Packet, PacketEngine, PacketError};
+use tsumugi_rail::{Packet, PacketError, PacketSendPath, SendPath};
 
 const QUEUE_BYTES: u32 = 1 << 20;
 
-/// `wildcard`: the engine is not told its own address.
-fn open(nodes: &Nodes, ipv4: bool, wildcard: bool) -> Pair<'_, PacketEngine> {
-    Pair::open(nodes, ipv4, wildcard, |local| PacketEngine::open(local, QUEUE_BYTES).unwrap())
+/// `wildcard`: the send path is not told its own address.
+fn open(nodes: &Nodes, ipv4: bool, wildcard: bool) -> Pair<'_, PacketSendPath> {
+    Pair::open(nodes, ipv4, wildcard, |local| PacketSendPath::open(local, QUEUE_BYTES).unwrap())
 }
 
 /// Switches what NICs do for the stack on or off, in both nodes.
@@ -33,13 +33,13 @@ fn packets_reach_an_ordinary_socket_whole_and_from_the_right_address() {
         for wildcard in [true, false] {
             let mut pair = open(&nodes, ipv4, wildcard);
             pair.reach();
-            let before = pair.engine.counters().sent;
+            let before = pair.send_path.counters().sent;
             for size in [0, 1, 2, 3, 63, 64, 65, 100, longest - 1, longest] {
                 pair.pass(&[size]);
             }
             pair.pass(&[longest; 64]);
             pair.pass(&(0..150).map(|n| n * 7 + 1).collect::<Vec<usize>>());
-            let PacketCounters { sent, full, lost, .. } = pair.engine.counters();
+            let PacketCounters { sent, full, lost, .. } = pair.send_path.counters();
             assert_eq!((sent - before, full, lost), (10 + 64 + 150, 0, 0));
         }
     }
@@ -54,13 +54,13 @@ fn the_mtu_is_respected() {
         }
         let mut pair = open(&nodes, ipv4, true);
         pair.reach();
-        let before = pair.engine.counters();
+        let before = pair.send_path.counters();
         let long = vec![7; 1501 - headers];
         let burst = [&long[1..], &long, &long, &long[2..], &long].map(|body| Packet { head: &[], body });
         assert_eq!(pair.send(&burst), Some(5));
-        let left = pair.engine.send(pair.now, pair.to, &burst[1..2]).unwrap();
+        let left = pair.send_path.send(pair.now, pair.to, &burst[1..2]).unwrap();
         assert_eq!(left, None, "the sockets know more of it");
-        let after = pair.engine.counters();
+        let after = pair.send_path.counters();
         assert_eq!((after.too_long - before.too_long, after.lost - before.lost), (4, 3));
         assert_eq!(after.sent - before.sent, 2);
         for body in [&long[1..], &long[2..]] {
@@ -76,8 +76,8 @@ fn the_mtu_is_respected() {
 }
 
 #[test]
-fn whoever_is_not_met_or_not_behind_a_nic_is_left_to_the_socket() {
-    let Some(nodes) = Nodes::up("whoever_is_not_met_or_not_behind_a_nic_is_left_to_the_socket") else {
+fn whoever_is_not_connected_or_not_behind_a_nic_is_left_to_the_socket() {
+    let Some(nodes) = Nodes::up("whoever_is_not_connected_or_not_behind_a_nic_is_left_to_the_socket") else {
         return;
     };
     nodes.shell(0, "ip link set lo up");
@@ -85,15 +85,15 @@ fn whoever_is_not_met_or_not_behind_a_nic_is_left_to_the_socket() {
     pair.reach();
     let packet = Packet { head: b"head", body: b"body" };
     for peer in [four(0, 9), "127.0.0.1:9".parse().unwrap(), "224.0.0.1:9".parse().unwrap(), six(1, 9)] {
-        pair.engine.meet(peer, None);
-        let left = pair.engine.counters().left;
-        assert_eq!(pair.engine.send(pair.now, peer, &[packet; 3]).unwrap(), None);
-        assert_eq!(pair.engine.counters().left, left + 3);
+        pair.send_path.connect(peer, None);
+        let left = pair.send_path.counters().left;
+        assert_eq!(pair.send_path.send(pair.now, peer, &[packet; 3]).unwrap(), None);
+        assert_eq!(pair.send_path.counters().left, left + 3);
     }
-    assert_eq!(pair.engine.send(pair.now, four(1, 9), &[packet]).unwrap(), None, "not met");
+    assert_eq!(pair.send_path.send(pair.now, four(1, 9), &[packet]).unwrap(), None, "not connected");
     assert_eq!(pair.send(&[packet]), Some(1));
-    pair.engine.part(pair.to);
-    assert_eq!(pair.send(&[packet]), None, "parted");
+    pair.send_path.disconnect(pair.to);
+    assert_eq!(pair.send(&[packet]), None, "disconnected");
 }
 
 #[test]
@@ -119,22 +119,22 @@ fn nics_go_down_and_come_back() {
         let packet = Packet { head: b"reach", body: b"!" };
         let different = [&b"!"[..], b"!!", b"!!!"].map(|body| Packet { head: b"reach", body });
 
-        // The other end goes down and takes the carrier. That looks like a full queue, which makes the engine ask
+        // The other end goes down and takes the carrier. That looks like a full queue, which makes the send path ask
         // what is the matter: at once, unless it has just asked because of something else. A moment later the kernel takes the
         // queue away, too, and what is sent vanishes: on a busy machine that may be over before we come to it.
         let asked = (0..20).any(|_| {
             pair.reach();
             assert_eq!(pair.send(&[packet]), Some(1));
             nodes.shell(1, &format!("ip link set {NIC} down"));
-            let before = pair.engine.counters();
-            let looks_full = match pair.engine.send(pair.now, pair.to, &different).unwrap() {
+            let before = pair.send_path.counters();
+            let looks_full = match pair.send_path.send(pair.now, pair.to, &different).unwrap() {
                 Some(0) => {
-                    assert_eq!(pair.engine.counters().full, before.full + 1);
+                    assert_eq!(pair.send_path.counters().full, before.full + 1);
                     true
                 }
                 _ => false,
             };
-            let second = pair.engine.send(pair.now, pair.to, &[packet]).unwrap();
+            let second = pair.send_path.send(pair.now, pair.to, &[packet]).unwrap();
             if looks_full {
                 assert_eq!(pair.send(&[packet]), None, "without a carrier it is the socket's");
             }
@@ -160,9 +160,9 @@ fn nics_go_down_and_come_back() {
 
         // Our own goes down, and with it the route.
         nodes.shell(0, &format!("ip link set {NIC} down"));
-        let before = pair.engine.counters();
-        assert_eq!(pair.engine.send(pair.now, pair.to, &[packet; 3]).unwrap(), Some(3));
-        let after = pair.engine.counters();
+        let before = pair.send_path.counters();
+        assert_eq!(pair.send_path.send(pair.now, pair.to, &[packet; 3]).unwrap(), Some(3));
+        let after = pair.send_path.counters();
         assert_eq!((after.lost - before.lost, after.unreachable - before.unreachable), (3, 3));
         assert_eq!(pair.send(&[packet]), None);
         nodes.shell(0, &format!("ip link set {NIC} up"));
@@ -201,7 +201,7 @@ fn runs_are_cut_into_the_packets_they_were() {
         for (ipv4, headers) in [(true, 28), (false, 48)] {
             let mut pair = open(&nodes, ipv4, true);
             pair.reach();
-            let cut = |pair: &Pair<'_, PacketEngine>| pair.engine.counters().cut;
+            let cut = |pair: &Pair<'_, PacketSendPath>| pair.send_path.counters().cut;
             let before = cut(&pair);
             let longest = 1500 - headers;
             pair.pass(&[vec![longest; 40], vec![333]].concat());
@@ -317,12 +317,12 @@ fn a_queue_that_has_no_room_for_a_run_gets_packets() {
     // With room for a packet of the MTU, the kernel would not even ask it while it is empty.
     nodes.shell(0, &format!("tc qdisc add dev {NIC} root bfifo limit 1000"));
     pair.reach();
-    let before = pair.engine.counters();
+    let before = pair.send_path.counters();
     pair.pass(&[1400; 20]);
-    assert_eq!(pair.engine.counters().cut, before.cut);
+    assert_eq!(pair.send_path.counters().cut, before.cut);
     nodes.shell(0, &format!("tc qdisc del dev {NIC} root"));
     pair.pass(&[1400; 20]);
-    assert_eq!(pair.engine.counters().cut, before.cut + 20);
+    assert_eq!(pair.send_path.counters().cut, before.cut + 20);
 }
 
 #[test]
@@ -337,12 +337,12 @@ fn where_nothing_is_cut_packets_go_alone() {
             let refused = scope.spawn(|| {
                 refuse_sendmsg(error);
                 pair.pass(&[vec![1400; 40], vec![100, 200, 300, 300]].concat());
-                assert_eq!(pair.engine.counters().cut, 0);
+                assert_eq!(pair.send_path.counters().cut, 0);
             });
             refused.join().unwrap();
         });
         pair.pass(&[1400; 10]);
-        assert_eq!(pair.engine.counters().cut, if for_good { 0 } else { 10 });
+        assert_eq!(pair.send_path.counters().cut, if for_good { 0 } else { 10 });
     }
 }
 
@@ -370,7 +370,7 @@ fn without_the_privilege_the_error_names_it() {
     let opened = nodes.inside(0, || {
         // SAFETY: no memory is passed. The bare system call changes this thread alone, which ends with the closure.
         assert_eq!(unsafe { libc::syscall(libc::SYS_setresuid, 65534, 65534, 65534) }, 0);
-        PacketEngine::open(four(0, 7000), QUEUE_BYTES)
+        PacketSendPath::open(four(0, 7000), QUEUE_BYTES)
     });
     let error = opened.unwrap_err();
     assert!(matches!(error, PacketError::Forbidden), "{error}");

@@ -1,4 +1,4 @@
-//! The way to a peer as the kernel of a real node tells it. Needs root.
+//! The route to a peer as the kernel of a real node tells it. Needs root.
 
 mod nodes;
 
@@ -35,7 +35,7 @@ impl Asker<'_> {
     /// Asks after enough time for news to be looked for, but not for answers to be doubted without them.
     fn ask(&mut self, peer: SocketAddr) -> Answer {
         self.now = self.now.plus(10 * MILLISECOND_NS);
-        self.routes.meet(peer, None);
+        self.routes.connect(peer, None);
         match self.routes.to(self.now, peer) {
             Reach::Frame(template) => Answer::Frame(*template),
             Reach::NotYet => Answer::NotYet,
@@ -122,8 +122,8 @@ fn a_router_takes_what_is_for_those_behind_it() {
 }
 
 #[test]
-fn the_nic_of_a_way_is_known_before_the_neighbour() {
-    let Some(nodes) = Nodes::up("the_nic_of_a_way_is_known_before_the_neighbour") else { return };
+fn the_nic_of_a_route_is_known_before_the_neighbour() {
+    let Some(nodes) = Nodes::up("the_nic_of_a_route_is_known_before_the_neighbour") else { return };
     nodes.shell(0, "ip link set lo up");
     let mut routes = nodes.inside(0, || Routes::open(four(0, PORT))).unwrap();
     let nic = routes.nic_to(four(1, 8000)).unwrap().expect("a NIC");
@@ -166,8 +166,8 @@ fn what_does_not_leave_in_a_frame_to_one_receiver_is_never_reached() {
         assert_eq!(both.ask(peer.parse().unwrap()), Answer::Never, "{peer}");
     }
     four_only.frame(four(1, 8000));
-    four_only.routes.part(four(1, 8000));
-    assert_eq!(four_only.routes.to(four_only.now, four(1, 8000)), Reach::Never, "nobody was met there");
+    four_only.routes.disconnect(four(1, 8000));
+    assert_eq!(four_only.routes.to(four_only.now, four(1, 8000)), Reach::Never, "not connected");
     // What comes to exist later is found.
     nodes.shell(0, "ip route add 192.0.2.0/24 via 10.77.0.2");
     four_only.frame("192.0.2.1:8000".parse().unwrap());

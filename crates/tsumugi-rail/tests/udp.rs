@@ -1,4 +1,4 @@
-//! The `udp` engine on real sockets, over loopback.
+//! The `udp` send path on real sockets, over loopback.
 
 use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
@@ -51,7 +51,7 @@ fn concatenated(datagrams: &Datagrams) -> Vec<u8> {
     datagrams.iter().flat_map(|(_, data)| data.clone()).collect()
 }
 
-/// Packets of the given sizes with contents that differ, and all of them in a row.
+/// Packets of the given sizes with payloads that differ, and all of them in a row.
 fn bodies(sizes: &[usize]) -> (Vec<Vec<u8>>, Vec<u8>) {
     let bodies: Vec<Vec<u8>> =
         sizes.iter().enumerate().map(|(n, size)| (0..*size).map(|at| (n * 7 + at) as u8).collect()).collect();
@@ -70,13 +70,13 @@ fn send_all(from: &mut Udp, to: SocketAddr, bodies: &[Vec<u8>]) {
     assert_eq!(from.send(Instant(0), to, &burst).unwrap(), burst.len());
 }
 
-fn burst_arrives(address: &str, offloads: bool, met: bool) {
+fn burst_arrives(address: &str, offloads: bool, connected: bool) {
     let options = UdpOptions { offloads, ..options(address) };
     let (mut a, mut b) = (Udp::open(&options).unwrap(), Udp::open(&options).unwrap());
     assert!(offloads || !a.segments());
-    if met {
-        a.meet(b.address());
-        b.meet(a.address());
+    if connected {
+        a.connect(b.address());
+        b.connect(a.address());
     }
     let mut sizes = vec![1400; 150];
     sizes.extend([
@@ -104,7 +104,7 @@ fn an_unsegmented_burst_arrives_whole_and_in_order() {
 }
 
 #[test]
-fn a_burst_to_a_peer_that_was_not_met_arrives() {
+fn a_burst_to_a_peer_that_was_not_connected_arrives() {
     burst_arrives("127.0.0.1", true, false);
     burst_arrives("127.0.0.1", false, false);
 }
@@ -117,28 +117,28 @@ fn bursts_arrive_over_ipv6() {
 
 #[test]
 fn a_rail_of_both_families_has_peers_of_both() {
-    for (met, offloads) in [(true, true), (false, true), (true, false), (false, false)] {
+    for (connected, offloads) in [(true, true), (false, true), (true, false), (false, false)] {
         let mut server = Udp::open(&UdpOptions { offloads, ..options("::") }).unwrap();
         for (own, asked) in [("127.0.0.1", "127.0.0.1"), ("127.0.0.1", "127.0.0.5"), ("::1", "::1")] {
             let mut client = Udp::open(&UdpOptions { offloads, ..options(own) }).unwrap();
             let to = SocketAddr::new(asked.parse().unwrap(), server.address().port());
-            if met {
-                client.meet(to);
+            if connected {
+                client.connect(to);
             }
             let (bodies, whole) = bodies(&[1400, 1400, 1400, 1400, 10, 30, 8972, 8972, 8972, 100]);
             send_all(&mut client, to, &bodies);
             let received = receive(&mut server, whole.len());
             assert_eq!(concatenated(&received), whole, "to {to}");
             assert!(received.iter().all(|(from, _)| *from == client.address()), "plainly of its family");
-            if met {
-                server.meet(client.address());
+            if connected {
+                server.connect(client.address());
             }
             send_all(&mut server, client.address(), &bodies);
             let received = receive(&mut client, whole.len());
             assert_eq!(concatenated(&received), whole, "from {to}");
             assert!(received.iter().all(|(from, _)| *from == to), "not from the address that was asked");
         }
-        assert_eq!((server.counters().lost, server.dedicated_peers()), (0, if met { 3 } else { 0 }));
+        assert_eq!((server.counters().lost, server.dedicated_peers()), (0, if connected { 3 } else { 0 }));
     }
 }
 
@@ -147,7 +147,7 @@ fn a_rail_of_both_families_hears_of_ports_that_nobody_has() {
     let mut rail = open("::");
     for ip in ["127.0.0.1", "::1"] {
         let gone = UdpSocket::bind((ip, 0)).unwrap().local_addr().unwrap();
-        rail.meet(gone);
+        rail.connect(gone);
         send(&mut rail, gone, b"?");
         let mut clock = Clock(1_000_000);
         let mut evidence = Evidence::None;
@@ -177,7 +177,7 @@ fn a_rail_of_both_families_has_its_port_in_both() {
     };
     taken();
     for ip in ["127.0.0.1", "::1"] {
-        first.meet(open(ip).address());
+        first.connect(open(ip).address());
     }
     assert_eq!(first.dedicated_peers(), 2);
     taken();
@@ -225,7 +225,7 @@ fn a_taken_port_is_named_even_against_reuse() {
     taken("0.0.0.0");
     // Dedicated sockets share the port among themselves, and with nobody else.
     let peer = open("127.0.0.1");
-    first.meet(peer.address());
+    first.connect(peer.address());
     assert_eq!(first.dedicated_peers(), 1);
     taken("127.0.0.1");
     taken("0.0.0.0");
@@ -270,7 +270,7 @@ fn dedicated_and_main_socket_both_deliver_with_the_true_source() {
         let mut peers: Vec<Udp> = (0..5).map(|_| open("127.0.0.1")).collect();
         send(&mut peers[0], at, b"before");
         for peer in &peers[..3] {
-            server.meet(peer.address());
+            server.connect(peer.address());
         }
         assert_eq!(server.dedicated_peers(), 3);
         for round in 0u8..20 {
@@ -288,7 +288,7 @@ fn dedicated_and_main_socket_both_deliver_with_the_true_source() {
                 .collect();
             assert_eq!(rounds, (0..20).collect::<Vec<u8>>());
         }
-        // And the way back.
+        // And back.
         for peer in &mut peers {
             send(&mut server, peer.address(), b"answer");
             assert_eq!(receive(peer, 7), [(at, b"<answer".to_vec())]);
@@ -300,8 +300,8 @@ fn dedicated_and_main_socket_both_deliver_with_the_true_source() {
 fn a_chatterbox_does_not_silence_the_others() {
     let mut server = open("127.0.0.1");
     let (mut loud, mut soft) = (open("127.0.0.1"), open("127.0.0.1"));
-    server.meet(loud.address());
-    server.meet(soft.address());
+    server.connect(loud.address());
+    server.connect(soft.address());
     send(&mut soft, server.address(), b"psst");
     let mut clock = Clock(0);
     let mut heard = false;
@@ -315,25 +315,25 @@ fn a_chatterbox_does_not_silence_the_others() {
 #[test]
 fn what_a_parting_peer_sent_is_delivered() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.1"));
-    a.meet(b.address());
+    a.connect(b.address());
     for number in 0..10 {
         send(&mut b, a.address(), &[number]);
     }
-    a.part(b.address());
+    a.disconnect(b.address());
     assert_eq!(a.dedicated_peers(), 0);
     assert_eq!(receive(&mut a, 20).len(), 10);
-    // After that the main socket serves it, and it may be met again.
+    // After that the main socket serves it, and it may be connected again.
     for _ in 0..10 {
         a.receive(Instant(1), &mut |_, _| panic!("nothing was sent")).unwrap();
     }
     send(&mut b, a.address(), b"again");
     assert_eq!(receive(&mut a, 6), [(b.address(), b"<again".to_vec())]);
-    a.meet(b.address());
+    a.connect(b.address());
     send(&mut b, a.address(), b"met");
     assert_eq!(receive(&mut a, 4), [(b.address(), b"<met".to_vec())]);
-    // Parted and met again before anything was received: the same socket goes on.
-    a.part(b.address());
-    a.meet(b.address());
+    // Disconnected and connected again before anything was received: the same socket stays in use.
+    a.disconnect(b.address());
+    a.connect(b.address());
     assert_eq!(a.dedicated_peers(), 1);
     send(&mut b, a.address(), b"kept");
     assert_eq!(receive(&mut a, 5), [(b.address(), b"<kept".to_vec())]);
@@ -347,7 +347,7 @@ fn a_dead_peer_is_counted_and_no_error() {
     let b = open("127.0.0.1");
     let gone = b.address();
     drop(b);
-    a.meet(gone);
+    a.connect(gone);
     for _ in 0..10 {
         send(&mut a, gone, b"anyone?");
         a.receive(Instant(1), &mut |_, _| panic!("nobody answers")).unwrap();
@@ -378,7 +378,7 @@ fn peers_beyond_the_cap_share_the_main_socket() {
     let mut server = open("127.0.0.1");
     let mut peers: Vec<UdpSocket> = (0..70).map(|_| UdpSocket::bind("127.0.0.1:0").unwrap()).collect();
     for peer in &peers {
-        server.meet(peer.local_addr().unwrap());
+        server.connect(peer.local_addr().unwrap());
     }
     assert_eq!(server.dedicated_peers(), 64);
     assert_eq!(server.counters().shared, 6);
@@ -409,7 +409,7 @@ fn the_descriptor_is_readable_while_something_waits() {
     assert!(readable(&a));
     receive(&mut a, 5);
     assert!(!readable(&a));
-    a.meet(b.address());
+    a.connect(b.address());
     send(&mut b, a.address(), b"dedicated");
     assert!(readable(&a));
     receive(&mut a, 10);
@@ -421,7 +421,7 @@ fn after_a_sleep_the_first_call_finds_whoever_spoke() {
     let mut server = open("127.0.0.1");
     let mut peers: Vec<Udp> = (0..3).map(|_| open("127.0.0.1")).collect();
     for peer in &peers {
-        server.meet(peer.address());
+        server.connect(peer.address());
     }
     let mut now = 0;
     for index in [0, 1, 2, 1, 0, 2, 2, 0] {
@@ -463,7 +463,7 @@ fn inside() {
     assert_eq!(open("::1").datagram_bytes(), 1452);
     // Who insists on longer datagrams than the NIC carries loses them, and can see why.
     let mut a = Udp::open(&UdpOptions { datagram_bytes: Some(8000), ..options("127.0.0.1") }).unwrap();
-    a.meet(b.address());
+    a.connect(b.address());
     let (long, _) = bodies(&[4000; 8]);
     send_all(&mut a, b.address(), &long);
     assert_eq!((a.counters().too_long, a.counters().lost, a.counters().sent), (8, 8, 0));
@@ -479,7 +479,7 @@ fn unwatched_sockets_are_heard_and_are_watched_again_before_sleep() {
     let mut server = open("127.0.0.1");
     let mut peers: Vec<Udp> = (0..3).map(|_| open("127.0.0.1")).collect();
     for peer in &peers {
-        server.meet(peer.address());
+        server.connect(peer.address());
     }
     let readable = |rail: &Udp| {
         let fd = std::os::fd::AsRawFd::as_raw_fd(&rail.descriptor().unwrap());
@@ -506,15 +506,15 @@ fn unwatched_sockets_are_heard_and_are_watched_again_before_sleep() {
         assert!(!readable(&server));
         server.watch(false).unwrap();
     }
-    // A peer that parts out of a conversation is still heard out.
+    // What a peer sent before it was disconnected is still delivered.
     for _ in 0..200 {
         send(&mut peers[1], at, b"talk");
         receive(&mut server, 5);
     }
     send(&mut peers[1], at, b"bye");
-    server.part(peers[1].address());
+    server.disconnect(peers[1].address());
     assert_eq!(receive(&mut server, 4), [(peers[1].address(), b"<bye".to_vec())]);
-    server.meet(peers[1].address());
+    server.connect(peers[1].address());
     send(&mut peers[1], at, b"hello");
     assert_eq!(receive(&mut server, 6), [(peers[1].address(), b"<hello".to_vec())]);
 }
@@ -546,7 +546,7 @@ fn answers_leave_from_the_address_that_was_asked() {
         assert_eq!(hear(&client).1, nine);
     }
     // Once it has a socket of its own, too; and another address can be asked beside it.
-    server.meet(peer);
+    server.connect(peer);
     assert_eq!(server.dedicated_peers(), 1);
     assert_eq!(server.local_to(peer), Some(nine.ip()));
     send(&mut server, peer, b"two");

@@ -20,7 +20,7 @@ fn main() {
     for vector in common::load() {
         write("packet", &vector.name, &vector.bytes);
         let Some(body) = vector.bytes.get(HEADER_BYTES..) else { continue };
-        write("endpoint", &vector.name, &acquainted_then(&vector.bytes));
+        write("endpoint", &vector.name, &connected_then(&vector.bytes));
         match vector.all("kind").next() {
             // The target takes the header's `ack` in front of the body.
             Some("2" | "3" | "4" | "5") => {
@@ -33,8 +33,8 @@ fn main() {
     println!("{written} seeds in {}", Path::new(&corpus).display());
 }
 
-/// Steps of the endpoint target: it greets its peer, the peer answers, then sends `packet`.
-fn acquainted_then(packet: &[u8]) -> Vec<u8> {
+/// Steps of the endpoint target: the endpoint connects to its peer, the peer answers and then sends `packet`.
+fn connected_then(packet: &[u8]) -> Vec<u8> {
     let offer = Offer {
         job: 0,
         nonce: 0,

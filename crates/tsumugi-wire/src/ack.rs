@@ -1,22 +1,22 @@
-//! The body of ACK, LOSE, STOP and GO: what has arrived beyond the header's `ack`.
+//! The body of ACK, NAK, XOFF and XON: what has arrived beyond the header's `ack`.
 //!
 //! The bitmap is cut at multiples of 32 PSNs, not at `ack`, so that a receiver copies the words of
-//! its window as they lie and shifts nothing: bit `i` of word `j` stands for PSN
+//! its bitmap as they lie and shifts nothing: bit `i` of word `j` stands for PSN
 //! `(ack − ack mod 32) + 32 j + i`. Bits before `ack` are set.
 //!
 //! ```text
 //! echo u64 | delay_ns u32 | words u32 | bitmap u32 × words
 //! ```
 
-use crate::limits::WINDOW_PACKETS;
+use crate::limits::BITMAP_PACKETS;
 use crate::psn::Psn;
 use zerocopy::byteorder::little_endian::{U32, U64};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// PSNs that one word of the bitmap covers.
 pub const WORD_PSNS: u64 = 32;
-/// Words of a bitmap that covers a whole window wherever `ack` lies in its first word.
-pub const WORDS_MAX: usize = (WINDOW_PACKETS / WORD_PSNS) as usize + 1;
+/// Words of a bitmap of [`BITMAP_PACKETS`] PSNs, wherever `ack` lies in its first word.
+pub const WORDS_MAX: usize = (BITMAP_PACKETS / WORD_PSNS) as usize + 1;
 /// Bytes of the longest body.
 pub const BODY_BYTES_MAX: usize = size_of::<Layout>() + 4 * WORDS_MAX;
 
@@ -73,7 +73,7 @@ impl Sack {
     /// Reads a body.
     ///
     /// # Errors
-    /// The body is shorter than its bitmap, or the bitmap longer than a window.
+    /// The body is shorter than its bitmap, or the bitmap longer than [`WORDS_MAX`].
     pub fn decode(body: &[u8]) -> Result<Sack, MalformedSack> {
         let malformed = MalformedSack { body_bytes: body.len() };
         let (layout, rest) = Layout::ref_from_prefix(body).map_err(|_| malformed)?;

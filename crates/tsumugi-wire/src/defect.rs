@@ -7,7 +7,7 @@
 // Not `crate::atomic`: this is no part of what loom looks at.
 use core::sync::atomic::{AtomicU8, Ordering::Relaxed};
 
-/// Whether the [`Defect`] of this name is on: `defect!(StopIgnored)`.
+/// Whether the [`Defect`] of this name is on: `defect!(XoffIgnored)`.
 #[macro_export]
 macro_rules! defect {
     ($name:ident) => {
@@ -72,8 +72,8 @@ defects! {
     NoDuplicateCheck,
     /// a PSN is claimed before there is room for its packet
     BitBeforeSpace,
-    /// credit and window let a sender run beyond what the receiver can tell apart
-    WindowNotLimited,
+    /// credit and receive bitmap let a sender run beyond what the receiver can tell apart
+    BitmapNotLimited,
     /// the sender sends what it has no credit for
     CreditIgnored,
     /// credit is given though the memory for received messages is full
@@ -84,12 +84,12 @@ defects! {
     LossMarksAcked,
     /// neither reordering nor silence makes a packet lost
     NothingSentAgain,
-    /// a sender that was stopped and has nothing outstanding waits for ever for a GO that was lost
-    LostGoForgotten,
-    /// the sender goes on after STOP
-    StopIgnored,
+    /// a sender that got XOFF and has nothing outstanding waits for ever for an XON that was lost
+    LostXonForgotten,
+    /// the sender goes on after XOFF
+    XoffIgnored,
     /// the receiver never says that there is room again
-    GoNeverSent,
+    XonNeverSent,
     /// a damaged body is taken
     NoCrcCheck,
     /// any packet with a flow's number and epoch belongs to it
@@ -110,23 +110,23 @@ defects! {
     DeliveredTooEarly,
     /// a peer ends and the caller is not told
     FailureNotReported,
-    /// a peer ends and who waits on a channel is not told
+    /// a peer ends and whoever waits on a channel is not told
     ChannelsNotTold,
     /// what was outstanding with a peer that has restarted is dropped without a word
     RestartUnnoticed,
     /// a peer that is silent for longer than the time-out is waited for all the same
-    SilenceForgiven,
+    SilenceIgnored,
     /// kernels are not asked about a peer that is silent, so that one that is stopped counts as dead
     EvidenceNotAsked,
     /// that nobody has the peer's port is not believed
     RefusalNotBelieved,
     /// a peer is silent though it is the link here that is down
     LinkDownIgnored,
-    /// an old HELLO displaces a later acquaintance
+    /// an old HELLO displaces a later connection
     CookieWithoutStanding,
     /// a flow is used anew by a peer that has given it up
     FormerFlowTaken,
-    /// who says HELLO need not prove that it hears what is sent to its address
+    /// a peer that says HELLO need not prove that it hears what is sent to its address
     CookieNotChecked,
     /// a RESET need not repeat the token
     ResetNotChecked,
@@ -138,31 +138,31 @@ defects! {
     MemoryNeverFree,
     /// a long message's buffer is used again while fragments of it are under way
     BufferGivenBackEarly,
-    /// a greeting endpoint has a timer that is always due
+    /// an endpoint that connects has a timer that is always due
     TimerAlwaysDue,
-    /// an answer tells credit from what was read on, and what was deposited from further on
+    /// an answer announces credit from what was read on, and what was deposited from further on
     CreditFromElsewhere,
-    /// a driver turns a frame in several buffers round into an answer
+    /// the XDP program sends a frame in several buffers back as an answer
     LongFrameSentBack,
-    /// a driver tells credit as if nothing had been received yet
+    /// the XDP program announces credit as if nothing had been received yet
     CreditFromZero,
-    /// more credit is told, and depositors do not know of it
+    /// more credit is granted, and receive paths do not know of it
     CreditNotKept,
-    /// a driver notes one packet more than is acknowledged
+    /// the XDP program notes one packet more than is acknowledged
     NotedTooFar,
-    /// nobody compares the CRC of a body that a driver took
-    DrivenNotCompared,
-    /// nobody asks for what a driver took and was damaged
+    /// nobody compares the CRC of a body that the XDP program took
+    XdpRecordNotCompared,
+    /// nobody asks again for a damaged packet that the XDP program took
     DamagedNotWanted,
-    /// what a driver has deposited counts as compared
+    /// what the XDP program has deposited counts as compared
     CheckedTooEarly,
-    /// the turn of a damaged packet passes when what is behind it lands
+    /// the turn of a damaged packet passes when a packet behind it is written directly
     DamagedPassedOver,
-    /// nobody says GO to a sender that a driver stopped after the queue was last given back
-    StoppedByDriver,
+    /// nobody sends XON for an XOFF that the XDP program sent after the queue was last given back
+    XoffByXdp,
     /// a peer has left before what it sent is read
     ByeBeforeReading,
-    /// who made no call for longer than the time-out calls its peers silent
+    /// an endpoint that made no call for longer than the time-out calls its peers silent
     SilentUnasked,
     /// what is under way on a path that falls silent stays there
     SilentPathKeepsPackets,
@@ -172,19 +172,19 @@ defects! {
     SilentPathPicked,
     /// a silent path is probed once, and never again
     SilentPathNotProbed,
-    /// a PROBE is answered by a way that works, and not by the one that it came by
-    AnsweredByAnotherWay,
+    /// a PROBE is answered over a path that works, and not over the one that it came by
+    AnsweredOverAnotherPath,
     /// a path that has given a sign of life is not used
     PathNotRevived,
     /// the only path to a peer stays silent once our NIC has been without a carrier
-    LoneWayNotRevived,
+    LonePathNotRevived,
     /// what a peer tells of its NICs is ignored
     NicsIgnored,
     /// peers are told of NICs once, and not when they change
     NicsToldOnce,
     /// what timed out on a path goes over the same path again
     ResentWhereLost,
-    /// nobody asks, by the path that a time-out has tried, how far packets have come
+    /// nobody asks, over the path that a time-out has tried, how far packets have come
     TriedUnasked,
     /// a policy that is chosen later is ignored
     PolicyNotChanged,
@@ -198,23 +198,23 @@ defects! {
     ShortWriteEarly,
     /// a long read counts as done with its first part
     ReadHalfDone,
-    /// who waits for a reply does not hear that the peer is gone
+    /// whoever waits for a reply is not told that the peer is gone
     PromiseForgotten,
     /// the pieces of a long write go to the place of the first
     PieceOutOfPlace,
-    /// a short write lands while something before it is missing or on its way
-    LandedOutOfTurn,
-    /// a short write lands while records before it have not been read
-    LandedBeforeUnread,
-    /// a short write lands while packets before it are held
-    LandedBeforeHeld,
+    /// a short write is written directly while something before it is missing or in progress
+    DirectWriteOutOfTurn,
+    /// a short write is written directly while records before it have not been read
+    DirectWriteBeforeUnread,
+    /// a short write is written directly while packets before it are held
+    DirectWriteBeforeHeld,
     /// the turn of a packet passes though its record has not been read
     TurnPassedUnread,
-    /// what is held waits for ever for something that has landed
-    LandingUnseen,
-    /// what lands takes up credit, which nobody gives anew
-    LandingTakesCredit,
-    /// a message meets the newest of the receives that it is for, and not the oldest
+    /// what is held waits for ever for a direct write that is done
+    DirectWriteUnseen,
+    /// a direct write takes up credit, which nobody grants anew
+    DirectWriteTakesCredit,
+    /// a message matches the newest of the receives that it is for, and not the oldest
     NewestReceive,
     /// a receive for several tags gets the newest of the messages that wait, and not the oldest
     NewestMessage,

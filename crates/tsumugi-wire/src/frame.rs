@@ -7,7 +7,7 @@
 //! ```text
 //! whole     channel u16 | form u8 = 1 | 0 | bytes u32 | data, padded to 8
 //! fragment  channel u16 | form u8 = 2 | 0 | message u32 | offset u64 | total u64 | data to the end
-//! remote    what u16 | form u8 = 3 | 0 | bytes u32 | key u64 | address u64 | operation u64 | data, padded to 8
+//! remote    opcode u16 | form u8 = 3 | 0 | bytes u32 | key u64 | address u64 | operation u64 | data, padded to 8
 //! ```
 //!
 //! Whatever of a fragment lies beyond the end of its message is padding: all packets of a message may be of one
@@ -52,7 +52,7 @@ struct FragmentLayout {
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct RemoteLayout {
-    what: U16,
+    opcode: U16,
     form: u8,
     reserved: u8,
     bytes: U32,
@@ -96,9 +96,9 @@ impl Fragment {
 /// What is to be done to memory of the other side, or what came of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RemoteFrame {
-    /// What: one of [`crate::remote::What`], as a number.
-    pub what: u16,
-    /// Key of the memory. A reply: how it went, one of [`crate::remote::Outcome`].
+    /// What is done: one of [`crate::remote::Opcode`], as a number.
+    pub opcode: u16,
+    /// Key of the memory. A reply: how it went, one of [`crate::remote::RemoteStatus`].
     pub key: u64,
     /// Address in the memory, as its owner's process counts. A reply: place of its data in what was asked for, bytes.
     pub address: u64,
@@ -111,7 +111,7 @@ impl RemoteFrame {
     #[must_use]
     pub fn encode(&self, bytes: u32) -> [u8; REMOTE_BYTES] {
         zerocopy::transmute!(RemoteLayout {
-            what: U16::new(self.what),
+            opcode: U16::new(self.opcode),
             form: FORM_REMOTE,
             reserved: 0,
             bytes: U32::new(bytes),
@@ -234,7 +234,7 @@ impl<'a> Frames<'a> {
                 // As a whole message's, the last frame's padding may be left off.
                 self.at = (at + remote_frame_bytes(bytes)).min(self.body.len());
                 let remote = RemoteFrame {
-                    what: layout.what.get(),
+                    opcode: layout.opcode.get(),
                     key: layout.key.get(),
                     address: layout.address.get(),
                     operation: layout.operation.get(),
@@ -301,8 +301,8 @@ mod tests {
         fn operations_come_back(all in proptest::collection::vec((any::<[u64; 3]>(), any::<u16>(), proptest::collection::vec(any::<u8>(), 0..100)), 0..20)) {
             let mut body = Vec::new();
             let mut expected = Vec::new();
-            for ([key, address, operation], what, data) in &all {
-                let remote = RemoteFrame { what: *what, key: *key, address: *address, operation: *operation };
+            for ([key, address, operation], opcode, data) in &all {
+                let remote = RemoteFrame { opcode: *opcode, key: *key, address: *address, operation: *operation };
                 body.extend_from_slice(&remote.encode(data.len() as u32));
                 body.extend_from_slice(data);
                 body.resize(body.len().next_multiple_of(8), 0);

@@ -1,4 +1,4 @@
-//! Bodies of the packets with which two endpoints come to know each other.
+//! Bodies of the packets with which two endpoints connect.
 //!
 //! ```text
 //!   A                               B
@@ -81,7 +81,7 @@ pub enum MalformedOffer {
     /// Wrong length.
     #[error("{0} bytes of handshake")]
     Length(usize),
-    /// A way of repair that this version does not define.
+    /// A mode of repair that this version does not define.
     #[error("unknown repeat mode {0}")]
     Repeat(u8),
 }

@@ -17,11 +17,11 @@ numbered! {
         /// Acknowledgement: everything before `ack`, and what the bitmap says beyond it.
         Ack = 2,
         /// Go-back-N: a packet arrived out of order; begin again at `ack` (P1's LOSE).
-        Lose = 3,
-        /// The receive queue is full; `psn` was not taken. Send nothing until GO.
-        Stop = 4,
-        /// There is room again.
-        Go = 5,
+        Nak = 3,
+        /// The receive queue is full (P1's STOP); `psn` was not taken. Send nothing until XON.
+        Xoff = 4,
+        /// There is room again (P1's GO).
+        Xon = 5,
         /// Asks for an ACK; carries no PSN of its own.
         Probe = 6,
         /// First word of a peer: its epoch and what it offers.
@@ -67,13 +67,13 @@ impl Flags {
     /// `ack` and `credit` are meaningful: the sender has a flow from us to speak about.
     pub const HAS_ACK: Flags = Flags(4);
     /// In an answer: packets of this flow reach the receiver in several buffers, and such a packet cannot be turned round
-    /// into an answer where it arrives. Who wants an ACK at once sends a PROBE behind a long packet.
+    /// into an answer where it arrives. Whoever wants an ACK at once sends a PROBE behind a long packet.
     pub const ASK_BY_PROBE: Flags = Flags(8);
     /// In an answer: the sending process leaves, and another will go on in its place. That nobody has its port meanwhile
     /// means nothing.
     pub const AWAY: Flags = Flags(16);
-    /// With ACK_REQUEST: nobody waits for that ACK. Who must make a system call for it may let it ride along with what it
-    /// sends next, as if it had not been asked.
+    /// With ACK_REQUEST: nobody waits for that ACK. Whoever must make a system call for it may let it ride along with
+    /// what it sends next, as if it had not been asked.
     pub const AT_LEISURE: Flags = Flags(32);
 
     /// Whether every bit of `other` is set here.
@@ -104,7 +104,7 @@ pub struct Header {
     pub flow: u32,
     /// Incarnation of the sending endpoint; random, never 0.
     pub epoch: u32,
-    /// DATA, PIECE: this packet's number. ACK, LOSE, GO: every PSN before this one has been compared with its CRC. STOP: the
+    /// DATA, PIECE: this packet's number. ACK, NAK, XON: every PSN before this one has been compared with its CRC. XOFF: the
     /// number refused. BYE: the number after the last sent. SIZE_PROBE, SIZE_ACK: the length of the datagram. DAMAGED: the
     /// number of the packet that is wanted again. Otherwise 0.
     pub psn: Psn,
@@ -132,7 +132,7 @@ pub enum MalformedHeader {
     /// Written by another version of the protocol.
     #[error("version {0}, this is version {VERSION}")]
     Version(u8),
-    /// The header check does not match: damaged on the way, or not ours.
+    /// The header check does not match: damaged in transit, or not ours.
     #[error("header check failed")]
     Check,
     /// A kind that this version does not define.
@@ -258,7 +258,7 @@ const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
 
 /// 32-bit check over the header's six words with `check` taken as 0.
 ///
-/// A CRC in software costs the driver half a lookup a byte; six multiplications cost it nothing
+/// A CRC in software costs the XDP program half a lookup a byte; six multiplications cost it nothing
 /// and catch any damage with a chance of 2⁻³² to miss. It protects against accidents, the
 /// token against strangers.
 fn check(layout: &Layout) -> u32 {

@@ -12,7 +12,7 @@
 //! | kind      | body                                                   | module        |
 //! |-----------|--------------------------------------------------------|---------------|
 //! | DATA      | one or more frames: messages, remote memory            | [`frame`], [`remote`] |
-//! | ACK, LOSE, STOP, GO | what arrived beyond `ack`, as a bitmap       | [`ack`]       |
+//! | ACK, NAK, XOFF, XON | what arrived beyond `ack`, as a bitmap       | [`ack`]       |
 //! | PROBE     | none; asks for an ACK                                  |               |
 //! | HELLO, CHALLENGE, WELCOME | epochs, flow index and token, cookie   | [`handshake`] |
 //! | BYE, BYE_ACK, RESET | none                                         |               |
@@ -27,7 +27,7 @@
 //! # In memory
 //!
 //! [`memory`] lays out an endpoint's receive memory, shared between the process that owns it and
-//! whoever deposits into it: the library itself, a neighbour process, or a program in the driver.
+//! whoever deposits into it: the library itself, a neighbour process, or the XDP program.
 #![no_std]
 #![forbid(unsafe_code)]
 

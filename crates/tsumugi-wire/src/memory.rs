@@ -1,4 +1,4 @@
-//! The layout of receive memory: one mapping that the endpoint owns and that depositors write.
+//! The layout of receive memory: one mapping that the endpoint owns and that receive paths write.
 //!
 //! ```text
 //! page 0            Control      geometry, the queue's head and tail, doorbell, counters
@@ -6,14 +6,14 @@
 //! ring              records      a power of two of bytes, claimed in units of 64
 //! pad               64 KiB       a record that begins before the ring's end may run into it
 //! translations      Translation  where pages that may be written lie in the window; a cache
-//! window            pages        memory that remote writes land in
+//! window            pages        memory that remote writes go to
 //! pad               64 KiB       a write that begins before the window's end may run into it
 //! ```
 //!
 //! Memory without a window ends with the first pad.
 //!
-//! Everything lies at a multiple of 4 KiB and no structure crosses a page, so that a program in the
-//! driver can address it either as one large map element or page by page.
+//! Everything lies at a multiple of 4 KiB and no structure crosses a page, so that the XDP program
+//! can address it either as one large map element or page by page.
 //!
 //! # Who writes what
 //!
@@ -21,39 +21,40 @@
 //! |--------------------------------|-----------------------|----------------------------------------|
 //! | geometry, `Flow` identity, `limit` | owner             | before the flow's token is published    |
 //! | `peer_flow`, `peer_token`      | owner                 | when the peer is known; the token last (release) |
-//! | `epoch`                        | owner; a depositor that finds it dead | compare-and-swap from the epoch seen to 0 |
-//! | `checked_tick`, `checked_at`   | the driver's program  | plain store with each tick; compare-and-swap, every 100 ms at most |
+//! | `epoch`                        | owner; a receive path that finds it dead | compare-and-swap from the epoch seen to 0 |
+//! | `checked_tick`, `checked_at`   | the XDP program       | plain store with each tick; compare-and-swap, every 100 ms at most |
 //! | `seal`                         | owner                 | before the epoch                        |
 //! | `answers_left`                 | owner                 | plain store                            |
 //! | `ring_tail`                    | owner                 | plain store (release)                  |
 //! | `sleeping`                     | owner; who rings      | swap; compare-and-swap from asleep to rung |
-//! | `ring_head`                    | depositors            | compare-and-swap, never past tail + ring |
-//! | `Flow::window`, `Flow::received` | depositors          | compare-and-swap; `base` and `newest` only grow |
-//! | `Flow::received`: `owed`       | depositors; owner     | plain store; swap with 0 by who answers |
-//! | `Flow::acknowledged`           | depositors            | compare-and-swap; only grows           |
-//! | `Flow::landing`: `begun`, `landed` | depositors        | fetch-and-add                          |
-//! | `Flow::landing`: `held`; `ring_read` | owner           | plain store (release)                  |
+//! | `ring_head`                    | receive paths         | compare-and-swap, never past tail + ring |
+//! | `Flow::bitmap`, `Flow::received` | receive paths       | compare-and-swap; `base` and `newest` only grow |
+//! | `Flow::received`: `owed`       | receive paths; owner  | plain store; swap with 0 by who answers |
+//! | `Flow::acknowledged`           | receive paths         | compare-and-swap; only grows           |
+//! | `Flow::direct_writes`: `started`, `done` | receive paths | fetch-and-add                        |
+//! | `Flow::direct_writes`: `held`; `ring_read` | owner     | plain store (release)                  |
 //! | a record                       | whoever claimed it    | its seal last (release)                |
 //! | a translation's key and place  | owner                 | the key 0, the place, the key (release) |
-//! | a translation's `used`         | depositors; owner     | plain store                            |
-//! | the window                     | depositors, owner     | copies, as packets arrive; short writes by words, where a depositor can |
-//! | counters                       | depositors            | fetch-and-add                          |
+//! | a translation's `used`         | receive paths; owner  | plain store                            |
+//! | the window                     | receive paths, owner  | copies, as packets arrive; short writes by words, where a receive path can |
+//! | counters                       | receive paths         | fetch-and-add                          |
 //!
 //! # Invariants
 //!
 //! 1. `ring_tail ≤ ring_head ≤ ring_tail + ring_bytes`; between tail and head every byte belongs to
 //!    exactly one record. A record is published when its first word is its seal: the owner's secret plus its
-//!    position. No earlier contents of that place are: they are of another position, or a peer's, who does not know
-//!    the secret. So what is released is not cleared, and its lines stay where they are.
-//! 2. A PSN's bit in `Flow::window` is set by exactly one depositor, and that one publishes its record.
-//!    Space is claimed *before* the bit is set: a full queue is known before anything is taken. Who
+//!    position. Earlier bytes of that place are no seal: they are of another position, or from a peer, which does not
+//!    know the secret. So what is released is not cleared, and its lines stay where they are.
+//! 2. A PSN's bit in `Flow::bitmap` is set by exactly one receive path, and that one publishes its record.
+//!    Space is claimed *before* the bit is set: a full queue is known before anything is taken. The one that
 //!    loses the race for the bit publishes its claimed space as padding.
-//! 3. A window word holds the number of its block of 32 PSNs beside the bits. A word whose block is older
+//! 3. A word of the bitmap holds the number of its block of 32 PSNs beside the bits. A word whose block is older
 //!    counts as empty, so nothing is ever cleared, and no packet can fall between clearing and use.
-//! 4. A write into the window leaves no record. `begun` grows before its PSN's bit is set and `landed` after its copy,
-//!    so who reads the base, then finds `landed` and then `begun` alike, knows that everything before the base that has
-//!    no record has landed. A write that was sent behind others lands only when all those are done: when its PSN is the
-//!    base, nothing is landing, every record has been read (`ring_read` is `ring_head`) and none is `held`.
+//! 4. A direct write into the window leaves no record. `started` grows before its PSN's bit is set and `done` after its
+//!    copy. So whoever reads the base and then finds `done` and `started` equal, read in this order, knows that
+//!    everything before the base that has no record is done. A write that was sent behind others is written directly
+//!    only when all those are done: when its PSN is the base, no direct write is in progress, every record has been
+//!    read (`ring_read` is `ring_head`) and none is `held`.
 //! 5. A key means the same place for an address as long as it lives, and is never used again. So a translation whose
 //!    key reads the same before and after its place belongs together.
 //! 6. A writer of garbage in this memory can hurt the memory's owner only: indices are bounded by
@@ -61,7 +62,7 @@
 
 use crate::atomic::{AtomicU32, AtomicU64};
 use crate::defect;
-use crate::limits::{RAILS_MAX, WINDOW_PACKETS};
+use crate::limits::{BITMAP_PACKETS, RAILS_MAX};
 
 /// Bytes of a page of the layout.
 pub const PAGE_BYTES: usize = 4096;
@@ -83,10 +84,10 @@ pub const FRAME_BITS: u32 = 18;
 pub const ASLEEP: u32 = 1;
 /// [`Control::sleeping`]: somebody has rung, and nobody else does until the owner sleeps again.
 pub const RUNG: u32 = 2;
-/// Words of a flow's window.
-pub const WINDOW_WORDS: usize = (WINDOW_PACKETS / 32) as usize;
+/// Words of a flow's receive bitmap.
+pub const BITMAP_WORDS: usize = (BITMAP_PACKETS / 32) as usize;
 
-/// What depositors count. The number is the index into [`Control::counters`].
+/// What receive paths count. The number is the index into [`Control::counters`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(usize)]
 pub enum Counter {
@@ -94,8 +95,8 @@ pub enum Counter {
     Deposited = 0,
     /// DATA packets that had been deposited before.
     Duplicate,
-    /// DATA packets beyond the window or credit.
-    BeyondWindow,
+    /// DATA packets beyond the bitmap or credit.
+    BeyondBitmap,
     /// DATA packets out of order in a Go-back-N flow.
     OutOfOrder,
     /// DATA packets refused because the receive queue was full.
@@ -116,9 +117,9 @@ pub enum Counter {
     HandshakeRefused,
     /// What was to be done to remote memory and was not: key, bounds, rights.
     RemoteRefused,
-    /// DATA packets that were written where they belong in the window, and left no record.
-    Landed,
-    /// DATA packets that might have landed, had there been a translation: they were deposited.
+    /// DATA packets that were written directly into the window, and left no record.
+    DirectWrites,
+    /// DATA packets that would have been written directly, had there been a translation: they were deposited.
     Untranslated,
 }
 
@@ -127,7 +128,7 @@ impl Counter {
     pub const ALL: [(Counter, &'static str); 15] = [
         (Counter::Deposited, "deposited"),
         (Counter::Duplicate, "duplicate"),
-        (Counter::BeyondWindow, "beyond_window"),
+        (Counter::BeyondBitmap, "beyond_bitmap"),
         (Counter::OutOfOrder, "out_of_order"),
         (Counter::QueueFull, "queue_full"),
         (Counter::Malformed, "malformed"),
@@ -138,7 +139,7 @@ impl Counter {
         (Counter::Violation, "violation"),
         (Counter::HandshakeRefused, "handshake_refused"),
         (Counter::RemoteRefused, "remote_refused"),
-        (Counter::Landed, "landed"),
+        (Counter::DirectWrites, "direct_writes"),
         (Counter::Untranslated, "untranslated"),
     ];
 }
@@ -165,14 +166,14 @@ pub struct Control {
     pub ring_bytes: AtomicU64,
     /// Epoch of the endpoint that owns the memory; 0 while nobody does. Set when the endpoint's UDP socket is bound.
     pub epoch: AtomicU32,
-    /// The kernel's tick when a program in the driver last read the clock, which goes on with the tick only.
+    /// The kernel's tick when the XDP program last read the clock, which advances with the tick only.
     pub checked_tick: AtomicU32,
-    /// When a program in the driver last looked for the owner's UDP socket: `CLOCK_MONOTONIC_COARSE`, ns. It looks
+    /// When the XDP program last looked for the owner's UDP socket: `CLOCK_MONOTONIC_COARSE`, ns. It looks
     /// again with a packet 100 ms later, and sets `epoch` to 0 when there is none: the owner was killed.
     pub checked_at: AtomicU64,
     /// The owner's secret, random with each epoch: see [`Control::seal_at`].
     pub seal: AtomicU64,
-    /// Not 0 while what a program in the driver sends back does not get away: it leaves every answer to the owner.
+    /// Not 0 while what the XDP program sends back does not leave the NIC: it leaves every answer to the owner.
     pub answers_left: AtomicU32,
     /// Bytes claimed since the beginning.
     pub ring_head: Line<AtomicU64>,
@@ -180,8 +181,8 @@ pub struct Control {
     pub ring_tail: Line<AtomicU64>,
     /// [`ASLEEP`] while the owner sleeps and wants the doorbell rung; [`RUNG`] when it has been.
     pub sleeping: Line<AtomicU32>,
-    /// Not 0 when some flow's `stopped` is.
-    pub stopped: Line<AtomicU32>,
+    /// Not 0 when some flow's `xoff` is.
+    pub xoff: Line<AtomicU32>,
     /// Bytes read since the beginning, and done or held.
     pub ring_read: Line<AtomicU64>,
     /// See [`Counter`].
@@ -192,7 +193,7 @@ pub struct Control {
     pub owed: Line<AtomicU32>,
 }
 
-/// What an endpoint says of one of its NICs, for whoever looks on. Nobody believes it.
+/// What an endpoint says of one of its NICs, for tools that look on. Nobody relies on it.
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct RailCounters {
@@ -228,10 +229,10 @@ pub struct Flow {
     pub epoch: AtomicU32,
     /// [`crate::handshake::Repeat`] as a number.
     pub repeat: AtomicU32,
-    /// PSNs from here on, and as many more as have [`landed`](Landing::landed), are beyond the credit given: what lands
-    /// takes up nothing. Only grows.
+    /// PSNs from here on, and as many more as direct writes are [`done`](DirectWrites::done), are beyond the credit
+    /// granted: a direct write takes up none. Only grows.
     pub limit: AtomicU64,
-    /// Token of our flow to this peer, for depositors that answer by themselves; 0 while the owner does not
+    /// Token of our flow to this peer, for receive paths that answer by themselves; 0 while the owner does not
     /// know it: they answer nothing. Published after `peer_flow` (release).
     pub peer_token: AtomicU64,
     /// Index of our flow to this peer in the peer's flow table.
@@ -243,20 +244,20 @@ pub struct Flow {
     pub received: Line<Received>,
     /// How far our flow to this peer has been acknowledged.
     pub acknowledged: Line<Acknowledged>,
-    /// Receive window: upper half the number of the block of 32 PSNs, lower half its bits.
-    pub window: Line<[AtomicU64; WINDOW_WORDS]>,
-    /// What is written where it belongs, without a record.
-    pub landing: Line<Landing>,
+    /// Receive bitmap: upper half the number of the block of 32 PSNs, lower half its bits.
+    pub bitmap: Line<[AtomicU64; BITMAP_WORDS]>,
+    /// What is written directly, without a record.
+    pub direct_writes: Line<DirectWrites>,
 }
 
-/// How far packets have been written where they belong.
+/// How many packets have been written directly.
 #[repr(C)]
 #[derive(Debug, Default)]
-pub struct Landing {
-    /// Packets that may have begun to be: those that were, and those on their way, which may still come to nothing.
-    pub begun: AtomicU64,
-    /// Packets that were, by whoever is not the owner. Only grows.
-    pub landed: AtomicU64,
+pub struct DirectWrites {
+    /// Direct writes that were started: those done, and those in progress, which may still come to nothing.
+    pub started: AtomicU64,
+    /// Direct writes that are done. The owner's own do not count. Only grows.
+    pub done: AtomicU64,
     /// Packets that the owner has read and holds because one before them is missing, and those that it wants again.
     pub held: AtomicU64,
 }
@@ -269,7 +270,8 @@ pub struct Translation {
     pub key: AtomicU64,
     /// Number of the page that addresses name, above [`FRAME_BITS`] that number the window's page.
     pub place: AtomicU64,
-    /// One more than there were [landed](Counter::Landed) when it was used last; 0: not since the owner looked.
+    /// One more than there were [direct writes](Counter::DirectWrites) when it was used last; 0: not since the owner
+    /// looked.
     pub used: AtomicU64,
 }
 
@@ -289,12 +291,12 @@ pub struct Received {
     pub base: AtomicU64,
     /// PSN deposited last, in order of time.
     pub echo: AtomicU64,
-    /// Not 0 after a packet was refused for want of room, until the owner has said GO.
-    pub stopped: AtomicU32,
+    /// Not 0 after a packet was refused for want of room, until the owner has said XON.
+    pub xoff: AtomicU32,
     /// [`crate::Kind`] of the answer that was due for a packet in several buffers, which cannot carry one: the next packet
     /// in one buffer does, or the owner answers, whoever comes first; 0: none.
     pub owed: AtomicU32,
-    /// Number of the newest block of 32 PSNs that may have a bit in the window: an answer looks no further. Only
+    /// Number of the newest block of 32 PSNs that may have a bit in the bitmap: an answer looks no further. Only
     /// grows, before the block's first bit is set.
     pub newest: AtomicU64,
     /// Not 0 once an answer was owed: answers ask for [PROBEs](crate::Flags::ASK_BY_PROBE).
@@ -329,7 +331,7 @@ const _: () = {
 /// body_crc u32 | stamp u30 | has_ack 1 | checked 1
 /// ```
 ///
-/// The words are read and written as [`AtomicU64`]; this describes their contents.
+/// The words are read and written as [`AtomicU64`]; this describes what is in them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Record {
     /// Bytes of body that follow the record's header.
@@ -348,7 +350,7 @@ pub struct Record {
     pub body_crc: u32,
     /// Lower bits of the flow's token: tells a record of an entry's former flow from one of its present flow.
     pub stamp: u32,
-    /// Whether the depositor has compared the CRC. If not, whoever hands the data on does.
+    /// Whether the receive path has compared the CRC. If not, whoever hands the data on does.
     pub checked: bool,
 }
 
@@ -413,7 +415,7 @@ pub struct Geometry {
     pub ring_bytes: u64,
     /// Pages of the window; 0: there is none.
     pub window_pages: u32,
-    /// Translations that are kept at a time, at most; 0: nothing lands.
+    /// Translations that are kept at a time, at most; 0: nothing is written directly.
     pub translations: u32,
 }
 
@@ -498,7 +500,7 @@ mod tests {
     }
 
     #[test]
-    fn the_layout_is_what_a_driver_program_is_compiled_against() {
+    fn the_layout_is_what_the_xdp_program_is_compiled_against() {
         use core::mem::offset_of;
         assert_eq!(offset_of!(Control, ring_bytes), 16);
         assert_eq!(offset_of!(Control, checked_tick), 28);
@@ -508,7 +510,7 @@ mod tests {
         assert_eq!(offset_of!(Control, ring_head), 64);
         assert_eq!(offset_of!(Control, ring_tail), 128);
         assert_eq!(offset_of!(Control, sleeping), 192);
-        assert_eq!(offset_of!(Control, stopped), 256);
+        assert_eq!(offset_of!(Control, xoff), 256);
         assert_eq!(offset_of!(Control, ring_read), 320);
         assert_eq!(offset_of!(Control, counters), 384);
         assert_eq!(offset_of!(Control, owed), 1216);
@@ -517,8 +519,8 @@ mod tests {
         assert_eq!(offset_of!(Flow, peer_flow), 32);
         assert_eq!(offset_of!(Flow, received), 64);
         assert_eq!(offset_of!(Flow, acknowledged), 128);
-        assert_eq!(offset_of!(Flow, window), 192);
-        assert_eq!(offset_of!(Flow, landing), 448);
+        assert_eq!(offset_of!(Flow, bitmap), 192);
+        assert_eq!(offset_of!(Flow, direct_writes), 448);
     }
 
     #[test]

@@ -1,8 +1,9 @@
 //! Pieces of a packet: how a DATA packet that was cut for a longer path travels over a shorter one.
 //!
-//! A packet is numbered and its content fixed once and for all, but how much a path carries may change while it is under
-//! way. Then it is sent again in pieces, all under its PSN, and whoever receives them puts it together. Pieces begin
-//! at multiples of [`PIECE_ALIGN`], so that those of different transmissions, cut for different paths, fit together.
+//! A packet is numbered and its payload fixed once and for all, but how much a path carries may change while it is
+//! under way. Then it is sent again in pieces, all under its PSN, and whoever receives them puts it together. Pieces
+//! begin at multiples of [`PIECE_ALIGN`], so that those of different transmissions, cut for different paths, fit
+//! together.
 //!
 //! ```text
 //! packet_bytes u16 | at u16 | packet_crc u32 | data

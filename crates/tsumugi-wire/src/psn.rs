@@ -4,7 +4,7 @@
 //! second, 584 years) and comparing two of them is plain comparison. Four more bytes a packet
 //! buy the absence of wrap-around, in two languages.
 
-use crate::limits::WINDOW_PACKETS;
+use crate::limits::BITMAP_PACKETS;
 
 /// Number of a packet in its flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -29,10 +29,10 @@ impl Psn {
         self.0.checked_sub(base.0)
     }
 
-    /// Index into a store of one slot per PSN of the window.
+    /// Index into a store of one slot per PSN of the receive bitmap.
     #[must_use]
     pub const fn slot(self) -> usize {
-        (self.0 % WINDOW_PACKETS) as usize
+        (self.0 % BITMAP_PACKETS) as usize
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Each is a frame of a DATA packet ([`crate::frame::RemoteFrame`]), so it is done once, and lost with its flow only.
 //!
-//! | what | key, address | data | is done |
+//! | opcode | key, address | data | is done |
 //! |---|---|---|---|
 //! | write | where to | what is written: all of a short write | in its turn |
 //! | piece | where to | what is written: a part of a long write | when the packet arrives |
@@ -10,8 +10,8 @@
 //! | atomic | where | [`Atomic`] | in its turn |
 //! | fence | none | none | in its turn: everything before it has been done |
 //! | notify | what was written first | [`Notice`] | in its turn |
-//! | reply | [`Outcome`], place of the data | what was read | in its turn |
-//! | part | [`Outcome`], place of the data | a part of what was read | when the packet arrives |
+//! | reply | [`RemoteStatus`], place of the data | what was read | in its turn |
+//! | part | [`RemoteStatus`], place of the data | a part of what was read | when the packet arrives |
 //!
 //! In its turn: in the order of the flow, when everything before it has been done, long writes and replies too. Pieces
 //! and parts are done when they arrive, before what was sent earlier if that was lost.
@@ -22,7 +22,7 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 numbered! {
     /// What is to be done.
-    pub enum What: u16 {
+    pub enum Opcode: u16 {
         /// Write the data: a write that fits in a packet. Answered only when it is refused.
         Write = 1,
         /// Write the data: one packet of a longer write. Answered as a write is, once for all of it.
@@ -44,7 +44,7 @@ numbered! {
 
 numbered! {
     /// How an operation went.
-    pub enum Outcome: u64 {
+    pub enum RemoteStatus: u64 {
         /// It was done.
         Done = 0,
         /// No memory has this key: it was guessed, or the memory is registered no more.
@@ -105,7 +105,7 @@ impl Word {
 
 numbered! {
     /// What is done to a word. Its former value comes back, whatever is done.
-    pub enum Change: u8 {
+    pub enum AtomicOperation: u8 {
         /// Nothing: an atomic load.
         Load = 1,
         /// It becomes the operand: a swap, or an atomic store.
@@ -133,12 +133,12 @@ numbered! {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Atomic {
     /// What is done.
-    pub change: Change,
+    pub operation: AtomicOperation,
     /// To what.
     pub word: Word,
     /// With what.
     pub operand: u64,
-    /// [`Change::CompareSwap`]: what the word must be; otherwise 0.
+    /// [`AtomicOperation::CompareSwap`]: what the word must be; otherwise 0.
     pub compare: u64,
 }
 
@@ -148,7 +148,7 @@ pub const ATOMIC_BYTES: usize = 24;
 #[derive(FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned, Clone, Copy)]
 #[repr(C)]
 struct AtomicLayout {
-    change: u8,
+    operation: u8,
     word: u8,
     reserved: [u8; 6],
     operand: U64,
@@ -162,7 +162,7 @@ impl Atomic {
     #[must_use]
     pub fn encode(&self) -> [u8; ATOMIC_BYTES] {
         zerocopy::transmute!(AtomicLayout {
-            change: self.change as u8,
+            operation: self.operation as u8,
             word: self.word as u8,
             reserved: [0; 6],
             operand: U64::new(self.operand),
@@ -170,16 +170,17 @@ impl Atomic {
         })
     }
 
-    /// Reads it; `None` if there is no such change of such a word.
+    /// Reads it; `None` if there is no such operation on such a word.
     #[must_use]
     pub fn decode(bytes: &[u8]) -> Option<Atomic> {
         let layout = AtomicLayout::ref_from_bytes(bytes).ok()?;
-        let (change, word) = (Change::from_number(layout.change)?, Word::from_number(layout.word)?);
-        let bitwise = matches!(change, Change::And | Change::Or | Change::Xor);
+        let (operation, word) =
+            (AtomicOperation::from_number(layout.operation)?, Word::from_number(layout.word)?);
+        let bitwise = matches!(operation, AtomicOperation::And | AtomicOperation::Or | AtomicOperation::Xor);
         if bitwise && matches!(word, Word::F32 | Word::F64) {
             return None;
         }
-        Some(Atomic { change, word, operand: layout.operand.get(), compare: layout.compare.get() })
+        Some(Atomic { operation, word, operand: layout.operand.get(), compare: layout.compare.get() })
     }
 }
 
@@ -216,29 +217,34 @@ mod tests {
 
     #[test]
     fn numbers_come_back() {
-        for what in What::ALL {
-            assert_eq!(What::from_number(what as u16), Some(what));
+        for opcode in Opcode::ALL {
+            assert_eq!(Opcode::from_number(opcode as u16), Some(opcode));
         }
-        for outcome in Outcome::ALL {
-            assert_eq!(Outcome::from_number(outcome as u64), Some(outcome));
+        for status in RemoteStatus::ALL {
+            assert_eq!(RemoteStatus::from_number(status as u64), Some(status));
         }
         for word in Word::ALL {
             assert_eq!(Word::from_number(word as u8), Some(word));
         }
-        for change in Change::ALL {
-            assert_eq!(Change::from_number(change as u8), Some(change));
+        for operation in AtomicOperation::ALL {
+            assert_eq!(AtomicOperation::from_number(operation as u8), Some(operation));
         }
-        assert_eq!(What::from_number(0).or(What::from_number(9)), None);
-        assert_eq!(Outcome::from_number(8), None);
+        assert_eq!(Opcode::from_number(0).or(Opcode::from_number(9)), None);
+        assert_eq!(RemoteStatus::from_number(8), None);
         assert_eq!(Word::from_number(0).or(Word::from_number(11)), None);
-        assert_eq!(Change::from_number(0).or(Change::from_number(11)), None);
+        assert_eq!(AtomicOperation::from_number(0).or(AtomicOperation::from_number(11)), None);
     }
 
     #[test]
     fn atomics_and_notices_come_back_and_nonsense_does_not() {
-        let atomic = Atomic { change: Change::CompareSwap, word: Word::I16, operand: 1, compare: u64::MAX };
+        let atomic = Atomic {
+            operation: AtomicOperation::CompareSwap,
+            word: Word::I16,
+            operand: 1,
+            compare: u64::MAX,
+        };
         assert_eq!(Atomic::decode(&atomic.encode()), Some(atomic));
-        let nonsense = Atomic { change: Change::Xor, word: Word::F32, ..atomic };
+        let nonsense = Atomic { operation: AtomicOperation::Xor, word: Word::F32, ..atomic };
         assert_eq!(Atomic::decode(&nonsense.encode()), None);
         assert_eq!(Atomic::decode(&atomic.encode()[1..]), None);
         let notice = Notice { handler: 7, bytes: 1 << 40 };

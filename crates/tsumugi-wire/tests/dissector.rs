@@ -1,4 +1,4 @@
-//! The Wireshark dissector against the golden vectors and against damaged packets, by way of tshark.
+//! The Wireshark dissector against the golden vectors and against damaged packets, with tshark.
 //!
 //! What tshark shows of a datagram is compared, field by field, with what the library reads from it.
 
@@ -39,7 +39,7 @@ const COLUMNS: [&str; 43] = [
     "frame.offset",
     "frame.total",
     "frame.data",
-    "remote.what",
+    "remote.opcode",
     "remote.key",
     "remote.address",
     "remote.operation",
@@ -147,8 +147,8 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
                 show(shown, "frame.total", total);
                 show_data(shown, &body[at as usize..][..length as usize]);
             }
-            ("remote", &[what, key, address, operation, at, length]) => {
-                show(shown, "remote.what", what);
+            ("remote", &[opcode, key, address, operation, at, length]) => {
+                show(shown, "remote.opcode", opcode);
                 show(shown, "frame.form", 3);
                 show(shown, "frame.bytes", length);
                 show(shown, "remote.key", key);

@@ -83,7 +83,7 @@ static size_t describe_frame(const unsigned char *body, size_t at, size_t size, 
 			return 0;
 		}
 		memcpy(&remote, body + at, sizeof(remote));
-		put(fields, "remote=%u %llu %llu %llu %zu %u", remote.what, remote.key, remote.address,
+		put(fields, "remote=%u %llu %llu %llu %zu %u", remote.opcode, remote.key, remote.address,
 		    remote.operation, at + sizeof(remote), remote.bytes);
 		span = (sizeof(remote) + remote.bytes + 7) & ~(size_t)7;
 		return span < size - at ? span : size - at;
@@ -232,9 +232,9 @@ static void describe_body(const struct tsumugi_header *header, const unsigned ch
 		describe_frames(body, size, fields);
 		break;
 	case TSUMUGI_ACK:
-	case TSUMUGI_LOSE:
-	case TSUMUGI_STOP:
-	case TSUMUGI_GO:
+	case TSUMUGI_NAK:
+	case TSUMUGI_XOFF:
+	case TSUMUGI_XON:
 		describe_answer(header->ack, body, size, fields);
 		break;
 	case TSUMUGI_HELLO:
@@ -383,7 +383,7 @@ static void print_memory(void)
 	OFFSET(control, ring_head);
 	OFFSET(control, ring_tail);
 	OFFSET(control, sleeping);
-	OFFSET(control, stopped);
+	OFFSET(control, xoff);
 	OFFSET(control, ring_read);
 	OFFSET(control, counters);
 	OFFSET(control, rails);
@@ -407,18 +407,18 @@ static void print_memory(void)
 	OFFSET(flow, received);
 	OFFSET(flow, received.base);
 	OFFSET(flow, received.echo);
-	OFFSET(flow, received.stopped);
+	OFFSET(flow, received.xoff);
 	OFFSET(flow, received.owed);
 	OFFSET(flow, received.newest);
 	OFFSET(flow, received.ask_by_probe);
 	OFFSET(flow, acknowledged);
 	OFFSET(flow, acknowledged.ack);
 	OFFSET(flow, acknowledged.limit);
-	OFFSET(flow, window);
-	OFFSET(flow, landing);
-	OFFSET(flow, landing.begun);
-	OFFSET(flow, landing.landed);
-	OFFSET(flow, landing.held);
+	OFFSET(flow, bitmap);
+	OFFSET(flow, direct_writes);
+	OFFSET(flow, direct_writes.started);
+	OFFSET(flow, direct_writes.done);
+	OFFSET(flow, direct_writes.held);
 	SIZE(flow);
 	ALIGN(flow);
 	OFFSET(translation, key);
@@ -431,7 +431,7 @@ static void print_memory(void)
 	CONSTANT(PAGE_BYTES);
 	CONSTANT(FLOWS_PER_PAGE);
 	CONSTANT(PAD_BYTES);
-	CONSTANT(WINDOW_WORDS);
+	CONSTANT(BITMAP_WORDS);
 	CONSTANT(COUNTERS);
 	CONSTANT(RAILS_MAX);
 	CONSTANT(RING_BYTES_MIN);
@@ -462,7 +462,7 @@ static void print_memory(void)
 	print("translation_place", tsumugi_translation_place(0x7fff12345, 0x2fedc));
 	COUNTER(deposited, DEPOSITED);
 	COUNTER(duplicate, DUPLICATE);
-	COUNTER(beyond_window, BEYOND_WINDOW);
+	COUNTER(beyond_bitmap, BEYOND_BITMAP);
 	COUNTER(out_of_order, OUT_OF_ORDER);
 	COUNTER(queue_full, QUEUE_FULL);
 	COUNTER(malformed, MALFORMED);
@@ -473,7 +473,7 @@ static void print_memory(void)
 	COUNTER(violation, VIOLATION);
 	COUNTER(handshake_refused, HANDSHAKE_REFUSED);
 	COUNTER(remote_refused, REMOTE_REFUSED);
-	COUNTER(landed, LANDED);
+	COUNTER(direct_writes, DIRECT_WRITES);
 	COUNTER(untranslated, UNTRANSLATED);
 }
 
@@ -493,7 +493,7 @@ static void print_packets(void)
 	CONSTANT(DATAGRAM_BYTES_MIN);
 	CONSTANT(DATAGRAM_BYTES_MAX);
 	CONSTANT(ONE_BUFFER_BYTES);
-	CONSTANT(WINDOW_PACKETS);
+	CONSTANT(BITMAP_PACKETS);
 	CONSTANT(MESSAGE_BYTES_MAX);
 	CONSTANT(RECORD_ALIGN);
 	CONSTANT(PIECE_ALIGN);
@@ -513,9 +513,9 @@ static void print_packets(void)
 	CONSTANT(REPEAT_GO_BACK_N);
 	CONSTANT(DATA);
 	CONSTANT(ACK);
-	CONSTANT(LOSE);
-	CONSTANT(STOP);
-	CONSTANT(GO);
+	CONSTANT(NAK);
+	CONSTANT(XOFF);
+	CONSTANT(XON);
 	CONSTANT(PROBE);
 	CONSTANT(HELLO);
 	CONSTANT(CHALLENGE);

@@ -1,5 +1,5 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Shows that tsumugi_wire.h compiles for BPF: the header check on a packet, as a driver program runs it. */
+/* Shows that tsumugi_wire.h compiles for BPF: the header check on a packet, as the XDP program runs it. */
 #include "tsumugi_wire.h"
 #include <linux/bpf.h>
 

@@ -38,7 +38,7 @@ impl Side {
 
 fn main() {
     let (mut here, mut there) = (Side::new("10.0.0.1:1"), Side::new("10.0.0.2:1"));
-    let node = here.state.add_peer("there", there.tray.address).expect("a peer");
+    let peer = here.state.add_peer("there", there.tray.address).expect("a peer");
     let back = there.state.add_peer("here", here.tray.address).expect("a peer");
     let mut now = Instant(1);
     let only: Option<usize> = std::env::var("PACKET_PATH_BYTES").ok().and_then(|word| word.parse().ok());
@@ -51,12 +51,12 @@ fn main() {
         for _ in 0..5 {
             let start = Clock::now();
             for _ in 0..count / 5 {
-                for (node, from, to) in [(node, true, false), (back, false, true)] {
+                for (peer, from, to) in [(peer, true, false), (back, false, true)] {
                     let (from, to) = match (from, to) {
                         (true, false) => (&mut here, &mut there),
                         _ => (&mut there, &mut here),
                     };
-                    from.state.post(now, node, 1, &data).expect("room");
+                    from.state.post(now, peer, 1, &data).expect("room");
                     let mut length = None;
                     while length.is_none() {
                         now = now.plus(2000);

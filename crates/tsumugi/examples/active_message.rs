@@ -10,7 +10,7 @@ use std::collections::HashMap;
 use std::error::Error;
 use std::thread;
 use std::time::Instant;
-use tsumugi::active_message::{ActiveMessages, Options};
+use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages};
 use tsumugi::{Config, DEFAULT_PORT, Endpoint};
 
 const CHANNEL: u16 = 1;
@@ -24,7 +24,8 @@ struct Table {
 }
 
 fn serve(endpoint: &Endpoint) -> Result<(), Box<dyn Error>> {
-    let mut port = ActiveMessages::open(endpoint, CHANNEL, Options::default(), Table::default())?;
+    let mut port =
+        ActiveMessages::open(endpoint, CHANNEL, ActiveMessageOptions::default(), Table::default())?;
     // Data: a word. The reply: how often it has been seen.
     port.register("seen", |table: &mut Table, request, reply| {
         let word = String::from_utf8_lossy(request.data).into_owned();
@@ -42,13 +43,13 @@ fn serve(endpoint: &Endpoint) -> Result<(), Box<dyn Error>> {
 }
 
 fn ask(endpoint: &Endpoint, peer: &str, count: usize) -> Result<(), Box<dyn Error>> {
-    let node = endpoint.add_peer(peer)?;
-    let mut port = ActiveMessages::open(endpoint, CHANNEL, Options::default(), 0u64)?;
+    let peer = endpoint.add_peer(peer)?;
+    let mut port = ActiveMessages::open(endpoint, CHANNEL, ActiveMessageOptions::default(), 0u64)?;
     // One after the other: each waits for its reply.
     let mut times_ns = Vec::with_capacity(count);
     for word in WORDS.iter().cycle().take(count) {
         let start = Instant::now();
-        port.call(node, "seen", [0; 4], word.as_bytes())?;
+        port.call(peer, "seen", [0; 4], word.as_bytes())?;
         times_ns.push(start.elapsed().as_nanos());
     }
     times_ns.sort_unstable();
@@ -56,14 +57,14 @@ fn ask(endpoint: &Endpoint, peer: &str, count: usize) -> Result<(), Box<dyn Erro
     // As many at once as the server takes.
     let start = Instant::now();
     for word in WORDS.iter().cycle().take(count) {
-        port.request_bulk(node, "seen", [0; 4], word.as_bytes(), |failed, answer| {
+        port.request_bulk(peer, "seen", [0; 4], word.as_bytes(), |failed, answer| {
             *failed += u64::from(answer.is_err());
         })?;
     }
     port.finish()?;
     let rate = count as f64 / start.elapsed().as_secs_f64();
     println!("client: {:.0} requests in a millisecond, {} failed", rate / 1e3, port.state());
-    port.call(node, "over", [0; 4], &[])?;
+    port.call(peer, "over", [0; 4], &[])?;
     Ok(())
 }
 

@@ -11,8 +11,8 @@
 //! active zero-copy up to 1 MiB: how far that ratio is from 1 says how quiet the machine is.
 
 use std::time::Instant;
-use tsumugi::message::{Options, Pattern, Port, Protocol};
-use tsumugi::{Channel, Config, Endpoint, Node, Wait};
+use tsumugi::message::{MessageOptions, Pattern, Port, Protocol};
+use tsumugi::{Channel, Config, Endpoint, PeerId, Wait};
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error + Send + Sync>>;
 
@@ -24,14 +24,15 @@ const MESSAGES: u64 = 1_000;
 const AHEAD: usize = 16;
 
 /// How messages travel, and how it is called.
-fn contenders() -> Vec<(&'static str, Options)> {
-    let options = |protocol, eager_bytes| Options { protocol, eager_bytes, ..Options::default() };
+fn contenders() -> Vec<(&'static str, MessageOptions)> {
+    let options =
+        |protocol, eager_bytes| MessageOptions { protocol, eager_bytes, ..MessageOptions::default() };
     vec![
         ("active zero-copy", options(Protocol::ActiveZeroCopy, 0)),
         ("eager to 1 KiB, rendezvous", options(Protocol::Rendezvous, 1 << 10)),
         ("eager to 8 KiB, rendezvous", options(Protocol::Rendezvous, 8 << 10)),
         ("eager", options(Protocol::Eager, 0)),
-        ("auto", Options::default()),
+        ("auto", MessageOptions::default()),
     ]
 }
 
@@ -79,7 +80,7 @@ fn main() -> Outcome<()> {
             for _ in 0..TRIPS {
                 let request = port.receive(Pattern::tagged(1), vec![0; 8].into());
                 let message = port.wait(request)?;
-                port.send(message.outcome.clone()?.node, 2, message.data())?;
+                port.send(message.outcome.clone()?.peer, 2, message.data())?;
             }
             for (_, most, random, one_by_one) in MIXES {
                 for at in order(round, ports.len()) {
@@ -90,22 +91,22 @@ fn main() -> Outcome<()> {
         Ok(endpoint.flush()?)
     });
     let endpoint = Endpoint::open(config())?;
-    let node = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv()?))?;
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv()?))?;
     let mut channel = endpoint.channel(0)?;
     let mut ports = ports(&endpoint)?;
     let mut trips = Vec::new();
     let mut times = vec![vec![Vec::new(); ports.len()]; MIXES.len()];
     for round in 0..=rounds {
         // In the order in which the other side expects them.
-        let bare = bare_trips(&mut channel, node)?;
-        let tagged = tagged_trips(&mut ports[0].1, node)?;
+        let bare = bare_trips(&mut channel, peer)?;
+        let tagged = tagged_trips(&mut ports[0].1, peer)?;
         if round > 0 {
             trips.push(tagged / bare);
         }
         for (mix, (_, most, random, one_by_one)) in MIXES.into_iter().enumerate() {
             for at in order(round, ports.len()) {
-                let time = give(&mut ports[at].1, node, most, random, one_by_one)?;
-                // The first round is for caches and windows.
+                let time = give(&mut ports[at].1, peer, most, random, one_by_one)?;
+                // The first round is for caches and congestion windows.
                 if round > 0 {
                     times[mix][at].push(time);
                 }
@@ -138,31 +139,31 @@ fn ports(endpoint: &Endpoint) -> Outcome<Vec<(&'static str, Port)>> {
     (1..).zip(contenders()).map(open).collect()
 }
 
-fn bare_trips(channel: &mut Channel, node: Node) -> Outcome<f64> {
+fn bare_trips(channel: &mut Channel, peer: PeerId) -> Outcome<f64> {
     let started = Instant::now();
     for _ in 0..TRIPS {
-        channel.send(node, &[7; 8])?;
+        channel.send(peer, &[7; 8])?;
         channel.receive()?;
     }
     Ok(started.elapsed().as_secs_f64())
 }
 
-fn tagged_trips(port: &mut Port, node: Node) -> Outcome<f64> {
+fn tagged_trips(port: &mut Port, peer: PeerId) -> Outcome<f64> {
     let started = Instant::now();
     for _ in 0..TRIPS {
-        let answer = port.receive(Pattern::of(node, 2), vec![0; 8].into());
-        port.send(node, 1, &[7; 8])?;
+        let answer = port.receive(Pattern::of(peer, 2), vec![0; 8].into());
+        port.send(peer, 1, &[7; 8])?;
         port.wait(answer)?.outcome?;
     }
     Ok(started.elapsed().as_secs_f64())
 }
 
 /// Sends a mix and returns the time until the last message was received, s.
-fn give(port: &mut Port, node: Node, most: usize, random: bool, one_by_one: bool) -> Outcome<f64> {
+fn give(port: &mut Port, peer: PeerId, most: usize, random: bool, one_by_one: bool) -> Outcome<f64> {
     let data = vec![7; most];
-    let ready = port.receive(Pattern::of(node, 9), vec![0; 1].into());
+    let ready = port.receive(Pattern::of(peer, 9), vec![0; 1].into());
     port.wait(ready)?.outcome?;
-    let done = port.receive(Pattern::of(node, 10), vec![0; 1].into());
+    let done = port.receive(Pattern::of(peer, 10), vec![0; 1].into());
     let started = Instant::now();
     let mut under_way = std::collections::VecDeque::new();
     for bytes in sizes(most, random) {
@@ -170,9 +171,9 @@ fn give(port: &mut Port, node: Node, most: usize, random: bool, one_by_one: bool
             let first = under_way.pop_front().ok_or("nothing is under way")?;
             port.wait(first)?.outcome?;
         }
-        port.wait_for_room(node, bytes)?;
-        let answer = one_by_one.then(|| port.receive(Pattern::of(node, 4), vec![0; 1].into()));
-        under_way.push_back(port.send(node, 3, &data[..bytes])?);
+        port.wait_for_room(peer, bytes)?;
+        let answer = one_by_one.then(|| port.receive(Pattern::of(peer, 4), vec![0; 1].into()));
+        under_way.push_back(port.send(peer, 3, &data[..bytes])?);
         if let Some(answer) = answer {
             port.wait(answer)?.outcome?;
         }
@@ -190,21 +191,21 @@ fn take(port: &mut Port, most: usize, random: bool, one_by_one: bool) -> Outcome
     let post = |port: &mut Port, buffer| port.receive(Pattern::tagged(3), buffer);
     let mut posted: std::collections::VecDeque<_> =
         (0..AHEAD.min(count)).map(|_| post(port, vec![0; most].into())).collect();
-    let node = Node(0);
-    port.send(node, 9, b"!")?;
+    let peer = PeerId(0);
+    port.send(peer, 9, b"!")?;
     let mut left = count - posted.len();
     while let Some(request) = posted.pop_front() {
         let message = port.wait(request)?;
         message.outcome?;
         if one_by_one {
-            port.send(node, 4, b"!")?;
+            port.send(peer, 4, b"!")?;
         }
         if left > 0 {
             left -= 1;
             posted.push_back(post(port, message.buffer.ok_or("a receive has a buffer")?));
         }
     }
-    port.send(node, 10, b"!")?;
+    port.send(peer, 10, b"!")?;
     Ok(())
 }
 

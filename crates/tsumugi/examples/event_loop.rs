@@ -63,7 +63,7 @@ pub(crate) fn run(count: u64, faults: &str) -> Result<Duration, Box<dyn Error>> 
     runtime.block_on(async {
         let mut server = Talker::open(config.clone())?;
         let mut client = Talker::open(config)?;
-        let node = client.endpoint.add_peer(&format!("127.0.0.1:{}", server.endpoint.port()))?;
+        let peer = client.endpoint.add_peer(&format!("127.0.0.1:{}", server.endpoint.port()))?;
         let serve = async {
             for _ in 0..count {
                 let message = server.receive().await?;
@@ -73,7 +73,7 @@ pub(crate) fn run(count: u64, faults: &str) -> Result<Duration, Box<dyn Error>> 
         };
         let ask = async {
             for number in 0..count {
-                client.channel.post(node, &number.to_le_bytes())?;
+                client.channel.post(peer, &number.to_le_bytes())?;
                 assert_eq!(client.receive().await?[..], number.to_le_bytes());
             }
             client.close().await

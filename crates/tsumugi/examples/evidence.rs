@@ -12,7 +12,7 @@ use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
-use tsumugi::{Config, Depositor, Endpoint, ReceiveError, Status};
+use tsumugi::{Config, Endpoint, ReceiveChoice, ReceiveError, TicketStatus};
 use tsumugi_lab::{Lab, LabGuard, Spec, Wire};
 use tsumugi_rail::xdp::{self, Access, Pins, PoolOptions};
 
@@ -35,8 +35,10 @@ fn main() -> Outcome<()> {
     match words.iter().map(String::as_str).collect::<Vec<_>>()[..] {
         [] => measure(),
         ["up"] => up(),
-        ["receive", depositor] => receive(depositor),
-        ["send", depositor, peer, timeout_ms, habit] => send(depositor, peer, timeout_ms.parse()?, habit),
+        ["receive", receive_path] => receive(receive_path),
+        ["send", receive_path, peer, timeout_ms, habit] => {
+            send(receive_path, peer, timeout_ms.parse()?, habit)
+        }
         _ => Err("usage: evidence, without arguments".into()),
     }
 }
@@ -50,15 +52,15 @@ fn up() -> Outcome<()> {
         geometry: None,
         access: Access { owner: None, group: None, mode: 0o600 },
         mode: None,
-        reap: false,
+        busy_poll: false,
     };
     xdp::up(&Pins::here()?, &["nic0".to_owned()], &options)?;
     println!("up");
     Ok(())
 }
 
-fn receive(depositor: &str) -> Outcome<()> {
-    let config = Config { port: PORT, depositor: depositor.parse()?, ..Config::default() };
+fn receive(receive_path: &str) -> Outcome<()> {
+    let config = Config { port: PORT, receive: receive_path.parse()?, ..Config::default() };
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(1)?;
     println!("ready");
@@ -70,15 +72,20 @@ fn receive(depositor: &str) -> Outcome<()> {
 
 /// Sends small messages one after the other, or one alone if its habit is to `wait`. Says when the first is delivered,
 /// when one is after a pause, and what ends it.
-fn send(depositor: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome<()> {
+fn send(receive_path: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome<()> {
     let timeout = Duration::from_millis(timeout_ms);
-    let depositor: Depositor = depositor.parse()?;
-    let config = Config { depositor, peer_timeout: timeout, connect_timeout: timeout, ..Config::default() };
+    let receive_path: ReceiveChoice = receive_path.parse()?;
+    let config = Config {
+        receive: receive_path,
+        peer_timeout: timeout,
+        connect_timeout: timeout,
+        ..Config::default()
+    };
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(1)?;
-    let node = endpoint.add_peer(peer)?;
+    let peer = endpoint.add_peer(peer)?;
     println!("begun");
-    let mut ticket = channel.post(node, b"small")?;
+    let mut ticket = channel.post(peer, b"small")?;
     let mut delivered: Option<Instant> = None;
     loop {
         match channel.receive_timeout(Duration::from_millis(1)) {
@@ -89,7 +96,7 @@ fn send(depositor: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome<()
             }
             Err(error) => return Err(error.into()),
         }
-        if endpoint.status(ticket) != Status::Delivered || habit == "wait" && delivered.is_some() {
+        if endpoint.status(ticket) != TicketStatus::Delivered || habit == "wait" && delivered.is_some() {
             continue;
         }
         match delivered {
@@ -99,7 +106,7 @@ fn send(depositor: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome<()
         }
         delivered = Some(Instant::now());
         if habit != "wait" {
-            ticket = channel.post(node, b"small")?;
+            ticket = channel.post(peer, b"small")?;
         }
     }
 }
@@ -154,21 +161,21 @@ impl Drop for Process {
 /// Two hosts, and the receive path of both.
 struct Hosts {
     lab: LabGuard,
-    depositor: &'static str,
+    receive_path: &'static str,
 }
 
 /// How long it took, and what the program was told.
 type Row = (Duration, String);
 
 impl Hosts {
-    fn new(wire: Wire, depositor: &'static str) -> Outcome<Hosts> {
+    fn new(wire: Wire, receive_path: &'static str) -> Outcome<Hosts> {
         let lab = Lab::up(&Spec { wire: Some(wire), ..Spec::unique("evidence") })?.guarded();
-        if depositor == "driver" {
+        if receive_path == "xdp" {
             for node in [0, 1] {
                 Process::start(&lab, node, &["up"])?.hear("up")?;
             }
         }
-        Ok(Hosts { lab, depositor })
+        Ok(Hosts { lab, receive_path })
     }
 
     fn shell(&self, node: usize, line: &str) -> Outcome<()> {
@@ -177,12 +184,12 @@ impl Hosts {
     }
 
     fn sender(&self, peer: &str, timeout_ms: &str, habit: &str) -> Outcome<Process> {
-        Process::start(&self.lab, 0, &["send", self.depositor, peer, timeout_ms, habit])
+        Process::start(&self.lab, 0, &["send", self.receive_path, peer, timeout_ms, habit])
     }
 
     /// A sender and a receiver that know each other.
     fn pair(&self, timeout_ms: &str, habit: &str) -> Outcome<(Process, Process)> {
-        let receiver = Process::start(&self.lab, 1, &["receive", self.depositor])?;
+        let receiver = Process::start(&self.lab, 1, &["receive", self.receive_path])?;
         receiver.hear("ready")?;
         let sender = self.sender(THERE, timeout_ms, habit)?;
         sender.hear("begun")?;
@@ -205,12 +212,12 @@ impl Hosts {
 
     fn stopped(&self) -> Outcome<Row> {
         let (sender, receiver) = self.pair("3000", "go on")?;
-        receiver.signal("-STOP")?;
+        receiver.signal("-XOFF")?;
         sender.be_quiet_for(AWAY)?;
         receiver.signal("-CONT")?;
         // With the program messages are acknowledged until the receive memory is full: it may not have paused at all.
         match until_again(&sender) {
-            Err(_) if self.depositor == "driver" => Ok((Duration::ZERO, GOES_ON.to_owned())),
+            Err(_) if self.receive_path == "xdp" => Ok((Duration::ZERO, GOES_ON.to_owned())),
             outcome => outcome,
         }
     }
@@ -274,9 +281,9 @@ fn measure() -> Outcome<()> {
     for (what, wire, trial) in TRIALS {
         let mut times = Vec::new();
         let mut told = String::new();
-        for depositor in ["user", "driver"] {
+        for receive_path in ["socket", "xdp"] {
             // Hosts of its own, so that nothing is left of the trial before.
-            let outcome = Hosts::new(wire, depositor).and_then(|hosts| trial(&hosts));
+            let outcome = Hosts::new(wire, receive_path).and_then(|hosts| trial(&hosts));
             match outcome {
                 Ok((took, why)) => {
                     times.push(format!("{:.3} s", took.as_secs_f64()));
@@ -284,7 +291,7 @@ fn measure() -> Outcome<()> {
                 }
                 Err(error) => {
                     times.push("–".to_owned());
-                    eprintln!("{what}, {depositor}: {error}");
+                    eprintln!("{what}, {receive_path}: {error}");
                 }
             }
         }

@@ -40,14 +40,14 @@ fn time(mut step: impl FnMut(u64)) -> f64 {
     times[ROUNDS / 2]
 }
 
-/// A message meets one of `count` exact receives, which is posted again.
+/// A message matches one of `count` exact receives, which is posted again.
 fn posted(count: u64, wild: bool) -> f64 {
     let mut matching = Matching::default();
     for tag in 0..count {
         matching.post(exact(tag), tag);
     }
     if wild {
-        // Receives that leave something open and that no message here meets.
+        // Receives that leave something open and that no message here matches.
         matching.post(Wanted { source: None, tag: u64::MAX, ignore: 0 }, 0);
         matching.post(Wanted { source: Some(9), tag: 0, ignore: u64::MAX }, 0);
         matching.post(Wanted { source: None, tag: 1 << 63, ignore: u64::MAX >> 1 }, 0);
@@ -93,7 +93,7 @@ fn main() {
     COUNTS.iter().for_each(|count| print!("{count:>9}"));
     println!("  last/first");
     let rows: [(&str, &dyn Fn(u64) -> f64); 4] = [
-        ("message meets an exact receive", &|count| posted(count, false)),
+        ("message matches an exact receive", &|count| posted(count, false)),
         ("… beside three kinds of wildcards", &|count| posted(count, true)),
         ("receive finds an unexpected message", &unexpected),
         ("receive is cancelled", &cancelled),

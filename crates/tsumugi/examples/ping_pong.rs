@@ -31,13 +31,13 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let peer = arguments.get(1).ok_or("ping whom? give HOST:PORT")?;
             let (bytes, count) = (number(2, 64)? as usize, number(3, 100_000)?);
             let endpoint = Endpoint::open(Config { wait: Wait::Spin, ..Config::default() })?;
-            let node = endpoint.add_peer(peer)?;
+            let peer = endpoint.add_peer(peer)?;
             let mut channel = endpoint.channel(0)?;
             let data = vec![7; bytes];
             let mut times_ns = Vec::with_capacity(count as usize);
             for _ in 0..count {
                 let start = Instant::now();
-                channel.send(node, &data)?;
+                channel.send(peer, &data)?;
                 assert_eq!(channel.receive()?.len(), bytes);
                 times_ns.push(start.elapsed().as_nanos());
             }

@@ -23,7 +23,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 fn export() -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::open(Config { port: PORT, accept_unknown: true, ..Config::default() })?;
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
-    // Written without this process where a driver deposits; memory like any other elsewhere.
+    // Written without this process where the XDP program deposits; memory like any other elsewhere.
     let page = endpoint.remote().window(4096)?;
     memory.export("page", &page.all(), Rights::ALL)?;
     memory.on_notification(1, |written| {
@@ -44,10 +44,10 @@ fn export() -> Result<(), Box<dyn Error>> {
 /// Counts itself among the writers, and writes.
 fn import(host: &str) -> Result<(), Box<dyn Error>> {
     let endpoint = Endpoint::open(Config { accept_unknown: true, ..Config::default() })?;
-    let node = endpoint.add_peer(&format!("{host}:{PORT}"))?;
+    let peer = endpoint.add_peer(&format!("{host}:{PORT}"))?;
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
-    let page = memory.import(node, "page", PATIENCE)?;
-    let before = endpoint.remote().fetch_add(node, page.target().plus(4088), 1)?;
+    let page = memory.import(peer, "page", PATIENCE)?;
+    let before = endpoint.remote().fetch_add(peer, page.target().plus(4088), 1)?;
     println!("writers before this one: {:?}", before.wait(PATIENCE)?);
     let text = Region::new(32)?;
     text.write(0, b"woven across the wire")?;

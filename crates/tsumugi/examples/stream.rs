@@ -9,7 +9,7 @@
 use std::error::Error;
 use std::thread;
 use std::time::Instant;
-use tsumugi::stream::{Incoming, Options, ReadError, Streams};
+use tsumugi::stream::{Incoming, ReadError, StreamOptions, Streams};
 use tsumugi::{Config, DEFAULT_PORT, Endpoint};
 
 const CHANNEL: u16 = 1;
@@ -44,14 +44,14 @@ async fn read_and_answer(incoming: &mut Incoming<bool>) -> Result<(), Box<dyn Er
 }
 
 fn serve(endpoint: &Endpoint) -> Result<(), Box<dyn Error>> {
-    let mut port = Streams::open(endpoint, CHANNEL, Options::default(), false)?;
+    let mut port = Streams::open(endpoint, CHANNEL, StreamOptions::default(), false)?;
     port.register("records", sum)?;
     Ok(port.run_until(|is_over| *is_over)?)
 }
 
 fn send(endpoint: &Endpoint, peer: &str, records: u32) -> Result<(), Box<dyn Error>> {
-    let node = endpoint.add_peer(peer)?;
-    let mut port = Streams::open(endpoint, CHANNEL, Options::default(), None)?;
+    let peer = endpoint.add_peer(peer)?;
+    let mut port = Streams::open(endpoint, CHANNEL, StreamOptions::default(), None)?;
     port.register("sum", |mut incoming: Incoming<Option<u64>>| async move {
         let mut sum = [0; 8];
         if incoming.read_exact(&mut sum).await.is_ok() {
@@ -59,7 +59,7 @@ fn send(endpoint: &Endpoint, peer: &str, records: u32) -> Result<(), Box<dyn Err
         }
     })?;
     let (start, mut expected, mut bytes) = (Instant::now(), 0, 0);
-    let mut message = port.begin(node, "records")?;
+    let mut message = port.begin(peer, "records")?;
     for number in 0..records {
         let record = vec![number as u8; (number % 5000) as usize];
         port.piece(&mut message, &(record.len() as u32).to_le_bytes())?;

@@ -49,14 +49,14 @@ fn serve(endpoint: &Endpoint) -> Outcome {
         let request = port.receive_claimed(claim, vec![0; 8].into());
         let question = port.wait(request)?;
         let status = question.outcome.clone()?;
-        questions.push((status.node, status.tag, u64::from_le_bytes(question.data().try_into()?)));
+        questions.push((status.peer, status.tag, u64::from_le_bytes(question.data().try_into()?)));
     }
     let mut answers = Vec::new();
-    for (node, tag, bytes) in questions.into_iter().rev() {
-        port.wait_for_room(node, bytes as usize)?;
+    for (peer, tag, bytes) in questions.into_iter().rev() {
+        port.wait_for_room(peer, bytes as usize)?;
         let mut answer = port.buffer(bytes as usize)?;
         answer.fill(tag as u8);
-        answers.push(port.send_buffer(node, tag | ANSWER, answer).map_err(|(error, _)| error)?);
+        answers.push(port.send_buffer(peer, tag | ANSWER, answer).map_err(|(error, _)| error)?);
     }
     for answer in port.wait_all(&answers)? {
         answer.outcome?;
@@ -66,21 +66,21 @@ fn serve(endpoint: &Endpoint) -> Outcome {
 }
 
 fn ask(endpoint: &Endpoint, peer: &str) -> Outcome {
-    let node = endpoint.add_peer(peer)?;
+    let peer = endpoint.add_peer(peer)?;
     let mut port = Port::open(endpoint, CHANNEL)?;
     // Long answers, short ones; the buffer of the last is too small.
     let bytes = |tag: u64| 1u64 << (2 * tag);
     let room = |tag: u64| if tag + 1 == QUESTIONS { 1000 } else { bytes(tag) as usize };
     let answers: Vec<_> = (0..QUESTIONS)
-        .map(|tag| port.receive(Pattern::of(node, tag | ANSWER), vec![0; room(tag)].into()))
+        .map(|tag| port.receive(Pattern::of(peer, tag | ANSWER), vec![0; room(tag)].into()))
         .collect();
     for tag in 0..QUESTIONS {
-        port.send(node, tag, &bytes(tag).to_le_bytes())?;
+        port.send(peer, tag, &bytes(tag).to_le_bytes())?;
     }
     for (tag, answer) in (0..).zip(port.wait_all(&answers)?) {
         assert!(answer.data().iter().all(|byte| *byte == tag as u8));
         match &answer.outcome {
-            Ok(status) => println!("{} bytes from {}, tag {tag}", status.bytes, status.node),
+            Ok(status) => println!("{} bytes from {}, tag {tag}", status.bytes, status.peer),
             Err(error @ RequestError::Truncated { .. }) => println!("tag {tag}: {error}"),
             Err(error) => return Err(error.clone().into()),
         }

@@ -1,7 +1,7 @@
 //! What a page of a remote write costs the receiving side when it is translated and when it is not, without a NIC:
 //! `cargo run --release --example translation_cost`, as root.
 //!
-//! A hit is a run of the driver's program that writes the data where they belong. A miss is a run that deposits
+//! A hit is a run of the XDP program that writes the data where they belong. A miss is a run that deposits
 //! them, and the owner's work: it reads the record, compares the CRC, writes the data, and installs the page's translation in
 //! the place of another. The program is run by `BPF_PROG_TEST_RUN`; what reading the clock adds to a single run is measured
 //! and taken off.
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::time::Instant as Clock;
 use tray::{Tray, options};
 use tsumugi::internal::State;
-use tsumugi::{Node, Region, Replacement, Rights, Target};
+use tsumugi::{PeerId, Region, Replacement, Rights, Target};
 use tsumugi_rail::RailError;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::xdp::{Action, Receiver};
@@ -78,7 +78,7 @@ struct Bench {
     receiver: Receiver,
     writer: Side,
     target: Side,
-    node: Node,
+    peer: PeerId,
     window: Target,
     now: Instant,
     page: Region,
@@ -101,7 +101,7 @@ impl Bench {
         let region = target.state.lend_window(PAGES as usize * PAGE as usize).ok_or("no window")?;
         let window =
             Target { key: target.state.register(region.all(), Rights::WRITE), address: region.address() };
-        let node = writer.state.add_peer("target", target.tray.address)?;
+        let peer = writer.state.add_peer("target", target.tray.address)?;
         let mut out = vec![0; 4096];
         let other = {
             let mut other = frame(&[0; 64]);
@@ -113,8 +113,8 @@ impl Bench {
         let run_extra_ns = median(single.collect::<Result<_, Box<dyn Error>>>()?) - many_ns;
         let look_ns = median((0..RUNS).map(|_| Clock::now().elapsed().as_nanos() as f64).collect());
         let mut now = Instant(1);
-        writer.state.remote_write_bytes(now, node, window, &[1])?;
-        while !writer.state.view(node).is_some_and(|view| view.open && view.outstanding == 0) {
+        writer.state.remote_write_bytes(now, peer, window, &[1])?;
+        while !writer.state.view(peer).is_some_and(|view| view.open && view.outstanding == 0) {
             now = now.plus(MILLISECOND_NS);
             let packets = writer.leaving(now)?;
             target.take(now, writer.tray.address, packets);
@@ -122,14 +122,14 @@ impl Bench {
             writer.take(now, target.tray.address, packets);
         }
         let page = Region::new(PAGE as usize)?;
-        Ok(Bench { receiver, writer, target, node, window, now, page, out, run_extra_ns, look_ns })
+        Ok(Bench { receiver, writer, target, peer, window, now, page, out, run_extra_ns, look_ns })
     }
 
     /// A write of a page, in three packets: the runs of the program and the owner's work, ns each.
     fn write(&mut self, page: u64) -> Result<(f64, f64), Box<dyn Error>> {
         self.now = self.now.plus(5 * MICROSECOND_NS);
         let now = self.now;
-        self.writer.state.remote_write(now, self.node, self.window.plus(page * PAGE), &self.page.all())?;
+        self.writer.state.remote_write(now, self.peer, self.window.plus(page * PAGE), &self.page.all())?;
         let mut run_ns = 0.0;
         let mut passed = Vec::new();
         for packet in self.writer.leaving(now)? {
@@ -157,20 +157,25 @@ impl Bench {
         Ok((run_ns, drain_ns))
     }
 
-    /// Writes pages in turn: what a page costs, ns, and how many of the packets landed.
+    /// Writes pages in turn: what a page costs, ns, and how many of the packets were written directly.
     fn cost(&mut self, pages: u64) -> Result<(f64, u64), Box<dyn Error>> {
         for page in 0..2 * pages {
             self.write(page % pages)?;
         }
-        let before = self.target.state.counters().get("landed");
-        let (mut times, mut landed) = (Vec::new(), before);
+        let before = self.target.state.counters().get("direct_writes");
+        let (mut times, mut direct_writes) = (Vec::new(), before);
         for number in 0..RUNS as u64 {
             let (run_ns, drain_ns) = self.write(number % pages)?;
-            let landed_before = std::mem::replace(&mut landed, self.target.state.counters().get("landed"));
-            // Where everything has landed the owner had nothing to do: it need not even run.
-            times.push(if landed == landed_before + PACKETS { run_ns } else { run_ns + drain_ns });
+            let direct_writes_before =
+                std::mem::replace(&mut direct_writes, self.target.state.counters().get("direct_writes"));
+            // Where everything was written directly the owner had nothing to do: it need not even run.
+            times.push(if direct_writes == direct_writes_before + PACKETS {
+                run_ns
+            } else {
+                run_ns + drain_ns
+            });
         }
-        Ok((median(times), landed - before))
+        Ok((median(times), direct_writes - before))
     }
 }
 
@@ -181,7 +186,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (hit_ns, hits) = bench.cost(u64::from(TRANSLATIONS))?;
         let (miss_ns, lucky) = bench.cost(u64::from(PAGES))?;
         println!(
-            "{name:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets landed), {PAGES} pages {miss_ns:.0} ns ({lucky} landed): {:.1}",
+            "{name:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets directly), {PAGES} pages {miss_ns:.0} ns ({lucky} directly): {:.1}",
             RUNS as u64 * PACKETS,
             miss_ns / hit_ns
         );

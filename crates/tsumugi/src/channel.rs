@@ -1,8 +1,8 @@
-//! Channels: reliable datagrams to (node, channel), without a connection to set up (P1, P4's PM).
+//! Channels: reliable datagrams to (peer, channel), without a connection to set up (P1, P4's PM).
 
-use crate::Node;
+use crate::PeerId;
 use crate::endpoint::Shared;
-use crate::endpoint::deliver::{Content, Delivery};
+use crate::endpoint::deliver::{Delivery, Payload};
 use crate::endpoint::state::State;
 use crate::error::{ReceiveError, SendError};
 use std::ops::{Deref, DerefMut};
@@ -22,15 +22,15 @@ pub struct Channel {
 /// Names a message that was accepted, to ask later what became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Ticket {
-    node: Node,
-    acquaintance: u32,
+    peer: PeerId,
+    connection: u32,
     number: u64,
 }
 
 /// What became of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Status {
-    /// On its way.
+pub enum TicketStatus {
+    /// Under way.
     Pending,
     /// Acknowledged: it lies in the receiver's memory.
     Delivered,
@@ -40,34 +40,34 @@ pub enum Status {
 }
 
 impl Ticket {
-    pub(crate) fn new(node: Node, acquaintance: u32, number: u64) -> Ticket {
-        Ticket { node, acquaintance, number }
+    pub(crate) fn new(peer: PeerId, connection: u32, number: u64) -> Ticket {
+        Ticket { peer, connection, number }
     }
 
     /// The peer that the message is for.
     #[must_use]
-    pub fn node(&self) -> Node {
-        self.node
+    pub fn peer(&self) -> PeerId {
+        self.peer
     }
 
-    /// In which acquaintance with its peer it was accepted.
-    pub(crate) fn acquaintance(&self) -> u32 {
-        self.acquaintance
+    /// In which connection with its peer it was accepted.
+    pub(crate) fn connection(&self) -> u32 {
+        self.connection
     }
 
     /// The same message as it is counted now, after entries of its peer were merged.
     pub(crate) fn now(self, state: &State) -> Ticket {
-        let (node, acquaintance, number) = state.counted_now(self.node, self.acquaintance, self.number);
-        Ticket { node, acquaintance, number }
+        let (peer, connection, number) = state.counted_now(self.peer, self.connection, self.number);
+        Ticket { peer, connection, number }
     }
 
-    pub(crate) fn status(&self, state: &State) -> Status {
-        let Ticket { node, acquaintance, number } = self.now(state);
-        match state.acquaintance(node).wrapping_sub(acquaintance) {
-            0 if state.is_delivered(node, number) => Status::Delivered,
-            0 => Status::Pending,
-            1 if state.was_delivered(node, number) => Status::Delivered,
-            _ => Status::Failed,
+    pub(crate) fn status(&self, state: &State) -> TicketStatus {
+        let Ticket { peer, connection, number } = self.now(state);
+        match state.connection(peer).wrapping_sub(connection) {
+            0 if state.is_delivered(peer, number) => TicketStatus::Delivered,
+            0 => TicketStatus::Pending,
+            1 if state.was_delivered(peer, number) => TicketStatus::Delivered,
+            _ => TicketStatus::Failed,
         }
     }
 }
@@ -83,7 +83,7 @@ impl Channel {
         self.number
     }
 
-    /// The channel's owner hears of every peer that closes, also of those that leave in good order: for models, which
+    /// The channel's owner is told of every peer that closes, also of those that leave in good order: for models, which
     /// have something under way with peers that the endpoint does not know of.
     pub(crate) fn hear_closes(self) -> Channel {
         self.shared.inner.borrow_mut().state.hear_closes(self.number);
@@ -96,54 +96,54 @@ impl Channel {
         self.detached = true;
     }
 
-    /// Accepts a copy of `data` for the same channel of `node`, without waiting.
+    /// Accepts a copy of `data` for the same channel of `peer`, without waiting.
     ///
     /// A lone message leaves at once. One that follows others which are still under way may share a packet
     /// with its neighbours; it leaves when the packet is full or with the endpoint's next call at the latest.
     ///
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
-    pub fn post(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
-        self.shared.post_with(node, |state, now| {
-            let number = state.post(now, node, self.number, data)?;
-            Ok(state.ticket(node, number))
+    pub fn post(&mut self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
+        self.shared.post_with(peer, |state, now| {
+            let number = state.post(now, peer, self.number, data)?;
+            Ok(state.ticket(peer, number))
         })
     }
 
     /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
     /// [`State::post_reserved`].
-    pub(crate) fn post_reserved(&mut self, node: Node, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
-        self.shared.post_with(node, |state, now| {
-            let number = state.post_reserved(now, node, self.number, parts)?;
-            Ok(state.ticket(node, number))
+    pub(crate) fn post_reserved(&mut self, peer: PeerId, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
+        self.shared.post_with(peer, |state, now| {
+            let number = state.post_reserved(now, peer, self.number, parts)?;
+            Ok(state.ticket(peer, number))
         })
     }
 
-    /// Sends a copy of `data` to the same channel of `node`; returns when all of it has been handed to the NIC.
+    /// Sends a copy of `data` to the same channel of `peer`; returns when all of it has been handed to the NIC.
     ///
     /// # Errors
     /// Why it cannot be sent.
-    pub fn send(&mut self, node: Node, data: &[u8]) -> Result<Ticket, SendError> {
-        self.shared.wait_for_room(node, data.len())?;
-        let ticket = self.post(node, data)?;
-        self.shared.hand_over(node)?;
+    pub fn send(&mut self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
+        self.shared.wait_for_room(peer, data.len())?;
+        let ticket = self.post(peer, data)?;
+        self.shared.hand_over(peer)?;
         Ok(ticket)
     }
 
     /// A buffer of `bytes` to write a message into, which is then sent without being copied.
-    /// Its contents are arbitrary until written.
+    /// Its bytes are arbitrary until written.
     ///
     /// # Errors
     /// The message would be too long for the peer, the peer is gone, or there is no memory.
-    pub fn send_buffer(&mut self, node: Node, bytes: usize) -> Result<SendBuffer<'_>, SendError> {
+    pub fn send_buffer(&mut self, peer: PeerId, bytes: usize) -> Result<SendBuffer<'_>, SendError> {
         let mut inner = self.shared.inner.borrow_mut();
-        match inner.state.may_post(node, bytes as u64) {
+        match inner.state.may_post(peer, bytes as u64) {
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err(error),
         }
         let buffer = inner.state.buffer(bytes)?;
         drop(inner);
-        Ok(SendBuffer { channel: self, node, buffer })
+        Ok(SendBuffer { channel: self, peer, buffer })
     }
 
     /// Takes the next message, if one has arrived.
@@ -199,9 +199,10 @@ impl Channel {
         }
     }
 
-    /// Takes the next of what has been taken in, without looking for more: for who makes progress otherwise.
+    /// Takes the next of what has been taken in, without looking for more: for callers that make progress by other
+    /// means.
     pub fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
-        // What lies here a child of the process that it came to has seen, too.
+        // A child made by `fork` sees what was taken in before it was made, too.
         if let Err(error) = self.shared.check_owner() {
             return Some(Err(error.into()));
         }
@@ -219,18 +220,20 @@ impl Channel {
 
     fn message(&self, delivery: Delivery) -> Result<Message, ReceiveError> {
         match delivery {
-            Delivery::Message { source, content } => {
-                Ok(Message { shared: Rc::clone(&self.shared), source: Node(source), content: Some(content) })
-            }
+            Delivery::Message { source, payload } => Ok(Message {
+                shared: Rc::clone(&self.shared),
+                source: PeerId(source),
+                payload: Some(payload),
+            }),
             Delivery::Failed(failure) => Err(ReceiveError::Peer(failure)),
         }
     }
 }
 
 impl Shared {
-    /// Waits until a message of `bytes` would be accepted for `node`.
-    fn wait_for_room(&self, node: Node, bytes: usize) -> Result<(), SendError> {
-        let ready = |state: &mut State| match state.may_post(node, bytes as u64) {
+    /// Waits until a message of `bytes` would be accepted for `peer`.
+    fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
+        let ready = |state: &mut State| match state.may_post(peer, bytes as u64) {
             Err(SendError::WouldBlock) => None,
             other => Some(other),
         };
@@ -241,15 +244,15 @@ impl Shared {
         self.wait_until(None, ready)?.unwrap_or(Ok(()))
     }
 
-    /// Waits until everything accepted for `node` has been handed to the NIC.
-    fn hand_over(&self, node: Node) -> Result<(), SendError> {
-        if self.inner.borrow().state.is_handed_over(node) {
+    /// Waits until everything accepted for `peer` has been handed to the NIC.
+    fn hand_over(&self, peer: PeerId) -> Result<(), SendError> {
+        if self.inner.borrow().state.is_handed_over(peer) {
             return Ok(());
         }
         self.transmit(self.now())?;
-        let outcome = self.wait_until(None, |state| match state.may_post(node, 0) {
+        let outcome = self.wait_until(None, |state| match state.may_post(peer, 0) {
             Err(error @ SendError::Peer(_)) => Some(Err(error)),
-            _ => state.is_handed_over(node).then_some(Ok(())),
+            _ => state.is_handed_over(peer).then_some(Ok(())),
         })?;
         outcome.unwrap_or(Ok(()))
     }
@@ -269,7 +272,7 @@ impl Drop for Channel {
 /// A buffer to write a message into. Dropping it unsent gives it back.
 pub struct SendBuffer<'a> {
     channel: &'a mut Channel,
-    node: Node,
+    peer: PeerId,
     /// Room for a frame header, then the message.
     buffer: Vec<u8>,
 }
@@ -281,9 +284,9 @@ impl SendBuffer<'_> {
     /// As [`Channel::post`]; the buffer is given back then.
     pub fn post(mut self) -> Result<Ticket, SendError> {
         let buffer = std::mem::take(&mut self.buffer);
-        let (node, number) = (self.node, self.channel.number);
-        self.channel.shared.post_with(node, |state, now| match state.post_buffer(now, node, number, buffer) {
-            Ok(number) => Ok(state.ticket(node, number)),
+        let (peer, number) = (self.peer, self.channel.number);
+        self.channel.shared.post_with(peer, |state, now| match state.post_buffer(now, peer, number, buffer) {
+            Ok(number) => Ok(state.ticket(peer, number)),
             Err((error, buffer)) => {
                 state.pool.give(buffer);
                 Err(error)
@@ -296,10 +299,10 @@ impl SendBuffer<'_> {
     /// # Errors
     /// As [`Channel::send`].
     pub fn send(self) -> Result<Ticket, SendError> {
-        let (shared, node) = (Rc::clone(&self.channel.shared), self.node);
-        shared.wait_for_room(node, self.len())?;
+        let (shared, peer) = (Rc::clone(&self.channel.shared), self.peer);
+        shared.wait_for_room(peer, self.len())?;
         let ticket = self.post()?;
-        shared.hand_over(node)?;
+        shared.hand_over(peer)?;
         Ok(ticket)
     }
 }
@@ -326,18 +329,18 @@ impl Drop for SendBuffer<'_> {
 
 /// A message that arrived, in place: the application owns the memory until it drops or releases it.
 ///
-/// Short messages lie in the receive queue. Who keeps one for long keeps everything behind it in the queue
-/// too, until senders have to wait; copy out what is to be kept.
+/// Short messages lie in the receive queue. Keeping one for long keeps everything behind it in the queue, too,
+/// until senders have to wait; copy out what is to be kept.
 pub struct Message {
     shared: Rc<Shared>,
-    source: Node,
-    content: Option<Content>,
+    source: PeerId,
+    payload: Option<Payload>,
 }
 
 impl Message {
     /// The peer that sent it.
     #[must_use]
-    pub fn source(&self) -> Node {
+    pub fn source(&self) -> PeerId {
         self.source
     }
 
@@ -350,13 +353,13 @@ impl Deref for Message {
 
     #[inline]
     fn deref(&self) -> &[u8] {
-        match &self.content {
-            Some(Content::InPlace { position, at, bytes, .. }) => {
+        match &self.payload {
+            Some(Payload::InPlace { position, at, bytes, .. }) => {
                 let (at, bytes) = (*at as usize, *bytes as usize);
-                // SAFETY: the record is kept until the message's content is released, which `self` still has.
+                // SAFETY: the record is kept until the message's payload is released, which `self` still has.
                 unsafe { self.shared.memory.body(*position, at, bytes) }
             }
-            Some(Content::Owned(buffer)) => buffer,
+            Some(Payload::Owned(buffer)) => buffer,
             None => &[],
         }
     }
@@ -370,8 +373,8 @@ impl std::fmt::Debug for Message {
 
 impl Drop for Message {
     fn drop(&mut self) {
-        if let Some(content) = self.content.take() {
-            self.shared.inner.borrow_mut().state.release_message(content);
+        if let Some(payload) = self.payload.take() {
+            self.shared.inner.borrow_mut().state.release_message(payload);
             // Somebody may wait for the room.
             self.shared.set_bell();
         }

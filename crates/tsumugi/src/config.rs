@@ -5,7 +5,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
 use tsumugi_rail::fault::FaultOptions;
-use tsumugi_rail::{Depositor, EngineChoice};
+use tsumugi_rail::{ReceiveChoice, SendChoice};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
 use tsumugi_wire::memory::Geometry;
@@ -20,11 +20,11 @@ pub struct Config {
     /// host in both families: peers of IPv4 and of IPv6 at once, and on a host without IPv6 every address of IPv4. `0.0.0.0`
     /// is every address of IPv4 alone. Any other address is itself, for peers of its family.
     pub bind: IpAddr,
-    /// Peers to add at once, in order: they become nodes 0, 1, ….
+    /// Peers to add at once, in order: they become peers 0, 1, ….
     pub peers: Vec<String>,
     /// Number of the job. Endpoints of different jobs refuse each other.
     pub job: u64,
-    /// Whether peers that are not on the list may come: each gets the next node number.
+    /// Whether peers that are not on the list may come: each gets the next peer number.
     pub accept_unknown: bool,
     /// Most peers that the endpoint has at once. Those beyond are refused, and told so. One that came by itself and has left
     /// keeps its place only until another needs it.
@@ -60,18 +60,19 @@ pub struct Config {
     /// Bytes that may wait to be sent to one peer before [`crate::SendError::WouldBlock`]. One message of
     /// any length is always accepted.
     pub send_bytes: u64,
-    /// What sends.
-    pub engine: EngineChoice,
-    /// Who deposits what arrives. The sizes of the driver depositor's memory are those of its pool.
-    pub depositor: Depositor,
-    /// How packets are spread over the paths to a peer where both have several NICs; `None`: they all take the path by
-    /// which we met. With [`Repeat::GoBackN`] those of one flow take one path, and another only when it fails.
+    /// The send path.
+    pub send: SendChoice,
+    /// The receive path. With `xdp` the sizes of receive memory are those of its pool.
+    pub receive: ReceiveChoice,
+    /// Path policy: how packets are spread over the paths to a peer where both have several NICs; `None`: they all take
+    /// the path by which the connection was made. With [`Repeat::GoBackN`] those of one flow take one path, and another
+    /// only when it fails.
     pub policy: Option<Policy>,
     /// Which NICs and networks peers are told of and further paths may use, and which addresses peers may be added by: names
     /// of NICs, addresses and networks, with `!` before what is not to be used ([`Networks`]). `None` takes the environment
     /// variable `TSUMUGI_NETWORKS`, and where there is none, everything but what leads to this host alone.
     pub networks: Option<Networks>,
-    /// Which page of the window the driver forgets when it cannot know all of them ([`crate::Remote::window`]).
+    /// Which page of the window the XDP program forgets when it cannot know all of them ([`crate::Remote::window`]).
     pub replacement: Replacement,
     /// Longest datagram payload, bytes; `None` takes it from the NIC's MTU.
     pub datagram_bytes: Option<u16>,
@@ -100,8 +101,8 @@ impl Default for Config {
             queue_bytes: 1 << 20,
             receive_bytes: 256 << 20,
             send_bytes: 4 << 20,
-            engine: EngineChoice::Auto,
-            depositor: Depositor::Auto,
+            send: SendChoice::Auto,
+            receive: ReceiveChoice::Auto,
             policy: Some(Policy::Adaptive),
             networks: None,
             replacement: Replacement::default(),

@@ -113,7 +113,7 @@ pub(crate) struct SavedPeer {
     /// Whose second number this is.
     pub(crate) same_as: Option<u32>,
     pub(crate) epoch: u32,
-    pub(crate) acquaintance: u32,
+    pub(crate) connection: u32,
     pub(crate) accepted: u64,
     pub(crate) delivered: u64,
     pub(crate) next_fragmented: u32,
@@ -171,7 +171,7 @@ pub(crate) enum SavedOutgoing {
     },
     /// What has not become packets of a long write, or of the reply to a long read.
     Bulk {
-        what: u16,
+        opcode: u16,
         key: u64,
         address: u64,
         operation: u64,

@@ -1,6 +1,6 @@
 //! What can go wrong, one enum for each thing a caller does.
 
-use crate::Node;
+use crate::PeerId;
 use crate::config::ConfigError;
 use crate::context::ContextError;
 use std::net::SocketAddr;
@@ -25,12 +25,12 @@ pub enum OpenError {
     /// The context of a suspended endpoint cannot be used.
     #[error(transparent)]
     Context(#[from] ContextError),
-    /// The rail could not be opened: its sockets, its receive memory or its depositor.
+    /// The rail could not be opened: its sockets, its receive memory or its receive path.
     #[error(transparent)]
     Rail(#[from] EthernetError),
     /// The NIC's poll may not be run while waiting.
     #[error(transparent)]
-    Reap(RailError),
+    BusyPoll(RailError),
     /// The trace file could not be written.
     #[error("cannot write the trace {path}")]
     Trace {
@@ -122,8 +122,8 @@ pub enum ChannelError {
 /// Why a peer can no longer be talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// Nothing was heard of it for [`Config::peer_timeout`](crate::Config::peer_timeout) while something was outstanding, and
-    /// no kernel said that its process is there.
+    /// Nothing came from it for [`Config::peer_timeout`](crate::Config::peer_timeout) while something was outstanding,
+    /// and no kernel said that its process is there.
     #[error("nothing was heard from it for {0:?}, and {1}")]
     Silent(Duration, Evidence),
     /// It did not answer within [`Config::connect_timeout`](crate::Config::connect_timeout).
@@ -144,7 +144,7 @@ pub enum Reason {
     #[error("it refuses this endpoint: {0}")]
     Refused(Refusal),
     /// Nothing can be sent to it: the system's error number.
-    #[error("there is no way to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
+    #[error("there is no route to it from here: {error}; see `ip route get ADDRESS` and the packet filter", error = std::io::Error::from_raw_os_error(*.0))]
     NoRoute(i32),
     /// Every link of this host that leads to it has been down for so long, ten times
     /// [`Config::peer_timeout`](crate::Config::peer_timeout); the first of them. The peer is not to blame.
@@ -171,7 +171,7 @@ pub enum Reason {
     Violation(&'static str),
     /// A message was accepted for it before it said how long messages may be.
     #[error(
-        "it takes messages of at most {0} bytes, and a longer one was waiting for it; forgive it and send shorter ones"
+        "it takes messages of at most {0} bytes, and a longer one was waiting for it; reset it (Endpoint::reset_peer) and send shorter ones"
     )]
     TooLong(u64),
     /// A message of it could not be stored.
@@ -181,10 +181,10 @@ pub enum Reason {
 
 /// The end of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("{name} ({node}, {address}) is gone: {reason}; {undelivered} messages to it were not acknowledged")]
+#[error("{name} ({peer}, {address}) is gone: {reason}; {undelivered} messages to it were not acknowledged")]
 pub struct Failure {
     /// Which peer.
-    pub node: Node,
+    pub peer: PeerId,
     /// Its name as it was given.
     pub name: String,
     /// Its address.
@@ -206,7 +206,7 @@ impl Failure {
 /// A message was not sent.
 #[derive(Debug, thiserror::Error)]
 pub enum SendError {
-    /// Window and queue are full. Make progress and try again, or use the blocking form.
+    /// The send queue is full. Make progress and try again, or use the blocking form.
     #[error("the queue to this peer is full; make progress and try again")]
     WouldBlock,
     /// The message is longer than this endpoint or the peer takes.
@@ -223,7 +223,7 @@ pub enum SendError {
     #[error(
         "{0} does not exist: no peer was added under this number, or it came by itself, has left, and its place was needed"
     )]
-    NoSuchNode(Node),
+    NoSuchPeer(PeerId),
     /// The peer is gone.
     #[error(transparent)]
     Peer(Box<Failure>),
@@ -257,8 +257,8 @@ pub enum SendError {
 pub enum ReceiveError {
     /// A peer is gone. Said once on every open channel; receiving may go on.
     ///
-    /// Of one that closed in good order, with nothing lost, nothing is said here, as long as somebody is left to hear from:
-    /// an endpoint that peers come to by themselves waits for the next, and one that has added peers
+    /// Of one that closed in good order, with nothing lost, nothing is said here, as long as another peer may still
+    /// send: an endpoint that peers connect to waits for the next, and one that has added peers
     /// ([`Endpoint::add_peer`](crate::Endpoint::add_peer)) is told when the last of them has closed.
     /// [`Endpoint::take_failure`](crate::Endpoint::take_failure) tells of each.
     #[error(transparent)]

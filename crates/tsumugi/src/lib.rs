@@ -1,7 +1,7 @@
 //! Tsumugi: microsecond messages on ordinary Ethernet.
 //!
 //! An [`Endpoint`] is a process's attachment to the cluster. It opens channels; a [`Channel`] carries
-//! reliable datagrams to the same channel of other nodes, without a connection to set up: say whom to send
+//! reliable datagrams to the same channel of other peers, without a connection to set up: say whom to send
 //! to and send. Messages between two endpoints arrive once, whole and in order, or their sender is told.
 //!
 //! ```
@@ -18,9 +18,9 @@
 //! });
 //!
 //! let here = Endpoint::open(Config::loopback())?;
-//! let node = here.add_peer(&format!("127.0.0.1:{}", ports.recv()?))?;
+//! let peer = here.add_peer(&format!("127.0.0.1:{}", ports.recv()?))?;
 //! let mut channel = here.channel(7)?;
-//! channel.send(node, b"spun from plain yarn")?;
+//! channel.send(peer, b"spun from plain yarn")?;
 //! // Waits until it has arrived, and says so if it has not.
 //! here.close()?;
 //! # receiver.join().map_err(|_| "the receiver failed")?;
@@ -31,19 +31,20 @@
 //! # Progress
 //!
 //! There is no thread behind an endpoint. Every call makes progress for the whole endpoint: it takes in what
-//! has arrived, acknowledges, resends. Who computes for long calls [`Endpoint::progress`] now and then, or
-//! lets a depositor in the NIC's driver take in and acknowledge meanwhile.
+//! has arrived, acknowledges, resends. A process that computes for long calls [`Endpoint::progress`] now and then, or
+//! has the XDP receive path take in and acknowledge meanwhile.
 //!
 //! # Ends
 //!
-//! [`Endpoint::close`] waits until everything that was accepted is acknowledged, says good-bye, and tells what was lost. An
-//! endpoint that is dropped with the last of its channels and messages does the same for [`Config::linger`] at most, but has
-//! nobody to tell; what it gives up then is a line in the log. So a program that returns from `main` loses nothing as long as its
-//! peers are there. One that calls [`std::process::exit`], or panics, does not wait.
+//! [`Endpoint::close`] waits until everything that was accepted is acknowledged, tells the peers, and says what was
+//! lost. An endpoint that is dropped with the last of its channels and messages does the same for [`Config::linger`] at
+//! most, but has nobody to tell; what it gives up then is a line in the log. So a program that returns from `main`
+//! loses nothing as long as its peers are there. One that calls [`std::process::exit`], or panics, does not wait.
 //!
-//! Whoever receives hears of it when a peer is killed or falls silent, though nothing was outstanding with it. A peer that
-//! closes in good order is no error of a receive call: a server waits for the next client. Only who has added peers and is
-//! left by the last of them is told, because nothing would come any more. [`Endpoint::take_failure`] tells of every end.
+//! A receive call fails when a peer is killed or falls silent, even if nothing was outstanding with it. A peer that
+//! closes in good order is no error of a receive call: a server waits for the next client. Only an endpoint that has
+//! added peers is told when the last of them leaves, because nothing would come any more. [`Endpoint::take_failure`]
+//! tells of every end.
 //!
 //! # Event loops
 //!
@@ -72,7 +73,7 @@
 //! | buffer | filled by | belongs to the application | goes back |
 //! |---|---|---|---|
 //! | [`SendBuffer`] | the application, in place | until it is sent | to the pool when acknowledged |
-//! | [`Message`], short | the depositor, in the receive queue | until it is released (dropped) | to the queue |
+//! | [`Message`], short | the receive path, in the receive queue | until it is released (dropped) | to the queue |
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
 pub mod active_message;
@@ -97,21 +98,21 @@ mod report;
 pub mod stream;
 mod wait;
 
-pub use channel::{Channel, Message, SendBuffer, Status, Ticket};
+pub use channel::{Channel, Message, SendBuffer, Ticket, TicketStatus};
 pub use config::{Config, ConfigError};
 pub use context::{Context, ContextError};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
-pub use endpoint::trunk::PathReport;
+pub use endpoint::paths::PathReport;
 pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
 };
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use report::{GivenUp, NicInUse, Report};
+pub use tsumugi_proto::path_policy::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownReplacement};
-pub use tsumugi_proto::trunk::{PolicyChoice as Policy, UnknownPolicy};
-pub use tsumugi_rail::ethernet::{Depositor, EngineChoice, ParseDepositorError, ParseEngineError};
+pub use tsumugi_rail::ethernet::{ParseReceiveChoiceError, ParseSendChoiceError, ReceiveChoice, SendChoice};
 pub use tsumugi_rail::fault::FaultOptions;
 pub use tsumugi_rail::{Evidence, Networks, NetworksError, NicName, OutOfRegion, PinError, Region, Slice};
 pub use tsumugi_wire::handshake::{Refusal, Repeat};
@@ -122,20 +123,20 @@ pub use wait::{ParseWaitError, Wait};
 /// measurements look through.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::endpoint::deliver::{Content, Delivery};
+    pub use crate::endpoint::deliver::{Delivery, Payload};
     pub use crate::endpoint::inspect::PeerView;
     pub use crate::endpoint::remote::Promise;
-    pub use crate::endpoint::state::{Options, State};
+    pub use crate::endpoint::state::{EndpointOptions, State};
     pub use crate::endpoint::{open_simulated, open_through};
     pub use crate::message::matching::{Matching, Posted, Wanted};
 }
 
 /// Number of a peer in an endpoint's list of peers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Node(pub u32);
+pub struct PeerId(pub u32);
 
-impl std::fmt::Display for Node {
+impl std::fmt::Display for PeerId {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(f, "node {}", self.0)
+        write!(f, "peer {}", self.0)
     }
 }

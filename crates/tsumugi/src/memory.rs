@@ -53,7 +53,7 @@ impl ReceiveMemory for Mapped {
         self.0.geometry().window_pages
     }
     #[inline]
-    fn land(&self, at: u64, bytes: &[u8]) {
-        self.0.land(at, bytes);
+    fn write(&self, at: u64, bytes: &[u8]) {
+        self.0.write(at, bytes);
     }
 }

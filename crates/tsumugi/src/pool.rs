@@ -28,9 +28,9 @@ impl Pool {
         Some(buffer)
     }
 
-    /// A vector of `bytes` with arbitrary contents and room for `more`, or `None` when the system has no memory for it.
+    /// A vector of `bytes` arbitrary bytes with room for `more`, or `None` when the system has no memory for it.
     ///
-    /// A used buffer keeps its old contents: zeroing a megabyte costs a tenth of sending it.
+    /// A used buffer keeps its old bytes: zeroing a megabyte costs a tenth of sending it.
     pub(crate) fn take_filled(&mut self, bytes: usize, more: usize) -> Option<Vec<u8>> {
         let mut buffer = self.find(bytes + more)?;
         buffer.resize(bytes, 0);

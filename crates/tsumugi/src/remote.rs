@@ -1,9 +1,10 @@
-//! Remote memory: write, read and change the memory of other processes, by key and virtual address (P5).
+//! Remote memory: writes, reads and atomic operations on the memory of other processes, by key and virtual address
+//! (P5).
 //!
 //! Whoever wants its memory reached makes a [`Region`], [registers](Remote::register) it and tells others the
 //! [`Target`]: a key that nobody can guess, and an address as its own process counts. Whoever has the key writes,
-//! reads or changes words within what was registered, as far as the rights go, until it is revoked. The target's
-//! process takes no part in it but for making progress.
+//! reads or atomically changes words within what was registered, as far as the rights go, until it is revoked. The
+//! target's process takes no part in it but for making progress.
 //!
 //! ```
 //! use tsumugi::{Config, Endpoint, Region, Rights};
@@ -11,13 +12,13 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let there = Endpoint::open(Config::loopback())?;
 //! let here = Endpoint::open(Config::loopback())?;
-//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
 //!
 //! let memory = Region::new(4096)?;
 //! let registered = there.remote().register(&memory.all(), Rights::ALL)?;
 //!
-//! here.remote().write_bytes(node, registered.target().plus(8), b"woven")?;
-//! let fence = here.remote().fence(node)?;
+//! here.remote().write_bytes(peer, registered.target().plus(8), b"woven")?;
+//! let fence = here.remote().fence(peer)?;
 //! # // One thread plays both sides here.
 //! while fence.outcome().is_none() {
 //!     here.progress()?;
@@ -35,9 +36,9 @@
 //! * Everything is done once, or its sender is told: by the error of an [`Operation`], by a [`Refusal`], or by the
 //!   peer's failure.
 //! * Short writes (those that fit in a packet), reads, atomics, fences, notifications and the messages of all channels
-//!   are done in the order in which they were sent to a node. A long write's data may land before what was sent earlier,
-//!   and in any order among themselves, but has landed before anything that is sent later is done. So data, then a flag
-//!   written behind them, is a flag that tells the truth; two long writes to the same place need a fence between them.
+//!   are done in the order in which they were sent to a peer. A long write's data may be written before what was sent
+//!   earlier is done, and in any order among themselves, but are there before anything that is sent later is done. So a
+//!   flag written after the data tells the truth; two long writes to the same place need a fence between them.
 //! * A flag is a word of 1, 2, 4 or 8 bytes at an address that is a multiple of its size, written by a short write or
 //!   changed by an atomic. Any thread of the target's process may wait for it: such a word is seen as it was or as it
 //!   becomes, never in parts, and who has loaded it with acquire order (as an atomic, [`Region::word`]) sees everything
@@ -55,17 +56,18 @@
 //!
 //! # Windows
 //!
-//! Memory from [`Remote::window`] can be written while its process computes, sleeps or is stopped: the program in the
-//! NIC's driver writes what arrives for it where it belongs, and acknowledges it. It knows a bounded number of pages, which
-//! it learns when they are written for the first time (`tsumugi up --translations`, [`Config::replacement`]); what comes
-//! for others waits in the receive queue for the process. The guarantees are the same but for two. The driver does not
-//! compare a packet's CRC32C, so what lands is as sure to be unaltered as Ethernet's own CRC makes it. And it copies bytes,
-//! not words: a flag there is to be waited for where loads and stores keep their order, as on x86, or with a notification
-//! or a message behind it. Who cannot have that registers other memory.
+//! Memory from [`Remote::window`] can be written while its process computes, sleeps or is stopped: the XDP program
+//! writes what arrives for it where it belongs, a *direct write*, and acknowledges it. It knows a bounded number of
+//! pages, which it learns when they are written for the first time (`tsumugi up --translations`,
+//! [`Config::replacement`]); what comes for others waits in the receive queue for the process. The guarantees are the
+//! same but for two. The XDP program does not compare a packet's CRC32C, so direct writes are as sure to be unaltered
+//! as Ethernet's own CRC makes them. And it copies bytes, not words: a flag there may be waited for only where loads
+//! and stores keep their order, as on x86; elsewhere send a notification or a message behind it. A program that needs
+//! both guarantees registers other memory.
 //!
 //! [`Config::replacement`]: crate::Config::replacement
 
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Ticket;
 use crate::endpoint::Shared;
 use crate::endpoint::remote::Promise;
@@ -75,8 +77,8 @@ use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_rail::{RailError, Region, Slice};
 use tsumugi_wire::Instant;
-use tsumugi_wire::remote::Outcome;
-pub use tsumugi_wire::remote::{Atomic, Change, Word};
+use tsumugi_wire::remote::RemoteStatus;
+pub use tsumugi_wire::remote::{Atomic, AtomicOperation, Word};
 
 /// Names memory of another process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -169,19 +171,19 @@ pub enum RemoteError {
     Refused(Refused),
     /// The peer is gone, and it is not known whether it was done. [`crate::Endpoint::take_failure`] says why.
     #[error("{0} is gone before it answered")]
-    PeerGone(Node),
+    PeerGone(PeerId),
 }
 
 impl RemoteError {
-    pub(crate) fn refused(outcome: Outcome) -> RemoteError {
-        RemoteError::Refused(match outcome {
-            Outcome::NoSuchKey => Refused::NoSuchKey,
-            Outcome::OutOfBounds => Refused::OutOfBounds,
-            Outcome::NotPermitted => Refused::NotPermitted,
-            Outcome::Misaligned => Refused::Misaligned,
-            Outcome::TooMany => Refused::TooMany,
-            Outcome::NotMapped => Refused::NotMapped,
-            Outcome::Malformed | Outcome::Done => Refused::Malformed,
+    pub(crate) fn refused(status: RemoteStatus) -> RemoteError {
+        RemoteError::Refused(match status {
+            RemoteStatus::NoSuchKey => Refused::NoSuchKey,
+            RemoteStatus::OutOfBounds => Refused::OutOfBounds,
+            RemoteStatus::NotPermitted => Refused::NotPermitted,
+            RemoteStatus::Misaligned => Refused::Misaligned,
+            RemoteStatus::TooMany => Refused::TooMany,
+            RemoteStatus::NotMapped => Refused::NotMapped,
+            RemoteStatus::Malformed | RemoteStatus::Done => Refused::Malformed,
         })
     }
 }
@@ -196,8 +198,8 @@ pub struct Refusal {
 }
 
 impl Refusal {
-    pub(crate) fn new(ticket: Ticket, outcome: Outcome) -> Refusal {
-        Refusal { ticket, error: RemoteError::refused(outcome) }
+    pub(crate) fn new(ticket: Ticket, status: RemoteStatus) -> Refusal {
+        Refusal { ticket, error: RemoteError::refused(status) }
     }
 }
 
@@ -205,7 +207,7 @@ impl Refusal {
 #[derive(Clone, Debug)]
 pub struct Notification {
     /// Who wrote.
-    pub source: Node,
+    pub source: PeerId,
     /// The handler that the writer has chosen.
     pub handler: u64,
     /// What was written.
@@ -234,8 +236,8 @@ pub enum RegisterError {
 
 impl Remote {
     /// The number that a peer goes by.
-    pub(crate) fn the(&self, node: Node) -> Node {
-        self.shared.inner.borrow().state.the(node)
+    pub(crate) fn the(&self, peer: PeerId) -> PeerId {
+        self.shared.inner.borrow().state.the(peer)
     }
 
     pub(crate) fn new(shared: Rc<Shared>) -> Remote {
@@ -257,8 +259,8 @@ impl Remote {
         Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
     }
 
-    /// As [`Remote::register`], under a key and an address of its first byte that the caller chooses: for whoever agrees on them
-    /// in another way, or counts from 0. Whoever guesses the key reaches the memory.
+    /// As [`Remote::register`], under a key and an address of its first byte that the caller chooses: for callers that
+    /// agree on them by other means, or count from 0. Whoever guesses the key reaches the memory.
     ///
     /// Only where the address is the memory's own can it be written [without this process](Remote::window).
     ///
@@ -286,8 +288,8 @@ impl Remote {
     }
 
     /// Memory that others may write without this process, once it is [registered](Remote::register): a region of zeroes of
-    /// at least `bytes`, in whole pages. Where no program in the driver deposits for this endpoint, or its window
-    /// has no room, it is memory like any other, and [`Remote::is_window`] says so.
+    /// at least `bytes`, in whole pages. Without the XDP receive path, or where the window has no room, it is memory
+    /// like any other, and [`Remote::is_window`] says so.
     ///
     /// It must not outlive the endpoint by long: the next process that has the endpoint's port has its window.
     ///
@@ -310,16 +312,16 @@ impl Remote {
     ///
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
-    pub fn write(&self, node: Node, to: Target, from: &Slice) -> Result<Ticket, SendError> {
-        self.post(node, |state, now| state.remote_write(now, node, to, from))
+    pub fn write(&self, peer: PeerId, to: Target, from: &Slice) -> Result<Ticket, SendError> {
+        self.post(peer, |state, now| state.remote_write(now, peer, to, from))
     }
 
     /// Writes a copy of bytes, without waiting. Long ones are better kept in a region and written from there.
     ///
     /// # Errors
     /// As [`Remote::write`].
-    pub fn write_bytes(&self, node: Node, to: Target, data: &[u8]) -> Result<Ticket, SendError> {
-        self.post(node, |state, now| state.remote_write_bytes(now, node, to, data))
+    pub fn write_bytes(&self, peer: PeerId, to: Target, data: &[u8]) -> Result<Ticket, SendError> {
+        self.post(peer, |state, now| state.remote_write_bytes(now, peer, to, data))
     }
 
     /// Writes, and has the process there told by the handler of this number when all of it is there. Both are accepted, or
@@ -329,12 +331,12 @@ impl Remote {
     /// As [`Remote::write`].
     pub fn write_and_notify(
         &self,
-        node: Node,
+        peer: PeerId,
         to: Target,
         from: &Slice,
         handler: u64,
     ) -> Result<Ticket, SendError> {
-        self.post(node, |state, now| state.remote_write_and_notify(now, node, to, from, handler))
+        self.post(peer, |state, now| state.remote_write_and_notify(now, peer, to, from, handler))
     }
 
     /// The same of a copy of bytes.
@@ -343,12 +345,12 @@ impl Remote {
     /// As [`Remote::write`].
     pub fn write_bytes_and_notify(
         &self,
-        node: Node,
+        peer: PeerId,
         to: Target,
         data: &[u8],
         handler: u64,
     ) -> Result<Ticket, SendError> {
-        self.post(node, |state, now| state.remote_write_bytes_and_notify(now, node, to, data, handler))
+        self.post(peer, |state, now| state.remote_write_bytes_and_notify(now, peer, to, data, handler))
     }
 
     /// Takes the next notification that memory of ours was written, of whatever was registered, with the key of that. One that
@@ -362,46 +364,54 @@ impl Remote {
     ///
     /// # Errors
     /// [`SendError::WouldBlock`] when too much waits; otherwise why it cannot be sent.
-    pub fn read(&self, node: Node, from: Target, into: &Slice) -> Result<Operation, SendError> {
-        self.ask(node, |state, now| state.remote_read(now, node, from, into))
+    pub fn read(&self, peer: PeerId, from: Target, into: &Slice) -> Result<Operation, SendError> {
+        self.ask(peer, |state, now| state.remote_read(now, peer, from, into))
     }
 
-    /// Changes a word, without waiting. The operation's outcome is what it was.
+    /// An atomic operation on a word, without waiting. The operation yields what the word was.
     ///
     /// # Errors
     /// As [`Remote::read`].
-    pub fn change(&self, node: Node, at: Target, atomic: Atomic) -> Result<Operation, SendError> {
-        self.ask(node, |state, now| state.remote_change(now, node, at, atomic))
+    pub fn atomic(&self, peer: PeerId, at: Target, atomic: Atomic) -> Result<Operation, SendError> {
+        self.ask(peer, |state, now| state.remote_atomic(now, peer, at, atomic))
     }
 
-    /// Adds to a word of 64 bits, without waiting. The operation's outcome is what it was.
+    /// Adds to a word of 64 bits, without waiting. The operation yields what the word was.
     ///
     /// # Errors
     /// As [`Remote::read`].
-    pub fn fetch_add(&self, node: Node, at: Target, operand: u64) -> Result<Operation, SendError> {
-        self.change(node, at, Atomic { change: Change::Add, word: Word::U64, operand, compare: 0 })
+    pub fn fetch_add(&self, peer: PeerId, at: Target, operand: u64) -> Result<Operation, SendError> {
+        self.atomic(
+            peer,
+            at,
+            Atomic { operation: AtomicOperation::Add, word: Word::U64, operand, compare: 0 },
+        )
     }
 
-    /// Replaces a word of 64 bits by `new` if it is `compare`, without waiting. The operation's outcome is what it was.
+    /// Replaces a word of 64 bits by `new` if it is `compare`, without waiting. The operation yields what the word was.
     ///
     /// # Errors
     /// As [`Remote::read`].
     pub fn compare_swap(
         &self,
-        node: Node,
+        peer: PeerId,
         at: Target,
         compare: u64,
         new: u64,
     ) -> Result<Operation, SendError> {
-        self.change(node, at, Atomic { change: Change::CompareSwap, word: Word::U64, operand: new, compare })
+        self.atomic(
+            peer,
+            at,
+            Atomic { operation: AtomicOperation::CompareSwap, word: Word::U64, operand: new, compare },
+        )
     }
 
-    /// An operation that is done when everything that was sent to the node before has been done there.
+    /// An operation that is done when everything that was sent to the peer before has been done there.
     ///
     /// # Errors
     /// As [`Remote::read`].
-    pub fn fence(&self, node: Node) -> Result<Operation, SendError> {
-        self.ask(node, |state, now| state.remote_fence(now, node))
+    pub fn fence(&self, peer: PeerId) -> Result<Operation, SendError> {
+        self.ask(peer, |state, now| state.remote_fence(now, peer))
     }
 
     /// Takes the next write that was refused.
@@ -412,19 +422,19 @@ impl Remote {
 
     fn post(
         &self,
-        node: Node,
+        peer: PeerId,
         post: impl FnOnce(&mut State, Instant) -> Result<u64, SendError>,
     ) -> Result<Ticket, SendError> {
-        let number = self.shared.post_with(node, post)?;
-        Ok(self.shared.inner.borrow().state.ticket(node, number))
+        let number = self.shared.post_with(peer, post)?;
+        Ok(self.shared.inner.borrow().state.ticket(peer, number))
     }
 
     fn ask(
         &self,
-        node: Node,
+        peer: PeerId,
         ask: impl FnOnce(&mut State, Instant) -> Result<Promise, SendError>,
     ) -> Result<Operation, SendError> {
-        let promise = self.shared.post_with(node, ask)?;
+        let promise = self.shared.post_with(peer, ask)?;
         Ok(Operation { shared: Rc::clone(&self.shared), promise })
     }
 }
@@ -480,7 +490,7 @@ impl Registration {
 impl Drop for Registration {
     fn drop(&mut self) {
         if self.shared.inner.borrow_mut().state.revoke(self.target.key) {
-            // A run of the program that has found the translation still may write, for a moment.
+            // A run of the XDP program that has found the translation may still write, for a moment.
             tsumugi_rail::xdp::wait_for_runs();
         }
     }

@@ -1,7 +1,7 @@
 //! Virtual memory-mapped communication: export a piece of memory by name, import it elsewhere, write into it (P4's
 //! VMMC).
 //!
-//! The exporter says what may be reached, and by what name. The importer asks a node for the name and gets the right to
+//! The exporter says what may be reached, and by what name. The importer asks a peer for the name and gets the right to
 //! write (and to read, if the exporter gives it) at any place in it. Nothing is received in the usual sense: data are
 //! there. Whoever writes may choose a handler that is run on the other side when the data are there.
 //!
@@ -13,7 +13,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let config = || Config { accept_unknown: true, ..Config::loopback() };
 //! let (there, here) = (Endpoint::open(config())?, Endpoint::open(config())?);
-//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
 //! let (mut exporter, mut importer) = (RemoteMemory::open(&there, 1)?, RemoteMemory::open(&here, 1)?);
 //!
 //! let canvas = Region::new(4096)?;
@@ -21,7 +21,7 @@
 //! exporter.on_notification(1, |written| println!("{} bytes are new", written.slice.bytes()));
 //!
 //! // One thread plays both sides here; otherwise `import` does all this by itself.
-//! let mut import = importer.begin_import(node, "canvas")?;
+//! let mut import = importer.begin_import(peer, "canvas")?;
 //! let canvas_there = loop {
 //!     exporter.poll()?;
 //!     if let Some(import) = importer.try_import(&mut import)? {
@@ -47,28 +47,28 @@ mod wire;
 use crate::channel::{Channel, Ticket};
 use crate::error::{ChannelError, ReceiveError, SendError};
 use crate::remote::{Notification, Operation, RegisterError, Registration, Remote, Rights, Target};
-use crate::{Endpoint, Node};
+use crate::{Endpoint, PeerId};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 use tsumugi_rail::{OutOfRegion, Slice};
-use wire::{Place, Word};
+use wire::{Exported, Word};
 
 /// Longest name of an export, bytes.
 pub const NAME_BYTES_MAX: usize = 255;
 
-/// Time after which a node that has no such export is asked again.
+/// Time after which a peer that has no such export is asked again.
 const ASK_AGAIN: Duration = Duration::from_millis(10);
 
 type Handler = Box<dyn FnMut(&Notification)>;
 
-/// What a process exports, and its way to import what others do. Holds one channel, of the same number on all nodes.
+/// What a process exports, and its means to import what others do. Holds one channel, of the same number on all peers.
 pub struct RemoteMemory {
     channel: Channel,
     remote: Remote,
     exports: BTreeMap<String, Export>,
     handlers: HashMap<u64, Handler>,
-    /// What nodes have answered, for whoever has asked.
-    answers: HashMap<(Node, String), Option<Place>>,
+    /// What peers have answered, for whoever has asked.
+    answers: HashMap<(PeerId, String), Option<Exported>>,
     /// Notifications for handlers that there are none of, and words that made no sense.
     strays: u64,
 }
@@ -97,11 +97,11 @@ pub enum ExportError {
 pub enum ImportError {
     /// Nobody there has exported it, until now.
     #[error(
-        "{node} exports nothing called '{name}' within {timeout:?}; is the name right, and does the process there poll?"
+        "{peer} exports nothing called '{name}' within {timeout:?}; is the name right, and does the process there poll?"
     )]
     NotExported {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// For what.
         name: String,
         /// For how long.
@@ -113,7 +113,7 @@ pub enum ImportError {
     /// It cannot be asked.
     #[error(transparent)]
     Send(#[from] SendError),
-    /// It cannot be heard.
+    /// Nothing can be received.
     #[error(transparent)]
     Receive(#[from] ReceiveError),
 }
@@ -135,9 +135,9 @@ pub enum AccessError {
 /// A question under way: see [`RemoteMemory::begin_import`].
 #[derive(Debug)]
 pub struct Importing {
-    node: Node,
+    peer: PeerId,
     name: String,
-    /// When the node is asked again.
+    /// When the peer is asked again.
     again: Option<Instant>,
 }
 
@@ -145,7 +145,7 @@ pub struct Importing {
 #[derive(Clone)]
 pub struct Import {
     remote: Remote,
-    node: Node,
+    peer: PeerId,
     target: Target,
     bytes: u64,
     rights: Rights,
@@ -183,7 +183,7 @@ impl RemoteMemory {
         Ok(())
     }
 
-    /// Ends an export: who has imported it is refused from now on. `false`: there was none of this name.
+    /// Ends an export: peers that have imported it are refused from now on. `false`: there was none of this name.
     pub fn withdraw(&mut self, name: &str) -> bool {
         self.exports.remove(name).is_some()
     }
@@ -224,7 +224,7 @@ impl RemoteMemory {
         Ok(run)
     }
 
-    fn on_word(&mut self, source: Node, word: Option<Word>) -> Result<(), SendError> {
+    fn on_word(&mut self, source: PeerId, word: Option<Word>) -> Result<(), SendError> {
         match word {
             Some(Word::Wish(name)) => {
                 let export = self.exports.get(&name);
@@ -233,7 +233,7 @@ impl RemoteMemory {
                 });
                 let answer = wire::encode_answer(&name, found);
                 match self.channel.post(source, &answer) {
-                    // It asks again; and who is gone need not be told.
+                    // It asks again; and a peer that is gone need not be told.
                     Ok(_) | Err(SendError::WouldBlock | SendError::Peer(_)) => Ok(()),
                     Err(error) => Err(error),
                 }
@@ -241,9 +241,9 @@ impl RemoteMemory {
             Some(Word::Answer(name, found)) => {
                 // Only who asks is answered: others cannot make us grow.
                 let is_asked =
-                    |node: Node, wished: &String| *wished == name && self.remote.the(node) == source;
+                    |peer: PeerId, wished: &String| *wished == name && self.remote.the(peer) == source;
                 for (_, answer) in
-                    self.answers.iter_mut().filter(|((node, wished), _)| is_asked(*node, wished))
+                    self.answers.iter_mut().filter(|((peer, wished), _)| is_asked(*peer, wished))
                 {
                     *answer = found;
                 }
@@ -256,20 +256,20 @@ impl RemoteMemory {
         }
     }
 
-    /// Imports what a node exports by a name, waiting until it does.
+    /// Imports what a peer exports by a name, waiting until it does.
     ///
     /// # Errors
     /// It does not within `timeout`, or cannot be asked.
-    pub fn import(&mut self, node: Node, name: &str, timeout: Duration) -> Result<Import, ImportError> {
-        let mut importing = self.begin_import(node, name)?;
+    pub fn import(&mut self, peer: PeerId, name: &str, timeout: Duration) -> Result<Import, ImportError> {
+        let mut importing = self.begin_import(peer, name)?;
         let deadline = Instant::now() + timeout;
         loop {
             if let Some(import) = self.try_import(&mut importing)? {
                 return Ok(import);
             }
             if Instant::now() >= deadline {
-                self.answers.remove(&(node, name.to_owned()));
-                return Err(ImportError::NotExported { node, name: name.to_owned(), timeout });
+                self.answers.remove(&(peer, name.to_owned()));
+                return Err(ImportError::NotExported { peer, name: name.to_owned(), timeout });
             }
             match self.channel.receive_timeout(ASK_AGAIN) {
                 Ok(message) => {
@@ -283,35 +283,35 @@ impl RemoteMemory {
         }
     }
 
-    /// Begins to import what a node exports by a name, without waiting.
+    /// Begins to import what a peer exports by a name, without waiting.
     ///
     /// # Errors
     /// The name is too long.
-    pub fn begin_import(&mut self, node: Node, name: &str) -> Result<Importing, ImportError> {
+    pub fn begin_import(&mut self, peer: PeerId, name: &str) -> Result<Importing, ImportError> {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
             return Err(ImportError::Name(name.len()));
         }
-        self.answers.insert((node, name.to_owned()), None);
-        Ok(Importing { node, name: name.to_owned(), again: None })
+        self.answers.insert((peer, name.to_owned()), None);
+        Ok(Importing { peer, name: name.to_owned(), again: None })
     }
 
-    /// The import, if the node has answered; it is asked now and then until it has.
+    /// The import, if the peer has answered; it is asked now and then until it has.
     ///
     /// # Errors
     /// It cannot be asked.
     pub fn try_import(&mut self, importing: &mut Importing) -> Result<Option<Import>, ImportError> {
         self.poll()?;
-        let Importing { node, name, again } = importing;
-        let of = (*node, std::mem::take(name));
+        let Importing { peer, name, again } = importing;
+        let of = (*peer, std::mem::take(name));
         let found = self.answers.get(&of).copied().flatten();
         if let Some((target, bytes, rights)) = found {
             self.answers.remove(&of);
-            return Ok(Some(Import { remote: self.remote.clone(), node: *node, target, bytes, rights }));
+            return Ok(Some(Import { remote: self.remote.clone(), peer: *peer, target, bytes, rights }));
         }
         *name = of.1;
         let now = Instant::now();
         if again.is_none_or(|again| now >= again) {
-            match self.channel.post(*node, &wire::encode_wish(name)) {
+            match self.channel.post(*peer, &wire::encode_wish(name)) {
                 Ok(_) | Err(SendError::WouldBlock) => *again = Some(now + ASK_AGAIN),
                 Err(error) => return Err(error.into()),
             }
@@ -323,14 +323,14 @@ impl RemoteMemory {
 impl Import {
     /// What was told of otherwise than by name.
     #[must_use]
-    pub fn of(endpoint: &Endpoint, node: Node, target: Target, bytes: u64, rights: Rights) -> Import {
-        Import { remote: endpoint.remote(), node, target, bytes, rights }
+    pub fn of(endpoint: &Endpoint, peer: PeerId, target: Target, bytes: u64, rights: Rights) -> Import {
+        Import { remote: endpoint.remote(), peer, target, bytes, rights }
     }
 
     /// Whose memory it is.
     #[must_use]
-    pub fn node(&self) -> Node {
-        self.node
+    pub fn peer(&self) -> PeerId {
+        self.peer
     }
 
     /// What it is called on the wire, for what is not offered here, such as atomics.
@@ -351,7 +351,7 @@ impl Import {
     /// It does not lie within the import, is not permitted, or cannot be sent now.
     pub fn write(&self, at: u64, from: &Slice) -> Result<Ticket, AccessError> {
         let to = self.place(at, from.bytes(), Rights::WRITE)?;
-        Ok(self.remote.write(self.node, to, from)?)
+        Ok(self.remote.write(self.peer, to, from)?)
     }
 
     /// Writes a copy of a few bytes to `at`, without waiting.
@@ -360,7 +360,7 @@ impl Import {
     /// As [`Import::write`].
     pub fn write_bytes(&self, at: u64, data: &[u8]) -> Result<Ticket, AccessError> {
         let to = self.place(at, data.len(), Rights::WRITE)?;
-        Ok(self.remote.write_bytes(self.node, to, data)?)
+        Ok(self.remote.write_bytes(self.peer, to, data)?)
     }
 
     /// Writes, and has the exporter's handler of this number run when all of it is there.
@@ -369,7 +369,7 @@ impl Import {
     /// As [`Import::write`].
     pub fn write_and_notify(&self, at: u64, from: &Slice, handler: u64) -> Result<Ticket, AccessError> {
         let to = self.place(at, from.bytes(), Rights::WRITE)?;
-        Ok(self.remote.write_and_notify(self.node, to, from, handler)?)
+        Ok(self.remote.write_and_notify(self.peer, to, from, handler)?)
     }
 
     /// Reads from `at`, without waiting.
@@ -378,7 +378,7 @@ impl Import {
     /// It does not lie within the import, is not permitted, or cannot be sent now.
     pub fn read(&self, at: u64, into: &Slice) -> Result<Operation, AccessError> {
         let from = self.place(at, into.bytes(), Rights::READ)?;
-        Ok(self.remote.read(self.node, from, into)?)
+        Ok(self.remote.read(self.peer, from, into)?)
     }
 
     fn place(&self, at: u64, bytes: usize, rights: Rights) -> Result<Target, AccessError> {

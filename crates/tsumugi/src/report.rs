@@ -14,10 +14,10 @@ use tsumugi_rail::RailReport;
 pub struct Report {
     /// The address that the endpoint is bound to; `::` is every address of both families.
     pub address: SocketAddr,
-    /// Who deposits what arrives: `driver`, a program in the NIC's driver, or `user`, the library from its sockets.
-    pub depositor: String,
-    /// What sends: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
-    pub engines: Vec<String>,
+    /// The receive path: `xdp`, the XDP program, or `socket`, the library from its sockets.
+    pub receive_path: String,
+    /// The send paths: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
+    pub send_paths: Vec<String>,
     /// The NICs that peers can reach it by, once in each family; empty where they are not known, and on the loopback
     /// interface.
     pub nics: Vec<NicInUse>,
@@ -55,7 +55,7 @@ pub struct GivenUp {
 impl Report {
     pub(crate) fn new(
         address: SocketAddr,
-        is_driven: bool,
+        uses_xdp: bool,
         rail: RailReport,
         turned_away: Option<(u64, SocketAddr, u32)>,
     ) -> Report {
@@ -72,13 +72,13 @@ impl Report {
         });
         let turned_away = turned_away.map(|(count, from, peers_max)| GivenUp {
             what: format!("peers beyond {peers_max}"),
-            why: format!("{count} greetings were refused for want of room, the last of {from}"),
+            why: format!("{count} connections were refused for want of room, the last from {from}"),
             remedy: "raise Config::peers_max".to_owned(),
         });
         Report {
             address,
-            depositor: if is_driven { "driver" } else { "user" }.to_owned(),
-            engines: rail.engines.into_iter().map(str::to_owned).collect(),
+            receive_path: if uses_xdp { "xdp" } else { "socket" }.to_owned(),
+            send_paths: rail.send_paths.into_iter().map(str::to_owned).collect(),
             nics: nics.collect(),
             links_down: rail.links_down,
             given_up: given_up.chain(turned_away).collect(),
@@ -106,8 +106,9 @@ impl fmt::Display for GivenUp {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let Report { address, depositor, engines, nics, links_down, given_up } = self;
-        write!(f, "endpoint {address}: {depositor} depositor, engines {}", engines.join(" "))?;
+        let Report { address, receive_path, send_paths, nics, links_down, given_up } = self;
+        let receive_path = if receive_path == "xdp" { "XDP" } else { receive_path };
+        write!(f, "endpoint {address}: {receive_path} receive path, send paths {}", send_paths.join(" "))?;
         for (nth, nic) in nics.iter().enumerate() {
             if nics[..nth].iter().all(|before| before.name != nic.name) {
                 write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
@@ -133,8 +134,8 @@ mod tests {
             |what: &str| GivenUp { what: what.into(), why: "forbidden".into(), remedy: "permit it".into() };
         let report = Report {
             address: "0.0.0.0:7411".parse().unwrap(),
-            depositor: "user".into(),
-            engines: vec!["udp".into(), "packet".into()],
+            receive_path: "socket".into(),
+            send_paths: vec!["udp".into(), "packet".into()],
             nics: vec![NicInUse {
                 name: "eth0".into(),
                 ip: "10.0.0.1".parse().unwrap(),
@@ -146,7 +147,7 @@ mod tests {
         };
         assert_eq!(
             report.to_string(),
-            "endpoint 0.0.0.0:7411: user depositor, engines udp packet, NICs eth0; \
+            "endpoint 0.0.0.0:7411: socket receive path, send paths udp packet, NICs eth0; \
              no link on eth1; \
              without this (forbidden; permit it), that (forbidden; permit it)"
         );

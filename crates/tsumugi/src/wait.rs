@@ -15,10 +15,10 @@ pub enum Wait {
     Adaptive,
     /// Sleep at once.
     Block,
-    /// As [`Wait::Spin`], and each look runs the NIC's poll instead of waiting for its interrupt (P1's interrupt
-    /// reaping; preferred busy polling). For NICs that were set for it by `tsumugi up --reap`; on others, and on
+    /// As [`Wait::Spin`], and each look runs the NIC's poll instead of waiting for its interrupt (preferred busy
+    /// polling; P1's interrupt reaping). For NICs that were set for it by `tsumugi up --busy-poll`; on others, and on
     /// virtual ones, it is a slower way to spin.
-    Reap,
+    BusyPoll,
 }
 
 impl fmt::Display for Wait {
@@ -27,14 +27,14 @@ impl fmt::Display for Wait {
             Wait::Spin => "spin",
             Wait::Adaptive => "adaptive",
             Wait::Block => "block",
-            Wait::Reap => "reap",
+            Wait::BusyPoll => "busy-poll",
         })
     }
 }
 
-/// A word that names no way of waiting.
+/// A word that names no wait policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no way of waiting; choose spin, adaptive, block or reap")]
+#[error("'{0}' is no way of waiting; choose spin, adaptive, block or busy-poll")]
 pub struct ParseWaitError(String);
 
 impl FromStr for Wait {
@@ -45,7 +45,7 @@ impl FromStr for Wait {
             "spin" => Ok(Wait::Spin),
             "adaptive" => Ok(Wait::Adaptive),
             "block" => Ok(Wait::Block),
-            "reap" => Ok(Wait::Reap),
+            "busy-poll" => Ok(Wait::BusyPoll),
             other => Err(ParseWaitError(other.to_owned())),
         }
     }
@@ -96,7 +96,7 @@ impl Waiter {
     #[inline]
     pub(crate) fn idle(&mut self, now: Instant) -> Step {
         match self.policy {
-            Wait::Spin | Wait::Reap => return Step::Look,
+            Wait::Spin | Wait::BusyPoll => return Step::Look,
             Wait::Block => return Step::Sleep,
             Wait::Adaptive => {}
         }
@@ -173,7 +173,7 @@ mod tests {
 
     #[test]
     fn words_come_back() {
-        for wait in [Wait::Spin, Wait::Adaptive, Wait::Block, Wait::Reap] {
+        for wait in [Wait::Spin, Wait::Adaptive, Wait::Block, Wait::BusyPoll] {
             assert_eq!(wait.to_string().parse(), Ok(wait));
         }
         assert!("busy".parse::<Wait>().is_err());

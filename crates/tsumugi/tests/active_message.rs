@@ -4,20 +4,24 @@ mod common {
     pub(crate) mod loopback;
 }
 
-use common::loopback::{acquainted, cluster, contents, eventually, in_time, open};
+use common::loopback::{cluster, connected, eventually, in_time, open, payload};
 use proptest::prelude::*;
 use std::time::Duration;
-use tsumugi::active_message::{ActiveMessages, CallError, Options, ReplyError, RequestError, Unanswered};
-use tsumugi::{Config, Endpoint, FaultOptions, NameError, Node, PortError, Reason, SendError, Status};
+use tsumugi::active_message::{
+    ActiveMessageOptions, ActiveMessages, CallError, ReplyError, RequestError, Unanswered,
+};
+use tsumugi::{
+    Config, Endpoint, FaultOptions, NameError, PeerId, PortError, Reason, SendError, TicketStatus,
+};
 
 const CHANNEL: u16 = 3;
 
-fn port<S>(endpoint: &Endpoint, options: Options, state: S) -> ActiveMessages<S> {
+fn port<S>(endpoint: &Endpoint, options: ActiveMessageOptions, state: S) -> ActiveMessages<S> {
     ActiveMessages::open(endpoint, CHANNEL, options, state).unwrap()
 }
 
 /// A port whose handler `echo` replies with what it gets, each word plus one.
-fn echo(endpoint: &Endpoint, options: Options) -> ActiveMessages<u64> {
+fn echo(endpoint: &Endpoint, options: ActiveMessageOptions) -> ActiveMessages<u64> {
     let mut port = port(endpoint, options, 0);
     port.register("echo", |served: &mut u64, request, reply| {
         *served += 1;
@@ -58,13 +62,14 @@ macro_rules! keep {
 
 #[test]
 fn requests_of_all_sizes_are_answered() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut server, mut client) = (echo(&there, Options::default()), port(&here, Options::default(), ()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut server, mut client) =
+        (echo(&there, ActiveMessageOptions::default()), port(&here, ActiveMessageOptions::default(), ()));
     for bytes in [0, 1, 7, 1400, 5000, 65536] {
-        let data = contents(bytes as u64, bytes);
+        let data = payload(bytes as u64, bytes);
         let words = [1, 2, 3, u64::MAX - 1];
         let outcome = call(&mut client, &mut server, |client, outcome| {
-            client.request_bulk(node, "echo", words, &data, keep!(outcome)).unwrap();
+            client.request_bulk(peer, "echo", words, &data, keep!(outcome)).unwrap();
         });
         assert_eq!(outcome, Ok(([2, 3, 4, u64::MAX], data.clone())));
     }
@@ -73,13 +78,13 @@ fn requests_of_all_sizes_are_answered() {
 
 #[test]
 fn a_handler_that_does_not_reply_completes_the_request_all_the_same() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let options = Options { tokens: 1, ..Options::default() };
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let options = ActiveMessageOptions { tokens: 1, ..ActiveMessageOptions::default() };
     let (mut server, mut client) = (port(&there, options, Vec::new()), port(&here, options, ()));
     server.register("note", |seen: &mut Vec<u64>, request, _reply| seen.push(request.words[0])).unwrap();
     for number in 0..20 {
         let outcome = call(&mut client, &mut server, |client, outcome| {
-            client.request(node, "note", [number, 0, 0, 0], keep!(outcome)).unwrap();
+            client.request(peer, "note", [number, 0, 0, 0], keep!(outcome)).unwrap();
         });
         assert_eq!(outcome, Ok(([0; 4], Vec::new())));
     }
@@ -88,9 +93,9 @@ fn a_handler_that_does_not_reply_completes_the_request_all_the_same() {
 
 #[test]
 fn wrong_use_says_what_is_wrong() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let small = Options { bulk_bytes: 100, ..Options::default() };
-    let (mut server, mut client) = (echo(&there, small), port(&here, Options::default(), ()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let small = ActiveMessageOptions { bulk_bytes: 100, ..ActiveMessageOptions::default() };
+    let (mut server, mut client) = (echo(&there, small), port(&here, ActiveMessageOptions::default(), ()));
     server
         .register("long", |_, _, reply| {
             assert!(matches!(
@@ -101,49 +106,55 @@ fn wrong_use_says_what_is_wrong() {
         .unwrap();
     let mut ask = |handler: &'static str, bytes: usize| {
         call(&mut client, &mut server, |client, outcome| {
-            client.request_bulk(node, handler, [0; 4], &vec![0; bytes], keep!(outcome)).unwrap();
+            client.request_bulk(peer, handler, [0; 4], &vec![0; bytes], keep!(outcome)).unwrap();
         })
     };
     let error = ask("no such handler", 0).unwrap_err();
-    assert_eq!(error, Unanswered::UnknownHandler { node, name: "no such handler" });
+    assert_eq!(error, Unanswered::UnknownHandler { peer, name: "no such handler" });
     assert!(error.to_string().contains("'no such handler'"), "{error}");
-    assert_eq!(ask("echo", 101).unwrap_err(), Unanswered::TooLong { node, limit: 100 });
-    assert_eq!(ask("long", 0).unwrap_err(), Unanswered::ReplyTooLong { node, limit: 100 });
+    assert_eq!(ask("echo", 101).unwrap_err(), Unanswered::TooLong { peer, limit: 100 });
+    assert_eq!(ask("long", 0).unwrap_err(), Unanswered::ReplyTooLong { peer, limit: 100 });
     assert!(ask("echo", 100).is_ok());
     assert_eq!(server.register("echo", |_, _, _| {}), Err(NameError::Twice("echo".into())));
     assert!(matches!(
-        client.request_bulk(node, "echo", [0; 4], &[0; 65537], |_, _| {}),
+        client.request_bulk(peer, "echo", [0; 4], &[0; 65537], |_, _| {}),
         Err(RequestError::TooLong { bytes: 65537, limit: 65536 })
     ));
     assert!(matches!(
-        client.request(Node(9), "echo", [0; 4], |_, _| {}),
-        Err(RequestError::Send(SendError::NoSuchNode(Node(9))))
+        client.request(PeerId(9), "echo", [0; 4], |_, _| {}),
+        Err(RequestError::Send(SendError::NoSuchPeer(PeerId(9))))
     ));
-    let taken = ActiveMessages::open(&here, CHANNEL, Options::default(), ());
+    let taken = ActiveMessages::open(&here, CHANNEL, ActiveMessageOptions::default(), ());
     assert!(matches!(taken.err(), Some(PortError::Channel(_))));
-    let none = ActiveMessages::open(&here, 4, Options { tokens: 0, ..Options::default() }, ());
+    let none = ActiveMessages::open(
+        &here,
+        4,
+        ActiveMessageOptions { tokens: 0, ..ActiveMessageOptions::default() },
+        (),
+    );
     assert_eq!(none.err(), Some(PortError::Zero("tokens")));
     let short = open(Config { message_bytes_max: 1000, ..Config::loopback() });
     assert!(matches!(
-        ActiveMessages::open(&short, CHANNEL, Options::default(), ()).err(),
+        ActiveMessages::open(&short, CHANNEL, ActiveMessageOptions::default(), ()).err(),
         Some(PortError::MessageBytes { limit: 1000, .. })
     ));
 }
 
 #[test]
 fn tokens_bound_what_is_outstanding_and_come_back() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let options = Options { tokens: 20, ..Options::default() };
-    let (mut server, mut client) = (echo(&there, Options { tokens: 12, ..options }), port(&here, options, 0));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let options = ActiveMessageOptions { tokens: 20, ..ActiveMessageOptions::default() };
+    let (mut server, mut client) =
+        (echo(&there, ActiveMessageOptions { tokens: 12, ..options }), port(&here, options, 0));
     let mut fill = |client: &mut ActiveMessages<i32>| {
         let mut sent = 0;
-        while client.may_request(node, 0).is_ok() {
+        while client.may_request(peer, 0).is_ok() {
             client
-                .try_request(node, "echo", [0; 4], |done, answer| *done += i32::from(answer.is_ok()))
+                .try_request(peer, "echo", [0; 4], |done, answer| *done += i32::from(answer.is_ok()))
                 .unwrap();
             sent += 1;
         }
-        assert!(matches!(client.try_request(node, "echo", [0; 4], |_, _| {}), Err(RequestError::WouldBlock)));
+        assert!(matches!(client.try_request(peer, "echo", [0; 4], |_, _| {}), Err(RequestError::WouldBlock)));
         eventually("they are answered", || {
             server.poll().unwrap();
             client.poll().unwrap();
@@ -162,11 +173,11 @@ fn who_waits_for_a_token_serves_meanwhile() {
     for tokens in [1, 4] {
         in_time(move || {
             const REQUESTS: u64 = 2000;
-            let options = Options { tokens, ..Options::default() };
+            let options = ActiveMessageOptions { tokens, ..ActiveMessageOptions::default() };
             let config = Config { send_bytes: 1, ..Config::loopback() };
             let ports = std::sync::mpsc::channel();
             let (to_main, from_main) = (ports.0, std::sync::mpsc::channel::<u16>());
-            let run = move |endpoint: Endpoint, node: Node| {
+            let run = move |endpoint: Endpoint, peer: PeerId| {
                 let mut port = port(&endpoint, options, (0, 0));
                 port.register("count", |(served, _): &mut (u64, u64), request, reply| {
                     *served += 1;
@@ -174,9 +185,9 @@ fn who_waits_for_a_token_serves_meanwhile() {
                 })
                 .unwrap();
                 for number in 0..REQUESTS {
-                    let data = contents(number, (number % 3000) as usize);
+                    let data = payload(number, (number % 3000) as usize);
                     let expected = data.clone();
-                    port.request_bulk(node, "count", [0; 4], &data, move |(_, done), answer| {
+                    port.request_bulk(peer, "count", [0; 4], &data, move |(_, done), answer| {
                         assert_eq!(answer.unwrap().data, expected);
                         *done += 1;
                     })
@@ -193,14 +204,14 @@ fn who_waits_for_a_token_serves_meanwhile() {
                     let endpoint = open(config);
                     to_main.send(endpoint.port()).unwrap();
                     let port = from_main.1.recv().unwrap();
-                    let node = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
-                    run(endpoint, node);
+                    let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+                    run(endpoint, peer);
                 })
             };
             let endpoint = open(config);
-            let node = endpoint.add_peer(&format!("127.0.0.1:{}", ports.1.recv().unwrap())).unwrap();
+            let peer = endpoint.add_peer(&format!("127.0.0.1:{}", ports.1.recv().unwrap())).unwrap();
             from_main.0.send(endpoint.port()).unwrap();
-            run(endpoint, node);
+            run(endpoint, peer);
             other.join().unwrap();
         });
     }
@@ -212,17 +223,17 @@ fn a_call_waits_for_its_reply() {
         let (port_out, port_in) = std::sync::mpsc::channel();
         let server = std::thread::spawn(move || {
             let endpoint = open(Config::loopback());
-            let mut port = echo(&endpoint, Options::default());
+            let mut port = echo(&endpoint, ActiveMessageOptions::default());
             port_out.send(endpoint.port()).unwrap();
             port.run_until(|served| *served == 3).unwrap();
             drop(port);
             let _ = endpoint.close();
         });
         let endpoint = open(Config::loopback());
-        let node = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
-        let mut port = port(&endpoint, Options::default(), ());
+        let peer = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
+        let mut port = port(&endpoint, ActiveMessageOptions::default(), ());
         for number in 0..3 {
-            let (words, data) = port.call(node, "echo", [number, 0, 0, 0], b"ping").unwrap();
+            let (words, data) = port.call(peer, "echo", [number, 0, 0, 0], b"ping").unwrap();
             assert_eq!((words[0], &data[..]), (number + 1, &b"ping"[..]));
         }
         eventually("the server has closed", || {
@@ -231,7 +242,7 @@ fn a_call_waits_for_its_reply() {
         });
         server.join().unwrap();
         // Nobody is there any more, which the port learns sooner or later.
-        eventually("the peer is known to be gone", || match port.call(node, "echo", [0; 4], b"") {
+        eventually("the peer is known to be gone", || match port.call(peer, "echo", [0; 4], b"") {
             Err(CallError::NotSent(_) | CallError::Unanswered(Unanswered::Peer(_))) => true,
             other => panic!("{other:?}"),
         });
@@ -240,13 +251,13 @@ fn a_call_waits_for_its_reply() {
 
 #[test]
 fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
     let other_node = here.add_peer(&format!("127.0.0.1:{}", other.port())).unwrap();
-    let mut client = port(&here, Options::default(), Vec::new());
-    let mut living = echo(&other, Options::default());
+    let mut client = port(&here, ActiveMessageOptions::default(), Vec::new());
+    let mut living = echo(&other, ActiveMessageOptions::default());
     for number in 0..5 {
-        for to in [node, other_node] {
+        for to in [peer, other_node] {
             client
                 .request(to, "echo", [number, 0, 0, 0], move |seen: &mut Vec<_>, answer| {
                     seen.push((to, number, answer.map(|answer| answer.words[0])));
@@ -265,27 +276,27 @@ fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
         client.poll().unwrap();
         client.state().len() == 10
     });
-    let mut lost = client.state().iter().filter(|(to, ..)| *to == node);
+    let mut lost = client.state().iter().filter(|(to, ..)| *to == peer);
     for number in 0..5 {
         let (_, which, outcome) = lost.next().unwrap();
         assert_eq!(*which, number, "in order");
-        assert!(matches!(outcome, Err(Unanswered::Peer(failure)) if failure.node == node), "{outcome:?}");
+        assert!(matches!(outcome, Err(Unanswered::Peer(failure)) if failure.peer == peer), "{outcome:?}");
     }
     let kept = client.state().iter().filter(|(to, ..)| *to == other_node);
     assert!(kept.map(|(_, _, outcome)| outcome.clone()).eq((1..6).map(Ok)));
     assert!(matches!(
-        client.request(node, "echo", [0; 4], |_, _| {}),
+        client.request(peer, "echo", [0; 4], |_, _| {}),
         Err(RequestError::Send(SendError::Peer(_)))
     ));
 }
 
 #[test]
 fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let mut client = port(&here, Options::default(), Vec::new());
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let mut client = port(&here, ActiveMessageOptions::default(), Vec::new());
     let ask = |client: &mut ActiveMessages<Vec<_>>, number| {
         client
-            .request(node, "echo", [number, 0, 0, 0], move |seen: &mut Vec<_>, answer| {
+            .request(peer, "echo", [number, 0, 0, 0], move |seen: &mut Vec<_>, answer| {
                 seen.push((number, answer.map(|answer| answer.words[0]).is_ok()));
             })
             .unwrap();
@@ -295,13 +306,13 @@ fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
     drop(there);
     eventually("the peer is known to be gone", || {
         here.progress().unwrap();
-        client.may_request(node, 0).is_err()
+        client.may_request(peer, 0).is_err()
     });
     // Nobody has heard yet that the requests have failed.
-    here.forgive(node);
+    here.reset_peer(peer);
     ask(&mut client, 3);
     let there = open(Config { port: address, ..Config::loopback() });
-    let mut successor = echo(&there, Options::default());
+    let mut successor = echo(&there, ActiveMessageOptions::default());
     eventually("everything completes", || {
         successor.poll().unwrap();
         client.poll().unwrap();
@@ -317,15 +328,15 @@ fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
         faults: Some("firewall=on".parse().unwrap()),
         ..Config::loopback()
     };
-    let (here, there, node) = acquainted(config, Config::loopback());
-    let mut client = port(&here, Options::default(), None);
-    client.request(node, "echo", [0; 4], |seen, answer| *seen = answer.err()).unwrap();
+    let (here, there, peer) = connected(config, Config::loopback());
+    let mut client = port(&here, ActiveMessageOptions::default(), None);
+    client.request(peer, "echo", [0; 4], |seen, answer| *seen = answer.err()).unwrap();
     // What was sent behind it is acknowledged, so it is, too.
-    let ticket = here.channel(9).unwrap().post(node, b"behind").unwrap();
+    let ticket = here.channel(9).unwrap().post(peer, b"behind").unwrap();
     eventually("the request is acknowledged", || {
         there.progress().unwrap();
         client.poll().unwrap();
-        here.status(ticket) == Status::Delivered
+        here.status(ticket) == TicketStatus::Delivered
     });
     // From here on nobody calls `there`, as if its process hung.
     eventually("the request fails", || {
@@ -341,9 +352,11 @@ fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
 
 #[test]
 fn a_store_is_where_the_handler_and_a_get_see_it() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut server, mut client) =
-        (port(&there, Options::default(), Vec::new()), port(&here, Options::default(), ()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut server, mut client) = (
+        port(&there, ActiveMessageOptions::default(), Vec::new()),
+        port(&here, ActiveMessageOptions::default(), ()),
+    );
     server.register_segment("board", vec![0; 1000]).unwrap();
     assert_eq!(server.register_segment("board", vec![]), Err(NameError::Twice("board".into())));
     server
@@ -352,37 +365,37 @@ fn a_store_is_where_the_handler_and_a_get_see_it() {
             reply.send([7; 4]).unwrap();
         })
         .unwrap();
-    let data = contents(1, 600);
+    let data = payload(1, 600);
     let outcome = call(&mut client, &mut server, |client, outcome| {
-        client.store(node, ("board", 400), &data, "stored", [5; 4], keep!(outcome)).unwrap();
+        client.store(peer, ("board", 400), &data, "stored", [5; 4], keep!(outcome)).unwrap();
     });
     assert_eq!(outcome, Ok(([7; 4], vec![])));
     assert_eq!(server.state()[..], [(Some(400), 5, data.clone())]);
     assert_eq!(server.segment("board").unwrap()[400..], data);
     let outcome = call(&mut client, &mut server, |client, outcome| {
-        client.get(node, ("board", 390), 20, keep!(outcome)).unwrap();
+        client.get(peer, ("board", 390), 20, keep!(outcome)).unwrap();
     });
     assert_eq!(outcome, Ok(([0; 4], [&[0; 10], &data[..10]].concat())));
     // Nothing outside, however it is asked for, and nothing is written then.
     let before = server.segment("board").unwrap().to_vec();
     for (offset, bytes) in [(401, 600), (1001, 0), (u64::MAX, 600), (u64::MAX - 599, 600)] {
         let outcome = call(&mut client, &mut server, |client, outcome| {
-            client.store(node, ("board", offset), &vec![9; bytes], "stored", [0; 4], keep!(outcome)).unwrap();
+            client.store(peer, ("board", offset), &vec![9; bytes], "stored", [0; 4], keep!(outcome)).unwrap();
         });
-        let expected = Unanswered::OutOfBounds { node, name: "board", bytes: 1000 };
+        let expected = Unanswered::OutOfBounds { peer, name: "board", bytes: 1000 };
         assert_eq!(outcome, Err(expected.clone()));
         let outcome = call(&mut client, &mut server, |client, outcome| {
-            client.get(node, ("board", offset), bytes, keep!(outcome)).unwrap();
+            client.get(peer, ("board", offset), bytes, keep!(outcome)).unwrap();
         });
         assert_eq!(outcome, Err(expected));
     }
     for (segment, handler) in [("table", "stored"), ("board", "table")] {
         let outcome = call(&mut client, &mut server, |client, outcome| {
-            client.store(node, (segment, 0), &[9], handler, [0; 4], keep!(outcome)).unwrap();
+            client.store(peer, (segment, 0), &[9], handler, [0; 4], keep!(outcome)).unwrap();
         });
         let expected = match handler {
-            "stored" => Unanswered::UnknownSegment { node, name: "table" },
-            _ => Unanswered::UnknownHandler { node, name: "table" },
+            "stored" => Unanswered::UnknownSegment { peer, name: "table" },
+            _ => Unanswered::UnknownHandler { peer, name: "table" },
         };
         assert_eq!(outcome, Err(expected));
     }
@@ -400,11 +413,11 @@ fn raw_request(number: u64) -> Vec<u8> {
 
 #[test]
 fn who_asks_without_tokens_is_not_answered() {
-    let (here, there, _) = acquainted(Config::loopback(), Config::loopback());
-    let mut server = port(&here, Options { tokens: 1, ..Options::default() }, ());
+    let (here, there, _) = connected(Config::loopback(), Config::loopback());
+    let mut server = port(&here, ActiveMessageOptions { tokens: 1, ..ActiveMessageOptions::default() }, ());
     let mut hostile = there.channel(CHANNEL).unwrap();
     for number in 0..20 {
-        hostile.post(Node(0), &raw_request(number)).unwrap();
+        hostile.post(PeerId(0), &raw_request(number)).unwrap();
     }
     there.progress().unwrap();
     // No acknowledgement of a reply can arrive meanwhile.
@@ -421,7 +434,7 @@ fn who_asks_without_tokens_is_not_answered() {
         answers == 8
     });
     // With the tokens back it may ask again.
-    hostile.post(Node(0), &raw_request(20)).unwrap();
+    hostile.post(PeerId(0), &raw_request(20)).unwrap();
     eventually("it is answered", || {
         server.poll().unwrap();
         hostile.try_receive().unwrap().is_some()
@@ -430,16 +443,16 @@ fn who_asks_without_tokens_is_not_answered() {
 
 #[test]
 fn garbage_is_counted_and_answered_to_nobody() {
-    let (here, there, _) = acquainted(Config::loopback(), Config::loopback());
-    let mut server = echo(&here, Options::default());
+    let (here, there, _) = connected(Config::loopback(), Config::loopback());
+    let mut server = echo(&here, ActiveMessageOptions::default());
     let mut hostile = there.channel(CHANNEL).unwrap();
     let mut handled = 0;
     for round in 0..500u64 {
-        let mut bytes = contents(round, (round % 120) as usize);
+        let mut bytes = payload(round, (round % 120) as usize);
         if let Some(first) = bytes.first_mut() {
             *first = (round % 8) as u8;
         }
-        hostile.post(Node(0), &bytes).unwrap();
+        hostile.post(PeerId(0), &bytes).unwrap();
         handled += server.poll().unwrap();
         while there.progress().unwrap() > 0 {}
         while hostile.try_receive().unwrap().is_some() {}
@@ -452,9 +465,9 @@ fn garbage_is_counted_and_answered_to_nobody() {
     });
     assert!(here.counters().get("violation") > 100, "{}", here.counters());
     drop(hostile);
-    let mut client = port(&there, Options::default(), ());
+    let mut client = port(&there, ActiveMessageOptions::default(), ());
     let outcome = call(&mut client, &mut server, |client, outcome| {
-        client.request(Node(0), "echo", [1; 4], keep!(outcome)).unwrap();
+        client.request(PeerId(0), "echo", [1; 4], keep!(outcome)).unwrap();
     });
     assert_eq!(outcome, Ok(([2; 4], vec![])));
 }
@@ -484,8 +497,8 @@ proptest! {
             faults: Some(faults),
             ..Config::loopback()
         };
-        let (endpoints, nodes) = cluster(endpoints, &config);
-        let options = Options { tokens, bulk_bytes: 5000 };
+        let (endpoints, peers) = cluster(endpoints, &config);
+        let options = ActiveMessageOptions { tokens, bulk_bytes: 5000 };
         // Requests served, and how often each request of ours was completed.
         let mut ports: Vec<ActiveMessages<(u64, Vec<u32>)>> = endpoints
             .iter()
@@ -493,12 +506,12 @@ proptest! {
                 let mut port = port(endpoint, options, (0, vec![0; requests.len()]));
                 port.register("work", |(served, _): &mut (u64, Vec<u32>), request, reply| {
                     *served += 1;
-                    assert_eq!(request.data, contents(request.words[0], request.data.len()));
+                    assert_eq!(request.data, payload(request.words[0], request.data.len()));
                     match request.words[1] % 3 {
                         0 => {}
                         1 => reply.send(request.words).unwrap(),
                         _ => {
-                            let data = contents(request.words[0], reply_bytes(request.words));
+                            let data = payload(request.words[0], reply_bytes(request.words));
                             reply.send_bulk(request.words, &data).unwrap();
                         }
                     }
@@ -512,19 +525,19 @@ proptest! {
         for (at, &(from, step, bytes, seed)) in requests.iter().enumerate().rev() {
             let from = from % count;
             let to = (from + 1 + step % (count - 1)) % count;
-            waiting[from].push((at, nodes[from][to], bytes, seed));
+            waiting[from].push((at, peers[from][to], bytes, seed));
         }
         eventually("everything completes", || {
             for (port, waiting) in ports.iter_mut().zip(&mut waiting) {
-                if let Some(&(at, node, bytes, seed)) = waiting.last() {
-                    let (words, data) = ([at as u64, seed, 0, 0], contents(at as u64, bytes));
-                    let sent = port.try_request_bulk(node, "work", words, &data, move |(_, done), answer| {
+                if let Some(&(at, peer, bytes, seed)) = waiting.last() {
+                    let (words, data) = ([at as u64, seed, 0, 0], payload(at as u64, bytes));
+                    let sent = port.try_request_bulk(peer, "work", words, &data, move |(_, done), answer| {
                         done[at] += 1;
                         let answer = answer.unwrap();
                         match seed % 3 {
                             0 => assert_eq!((answer.words, answer.data), ([0; 4], &[][..])),
                             1 => assert_eq!((answer.words, answer.data), (words, &[][..])),
-                            _ => assert_eq!(answer.data, contents(words[0], reply_bytes(words))),
+                            _ => assert_eq!(answer.data, payload(words[0], reply_bytes(words))),
                         }
                     });
                     match sent {

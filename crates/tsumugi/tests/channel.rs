@@ -4,7 +4,7 @@ use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 use tsumugi::{
-    ChannelError, Config, Endpoint, FaultOptions, Node, ReceiveError, Repeat, SendError, Status, Wait,
+    ChannelError, Config, Endpoint, FaultOptions, PeerId, ReceiveError, Repeat, SendError, TicketStatus, Wait,
 };
 
 /// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
@@ -17,8 +17,8 @@ fn open(config: Config) -> Endpoint {
         .expect("an endpoint on loopback")
 }
 
-/// Contents that tell a message's number and betray any byte out of place.
-fn contents(number: u64, bytes: usize) -> Vec<u8> {
+/// A payload that tells a message's number and betrays any byte out of place.
+fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
         .collect()
@@ -35,17 +35,17 @@ fn transfer(sender: Config, receiver: Config, sizes: &'static [usize], rounds: u
             let message = channel.receive().unwrap();
             let bytes = sizes[(number % sizes.len() as u64) as usize];
             assert_eq!(message.len(), bytes, "message {number}");
-            assert!(message[..] == contents(number, bytes)[..], "message {number} is altered");
+            assert!(message[..] == payload(number, bytes)[..], "message {number} is altered");
         }
-        channel.send(Node(0), b"all here").unwrap();
+        channel.send(PeerId(0), b"all here").unwrap();
         endpoint.close().unwrap();
     });
     let endpoint = open(sender);
-    let node = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     for number in 0..rounds * sizes.len() as u64 {
-        let data = contents(number, sizes[(number % sizes.len() as u64) as usize]);
-        channel.send(node, &data).unwrap();
+        let data = payload(number, sizes[(number % sizes.len() as u64) as usize]);
+        channel.send(peer, &data).unwrap();
     }
     assert_eq!(&channel.receive().unwrap()[..], b"all here");
     let counters = endpoint.counters();
@@ -105,21 +105,21 @@ fn a_channel_is_exclusive_until_it_is_dropped() {
 fn a_peer_that_nobody_runs_is_an_error_in_time() {
     let config = Config { connect_timeout: Duration::from_millis(200), ..Config::loopback() };
     let endpoint = open(config);
-    let node = endpoint.add_peer("127.0.0.1:9").unwrap();
+    let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
-    let ticket = channel.post(node, b"hello?").unwrap();
-    assert_eq!(endpoint.status(ticket), Status::Pending);
+    let ticket = channel.post(peer, b"hello?").unwrap();
+    assert_eq!(endpoint.status(ticket), TicketStatus::Pending);
     match channel.receive() {
         Err(ReceiveError::Peer(failure)) => {
-            assert_eq!((failure.node, failure.undelivered), (node, 1));
+            assert_eq!((failure.peer, failure.undelivered), (peer, 1));
             assert!(failure.to_string().contains("is it running"), "{failure}");
         }
         other => panic!("{other:?}"),
     }
-    assert_eq!(endpoint.status(ticket), Status::Failed);
-    assert!(matches!(channel.post(node, b"again"), Err(SendError::Peer(_))));
-    endpoint.forgive(node);
-    assert!(channel.post(node, b"again").is_ok());
+    assert_eq!(endpoint.status(ticket), TicketStatus::Failed);
+    assert!(matches!(channel.post(peer, b"again"), Err(SendError::Peer(_))));
+    endpoint.reset_peer(peer);
+    assert!(channel.post(peer, b"again").is_ok());
 }
 
 #[test]
@@ -128,9 +128,9 @@ fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there()
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let here = open(Config { connect_timeout: Duration::from_millis(400), ..Config::loopback() });
-    let node = here.add_peer(&other.local_addr().unwrap().to_string()).unwrap();
+    let peer = here.add_peer(&other.local_addr().unwrap().to_string()).unwrap();
     let mut channel = here.channel(CHANNEL).unwrap();
-    channel.post(node, b"hello").unwrap();
+    channel.post(peer, b"hello").unwrap();
     let (mut buffer, mut answers, mut hellos) = ([0u8; 2048], 0, 0);
     let failure = loop {
         here.progress().unwrap();
@@ -160,27 +160,27 @@ fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there()
 fn what_was_delivered_does_not_fail_with_its_peer() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
-    let early = from.post(node, b"early").unwrap();
-    while here.status(early) == Status::Pending {
+    let early = from.post(peer, b"early").unwrap();
+    while here.status(early) == TicketStatus::Pending {
         here.progress().unwrap();
         drop(to.try_receive().unwrap());
     }
-    assert_eq!(here.status(early), Status::Delivered);
-    let late = from.post(node, b"late").unwrap();
+    assert_eq!(here.status(early), TicketStatus::Delivered);
+    let late = from.post(peer, b"late").unwrap();
     drop((to, there));
     assert!(matches!(from.receive_timeout(Duration::from_secs(60)), Err(ReceiveError::Peer(_))));
-    assert_eq!((here.status(early), here.status(late)), (Status::Delivered, Status::Failed));
+    assert_eq!((here.status(early), here.status(late)), (TicketStatus::Delivered, TicketStatus::Failed));
 }
 
 #[test]
 fn wrong_use_says_what_is_wrong() {
     let endpoint = open(Config { message_bytes_max: 1000, ..Config::loopback() });
     let mut channel = endpoint.channel(CHANNEL).unwrap();
-    assert!(matches!(channel.post(Node(5), b""), Err(SendError::NoSuchNode(Node(5)))));
-    let node = endpoint.add_peer("127.0.0.1:9").unwrap();
-    let error = channel.post(node, &[0; 1001]).unwrap_err();
+    assert!(matches!(channel.post(PeerId(5), b""), Err(SendError::NoSuchPeer(PeerId(5)))));
+    let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
+    let error = channel.post(peer, &[0; 1001]).unwrap_err();
     assert!(matches!(error, SendError::TooLong { bytes: 1001, limit: 1000 }), "{error}");
     let taken = Endpoint::open(Config { port: endpoint.port(), ..Config::loopback() });
     assert!(taken.is_err(), "the port is taken");
@@ -191,12 +191,12 @@ fn wrong_use_says_what_is_wrong() {
 fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
     let there = open(Config { queue_bytes: Config::QUEUE_BYTES_MIN, ..Config::loopback() });
     let here = open(Config::loopback());
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let mut kept = Vec::new();
     let mut posted = 0u64;
     let error = 'full: loop {
-        while posted < 2000 && from.post(node, &contents(posted, 100)).is_ok() {
+        while posted < 2000 && from.post(peer, &payload(posted, 100)).is_ok() {
             posted += 1;
         }
         for _ in 0..50 {
@@ -212,13 +212,13 @@ fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
     // Released, everything else arrives.
     let mut number = 0;
     for message in kept.drain(..) {
-        assert!(message[..] == contents(number, 100)[..], "message {number} of {posted}: {:?}", &message[..]);
+        assert!(message[..] == payload(number, 100)[..], "message {number} of {posted}: {:?}", &message[..]);
         number += 1;
     }
     while number < posted {
         here.progress().unwrap();
         while let Some(message) = to.try_receive().unwrap() {
-            assert_eq!(message[..], contents(number, 100)[..], "message {number} of {posted}");
+            assert_eq!(message[..], payload(number, 100)[..], "message {number} of {posted}");
             number += 1;
         }
     }
@@ -228,10 +228,10 @@ fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
 fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     for number in 0..1000u64 {
-        let mut buffer = from.send_buffer(node, 8).unwrap();
+        let mut buffer = from.send_buffer(peer, 8).unwrap();
         buffer.copy_from_slice(&number.to_le_bytes());
         buffer.post().unwrap();
     }
@@ -240,7 +240,7 @@ fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
         here.progress().unwrap();
         while let Some(message) = to.try_receive().unwrap() {
             assert_eq!(message[..], next.to_le_bytes());
-            assert_eq!(message.source(), Node(0));
+            assert_eq!(message.source(), PeerId(0));
             next += 1;
         }
     }
@@ -276,11 +276,11 @@ fn random_datagrams_are_counted_and_never_delivered() {
 fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
     let there = open(Config { message_bytes_max: 10_000, ..Config::loopback() });
     let here = open(Config::loopback());
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let mut from = here.channel(1).unwrap();
     let mut to = there.channel(1).unwrap();
     // Its limit is not known yet.
-    let ticket = from.post(node, &contents(0, 10_001)).unwrap();
+    let ticket = from.post(peer, &payload(0, 10_001)).unwrap();
     let failure = loop {
         there.progress().unwrap();
         match from.try_receive() {
@@ -290,10 +290,10 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
         }
     };
     assert_eq!(failure.reason, tsumugi::Reason::TooLong(10_000));
-    assert_eq!(here.status(ticket), Status::Failed);
-    here.forgive(node);
-    assert!(matches!(from.post(node, &contents(0, 10_001)), Err(SendError::TooLong { limit: 10_000, .. })));
-    from.post(node, &contents(1, 10_000)).unwrap();
+    assert_eq!(here.status(ticket), TicketStatus::Failed);
+    here.reset_peer(peer);
+    assert!(matches!(from.post(peer, &payload(0, 10_001)), Err(SendError::TooLong { limit: 10_000, .. })));
+    from.post(peer, &payload(1, 10_000)).unwrap();
     let message = loop {
         here.progress().unwrap();
         match to.try_receive() {
@@ -302,52 +302,52 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
             Err(error) => panic!("{error}"),
         }
     };
-    assert!(message[..] == contents(1, 10_000)[..]);
+    assert!(message[..] == payload(1, 10_000)[..]);
 }
 
 /// An endpoint with a peer that was gone before it had taken what was sent to it, and the peer's number.
-fn with_a_lost_peer() -> (Endpoint, Node) {
+fn with_a_lost_peer() -> (Endpoint, PeerId) {
     let endpoint = open(Config { connect_timeout: Duration::from_millis(100), ..Config::loopback() });
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let node = endpoint.add_peer(&format!("127.0.0.1:{nobody}")).unwrap();
-    let ticket = endpoint.channel(1).unwrap().post(node, b"?").unwrap();
-    while endpoint.status(ticket) == Status::Pending {
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{nobody}")).unwrap();
+    let ticket = endpoint.channel(1).unwrap().post(peer, b"?").unwrap();
+    while endpoint.status(ticket) == TicketStatus::Pending {
         endpoint.progress().unwrap();
     }
-    (endpoint, node)
+    (endpoint, peer)
 }
 
-fn assert_is_lost(outcome: Result<(), SendError>, node: Node) {
+fn assert_is_lost(outcome: Result<(), SendError>, peer: PeerId) {
     match outcome {
-        Err(SendError::Peer(failure)) => assert_eq!((failure.node, failure.undelivered), (node, 1)),
+        Err(SendError::Peer(failure)) => assert_eq!((failure.peer, failure.undelivered), (peer, 1)),
         other => panic!("{other:?}"),
     }
 }
 
 #[test]
 fn flushing_tells_of_a_loss_that_nobody_was_told_of_and_tells_it_once() {
-    let (endpoint, node) = with_a_lost_peer();
-    assert_is_lost(endpoint.flush(), node);
+    let (endpoint, peer) = with_a_lost_peer();
+    assert_is_lost(endpoint.flush(), peer);
     endpoint.flush().unwrap();
     endpoint.close().unwrap();
 }
 
 #[test]
 fn closing_tells_of_a_loss_that_nobody_was_told_of() {
-    let (endpoint, node) = with_a_lost_peer();
-    assert_is_lost(endpoint.close(), node);
+    let (endpoint, peer) = with_a_lost_peer();
+    assert_is_lost(endpoint.close(), peer);
 }
 
 #[test]
 fn flushing_does_not_tell_what_was_told_otherwise() {
-    let (endpoint, node) = with_a_lost_peer();
-    assert_eq!(endpoint.take_failure().unwrap().node, node);
+    let (endpoint, peer) = with_a_lost_peer();
+    assert_eq!(endpoint.take_failure().unwrap().peer, peer);
     endpoint.flush().unwrap();
 
-    let (endpoint, node) = with_a_lost_peer();
-    endpoint.forgive(node);
+    let (endpoint, peer) = with_a_lost_peer();
+    endpoint.reset_peer(peer);
     let mut channel = endpoint.channel(1).unwrap();
-    channel.post(node, b"?").unwrap();
+    channel.post(peer, b"?").unwrap();
     match channel.receive() {
         Err(ReceiveError::Peer(failure)) => assert_eq!(failure.undelivered, 1),
         other => panic!("{other:?}"),

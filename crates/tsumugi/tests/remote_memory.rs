@@ -56,11 +56,11 @@ fn an_importer_writes_reads_and_notifies_the_handler_of_its_choice() {
         endpoint.close().unwrap();
     });
     let endpoint = open();
-    let node = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL).unwrap();
-    let (a, b) = (memory.import(node, "a", LIMIT).unwrap(), memory.import(node, "b", LIMIT).unwrap());
+    let (a, b) = (memory.import(peer, "a", LIMIT).unwrap(), memory.import(peer, "b", LIMIT).unwrap());
     assert_eq!((a.bytes(), b.bytes()), (1 << 20, 100));
-    let missing = memory.import(node, "c", Duration::from_millis(50));
+    let missing = memory.import(peer, "c", Duration::from_millis(50));
     assert!(matches!(missing, Err(ImportError::NotExported { .. })));
 
     let data = Region::new(1 << 20).unwrap();

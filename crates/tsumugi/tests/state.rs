@@ -5,9 +5,9 @@ mod options;
 
 use options::options;
 use std::net::SocketAddr;
-use tsumugi::internal::{Delivery, Options, State};
-use tsumugi::{Node, Reason};
-use tsumugi_proto::driver::{self, Fate};
+use tsumugi::internal::{Delivery, EndpointOptions, State};
+use tsumugi::{PeerId, Reason};
+use tsumugi_proto::xdp::{self, Fate};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{HostOptions, LinkOptions, Network, SimRail};
 use tsumugi_rail::{Packet, Rail};
@@ -27,8 +27,8 @@ struct Host {
     rail: SimRail,
 }
 
-fn host_options(seed: u64, datagram_bytes: usize) -> Options {
-    Options {
+fn host_options(seed: u64, datagram_bytes: usize) -> EndpointOptions {
+    EndpointOptions {
         peers_max: 4,
         peer_timeout_ns: TIMEOUT_NS,
         connect_timeout_ns: TIMEOUT_NS,
@@ -58,7 +58,7 @@ impl Host {
         state.audit_all(0).unwrap();
     }
 
-    /// A program in the driver takes what arrived, after `damage` was done to it; the rest goes on.
+    /// The XDP program takes what arrived, after `damage` was done to it; the rest goes on.
     fn drive(&mut self, now: Instant, damage: impl Fn(&mut Vec<u8>)) {
         let Host { state, rail } = self;
         let mut arrived = Vec::new();
@@ -67,7 +67,7 @@ impl Host {
             damage(&mut bytes);
             let crc32c = |body: &[u8]| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
             let scattered = bytes.len() > ONE_BUFFER_BYTES;
-            match driver::receive(state.receive_memory(), &bytes, scattered, crc32c).0 {
+            match xdp::receive(state.receive_memory(), &bytes, scattered, crc32c).0 {
                 Fate::Pass => state.on_datagram(now, from, &bytes),
                 Fate::Drop => {}
                 Fate::Answer(answer) => {
@@ -81,9 +81,9 @@ impl Host {
     fn read(&mut self) -> Vec<Vec<u8>> {
         let mut messages = Vec::new();
         while let Some(delivery) = self.state.take(1) {
-            if let Delivery::Message { content, .. } = delivery {
-                messages.push(self.state.bytes_of(&content).to_vec());
-                self.state.release_message(content);
+            if let Delivery::Message { payload, .. } = delivery {
+                messages.push(self.state.bytes_of(&payload).to_vec());
+                self.state.release_message(payload);
             }
         }
         messages
@@ -91,11 +91,11 @@ impl Host {
 }
 
 #[test]
-fn who_greets_in_vain_sleeps_between_two_hellos() {
+fn who_connects_in_vain_sleeps_between_two_hellos() {
     let network = Network::new(1, LinkOptions::default());
     let mut here = host(&network, 1, 1);
-    let node = here.state.add_peer("nobody", address(2)).unwrap();
-    here.state.post(Instant(0), node, 1, b"?").unwrap();
+    let peer = here.state.add_peer("nobody", address(2)).unwrap();
+    here.state.post(Instant(0), peer, 1, b"?").unwrap();
     let (mut now, mut calls) = (Instant(0), 0);
     while now < Instant(TIMEOUT_NS) {
         here.call(now);
@@ -108,43 +108,43 @@ fn who_greets_in_vain_sleeps_between_two_hellos() {
 }
 
 /// Two hosts that know each other, and the number of the second with the first.
-fn acquainted(network: &Network) -> (Host, Host, Node) {
-    acquainted_with_datagrams(network, 1472)
+fn connected(network: &Network) -> (Host, Host, PeerId) {
+    connected_with_datagrams(network, 1472)
 }
 
-fn acquainted_with_datagrams(network: &Network, bytes: usize) -> (Host, Host, Node) {
+fn connected_with_datagrams(network: &Network, bytes: usize) -> (Host, Host, PeerId) {
     let [mut here, mut there] =
         [1, 2].map(|number| host_with_datagrams(network, number, number.into(), bytes));
-    let node = here.state.add_peer("there", address(2)).unwrap();
-    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    let peer = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), peer, 1, b"hello").unwrap();
     for step in 0..40 {
         here.call(Instant(step * 10_000));
         there.call(Instant(step * 10_000));
     }
     assert!(here.state.is_flushed());
-    (here, there, node)
+    (here, there, peer)
 }
 
 #[test]
 fn an_answer_tells_no_more_credit_than_there_is_though_not_all_is_read() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     let now = Instant(MILLISECOND_NS);
     // The answer to a packet that the socket brought, which waits.
-    here.state.post(now, node, 1, b"one").unwrap();
+    here.state.post(now, peer, 1, b"one").unwrap();
     here.state.transmit(now, &mut here.rail).unwrap();
     let later = now.plus(2000);
     let there_rail = &mut there.rail;
     there_rail.receive(later, &mut |from, bytes| there.state.on_datagram(later, from, bytes)).unwrap();
-    there.state.settle();
+    there.state.flush_acks();
     // And meanwhile others are deposited.
     for _ in 0..5 {
-        here.state.post(later, node, 1, &[0; 1400]).unwrap();
+        here.state.post(later, peer, 1, &[0; 1400]).unwrap();
         here.state.transmit(later, &mut here.rail).unwrap();
     }
     there.drive(later.plus(2000), |_| {});
     there.state.transmit(later.plus(2000), &mut there.rail).unwrap();
-    let limit = there.state.view(Node(0)).unwrap().limit;
+    let limit = there.state.view(PeerId(0)).unwrap().limit;
     let mut told = 0;
     here.rail
         .receive(later.plus(4000), &mut |_, bytes| {
@@ -156,32 +156,32 @@ fn an_answer_tells_no_more_credit_than_there_is_though_not_all_is_read() {
 }
 
 #[test]
-fn the_acknowledgement_of_what_nobody_asks_about_rides_along_with_the_reply_and_a_driver_gives_it_at_once() {
+fn the_acknowledgement_of_what_nobody_asks_about_rides_along_with_the_reply_and_xdp_gives_it_at_once() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     let answered = |host: &Host| host.state.counters().get("answers_sent");
     let (before, mut now) = ((answered(&here), answered(&there)), Instant(MILLISECOND_NS));
     for _ in 0..20 {
-        here.state.unwatched(|state| state.post(now, node, 1, &[5; 5000])).unwrap();
+        here.state.unwatched(|state| state.post(now, peer, 1, &[5; 5000])).unwrap();
         here.call(now);
         now = now.plus(2000);
         there.call(now);
         assert_eq!(there.read().pop(), Some(vec![5; 5000]));
-        there.state.unwatched(|state| state.post(now, Node(0), 1, &[6; 5000])).unwrap();
+        there.state.unwatched(|state| state.post(now, PeerId(0), 1, &[6; 5000])).unwrap();
         there.call(now);
         now = now.plus(2000);
         here.call(now);
         assert_eq!(here.read().pop(), Some(vec![6; 5000]));
     }
     assert_eq!((answered(&here), answered(&there)), before, "every reply has brought it");
-    here.state.unwatched(|state| state.post(now, node, 1, &[7; 5000])).unwrap();
+    here.state.unwatched(|state| state.post(now, peer, 1, &[7; 5000])).unwrap();
     here.call(now);
     assert!(!here.state.is_flushed());
     there.drive(now.plus(2000), |_| {});
     here.call(now.plus(4000));
     assert!(here.state.is_flushed(), "nobody has called there");
     // What somebody may ask about is acknowledged by the call that takes it in, which may be the last for long.
-    here.state.post(now.plus(4000), node, 1, &[8; 5000]).unwrap();
+    here.state.post(now.plus(4000), peer, 1, &[8; 5000]).unwrap();
     here.call(now.plus(4000));
     there.call(now.plus(6000));
     here.call(now.plus(8000));
@@ -216,13 +216,13 @@ fn drive_until(
 #[test]
 fn a_packet_that_was_damaged_and_acknowledged_comes_again() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     assert_eq!(there.read(), [b"hello"]);
     let mut now = Instant(MILLISECOND_NS);
     // Short messages, a long one, and one behind it that waits for its turn.
     let messages: Vec<Vec<u8>> = vec![vec![7; 100], vec![8; 1300], vec![9; 20_000], vec![10; 60]];
     for message in &messages {
-        here.state.post(now, node, 1, message).unwrap();
+        here.state.post(now, peer, 1, message).unwrap();
     }
     here.state.transmit(now, &mut here.rail).unwrap();
     now = now.plus(2000);
@@ -247,10 +247,10 @@ fn a_packet_that_was_damaged_and_acknowledged_comes_again() {
 fn a_damaged_packet_is_asked_for_until_it_comes() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, loss: 0.3, ..LinkOptions::default() });
     let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
-    let node = here.state.add_peer("there", address(2)).unwrap();
+    let peer = here.state.add_peer("there", address(2)).unwrap();
     let messages: Vec<Vec<u8>> = (0..200u8).map(|number| vec![number; 1 + 7 * number as usize]).collect();
     for message in &messages {
-        here.state.post(Instant(0), node, 1, message).unwrap();
+        here.state.post(Instant(0), peer, 1, message).unwrap();
     }
     let damaged = std::cell::Cell::new(0);
     let harm = |header: &Header| {
@@ -267,11 +267,11 @@ fn a_damaged_packet_is_asked_for_until_it_comes() {
 #[test]
 fn who_says_good_bye_stays_for_what_was_damaged() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     there.read();
     let now = Instant(MILLISECOND_NS);
     for number in 0..3 {
-        here.state.post(now, node, 1, &[number; 1400]).unwrap();
+        here.state.post(now, peer, 1, &[number; 1400]).unwrap();
     }
     here.state.transmit(now, &mut here.rail).unwrap();
     there.drive(now.plus(2000), |bytes| *bytes.last_mut().unwrap() ^= 1);
@@ -284,14 +284,14 @@ fn who_says_good_bye_stays_for_what_was_damaged() {
     assert_eq!(there.state.take_failure().unwrap().reason, Reason::Closed);
 }
 
-/// A driver answers PROBEs for a process that computes, which hears nothing of the peer meanwhile.
+/// The XDP program answers PROBEs for a process that computes, which hears nothing of the peer meanwhile.
 #[test]
 fn nobody_is_silent_who_was_not_asked() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     let mut now = Instant(MILLISECOND_NS);
     network.cut(address(1), address(2));
-    here.state.post(now, node, 1, b"?").unwrap();
+    here.state.post(now, peer, 1, b"?").unwrap();
     here.call(now);
     network.heal(address(1), address(2));
     // `here` computes for longer than the time-out.
@@ -307,7 +307,7 @@ fn nobody_is_silent_who_was_not_asked() {
     assert!(here.state.take_failure().is_none() && here.state.is_flushed());
     // Nobody answers any more, and it asks in time.
     network.cut(address(1), address(2));
-    here.state.post(now, node, 1, b"?").unwrap();
+    here.state.post(now, peer, 1, b"?").unwrap();
     while now < end.plus(TIMEOUT_NS) {
         assert!(here.state.take_failure().is_none(), "given up too early");
         here.call(now);
@@ -319,11 +319,11 @@ fn nobody_is_silent_who_was_not_asked() {
 }
 
 #[test]
-fn who_was_greeted_by_a_peer_that_gave_up_loses_nothing_that_it_sends_to_it() {
+fn who_was_connected_to_by_a_peer_that_gave_up_loses_nothing_that_it_sends_to_it() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
-    let node = here.state.add_peer("there", address(2)).unwrap();
-    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    let peer = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), peer, 1, b"hello").unwrap();
     here.call(Instant(0));
     there.call(Instant(2000)); // CHALLENGE
     here.call(Instant(4000)); // HELLO, which lies in a socket for long
@@ -333,25 +333,25 @@ fn who_was_greeted_by_a_peer_that_gave_up_loses_nothing_that_it_sends_to_it() {
     assert!(matches!(here.state.take_failure().unwrap().reason, Reason::Unreachable(..)));
     network.heal(address(1), address(2));
     there.call(now);
-    there.state.post(now, Node(0), 1, b"news").unwrap();
+    there.state.post(now, PeerId(0), 1, b"news").unwrap();
     for _ in 0..40 {
         now = now.plus(10_000);
         there.call(now);
         here.call(now);
     }
     assert!(there.state.take_failure().is_none(), "it neither restarted nor is it gone");
-    here.state.take(1).expect("the failure of its greeting");
+    here.state.take(1).expect("the failure of its handshake");
     assert_eq!(here.read(), [b"news"]);
 }
 
 #[test]
 fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     let now = Instant(MILLISECOND_NS);
     here.state.leave(now);
     here.call(now);
-    here.state.post(now, node, 1, b"wait!").unwrap();
+    here.state.post(now, peer, 1, b"wait!").unwrap();
     there.call(now.plus(2000));
     here.call(now.plus(4000));
     let failure = here.state.take_failure().unwrap();
@@ -362,12 +362,12 @@ fn who_leaves_hears_of_what_it_posted_afterwards_and_the_peer_did_not_wait_for()
 #[test]
 fn a_bye_that_arrives_after_later_data_is_an_orderly_close() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     there.read();
     let now = Instant(MILLISECOND_NS);
     here.state.leave(now);
     here.call(now);
-    here.state.post(now, node, 1, b"and this").unwrap();
+    here.state.post(now, peer, 1, b"and this").unwrap();
     here.call(now);
     let mut arrived = Vec::new();
     there.rail.receive(now.plus(2000), &mut |from, bytes| arrived.push((from, bytes.to_vec()))).unwrap();
@@ -381,19 +381,19 @@ fn a_bye_that_arrives_after_later_data_is_an_orderly_close() {
     there.call(now.plus(2000));
     here.call(now.plus(4000));
     assert!(here.state.has_left() && here.state.take_failure().is_none());
-    assert!(here.state.was_delivered(node, 2), "by BYE_ACK");
+    assert!(here.state.was_delivered(peer, 2), "by BYE_ACK");
 }
 
 #[test]
 fn who_leaves_sends_again_what_is_lost() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     there.read();
     let mut now = Instant(MILLISECOND_NS);
     network.cut(address(1), address(2));
     here.state.leave(now);
     here.call(now);
-    here.state.post(now, node, 1, b"and this").unwrap();
+    here.state.post(now, peer, 1, b"and this").unwrap();
     here.call(now);
     network.heal(address(1), address(2));
     // Sooner than BYE is said again.
@@ -412,36 +412,36 @@ fn who_leaves_sends_again_what_is_lost() {
 }
 
 #[test]
-fn a_copy_of_a_stop_does_not_hold_what_is_sent_later() {
+fn a_copy_of_an_xoff_does_not_hold_what_is_sent_later() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted(&network);
+    let (mut here, mut there, peer) = connected(&network);
     let mut now = Instant(MILLISECOND_NS);
     // More than fits in the queue of a peer that does not read.
     for _ in 0..60 {
-        here.state.post(now, node, 1, &[7; 1000]).unwrap();
+        here.state.post(now, peer, 1, &[7; 1000]).unwrap();
     }
-    let mut stop = None;
+    let mut xoff = None;
     while now < Instant(20 * MILLISECOND_NS) {
         now = now.plus(MILLISECOND_NS / 10);
         let Host { state, rail } = &mut here;
         let arrive = &mut |from, bytes: &[u8]| {
             let kind = Header::decode(bytes).unwrap().0.kind;
-            if kind == Kind::Stop {
-                stop.get_or_insert_with(|| bytes.to_vec());
+            if kind == Kind::Xoff {
+                xoff.get_or_insert_with(|| bytes.to_vec());
             }
             state.on_datagram(now, from, bytes);
         };
         rail.receive(now, arrive).unwrap();
         here.call(now);
         there.call(now);
-        if stop.is_some() {
+        if xoff.is_some() {
             there.read();
         }
     }
     assert!(here.state.is_flushed());
-    let stop = stop.expect("a queue that was full");
-    here.state.on_datagram(now, address(2), &stop);
-    here.state.post(now, node, 1, b"!").unwrap();
+    let xoff = xoff.expect("a queue that was full");
+    here.state.on_datagram(now, address(2), &xoff);
+    here.state.post(now, peer, 1, b"!").unwrap();
     here.call(now);
     now = now.plus(2000);
     there.call(now);
@@ -451,13 +451,13 @@ fn a_copy_of_a_stop_does_not_hold_what_is_sent_later() {
 #[test]
 fn who_cannot_send_sleeps_before_trying_again() {
     let network = Network::new(1, LinkOptions::default());
-    let (mut here, _there, node) = acquainted(&network);
+    let (mut here, _there, peer) = connected(&network);
     network.set_host_options(HostOptions { short_burst: 1.0, ..HostOptions::default() });
     let nobody = here.state.add_peer("nobody", address(3)).unwrap();
     let now = Instant(MILLISECOND_NS);
     // A HELLO is due at once, behind a packet that the NIC does not take.
     here.state.post(now, nobody, 1, b"?").unwrap();
-    here.state.post(now, node, 1, b"!").unwrap();
+    here.state.post(now, peer, 1, b"!").unwrap();
     here.state.transmit(now, &mut here.rail).unwrap();
     assert!(here.state.deadline() > now, "a timer that is always due");
     assert!(here.state.deadline() < now.plus(MILLISECOND_NS), "not tried again");
@@ -467,7 +467,7 @@ fn who_cannot_send_sleeps_before_trying_again() {
 fn a_queue_that_is_full_to_the_last_byte_is_not_read_around() {
     let network = Network::new(1, LinkOptions::default());
     let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
-    let node = here.state.add_peer("there", address(2)).unwrap();
+    let peer = here.state.add_peer("there", address(2)).unwrap();
     // With its frame header and record header each takes 1024 bytes: 32 of them fill the queue.
     let bytes = 1024 - Record::HEADER_BYTES as usize - 8;
     let mut now = Instant(0);
@@ -475,7 +475,7 @@ fn a_queue_that_is_full_to_the_last_byte_is_not_read_around() {
     // in pieces, and the queue is given back in pieces of 2048 bytes.
     for number in 0..35 {
         let message = if number == 0 { Vec::new() } else { vec![number; bytes] };
-        here.state.post(now, node, 1, &message).unwrap();
+        here.state.post(now, peer, 1, &message).unwrap();
         for _ in 0..20 {
             now = now.plus(10_000);
             here.call(now);
@@ -498,21 +498,21 @@ fn a_queue_that_is_full_to_the_last_byte_is_not_read_around() {
 fn a_packet_of_a_former_incarnation_is_answered_by_nothing() {
     let network = Network::new(1, LinkOptions::default());
     let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
-    let node = here.state.add_peer("there", address(2)).unwrap();
-    here.state.post(Instant(0), node, 1, b"hello").unwrap();
+    let peer = here.state.add_peer("there", address(2)).unwrap();
+    here.state.post(Instant(0), peer, 1, b"hello").unwrap();
     for step in 0..20 {
         here.call(Instant(step * 10_000));
         there.call(Instant(step * 10_000));
     }
     assert_eq!(there.read(), [b"hello"]);
-    let view = there.state.view(Node(0)).unwrap();
+    let view = there.state.view(PeerId(0)).unwrap();
     let mut header = Header::new(Kind::Probe, view.epoch ^ 1);
     (header.token, header.flow) = (view.local_token, 0);
     there.state.on_datagram(Instant(MILLISECOND_NS), address(1), &header.encode());
     assert_eq!(there.state.counted(Counter::WrongEpoch), 1);
     let before = network.statistics().sent;
     there.state.transmit(Instant(MILLISECOND_NS), &mut there.rail).unwrap();
-    assert_eq!(network.statistics().sent, before, "a RESET would end the present acquaintance");
+    assert_eq!(network.statistics().sent, before, "a RESET would end the present connection");
 }
 
 /// The peer accepted what a HELLO offered, sent in that flow, and gave up before its WELCOME arrived. What it sends
@@ -527,7 +527,7 @@ fn a_flow_is_begun_once_though_a_welcome_is_lost() {
     here.call(Instant(0));
     there.call(Instant(2_000)); // CHALLENGE
     here.call(Instant(4_000)); // HELLO with the cookie
-    there.call(Instant(6_000)); // WELCOME: loses its way
+    there.call(Instant(6_000)); // WELCOME: is lost
     let mut lost = 0;
     here.rail.receive(Instant(8_000), &mut |_, _| lost += 1).unwrap();
     assert_eq!(lost, 1);
@@ -542,7 +542,7 @@ fn a_flow_is_begun_once_though_a_welcome_is_lost() {
         now = now.plus(MILLISECOND_NS / 10);
     }
     network.heal(address(1), address(2));
-    there.state.forgive(to_here.0);
+    there.state.reset_peer(to_here.0);
     there.state.post(now, to_here, 1, b"second").unwrap();
     let mut arrived = Vec::new();
     for _ in 0..30_000 {
@@ -552,7 +552,7 @@ fn a_flow_is_begun_once_though_a_welcome_is_lost() {
         arrived.extend(here.read());
         if there.state.take_failure().is_some() {
             // Told; it may be sent once more.
-            there.state.forgive(to_here.0);
+            there.state.reset_peer(to_here.0);
             there.state.post(now, to_here, 1, b"second").unwrap();
         }
     }
@@ -560,19 +560,20 @@ fn a_flow_is_begun_once_though_a_welcome_is_lost() {
     assert_eq!(arrived.last().map(Vec::as_slice), Some(&b"second"[..]), "{arrived:?}");
 }
 
-/// The driver of `there` receives long packets in several buffers, and may not turn such a frame round.
+/// The NIC's driver of `there` receives long packets in several buffers. The XDP program may not send such a frame
+/// back.
 #[test]
-fn long_packets_to_a_process_that_computes_are_acknowledged_by_its_driver() {
+fn long_packets_to_a_process_that_computes_are_acknowledged_by_xdp() {
     // Several packets: a lone one asks for nothing.
     for bytes in [20_000, 26_000] {
         let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-        let (mut here, mut there, node) = acquainted_with_datagrams(&network, 8972);
+        let (mut here, mut there, peer) = connected_with_datagrams(&network, 8972);
         there.read();
         let mut now = Instant(MILLISECOND_NS);
         let mut took = [0; 3];
         for took_ns in &mut took {
             let begun = now;
-            here.state.post(now, node, 1, &vec![7; bytes]).unwrap();
+            here.state.post(now, peer, 1, &vec![7; bytes]).unwrap();
             while !here.state.is_flushed() {
                 here.call(now);
                 there.drive(now, |_| {});
@@ -590,11 +591,11 @@ fn long_packets_to_a_process_that_computes_are_acknowledged_by_its_driver() {
 }
 
 #[test]
-fn a_process_that_runs_answers_the_long_packets_that_its_driver_could_not() {
+fn a_process_that_runs_answers_the_long_packets_that_xdp_could_not() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, node) = acquainted_with_datagrams(&network, 8972);
+    let (mut here, mut there, peer) = connected_with_datagrams(&network, 8972);
     let mut now = Instant(MILLISECOND_NS);
-    here.state.post(now, node, 1, &[7; 20_000]).unwrap();
+    here.state.post(now, peer, 1, &[7; 20_000]).unwrap();
     here.call(now);
     now = now.plus(1500);
     there.drive(now, |_| {});
@@ -620,7 +621,7 @@ fn an_endpoint_shows_the_descriptor_that_its_rail_has_or_none() {
 #[test]
 fn who_receives_hears_of_a_peer_that_falls_silent_though_nothing_is_outstanding() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
-    let (mut here, mut there, _) = acquainted(&network);
+    let (mut here, mut there, _) = connected(&network);
     let mut now = Instant(MILLISECOND_NS);
     here.read();
     // As long as it is there, nothing is said, and nobody is busy with it.
@@ -656,8 +657,8 @@ fn peers_that_come_and_leave_never_fill_an_endpoint_and_are_never_mistaken_for_e
     let (mut now, mut seen) = (Instant(0), Vec::new());
     for number in 2..32 {
         let mut client = host(&network, number, number.into());
-        let node = client.state.add_peer("server", address(1)).unwrap();
-        client.state.post(now, node, 1, &[number]).unwrap();
+        let peer = client.state.add_peer("server", address(1)).unwrap();
+        client.state.post(now, peer, 1, &[number]).unwrap();
         let (mut source, mut leaving) = (None, false);
         let end = now.plus(10 * TIMEOUT_NS);
         while !leaving || !client.state.has_left() {
@@ -665,10 +666,10 @@ fn peers_that_come_and_leave_never_fill_an_endpoint_and_are_never_mistaken_for_e
             client.call(now);
             server.call(now);
             while let Some(delivery) = server.state.take(1) {
-                let Delivery::Message { source: from, content } = delivery else { continue };
-                assert_eq!(server.state.bytes_of(&content), [number], "somebody else's message");
-                server.state.release_message(content);
-                assert_eq!(server.state.address_of(Node(from)), Some(address(number)));
+                let Delivery::Message { source: from, payload } = delivery else { continue };
+                assert_eq!(server.state.bytes_of(&payload), [number], "somebody else's message");
+                server.state.release_message(payload);
+                assert_eq!(server.state.address_of(PeerId(from)), Some(address(number)));
                 source = Some(from);
             }
             if !leaving && client.state.is_flushed() {
@@ -684,5 +685,5 @@ fn peers_that_come_and_leave_never_fill_an_endpoint_and_are_never_mistaken_for_e
         assert!(server.state.peers() <= 4);
     }
     // An answer to the first is one to nobody.
-    assert!(server.state.post(now, Node(seen[0]), 1, b"?").is_err());
+    assert!(server.state.post(now, PeerId(seen[0]), 1, b"?").is_err());
 }

@@ -4,12 +4,12 @@ mod common {
     pub(crate) mod loopback;
 }
 
-use common::loopback::{cluster, contents, eventually};
+use common::loopback::{cluster, eventually, payload};
 use proptest::prelude::*;
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::Poll;
-use tsumugi::stream::{Incoming, Options, Streams};
+use tsumugi::stream::{Incoming, StreamOptions, Streams};
 use tsumugi::{Config, FaultOptions};
 
 const CHANNEL: u16 = 4;
@@ -58,7 +58,7 @@ proptest! {
             faults: Some(faults),
             ..Config::loopback()
         };
-        let (endpoints, nodes) = cluster(endpoints, &config);
+        let (endpoints, peers) = cluster(endpoints, &config);
         let count = endpoints.len();
         let all = Rc::new(scripts.clone());
         // How often each message was read.
@@ -66,7 +66,7 @@ proptest! {
             .iter()
             .map(|endpoint| {
                 let mut port =
-                    Streams::open(endpoint, CHANNEL, Options { buffered_bytes }, vec![0; scripts.len()]).unwrap();
+                    Streams::open(endpoint, CHANNEL, StreamOptions { buffered_bytes }, vec![0; scripts.len()]).unwrap();
                 let all = Rc::clone(&all);
                 port.register("check", move |incoming: Incoming<Vec<u32>>| {
                     check(incoming, Rc::clone(&all))
@@ -78,11 +78,11 @@ proptest! {
         for (at, script) in scripts.iter().enumerate() {
             let from = script.from % count;
             let to = (from + 1 + script.step % (count - 1)) % count;
-            let mut message = ports[from].begin(nodes[from][to], "check").unwrap();
+            let mut message = ports[from].begin(peers[from][to], "check").unwrap();
             let pieces = script.pieces.clone();
             ports[from].spawn(async move {
                 message.piece(&(at as u32).to_le_bytes()).await.unwrap();
-                let data = contents(at as u64, pieces.iter().sum());
+                let data = payload(at as u64, pieces.iter().sum());
                 let mut rest = &data[..];
                 for bytes in pieces {
                     let (piece, behind) = rest.split_at(bytes);
@@ -116,7 +116,7 @@ async fn check(mut incoming: Incoming<Vec<u32>>, scripts: Rc<Vec<Script>>) {
     incoming.read_exact(&mut number).await.unwrap();
     let at = u32::from_le_bytes(number) as usize;
     let Script { pieces, reads, pause, leaves, .. } = &scripts[at];
-    let expected = contents(at as u64, pieces.iter().sum());
+    let expected = payload(at as u64, pieces.iter().sum());
     let mut done = 0;
     for (turn, bytes) in reads.iter().cycle().enumerate() {
         if *leaves == Some(turn) {

@@ -3,13 +3,13 @@
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 use tsumugi::remote::{Refused, RemoteError};
-use tsumugi::{Config, Context, ContextError, Endpoint, FaultOptions, Node, Region, Rights, Status};
+use tsumugi::{Config, Context, ContextError, Endpoint, FaultOptions, PeerId, Region, Rights, TicketStatus};
 
 const CHANNEL: u16 = 5;
 const ROLE: &str = "TSUMUGI_TEST_ROLE";
 const MESSAGES: u64 = 400;
 
-fn contents(number: u64) -> Vec<u8> {
+fn payload(number: u64) -> Vec<u8> {
     let bytes = [8, 100, 3000, 40_000][(number % 4) as usize];
     (0..bytes as u64).map(|at| (at * 7 + number * 13) as u8).collect()
 }
@@ -19,7 +19,7 @@ fn receive(endpoint: &Endpoint, from: u64, count: u64) -> u64 {
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     for number in from..from + count {
         let message = channel.receive_timeout(Duration::from_secs(20)).unwrap();
-        assert!(message[..] == contents(number)[..], "message {number}");
+        assert!(message[..] == payload(number)[..], "message {number}");
     }
     channel.detach();
     from + count
@@ -41,7 +41,7 @@ fn child() {
     let next = receive(&endpoint, from, count);
     // Something of its own is on its way when it is suspended.
     let mut channel = endpoint.channel(CHANNEL).unwrap();
-    channel.post(Node(0), &next.to_le_bytes()).unwrap();
+    channel.post(PeerId(0), &next.to_le_bytes()).unwrap();
     channel.detach();
     if next == MESSAGES {
         endpoint.flush().unwrap();
@@ -64,7 +64,7 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
         ..Config::loopback()
     })
     .unwrap();
-    let node = endpoint.add_peer(&format!("127.0.0.1:{free}")).unwrap();
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{free}")).unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let (mut posted, mut answers) = (0, Vec::new());
     for turn in 0..4u64 {
@@ -76,7 +76,7 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
             .spawn()
             .unwrap();
         let status = loop {
-            while posted < MESSAGES && channel.post(node, &contents(posted)).is_ok() {
+            while posted < MESSAGES && channel.post(peer, &payload(posted)).is_ok() {
                 posted += 1;
             }
             if let Some(message) = channel.try_receive().unwrap() {
@@ -100,11 +100,11 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
 fn what_was_received_and_not_taken_comes_along() {
     let here = Endpoint::open(Config::loopback()).unwrap();
     let there = Endpoint::open(Config::loopback()).unwrap();
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let mut from = here.channel(1).unwrap();
     let mut to = there.channel(1).unwrap();
     for number in 0..100 {
-        from.post(node, &contents(number)).unwrap();
+        from.post(peer, &payload(number)).unwrap();
     }
     let first = loop {
         here.progress().unwrap();
@@ -112,7 +112,7 @@ fn what_was_received_and_not_taken_comes_along() {
             break message;
         }
     };
-    assert!(first[..] == contents(0)[..]);
+    assert!(first[..] == payload(0)[..]);
     let (error, there) = there.suspend().unwrap_err();
     assert_eq!(error, ContextError::InUse(2), "a channel and a message");
     drop(first);
@@ -125,8 +125,8 @@ fn what_was_received_and_not_taken_comes_along() {
     while number < 100 {
         here.progress().unwrap();
         while let Some(message) = to.try_receive().unwrap() {
-            assert!(message[..] == contents(number)[..], "message {number}");
-            assert_eq!(message.source(), Node(0));
+            assert!(message[..] == payload(number)[..], "message {number}");
+            assert_eq!(message.source(), PeerId(0));
             number += 1;
         }
     }
@@ -141,14 +141,14 @@ fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
     let config = || Config { send_bytes: 64 << 10, accept_unknown: true, linger, ..Config::loopback() };
     let here = Endpoint::open(config()).unwrap();
     let there = Endpoint::open(config()).unwrap();
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let memory = Region::new(bytes).unwrap();
     let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + (at >> 9)) as u8).collect();
     memory.write(0, &data).unwrap();
     let registration = there.remote().register(&memory.all(), Rights::ALL).unwrap();
     let target = registration.target();
     let back = Region::new(bytes).unwrap();
-    let read = here.remote().read(node, target, &back.all()).unwrap();
+    let read = here.remote().read(peer, target, &back.all()).unwrap();
     let sent = || there.counters().get("packets_sent");
     let deadline = Instant::now() + Duration::from_secs(20);
     while sent() == 0 {
@@ -162,7 +162,7 @@ fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
     let context = Context::from_bytes(&context.to_bytes()).unwrap();
     let there = Endpoint::resume(&context, config()).unwrap();
     assert!(there.counters().get("packets_sent") < 100, "nothing was left to send");
-    let other = here.remote().fetch_add(node, target, 1).unwrap();
+    let other = here.remote().fetch_add(peer, target, 1).unwrap();
     while read.outcome().is_none() || other.outcome().is_none() {
         assert!(Instant::now() < deadline, "{:?}, {:?}", read.outcome(), other.outcome());
         here.progress().unwrap();
@@ -171,8 +171,8 @@ fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
     assert_eq!(read.outcome(), Some(Ok(0)));
     assert!(there.take_failure().is_none() && here.take_failure().is_none());
     let mut channel = there.channel(1).unwrap();
-    let ticket = channel.post(Node(0), b"after it").unwrap();
-    assert_eq!(there.status(ticket), Status::Pending, "delivered before it was sent");
+    let ticket = channel.post(PeerId(0), b"after it").unwrap();
+    assert_eq!(there.status(ticket), TicketStatus::Pending, "delivered before it was sent");
     let mut all = vec![0; bytes];
     back.read(0, &mut all).unwrap();
     assert!(all == data, "what was read was altered");
@@ -191,14 +191,14 @@ fn a_long_read_goes_on_though_who_serves_it_is_suspended() {
 fn a_long_write_goes_on_though_its_sender_is_suspended() {
     let config = || Config { accept_unknown: true, ..Config::loopback() };
     let (here, there) = (Endpoint::open(config()).unwrap(), Endpoint::open(config()).unwrap());
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let bytes = 16 << 20;
     let memory = Region::new(bytes).unwrap();
     let registration = there.remote().register(&memory.all(), Rights::ALL).unwrap();
     let data: Vec<u8> = (0..bytes).map(|at| (at * 5 + (at >> 11)) as u8).collect();
     let source = Region::new(bytes).unwrap();
     source.write(0, &data).unwrap();
-    let ticket = here.remote().write_and_notify(node, registration.target(), &source.all(), 1).unwrap();
+    let ticket = here.remote().write_and_notify(peer, registration.target(), &source.all(), 1).unwrap();
     let deadline = Instant::now() + Duration::from_secs(20);
     while here.counters().get("packets_sent") == 0 {
         assert!(Instant::now() < deadline);
@@ -207,7 +207,7 @@ fn a_long_write_goes_on_though_its_sender_is_suspended() {
     }
     let context = here.suspend().map_err(|(error, _)| error).unwrap();
     let here = Endpoint::resume(&Context::from_bytes(&context.to_bytes()).unwrap(), config()).unwrap();
-    assert_eq!(here.status(ticket), Status::Pending);
+    assert_eq!(here.status(ticket), TicketStatus::Pending);
     while registration.try_notification().unwrap().is_none() {
         assert!(Instant::now() < deadline, "{:?}", here.status(ticket));
         here.progress().unwrap();
@@ -215,7 +215,7 @@ fn a_long_write_goes_on_though_its_sender_is_suspended() {
     let mut all = vec![0; bytes];
     memory.read(0, &mut all).unwrap();
     assert!(all == data, "what was written was altered");
-    while here.status(ticket) == Status::Pending {
+    while here.status(ticket) == TicketStatus::Pending {
         assert!(Instant::now() < deadline, "it is never acknowledged");
         here.progress().unwrap();
         there.progress().unwrap();
@@ -231,14 +231,14 @@ fn peers_of_both_families_go_on() {
     }
     let mut clients = ["127.0.0.1", "::1"].map(|own| {
         let client = Endpoint::open(Config { bind: own.parse().unwrap(), ..Config::default() }).unwrap();
-        let node =
+        let peer =
             client.add_peer(&std::net::SocketAddr::new(client.address().ip(), server.port()).to_string());
-        (client.channel(CHANNEL).unwrap(), node.unwrap(), client)
+        (client.channel(CHANNEL).unwrap(), peer.unwrap(), client)
     });
     for turn in 0..3u64 {
         // What is sent while nobody is there, too.
-        for (number, (channel, node, _)) in clients.iter_mut().enumerate() {
-            channel.post(*node, &(10 * turn + number as u64).to_le_bytes()).unwrap();
+        for (number, (channel, peer, _)) in clients.iter_mut().enumerate() {
+            channel.post(*peer, &(10 * turn + number as u64).to_le_bytes()).unwrap();
         }
         if turn > 0 {
             let context = server.suspend().map_err(|(error, _)| error).unwrap();

@@ -2,9 +2,9 @@
 
 use super::{Host, Process};
 use crate::ledger::{Ledger, Wrong};
-use crate::trunk::check::PathsKnown;
+use crate::multirail::check::PathsKnown;
 use crate::world::{Phase, World};
-use tsumugi::{Failure, Node, Reason};
+use tsumugi::{Failure, PeerId, Reason};
 use tsumugi_wire::Instant;
 
 impl Host {
@@ -19,11 +19,11 @@ impl Host {
             let other = world.places.host_of(failure.address)?;
             process.arrived = true;
             self.judge(process, world, now, other, &failure)?;
-            world.ledger.damage(other, self.index, process.damaged(failure.node));
+            world.ledger.damage(other, self.index, process.damaged(failure.peer));
             for count in process.open.iter_mut().flatten() {
                 *count += 1;
             }
-            let known = process.known.entry(failure.node.0).or_default();
+            let known = process.known.entry(failure.peer.0).or_default();
             known.failed_at = Some(now);
             match known.stretch.take() {
                 Some(stretch) => world.ledger.fail(stretch, failure.undelivered)?,
@@ -48,15 +48,15 @@ impl Host {
         let since = world.changed[self.index][other];
         let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
         let closing = world.phase == Phase::Closing;
-        let known = process.known.get(&failure.node.0);
+        let known = process.known.get(&failure.peer.0);
         let view = known.and_then(|known| known.view);
         let timeout_ns = self.plan.options.peer_timeout_ns;
         let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
         let fair = match failure.reason {
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
-            // Every simulated network carries what every one should. But who repeats short packets of a process that is stopped
-            // makes it look as if it heard nothing else.
+            // Every simulated network carries what every one should. But whoever repeats short packets of a process
+            // that is stopped makes it look as if it heard nothing else.
             Reason::Narrow(_) => world.plan.has_kernels && world.plan.forged_one_in > 0,
             // There is always a route.
             Reason::NoRoute(_) => false,
@@ -67,8 +67,8 @@ impl Host {
             }
             // Everybody has room for all, in the same job.
             Reason::Refused(_) => false,
-            // It would have answered, or its program for it, unless it was not told how in time: a program can answer nobody
-            // whose WELCOME its process has not read.
+            // It would have answered, or its XDP program for it, unless the program was not told how in time: it can
+            // answer no peer whose WELCOME its process has not read.
             Reason::Silent(..) if world.plan.patient => {
                 let open_since = view.and_then(|view| world.doors[other].get(&view.remote_token));
                 open_since.is_none_or(|since| now.since(*since) <= timeout_ns)
@@ -97,22 +97,22 @@ impl Host {
         let Process { state, known, heard_from, .. } = process;
         let doors_before = std::mem::take(&mut world.doors[self.index]);
         for index in 0..state.peers() {
-            let node = Node(index);
-            let address = state.address_of(node).ok_or("a peer without address")?;
+            let id = PeerId(index);
+            let address = state.address_of(id).ok_or("a peer without address")?;
             let other = world.places.host_of(address)?;
             let peer = known.entry(index).or_default();
-            let acquaintance = state.acquaintance(node);
-            if acquaintance != peer.acquaintance {
-                peer.acquaintance = acquaintance;
+            let connection = state.connection(id);
+            if connection != peer.connection {
+                peer.connection = connection;
                 peer.quiet_since = None;
                 peer.paths = PathsKnown::default();
                 world.changed[self.index][other] = now;
                 if let Some(stretch) = peer.stretch.take() {
                     // No failure was reported: nothing may have been outstanding but what BYE_ACK acknowledged.
-                    let before = world.ledger.stretch(stretch).acquaintance;
-                    if before != acquaintance {
-                        if before.wrapping_add(1) == acquaintance {
-                            report(&mut world.ledger, stretch, |number| state.was_delivered(node, number))?;
+                    let before = world.ledger.stretch(stretch).connection;
+                    if before != connection {
+                        if before.wrapping_add(1) == connection {
+                            report(&mut world.ledger, stretch, |number| state.was_delivered(id, number))?;
                         }
                         if world.ledger.unreported(stretch) > 0 {
                             return Err(format!("host {} forgot host {other} and told nobody", self.index));
@@ -124,16 +124,16 @@ impl Host {
                 }
             }
             if let Some(stretch) = peer.stretch {
-                let reported = report(&mut world.ledger, stretch, |number| state.is_delivered(node, number))?;
-                if state.is_delivered(node, reported + 1) {
+                let reported = report(&mut world.ledger, stretch, |number| state.is_delivered(id, number))?;
+                if state.is_delivered(id, reported + 1) {
                     return Err(format!(
                         "message {} reported delivered that was never accepted",
                         reported + 1
                     ));
                 }
             }
-            let view = state.view(node).ok_or("a peer that cannot be seen")?;
-            // It has begun its flow anew, as good as an acquaintance.
+            let view = state.view(id).ok_or("a peer that cannot be seen")?;
+            // It has begun its flow anew, as good as a new connection.
             if peer.view.is_some_and(|before| ![0, view.local_token].contains(&before.local_token)) {
                 world.changed[self.index][other] = now;
             }
@@ -156,7 +156,7 @@ impl Host {
                 world.doors[self.index].insert(view.local_token, since);
             }
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
-            // Who was away for long has to ask first.
+            // A host that was away for long has to ask first.
             let was_away = self.away_ns > self.plan.options.peer_timeout_ns / 10;
             let heard = heard_from.iter().any(|from| world.places.find(*from) == Some(other));
             if !has_waited || heard || was_away {
@@ -168,7 +168,7 @@ impl Host {
                 let quiet_ns = now.since(quiet_since);
                 return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
             }
-            if world.plan.trunk.is_some() {
+            if world.plan.multirail.is_some() {
                 self.look_at_paths(state, &mut peer.paths, world, now, (other, index), &view)?;
             }
             peer.view = Some(view);

@@ -32,7 +32,7 @@ pub(crate) struct Mute {
 
 /// Time in which a process makes no call.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stop {
+pub(crate) struct Pause {
     pub(crate) from: Instant,
     pub(crate) until: Instant,
 }

@@ -1,7 +1,7 @@
 //! Remote memory: words that others count up, each its own.
 
 use super::{Part, Site, Wrong, text};
-use crate::dice::Dice;
+use crate::random::Random;
 use std::collections::VecDeque;
 use std::sync::atomic::Ordering;
 use tsumugi::remote::{Operation, Registration};
@@ -31,10 +31,10 @@ impl Counters {
 }
 
 impl Part for Counters {
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong> {
-        let to = site.another(dice);
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
+        let to = site.another(random);
         let at = site.counters[to].plus(8 * site.me as u64);
-        match site.endpoint.remote().fetch_add(site.node(to), at, 1) {
+        match site.endpoint.remote().fetch_add(site.id(to), at, 1) {
             Ok(operation) => {
                 self.under_way[to].push_back(operation);
                 self.sent[to] += 1;

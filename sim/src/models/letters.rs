@@ -1,7 +1,7 @@
 //! Messages on a channel: in order.
 
-use super::{Part, Site, Wrong, contents, length, text};
-use crate::dice::Dice;
+use super::{Part, Site, Wrong, length, payload, text};
+use crate::random::Random;
 use tsumugi::{Channel, SendError};
 
 pub(super) struct Letters {
@@ -18,10 +18,10 @@ impl Letters {
 }
 
 impl Part for Letters {
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong> {
-        let to = site.another(dice);
-        let letter = contents(site.me, to, self.sent[to], length(dice));
-        match self.channel.post(site.node(to), &letter) {
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
+        let to = site.another(random);
+        let letter = payload(site.me, to, self.sent[to], length(random));
+        match self.channel.post(site.id(to), &letter) {
             Ok(_) => self.sent[to] += 1,
             Err(SendError::WouldBlock) => {}
             Err(error) => return Err(format!("a letter: {error}")),
@@ -33,7 +33,7 @@ impl Part for Letters {
         while let Some(letter) = self.channel.try_receive().map_err(text)? {
             let from = site.host(letter.source());
             let number = self.taken[from];
-            if letter[..] != contents(from, site.me, number, letter.len()) {
+            if letter[..] != payload(from, site.me, number, letter.len()) {
                 return Err(format!("letter {number} from host {from} is not what was sent"));
             }
             self.taken[from] += 1;

@@ -1,8 +1,8 @@
 //! Active messages: requests in order, each answered once.
 
-use super::{Part, Site, Wrong, contents, length, text};
-use crate::dice::Dice;
-use tsumugi::active_message::{ActiveMessages, Options, RequestError};
+use super::{Part, Site, Wrong, length, payload, text};
+use crate::random::Random;
+use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages, RequestError};
 
 #[derive(Default)]
 struct Book {
@@ -20,13 +20,13 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn open(site: &Site, hosts: usize) -> Result<Requests, Wrong> {
         let book = Book { me: site.me, taken: vec![0; hosts], ..Book::default() };
-        let options = Options { tokens: 4, ..Options::default() };
+        let options = ActiveMessageOptions { tokens: 4, ..ActiveMessageOptions::default() };
         let mut port = ActiveMessages::open(&site.endpoint, 2, options, book).map_err(text)?;
         port.register("take", |book, request, reply| {
             let [number, from, ..] = request.words;
             let from = from as usize;
             if number != book.taken[from]
-                || request.data != contents(from, book.me, number, request.data.len())
+                || request.data != payload(from, book.me, number, request.data.len())
             {
                 book.wrong =
                     Some(format!("request {number} of host {from} is not the next, or not what was sent"));
@@ -48,19 +48,19 @@ impl Requests {
 }
 
 impl Part for Requests {
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong> {
-        let to = site.another(dice);
-        let (me, number, bytes) = (site.me, self.sent[to], length(dice));
-        let data = contents(me, to, number, bytes);
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
+        let to = site.another(random);
+        let (me, number, bytes) = (site.me, self.sent[to], length(random));
+        let data = payload(me, to, number, bytes);
         let asked = self.port.try_request_bulk(
-            site.node(to),
+            site.id(to),
             "take",
             [number, me as u64, 0, 0],
             &data,
             move |book: &mut Book, answer| match answer {
                 Ok(answer) => {
                     let word = if number % 3 == 0 { 0 } else { 3 * number };
-                    let data = if number % 3 == 2 { contents(me, to, number, bytes) } else { Vec::new() };
+                    let data = if number % 3 == 2 { payload(me, to, number, bytes) } else { Vec::new() };
                     if answer.words[0] != word || answer.data != data {
                         book.wrong = Some(format!("the answer of host {to} to request {number} is another"));
                     }

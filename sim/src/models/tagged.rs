@@ -1,10 +1,10 @@
 //! Tagged messages: by MPI's order of matching, wildcards included.
 
-use super::{Part, Site, Wrong, contents, length, text};
-use crate::dice::Dice;
+use super::{Part, Site, Wrong, length, payload, text};
+use crate::random::Random;
 use std::collections::BTreeMap;
 use tsumugi::SendError;
-use tsumugi::message::{Options, Pattern, Port, Protocol, Request};
+use tsumugi::message::{MessageOptions, Pattern, Port, Protocol, Request};
 
 /// Tags are 0 to this, less one.
 const TAGS: u64 = 3;
@@ -21,13 +21,17 @@ pub(super) struct Tagged {
     posted: u64,
     /// By host and tag: messages sent.
     sent: BTreeMap<(usize, u64), u64>,
-    /// By host and tag, and by the number of the receive: which message it met.
+    /// By host and tag, and by the number of the receive: which message it matched.
     taken: BTreeMap<(usize, u64), BTreeMap<u64, u64>>,
 }
 
 impl Tagged {
-    pub(super) fn open(site: &Site, _: usize, dice: &mut Dice) -> Result<Tagged, Wrong> {
-        let options = Options { protocol: dice.pick(&PROTOCOLS), eager_bytes: 1000, ..Options::default() };
+    pub(super) fn open(site: &Site, _: usize, random: &mut Random) -> Result<Tagged, Wrong> {
+        let options = MessageOptions {
+            protocol: random.pick(&PROTOCOLS),
+            eager_bytes: 1000,
+            ..MessageOptions::default()
+        };
         let port = Port::open_with(&site.endpoint, 4, options).map_err(text)?;
         let (sent, taken) = (BTreeMap::new(), BTreeMap::new());
         Ok(Tagged { port, sends: Vec::new(), receives: Vec::new(), posted: 0, sent, taken })
@@ -39,10 +43,11 @@ impl Tagged {
         self.posted += 1;
     }
 
-    /// A receive has met a message: the receives that were posted before met earlier ones of the same source and tag.
+    /// A receive has matched a message: the receives that were posted before matched earlier ones of the same source
+    /// and tag.
     fn met(&mut self, site: &Site, from: usize, tag: u64, receive: u64, data: &[u8]) -> Result<(), Wrong> {
         let number = data.first_chunk().map_or(u64::MAX, |number| u64::from_le_bytes(*number));
-        if data != contents(from, site.me, number, data.len()) {
+        if data != payload(from, site.me, number, data.len()) {
             return Err(format!("message {number} from host {from} with tag {tag} is not what was sent"));
         }
         let met = self.taken.entry((from, tag)).or_default();
@@ -58,10 +63,10 @@ impl Tagged {
 }
 
 impl Part for Tagged {
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong> {
-        if dice.one_in(2) && self.receives.len() < RECEIVES_MAX {
-            let (from, tag) = (site.node(site.another(dice)), dice.below(TAGS));
-            let pattern = match dice.below(4) {
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
+        if random.one_in(2) && self.receives.len() < RECEIVES_MAX {
+            let (from, tag) = (site.id(site.another(random)), random.below(TAGS));
+            let pattern = match random.below(4) {
                 0 => Pattern::any(),
                 1 => Pattern::tagged(tag),
                 2 => Pattern { source: Some(from), ..Pattern::any() },
@@ -69,10 +74,10 @@ impl Part for Tagged {
             };
             self.receive(pattern);
         }
-        let (to, tag) = (site.another(dice), dice.below(TAGS));
+        let (to, tag) = (site.another(random), random.below(TAGS));
         let number = self.sent.entry((to, tag)).or_default();
-        let data = contents(site.me, to, *number, length(dice));
-        match self.port.send(site.node(to), tag, &data) {
+        let data = payload(site.me, to, *number, length(random));
+        match self.port.send(site.id(to), tag, &data) {
             Ok(request) => {
                 *number += 1;
                 self.sends.push(request);
@@ -100,7 +105,7 @@ impl Part for Tagged {
                 self.receives.swap_remove(at);
                 match &completion.outcome {
                     Ok(status) => {
-                        let from = site.host(status.node);
+                        let from = site.host(status.peer);
                         self.met(site, from, status.tag, number, completion.data())?;
                     }
                     Err(tsumugi::message::RequestError::Cancelled) => {}

@@ -1,9 +1,9 @@
 //! Streams: several messages to a host at once, written and read in pieces of other sizes.
 
-use super::{Part, Site, Wrong, contents, length, text};
-use crate::dice::Dice;
+use super::{Part, Site, Wrong, length, payload, text};
+use crate::random::Random;
 use std::collections::HashSet;
-use tsumugi::stream::{Incoming, Options, Outgoing, Streams, WriteError};
+use tsumugi::stream::{Incoming, Outgoing, StreamOptions, Streams, WriteError};
 
 #[derive(Default)]
 struct Book {
@@ -45,7 +45,7 @@ async fn read(incoming: &mut Incoming<Book>) -> Result<(), Wrong> {
         }
     }
     incoming.with(|book| {
-        if all != contents(from, book.me, number, bytes) || !book.seen.insert((from, number)) {
+        if all != payload(from, book.me, number, bytes) || !book.seen.insert((from, number)) {
             return Err(format!("thread {number} of host {from} is not what was sent, or came twice"));
         }
         book.taken[from] += 1;
@@ -66,20 +66,20 @@ async fn write(mut outgoing: Outgoing, data: Vec<u8>, piece: usize) {
 impl Threads {
     pub(super) fn open(site: &Site, hosts: usize) -> Result<Threads, Wrong> {
         let book = Book { me: site.me, taken: vec![0; hosts], ..Book::default() };
-        let mut port = Streams::open(&site.endpoint, 3, Options::default(), book).map_err(text)?;
+        let mut port = Streams::open(&site.endpoint, 3, StreamOptions::default(), book).map_err(text)?;
         port.register("take", take).map_err(text)?;
         Ok(Threads { port, sent: vec![0; hosts], running: 0, taken: vec![0; hosts] })
     }
 }
 
 impl Part for Threads {
-    fn act(&mut self, dice: &mut Dice, site: &Site) -> Result<(), Wrong> {
-        let to = site.another(dice);
-        let (number, bytes, piece) = (self.sent[to], length(dice), length(dice));
-        match self.port.begin(site.node(to), "take") {
+    fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
+        let to = site.another(random);
+        let (number, bytes, piece) = (self.sent[to], length(random), length(random));
+        match self.port.begin(site.id(to), "take") {
             Ok(outgoing) => {
                 let head = [site.me as u64, number, bytes as u64].map(u64::to_le_bytes).concat();
-                let data = [head, contents(site.me, to, number, bytes)].concat();
+                let data = [head, payload(site.me, to, number, bytes)].concat();
                 self.port.spawn(write(outgoing, data, piece));
                 self.sent[to] += 1;
             }

@@ -22,14 +22,14 @@ pub(crate) fn evaluate(rows: &[Row]) -> Vec<Target> {
     let raw = |row: &Row| row.transport == "raw-xdp";
     let spin = |row: &Row| row.transport == "tcp-spin";
     let block = |row: &Row| row.transport == "tcp-block";
-    let driven = |row: &Row| row.is_driven() && row.wait.as_deref() == Some("spin");
-    let udp_driven = |row: &Row| row.is("udp", "driver", "spin");
+    let by_xdp = |row: &Row| row.uses_xdp() && row.wait.as_deref() == Some("spin");
+    let udp_xdp = |row: &Row| row.is("udp", "xdp", "spin");
     let faulty = |row: &Row| row.faults.is_some() && row.repeat.is_none();
     let rate = main("rate").one(Row::is_base).and_then(Row::value);
     let kept = of("faults").ratio(faulty, Row::is_base);
     let idle = of("idle").one(Row::is_ours).and_then(Row::value);
     let pairs = of("pairs").0.iter().filter_map(|row| row.per_s).min_by(f64::total_cmp);
-    let hidden = of("overlap").one(Row::is_driven).and_then(Row::value);
+    let hidden = of("overlap").one(Row::uses_xdp).and_then(Row::value);
     use Limit::{AtLeast, AtMost};
     use Unit::{PerSecond, Ratio, Share};
     [
@@ -73,32 +73,32 @@ pub(crate) fn evaluate(rows: &[Row]) -> Vec<Target> {
         ("an idle endpoint with the adaptive wait", AtMost, 0.01, Share, idle),
         ("two pairs on two cores, adaptive: the slower pair's round trips", AtLeast, 10e3, PerSecond, pairs),
         (
-            "64 B round trip, best with the driver, against the better raw AF_XDP",
+            "64 B round trip, best with the XDP program, against the better raw AF_XDP",
             AtMost,
             0.75,
             Ratio,
-            round_trip.ratio(driven, raw),
+            round_trip.ratio(by_xdp, raw),
         ),
         (
-            "64 B round trip, best with the driver: faster than TCP spinning",
+            "64 B round trip, best with the XDP program: faster than TCP spinning",
             AtLeast,
             3.2,
             Ratio,
-            round_trip.ratio(spin, driven),
+            round_trip.ratio(spin, by_xdp),
         ),
         (
-            "64 B round trip, best with the driver: faster than TCP blocking",
+            "64 B round trip, best with the XDP program: faster than TCP blocking",
             AtLeast,
             35.0,
             Ratio,
-            round_trip.ratio(block, driven),
+            round_trip.ratio(block, by_xdp),
         ),
         (
-            "64 B round trip, udp+driver (no privilege): faster than TCP spinning",
+            "64 B round trip, udp+xdp (no privilege): faster than TCP spinning",
             AtLeast,
             2.6,
             Ratio,
-            round_trip.ratio(spin, udp_driven),
+            round_trip.ratio(spin, udp_xdp),
         ),
         (
             "bandwidth of 1 MiB, MTU 1500, no offloads, our best against the best TCP",
@@ -121,7 +121,7 @@ pub(crate) fn evaluate(rows: &[Row]) -> Vec<Target> {
             Ratio,
             jumbo.ratio(Row::is_ours, Row::is_tcp),
         ),
-        ("transfer of 1 MiB hidden behind computation, with the driver", AtLeast, 0.95, Share, hidden),
+        ("transfer of 1 MiB hidden behind computation, with the XDP program", AtLeast, 0.95, Share, hidden),
     ]
     .into_iter()
     .map(|(name, limit, wanted, unit, measured)| Target { name, limit, wanted, unit, measured })
@@ -173,17 +173,17 @@ mod tests {
         }
     }
 
-    fn ours(engine: &str, depositor: &str, values: &[f64]) -> Row {
+    fn ours(send_path: &str, receive_path: &str, values: &[f64]) -> Row {
         Row {
-            engine: Some(engine.into()),
-            depositor: Some(depositor.into()),
+            send: Some(send_path.into()),
+            receive: Some(receive_path.into()),
             wait: Some("spin".into()),
             ..row("tsumugi", values)
         }
     }
 
     fn base(values: &[f64]) -> Row {
-        ours("udp", "user", values)
+        ours("udp", "socket", values)
     }
 
     fn adaptive(row: Row) -> Row {
@@ -220,7 +220,7 @@ mod tests {
     }
 
     #[test]
-    fn the_best_driver_row_of_each_round_meets_the_best_of_the_others() {
+    fn the_best_xdp_row_of_each_round_meets_the_best_of_the_others() {
         let rows = measured(
             "main",
             "round_trip",
@@ -230,21 +230,21 @@ mod tests {
                 row("raw-xdp", &[4.0, 2.0]),
                 row("raw-xdp", &[2.0, 4.0]),
                 base(&[1.0, 1.0]),
-                ours("packet", "user", &[1.0, 1.0]),
-                adaptive(ours("udp", "driver", &[0.1, 0.1])),
-                ours("udp", "driver", &[1.5, 3.0]),
-                ours("packet", "driver", &[3.0, 1.5]),
+                ours("packet", "socket", &[1.0, 1.0]),
+                adaptive(ours("udp", "xdp", &[0.1, 0.1])),
+                ours("udp", "xdp", &[1.5, 3.0]),
+                ours("packet", "xdp", &[3.0, 1.5]),
             ],
         );
         assert_eq!(find(&rows, "better raw AF_XDP"), (Some(0.75), Some(true)));
-        assert_eq!(find(&rows, "driver: faster than TCP spinning"), (Some(4.0), Some(true)));
-        assert_eq!(find(&rows, "driver: faster than TCP blocking"), (Some(80.0 / 1.5), Some(true)));
-        assert_eq!(find(&rows, "udp+driver"), (Some(3.0), Some(true)));
+        assert_eq!(find(&rows, "XDP program: faster than TCP spinning"), (Some(4.0), Some(true)));
+        assert_eq!(find(&rows, "XDP program: faster than TCP blocking"), (Some(80.0 / 1.5), Some(true)));
+        assert_eq!(find(&rows, "udp+xdp"), (Some(3.0), Some(true)));
     }
 
     #[test]
-    fn overlap_is_judged_with_the_driver() {
-        let rows = vec![base(&[0.99]), ours("udp", "driver", &[0.94])];
+    fn overlap_is_judged_with_xdp() {
+        let rows = vec![base(&[0.99]), ours("udp", "xdp", &[0.94])];
         let rows = measured("overlap", "overlap", rows);
         assert_eq!(find(&rows, "hidden behind computation"), (Some(0.94), Some(false)));
         assert_eq!(find(&rows[..1], "hidden behind computation"), (None, None));
@@ -254,7 +254,7 @@ mod tests {
     fn bandwidth_without_offloads_is_judged_for_each_mtu() {
         let off = |mtu_bytes, best: f64| {
             let rows = vec![
-                ours("packet", "driver", &[best, best]),
+                ours("packet", "xdp", &[best, best]),
                 row("tcp-spin", &[8.0, 10.0]),
                 row("raw-xdp", &[12.5, 12.5]),
                 base(&[9.0, 9.0]),

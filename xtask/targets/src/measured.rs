@@ -44,8 +44,8 @@ pub(crate) struct Row {
     /// The test that it belongs to: `main`, `faults`, `overlap`, `idle`, `pairs`, …
     pub(crate) test: String,
     pub(crate) transport: String,
-    pub(crate) engine: Option<String>,
-    pub(crate) depositor: Option<String>,
+    pub(crate) send: Option<String>,
+    pub(crate) receive: Option<String>,
     pub(crate) wait: Option<String>,
     pub(crate) metric: String,
     /// What was measured in each round.
@@ -69,24 +69,24 @@ impl Row {
         self.transport.starts_with("tcp-")
     }
 
-    /// Whether it is Tsumugi with this engine, depositor and wait, and everything else as usual.
-    pub(crate) fn is(&self, engine: &str, depositor: &str, wait: &str) -> bool {
+    /// Whether it is Tsumugi with this send path, receive path and wait, and everything else as usual.
+    pub(crate) fn is(&self, send_path: &str, receive_path: &str, wait: &str) -> bool {
         let is = |value: &Option<String>, wanted| value.as_deref() == Some(wanted);
         let others = [&self.repeat, &self.faults, &self.setting];
         self.is_ours()
-            && is(&self.engine, engine)
-            && is(&self.depositor, depositor)
+            && is(&self.send, send_path)
+            && is(&self.receive, receive_path)
             && is(&self.wait, wait)
             && others.iter().all(|other| other.is_none())
     }
 
     /// What all others are compared with.
     pub(crate) fn is_base(&self) -> bool {
-        self.is("udp", "user", "spin")
+        self.is("udp", "socket", "spin")
     }
 
-    pub(crate) fn is_driven(&self) -> bool {
-        self.is_ours() && self.depositor.as_deref() == Some("driver")
+    pub(crate) fn uses_xdp(&self) -> bool {
+        self.is_ours() && self.receive.as_deref() == Some("xdp")
     }
 
     pub(crate) fn has_offloads(&self) -> bool {
@@ -117,7 +117,7 @@ pub(crate) struct FigureRow {
     /// `one_way`, `stream` or `barrier`.
     pub(crate) figure: String,
     pub(crate) size_bytes: u64,
-    /// `tcp`, `tsumugi-user` or `tsumugi-driver`.
+    /// `tcp`, `tsumugi-socket` or `tsumugi-xdp`.
     pub(crate) over: String,
     /// Median of the ratios within rounds; absent with TCP itself.
     pub(crate) over_tcp: Option<f64>,
@@ -156,7 +156,7 @@ mod tests {
         let row = r#"{"case": "uneven", "policy": "tlb", "simulated": true, "gbit_s": 0.1, "transport": "tsumugi"}"#;
         let measured = read(&format!("[{row}]")).expect("an evaluation");
         assert!(matches!(measured.rows, Rows::Bonding(rows) if rows[0].gbit_s == Some(0.1)));
-        let row = r#"{"figure": "one_way", "size_bytes": 8, "over": "tsumugi-user", "value": 3e3, "over_tcp": 0.6}"#;
+        let row = r#"{"figure": "one_way", "size_bytes": 8, "over": "tsumugi-socket", "value": 3e3, "over_tcp": 0.6}"#;
         let measured = read(&format!("[{row}]")).expect("an evaluation");
         assert!(matches!(measured.rows, Rows::Mpi(rows) if rows[0].over_tcp == Some(0.6)));
     }
@@ -172,18 +172,18 @@ mod tests {
         let text = |text: &str| Some(text.to_owned());
         let base = Row {
             transport: "tsumugi".into(),
-            engine: text("udp"),
-            depositor: text("user"),
+            send: text("udp"),
+            receive: text("socket"),
             wait: text("spin"),
             ..Row::default()
         };
-        assert!(base.is_base() && base.is_ours() && !base.is_driven());
+        assert!(base.is_base() && base.is_ours() && !base.uses_xdp());
         for other in [
             Row { wait: text("adaptive"), ..base.clone() },
             Row { setting: text("in place"), ..base.clone() },
             Row { faults: text("loss=1%"), ..base.clone() },
             Row { repeat: text("go-back-n"), ..base.clone() },
-            Row { engine: text("packet"), ..base.clone() },
+            Row { send: text("packet"), ..base.clone() },
         ] {
             assert!(!other.is_base(), "{other:?}");
         }

@@ -5,22 +5,22 @@ use crate::target::{Limit, Target, Unit};
 
 use Limit::{AtLeast, AtMost};
 
-const USER: &str = "tsumugi-user";
-const DRIVER: &str = "tsumugi-driver";
+const SOCKET: &str = "tsumugi-socket";
+const XDP: &str = "tsumugi-xdp";
 const MIB: u64 = 1 << 20;
 
 /// What is wanted: in words; of which figure, size in bytes and receive path; its ratio to TCP's.
 const WANTED: [(&str, &str, u64, &str, Limit, f64); 10] = [
-    ("sockets: 8 B one way against TCP", "one_way", 8, USER, AtMost, 0.60),
-    ("sockets: 1 KiB one way against TCP", "one_way", 1024, USER, AtMost, 0.45),
-    ("sockets: 4 KiB one way against TCP", "one_way", 4096, USER, AtMost, 0.9),
-    ("sockets: 16 KiB one way against TCP", "one_way", 16384, USER, AtMost, 0.9),
-    ("sockets: 64 KiB one way against TCP", "one_way", 65536, USER, AtMost, 0.9),
-    ("sockets: 8 B stream against TCP", "stream", 8, USER, AtLeast, 6.0),
-    ("sockets: 1 MiB stream against TCP", "stream", MIB, USER, AtLeast, 1.3),
-    ("sockets: 4 MiB stream against TCP", "stream", 4 * MIB, USER, AtLeast, 1.3),
-    ("sockets: barrier against TCP", "barrier", 0, USER, AtMost, 0.55),
-    ("XDP: 8 B one way against TCP", "one_way", 8, DRIVER, AtMost, 0.48),
+    ("sockets: 8 B one way against TCP", "one_way", 8, SOCKET, AtMost, 0.60),
+    ("sockets: 1 KiB one way against TCP", "one_way", 1024, SOCKET, AtMost, 0.45),
+    ("sockets: 4 KiB one way against TCP", "one_way", 4096, SOCKET, AtMost, 0.9),
+    ("sockets: 16 KiB one way against TCP", "one_way", 16384, SOCKET, AtMost, 0.9),
+    ("sockets: 64 KiB one way against TCP", "one_way", 65536, SOCKET, AtMost, 0.9),
+    ("sockets: 8 B stream against TCP", "stream", 8, SOCKET, AtLeast, 6.0),
+    ("sockets: 1 MiB stream against TCP", "stream", MIB, SOCKET, AtLeast, 1.3),
+    ("sockets: 4 MiB stream against TCP", "stream", 4 * MIB, SOCKET, AtLeast, 1.3),
+    ("sockets: barrier against TCP", "barrier", 0, SOCKET, AtMost, 0.55),
+    ("XDP: 8 B one way against TCP", "one_way", 8, XDP, AtMost, 0.48),
 ];
 
 /// All targets.
@@ -51,9 +51,9 @@ mod tests {
         };
         let rows = [
             row("one_way", 8, "tcp", None),
-            row("one_way", 8, USER, Some(0.59)),
-            row("one_way", 8, DRIVER, Some(0.49)),
-            row("stream", 8, USER, Some(5.9)),
+            row("one_way", 8, SOCKET, Some(0.59)),
+            row("one_way", 8, XDP, Some(0.49)),
+            row("stream", 8, SOCKET, Some(5.9)),
         ];
         let targets = evaluate(&rows);
         let met = |name: &str| targets.iter().find(|target| target.name.starts_with(name)).unwrap().met();

@@ -4,7 +4,7 @@ use tsumugi_rail::xdp::Mode;
 
 use crate::peers::Transport;
 
-/// The driver depositor's program on the NICs that another transport uses.
+/// The XDP receive path's program on the NICs that another transport uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// Not attached.
@@ -32,10 +32,10 @@ pub(crate) struct Entry {
     pub(crate) transport: Transport,
     /// Where bare frames are taken out of the kernel.
     pub(crate) mode: Option<Mode>,
-    /// How Tsumugi sends: `udp` or `packet`.
-    pub(crate) engine: &'static str,
-    /// Who deposits what arrives for Tsumugi: `user` or `driver`.
-    pub(crate) depositor: &'static str,
+    /// Tsumugi's send path: `udp` or `packet`.
+    pub(crate) send: &'static str,
+    /// Tsumugi's receive path: `socket` or `xdp`.
+    pub(crate) receive: &'static str,
     /// Tsumugi's wait.
     pub(crate) wait: &'static str,
     /// Tsumugi's repetition.
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
     pub(crate) faults: bool,
     /// Whether messages are built in the library's buffers.
     pub(crate) in_place: bool,
-    /// Where that is what is compared: what the driver depositor's program does meanwhile.
+    /// Where that is what is compared: what the XDP receive path's program does meanwhile.
     pub(crate) program: Option<Program>,
 }
 
@@ -58,8 +58,8 @@ impl Entry {
         Entry {
             transport,
             mode,
-            engine: "udp",
-            depositor: "user",
+            send: "udp",
+            receive: "socket",
             wait: "spin",
             repeat: "selective",
             faults: false,
@@ -68,9 +68,9 @@ impl Entry {
         }
     }
 
-    /// Tsumugi with another way of sending and of taking in.
-    pub(crate) const fn ours(engine: &'static str, depositor: &'static str) -> Entry {
-        Entry { engine, depositor, ..Entry::new(Transport::Tsumugi) }
+    /// Tsumugi with another send path and receive path.
+    pub(crate) const fn ours(send_path: &'static str, receive_path: &'static str) -> Entry {
+        Entry { send: send_path, receive: receive_path, ..Entry::new(Transport::Tsumugi) }
     }
 
     /// What it is called in tables and legends.
@@ -87,8 +87,8 @@ impl Entry {
             Some(Program::Busy) => ", attached, busy",
         });
         if self.transport == Transport::Tsumugi {
-            if (self.engine, self.depositor) != ("udp", "user") {
-                name.push_str(&format!(" {}+{}", self.engine, self.depositor));
+            if (self.send, self.receive) != ("udp", "socket") {
+                name.push_str(&format!(" {}+{}", self.send, self.receive));
             }
             name.push_str(", ");
             name.push_str(self.wait);
@@ -99,20 +99,20 @@ impl Entry {
         name
     }
 
-    /// What every peer is divided by.
+    /// What every other entry is divided by.
     pub(crate) fn is_base(&self) -> bool {
         *self == Entry::new(Transport::Tsumugi)
     }
 
-    /// Whether it receives through the driver depositor.
-    pub(crate) fn is_driven(&self) -> bool {
-        self.transport == Transport::Tsumugi && self.depositor == "driver"
+    /// Whether it uses the XDP receive path.
+    pub(crate) fn uses_xdp(&self) -> bool {
+        self.transport == Transport::Tsumugi && self.receive == "xdp"
     }
 
-    /// Whether the driver depositor's program is attached to the NICs meanwhile. Only where it must be: on a veth
+    /// Whether the XDP receive path's program is attached to the NICs meanwhile. Only where it must be: on a veth
     /// pair it takes the other side's segmentation offload away, which is TCP's bandwidth.
     pub(crate) fn is_attached(&self) -> bool {
-        self.is_driven() || matches!(self.program, Some(Program::Idle | Program::Busy))
+        self.uses_xdp() || matches!(self.program, Some(Program::Idle | Program::Busy))
     }
 }
 
@@ -123,17 +123,17 @@ mod tests {
     #[test]
     fn only_what_differs_from_the_base_is_in_the_name() {
         assert_eq!(Entry::new(Transport::Tsumugi).name(), "tsumugi, spin");
-        assert_eq!(Entry::ours("udp", "driver").name(), "tsumugi udp+driver, spin");
-        let adaptive = Entry { wait: "adaptive", ..Entry::ours("udp", "driver") };
-        assert_eq!(adaptive.name(), "tsumugi udp+driver, adaptive");
-        assert_eq!(Entry::ours("packet", "user").name(), "tsumugi packet+user, spin");
+        assert_eq!(Entry::ours("udp", "xdp").name(), "tsumugi udp+xdp, spin");
+        let adaptive = Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") };
+        assert_eq!(adaptive.name(), "tsumugi udp+xdp, adaptive");
+        assert_eq!(Entry::ours("packet", "socket").name(), "tsumugi packet+socket, spin");
         assert_eq!(Entry::new(Transport::RawXdp).name(), "raw-xdp, native");
     }
 
     #[test]
-    fn the_program_is_attached_for_the_driver_depositor_alone() {
-        assert!(Entry::ours("packet", "driver").is_attached());
-        assert!(!Entry::ours("packet", "user").is_attached());
+    fn the_program_is_attached_for_the_xdp_receive_path_alone() {
+        assert!(Entry::ours("packet", "xdp").is_attached());
+        assert!(!Entry::ours("packet", "socket").is_attached());
         assert!(!Entry::new(Transport::TcpSpin).is_attached());
         let tcp = |program| Entry { program: Some(program), ..Entry::new(Transport::TcpSpin) };
         assert_eq!(
@@ -141,7 +141,7 @@ mod tests {
             [false, true, true]
         );
         assert_eq!(tcp(Program::Busy).name(), "tcp-spin, attached, busy");
-        assert!(Entry::ours("udp", "user").is_base());
-        assert!(!Entry::ours("udp", "driver").is_base());
+        assert!(Entry::ours("udp", "socket").is_base());
+        assert!(!Entry::ours("udp", "xdp").is_base());
     }
 }

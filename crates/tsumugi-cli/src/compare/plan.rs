@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Faults,
     /// A receiver that computes while a message arrives.
     Overlap,
-    /// TCP through NICs with and without the driver depositor's program.
+    /// TCP through NICs with and without the XDP receive path's program.
     Coexistence,
     /// An endpoint that waits.
     Idle,
@@ -77,8 +77,8 @@ pub(crate) struct Plan {
 pub(crate) struct Missing {
     /// Bare frames.
     pub(crate) raw: Option<String>,
-    /// The driver depositor.
-    pub(crate) driver: Option<String>,
+    /// The XDP receive path.
+    pub(crate) xdp: Option<String>,
     /// Frames through a packet socket.
     pub(crate) packet: Option<String>,
 }
@@ -108,7 +108,7 @@ impl Plan {
         // Before what only the sections have, and the rates and curves do without.
         let spinning = entries.clone();
         if has(Transport::Tsumugi) {
-            let (others, without) = other_ways(missing);
+            let (others, without) = other_paths(missing);
             entries.extend(others);
             left_out.extend(without);
         }
@@ -148,11 +148,11 @@ impl Plan {
         tests.push(main(Metric::Rate, 8, first, &spinning));
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, mtu_bytes, time_s));
-            let mut depositors = vec![Entry::new(Transport::Tsumugi)];
-            depositors.extend(missing.driver.is_none().then(|| Entry::ours("udp", "driver")));
-            tests.push(Test { kind: Kind::Overlap, ..main(Metric::Overlap, 1 << 20, first, &depositors) });
+            let mut receive_paths = vec![Entry::new(Transport::Tsumugi)];
+            receive_paths.extend(missing.xdp.is_none().then(|| Entry::ours("udp", "xdp")));
+            tests.push(Test { kind: Kind::Overlap, ..main(Metric::Overlap, 1 << 20, first, &receive_paths) });
         }
-        if has(Transport::Tsumugi) && has(Transport::TcpSpin) && missing.driver.is_none() {
+        if has(Transport::Tsumugi) && has(Transport::TcpSpin) && missing.xdp.is_none() {
             let entry = |program| Entry { program: Some(program), ..Entry::new(Transport::TcpSpin) };
             let tcp = [Program::Absent, Program::Idle, Program::Busy].map(entry);
             // A stream tries several settings, each in a fraction of the time.
@@ -178,20 +178,20 @@ impl Plan {
     }
 }
 
-/// Tsumugi's other ways of sending, taking in and waiting, and why some of them are left out.
-fn other_ways(missing: &Missing) -> (Vec<Entry>, Vec<String>) {
-    let (driver, packet) = (missing.driver.as_ref(), missing.packet.as_ref());
+/// Tsumugi's other send paths, receive paths and waits, and why some of them are left out.
+fn other_paths(missing: &Missing) -> (Vec<Entry>, Vec<String>) {
+    let (xdp, packet) = (missing.xdp.as_ref(), missing.packet.as_ref());
     let mut entries = Vec::new();
-    for (engine, depositor) in [("udp", "driver"), ("packet", "driver"), ("packet", "user")] {
-        let impossible = depositor == "driver" && driver.is_some() || engine == "packet" && packet.is_some();
-        entries.extend((!impossible).then(|| Entry::ours(engine, depositor)));
+    for (send_path, receive_path) in [("udp", "xdp"), ("packet", "xdp"), ("packet", "socket")] {
+        let impossible = receive_path == "xdp" && xdp.is_some() || send_path == "packet" && packet.is_some();
+        entries.extend((!impossible).then(|| Entry::ours(send_path, receive_path)));
     }
     // Ours also with the default wait, which is what most programs will use.
     entries.push(Entry { wait: "adaptive", ..Entry::new(Transport::Tsumugi) });
-    if driver.is_none() {
-        entries.push(Entry { wait: "adaptive", ..Entry::ours("udp", "driver") });
+    if xdp.is_none() {
+        entries.push(Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") });
     }
-    let said = [("the driver depositor", driver), ("the packet engine", packet)];
+    let said = [("the XDP receive path", xdp), ("the packet send path", packet)];
     let left_out =
         said.iter().filter_map(|(what, why)| Some(format!("tsumugi with {what}: {}", why.as_ref()?)));
     (entries, left_out.collect())
@@ -203,7 +203,7 @@ fn is_in_jumbo(entry: &Entry) -> bool {
     match entry.transport {
         Transport::TcpBlock | Transport::TcpSpin | Transport::RawXdp => true,
         Transport::Udp => false,
-        Transport::Tsumugi => entry.is_base() || *entry == Entry::ours("packet", "driver"),
+        Transport::Tsumugi => entry.is_base() || *entry == Entry::ours("packet", "xdp"),
     }
 }
 
@@ -326,11 +326,11 @@ mod tests {
         let bare = ["tcp-block", "tcp-spin", "udp", "raw-xdp, native", "raw-xdp, generic"];
         let ours = [
             "tsumugi, spin",
-            "tsumugi udp+driver, spin",
-            "tsumugi packet+driver, spin",
-            "tsumugi packet+user, spin",
+            "tsumugi udp+xdp, spin",
+            "tsumugi packet+xdp, spin",
+            "tsumugi packet+socket, spin",
             "tsumugi, adaptive",
-            "tsumugi udp+driver, adaptive",
+            "tsumugi udp+xdp, adaptive",
             "tsumugi, spin, in place",
         ];
         assert_eq!(names(bandwidth[0]), [&bare, &ours[..]].concat());
@@ -368,11 +368,11 @@ mod tests {
     }
 
     #[test]
-    fn overlap_is_measured_for_both_depositors() {
+    fn overlap_is_measured_for_both_receive_paths() {
         let plan = plan(&[]);
         let overlap = plan.tests.iter().find(|test| test.kind == Kind::Overlap).expect("overlap");
         assert_eq!((overlap.metric, overlap.size_bytes), (Metric::Overlap, 1 << 20));
-        assert_eq!(names(overlap), ["tsumugi, spin", "tsumugi udp+driver, spin"]);
+        assert_eq!(names(overlap), ["tsumugi, spin", "tsumugi udp+xdp, spin"]);
     }
 
     #[test]
@@ -404,21 +404,21 @@ mod tests {
     #[test]
     fn ways_that_are_missing_are_left_out_and_it_is_said_once() {
         let arguments = Command::parse_from(["compare"]).arguments;
-        let driver = Some("no program".to_owned());
-        let missing = Missing { driver: driver.clone(), ..Missing::default() };
+        let xdp = Some("no program".to_owned());
+        let missing = Missing { xdp: xdp.clone(), ..Missing::default() };
         let plan = Plan::new(&arguments, true, &missing);
         let all = || plan.tests.iter().flat_map(|test| &test.entries);
         assert!(all().all(|entry| !entry.is_attached()));
-        assert!(all().any(|entry| *entry == Entry::ours("packet", "user")));
-        assert_eq!(plan.left_out, ["tsumugi with the driver depositor: no program"]);
-        let missing = Missing { driver, packet: Some("no NIC".to_owned()), ..Missing::default() };
+        assert!(all().any(|entry| *entry == Entry::ours("packet", "socket")));
+        assert_eq!(plan.left_out, ["tsumugi with the XDP receive path: no program"]);
+        let missing = Missing { xdp, packet: Some("no NIC".to_owned()), ..Missing::default() };
         let plan = Plan::new(&arguments, true, &missing);
         let mut ours = plan.tests.iter().flat_map(|test| &test.entries);
-        assert!(ours.all(|entry| (entry.engine, entry.depositor) == ("udp", "user")));
+        assert!(ours.all(|entry| (entry.send, entry.receive) == ("udp", "socket")));
         assert_eq!(plan.left_out.len(), 2);
         let missing = Missing { packet: Some("no NIC".to_owned()), ..Missing::default() };
         let plan = Plan::new(&arguments, true, &missing);
-        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|entry| entry.engine == "udp"));
+        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|entry| entry.send == "udp"));
         let arguments = Command::parse_from(["compare", "--transports", "udp"]).arguments;
         assert!(Plan::new(&arguments, true, &missing).left_out.is_empty(), "nobody asked for it");
     }

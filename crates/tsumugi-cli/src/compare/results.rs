@@ -113,7 +113,7 @@ pub(crate) mod samples {
             Transport::TcpSpin => 1.5,
             Transport::Udp => 0.9,
             Transport::RawXdp => 0.6,
-            Transport::Tsumugi if entry.is_driven() => 0.4,
+            Transport::Tsumugi if entry.uses_xdp() => 0.4,
             Transport::Tsumugi if entry.wait == "adaptive" => 1.05,
             Transport::Tsumugi if entry.faults && entry.repeat == "go-back-n" => 10.0,
             Transport::Tsumugi if entry.faults => 1.25,
@@ -123,8 +123,8 @@ pub(crate) mod samples {
         let ours = entry.transport == Transport::Tsumugi;
         let mut row = Row {
             transport: entry.transport.name().into(),
-            engine: ours.then(|| entry.engine.into()),
-            depositor: ours.then(|| entry.depositor.into()),
+            send: ours.then(|| entry.send.into()),
+            receive: ours.then(|| entry.receive.into()),
             wait: ours.then(|| entry.wait.into()),
             metric: test.metric,
             size_bytes: test.size_bytes,
@@ -144,7 +144,7 @@ pub(crate) mod samples {
             Metric::Rate => row.per_s = Some(3e6 / worse),
             Metric::Overhead => {}
             Metric::Idle => row.cpu_share = Some(0.002),
-            Metric::Overlap => row.overlap = Some(if entry.is_driven() { 0.98 } else { 0.1 }),
+            Metric::Overlap => row.overlap = Some(if entry.uses_xdp() { 0.98 } else { 0.1 }),
         }
         row
     }

@@ -5,9 +5,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::entry::{Entry, Program};
-use super::place::{Place, Site, two_cpus};
 use super::plan::{FAULTS, Kind, Plan, Test};
 use super::results::{Measured, Results, Series};
+use super::testbed::{Site, Testbed, two_cpus};
 use super::{Arguments, CompareError};
 use crate::child::{ChildError, Running};
 use crate::measure::cpu;
@@ -25,9 +25,12 @@ pub(super) fn run(
     plan: &Plan,
     in_lab: bool,
 ) -> Result<(Results, Machine), CompareError> {
-    let mut places = Places::new(plan, in_lab)?;
-    let machine =
-        Machine { wire: places.any().wire(), mtu_bytes: in_lab.then_some(arguments.mtu), ..Machine::here() };
+    let mut testbeds = Testbeds::new(plan, in_lab)?;
+    let machine = Machine {
+        wire: testbeds.any().wire(),
+        mtu_bytes: in_lab.then_some(arguments.mtu),
+        ..Machine::here()
+    };
     if !in_lab {
         let why = if arguments.loopback { "as asked" } else { "not root: no lab of two nodes can be made" };
         eprintln!("measuring over loopback ({why}); --mtu and --offloads do not apply");
@@ -57,12 +60,12 @@ pub(super) fn run(
                 let entry = &measured.test.entries[index];
                 progress.set_message(message(round, &measured.test, entry));
                 if measured.test.kind == Kind::Pairs {
-                    let rows = places.pairs(&measured.test, entry)?;
+                    let rows = testbeds.pairs(&measured.test, entry)?;
                     for (series, row) in measured.series.iter_mut().zip(rows) {
                         series.rounds.push(row);
                     }
                 } else {
-                    let row = places.one(&measured.test, entry)?;
+                    let row = testbeds.one(&measured.test, entry)?;
                     measured.series[index].rounds.push(row);
                 }
                 progress.inc(1);
@@ -94,9 +97,9 @@ fn command(metric: Metric) -> &'static str {
     }
 }
 
-/// A lab of each kind that the plan needs; over loopback, one place for everything.
-struct Places {
-    places: Vec<(Site, Place)>,
+/// A lab of each kind that the plan needs; over loopback, one testbed for everything.
+struct Testbeds {
+    testbeds: Vec<(Site, Testbed)>,
     in_lab: bool,
     client_cpu: Option<String>,
 }
@@ -110,7 +113,7 @@ const BUSY_SERVER: usize = 1;
 /// How long those round trips would go on, seconds: longer than any measurement beside them.
 const BUSY_S: u32 = 600;
 
-/// How long they take to begin: processes start, shake hands and become acquainted.
+/// How long they take to begin: processes start and connect.
 const BUSY_BEGINS: Duration = Duration::from_millis(200);
 
 /// Where an entry of a test is measured.
@@ -118,42 +121,42 @@ fn site(test: &Test, entry: &Entry) -> Site {
     Site { offloads: test.offloads, mtu_bytes: test.mtu_bytes, attached: entry.is_attached() }
 }
 
-impl Places {
-    fn new(plan: &Plan, in_lab: bool) -> Result<Places, CompareError> {
+impl Testbeds {
+    fn new(plan: &Plan, in_lab: bool) -> Result<Testbeds, CompareError> {
         let (client_cpu, server_cpu) = two_cpus();
-        let mut places: Vec<(Site, Place)> = Vec::new();
+        let mut testbeds: Vec<(Site, Testbed)> = Vec::new();
         let wanted = |test: &Test| test.entries.iter().map(|entry| site(test, entry)).collect::<Vec<_>>();
         for site in plan.tests.iter().flat_map(wanted) {
-            if places.iter().any(|(made, _)| *made == site) {
+            if testbeds.iter().any(|(made, _)| *made == site) {
                 continue;
             }
-            let mut place = if in_lab { Place::lab(site)? } else { Place::loopback() };
-            place.serve(server_cpu.clone())?;
+            let mut testbed = if in_lab { Testbed::lab(site)? } else { Testbed::loopback() };
+            testbed.serve(server_cpu.clone())?;
             let shares = |test: &Test| matches!(test.kind, Kind::Pairs | Kind::Coexistence);
             if plan.tests.iter().any(|test| shares(test) && wanted(test).contains(&site)) {
                 for _ in PAIR_SERVERS {
-                    place.serve(shared_cpus())?;
+                    testbed.serve(shared_cpus())?;
                 }
             }
-            places.push((site, place));
+            testbeds.push((site, testbed));
         }
-        Ok(Places { places, in_lab, client_cpu })
+        Ok(Testbeds { testbeds, in_lab, client_cpu })
     }
 
-    fn any(&self) -> &Place {
-        &self.places.first().expect("a plan has tests, and a test has a place").1
+    fn any(&self) -> &Testbed {
+        &self.testbeds.first().expect("a plan has tests, and a test has a testbed").1
     }
 
-    fn place(&self, test: &Test, entry: &Entry) -> &Place {
+    fn testbed(&self, test: &Test, entry: &Entry) -> &Testbed {
         let wanted = site(test, entry);
-        let found = self.places.iter().find(|(site, _)| *site == wanted);
-        &found.expect("a place was made for every entry of the plan").1
+        let found = self.testbeds.iter().find(|(site, _)| *site == wanted);
+        &found.expect("a testbed was made for every entry of the plan").1
     }
 
     fn one(&mut self, test: &Test, entry: &Entry) -> Result<Row, CompareError> {
         let options = options(test, entry, self.client_cpu.as_deref());
         let busy = (entry.program == Some(Program::Busy)).then(|| self.busy(test, entry)).transpose()?;
-        let process = self.place(test, entry).perf(command(test.metric), 0, &options)?;
+        let process = self.testbed(test, entry).perf(command(test.metric), 0, &options)?;
         let mut row = self.row(test, process)?;
         row.program = entry.program.map(|program| program.name().to_owned());
         if let Some(mut busy) = busy {
@@ -162,14 +165,14 @@ impl Places {
         Ok(row)
     }
 
-    /// Round trips through the driver depositor, until they are dropped.
+    /// Round trips through the XDP receive path, until they are dropped.
     fn busy(&self, test: &Test, entry: &Entry) -> Result<Running, CompareError> {
-        let driven = Entry { wait: "adaptive", ..Entry::ours("udp", "driver") };
+        let by_xdp = Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") };
         let time_s = f64::from(BUSY_S);
         let test =
             Test { kind: Kind::Main, metric: Metric::RoundTrip, size_bytes: 64, time_s, ..test.clone() };
-        let options = options(&test, &driven, shared_cpus().as_deref());
-        let mut busy = self.place(&test, entry).perf(command(test.metric), BUSY_SERVER, &options)?;
+        let options = options(&test, &by_xdp, shared_cpus().as_deref());
+        let mut busy = self.testbed(&test, entry).perf(command(test.metric), BUSY_SERVER, &options)?;
         std::thread::sleep(BUSY_BEGINS);
         busy.check_running()?;
         Ok(busy)
@@ -178,9 +181,9 @@ impl Places {
     /// Two pairs at once on the same two CPUs.
     fn pairs(&mut self, test: &Test, entry: &Entry) -> Result<[Row; 2], CompareError> {
         let options = options(test, entry, shared_cpus().as_deref());
-        let place = self.place(test, entry);
-        let first = place.perf(command(test.metric), PAIR_SERVERS[0], &options)?;
-        let second = place.perf(command(test.metric), PAIR_SERVERS[1], &options)?;
+        let testbed = self.testbed(test, entry);
+        let first = testbed.perf(command(test.metric), PAIR_SERVERS[0], &options)?;
+        let second = testbed.perf(command(test.metric), PAIR_SERVERS[1], &options)?;
         Ok([self.row(test, first)?, self.row(test, second)?])
     }
 
@@ -224,8 +227,8 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
         option("--size", test.size_bytes.to_string());
     }
     if entry.transport == Transport::Tsumugi {
-        option("--engine", entry.engine.to_owned());
-        option("--depositor", entry.depositor.to_owned());
+        option("--send", entry.send.to_owned());
+        option("--receive", entry.receive.to_owned());
         option("--wait", entry.wait.to_owned());
         option("--repeat", entry.repeat.to_owned());
         if entry.faults {

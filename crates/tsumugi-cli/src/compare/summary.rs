@@ -46,10 +46,10 @@ fn round_trips(results: &Results) -> Vec<String> {
         });
         Some(takes + &tcp.unwrap_or_default())
     });
-    let driven = best(measured, |entry| entry.is_driven() && entry.wait == "spin").and_then(|ours| {
-        let Entry { engine, depositor, .. } = ours.entry;
+    let by_xdp = best(measured, |entry| entry.uses_xdp() && entry.wait == "spin").and_then(|ours| {
+        let Entry { send: send_path, receive: receive_path, .. } = ours.entry;
         let takes = format!(
-            "With the XDP program in the NIC's driver ({engine}+{depositor}) it takes {}",
+            "With the XDP program in the NIC's driver ({send_path}+{receive_path}) it takes {}",
             time(ours)?
         );
         let tcp = tcp.and_then(|tcp| Some(format!(": {}", verdict(faster(measured, ours, tcp)?))));
@@ -73,7 +73,7 @@ fn round_trips(results: &Results) -> Vec<String> {
     let floor: Vec<String> = floor.collect();
     let bare = (base.is_some() && !floor.is_empty())
         .then(|| format!("Without any protocol, so that messages may be lost: {}.", floor.join(", ")));
-    [base, driven, asleep, bare].into_iter().flatten().collect()
+    [base, by_xdp, asleep, bare].into_iter().flatten().collect()
 }
 
 /// Bandwidth on each wire, and the rate.
@@ -118,9 +118,8 @@ fn rest(results: &Results) -> Vec<String> {
             "While the receiver computes, {} of a transfer of {size} goes on by itself",
             hidden(Entry::is_base)?
         );
-        let driven =
-            hidden(Entry::is_driven).map(|share| format!(", and {share} with the program in the driver"));
-        Some(user + &driven.unwrap_or_default() + ".")
+        let by_xdp = hidden(Entry::uses_xdp).map(|share| format!(", and {share} with the XDP program"));
+        Some(user + &by_xdp.unwrap_or_default() + ".")
     });
     let faults = results.of(Kind::Faults).next().and_then(|measured| {
         let faulty = measured.series.iter().find(|it| it.entry.faults && it.entry.repeat == "selective")?;
@@ -251,7 +250,7 @@ mod tests {
     fn summary(options: &[&str], in_lab: bool, machine: &Machine) -> Vec<String> {
         let arguments = Command::parse_from(["compare"].iter().chain(options)).arguments;
         let why = || (!in_lab).then(|| "no NIC".to_owned());
-        let missing = Missing { raw: why(), driver: why(), packet: why() };
+        let missing = Missing { raw: why(), xdp: why(), packet: why() };
         paragraphs(&samples::results(&Plan::new(&arguments, in_lab, &missing)), machine)
     }
 
@@ -262,7 +261,7 @@ mod tests {
         assert_eq!(
             paragraphs[0],
             "A 64 B round trip takes 4.21 µs without privileges, over a UDP socket. TCP takes 6.31 µs on the same wire: \
-             Tsumugi is 1.50 times as fast as TCP. With the XDP program in the NIC's driver (udp+driver) it takes 1.69 µs: \
+             Tsumugi is 1.50 times as fast as TCP. With the XDP program in the NIC's driver (udp+xdp) it takes 1.69 µs: \
              Tsumugi is 3.74 times as fast as TCP. In all of these both sides spin. With the default wait it takes \
              4.42 µs, and TCP with blocking calls 84.0 µs: Tsumugi is 19.0 times as fast as TCP. Without any protocol, \
              so that messages may be lost: a bare UDP socket 3.79 µs, bare frames through AF_XDP 2.53 µs."
@@ -274,8 +273,7 @@ mod tests {
         ] {
             assert!(paragraphs[1].contains(words), "{words}: {}", paragraphs[1]);
         }
-        for words in ["98.0 % with the program in the driver", "80.0 % of the bandwidth", "0.20 % of a core"]
-        {
+        for words in ["98.0 % with the XDP program", "80.0 % of the bandwidth", "0.20 % of a core"] {
             assert!(paragraphs[2].contains(words), "{words}: {}", paragraphs[2]);
         }
     }
@@ -292,7 +290,7 @@ mod tests {
         let machine = Machine { wire: "loopback".into(), load_average: 7.9, cpus: 2, ..Machine::default() };
         let paragraphs = summary(&[], false, &machine);
         let all = paragraphs.join("\n");
-        assert!(!all.contains("driver") && !all.contains("offloads") && !all.contains("AF_XDP"), "{all}");
+        assert!(!all.contains("xdp") && !all.contains("offloads") && !all.contains("AF_XDP"), "{all}");
         let last = paragraphs.last().expect("remarks");
         assert!(last.contains("over loopback") && last.contains("load average 7.9 on 2 CPUs"), "{last}");
     }

@@ -31,7 +31,7 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
     let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
     let _ = writeln!(
         page,
-        "Ratios are to Tsumugi with the spinning wait (engine udp, depositor user): medians of the ratio within each \
+        "Ratios are to Tsumugi with the spinning wait (send path udp, receive path socket): medians of the ratio within each \
          round."
     );
     let _ = writeln!(
@@ -88,7 +88,7 @@ pub(crate) fn title(test: &Test) -> String {
         (Kind::Coexistence, metric) => {
             let what = if metric == Metric::RoundTrip { "round trip" } else { "bandwidth" };
             let size = sizes::show(test.size_bytes);
-            format!("TCP through NICs with the driver's program: {what} of {size}, {offloads}")
+            format!("TCP through NICs with the XDP program: {what} of {size}, {offloads}")
         }
         (Kind::Idle, _) => "CPU time of an endpoint that waits".to_owned(),
         (Kind::Pairs, _) => {
@@ -211,11 +211,11 @@ mod tests {
             "Bandwidth of 1 MiB messages, offloads on",
             "Bandwidth of 1 MiB messages, offloads off, MTU 1500",
             "Bandwidth of 1 MiB messages, offloads off, MTU 9000",
-            "tsumugi udp+driver, spin",
-            "TCP through NICs with the driver's program: bandwidth of 1 MiB, offloads on",
+            "tsumugi udp+xdp, spin",
+            "TCP through NICs with the XDP program: bandwidth of 1 MiB, offloads on",
             "tcp-spin, attached, busy",
             "Transfer of 1 MiB messages hidden behind computation, offloads on",
-            "tsumugi packet+user, spin",
+            "tsumugi packet+socket, spin",
             "Rate of 8 B messages, offloads on",
             "go-back-n, faults",
             "tsumugi, adaptive",

@@ -1,4 +1,4 @@
-//! The system calls of the engines by themselves: sending a packet's bytes, and nothing.
+//! The system calls of the send paths by themselves: sending a packet's bytes, and nothing.
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
@@ -6,8 +6,8 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant as Clock};
 
 use tsumugi_rail::ether::{ETHERNET_BYTES, HEADER_BYTES_MAX, Hop};
-use tsumugi_rail::xsk::{CopyMode, Xsk, XskEngine, XskOptions};
-use tsumugi_rail::{Engine, Packet, PacketEngine, Rail, Template, Udp, UdpOptions};
+use tsumugi_rail::xsk::{CopyMode, Xsk, XskOptions, XskSendPath};
+use tsumugi_rail::{Packet, PacketSendPath, Rail, SendPath, Template, Udp, UdpOptions};
 use tsumugi_wire::Instant;
 
 use super::CostsError;
@@ -19,17 +19,17 @@ const FRAMES: u32 = 64;
 /// How long the kernel may take to find out the peer's hardware address.
 const NEIGHBOUR_MAX: Duration = Duration::from_secs(2);
 
-/// A way out of this node: a NIC and the addresses at its two ends.
+/// A link out of this node: a NIC and the addresses at its two ends.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Way {
+pub(super) struct Link {
     pub(super) nic: u32,
     pub(super) mtu_bytes: usize,
     pub(super) here: SocketAddr,
     pub(super) there: SocketAddr,
 }
 
-impl Way {
-    /// Frames as the engines make them. No program looks at the hardware addresses.
+impl Link {
+    /// Frames as the send paths make them. No program looks at the hardware addresses.
     fn template(&self) -> Result<Template, CostsError> {
         let hop = Hop {
             interface: self.nic,
@@ -41,7 +41,7 @@ impl Way {
     }
 }
 
-/// A socket as an engine has it.
+/// A socket as a send path has it.
 pub(super) enum Bare {
     Udp { socket: UdpSocket, payload: Vec<u8>, too_long: Vec<u8> },
     Packet { socket: OwnedFd, nic: libc::sockaddr_ll, frame: Vec<u8> },
@@ -49,32 +49,32 @@ pub(super) enum Bare {
 }
 
 impl Bare {
-    /// Opens the socket that `engine` would send packets of `bytes` through.
-    pub(super) fn open(engine: &str, way: &Way, bytes: usize) -> Result<Bare, CostsError> {
+    /// Opens the socket that `send_path` would send packets of `bytes` through.
+    pub(super) fn open(send_path: &str, link: &Link, bytes: usize) -> Result<Bare, CostsError> {
         let payload = vec![0x5a; bytes];
         let mut frame = vec![0; HEADER_BYTES_MAX + bytes];
         let packet = Packet { head: &payload, body: &[] };
-        let frame_bytes = way.template()?.write(&packet, &mut frame);
+        let frame_bytes = link.template()?.write(&packet, &mut frame);
         frame.truncate(frame_bytes.ok_or(CostsError::Lost("the packet is too long for a frame"))?);
-        match engine {
+        match send_path {
             "udp" => {
-                let any = SocketAddr::new(way.here.ip(), 0);
-                let socket = connected(&Way { here: any, ..*way })
+                let any = SocketAddr::new(link.here.ip(), 0);
+                let socket = connected(&Link { here: any, ..*link })
                     .map_err(CostsError::failed("opening a UDP socket"))?;
                 Ok(Bare::Udp { socket, payload, too_long: vec![0; usize::from(u16::MAX) + 1] })
             }
             "packet" => {
                 let (socket, nic) =
-                    packet_socket(way.nic).map_err(CostsError::failed("opening a packet socket"))?;
+                    packet_socket(link.nic).map_err(CostsError::failed("opening a packet socket"))?;
                 Ok(Bare::Packet { socket, nic, frame })
             }
             _ => {
                 let options = XskOptions {
-                    frame_bytes: ETHERNET_BYTES + way.mtu_bytes,
+                    frame_bytes: ETHERNET_BYTES + link.mtu_bytes,
                     receive_frames: 0,
                     send_frames: FRAMES,
                     copy: CopyMode::Copy,
-                    ..XskOptions::new(way.nic)
+                    ..XskOptions::new(link.nic)
                 };
                 let socket = Xsk::open(&options).map_err(CostsError::failed("opening an AF_XDP socket"))?;
                 Ok(Bare::Xsk { socket: Box::new(socket), frame })
@@ -122,9 +122,9 @@ impl Bare {
 }
 
 /// A UDP socket to the other end that never waits.
-pub(super) fn connected(way: &Way) -> io::Result<UdpSocket> {
-    let socket = UdpSocket::bind(way.here)?;
-    socket.connect(way.there)?;
+pub(super) fn connected(link: &Link) -> io::Result<UdpSocket> {
+    let socket = UdpSocket::bind(link.here)?;
+    socket.connect(link.there)?;
     socket.set_nonblocking(true)?;
     Ok(socket)
 }
@@ -170,46 +170,46 @@ fn send_to(socket: RawFd, bytes: &[u8], nic: &libc::sockaddr_ll, address_bytes: 
     };
 }
 
-/// Hands packets to an engine; how many it took, `None` when it refuses them.
+/// Hands packets to a send path; how many it took, `None` when it refuses them.
 type Send = dyn FnMut(Instant, &[Packet<'_>]) -> Option<usize>;
 
-/// The same packets through the engine, as the library uses it.
-pub(super) struct ThroughEngine {
+/// The same packets through the send path, as the library uses it.
+pub(super) struct ThroughSendPath {
     send: Box<Send>,
     start: Clock,
     now: Instant,
     payload: Vec<u8>,
 }
 
-impl ThroughEngine {
-    /// Opens the engine, and waits until it reaches the other end.
-    pub(super) fn open(engine: &str, way: &Way, bytes: usize) -> Result<ThroughEngine, CostsError> {
-        let options = UdpOptions { address: way.here.ip(), port: 0, ..UdpOptions::default() };
+impl ThroughSendPath {
+    /// Opens the send path, and waits until it reaches the other end.
+    pub(super) fn open(send_path: &str, link: &Link, bytes: usize) -> Result<ThroughSendPath, CostsError> {
+        let options = UdpOptions { address: link.here.ip(), port: 0, ..UdpOptions::default() };
         let mut sockets = Udp::open(&options).map_err(CostsError::failed("opening UDP sockets"))?;
-        let (local, to) = (sockets.address(), way.there);
-        sockets.meet(to);
+        let (local, to) = (sockets.address(), link.there);
+        sockets.connect(to);
         let start = Clock::now();
         let payload = vec![0x5a; bytes];
-        let through = |send| ThroughEngine { send, start, now: Instant(0), payload };
-        let mut engine: Box<dyn Engine> = match engine {
+        let through = |send| ThroughSendPath { send, start, now: Instant(0), payload };
+        let mut send_path: Box<dyn SendPath> = match send_path {
             "udp" => {
                 return Ok(through(Box::new(move |now, burst| sockets.send(now, to, burst).ok())));
             }
             "packet" => {
                 let queue_bytes = options.queue_bytes;
-                let engine = PacketEngine::open(local, queue_bytes);
-                Box::new(engine.map_err(CostsError::failed("opening the packet engine"))?)
+                let send_path = PacketSendPath::open(local, queue_bytes);
+                Box::new(send_path.map_err(CostsError::failed("opening the packet send path"))?)
             }
             _ => {
-                let engine = XskEngine::open(local, way.nic, 0, FRAMES);
-                Box::new(engine.map_err(CostsError::failed("opening the xsk engine"))?)
+                let send_path = XskSendPath::open(local, link.nic, 0, FRAMES);
+                Box::new(send_path.map_err(CostsError::failed("opening the xsk send path"))?)
             }
         };
-        engine.meet(to, None);
-        let mut through = through(Box::new(move |now, burst| engine.send(now, to, burst).ok().flatten()));
+        send_path.connect(to, None);
+        let mut through = through(Box::new(move |now, burst| send_path.send(now, to, burst).ok().flatten()));
         while !through.prepared().send() {
             if start.elapsed() > NEIGHBOUR_MAX {
-                return Err(CostsError::Lost("the engine does not reach the other node"));
+                return Err(CostsError::Lost("the send path does not reach the other node"));
             }
             // Makes the kernel find out the hardware address.
             let _ = sockets.send(Instant(0), to, &[Packet { head: &[0; 64], body: &[] }]);
@@ -218,8 +218,8 @@ impl ThroughEngine {
         Ok(through)
     }
 
-    /// Looks at the clock, which the library has done when it comes to its engine.
-    pub(super) fn prepared(&mut self) -> &mut ThroughEngine {
+    /// Looks at the clock, which the library has done when it comes to its send path.
+    pub(super) fn prepared(&mut self) -> &mut ThroughSendPath {
         self.now = Instant(self.start.elapsed().as_nanos() as u64);
         self
     }

@@ -7,16 +7,16 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tsumugi::Node;
+use tsumugi::PeerId;
 use tsumugi_lab::Lab;
 use tsumugi_rail::xdp::{Counting, Runs};
 
-use super::bare::{Bare as BareSocket, ThroughEngine, connected};
+use super::bare::{Bare as BareSocket, ThroughSendPath, connected};
 use super::parts::{Bare, Costs, Part, Round};
 use super::talk::{MESSAGE_BYTES, Sample, Talker};
 use super::timing::{Lines, clock_ns, median_ns, paced, wait_busily};
 use super::wires::{Side, Wire, lab};
-use super::{CostsError, Options};
+use super::{CostsError, CostsOptions};
 use crate::measure::cpu::{Cpus, allowed, pin};
 use crate::peers::interrupted;
 
@@ -24,7 +24,7 @@ use crate::peers::interrupted;
 const ROUND_TRIPS: usize = 8000;
 /// System calls of one kind in a round.
 const CALLS: usize = 2500;
-/// Samples of the cache line's way in a round.
+/// Samples of moving the cache line in a round.
 const LINES: u32 = 200;
 /// An answer through bare sockets takes microseconds; after so long there is none.
 const ECHO_MAX: Duration = Duration::from_secs(2);
@@ -33,7 +33,7 @@ const LOOKS: u32 = 4096;
 
 /// What the thread in node 1 is told to do, one after the other.
 enum Task {
-    /// Open an endpoint with this engine; say its port.
+    /// Open an endpoint with this send path; say its port.
     Open(String),
     /// Answer messages with that endpoint.
     Answer(usize, usize),
@@ -57,9 +57,9 @@ enum Word {
     Counted { deposits: Runs, drops: Runs },
 }
 
-/// Costs with each engine, and those of a bare UDP socket.
+/// Costs with each send path, and those of a bare UDP socket.
 pub(super) fn measure(
-    options: &Options,
+    options: &CostsOptions,
     mut progress: impl FnMut(u32, &str) + Send,
 ) -> Result<(Vec<Costs>, Bare), CostsError> {
     let cpus = allowed().0;
@@ -87,12 +87,12 @@ pub(super) fn measure(
 fn serve(lab: &Lab, cpu: usize, tasks: &Receiver<Task>, words: &Sender<Word>) -> Result<(), CostsError> {
     pin(&Cpus(vec![cpu])).map_err(CostsError::failed("choosing a CPU"))?;
     let side = Side::enter(lab, 1)?;
-    let socket = connected(&side.way(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
+    let socket = connected(&side.link(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
     let mut talkers: Vec<Talker> = Vec::new();
     for task in tasks {
         let word = match task {
-            Task::Open(engine) => {
-                talkers.push(Talker::open(side.address(Wire::Deposits), &engine)?);
+            Task::Open(send_path) => {
+                talkers.push(Talker::open(side.address(Wire::Deposits), &send_path)?);
                 Word::Port(talkers[talkers.len() - 1].port())
             }
             Task::Answer(talker, count) => talkers[talker].answer(count).map(|()| Word::Done)?,
@@ -123,16 +123,16 @@ struct Asker {
     lines: Arc<Lines>,
     socket: UdpSocket,
     /// In the order of the options.
-    engines: Vec<Asked>,
+    send_paths: Vec<Asked>,
 }
 
-/// An engine, and what it is measured with.
+/// A send path, and what it is measured with.
 struct Asked {
     talker: Talker,
-    peer: Node,
+    peer: PeerId,
     refusing: BareSocket,
     dropping: BareSocket,
-    through: ThroughEngine,
+    through: ThroughSendPath,
     rounds: Vec<Round>,
 }
 
@@ -140,38 +140,38 @@ impl Asker {
     fn open(
         lab: &Lab,
         cpu: usize,
-        options: &Options,
+        options: &CostsOptions,
         tasks: Sender<Task>,
         words: Receiver<Word>,
     ) -> Result<Asker, CostsError> {
         pin(&Cpus(vec![cpu])).map_err(CostsError::failed("choosing a CPU"))?;
         let side = Side::enter(lab, 0)?;
         let socket =
-            connected(&side.way(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
-        let mut asker = Asker { side, tasks, words, lines: Arc::default(), socket, engines: Vec::new() };
-        for engine in &options.engines {
-            let asked = asker.engine(engine)?;
-            asker.engines.push(asked);
+            connected(&side.link(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
+        let mut asker = Asker { side, tasks, words, lines: Arc::default(), socket, send_paths: Vec::new() };
+        for send_path in &options.send_paths {
+            let asked = asker.send_path(send_path)?;
+            asker.send_paths.push(asked);
         }
         Ok(asker)
     }
 
-    fn engine(&self, engine: &str) -> Result<Asked, CostsError> {
-        self.tell(Task::Open(engine.to_owned()))?;
+    fn send_path(&self, send_path: &str) -> Result<Asked, CostsError> {
+        self.tell(Task::Open(send_path.to_owned()))?;
         let Word::Port(port) = self.hear()? else { return Err(CostsError::Gone) };
-        let mut talker = Talker::open(self.side.address(Wire::Deposits), engine)?;
-        let peer = talker.meet(SocketAddr::new(self.side.address_there(Wire::Deposits), port))?;
+        let mut talker = Talker::open(self.side.address(Wire::Deposits), send_path)?;
+        let peer = talker.connect(SocketAddr::new(self.side.address_there(Wire::Deposits), port))?;
         // The first conversation tells how long the packets are.
-        self.tell(Task::AnswerNoted(self.engines.len(), ROUND_TRIPS))?;
+        self.tell(Task::AnswerNoted(self.send_paths.len(), ROUND_TRIPS))?;
         talker.ask_noted(peer, ROUND_TRIPS)?;
         self.hear()?;
         let bytes = talker.packet_bytes();
         Ok(Asked {
             talker,
             peer,
-            refusing: BareSocket::open(engine, &self.side.way(Wire::Refuses)?, bytes)?,
-            dropping: BareSocket::open(engine, &self.side.way(Wire::Drops)?, bytes)?,
-            through: ThroughEngine::open(engine, &self.side.way(Wire::DropsToo)?, bytes)?,
+            refusing: BareSocket::open(send_path, &self.side.link(Wire::Refuses)?, bytes)?,
+            dropping: BareSocket::open(send_path, &self.side.link(Wire::Drops)?, bytes)?,
+            through: ThroughSendPath::open(send_path, &self.side.link(Wire::DropsToo)?, bytes)?,
             rounds: Vec::new(),
         })
     }
@@ -186,15 +186,15 @@ impl Asker {
 
     fn run(
         mut self,
-        options: &Options,
+        options: &CostsOptions,
         progress: &mut (impl FnMut(u32, &str) + Send),
     ) -> Result<(Vec<Costs>, Bare), CostsError> {
-        let mut engines = std::mem::take(&mut self.engines);
+        let mut send_paths = std::mem::take(&mut self.send_paths);
         let (mut round_trips, mut system_calls) = (Vec::new(), Vec::new());
         for round in 0..options.rounds {
             progress(round, "udp socket");
             round_trips.push(self.bare()?);
-            for (at, (asked, name)) in engines.iter_mut().zip(&options.engines).enumerate() {
+            for (at, (asked, name)) in send_paths.iter_mut().zip(&options.send_paths).enumerate() {
                 if interrupted() {
                     return Err(CostsError::Interrupted);
                 }
@@ -204,12 +204,12 @@ impl Asker {
             }
             system_calls.push(self.refused()?);
         }
-        let costs = engines.iter().zip(&options.engines);
+        let costs = send_paths.iter().zip(&options.send_paths);
         let costs = costs.map(|(asked, name)| Costs::of(name, MESSAGE_BYTES as u64, &asked.rounds)).collect();
         Ok((costs, Bare::of(&round_trips, &system_calls)))
     }
 
-    /// One round with one engine: every part once.
+    /// One round with one send path: every part once.
     fn round(&self, at: usize, asked: &mut Asked) -> Result<Round, CostsError> {
         let clock_ns = clock_ns();
         let round_trip = self.round_trip(at, asked)?;
@@ -245,7 +245,7 @@ impl Asker {
         Ok(median_ns(&mut times))
     }
 
-    /// Mean time of the depositor's program in a conversation, ns, of both sides; what counting adds included.
+    /// Mean time of the receive path's program in a conversation, ns, of both sides; what counting adds included.
     fn counted(&self, at: usize, asked: &mut Asked) -> Result<f64, CostsError> {
         let counting = Counting::begin()?;
         let before = (self.side.deposits()?, self.there()?.0);
@@ -259,7 +259,7 @@ impl Asker {
             .ok_or(CostsError::Lost("the program has not run"))
     }
 
-    /// What the kernel counted in node 1: of the depositor's program, and of the one that drops.
+    /// What the kernel counted in node 1: of the receive path's program, and of the one that drops.
     fn there(&self) -> Result<(Runs, Runs), CostsError> {
         self.tell(Task::Count)?;
         match self.hear()? {
@@ -278,7 +278,7 @@ impl Asker {
         }
     }
 
-    /// The engine's system calls by themselves, while the other CPU is as busy as in a conversation; and the mean time
+    /// The send path's system calls by themselves, while the other CPU is as busy as in a conversation; and the mean time
     /// of the program that drops, ns.
     fn calls(&self, asked: &mut Asked, clock_ns: f64) -> Result<(Calls, f64), CostsError> {
         let Asked { refusing, dropping, through, .. } = asked;
@@ -332,20 +332,20 @@ impl Asker {
 
     /// Median of a system call on a UDP socket that is refused, ns.
     fn refused(&self) -> Result<f64, CostsError> {
-        let mut socket = BareSocket::open("udp", &self.side.way(Wire::Drops)?, MESSAGE_BYTES)?;
+        let mut socket = BareSocket::open("udp", &self.side.link(Wire::Drops)?, MESSAGE_BYTES)?;
         Ok(paced(CALLS, clock_ns(), &mut socket, |_| {}, BareSocket::refused))
     }
 }
 
 /// Medians of one conversation, ns.
 struct Talk {
-    /// From the application's call to the engine.
+    /// From the application's call to the send path.
     send: f64,
-    /// The engine, with everything that the kernel does.
+    /// The send path, with everything that the kernel does.
     call: f64,
     /// From the look that found the record to the application's bytes.
     receive: f64,
-    /// From that look to the engine's return, at the sender.
+    /// From that look to the send path's return, at the sender.
     late: f64,
 }
 
@@ -378,7 +378,7 @@ struct Calls {
     none: f64,
     /// A program drops it.
     dropped: f64,
-    /// The same through the engine.
+    /// The same through the send path.
     through: f64,
 }
 

@@ -1,20 +1,20 @@
-//! The parts that a message's way is made of, and what they come to together.
+//! The parts that a message's one-way time is made of, and what they come to together.
 
 use serde::{Deserialize, Serialize};
 
 use crate::measure::row::rounded;
 use crate::measure::statistics::OverRounds;
 
-/// How far the sum of the parts may be from the way measured in one piece, as a share of it.
+/// How far the sum of the parts may be from the time measured in one piece, as a share of it.
 pub(crate) const TOLERANCE: f64 = 0.1;
 
-/// A part of a message's way from one application to another, in the order of that way.
+/// A part of a message's time from one application to another, in their order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     /// From the application's call to the system call.
     ///
-    /// In a conversation, from the call to where the library hands the packet to its engine; and of the engine what
+    /// In a conversation, from the call to where the library hands the packet to its send path; and of the send path what
     /// sending through it takes more than the bare system call with the same bytes, to a NIC whose peer drops them.
     /// Does not contain what the library still does after the system call.
     LibrarySend,
@@ -34,13 +34,14 @@ pub(crate) enum Part {
     /// What sending takes more when the peer takes the frame and a program drops it at once; on a veth pair the
     /// sender's CPU does that, within the system call. Contains the few instructions of that program.
     Softirq,
-    /// The protocol: the driver depositor's program finds flow and window, deposits and acknowledges.
+    /// The protocol: the XDP receive path's program finds the flow, updates its receive bitmap, deposits and
+    /// acknowledges.
     ///
     /// The kernel's statistics of the program's runs in a conversation of its own (they cost time themselves), less
     /// those of the program that drops. Stores that are still on their way to lines that the receiver has when it
     /// ends are not in it: [`Costs::conversing`] has them.
     Program,
-    /// On a veth pair there is no wire: what remains is a cache line's way from one CPU to the other.
+    /// On a veth pair there is no wire: what remains is moving a cache line from one CPU to the other.
     ///
     /// Half of the time that two threads on the two CPUs take to answer each other through two cache lines.
     Wire,
@@ -118,11 +119,11 @@ pub(crate) struct PartCost {
     pub(crate) figure: Figure,
 }
 
-/// Where the time of a message's way goes with one engine and the driver depositor.
+/// Where the time of a message goes with one send path and the XDP receive path.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Costs {
-    pub(crate) engine: String,
-    pub(crate) depositor: String,
+    pub(crate) send: String,
+    pub(crate) receive: String,
     /// Bytes of the message.
     pub(crate) size_bytes: u64,
     /// How many rounds the medians are over.
@@ -130,18 +131,18 @@ pub(crate) struct Costs {
     /// All of them, one way.
     pub(crate) parts: Vec<PartCost>,
     /// How long the sender is still in the system call when the receiver can see the record: the end of the program,
-    /// of the softirq and of the call. It is in the parts, and not on the message's way.
+    /// of the softirq and of the call. It is in the parts, and not in the message's one-way time.
     pub(crate) ahead: Figure,
-    /// What the parts in the middle were together in the conversation: the engine and its system call, with everything
+    /// What the parts in the middle were together in the conversation: the send path and its system call, with everything
     /// that the kernel does in it. Measured in one piece.
     pub(crate) call: Figure,
-    /// What the engine's call takes more in a conversation than when the far program drops the same frame at once: the
+    /// What the send path's call takes more in a conversation than when the far program drops the same frame at once: the
     /// program, waiting for cache lines that the receiver has, also after the program, and all that is colder in a
     /// conversation than in a row of equal calls. Not one of the parts.
     pub(crate) conversing: Figure,
     /// What the message and its answer took together, without anything else being measured.
     pub(crate) round_trip: Figure,
-    /// The parts, less what is not on the way.
+    /// The parts, less `ahead`.
     pub(crate) sum_ns: f64,
     /// Half of the round trip.
     pub(crate) one_way_ns: f64,
@@ -152,7 +153,7 @@ pub(crate) struct Costs {
 }
 
 impl Costs {
-    pub(super) fn of(engine: &str, size_bytes: u64, rounds: &[Round]) -> Costs {
+    pub(super) fn of(send_path: &str, size_bytes: u64, rounds: &[Round]) -> Costs {
         let figure = |of: &dyn Fn(&Round) -> f64| Figure::of(rounds.iter().map(of));
         let parts = Part::ALL.into_iter().enumerate();
         let parts: Vec<PartCost> =
@@ -163,8 +164,8 @@ impl Costs {
         let one_way_ns = rounded(round_trip.ns / 2.0);
         let difference = if one_way_ns > 0.0 { rounded((sum_ns - one_way_ns) / one_way_ns) } else { 1.0 };
         Costs {
-            engine: engine.to_owned(),
-            depositor: "driver".to_owned(),
+            send: send_path.to_owned(),
+            receive: "xdp".to_owned(),
             size_bytes,
             rounds: rounds.len() as u32,
             parts,
@@ -180,11 +181,11 @@ impl Costs {
     }
 }
 
-/// The same way through bare UDP sockets that spin, through NICs without a program.
+/// The same through bare UDP sockets that spin, through NICs without a program.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Bare {
     pub(crate) round_trip: Figure,
-    /// One system call, as [`Part::SystemCall`]; a way has two, one that sends and one that receives.
+    /// One system call, as [`Part::SystemCall`]; a message has two, one that sends and one that receives.
     pub(crate) system_call: Figure,
     /// Half of the round trip.
     pub(crate) one_way_ns: f64,

@@ -21,15 +21,15 @@ const P1_TOTAL: (f64, f64) = (18.8, 44.8);
 
 /// What a heading says.
 pub(crate) fn title(report: &Report) -> String {
-    let size = report.engines.first().map_or(0, |costs| costs.size_bytes);
+    let size = report.send_paths.first().map_or(0, |costs| costs.size_bytes);
     format!("Cost of a message of {size} B on its way, part by part")
 }
 
 /// Header and cells.
 pub(crate) fn section(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
-    let engines = report.engines.iter().map(|costs| format!("{}+{}", costs.engine, costs.depositor));
+    let send_paths = report.send_paths.iter().map(|costs| format!("{}+{}", costs.send, costs.receive));
     let mut header = vec!["part".to_owned()];
-    header.extend(engines);
+    header.extend(send_paths);
     header.extend(["bare UDP", "P1: PM", "P1: TCP"].map(str::to_owned));
     let mut rows: Vec<Vec<String>> = Vec::new();
     for part in Part::ALL {
@@ -40,7 +40,7 @@ pub(crate) fn section(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
     }
     let mut row = |name: &str, figure: &dyn Fn(&Costs) -> String, rest: [String; 3]| {
         let mut cells = vec![name.to_owned()];
-        cells.extend(report.engines.iter().map(figure));
+        cells.extend(report.send_paths.iter().map(figure));
         cells.extend(rest);
         rows.push(cells);
     };
@@ -58,7 +58,7 @@ pub(crate) fn section(report: &Report) -> (Vec<String>, Vec<Vec<String>>) {
 
 fn part_row(report: &Report, part: Part) -> Vec<String> {
     let mut cells = vec![part.name().to_owned()];
-    for costs in &report.engines {
+    for costs in &report.send_paths {
         let cost = costs.parts.iter().find(|cost| cost.part == part);
         cells.push(cost.map_or(String::new(), |cost| with_spread(cost.figure)));
     }
@@ -77,7 +77,7 @@ fn part_row(report: &Report, part: Part) -> Vec<String> {
 /// What there is to the program in a conversation, beside the row before.
 fn conversing_row(report: &Report) -> Vec<String> {
     let mut cells = vec!["  (in a conversation)".to_owned()];
-    cells.extend(report.engines.iter().map(|costs| format!("({})", with_spread(costs.conversing))));
+    cells.extend(report.send_paths.iter().map(|costs| format!("({})", with_spread(costs.conversing))));
     cells.extend([(); 3].map(|()| String::new()));
     cells
 }
@@ -103,17 +103,17 @@ pub(crate) fn remarks(report: &Report) -> Vec<String> {
          and read instead of dropped, with cache lines that are waited for; no part of the sum."
             .to_owned(),
         "Ahead of the sender: on a veth pair the sender's CPU does the receiver's softirq, and is still in it when the \
-         receiver has the record; that much of the parts is not on the way."
+         receiver has the record; that much of the parts is not in the one-way time."
             .to_owned(),
         "Bare UDP: two system calls, and what is left of half its round trip. P1: table 4 (Pentium III, Gigabit Ethernet; \
          its driver is both sides', and in PM's row are the library's)."
             .to_owned(),
     ];
-    for costs in report.engines.iter().filter(|costs| !costs.adds_up) {
+    for costs in report.send_paths.iter().filter(|costs| !costs.adds_up) {
         remarks.push(format!(
             "DOES NOT ADD UP: with {} the parts come to {} and half of the round trip is {}, {} apart; more than a \
              tenth. Measure again while the machine is quiet.",
-            costs.engine,
+            costs.send,
             units::time(costs.sum_ns),
             units::time(costs.one_way_ns),
             signed(costs.difference),
@@ -148,7 +148,7 @@ mod tests {
         let text = text(&samples::report(650.0));
         for line in [
             "Cost of a message of 64 B",
-            "part                    packet+driver",
+            "part                       packet+xdp",
             "bare UDP   P1: PM  P1: TCP",
             "system call",
             "180 ns",

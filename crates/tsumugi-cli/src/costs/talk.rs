@@ -9,7 +9,7 @@ use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant as Clock};
 
-use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Wait};
+use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveChoice, Wait};
 use tsumugi_rail::{Deliver, Evidence, Packet, Question, Rail, RailError};
 use tsumugi_wire::Instant;
 
@@ -21,8 +21,8 @@ const CHANNEL: u16 = 1;
 /// An answer takes microseconds; after so long there is none.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
 /// How long both sides go on after a conversation, so that everything is acknowledged: ACKs wait 100 µs for a ride.
-const SETTLE: Duration = Duration::from_millis(2);
-/// The rounds of one engine are a pause for the others.
+const LET_ACKS_LEAVE: Duration = Duration::from_millis(2);
+/// The rounds of one send path are a pause for the others.
 const PEER_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// What the rail notes.
@@ -83,20 +83,20 @@ impl Rail for Noted {
     fn watch(&mut self, on: bool) -> Result<(), RailError> {
         self.rail.watch(on)
     }
-    fn meet(&mut self, peer: SocketAddr) {
-        self.rail.meet(peer);
+    fn connect(&mut self, peer: SocketAddr) {
+        self.rail.connect(peer);
     }
-    fn part(&mut self, peer: SocketAddr) {
-        self.rail.part(peer);
+    fn disconnect(&mut self, peer: SocketAddr) {
+        self.rail.disconnect(peer);
     }
-    fn reap(&mut self, on: bool) -> Result<(), RailError> {
-        self.rail.reap(on)
+    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
+        self.rail.busy_poll(on)
     }
-    fn engine(&self) -> &'static str {
-        self.rail.engine()
+    fn send_path(&self) -> &'static str {
+        self.rail.send_path()
     }
-    fn is_driven(&self) -> bool {
-        self.rail.is_driven()
+    fn uses_xdp(&self) -> bool {
+        self.rail.uses_xdp()
     }
     fn listens(&self) -> bool {
         self.rail.listens()
@@ -120,7 +120,7 @@ impl Rail for Noted {
 /// One message sent and one received, as one side saw them.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Sample {
-    /// The application's call, and its packet's way into the engine and out of it.
+    /// The application's call, and when its packet entered the send path and left it.
     pub(super) posted: Clock,
     pub(super) entered: Clock,
     pub(super) left: Clock,
@@ -139,15 +139,15 @@ pub(super) struct Talker {
 }
 
 impl Talker {
-    /// Opens an endpoint with the driver depositor.
-    pub(super) fn open(bind: std::net::IpAddr, engine: &str) -> Result<Talker, CostsError> {
+    /// Opens an endpoint with the XDP receive path.
+    pub(super) fn open(bind: std::net::IpAddr, send_path: &str) -> Result<Talker, CostsError> {
         let config = Config {
             bind,
             port: 0,
             accept_unknown: true,
             wait: Wait::Spin,
-            engine: engine.parse().map_err(CostsError::failed("choosing the engine"))?,
-            depositor: Depositor::Driver,
+            send: send_path.parse().map_err(CostsError::failed("choosing the send path"))?,
+            receive: ReceiveChoice::Xdp,
             peer_timeout: PEER_TIMEOUT,
             connect_timeout: PEER_TIMEOUT,
             ..Config::default()
@@ -165,7 +165,7 @@ impl Talker {
     }
 
     /// Names the other side.
-    pub(super) fn meet(&self, peer: SocketAddr) -> Result<Node, CostsError> {
+    pub(super) fn connect(&self, peer: SocketAddr) -> Result<PeerId, CostsError> {
         self.endpoint.add_peer(&peer.to_string()).map_err(CostsError::failed("adding a peer"))
     }
 
@@ -174,14 +174,14 @@ impl Talker {
         self.notes.packet_bytes.get()
     }
 
-    fn send(&mut self, node: Node) -> Result<Clock, CostsError> {
+    fn send(&mut self, peer: PeerId) -> Result<Clock, CostsError> {
         let posted = Clock::now();
-        self.channel.send(node, &self.message).map_err(CostsError::failed("sending"))?;
+        self.channel.send(peer, &self.message).map_err(CostsError::failed("sending"))?;
         Ok(posted)
     }
 
     /// Takes the next message, copies it out and gives it back.
-    fn receive(&mut self) -> Result<Node, CostsError> {
+    fn receive(&mut self) -> Result<PeerId, CostsError> {
         let message = self.channel.receive_timeout(ANSWER_MAX).map_err(CostsError::failed("receiving"))?;
         if message.len() != MESSAGE_BYTES {
             return Err(CostsError::Lost("a message of another length arrived"));
@@ -191,33 +191,33 @@ impl Talker {
     }
 
     /// Times of `count` round trips, ns.
-    pub(super) fn ask(&mut self, node: Node, count: usize) -> Result<Vec<u64>, CostsError> {
+    pub(super) fn ask(&mut self, peer: PeerId, count: usize) -> Result<Vec<u64>, CostsError> {
         let mut times = Vec::with_capacity(count);
         let mut before = Clock::now();
         for _ in 0..count {
-            self.send(node)?;
+            self.send(peer)?;
             self.receive()?;
             let after = Clock::now();
             times.push((after - before).as_nanos() as u64);
             before = after;
         }
-        self.settle()?;
+        self.let_acks_leave()?;
         Ok(times)
     }
 
     /// Answers `count` messages.
     pub(super) fn answer(&mut self, count: usize) -> Result<(), CostsError> {
         for _ in 0..count {
-            let node = self.receive()?;
-            self.send(node)?;
+            let peer = self.receive()?;
+            self.send(peer)?;
         }
-        self.settle()
+        self.let_acks_leave()
     }
 
     /// As [`Talker::ask`], with everything noted.
-    pub(super) fn ask_noted(&mut self, node: Node, count: usize) -> Result<Vec<Sample>, CostsError> {
+    pub(super) fn ask_noted(&mut self, peer: PeerId, count: usize) -> Result<Vec<Sample>, CostsError> {
         self.noted(count, |talker| {
-            let posted = talker.send(node)?;
+            let posted = talker.send(peer)?;
             let (entered, left) = (talker.notes.entered.get(), talker.notes.left.get());
             talker.receive()?;
             Ok(Sample { posted, entered, left, seen: talker.notes.looked.get(), taken: Clock::now() })
@@ -227,9 +227,9 @@ impl Talker {
     /// As [`Talker::answer`], with everything noted.
     pub(super) fn answer_noted(&mut self, count: usize) -> Result<Vec<Sample>, CostsError> {
         self.noted(count, |talker| {
-            let node = talker.receive()?;
+            let peer = talker.receive()?;
             let (taken, seen) = (Clock::now(), talker.notes.looked.get());
-            let posted = talker.send(node)?;
+            let posted = talker.send(peer)?;
             Ok(Sample {
                 posted,
                 entered: talker.notes.entered.get(),
@@ -248,14 +248,14 @@ impl Talker {
         self.notes.on.set(true);
         let samples: Result<Vec<Sample>, CostsError> = (0..count).map(|_| exchange(self)).collect();
         self.notes.on.set(false);
-        self.settle()?;
+        self.let_acks_leave()?;
         samples
     }
 
-    fn settle(&self) -> Result<(), CostsError> {
+    fn let_acks_leave(&self) -> Result<(), CostsError> {
         let start = Clock::now();
-        while start.elapsed() < SETTLE {
-            self.endpoint.progress().map_err(CostsError::failed("settling"))?;
+        while start.elapsed() < LET_ACKS_LEAVE {
+            self.endpoint.progress().map_err(CostsError::failed("letting acknowledgements leave"))?;
         }
         Ok(())
     }

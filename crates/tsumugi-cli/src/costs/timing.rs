@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 
 use crate::measure::statistics::Percentiles;
 
-/// Time from one sample to the next: about a message's way, so that caches and predictors are as in a conversation and
-/// not as in a tight loop.
+/// Time from one sample to the next: about a message's one-way time, so that caches and predictors are as in a
+/// conversation and not as in a tight loop.
 const PACE: Duration = Duration::from_micros(3);
 
 /// The median, ns; zero where there are no samples.
@@ -64,7 +64,7 @@ struct Line(AtomicU32);
 const QUESTIONS: u32 = 64;
 
 impl Lines {
-    /// Median time of one way, ns, over `count` samples; the other thread answers.
+    /// Median one-way time, ns, over `count` samples; the other thread answers.
     pub(super) fn ask(&self, count: u32) -> f64 {
         let mut samples = Vec::with_capacity(count as usize);
         for sample in 0..count {

@@ -7,7 +7,7 @@ use tsumugi_lab::{Lab, LabGuard, Spec, find_tool};
 use tsumugi_rail::xdp::{self, Attached, Discard, Mode, Pins, PoolOptions};
 
 use super::CostsError;
-use super::bare::{PORT, Way};
+use super::bare::{Link, PORT};
 use crate::peers::interrupted;
 
 /// How the lab is called: `costs-PID-NUMBER`.
@@ -16,17 +16,17 @@ pub(super) const LAB_STEM: &str = "costs";
 const MTU_BYTES: u32 = 1500;
 /// Of those that refuse it: the smallest of IPv4. ARP still passes.
 const REFUSING_MTU_BYTES: &str = "68";
-/// Endpoints that a node needs: one for each engine.
+/// Endpoints that a node needs: one for each send path.
 const ENDPOINTS: u16 = 4;
 
 /// A pair of NICs, by what becomes of a frame at the far one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Wire {
-    /// The driver depositor takes it.
+    /// The XDP receive path takes it.
     Deposits = 0,
     /// A program drops it at once.
     Drops = 1,
-    /// It is longer than the far NIC takes, which is found out behind everything that the near driver does.
+    /// It is longer than the far NIC takes, which is found out behind everything that the near NIC's driver does.
     Refuses = 2,
     /// As [`Wire::Drops`]; another, because an AF_XDP socket has a queue of a NIC to itself.
     DropsToo = 3,
@@ -72,7 +72,7 @@ impl Side {
             PoolOptions { endpoints: ENDPOINTS, mode: Some(Mode::Native), ..PoolOptions::default() };
         let attached = xdp::up(&Pins::here()?, &nics, &options)?;
         let deposits = attached.into_iter().find(|attached| attached.nic == Some(Wire::Deposits.nic()));
-        let deposits = deposits.ok_or(CostsError::Lost("the driver depositor is not attached"))?;
+        let deposits = deposits.ok_or(CostsError::Lost("the XDP receive path is not attached"))?;
         let discards = dropping.iter().map(|wire| Ok(Discard::attach(index(*wire)?, Mode::Native)?));
         let discards = discards.collect::<Result<_, CostsError>>()?;
         if node == 1 {
@@ -92,10 +92,10 @@ impl Side {
         self.addresses[1 - self.node][wire as usize]
     }
 
-    /// The way over a wire.
-    pub(super) fn way(&self, wire: Wire) -> Result<Way, CostsError> {
+    /// The link over a wire.
+    pub(super) fn link(&self, wire: Wire) -> Result<Link, CostsError> {
         let on = |address| SocketAddr::new(address, PORT);
-        Ok(Way {
+        Ok(Link {
             nic: index(wire)?,
             mtu_bytes: MTU_BYTES as usize,
             here: on(self.address(wire)),
@@ -103,7 +103,7 @@ impl Side {
         })
     }
 
-    /// Runs of the driver depositor's program here.
+    /// Runs of the XDP receive path's program here.
     pub(super) fn deposits(&self) -> Result<xdp::Runs, CostsError> {
         Ok(self.deposits.runs()?)
     }

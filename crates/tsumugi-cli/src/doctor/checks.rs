@@ -10,13 +10,13 @@ use std::net::UdpSocket;
 use std::time::Instant;
 use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_rail::kernel_version;
-use tsumugi_rail::xdp::{self as driver, MtuExcess, Pins, Stranger};
+use tsumugi_rail::xdp::{self, MtuExcess, Pins, Stranger};
 
 /// Socket buffers from which one endpoint can have a round trip's worth of packets under way at 10 Gb/s and
 /// still be descheduled for 3 ms.
 const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
 /// `bpf_xdp_load_bytes` came with 5.18.
-const KERNEL_DRIVER: (u32, u32) = (5, 18);
+const KERNEL_FOR_XDP: (u32, u32) = (5, 18);
 /// UDP segmentation offload (4.18), receive offload (5.0).
 const KERNEL_OFFLOADS: (u32, u32) = (5, 0);
 /// Capability numbers of linux/capability.h.
@@ -27,7 +27,7 @@ pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
     findings.extend(["rmem", "wmem"].map(socket_buffer));
     findings.extend([nics_used(), memlock(), crc32c()]);
-    findings.extend([driver_kernel(), capabilities(), xdp(), bpffs(), attached(), mtu(), reaping()]);
+    findings.extend([kernel_for_xdp(), capabilities(), xdp(), bpffs(), attached(), mtu(), busy_polling()]);
     findings.extend([tools(), namespaces(), leftovers()]);
     findings.extend([kernel_taint(), cores(), clock()]);
     findings
@@ -46,10 +46,10 @@ fn kernel_release() -> String {
 fn kernel() -> Finding {
     let release = kernel_release();
     if kernel_version() >= KERNEL_OFFLOADS {
-        Finding::ok(Part::User, "kernel", format!("Linux {release}"))
+        Finding::ok(Part::Socket, "kernel", format!("Linux {release}"))
     } else {
         let found = format!("Linux {release}: works, without UDP offloads");
-        Finding::note(Part::User, "kernel", found, "run Linux 5.0 or later")
+        Finding::note(Part::Socket, "kernel", found, "run Linux 5.0 or later")
     }
 }
 
@@ -62,10 +62,10 @@ fn udp() -> Finding {
         b.recv(&mut [0; 16])
     };
     match exchange() {
-        Ok(_) => Finding::ok(Part::User, CHECK, "a datagram passes over loopback"),
+        Ok(_) => Finding::ok(Part::Socket, CHECK, "a datagram passes over loopback"),
         Err(error) => {
             let found = format!("no datagram passes over loopback: {error}");
-            Finding::missing(Part::User, CHECK, found, "ip link set lo up; allow this program UDP sockets")
+            Finding::missing(Part::Socket, CHECK, found, "ip link set lo up; allow this program UDP sockets")
         }
     }
 }
@@ -74,10 +74,10 @@ fn offload(send: bool) -> Finding {
     let (check, result) =
         if send { ("UDP GSO", probe::udp_segment()) } else { ("UDP GRO", probe::udp_gro()) };
     match result {
-        Ok(()) => Finding::ok(Part::User, check, "the kernel takes it"),
+        Ok(()) => Finding::ok(Part::Socket, check, "the kernel takes it"),
         Err(error) => {
             let found = format!("refused ({error}): every packet costs a system call");
-            Finding::note(Part::User, check, found, "run Linux 5.0 or later, without a sandbox like gVisor")
+            Finding::note(Part::Socket, check, found, "run Linux 5.0 or later, without a sandbox like gVisor")
         }
     }
 }
@@ -92,17 +92,17 @@ fn socket_buffer(kind: &'static str) -> Finding {
         read(&format!("/proc/sys/net/core/{kind}_max")).and_then(|text| text.parse::<u64>().ok())
     else {
         return Finding::note(
-            Part::User,
+            Part::Socket,
             check,
             "the limit is not shown here",
             format!("look at {setting} outside"),
         );
     };
     if bytes >= SOCKET_BUFFER_BYTES {
-        return Finding::ok(Part::User, check, format!("up to {} KiB", bytes >> 10));
+        return Finding::ok(Part::Socket, check, format!("up to {} KiB", bytes >> 10));
     }
     let found = format!("up to {} KiB: bursts to a busy process are lost and sent again", bytes >> 10);
-    Finding::note(Part::User, check, found, format!("sysctl -w {setting}={SOCKET_BUFFER_BYTES}"))
+    Finding::note(Part::Socket, check, found, format!("sysctl -w {setting}={SOCKET_BUFFER_BYTES}"))
 }
 
 fn nics_used() -> Finding {
@@ -111,38 +111,38 @@ fn nics_used() -> Finding {
         Ok(found) => found,
         Err(error) => {
             let found = format!("cannot be listed: {error}");
-            return Finding::note(Part::User, CHECK, found, "allow this program getifaddrs(3)");
+            return Finding::note(Part::Socket, CHECK, found, "allow this program getifaddrs(3)");
         }
     };
     match nics::idle(&found).or_else(|| nics::uneven_mtus(&found)) {
-        Some((what, action)) => Finding::note(Part::User, CHECK, what, action),
+        Some((what, action)) => Finding::note(Part::Socket, CHECK, what, action),
         None if found.is_empty() => Finding::note(
-            Part::User,
+            Part::Socket,
             CHECK,
             "none works: only this host is reached",
             "ip link set dev NIC up",
         ),
-        None => Finding::ok(Part::User, CHECK, nics::list(&found)),
+        None => Finding::ok(Part::Socket, CHECK, nics::list(&found)),
     }
 }
 
 fn memlock() -> Finding {
     const CHECK: &str = "locked memory";
     match probe::memlock_bytes() {
-        Ok(None) => Finding::ok(Part::User, CHECK, "unlimited"),
+        Ok(None) => Finding::ok(Part::Socket, CHECK, "unlimited"),
         Ok(Some(bytes)) if bytes >= 64 << 20 => {
-            Finding::ok(Part::User, CHECK, format!("{} MiB", bytes >> 20))
+            Finding::ok(Part::Socket, CHECK, format!("{} MiB", bytes >> 20))
         }
         Ok(Some(bytes)) => {
             let found = format!("{} KiB: receive memory may be swapped out", bytes >> 10);
             Finding::note(
-                Part::User,
+                Part::Socket,
                 CHECK,
                 found,
                 "ulimit -l unlimited (memlock in /etc/security/limits.conf)",
             )
         }
-        Err(error) => Finding::note(Part::User, CHECK, format!("unknown: {error}"), "ulimit -l"),
+        Err(error) => Finding::note(Part::Socket, CHECK, format!("unknown: {error}"), "ulimit -l"),
     }
 }
 
@@ -155,21 +155,21 @@ fn crc32c() -> Finding {
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let (there, feature) = (false, "no instruction known");
     if there {
-        Finding::ok(Part::User, CHECK, format!("in hardware ({feature})"))
+        Finding::ok(Part::Socket, CHECK, format!("in hardware ({feature})"))
     } else {
         let found = format!("in software ({feature} lacks): checksums cost time");
-        Finding::note(Part::User, CHECK, found, "let the virtual machine show the host's CPU")
+        Finding::note(Part::Socket, CHECK, found, "let the virtual machine show the host's CPU")
     }
 }
 
-fn driver_kernel() -> Finding {
+fn kernel_for_xdp() -> Finding {
     const CHECK: &str = "kernel 5.18";
     let release = kernel_release();
-    if kernel_version() >= KERNEL_DRIVER {
-        Finding::ok(Part::Driver, CHECK, format!("Linux {release}"))
+    if kernel_version() >= KERNEL_FOR_XDP {
+        Finding::ok(Part::Xdp, CHECK, format!("Linux {release}"))
     } else {
         let found = format!("Linux {release} lacks bpf_xdp_load_bytes");
-        Finding::missing(Part::Driver, CHECK, found, "run Linux 5.18 or later; the user depositor works")
+        Finding::missing(Part::Xdp, CHECK, found, "run Linux 5.18 or later; the socket receive path works")
     }
 }
 
@@ -179,74 +179,69 @@ fn capabilities() -> Finding {
         Ok(mask) => mask,
         Err(error) => {
             let found = format!("unknown: capget(2): {error}");
-            return Finding::missing(Part::Driver, CHECK, found, "allow this program capget(2)");
+            return Finding::missing(Part::Xdp, CHECK, found, "allow this program capget(2)");
         }
     };
     let held: Vec<_> =
         CAPABILITIES.iter().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| *name).collect();
     // CAP_SYS_ADMIN stands in for CAP_BPF (capabilities(7)).
     if held.contains(&"NET_ADMIN") && (held.contains(&"BPF") || held.contains(&"SYS_ADMIN")) {
-        Finding::ok(Part::Driver, CHECK, held.join(" "))
+        Finding::ok(Part::Xdp, CHECK, held.join(" "))
     } else {
         let found = if held.is_empty() { "none".to_owned() } else { held.join(" ") };
         let action = "sudo: attaching needs CAP_BPF and CAP_NET_ADMIN, once";
-        Finding::missing(Part::Driver, CHECK, found, action)
+        Finding::missing(Part::Xdp, CHECK, found, action)
     }
 }
 
 fn xdp() -> Finding {
     const CHECK: &str = "XDP program";
     match probe::load_xdp() {
-        Ok(()) => Finding::ok(Part::Driver, CHECK, "the kernel loads one"),
+        Ok(()) => Finding::ok(Part::Xdp, CHECK, "the kernel loads one"),
         Err(error) if error.kind() == ErrorKind::PermissionDenied => {
-            Finding::missing(Part::Driver, CHECK, "not permitted to this user", "sudo tsumugi doctor")
+            Finding::missing(Part::Xdp, CHECK, "not permitted to this user", "sudo tsumugi doctor")
         }
         Err(error) => {
             let found = format!("the kernel refuses to load one: {error}");
-            Finding::missing(Part::Driver, CHECK, found, "a kernel with CONFIG_BPF_SYSCALL")
+            Finding::missing(Part::Xdp, CHECK, found, "a kernel with CONFIG_BPF_SYSCALL")
         }
     }
 }
 
 fn bpffs() -> Finding {
     const CHECK: &str = "BPF file system";
-    let places = driver::places();
+    let bpf_file_systems = xdp::bpf_file_systems();
     let named = |is_open: bool| {
-        let paths = places.iter().filter(|place| place.is_open == is_open);
+        let paths = bpf_file_systems.iter().filter(|place| place.is_open == is_open);
         paths.map(|place| place.path.display().to_string()).collect::<Vec<_>>().join(" and ")
     };
     let (open, shut) = (named(true), named(false));
     if !open.is_empty() {
-        return Finding::ok(Part::Driver, CHECK, format!("mounted on {open}"));
+        return Finding::ok(Part::Xdp, CHECK, format!("mounted on {open}"));
     }
     if shut.is_empty() {
-        return Finding::note(
-            Part::Driver,
-            CHECK,
-            "none is mounted",
-            "nothing to do: `tsumugi up` mounts one",
-        );
+        return Finding::note(Part::Xdp, CHECK, "none is mounted", "nothing to do: `tsumugi up` mounts one");
     }
     let action = "nothing to do: `sudo tsumugi up NIC --owner USER` mounts another for USER";
-    Finding::note(Part::Driver, CHECK, format!("{shut} is shut to this user"), action)
+    Finding::note(Part::Xdp, CHECK, format!("{shut} is shut to this user"), action)
 }
 
-/// What this user can have of the driver depositor, found by opening what there is.
+/// What this user can have of the XDP receive path, found by opening what there is.
 fn attached() -> Finding {
     const CHECK: &str = "attached";
-    let status = match Pins::here().and_then(|pins| driver::status(&pins)) {
+    let status = match Pins::here().and_then(|pins| xdp::status(&pins)) {
         Ok(status) => status,
         Err(error) => {
             let text = error.to_string();
             let (found, action) = text.split_once("; ").unwrap_or((&text, "sudo tsumugi doctor"));
             let action =
                 if std::path::Path::new("/proc/self").exists() { action } else { "mount -t proc proc /proc" };
-            return Finding::missing(Part::Driver, CHECK, found, action);
+            return Finding::missing(Part::Xdp, CHECK, found, action);
         }
     };
-    if !driver::IS_COMPILED {
-        let found = "this build has no driver program";
-        return Finding::missing(Part::Driver, CHECK, found, "install clang and libbpf-dev, and build again");
+    if !xdp::IS_COMPILED {
+        let found = "this build has no XDP program";
+        return Finding::missing(Part::Xdp, CHECK, found, "install clang and libbpf-dev, and build again");
     }
     let dead = status.nics.iter().filter(|attached| !attached.is_attached()).map(ToString::to_string);
     let lost = dead.chain(status.strangers.iter().map(ToString::to_string)).collect::<Vec<_>>().join(", ");
@@ -262,22 +257,22 @@ fn attached() -> Finding {
     match (nics.is_empty(), ours, free) {
         (true, ..) if !lost.is_empty() => {
             let remedy = status.strangers.first().map_or("sudo tsumugi up NIC".to_owned(), Stranger::remedy);
-            Finding::missing(Part::Driver, CHECK, format!("on no NIC: {lost}"), remedy)
+            Finding::missing(Part::Xdp, CHECK, format!("on no NIC: {lost}"), remedy)
         }
         (false, ..) if !lost.is_empty() => {
-            Finding::note(Part::Driver, CHECK, format!("{nics}; {lost}"), "tsumugi status")
+            Finding::note(Part::Xdp, CHECK, format!("{nics}; {lost}"), "tsumugi status")
         }
-        (true, ..) => Finding::missing(Part::Driver, CHECK, "on no NIC", "sudo tsumugi up NIC"),
+        (true, ..) => Finding::missing(Part::Xdp, CHECK, "on no NIC", "sudo tsumugi up NIC"),
         (false, 0, _) => {
             let found = format!("{nics}; of {} endpoints this user can open none", status.ports.len());
             let action = "sudo tsumugi up NIC --owner USER --port PORT; allow this program bpf(2)";
-            Finding::missing(Part::Driver, CHECK, found, action)
+            Finding::missing(Part::Xdp, CHECK, found, action)
         }
         (false, _, 0) => {
             let action = "sudo tsumugi up NIC --endpoints N";
-            Finding::note(Part::Driver, CHECK, format!("{nics}; no endpoint is free"), action)
+            Finding::note(Part::Xdp, CHECK, format!("{nics}; no endpoint is free"), action)
         }
-        (false, _, free) => Finding::ok(Part::Driver, CHECK, format!("{nics}; {free} endpoints free")),
+        (false, _, free) => Finding::ok(Part::Xdp, CHECK, format!("{nics}; {free} endpoints free")),
     }
 }
 
@@ -290,27 +285,27 @@ fn nic_names() -> Vec<String> {
 
 fn mtu() -> Finding {
     const CHECK: &str = "MTU";
-    let excess = nic_names().into_iter().find_map(|nic| driver::mtu_excess(&nic).map(|excess| (nic, excess)));
+    let excess = nic_names().into_iter().find_map(|nic| xdp::mtu_excess(&nic).map(|excess| (nic, excess)));
     match excess {
-        None => Finding::ok(Part::Driver, CHECK, "no driver here is known to lose long packets"),
+        None => Finding::ok(Part::Xdp, CHECK, "no driver here is known to lose long packets"),
         Some((nic, MtuExcess { mtu_bytes, max_bytes })) => {
             let found = format!("{nic}: {mtu_bytes}; under a program its driver drops over {max_bytes}");
             let action = format!("sudo ip link set dev {nic} mtu {max_bytes} (or run Linux 6.3 or later)");
-            Finding::missing(Part::Driver, CHECK, found, action)
+            Finding::missing(Part::Xdp, CHECK, found, action)
         }
     }
 }
 
-fn reaping() -> Finding {
-    const CHECK: &str = "reaping";
-    let (can, cannot) = nic_names().into_iter().partition::<Vec<_>, _>(|name| driver::can_reap(name));
+fn busy_polling() -> Finding {
+    const CHECK: &str = "busy polling";
+    let (can, cannot) = nic_names().into_iter().partition::<Vec<_>, _>(|name| xdp::can_busy_poll(name));
     match (can.is_empty(), cannot.is_empty()) {
-        (false, _) => Finding::ok(Part::Driver, CHECK, format!("possible on {}", can.join(", "))),
+        (false, _) => Finding::ok(Part::Xdp, CHECK, format!("possible on {}", can.join(", "))),
         (true, false) => {
             let found = format!("not on {}: virtual, without interrupts of their own", cannot.join(", "));
-            Finding::note(Part::Driver, CHECK, found, "nothing to do: wait with spin or adaptive")
+            Finding::note(Part::Xdp, CHECK, found, "nothing to do: wait with spin or adaptive")
         }
-        _ => Finding::note(Part::Driver, CHECK, "no NIC", "nothing to do: wait with spin or adaptive"),
+        _ => Finding::note(Part::Xdp, CHECK, "no NIC", "nothing to do: wait with spin or adaptive"),
     }
 }
 
@@ -412,7 +407,7 @@ mod tests {
             bpffs(),
             attached(),
             mtu(),
-            reaping(),
+            busy_polling(),
             kernel_taint(),
             cores(),
             clock(),

@@ -28,17 +28,17 @@ const HELP: &str = "\
 Everything is tried, not looked up, where that is possible without changing the machine. Root also makes and \
 removes a lab of one node.
 
-Exit code: 0 if everything that the user depositor needs is there, which is what every program uses that has no \
-privileges; 1 otherwise. What is missing for a lab or for the driver depositor does not change it.";
+Exit code: 0 if everything that the socket receive path needs is there, which is what every program uses that has no \
+privileges; 1 otherwise. What is missing for a lab or for the XDP receive path does not change it.";
 
 /// Which part of Tsumugi asks for something.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 enum Part {
     /// The library over ordinary UDP sockets.
-    User,
+    Socket,
     /// The XDP program.
-    Driver,
+    Xdp,
     /// `tsumugi lab`.
     Lab,
     /// Believable figures.
@@ -57,7 +57,7 @@ enum Verdict {
     Missing,
 }
 
-/// The outcome of one check.
+/// The result of one check.
 #[derive(Debug, Clone, Serialize)]
 struct Finding {
     part: Part,
@@ -91,12 +91,12 @@ impl Finding {
 /// The answer of `--json`.
 #[derive(Serialize)]
 struct Report<'a> {
-    /// Whether the user depositor has all it needs.
+    /// Whether the socket receive path has all it needs.
     ok: bool,
     findings: &'a [Finding],
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
     if let Some(host) = &arguments.paths {
         return paths::run(host, arguments.json);
     }
@@ -112,7 +112,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
 }
 
 fn usable(findings: &[Finding]) -> bool {
-    !findings.iter().any(|finding| finding.part == Part::User && finding.verdict == Verdict::Missing)
+    !findings.iter().any(|finding| finding.part == Part::Socket && finding.verdict == Verdict::Missing)
 }
 
 /// One paragraph per part; columns as wide as their widest text.
@@ -122,8 +122,8 @@ fn table(findings: &[Finding]) -> String {
     let check_width = widest(|finding| finding.check.chars().count());
     let found_width = widest(|finding| finding.found.chars().count()).min(56);
     for (part, title) in [
-        (Part::User, "User depositor: any program, without privileges"),
-        (Part::Driver, "Driver depositor: XDP"),
+        (Part::Socket, "Socket receive path: any program, without privileges"),
+        (Part::Xdp, "XDP receive path"),
         (Part::Lab, "Lab: a cluster on this machine"),
         (Part::Measuring, "Measuring"),
     ] {
@@ -142,9 +142,9 @@ fn table(findings: &[Finding]) -> String {
         text.push('\n');
     }
     let verdict = if usable(findings) {
-        "The user depositor has all it needs."
+        "The socket receive path has all it needs."
     } else {
-        "The user depositor does not work here: see 'missing' above."
+        "The socket receive path does not work here: see 'missing' above."
     };
     text + verdict + "\n"
 }
@@ -154,10 +154,10 @@ mod tests {
     use super::*;
 
     #[test]
-    fn only_the_user_depositor_decides() {
-        let fine = Finding::ok(Part::User, "udp", "works");
-        let no_xdp = Finding::missing(Part::Driver, "bpf", "not permitted", "sudo tsumugi doctor");
-        let no_udp = Finding::missing(Part::User, "udp", "not permitted", "allow sockets");
+    fn only_the_socket_receive_path_decides() {
+        let fine = Finding::ok(Part::Socket, "udp", "works");
+        let no_xdp = Finding::missing(Part::Xdp, "bpf", "not permitted", "sudo tsumugi doctor");
+        let no_udp = Finding::missing(Part::Socket, "udp", "not permitted", "allow sockets");
         assert!(usable(&[fine.clone(), no_xdp.clone()]));
         assert!(!usable(&[fine.clone(), no_udp]));
         let text = table(&[fine, no_xdp]);

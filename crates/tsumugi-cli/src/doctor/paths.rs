@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
-use tsumugi::{Config, Depositor, Endpoint, Networks, Node, Wait};
+use tsumugi::{Config, Endpoint, Networks, PeerId, ReceiveChoice, Wait};
 use tsumugi_rail::nics::{self, NicChoice};
 
 /// How long the peer is waited for, and how long its paths have for a proof.
@@ -41,13 +41,13 @@ struct Answer<'a> {
     error: Option<String>,
 }
 
-pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
+pub(super) fn run(host: &str, json: bool) -> crate::CommandResult {
     let networks = Networks::from_environment()?;
-    let config = Config { depositor: Depositor::User, wait: Wait::Block, ..Config::default() };
+    let config = Config { receive: ReceiveChoice::Socket, wait: Wait::Block, ..Config::default() };
     let endpoint = Endpoint::open(Config { connect_timeout: ANSWER, ..config })?;
-    let node = endpoint.add_peer(host)?;
+    let peer = endpoint.add_peer(host)?;
     let own = nics::explain(endpoint.address().ip(), &networks)?;
-    let fence = endpoint.remote().fence(node)?;
+    let fence = endpoint.remote().fence(peer)?;
     let error = match fence.wait(ANSWER) {
         Ok(Some(Ok(_))) => {
             // What it tells of its addresses comes first, and each has to prove that it is the peer.
@@ -64,7 +64,7 @@ pub(super) fn run(host: &str, json: bool) -> crate::Outcome {
         networks: networks.to_string(),
         own: own.into_iter().map(said).collect(),
         peer: host,
-        paths: paths(&endpoint, node),
+        paths: paths(&endpoint, peer),
         error,
     };
     if json {
@@ -86,15 +86,15 @@ fn said(choice: NicChoice) -> Own {
     Own { nic: choice.name, address: choice.ip, used, why }
 }
 
-fn paths(endpoint: &Endpoint, node: Node) -> Vec<Path> {
-    let reports = endpoint.paths(node);
+fn paths(endpoint: &Endpoint, peer: PeerId) -> Vec<Path> {
+    let reports = endpoint.paths(peer);
     let path = |(address, why): (std::net::SocketAddr, String)| {
         let report = reports.iter().find(|report| report.address == address);
         let used = report.is_some_and(|report| report.is_usable);
         let rtt_us = report.filter(|report| report.srtt_ns > 0).map(|report| report.srtt_ns as f64 / 1e3);
         Path { address: address.to_string(), used, why, rtt_us }
     };
-    endpoint.explain(node).into_iter().map(path).collect()
+    endpoint.explain(peer).into_iter().map(path).collect()
 }
 
 fn text(answer: &Answer<'_>) -> String {

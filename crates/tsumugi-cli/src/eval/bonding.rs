@@ -11,9 +11,9 @@ use thiserror::Error;
 use super::case::Case;
 use super::contender::Contender;
 use super::paper::{self, Figure};
-use super::place::Place;
 use super::results::CaseRow;
 use super::simulated::{self, SimulatedError};
+use super::testbed::Testbed;
 use super::{kernel, table};
 use crate::child::ChildError;
 use crate::measure::machine::Machine;
@@ -144,7 +144,7 @@ impl Evaluation {
     }
 }
 
-pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
+pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     let report = match ReportFile::probe(arguments.html.as_deref()) {
         Ok(report) => report,
         Err(error) => return Ok(error.wrong_usage()),
@@ -229,13 +229,13 @@ fn measure(
 ) -> Result<(Vec<CaseRow>, String), EvalError> {
     let (mut rows, mut wire) = (Vec::new(), String::new());
     for &case in cases {
-        let place = Place::make(case)?;
-        wire = place.wire();
+        let testbed = Testbed::make(case)?;
+        wire = testbed.wire();
         for contender in contenders {
             progress.step(&case, contender);
             let run = match contender {
-                Contender::Ours(policy) => place.ours(*policy, time_s)?,
-                Contender::Kernel(bond) => Place::make(case)?.kernel(*bond, time_s)?,
+                Contender::Ours(policy) => testbed.ours(*policy, time_s)?,
+                Contender::Kernel(bond) => Testbed::make(case)?.kernel(*bond, time_s)?,
             };
             rows.push(run.row());
         }

@@ -22,8 +22,8 @@ pub(crate) struct Sent {
     pub(crate) begin: u64,
     /// CPU time in the last part of the run, in which every flow sends, ns.
     pub(crate) cpu_ns: u64,
-    /// What sends, as the library calls it.
-    pub(crate) engine: String,
+    /// The send path, as the library calls it.
+    pub(crate) send: String,
     /// Of each flow.
     pub(crate) flows: Vec<SentFlow>,
 }

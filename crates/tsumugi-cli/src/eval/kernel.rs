@@ -10,7 +10,7 @@ use tsumugi_lab::{Lab, LabError, Spec};
 
 use super::bonding::EvalError;
 use super::contender::Bond;
-use super::place::LAB_STEM;
+use super::testbed::LAB_STEM;
 
 /// The addresses of the bonds.
 pub(super) const ADDRESSES: [&str; 2] = ["10.78.0.1", "10.78.0.2"];

@@ -24,14 +24,14 @@ mod table;
 use figures::{Figure, Measured, Row};
 
 const HELP: &str = "\
-As root this makes two labs of two nodes (network namespaces joined by veth pairs), one of them with the program in the \
-driver, and removes them again. In each round the same MPI program runs over libfabric's tcp provider, over Tsumugi with \
+As root this makes two labs of two nodes (network namespaces joined by veth pairs), one of them with the XDP program, \
+and removes them again. In each round the same MPI program runs over libfabric's tcp provider, over Tsumugi with \
 sockets, which needs no root, and over Tsumugi with the XDP receive path. There is one rank in each node, on a CPU of its \
 own. Bare UDP is what two sockets give the same processes, for figures that are one datagram each way: nothing that is \
 built on sockets can be quicker.
 
   one way   half a round trip of MPI_Send and MPI_Recv
-  stream    windows of 64 MPI_Isend; each is answered before the next
+  stream    batches of 64 MPI_Isend; each is answered before the next
   barrier   MPI_Barrier
 
 Figures are medians over the rounds; `×` is the median of what Tsumugi's figure is, divided by TCP's in the same round.
@@ -84,9 +84,9 @@ fn seconds(text: &str) -> Result<f64, String> {
 pub(super) enum Carrier {
     Tcp,
     /// Tsumugi, whose packets arrive through a socket.
-    TsumugiUser,
-    /// Tsumugi, whose packets the program in the driver receives.
-    TsumugiDriver,
+    TsumugiSocket,
+    /// Tsumugi, whose packets the XDP program receives.
+    TsumugiXdp,
     /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
     BareUdp,
 }
@@ -94,13 +94,13 @@ pub(super) enum Carrier {
 impl Carrier {
     /// What the others are compared with comes first.
     pub(super) const ALL: [Carrier; 4] =
-        [Carrier::Tcp, Carrier::TsumugiUser, Carrier::TsumugiDriver, Carrier::BareUdp];
+        [Carrier::Tcp, Carrier::TsumugiSocket, Carrier::TsumugiXdp, Carrier::BareUdp];
 
     pub(super) fn text(self) -> &'static str {
         match self {
             Carrier::Tcp => "tcp",
-            Carrier::TsumugiUser => "tsumugi, sockets",
-            Carrier::TsumugiDriver => "tsumugi, XDP",
+            Carrier::TsumugiSocket => "tsumugi, sockets",
+            Carrier::TsumugiXdp => "tsumugi, XDP",
             Carrier::BareUdp => "bare UDP",
         }
     }
@@ -140,7 +140,7 @@ struct Evaluation {
     machine: Machine,
 }
 
-pub(super) fn run(arguments: &Arguments) -> crate::Outcome {
+pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     let evaluation = match evaluate(arguments) {
         Ok(evaluation) => evaluation,
         Err(EvalError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
@@ -163,8 +163,8 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 7 });
     let time_s = arguments.time.unwrap_or(if arguments.quick { 0.1 } else { 0.3 });
     let program = Program::build(arguments.mpi)?;
-    let (plain, driven) = (lab()?, lab()?);
-    mpiexec::attach(&driven, 1)?;
+    let (plain, by_xdp) = (lab()?, lab()?);
+    mpiexec::attach(&by_xdp, 1)?;
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let progress = ProgressBar::new(u64::from(rounds) * Carrier::ALL.len() as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -172,7 +172,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     for round in 1..=rounds {
         for over in Carrier::ALL {
             progress.set_message(format!("round {round}: {}", over.text()));
-            let lab = if over == Carrier::TsumugiDriver { &driven } else { &plain };
+            let lab = if over == Carrier::TsumugiXdp { &by_xdp } else { &plain };
             measured.add(over, measure(lab, arguments.mpi, over, &program, time_s)?);
             progress.inc(1);
         }
@@ -206,10 +206,10 @@ fn measure(
         // Without MPI the provider only says where the sockets are.
         Carrier::Tcp | Carrier::BareUdp => (Provider::Tcp, &[][..]),
         // What a user gets who is not root.
-        Carrier::TsumugiUser => {
-            (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "user"), ("FI_TSUMUGI_SEND_PATH", "udp")][..])
+        Carrier::TsumugiSocket => {
+            (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "socket"), ("FI_TSUMUGI_SEND_PATH", "udp")][..])
         }
-        Carrier::TsumugiDriver => (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "driver")][..]),
+        Carrier::TsumugiXdp => (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "xdp")][..]),
     };
     let mut arguments: Vec<OsString> = vec![program.0.clone().into(), time_s.to_string().into()];
     if over == Carrier::BareUdp {

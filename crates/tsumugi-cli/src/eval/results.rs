@@ -32,8 +32,8 @@ pub(crate) struct Run {
     pub(crate) lost: u64,
     /// CPU time of the sender and of all receivers while all flows sent, ns; none in simulated time.
     pub(crate) cpu_ns: Option<(u64, u64)>,
-    /// What sent.
-    pub(crate) engine: String,
+    /// The send path.
+    pub(crate) send: String,
 }
 
 /// A row of the evaluation: the row of all measurements, and what only this one has.
@@ -41,7 +41,7 @@ pub(crate) struct Run {
 pub(crate) struct CaseRow {
     /// `2x4@100M`, …
     pub(crate) case: String,
-    /// A trunk policy, or a mode of the kernel's bonding.
+    /// A path policy, or a mode of the kernel's bonding.
     pub(crate) policy: String,
     #[serde(skip)]
     pub(crate) contender: Contender,
@@ -132,8 +132,8 @@ impl Run {
             rate_bits_per_s: self.case.rate.bits_per_s,
             row: Row {
                 transport: if is_ours { "tsumugi" } else { "tcp-block" }.to_owned(),
-                engine: is_ours.then(|| self.engine.clone()),
-                depositor: is_ours.then(|| "user".to_owned()),
+                send: is_ours.then(|| self.send.clone()),
+                receive: is_ours.then(|| "socket".to_owned()),
                 wait: (is_ours && !self.is_simulated).then(|| "adaptive".to_owned()),
                 metric: Metric::Bandwidth,
                 size_bytes: MESSAGE_BYTES as u64,
@@ -204,7 +204,7 @@ pub(crate) mod samples {
             packets: bytes.iter().map(|_| vec![100; case.nics as usize]).collect(),
             lost: 0,
             cpu_ns: Some((1_000_000_000, 500_000_000)),
-            engine: "udp".to_owned(),
+            send: "udp".to_owned(),
         };
         let (joined, ended) = (run.joined(), run.ended());
         let flow = |(index, &bytes): (usize, &u64)| {

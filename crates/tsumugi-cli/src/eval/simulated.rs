@@ -4,8 +4,8 @@
 use std::net::SocketAddr;
 
 use thiserror::Error;
-use tsumugi::internal::{Options, State};
-use tsumugi::{Config, Node, Policy, SendError};
+use tsumugi::internal::{EndpointOptions, State};
+use tsumugi::{Config, PeerId, Policy, SendError};
 use tsumugi_rail::memory::{Memory, MemoryError};
 use tsumugi_rail::sim::{LinkOptions, Network, SimNic};
 use tsumugi_rail::{Rail, RailError};
@@ -84,7 +84,7 @@ pub(super) fn run(case: Case, policy: Policy, time_s: f64) -> Result<Run, Simula
         packets,
         lost,
         cpu_ns: None,
-        engine: "sim".to_owned(),
+        send: "sim".to_owned(),
     })
 }
 
@@ -100,7 +100,7 @@ const SOURCE: usize = 0;
 
 struct Cluster {
     hosts: Vec<Host>,
-    nodes: Vec<Node>,
+    peers: Vec<PeerId>,
     nics: usize,
     now: Instant,
     begin: Instant,
@@ -118,7 +118,7 @@ fn nics(case: Case, host: usize) -> Vec<SimNic> {
 impl Host {
     fn new(network: &Network, case: Case, number: usize) -> Result<Host, SimulatedError> {
         let config = Config::default();
-        let options = Options {
+        let options = EndpointOptions {
             job: config.job,
             accept_unknown: true,
             peers_max: case.senders + 1,
@@ -174,24 +174,24 @@ impl Cluster {
         let mut hosts = hosts.collect::<Result<Vec<Host>, _>>()?;
         let addresses: Vec<SocketAddr> = hosts.iter().skip(1).map(|host| host.rail.address()).collect();
         let source = &mut hosts[SOURCE].state;
-        let nodes = addresses.iter().map(|address| source.add_peer(&address.to_string(), *address));
-        let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
-        let bytes = vec![Vec::new(); nodes.len()];
-        Ok(Cluster { hosts, nodes, nics: case.nics as usize, now: Instant(0), begin: Instant::NEVER, bytes })
+        let peers = addresses.iter().map(|address| source.add_peer(&address.to_string(), *address));
+        let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
+        let bytes = vec![Vec::new(); peers.len()];
+        Ok(Cluster { hosts, peers, nics: case.nics as usize, now: Instant(0), begin: Instant::NEVER, bytes })
     }
 
     /// Says hello to everyone until every NIC carries packets to each.
     fn open_paths(&mut self) -> Result<(), SimulatedError> {
-        let usable = |cluster: &Cluster, node: &Node| {
-            let paths = cluster.hosts[SOURCE].state.paths(node.0);
+        let usable = |cluster: &Cluster, peer: &PeerId| {
+            let paths = cluster.hosts[SOURCE].state.paths(peer.0);
             paths.iter().filter(|path| path.is_usable).count() >= cluster.nics
         };
-        while !self.nodes.iter().all(|node| usable(self, node)) {
+        while !self.peers.iter().all(|peer| usable(self, peer)) {
             if self.now > Instant(PATHS_NS_MAX) {
                 return Err(SimulatedError::Paths);
             }
-            for node in self.nodes.clone() {
-                self.hosts[SOURCE].state.post(self.now, node, CHANNEL, &[HELLO])?;
+            for peer in self.peers.clone() {
+                self.hosts[SOURCE].state.post(self.now, peer, CHANNEL, &[HELLO])?;
             }
             self.hosts[SOURCE].call(self.now)?;
             self.until(self.now.plus(MILLISECOND_NS), 0)?;
@@ -237,9 +237,9 @@ impl Cluster {
         let state = &mut self.hosts[SOURCE].state;
         let mut full = vec![false; flows];
         while full.contains(&false) {
-            for (full, &node) in full.iter_mut().zip(&self.nodes).filter(|(full, _)| !**full) {
+            for (full, &peer) in full.iter_mut().zip(&self.peers).filter(|(full, _)| !**full) {
                 for _ in 0..TURN_MESSAGES {
-                    match state.post(self.now, node, CHANNEL, &message) {
+                    match state.post(self.now, peer, CHANNEL, &message) {
                         Ok(_) => {}
                         Err(SendError::WouldBlock) => *full = true,
                         Err(error) => return Err(error.into()),
@@ -267,12 +267,12 @@ impl Cluster {
 
     /// Packets of each flow that each NIC delivered so far; and, last, those found lost.
     fn packets(&self) -> Vec<Vec<u64>> {
-        let of = |node: &Node| {
-            let paths = self.hosts[SOURCE].state.paths(node.0);
+        let of = |peer: &PeerId| {
+            let paths = self.hosts[SOURCE].state.paths(peer.0);
             let lost = paths.iter().map(|path| path.lost).sum();
             paths.iter().map(|path| path.delivered).chain([lost]).collect()
         };
-        self.nodes.iter().map(of).collect()
+        self.peers.iter().map(of).collect()
     }
 }
 

@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tsumugi::{Channel, Config, Depositor, Endpoint, Policy, ReceiveError};
+use tsumugi::{Channel, Config, Endpoint, Policy, ReceiveChoice, ReceiveError};
 
 use super::flow::{BUCKET_NS, CHANNEL, END, MESSAGE_BYTES, Received};
 use super::tcp;
@@ -21,7 +21,7 @@ const BATCH_MESSAGES: u32 = 64;
 
 /// Options of this command.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct SinkOptions {
     /// How packets are spread over the NICs; without it the messages come over TCP.
     #[arg(long)]
     policy: Option<Policy>,
@@ -30,7 +30,7 @@ pub(crate) struct Options {
     cpu: Option<Cpus>,
 }
 
-pub(super) fn run(options: &Options) -> crate::Outcome {
+pub(super) fn run(options: &SinkOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
     let tell_port = |port: u16| output::line(format_args!("port {port}"));
     let counting = match options.policy {
@@ -49,7 +49,7 @@ fn receive(
     policy: Policy,
     tell_port: impl FnOnce(u16) -> io::Result<()>,
 ) -> Result<Counting, Box<dyn std::error::Error>> {
-    let config = Config { policy: Some(policy), depositor: Depositor::User, ..Config::default() };
+    let config = Config { policy: Some(policy), receive: ReceiveChoice::Socket, ..Config::default() };
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(CHANNEL)?;
     tell_port(endpoint.port())?;

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use thiserror::Error;
-use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Policy, ReceiveError, SendError};
+use tsumugi::{Channel, Config, Endpoint, PeerId, Policy, ReceiveChoice, ReceiveError, SendError};
 
 use super::flow::{BUCKET_NS, CHANNEL, END, HELLO, MESSAGE_BYTES, Sent, SentFlow};
 use super::tcp;
@@ -29,7 +29,7 @@ const PATHS_MAX: Duration = Duration::from_secs(10);
 
 /// Options of this command.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct SourceOptions {
     /// A receiver; one flow for each.
     #[arg(long = "to", required = true)]
     to: Vec<SocketAddr>,
@@ -57,7 +57,7 @@ enum SourceError {
     Paths { found: usize, wanted: usize, to: SocketAddr },
 }
 
-pub(super) fn run(options: &Options) -> crate::Outcome {
+pub(super) fn run(options: &SourceOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
     let sent = match options.policy {
         Some(policy) => send(policy, options)?,
@@ -71,18 +71,18 @@ pub(super) fn run(options: &Options) -> crate::Outcome {
 }
 
 /// Sends in one flow to each receiver.
-fn send(policy: Policy, options: &Options) -> Result<Sent, Box<dyn std::error::Error>> {
+fn send(policy: Policy, options: &SourceOptions) -> Result<Sent, Box<dyn std::error::Error>> {
     let config = Config {
         policy: Some(Policy::Adaptive),
-        depositor: Depositor::User,
+        receive: ReceiveChoice::Socket,
         accept_unknown: false,
         ..Config::default()
     };
     let endpoint = Endpoint::open(config)?;
     let channel = endpoint.channel(CHANNEL)?;
-    let nodes = options.to.iter().map(|to| endpoint.add_peer(&to.to_string()));
-    let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
-    let mut source = Source { channel, messages: vec![0; nodes.len()], nodes };
+    let peers = options.to.iter().map(|to| endpoint.add_peer(&to.to_string()));
+    let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
+    let mut source = Source { channel, messages: vec![0; peers.len()], peers };
     source.open_paths(&endpoint, options)?;
     // Only now: a policy that ties flows to NICs must have seen all of them first.
     endpoint.set_policy(policy);
@@ -92,23 +92,23 @@ fn send(policy: Policy, options: &Options) -> Result<Sent, Box<dyn std::error::E
         source.send_for(1, options.alone)?;
     }
     let (cpu, before) = (process_cpu_time(), source.flows(&endpoint));
-    source.send_for(source.nodes.len(), options.time)?;
+    source.send_for(source.peers.len(), options.time)?;
     let cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
     let flows =
         source.flows(&endpoint).iter().zip(&before).map(|(flow, before)| flow.since(before)).collect();
-    for &node in &source.nodes {
-        source.channel.send(node, &[END])?;
+    for &peer in &source.peers {
+        source.channel.send(peer, &[END])?;
     }
-    let engine = endpoint.engine().to_owned();
+    let send_path = endpoint.send_path().to_owned();
     drop(source);
     endpoint.close()?;
-    Ok(Sent { begin, cpu_ns, engine, flows })
+    Ok(Sent { begin, cpu_ns, send: send_path, flows })
 }
 
-/// A flow to each of several nodes.
+/// A flow to each of several receivers.
 struct Source {
     channel: Channel,
-    nodes: Vec<Node>,
+    peers: Vec<PeerId>,
     messages: Vec<u64>,
 }
 
@@ -117,15 +117,15 @@ impl Source {
     fn open_paths(
         &mut self,
         endpoint: &Endpoint,
-        options: &Options,
+        options: &SourceOptions,
     ) -> Result<(), Box<dyn std::error::Error>> {
         let start = Instant::now();
-        for (&node, &to) in self.nodes.clone().iter().zip(&options.to) {
+        for (&peer, &to) in self.peers.clone().iter().zip(&options.to) {
             loop {
                 // Paths are looked for while there is something to send.
-                self.channel.post(node, &[HELLO])?;
+                self.channel.post(peer, &[HELLO])?;
                 self.rest(PAUSE)?;
-                let found = endpoint.paths(node).iter().filter(|path| path.is_usable).count();
+                let found = endpoint.paths(peer).iter().filter(|path| path.is_usable).count();
                 if found >= options.nics || interrupted() {
                     break;
                 }
@@ -152,9 +152,9 @@ impl Source {
         while start.elapsed() < time && !interrupted() {
             let mut posted = 0;
             for flow in 0..flows {
-                let node = self.nodes[flow];
+                let peer = self.peers[flow];
                 for _ in 0..TURN_MESSAGES {
-                    match self.channel.post(node, &message) {
+                    match self.channel.post(peer, &message) {
                         Ok(_) => posted += 1,
                         Err(SendError::WouldBlock) => break,
                         Err(error) => return Err(error.into()),
@@ -178,9 +178,9 @@ impl Source {
             lost: path.lost,
             srtt_ns: path.srtt_ns,
         };
-        let paths = |node: Node| endpoint.paths(node).iter().map(row).collect();
-        let flows = self.nodes.iter().zip(&self.messages);
-        flows.map(|(&node, &messages)| SentFlow { messages, paths: paths(node) }).collect()
+        let paths = |peer: PeerId| endpoint.paths(peer).iter().map(row).collect();
+        let flows = self.peers.iter().zip(&self.messages);
+        flows.map(|(&peer, &messages)| SentFlow { messages, paths: paths(peer) }).collect()
     }
 }
 

@@ -49,7 +49,7 @@ pub(super) fn source(to: &[SocketAddr], alone_s: f64, time_s: f64) -> io::Result
             Ok(SentFlow { messages, paths: Vec::new() })
         });
         let flows = sent.collect::<io::Result<Vec<SentFlow>>>()?;
-        Ok(Sent { begin, cpu_ns, engine: "tcp".to_owned(), flows })
+        Ok(Sent { begin, cpu_ns, send: "tcp".to_owned(), flows })
     })
 }
 

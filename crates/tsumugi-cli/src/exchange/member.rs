@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tsumugi::{Channel, Config, Depositor, Endpoint, Node, SendError};
+use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveChoice, SendError};
 
 use crate::measure::cpu::{Cpus, machine_ns, pin, process_cpu_time};
 use crate::output;
@@ -25,12 +25,12 @@ const PAUSE: Duration = Duration::from_millis(1);
 
 /// Options of this command.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct MemberOptions {
     /// The others.
     #[arg(long = "to", required = true)]
     to: Vec<IpAddr>,
     #[arg(long)]
-    depositor: Depositor,
+    receive: ReceiveChoice,
     /// Bytes of a message.
     #[arg(long)]
     size: usize,
@@ -52,16 +52,16 @@ pub(crate) struct Received {
     pub(crate) cpu_ns: u64,
 }
 
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &MemberOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let endpoint = Endpoint::open(Config { port: PORT, depositor: options.depositor, ..Config::default() })?;
-    let nodes = options.to.iter().map(|to| endpoint.add_peer(&format!("{to}:{PORT}")));
-    let nodes = nodes.collect::<Result<Vec<Node>, _>>()?;
+    let endpoint = Endpoint::open(Config { port: PORT, receive: options.receive, ..Config::default() })?;
+    let peers = options.to.iter().map(|to| endpoint.add_peer(&format!("{to}:{PORT}")));
+    let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
     let channel = endpoint.channel(CHANNEL)?;
-    let mut member = Member { channel, nodes, message: vec![7; options.size], bytes: 0 };
-    // Everyone knows everyone when the time begins.
-    for &node in &member.nodes {
-        member.channel.post(node, &[])?;
+    let mut member = Member { channel, peers, message: vec![7; options.size], bytes: 0 };
+    // Everyone is connected when the time begins.
+    for &peer in &member.peers {
+        member.channel.post(peer, &[])?;
     }
     while machine_ns() < options.start_ns && !interrupted() {
         member.take(PAUSE)?;
@@ -85,7 +85,7 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
 
 struct Member {
     channel: Channel,
-    nodes: Vec<Node>,
+    peers: Vec<PeerId>,
     message: Vec<u8>,
     bytes: u64,
 }
@@ -94,9 +94,9 @@ impl Member {
     /// Posts to each of the others what it has room for. Whether anybody had.
     fn post(&mut self) -> Result<bool, SendError> {
         let mut posted = false;
-        for &node in &self.nodes {
+        for &peer in &self.peers {
             for _ in 0..TURN {
-                match self.channel.post(node, &self.message) {
+                match self.channel.post(peer, &self.message) {
                     Ok(_) => posted = true,
                     Err(SendError::WouldBlock) => break,
                     Err(error) => return Err(error),
@@ -118,7 +118,7 @@ impl Member {
             self.bytes += found.len() as u64;
             drop(found);
             taken += 1;
-            if taken < TURN * self.nodes.len() as u32 {
+            if taken < TURN * self.peers.len() as u32 {
                 message = self.channel.try_receive()?;
             }
         }

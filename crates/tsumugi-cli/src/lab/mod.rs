@@ -35,7 +35,7 @@ enum Action {
     /// Run a command in a node; its exit code is returned.
     Exec(Exec),
     /// Say which labs there are, with their nodes, addresses and processes.
-    Status(Status),
+    Status(StatusArguments),
     /// Remove a lab, also a half-made one, and end whatever still runs in it.
     Down(Down),
     /// Run an MPI job across the nodes of a lab.
@@ -115,7 +115,7 @@ struct Exec {
 }
 
 #[derive(Args)]
-struct Status {
+struct StatusArguments {
     /// Print one JSON object.
     #[arg(long)]
     json: bool,
@@ -148,7 +148,7 @@ pub(crate) fn remove_abandoned() {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::Outcome {
+pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
     let outcome = match arguments.action {
         Action::Up(options) => up(options),
         Action::Exec(options) => return Ok(exec(&options)),
@@ -300,7 +300,7 @@ fn status_of(name: String) -> (LabStatus, String) {
     }
 }
 
-fn status(options: &Status) -> crate::Outcome {
+fn status(options: &StatusArguments) -> crate::CommandResult {
     let labs: Vec<_> = Lab::list().into_iter().map(status_of).collect();
     let mut out = output();
     if options.json {

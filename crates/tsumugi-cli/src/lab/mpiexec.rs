@@ -55,9 +55,9 @@ pub(super) struct Mpiexec {
     /// Use this lab, which is left as it is, instead of one that is made for the job.
     #[arg(long, conflicts_with_all = ["nodes", "nics", "mtu", "rate"])]
     name: Option<String>,
-    /// Attach the program in the driver to every node's NICs: the XDP receive path.
+    /// Attach the XDP program to every node's NICs, for the XDP receive path.
     #[arg(long)]
-    driver: bool,
+    xdp: bool,
     /// Give the MPI's own mpiexec this argument, too; may be repeated.
     #[arg(long, value_name = "ARGUMENT", allow_hyphen_values = true)]
     pass: Vec<OsString>,
@@ -118,7 +118,7 @@ pub(crate) enum JobError {
     Child(#[from] crate::child::ChildError),
 }
 
-/// How long attaching the program in the driver may take.
+/// How long attaching the XDP program may take.
 const ATTACH_MAX: Duration = Duration::from_secs(30);
 /// How long a job that was asked to end has for it.
 const END_MAX: Duration = Duration::from_secs(10);
@@ -236,7 +236,7 @@ impl Job<'_> {
         let count = self.ranks.to_string();
         match self.mpi {
             Mpi::Mpich => {
-                // PyPI's has two ways to the network, and takes UCX by itself.
+                // PyPI's has two network modules, and takes UCX by itself.
                 command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
                 command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
                 command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
@@ -307,7 +307,7 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
         }
     };
     let ranks = options.ranks.unwrap_or(lab.spec().nodes);
-    if options.driver {
+    if options.xdp {
         attach(lab, ranks.div_ceil(lab.spec().nodes))?;
     }
     let Mpiexec { mpi, provider, pass, command, .. } = options;
@@ -317,7 +317,7 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
     Ok(wait(child))
 }
 
-/// Attaches the program in the driver to every node's NICs, for so many ranks of each.
+/// Attaches the XDP program to every node's NICs, for so many ranks of each.
 pub(crate) fn attach(lab: &Lab, ranks_per_node: u32) -> Result<(), JobError> {
     for (number, node) in lab.nodes().iter().enumerate() {
         let mut arguments = vec!["up".to_owned()];

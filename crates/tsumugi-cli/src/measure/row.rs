@@ -29,12 +29,12 @@ pub(crate) enum Metric {
 pub(crate) struct Row {
     /// `tsumugi`, `tcp-block`, `tcp-spin`, `udp` or `raw-xdp`.
     pub(crate) transport: String,
-    /// How Tsumugi sends.
+    /// Tsumugi's send path.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) engine: Option<String>,
-    /// Who deposits what arrives for Tsumugi.
+    pub(crate) send: Option<String>,
+    /// Tsumugi's receive path: `xdp` or `socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub(crate) depositor: Option<String>,
+    pub(crate) receive: Option<String>,
     /// Where `raw-xdp` takes frames out of the kernel: `native` or `generic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mode: Option<String>,
@@ -134,7 +134,7 @@ pub(crate) struct Row {
     /// In a comparison: the largest IP packet of the NICs, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mtu_bytes: Option<u32>,
-    /// In a comparison of TCP with itself: the driver depositor's program on its NICs, `absent`, `idle` or `busy`.
+    /// In a comparison of TCP with itself: the XDP receive path's program on its NICs, `absent`, `idle` or `busy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program: Option<String>,
     /// In a comparison: which of several pairs that ran at once.
@@ -199,8 +199,8 @@ mod tests {
     fn keys_are_those_of_the_contract() {
         let row = Row {
             transport: "tsumugi".into(),
-            engine: Some("udp".into()),
-            depositor: Some("user".into()),
+            send: Some("udp".into()),
+            receive: Some("socket".into()),
             wait: Some("spin".into()),
             metric: Metric::RoundTrip,
             size_bytes: 64,
@@ -213,7 +213,7 @@ mod tests {
         };
         let json = serde_json::to_value(&row).expect("a row is JSON");
         let expected = serde_json::json!({
-            "transport": "tsumugi", "engine": "udp", "depositor": "user", "wait": "spin",
+            "transport": "tsumugi", "send": "udp", "receive": "socket", "wait": "spin",
             "metric": "round_trip", "size_bytes": 64, "p50_ns": 4100.0, "p99_ns": 5000.5,
             "ratio": 1.0, "rounds": 5, "spread": 0.02
         });

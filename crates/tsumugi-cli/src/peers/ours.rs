@@ -10,10 +10,10 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tsumugi::{
-    Config, Endpoint, FaultOptions, Node, PathReport, Policy, Reason, Repeat, SendError, UnknownPolicy,
+    Config, Endpoint, FaultOptions, PathReport, PeerId, Policy, Reason, Repeat, SendError, UnknownPolicy,
 };
 
-use super::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
+use super::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::PathRow;
 
@@ -144,17 +144,17 @@ impl Mix {
 
 /// What both sides set up alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct TsumugiOptions {
     /// `spin`, `adaptive` or `block`.
     pub(crate) wait: String,
     /// `selective` or `go-back-n`.
     pub(crate) repeat: String,
     /// Receive memory in bytes; `None` is the library's default.
     pub(crate) window: Option<u64>,
-    /// `auto`, `udp` or `packet`: what sends, on both sides.
-    pub(crate) engine: String,
-    /// `auto`, `user` or `driver`: who deposits, on both sides.
-    pub(crate) depositor: String,
+    /// The send path of both sides: `auto`, `udp`, `packet` or `xsk`.
+    pub(crate) send: String,
+    /// The receive path of both sides: `auto`, `xdp` or `socket`.
+    pub(crate) receive: String,
     /// How packets are spread over several NICs, on both sides; see [`policy`].
     pub(crate) policy: String,
     /// Faults to inject on both sides, as in `loss=1%,seed=7`.
@@ -179,7 +179,7 @@ pub(crate) struct Options {
     pub(crate) peer_timeout_ms: u64,
 }
 
-impl Options {
+impl TsumugiOptions {
     fn config(&self, bind: IpAddr, port: u16) -> Result<Config, Failure> {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
         let policy = policy(&self.policy).map_err(|why| refused("--policy", &why))?;
@@ -196,8 +196,8 @@ impl Options {
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
             },
             datagram_bytes: self.datagram_bytes,
-            engine: self.engine.parse().map_err(|why| refused("--engine", &why))?,
-            depositor: self.depositor.parse().map_err(|why| refused("--depositor", &why))?,
+            send: self.send.parse().map_err(|why| refused("--send", &why))?,
+            receive: self.receive.parse().map_err(|why| refused("--receive", &why))?,
             policy,
             peer_timeout: timeout,
             connect_timeout: timeout,
@@ -218,28 +218,28 @@ impl Options {
         Ok(config)
     }
 
-    /// An end of the model that was asked for; `node`: the other side, if this is the client.
-    fn peer(&self, endpoint: Endpoint, node: Option<Node>) -> Result<Box<dyn Peer>, Failure> {
-        let (is_client, bytes_max, mix) = (node.is_some(), self.message_bytes_max, self.mix);
+    /// An end of the model that was asked for; `peer`: the other side, if this is the client.
+    fn peer(&self, endpoint: Endpoint, peer: Option<PeerId>) -> Result<Box<dyn Peer>, Failure> {
+        let (is_client, bytes_max, mix) = (peer.is_some(), self.message_bytes_max, self.mix);
         Ok(match self.model {
             Model::Channel => {
                 let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
                 let carrier = Channel { channel, in_place: self.in_place };
-                Box::new(Ours { carrier, endpoint, node, is_client, mix })
+                Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
             Model::Message => {
                 let carrier = Tagged::new(&endpoint, bytes_max, self.protocol)?;
-                Box::new(Ours { carrier, endpoint, node, is_client, mix })
+                Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
             Model::ActiveMessage => {
                 let carrier = Requests::new(&endpoint, is_client)?;
-                Box::new(Ours { carrier, endpoint, node, is_client, mix })
+                Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
             Model::Stream => {
                 let carrier = Pieces::new(&endpoint)?;
-                Box::new(Ours { carrier, endpoint, node, is_client, mix })
+                Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
-            Model::Write => Box::new(Written::new(endpoint, node, bytes_max)?),
+            Model::Write => Box::new(Written::new(endpoint, peer, bytes_max)?),
         })
     }
 }
@@ -258,7 +258,11 @@ pub(crate) fn check_faults(text: &str) -> Result<(), String> {
 }
 
 /// The server's side, and its UDP port: whoever sends first is the peer.
-pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<(u16, Box<dyn Peer>), Failure> {
+pub(crate) fn serve(
+    bind: IpAddr,
+    port: u16,
+    options: &TsumugiOptions,
+) -> Result<(u16, Box<dyn Peer>), Failure> {
     let endpoint = open(options.config(bind, port)?)?;
     Ok((endpoint.port(), options.peer(endpoint, None)?))
 }
@@ -267,14 +271,14 @@ pub(crate) fn serve(bind: IpAddr, port: u16, options: &Options) -> Result<(u16, 
 pub(crate) fn connect(
     bind: IpAddr,
     server: SocketAddr,
-    options: &Options,
+    options: &TsumugiOptions,
     trace: Option<&Path>,
 ) -> Result<Box<dyn Peer>, Failure> {
     let mut config = options.config(bind, 0)?;
     config.trace = trace.map(Path::to_owned);
     let endpoint = open(config)?;
-    let node = endpoint.add_peer(&server.to_string()).map_err(failed("cannot add the server as a peer"))?;
-    options.peer(endpoint, Some(node))
+    let peer = endpoint.add_peer(&server.to_string()).map_err(failed("cannot add the server as a peer"))?;
+    options.peer(endpoint, Some(peer))
 }
 
 fn open(config: Config) -> Result<Endpoint, Failure> {
@@ -295,14 +299,14 @@ struct Ours<C> {
     carrier: C,
     endpoint: Endpoint,
     /// The other side; the server learns it from the first message.
-    node: Option<Node>,
+    peer: Option<PeerId>,
     is_client: bool,
     mix: Mix,
 }
 
 impl<C: Carrier> Ours<C> {
-    fn node(&self) -> Result<Node, Failure> {
-        self.node.ok_or_else(|| Failure::Refused("nothing has arrived yet that could be answered".to_owned()))
+    fn peer(&self) -> Result<PeerId, Failure> {
+        self.peer.ok_or_else(|| Failure::Refused("nothing has arrived yet that could be answered".to_owned()))
     }
 
     /// The length of the next message.
@@ -311,7 +315,7 @@ impl<C: Carrier> Ours<C> {
             match self.carrier.next(&self.endpoint, LOOK_UP) {
                 Ok(Some((source, bytes))) => {
                     watch.progress()?;
-                    self.node = Some(source);
+                    self.peer = Some(source);
                     return Ok(bytes);
                 }
                 Ok(None) => watch.check()?,
@@ -343,9 +347,9 @@ fn receive_failed(error: Failure, watch: &mut Watch<'_>) -> Failure {
     }
 }
 
-/// What is told of the paths to a node, if there are several.
-fn paths(endpoint: &Endpoint, node: Option<Node>) -> Vec<PathRow> {
-    let paths = node.map_or(Vec::new(), |node| endpoint.paths(node));
+/// What is told of the paths to a peer, if there are several.
+fn paths(endpoint: &Endpoint, peer: Option<PeerId>) -> Vec<PathRow> {
+    let paths = peer.map_or(Vec::new(), |peer| endpoint.paths(peer));
     if paths.len() < 2 {
         return Vec::new();
     }
@@ -368,27 +372,27 @@ fn close(endpoint: Endpoint) -> Result<(), Failure> {
     }
 }
 
-/// Who takes in what arrives.
-fn depositor(endpoint: &Endpoint) -> &'static str {
-    if endpoint.is_driven() { "driver" } else { "user" }
+/// The receive path in use.
+fn receive_path(endpoint: &Endpoint) -> &'static str {
+    if endpoint.uses_xdp() { "xdp" } else { "socket" }
 }
 
 impl<C: Carrier> Peer for Ours<C> {
-    fn engine(&self) -> Option<&'static str> {
-        Some(self.endpoint.engine())
+    fn send_path(&self) -> Option<&'static str> {
+        Some(self.endpoint.send_path())
     }
 
-    fn depositor(&self) -> Option<&'static str> {
-        Some(depositor(&self.endpoint))
+    fn receive_path(&self) -> Option<&'static str> {
+        Some(receive_path(&self.endpoint))
     }
 
     fn paths(&self) -> Vec<PathRow> {
-        paths(&self.endpoint, self.node)
+        paths(&self.endpoint, self.peer)
     }
 
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
-        let node = self.node()?;
-        self.carrier.send(&self.endpoint, node, message)?;
+        let peer = self.peer()?;
+        self.carrier.send(&self.endpoint, peer, message)?;
         watch.progress()?;
         Ok(())
     }
@@ -402,7 +406,7 @@ impl<C: Carrier> Peer for Ours<C> {
     }
 
     fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        let node = self.node()?;
+        let peer = self.peer()?;
         let message = vec![0x5a; stream.message_bytes as usize];
         let (mut length, batch) = (self.mix.lengths(message.len()), self.mix.batch(stream));
         let (start, cpu) = (Instant::now(), process_cpu_time());
@@ -410,7 +414,7 @@ impl<C: Carrier> Peer for Ours<C> {
         while batches == 0 || start.elapsed() < until.time && batches * batch < until.messages {
             for _ in 0..batch {
                 let message = &message[..length()];
-                self.carrier.post(&self.endpoint, node, message)?;
+                self.carrier.post(&self.endpoint, peer, message)?;
                 bytes += message.len() as u64;
             }
             batches += 1;
@@ -423,7 +427,7 @@ impl<C: Carrier> Peer for Ours<C> {
                 acknowledged += 1;
             }
             if super::interrupted() {
-                return Err(Stop::Interrupted.into());
+                return Err(StopReason::Interrupted.into());
             }
         }
         while acknowledged < batches {
@@ -446,7 +450,7 @@ impl<C: Carrier> Peer for Ours<C> {
         loop {
             match self.next(watch) {
                 Ok(bytes) => done.bytes += bytes as u64,
-                Err(Failure::Stopped(Stop::Control)) => return Ok(done),
+                Err(Failure::Stopped(StopReason::Control)) => return Ok(done),
                 Err(error) => return Err(error),
             }
             done.messages += 1;
@@ -473,7 +477,7 @@ impl<C: Carrier> Peer for Ours<C> {
                 return Ok(());
             }
             match self.carrier.next(&self.endpoint, left.min(LOOK_UP_IDLE)) {
-                Ok(Some((source, _))) => self.node = Some(source),
+                Ok(Some((source, _))) => self.peer = Some(source),
                 Ok(None) => watch.check()?,
                 Err(error) => return Err(receive_failed(error, watch)),
             }

@@ -1,5 +1,5 @@
 //! Bare Ethernet frames through AF_XDP sockets that spin: what the data link itself can do. Nothing is repeated, and
-//! nobody is kept from being overrun but by a window of frames.
+//! only a limit of frames in flight keeps the receiver from being overrun.
 //!
 //! A frame carries up to the NIC's MTU, and no more than lies in one buffer of its driver. A message longer than that is a run of full frames in a stream, and cannot
 //! make a round trip.
@@ -16,7 +16,7 @@ use tsumugi_rail::xsk::{ETHERTYPE, ONE_BUFFER_BYTES, PushError, Redirect, Xsk, X
 
 use super::number::{Numbers, Role};
 use super::watch::Patience;
-use super::{Failure, LOST_AFTER, Peer, Stop, Stream, Streamed, Until, Watch};
+use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 
 /// Shortest frame on a wire, without its check sequence (IEEE Std 802.3): shorter ones would arrive padded.
@@ -25,10 +25,11 @@ const FRAME_BYTES_MIN: usize = 60;
 /// Frames of a stream that go out in one system call, and after which the receiver tells how many have arrived.
 const BATCH_FRAMES: u64 = 32;
 
-/// Windows of a stream to try, frames. Which is better depends on how long the receiver's CPU is kept from running.
+/// Limits of frames in flight to try for a stream. Which is better depends on how long the receiver's CPU is kept from
+/// running.
 pub(crate) const WINDOWS_FRAMES: [u64; 2] = [128, 256];
 
-/// Room for frames in either direction: more than any window of a stream.
+/// Room for frames in either direction: more than any stream has in flight.
 const FRAMES: u32 = 512;
 
 /// Looks into the ring of somebody who waits for an answer between two of his looks at anything else.
@@ -40,14 +41,14 @@ const POLLS_MAX: u32 = 1024;
 
 /// What the other side must know.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct Options {
+pub(crate) struct RawOptions {
     /// `native` or `generic`.
     pub(crate) mode: String,
     /// Hardware address of this side's NIC.
     pub(crate) mac: Mac,
 }
 
-impl Options {
+impl RawOptions {
     /// Where frames are taken out of the kernel's receive path.
     pub(crate) fn mode(&self) -> Result<Mode, Failure> {
         self.mode.parse().map_err(Failure::Refused)
@@ -58,7 +59,7 @@ impl Options {
 pub(crate) fn nic(here: SocketAddr, there: SocketAddr) -> Result<Nic, Failure> {
     let mut routes = Routes::open(here).map_err(|error| Failure::Refused(error.to_string()))?;
     let nic =
-        routes.nic_to(there).map_err(Failure::system(format!("cannot find the way to {}", there.ip())))?;
+        routes.nic_to(there).map_err(Failure::system(format!("cannot find the route to {}", there.ip())))?;
     match nic {
         Some(nic) if nic.ethernet => Ok(nic.clone()),
         _ => Err(Failure::Refused(format!(
@@ -125,7 +126,7 @@ impl Raw {
     }
 
     /// Says who the other side is.
-    pub(crate) fn meet(&mut self, there: Mac) {
+    pub(crate) fn connect(&mut self, there: Mac) {
         self.there = there;
         self.header[..6].copy_from_slice(&there);
         self.header[6..12].copy_from_slice(&self.mac);
@@ -299,7 +300,7 @@ impl Peer for Raw {
                 polls += 1;
                 match watch.idle() {
                     Ok(()) => {}
-                    Err(Stop::Control) => return Ok(done),
+                    Err(StopReason::Control) => return Ok(done),
                     Err(stop) => return Err(stop.into()),
                 }
             }

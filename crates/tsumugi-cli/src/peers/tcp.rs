@@ -193,7 +193,7 @@ impl Peer for Tcp {
                     at = (at + count) % self.buffer.len();
                     count as u64
                 }
-                Err(Failure::Stopped(super::Stop::Control)) => return Ok(done),
+                Err(Failure::Stopped(super::StopReason::Control)) => return Ok(done),
                 Err(error) => return Err(error),
             };
             let (start, cpu) = *first.get_or_insert_with(|| (Instant::now(), process_cpu_time()));

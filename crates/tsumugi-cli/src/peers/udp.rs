@@ -11,7 +11,7 @@ use nix::sys::socket::{getsockopt, setsockopt};
 
 use super::number::{Numbers, Role};
 use super::watch::Patience;
-use super::{Failure, LOST_AFTER, Peer, Stop, Stream, Streamed, Until, Watch};
+use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::measure::cpu::process_cpu_time;
 
 /// The largest payload of one UDP datagram over IPv4.
@@ -21,8 +21,8 @@ pub(crate) const DATAGRAM_BYTES_MAX: u64 = 65_507;
 /// was 64 before.
 const SEGMENTS_MAX: usize = 64;
 
-/// Bytes on their way in a stream, as far as the socket buffer allows. Short windows stay in the cache, long
-/// ones bridge the pauses of a receiver that is not always running; which is better depends on the machine.
+/// Bytes in flight in a stream, as far as the socket buffer allows. A few stay in the cache, many bridge the
+/// pauses of a receiver that is not always running; which is better depends on the machine.
 pub(crate) const WINDOWS_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
 
 /// The receiver tells how much has arrived every so many bytes, or every so many messages.
@@ -44,7 +44,7 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Takes a connected socket. `window` limits the bytes on their way in a stream.
+    /// Takes a connected socket. `window` limits the bytes in flight in a stream.
     pub(crate) fn new(socket: UdpSocket, window: Option<u64>, role: Role) -> Result<Udp, Failure> {
         let wanted = 8 << 20;
         if setsockopt(&socket, RcvBufForce, &wanted).is_err() {
@@ -220,7 +220,7 @@ impl Peer for Udp {
                 polls += 1;
                 match watch.idle() {
                     Ok(()) => {}
-                    Err(Stop::Control) => return Ok(done),
+                    Err(StopReason::Control) => return Ok(done),
                     Err(stop) => return Err(stop.into()),
                 }
             }

@@ -14,7 +14,7 @@ use thiserror::Error;
 
 /// Why to stop waiting.
 #[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum StopReason {
     #[error("interrupted")]
     Interrupted,
     /// Something can be read from the control connection: a word from the other side, or its end.
@@ -74,7 +74,7 @@ impl<'a> Watch<'a> {
 
     /// A poll that found nothing; now and then this checks.
     #[inline]
-    pub(crate) fn idle(&mut self) -> Result<(), Stop> {
+    pub(crate) fn idle(&mut self) -> Result<(), StopReason> {
         self.polls += 1;
         if self.polls >= POLLS_PER_CHECK {
             return self.check();
@@ -85,25 +85,25 @@ impl<'a> Watch<'a> {
 
     /// Something arrived or could be sent. Who never waits hears of Ctrl-C here.
     #[inline]
-    pub(crate) fn progress(&mut self) -> Result<(), Stop> {
+    pub(crate) fn progress(&mut self) -> Result<(), StopReason> {
         self.quiet_since = None;
-        if interrupted() { Err(Stop::Interrupted) } else { Ok(()) }
+        if interrupted() { Err(StopReason::Interrupted) } else { Ok(()) }
     }
 
     /// Looks at everything at once; for loops that slept.
     #[cold]
-    pub(crate) fn check(&mut self) -> Result<(), Stop> {
+    pub(crate) fn check(&mut self) -> Result<(), StopReason> {
         self.polls = 0;
         if interrupted() {
-            return Err(Stop::Interrupted);
+            return Err(StopReason::Interrupted);
         }
         if self.control.is_some_and(readable) {
-            return Err(Stop::Control);
+            return Err(StopReason::Control);
         }
         let now = Instant::now();
         let quiet = now.duration_since(*self.quiet_since.get_or_insert(now));
         if quiet >= self.silence_max {
-            return Err(Stop::Silent(self.silence_max));
+            return Err(StopReason::Silent(self.silence_max));
         }
         Ok(())
     }
@@ -148,7 +148,7 @@ mod tests {
     #[test]
     fn silence_ends_the_wait() {
         let mut watch = Watch::new(None, Duration::ZERO);
-        assert_eq!(watch.check(), Err(Stop::Silent(Duration::ZERO)));
+        assert_eq!(watch.check(), Err(StopReason::Silent(Duration::ZERO)));
         let mut watch = Watch::new(None, Duration::from_secs(3600));
         for _ in 0..3 * POLLS_PER_CHECK {
             watch.idle().expect("an hour has not passed");
@@ -166,6 +166,6 @@ mod tests {
         while watch.check().is_ok() {}
         drop(far);
         let mut watch = Watch::new(Some(&near), Duration::from_secs(3600));
-        assert_eq!(watch.check(), Err(Stop::Control));
+        assert_eq!(watch.check(), Err(StopReason::Control));
     }
 }

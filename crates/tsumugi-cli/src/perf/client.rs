@@ -18,7 +18,7 @@ use crate::nics;
 use crate::peers::raw::{self, Raw};
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::{self, Udp};
-use crate::peers::{Failure, Peer, Role, Stop, Streamed, Transport, ours};
+use crate::peers::{Failure, Peer, Role, StopReason, Streamed, Transport, ours};
 
 /// Why there is no measurement.
 #[derive(Debug, Error)]
@@ -328,8 +328,8 @@ impl<'a> Client<'a> {
             _ => return Err(self.out_of_step()),
         };
         let row = Row {
-            engine: peer.engine().map(str::to_owned),
-            depositor: peer.depositor().map(str::to_owned),
+            send: peer.send_path().map(str::to_owned),
+            receive: peer.receive_path().map(str::to_owned),
             paths: peer.paths(),
             ..sample::row(self.metric, &measured, &theirs)
         };
@@ -339,15 +339,15 @@ impl<'a> Client<'a> {
 
     fn open(&self, size: u64, setting: &Setting, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
         let transport = self.measure.transport;
-        let options = ours::Options {
+        let options = ours::TsumugiOptions {
             wait: self.measure.wait.clone(),
             repeat: self.measure.repeat.clone(),
             window: self.measure.window,
             faults: self.measure.faults.clone(),
             message_bytes_max: size,
             in_place: self.measure.in_place,
-            engine: self.measure.engine.clone(),
-            depositor: self.measure.depositor.clone(),
+            send: self.measure.send.clone(),
+            receive: self.measure.receive.clone(),
             policy: self.measure.policy.clone(),
             model: self.measure.model,
             protocol: self.measure.protocol,
@@ -366,7 +366,7 @@ impl<'a> Client<'a> {
                 _ => None,
             },
             raw: match &prepared {
-                Prepared::Raw(raw) => Some(raw::Options { mode: self.mode().to_string(), mac: raw.mac() }),
+                Prepared::Raw(raw) => Some(raw::RawOptions { mode: self.mode().to_string(), mac: raw.mac() }),
                 _ => None,
             },
             tuning: setting.tuning,
@@ -386,7 +386,7 @@ impl<'a> Client<'a> {
                 .and_then(|()| Udp::new(socket, setting.window, Role::Asks))
                 .map(|udp| Box::new(udp) as Box<dyn Peer>),
             (Prepared::Raw(mut raw), _) => {
-                raw.meet(mac.ok_or_else(|| self.out_of_step())?);
+                raw.connect(mac.ok_or_else(|| self.out_of_step())?);
                 match (setting.frames, setting.window) {
                     (Some(frames), _) => raw.limit(frames),
                     (None, Some(bytes)) => raw.limit_bytes(bytes, size),
@@ -459,7 +459,7 @@ impl<'a> Client<'a> {
 
     /// A failure here often has its cause at the server: then the server's word is the better explanation.
     fn failed(&self, cause: Failure) -> ClientError {
-        if crate::peers::interrupted() || matches!(cause, Failure::Stopped(Stop::Interrupted)) {
+        if crate::peers::interrupted() || matches!(cause, Failure::Stopped(StopReason::Interrupted)) {
             return ClientError::Interrupted;
         }
         match control::hear::<Reply>(&self.control, Some(control::LOOK_UP)) {

@@ -40,15 +40,15 @@ pub(crate) struct Request {
     /// TCP's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) tuning: Option<tcp::Tuning>,
-    /// UDP's window in bytes.
+    /// UDP's limit of bytes in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) window: Option<u64>,
     /// How to exchange bare frames (transport `raw-xdp`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) raw: Option<raw::Options>,
+    pub(crate) raw: Option<raw::RawOptions>,
     /// Tsumugi's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) ours: Option<ours::Options>,
+    pub(crate) ours: Option<ours::TsumugiOptions>,
     /// How long to wait for nothing (metric `idle`).
     #[serde(default)]
     pub(crate) idle_ms: u64,

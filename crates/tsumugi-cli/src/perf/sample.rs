@@ -7,7 +7,7 @@ use super::client::{Client, Measured};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::{Metric, Row, rounded};
 use crate::measure::statistics::Percentiles;
-use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch};
+use crate::peers::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
 
 /// Most samples kept of one round (16 MiB): some ten seconds of the fastest round trips.
 const SAMPLES_MAX: u64 = 2_000_000;
@@ -40,7 +40,7 @@ pub(super) fn measure(
         }
         Metric::Overhead => {
             let Measured::Samples { mut samples, .. } = round_trips(peer, size, warm_up, &mut watch)? else {
-                return Err(Failure::Stopped(Stop::Control));
+                return Err(Failure::Stopped(StopReason::Control));
             };
             let round_trip_ns = Percentiles::of(&mut samples).map_or(0, |percentiles| percentiles.p99);
             overhead(peer, size, until, round_trip_ns, &mut watch)

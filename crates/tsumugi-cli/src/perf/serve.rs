@@ -21,7 +21,7 @@ use crate::output;
 use crate::peers::raw::Raw;
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::Udp;
-use crate::peers::{Failure, Peer, Role, Stop, Stream, Streamed, Transport, Watch, interrupted, ours};
+use crate::peers::{Failure, Peer, Role, StopReason, Stream, Streamed, Transport, Watch, interrupted, ours};
 
 /// How long a client may say nothing between two measurements: others may be waiting for their turn.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
@@ -35,7 +35,7 @@ enum ServeError {
     Accept { port: u16, cause: io::Error },
 }
 
-pub(crate) fn run(serve: &super::Serve) -> crate::Outcome {
+pub(crate) fn run(serve: &super::Serve) -> crate::CommandResult {
     let listener = listen(serve.port).map_err(|cause| ServeError::Bind { port: serve.port, cause })?;
     let port = listener.local_addr()?.port();
     output::line(format_args!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends"))?;
@@ -150,7 +150,7 @@ fn measurement(
     }
     if let Some(options) = &mut request.ours {
         options.wait = serve.wait.clone().unwrap_or_else(|| options.wait.clone());
-        options.depositor = serve.depositor.clone().unwrap_or_else(|| options.depositor.clone());
+        options.receive = serve.receive.clone().unwrap_or_else(|| options.receive.clone());
     }
     let mut peer = open(control, port, &request)?;
     let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
@@ -191,7 +191,7 @@ fn answer(
         answered.bytes += bytes;
     };
     match end {
-        Failure::Stopped(Stop::Control) => Ok(answered),
+        Failure::Stopped(StopReason::Control) => Ok(answered),
         error => Err(error),
     }
 }
@@ -201,7 +201,7 @@ fn idle(peer: &mut dyn Peer, time: Duration, control: &TcpStream) -> Result<Stre
     let (start, cpu) = (Instant::now(), process_cpu_time());
     // Silence is what is measured here: only Ctrl-C and the client's end may cut it short.
     match peer.idle(time, &mut Watch::new(Some(control), Duration::MAX)) {
-        Ok(()) | Err(Failure::Stopped(Stop::Control)) => {}
+        Ok(()) | Err(Failure::Stopped(StopReason::Control)) => {}
         Err(error) => return Err(error),
     }
     Ok(Streamed {
@@ -251,7 +251,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
                 .as_ref()
                 .ok_or_else(|| Failure::Refused("the request says nothing about bare frames".to_owned()))?;
             let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
-            raw.meet(options.mac);
+            raw.connect(options.mac);
             control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
             Ok(Box::new(raw))
         }
@@ -259,8 +259,8 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             let options = request.ours.as_ref().ok_or_else(|| {
                 Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
             })?;
-            // The driver has ports of its own; the client is told which it is.
-            let port = if options.depositor == "driver" { 0 } else { port };
+            // The XDP receive path has ports of its own; the client is told which it is.
+            let port = if options.receive == "xdp" { 0 } else { port };
             let (port, ours) = ours::serve(here.ip(), port, options)?;
             control::say(control, &Reply::ready(port))?;
             Ok(ours)
@@ -291,7 +291,7 @@ mod tests {
     #[test]
     fn a_client_that_says_nothing_for_too_long_is_told_before_it_is_left() {
         let (mut client, server) = pair();
-        let serve = super::super::Serve { port: 0, once: true, wait: None, depositor: None, cpu: None };
+        let serve = super::super::Serve { port: 0, once: true, wait: None, receive: None, cpu: None };
         let session = std::thread::spawn(move || {
             session(&server, 0, &serve, Duration::from_millis(50)).expect_err("a silent client").to_string()
         });

@@ -93,7 +93,7 @@ fn method(comparison: &Comparison, results: &Results) -> String {
         "<section><h2>How this was measured</h2><p>{count} measurements in {rounds} rounds. A round runs every \
          transport once, in an order that rotates from round to round, each in fresh processes pinned to \
          different CPUs. Figures are medians over the rounds; the spread is (largest − smallest) / median. A \
-         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait, engine udp and depositor user) within a round: \
+         ratio is the median over the rounds of (transport / Tsumugi with the spinning wait, send path udp and receive path socket) within a round: \
          for times more than 1 means slower than Tsumugi, for bandwidth and rate more than 1 means faster. TCP \
          is shown at its best of several write sizes and socket buffers, UDP with segmentation offload.</p>\
          <p>{}. Load average before: {:.1}. tsumugi {}. The figures are in this page as JSON, in the element <code>#comparison</code>.</p>\

@@ -23,7 +23,7 @@ pub(super) fn page(report: &Report) -> String {
         columns.row(std::iter::once(length.pages.to_string()).chain(counts.iter().map(of)).collect());
     }
     let title = format!(
-        "time of a transfer with its fence, and the share of its packets that landed without the process ({})",
+        "time of a transfer with its fence, and the share of its packets that were written without the process ({})",
         report.replacement
     );
     let stopped = report.stopped.as_ref().map(stopped).unwrap_or_default();
@@ -31,7 +31,7 @@ pub(super) fn page(report: &Report) -> String {
 }
 
 fn cell(figure: &Figure) -> String {
-    format!("{} {:>3.0} %", units::time(figure.transfer_ns), 100.0 * figure.landed)
+    format!("{} {:>3.0} %", units::time(figure.transfer_ns), 100.0 * figure.direct_writes)
 }
 
 fn stopped(stopped: &Stopped) -> String {
@@ -53,7 +53,7 @@ mod tests {
             pages,
             translations,
             transfer_ns,
-            landed: if translations >= pages { 1.0 } else { 0.0 },
+            direct_writes: if translations >= pages { 1.0 } else { 0.0 },
         };
         let report = Report {
             replacement: "fifo".to_owned(),

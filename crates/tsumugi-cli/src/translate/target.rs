@@ -4,7 +4,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use tsumugi::{Config, Depositor, Endpoint, ReceiveError, Replacement, Rights, Wait};
+use tsumugi::{Config, Endpoint, ReceiveChoice, ReceiveError, Replacement, Rights, Wait};
 
 use crate::measure::cpu::{Cpus, pin};
 use crate::output;
@@ -13,13 +13,13 @@ use crate::peers::interrupted;
 /// The channel on which the target is asked for its counters.
 pub(super) const CHANNEL: u16 = 1;
 /// What it is asked for, and answers in this order.
-const COUNTERS: [&str; 2] = ["landed", "untranslated"];
+const COUNTERS: [&str; 2] = ["direct_writes", "untranslated"];
 /// How often it looks for Ctrl-C.
 const LOOK_UP: Duration = Duration::from_millis(200);
 
 /// Options of this command.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct TargetOptions {
     /// Pages of the window.
     #[arg(long)]
     pages: u32,
@@ -31,13 +31,13 @@ pub(crate) struct Options {
 }
 
 /// Says where the window is, and answers for ever.
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &TargetOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
     let (wait, replacement) = (Wait::Spin, options.replacement);
     let endpoint = Endpoint::open(Config {
         wait,
         replacement,
-        depositor: Depositor::Driver,
+        receive: ReceiveChoice::Xdp,
         accept_unknown: true,
         ..Config::default()
     })?;

@@ -8,7 +8,9 @@ use std::time::{Duration, Instant};
 
 use clap::Args;
 use serde::{Deserialize, Serialize};
-use tsumugi::{Channel, Config, Depositor, Endpoint, Node, Region, SendError, Status, Target, Wait};
+use tsumugi::{
+    Channel, Config, Endpoint, PeerId, ReceiveChoice, Region, SendError, Target, TicketStatus, Wait,
+};
 
 use super::target::CHANNEL;
 use crate::measure::cpu::{Cpus, machine_ns, pin};
@@ -27,7 +29,7 @@ const WARM_UP: u32 = 3;
 
 /// Options of this command.
 #[derive(Args)]
-pub(crate) struct Options {
+pub(crate) struct WriterOptions {
     #[arg(long)]
     to: SocketAddr,
     #[arg(long)]
@@ -54,8 +56,8 @@ pub(crate) struct Written {
     pub(crate) pages: u32,
     /// Median time of a transfer and its fence, ns.
     pub(crate) transfer_ns: f64,
-    /// Packets that landed, and packets for which there was no translation.
-    pub(crate) landed: u64,
+    /// Packets that were written directly, and packets for which there was no translation.
+    pub(crate) direct_writes: u64,
     pub(crate) untranslated: u64,
 }
 
@@ -84,14 +86,14 @@ impl Acknowledged {
     }
 }
 
-pub(crate) fn run(options: &Options) -> crate::Outcome {
+pub(crate) fn run(options: &WriterOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let config = Config { wait: Wait::Spin, depositor: Depositor::Driver, ..Config::default() };
+    let config = Config { wait: Wait::Spin, receive: ReceiveChoice::Xdp, ..Config::default() };
     let endpoint = Endpoint::open(config)?;
-    let node = endpoint.add_peer(&options.to.to_string())?;
+    let peer = endpoint.add_peer(&options.to.to_string())?;
     let channel = endpoint.channel(CHANNEL)?;
     let there = Target { key: options.key, address: options.address };
-    let mut writer = Writer { channel, endpoint, node, there };
+    let mut writer = Writer { channel, endpoint, peer, there };
     let time = Duration::from_secs_f64(options.time);
     let said = if options.steadily {
         serde_json::to_string(&writer.write_steadily(options.pages[0], time)?)?
@@ -109,14 +111,14 @@ pub(crate) fn run(options: &Options) -> crate::Outcome {
 struct Writer {
     channel: Channel,
     endpoint: Endpoint,
-    node: Node,
+    peer: PeerId,
     there: Target,
 }
 
 impl Writer {
-    /// What the target has counted: packets that landed, and packets without a translation.
+    /// What the target has counted: packets written directly, and packets without a translation.
     fn counters(&mut self) -> Result<[u64; 2], Box<dyn Error>> {
-        self.channel.send(self.node, &[])?;
+        self.channel.send(self.peer, &[])?;
         let answer = self.channel.receive_timeout(PATIENCE)?;
         let word = |at: usize| answer.get(at..at + 8).and_then(|word| word.try_into().ok());
         Ok([0, 8].map(|at| word(at).map_or(0, u64::from_le_bytes)))
@@ -125,8 +127,8 @@ impl Writer {
     /// Writes all of a region, and waits until it is in its place; says how long that took, ns.
     fn transfer(&self, from: &Region) -> Result<f64, Box<dyn Error>> {
         let (start, remote) = (Instant::now(), self.endpoint.remote());
-        remote.write(self.node, self.there, &from.all())?;
-        let fence = remote.fence(self.node)?;
+        remote.write(self.peer, self.there, &from.all())?;
+        let fence = remote.fence(self.peer)?;
         if let Err(error) = fence.wait(PATIENCE)?.ok_or("the target does not answer")? {
             // Why it is gone, if it is.
             return Err(self.endpoint.take_failure().map_or(error.into(), Box::from));
@@ -147,11 +149,11 @@ impl Writer {
         }
         let after = self.counters()?;
         let transfer_ns = median(times).unwrap_or(f64::NAN);
-        let [landed, untranslated] = [0, 1].map(|at| after[at] - before[at]);
-        Ok(Written { pages, transfer_ns, landed, untranslated })
+        let [direct_writes, untranslated] = [0, 1].map(|at| after[at] - before[at]);
+        Ok(Written { pages, transfer_ns, direct_writes, untranslated })
     }
 
-    /// Writes so many pages without a pause, and no fence: what is acknowledged has landed, whatever the target does.
+    /// Writes so many pages without a pause, and no fence: what is acknowledged is written, whatever the target does.
     fn write_steadily(&mut self, pages: u32, time: Duration) -> Result<Acknowledged, Box<dyn Error>> {
         let from = Region::new(pages as usize * 4096)?;
         let remote = self.endpoint.remote();
@@ -161,14 +163,17 @@ impl Writer {
         let (mut bytes, mut acknowledged) = (0, Acknowledged::default());
         while start.elapsed() < time && !interrupted() {
             while tickets.len() < UNDER_WAY {
-                match remote.write(self.node, self.there, &from.all()) {
+                match remote.write(self.peer, self.there, &from.all()) {
                     Ok(ticket) => tickets.push_back(ticket),
                     Err(SendError::WouldBlock) => break,
                     Err(error) => return Err(error.into()),
                 }
             }
             self.endpoint.progress()?;
-            while tickets.front().is_some_and(|&ticket| self.endpoint.status(ticket) == Status::Delivered) {
+            while tickets
+                .front()
+                .is_some_and(|&ticket| self.endpoint.status(ticket) == TicketStatus::Delivered)
+            {
                 tickets.pop_front();
                 bytes += from.bytes() as u64;
             }

@@ -55,7 +55,7 @@ constants! { ERRNO_CONSTANTS
     pub const FI_EADDRNOTAVAIL: i32 = libc::EADDRNOTAVAIL;
     /// The network is down.
     pub const FI_ENETDOWN: i32 = libc::ENETDOWN;
-    /// No way to that network.
+    /// No route to that network.
     pub const FI_ENETUNREACH: i32 = libc::ENETUNREACH;
     /// The connection was given up on this side.
     pub const FI_ECONNABORTED: i32 = libc::ECONNABORTED;
@@ -75,7 +75,7 @@ constants! { ERRNO_CONSTANTS
     pub const FI_ECONNREFUSED: i32 = libc::ECONNREFUSED;
     /// The peer's host is down.
     pub const FI_EHOSTDOWN: i32 = libc::EHOSTDOWN;
-    /// No way to the peer.
+    /// No route to the peer.
     pub const FI_EHOSTUNREACH: i32 = libc::EHOSTUNREACH;
     /// Under way already.
     pub const FI_EALREADY: i32 = libc::EALREADY;

@@ -19,7 +19,7 @@ pub type fi_bus_type = u32;
 pub type fi_link_state = u32;
 
 structs! { INFO_STRUCTS
-    /// One way to communicate. Made by the host's `fi_dupinfo` only, which makes the attributes as long as
+    /// One offer of a provider. Made by the host's `fi_dupinfo` only, which makes the attributes as long as
     /// the host has them; freed by its `fi_freeinfo`, which frees strings and addresses too: those are made
     /// by `malloc`.
     pub struct fi_info {
@@ -232,7 +232,7 @@ structs! { INFO_STRUCTS
         pub device_version: *mut c_char,
         /// The maker.
         pub vendor_id: *mut c_char,
-        /// The driver.
+        /// The NIC's driver.
         pub driver: *mut c_char,
         /// The firmware's version.
         pub firmware: *mut c_char,

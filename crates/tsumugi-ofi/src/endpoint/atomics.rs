@@ -34,7 +34,7 @@ use std::collections::VecDeque;
 use std::ffi::{c_int, c_void};
 use std::ptr;
 use tsumugi::remote::{Refused, RemoteError, Target};
-use tsumugi::{Failure, Node, ReceiveError, Rights, SendError};
+use tsumugi::{Failure, PeerId, ReceiveError, Rights, SendError};
 
 pub(super) static ATOMICS: Table<fi_ops_atomic> = Table::new(fi_ops_atomic {
     size: size_of::<fi_ops_atomic>(),
@@ -69,11 +69,11 @@ pub(super) struct Service {
     /// Requests of ours that were not replied to.
     asked: Slab<Asked>,
     /// Replies that there was no room for.
-    replies: VecDeque<(Node, Vec<u8>)>,
+    replies: VecDeque<(PeerId, Vec<u8>)>,
 }
 
 struct Asked {
-    node: Node,
+    peer: PeerId,
     /// Number of the operation.
     operation: usize,
     /// Where what is given goes.
@@ -165,11 +165,11 @@ impl Running {
     #[inline]
     pub(super) fn serve_atomics(&self, registry: &Registry) {
         let mut service = self.atomics.borrow_mut();
-        while let Some((node, message)) = service.replies.pop_front() {
-            match self.service.borrow_mut().post(node, &message) {
+        while let Some((peer, message)) = service.replies.pop_front() {
+            match self.service.borrow_mut().post(peer, &message) {
                 Ok(_) => {}
                 Err(SendError::WouldBlock) => {
-                    service.replies.push_front((node, message));
+                    service.replies.push_front((peer, message));
                     return;
                 }
                 // Whoever asked is gone.
@@ -197,7 +197,7 @@ impl Running {
     }
 
     /// `false`: there is no room for the reply, so no further request is taken.
-    fn serve(&self, registry: &Registry, source: Node, message: &[u8]) -> bool {
+    fn serve(&self, registry: &Registry, source: PeerId, message: &[u8]) -> bool {
         match message.first() {
             Some(&REQUEST) if message.len() >= HEAD_BYTES => {
                 let request = Request::decode(message).ok_or(Refused::Malformed);
@@ -222,10 +222,10 @@ impl Running {
         true
     }
 
-    fn replied(&self, source: Node, message: &[u8]) {
+    fn replied(&self, source: PeerId, message: &[u8]) {
         let number = word(message, 8) as usize;
         let mut service = self.atomics.borrow_mut();
-        if service.asked.get(number).is_none_or(|asked| self.endpoint.the(asked.node) != source) {
+        if service.asked.get(number).is_none_or(|asked| self.endpoint.the(asked.peer) != source) {
             return;
         }
         let Asked { operation, result, .. } = service.asked.remove(number);
@@ -249,7 +249,7 @@ impl Running {
     pub(super) fn fail_atomics(&self, failure: &Failure) {
         let mut service = self.atomics.borrow_mut();
         let of_peer =
-            |asked: &Asked| asked.node == failure.node || self.endpoint.the(asked.node) == failure.node;
+            |asked: &Asked| asked.peer == failure.peer || self.endpoint.the(asked.peer) == failure.peer;
         let hit: Vec<usize> =
             service.asked.iter().filter(|(_, asked)| of_peer(asked)).map(|(number, _)| number).collect();
         let hit: Vec<usize> = hit.into_iter().map(|number| service.asked.remove(number).operation).collect();
@@ -280,9 +280,9 @@ impl Running {
     /// Operands are there until this returns, and where the result goes until the operation is complete.
     unsafe fn change(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
         let Wanted { sort, datatype, op, .. } = *wanted;
-        let node = self.node(wanted.peer)?;
+        let peer = self.peer(wanted.peer)?;
         let size = size_of_type(datatype, op, sort).ok_or(FI_EOPNOTSUPP)?;
-        if wanted.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+        if wanted.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
         let count_of = |pieces: &[fi_ioc]| pieces.iter().map(|piece| piece.count).sum::<usize>();
@@ -297,7 +297,7 @@ impl Running {
         }
         let side = if gives { Side::Read } else { Side::Write };
         let is_told = wanted.told && self.reports.wants(side, wanted.flags);
-        self.check_way(node, is_told)?;
+        self.check_path(peer, is_told)?;
         let mut message = vec![0; HEAD_BYTES];
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(gives, GIVES) | flag(takes, TAKES) | flag(sort == Sort::Compare, COMPARES);
@@ -318,7 +318,7 @@ impl Running {
         let mut service = self.atomics.borrow_mut();
         let number = service.asked.vacant_key();
         message[8..16].copy_from_slice(&(number as u64).to_le_bytes());
-        self.service.borrow_mut().post(node, &message).map_err(|error| error::of_send(&error))?;
+        self.service.borrow_mut().post(peer, &message).map_err(|error| error::of_send(&error))?;
         let operation = self.operations.borrow_mut().begun.insert(Begun {
             side,
             context: wanted.context,
@@ -328,9 +328,9 @@ impl Running {
             pieces: Pieces::One,
             request: None,
         });
-        service.asked.insert(Asked { node, operation, result });
+        service.asked.insert(Asked { peer, operation, result });
         drop(service);
-        self.let_leave(node, is_told)
+        self.let_leave(peer, is_told)
     }
 }
 

@@ -1,7 +1,7 @@
 //! Messages, with tags and without: `fi_msg(3)` and `fi_tagged(3)`.
 
 use super::operations::{Begun, Pieces, Side};
-use super::places::{Place, lent, view};
+use super::user_buffer::{UserBuffer, lent, view};
 use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::error::{self, Trouble, negative};
@@ -14,7 +14,7 @@ use std::cell::RefCell;
 use std::ffi::c_void;
 use std::ptr;
 use tsumugi::message::{Buffer, Envelope, Pattern, Port};
-use tsumugi::{Node, SendError};
+use tsumugi::{PeerId, SendError};
 
 /// A message up to this long is sent from a copy: lending its buffer costs more, bytes.
 const COPY_BYTES: usize = 8 << 10;
@@ -101,7 +101,7 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
     #[inline]
-    unsafe fn send(&self, place: Place<'_>, sent: Sent) -> isize {
+    unsafe fn send(&self, place: UserBuffer<'_>, sent: Sent) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
@@ -122,7 +122,7 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there until the operation is complete.
     #[inline]
-    unsafe fn receive(&self, place: Place<'_>, wanted: Wanted) -> isize {
+    unsafe fn receive(&self, place: UserBuffer<'_>, wanted: Wanted) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
@@ -130,8 +130,8 @@ impl Endpoint {
         let source = if self.caps & (FI_DIRECTED_RECV | 1 << 45) == 0 { FI_ADDR_UNSPEC } else { wanted.from };
         let source = match source {
             FI_ADDR_UNSPEC => None,
-            number => match running.node(number) {
-                Ok(node) => Some(node),
+            number => match running.peer(number) {
+                Ok(peer) => Some(peer),
                 Err(code) => return negative(code),
             },
         };
@@ -148,58 +148,58 @@ impl Endpoint {
 
 impl Running {
     #[inline]
-    pub(super) fn node(&self, number: fi_addr_t) -> Result<Node, i32> {
-        self.peers.borrow_mut().node(&self.endpoint, number)
+    pub(super) fn peer(&self, number: fi_addr_t) -> Result<PeerId, i32> {
+        self.peers.borrow_mut().peer(&self.endpoint, number)
     }
 
-    /// Who is told of nothing may make no call for long: what it asks for is taken only where it can leave, which is not while the
-    /// peer is being greeted.
+    /// A caller that is told of nothing may make no call for long. So its operation is taken only if it can be sent at
+    /// once, which it cannot during the handshake.
     #[inline]
-    pub(super) fn check_way(&self, node: Node, wanted: bool) -> Result<(), i32> {
-        let is_met = wanted || self.endpoint.meet(node).map_err(|error| error::of_rail(&error))?;
-        if is_met { Ok(()) } else { Err(FI_EAGAIN) }
+    pub(super) fn check_path(&self, peer: PeerId, wanted: bool) -> Result<(), i32> {
+        let is_connected = wanted || self.endpoint.connect(peer).map_err(|error| error::of_rail(&error))?;
+        if is_connected { Ok(()) } else { Err(FI_EAGAIN) }
     }
 
-    /// And it leaves with the call that asks for it.
+    /// Sends it within the call that asks for it.
     #[inline]
-    pub(super) fn let_leave(&self, node: Node, wanted: bool) -> Result<(), i32> {
-        if wanted { Ok(()) } else { self.endpoint.push(node).map_err(|error| error::of_rail(&error)) }
+    pub(super) fn let_leave(&self, peer: PeerId, wanted: bool) -> Result<(), i32> {
+        if wanted { Ok(()) } else { self.endpoint.push(peer).map_err(|error| error::of_rail(&error)) }
     }
 
     /// # Safety
     /// As of [`Endpoint::send`].
     #[inline]
-    unsafe fn send(&self, place: Place<'_>, sent: &Sent) -> Result<(), i32> {
-        let node = self.node(sent.to)?;
+    unsafe fn send(&self, place: UserBuffer<'_>, sent: &Sent) -> Result<(), i32> {
+        let peer = self.peer(sent.to)?;
         let Sent { kind, envelope, flags, .. } = *sent;
-        if flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+        if flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
         let bytes = place.bytes();
         let wanted = sent.told && self.reports.wants(Side::Send, flags);
         let delivered = sent.told && flags & DELIVERED != 0;
-        self.check_way(node, wanted)?;
+        self.check_path(peer, wanted)?;
         if delivered {
-            self.endpoint.want_ack(node);
+            self.endpoint.want_ack(peer);
         }
         let mut port = kind.port(self).borrow_mut();
         let code = |error: &SendError| error::of_send(error);
         if flags & FI_INJECT != 0 && bytes > INJECT_BYTES {
             return Err(FI_EINVAL);
         }
-        if let Place::One(start, _) = place
+        if let UserBuffer::One(start, _) = place
             && (bytes <= COPY_BYTES || flags & FI_INJECT != 0)
         {
             // SAFETY: as the caller promises.
             let data = unsafe { view(start, bytes) };
             if !wanted && !delivered {
-                port.inject(node, envelope, data).map_err(|error| code(&error))?;
+                port.inject(peer, envelope, data).map_err(|error| code(&error))?;
                 self.reports.done(Side::Send, Entry::new(sent.context, FI_SEND | kind.flag()), false);
                 return Ok(());
             }
-            let request = port.send(node, envelope, data).map_err(|error| code(&error))?;
-            self.let_leave(node, wanted)?;
-            let is_complete = !delivered && self.endpoint.is_handed_over(node);
+            let request = port.send(peer, envelope, data).map_err(|error| code(&error))?;
+            self.let_leave(peer, wanted)?;
+            let is_complete = !delivered && self.endpoint.is_handed_over(peer);
             if !is_complete
                 && let Ok(Some(completion)) = port.test(request)
                 && let Some(ticket) = completion.ticket
@@ -215,7 +215,7 @@ impl Running {
                 };
                 let mut operations = self.operations.borrow_mut();
                 let number = operations.begun.insert(begun);
-                operations.of(node).tickets.push_back((ticket, number));
+                operations.of(peer).tickets.push_back((ticket, number));
             } else {
                 let entry = Entry::new(sent.context, FI_SEND | kind.flag());
                 self.reports.done(Side::Send, entry, wanted);
@@ -224,8 +224,8 @@ impl Running {
         }
         let buffer = match place {
             // SAFETY: as the caller promises.
-            Place::One(start, bytes) => unsafe { lent(start, bytes) },
-            Place::Several(_) => {
+            UserBuffer::One(start, bytes) => unsafe { lent(start, bytes) },
+            UserBuffer::Several(_) => {
                 let mut copy = Vec::with_capacity(bytes);
                 // SAFETY: as the caller promises.
                 unsafe { place.gather(&mut copy) };
@@ -241,11 +241,11 @@ impl Running {
             pieces: Pieces::One,
             request: None,
         });
-        port.send_lent(node, envelope, buffer, number as u64).map_err(|(error, _)| {
+        port.send_lent(peer, envelope, buffer, number as u64).map_err(|(error, _)| {
             self.operations.borrow_mut().begun.remove(number);
             code(&error)
         })?;
-        self.let_leave(node, wanted)
+        self.let_leave(peer, wanted)
     }
 
     /// # Safety
@@ -253,7 +253,7 @@ impl Running {
     #[inline]
     unsafe fn receive(
         &self,
-        place: Place<'_>,
+        place: UserBuffer<'_>,
         pattern: Pattern,
         wanted: &Wanted,
         least: usize,
@@ -261,9 +261,11 @@ impl Running {
         let many = wanted.flags & FI_MULTI_RECV;
         let (buffer, pieces) = match place {
             // SAFETY: as the caller promises.
-            Place::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
-            Place::Several(_) if many != 0 => return Err(FI_EINVAL),
-            Place::Several(pieces) => (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None)),
+            UserBuffer::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
+            UserBuffer::Several(_) if many != 0 => return Err(FI_EINVAL),
+            UserBuffer::Several(pieces) => {
+                (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
+            }
         };
         let mut operations = self.operations.borrow_mut();
         let number = operations.begun.insert(Begun {
@@ -289,7 +291,7 @@ impl Running {
     /// # Safety
     /// The buffer is there until the operation is complete.
     #[cold]
-    unsafe fn look(&self, place: Place<'_>, pattern: Pattern, wanted: &Wanted) -> Result<(), i32> {
+    unsafe fn look(&self, place: UserBuffer<'_>, pattern: Pattern, wanted: &Wanted) -> Result<(), i32> {
         let Wanted { kind, flags, context, .. } = *wanted;
         let mut entry = Entry::new(context, FI_RECV | kind.flag());
         if flags & FI_PEEK == 0 {
@@ -304,8 +306,8 @@ impl Running {
             }
             let (buffer, pieces) = match place {
                 // SAFETY: as the caller promises.
-                Place::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
-                Place::Several(pieces) => {
+                UserBuffer::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
+                UserBuffer::Several(pieces) => {
                     (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
                 }
             };
@@ -345,7 +347,7 @@ impl Running {
             return Ok(());
         };
         (entry.bytes, entry.tag) = (status.bytes as usize, status.tag);
-        entry.source = self.peers.borrow_mut().number(&self.endpoint, status.node);
+        entry.source = self.peers.borrow_mut().number(&self.endpoint, status.peer);
         if let Some(data) = status.immediate {
             entry.data = data;
             entry.flags |= FI_REMOTE_CQ_DATA;
@@ -355,7 +357,7 @@ impl Running {
     }
 }
 
-/// `fi_cancel`: ends the receive that has this context, if no message has met it.
+/// `fi_cancel`: ends the receive that has this context, if no message has matched it.
 pub(super) unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
     // SAFETY: the host's call.
     let endpoint = unsafe { enter::<Endpoint, _>(fid) };
@@ -369,9 +371,11 @@ pub(super) unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isiz
     });
     let Some((request, tagged)) = found else { return negative(FI_ENOENT) };
     let port = if tagged { &running.tagged } else { &running.messages };
-    // One that has met its message goes on, which its completion tells.
+    // One that has matched a message continues, which its completion tells.
     let _ = port.borrow_mut().cancel(request);
-    running.settle(&endpoint.domain.memory).map_or_else(|error| negative(error::of_rail(&error)), |()| 0)
+    running
+        .complete_all(&endpoint.domain.memory)
+        .map_or_else(|error| negative(error::of_rail(&error)), |()| 0)
 }
 
 unsafe extern "C" fn send(
@@ -387,7 +391,7 @@ unsafe extern "C" fn send(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.send_flags.get();
         let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -404,7 +408,7 @@ unsafe extern "C" fn sendv(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.send_flags.get();
         let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
-        ep.send(Place::of(iov, count), sent)
+        ep.send(UserBuffer::of(iov, count), sent)
     }
 }
 
@@ -416,7 +420,7 @@ unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
         let envelope = Envelope { tag: 0, immediate };
         let sent =
             Sent { kind: Kind::Plain, to: msg.addr, envelope, flags, told: true, context: msg.context };
-        ep.send(Place::of(msg.msg_iov, msg.iov_count), sent)
+        ep.send(UserBuffer::of(msg.msg_iov, msg.iov_count), sent)
     }
 }
 
@@ -426,7 +430,7 @@ unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to:
         let ep = enter::<Endpoint, _>(ep);
         let (kind, envelope, context) = (Kind::Plain, Envelope::default(), ptr::null_mut());
         let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -445,7 +449,7 @@ unsafe extern "C" fn senddata(
         let flags = ep.send_flags.get();
         let envelope = Envelope { tag: 0, immediate: Some(data) };
         let sent = Sent { kind: Kind::Plain, to, envelope, flags, told: true, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -462,7 +466,7 @@ unsafe extern "C" fn injectdata(
         let envelope = Envelope { tag: 0, immediate: Some(data) };
         let (kind, context) = (Kind::Plain, ptr::null_mut());
         let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -483,7 +487,7 @@ unsafe extern "C" fn recv(
     unsafe {
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.receive_flags.get();
-        ep.receive(Place::One(buf, len), any(from, flags, context))
+        ep.receive(UserBuffer::One(buf, len), any(from, flags, context))
     }
 }
 
@@ -499,7 +503,7 @@ unsafe extern "C" fn recvv(
     unsafe {
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.receive_flags.get();
-        ep.receive(Place::of(iov, count), any(from, flags, context))
+        ep.receive(UserBuffer::of(iov, count), any(from, flags, context))
     }
 }
 
@@ -507,7 +511,7 @@ unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) ->
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.receive(Place::of(msg.msg_iov, msg.iov_count), any(msg.addr, flags, msg.context))
+        ep.receive(UserBuffer::of(msg.msg_iov, msg.iov_count), any(msg.addr, flags, msg.context))
     }
 }
 
@@ -525,7 +529,7 @@ unsafe extern "C" fn tsend(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.send_flags.get();
         let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -543,7 +547,7 @@ unsafe extern "C" fn tsendv(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.send_flags.get();
         let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
-        ep.send(Place::of(iov, count), sent)
+        ep.send(UserBuffer::of(iov, count), sent)
     }
 }
 
@@ -555,7 +559,7 @@ unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags:
         let envelope = Envelope { tag: msg.tag, immediate };
         let (kind, to, context) = (Kind::Tagged, msg.addr, msg.context);
         ep.send(
-            Place::of(msg.msg_iov, msg.iov_count),
+            UserBuffer::of(msg.msg_iov, msg.iov_count),
             Sent { kind, to, envelope, flags, told: true, context },
         )
     }
@@ -573,7 +577,7 @@ unsafe extern "C" fn tinject(
         let ep = enter::<Endpoint, _>(ep);
         let (kind, context) = (Kind::Tagged, ptr::null_mut());
         let sent = Sent { kind, to, envelope: tag.into(), flags: FI_INJECT, told: false, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -593,7 +597,7 @@ unsafe extern "C" fn tsenddata(
         let flags = ep.send_flags.get();
         let envelope = Envelope { tag, immediate: Some(data) };
         let sent = Sent { kind: Kind::Tagged, to, envelope, flags, told: true, context };
-        ep.send(Place::One(buf.cast_mut(), len), sent)
+        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
     }
 }
 
@@ -611,7 +615,7 @@ unsafe extern "C" fn tinjectdata(
         let envelope = Envelope { tag, immediate: Some(data) };
         let (kind, context) = (Kind::Tagged, ptr::null_mut());
         ep.send(
-            Place::One(buf.cast_mut(), len),
+            UserBuffer::One(buf.cast_mut(), len),
             Sent { kind, to, envelope, flags: FI_INJECT, told: false, context },
         )
     }
@@ -632,7 +636,7 @@ unsafe extern "C" fn trecv(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
         let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(Place::One(buf, len), wanted)
+        ep.receive(UserBuffer::One(buf, len), wanted)
     }
 }
 
@@ -651,7 +655,7 @@ unsafe extern "C" fn trecvv(
         let ep = enter::<Endpoint, _>(ep);
         let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
         let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(Place::of(iov, count), wanted)
+        ep.receive(UserBuffer::of(iov, count), wanted)
     }
 }
 
@@ -661,6 +665,6 @@ unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags:
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
         let fi_msg_tagged { addr: from, tag, ignore, context, .. } = *msg;
         let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(Place::of(msg.msg_iov, msg.iov_count), wanted)
+        ep.receive(UserBuffer::of(msg.msg_iov, msg.iov_count), wanted)
     }
 }

@@ -14,9 +14,9 @@ mod atomics;
 mod messages;
 mod operations;
 mod peers;
-mod places;
 mod progress;
 mod remote;
+mod user_buffer;
 
 use crate::abi::*;
 use crate::addresses::Addresses;

@@ -13,7 +13,7 @@ use std::ptr;
 use std::rc::Rc;
 use tsumugi::message::Request;
 use tsumugi::remote::Operation;
-use tsumugi::{Node, Region, Ticket};
+use tsumugi::{PeerId, Region, Ticket};
 
 /// Kinds of operations, by whom they are told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,13 +40,13 @@ impl Reports {
     /// `false`: there is a queue already.
     pub(super) fn bind_queue(&mut self, queue: &Rc<Queue>, flags: u64) -> bool {
         let mut fresh = true;
-        let ways = [
+        let directions = [
             (Side::Send, FI_TRANSMIT),
             (Side::Receive, FI_RECV),
             (Side::Read, FI_TRANSMIT),
             (Side::Write, FI_TRANSMIT),
         ];
-        for (side, flag) in ways {
+        for (side, flag) in directions {
             if flags & flag != 0 {
                 let report = &mut self.0[side as usize];
                 fresh &= report.queue.is_none();
@@ -160,7 +160,7 @@ pub(super) struct Operations {
 
 /// What was asked of one peer, in the order in which it will be done.
 pub(super) struct Awaited {
-    pub(super) node: Node,
+    pub(super) peer: PeerId,
     /// Messages that are to be on their way, or to have arrived.
     pub(super) tickets: VecDeque<(Ticket, usize)>,
     /// Reads, and fences behind writes.
@@ -177,10 +177,10 @@ pub(super) enum Behind {
 
 impl Operations {
     /// What is awaited of a peer.
-    pub(super) fn of(&mut self, node: Node) -> &mut Awaited {
-        let at = self.awaited.iter().position(|awaited| awaited.node == node).unwrap_or_else(|| {
+    pub(super) fn of(&mut self, peer: PeerId) -> &mut Awaited {
+        let at = self.awaited.iter().position(|awaited| awaited.peer == peer).unwrap_or_else(|| {
             let (tickets, operations, unfenced) = (VecDeque::new(), VecDeque::new(), Vec::new());
-            self.awaited.push(Awaited { node, tickets, operations, unfenced });
+            self.awaited.push(Awaited { peer, tickets, operations, unfenced });
             self.awaited.len() - 1
         });
         &mut self.awaited[at]
@@ -193,8 +193,8 @@ impl Operations {
     }
 
     /// Whether nothing is awaited of a peer.
-    pub(super) fn is_clear(&self, node: Node) -> bool {
-        !self.awaited.iter().any(|awaited| awaited.node == node)
+    pub(super) fn is_clear(&self, peer: PeerId) -> bool {
+        !self.awaited.iter().any(|awaited| awaited.peer == peer)
     }
 
     /// What is awaited of everybody, to be looked through.
@@ -209,7 +209,7 @@ impl Operations {
         });
         // What was begun meanwhile is behind it.
         for later in std::mem::replace(&mut self.awaited, left) {
-            let awaited = self.of(later.node);
+            let awaited = self.of(later.peer);
             awaited.tickets.extend(later.tickets);
             awaited.operations.extend(later.operations);
             awaited.unfenced.extend(later.unfenced);

@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::ptr;
 use tsumugi::message::{Completion, Port, RequestError};
 use tsumugi::remote::RemoteError;
-use tsumugi::{SendError, Status};
+use tsumugi::{SendError, TicketStatus};
 use tsumugi_rail::RailError;
 
 /// After so many looks in a row that have found nothing, somebody else may have the processor: MPIs look again and again, and
@@ -31,13 +31,13 @@ impl Endpoint {
             self.idle_looks.set(0);
             std::thread::yield_now();
         }
-        running.settle(&self.domain.memory).map_err(|error| Trouble::new(error::of_rail(&error), error))
+        running.complete_all(&self.domain.memory).map_err(|error| Trouble::new(error::of_rail(&error), error))
     }
 }
 
 impl Running {
     #[inline]
-    pub(super) fn settle(&self, registry: &Registry) -> Result<(), RailError> {
+    pub(super) fn complete_all(&self, registry: &Registry) -> Result<(), RailError> {
         self.take_completions(&self.tagged)?;
         self.take_completions(&self.messages)?;
         self.serve_atomics(registry);
@@ -77,9 +77,9 @@ impl Running {
         if begun.side == Side::Send {
             match (&completion.outcome, completion.ticket) {
                 (Ok(status), Some(ticket))
-                    if begun.delivered || !self.endpoint.is_handed_over(status.node) =>
+                    if begun.delivered || !self.endpoint.is_handed_over(status.peer) =>
                 {
-                    operations.of(status.node).tickets.push_back((ticket, number));
+                    operations.of(status.peer).tickets.push_back((ticket, number));
                 }
                 (Ok(_), _) => {
                     let begun = operations.begun.remove(number);
@@ -104,7 +104,7 @@ impl Running {
         if let Some(status) = status {
             entry.bytes = completion.data().len();
             entry.tag = status.tag;
-            entry.source = self.peers.borrow_mut().number(&self.endpoint, status.node);
+            entry.source = self.peers.borrow_mut().number(&self.endpoint, status.peer);
             if let Some(data) = status.immediate {
                 entry.data = data;
                 entry.flags |= FI_REMOTE_CQ_DATA;
@@ -176,7 +176,7 @@ impl Running {
                     FI_LOG_WARN,
                     FI_LOG_EP_DATA,
                     "a write to {} was refused: {}",
-                    refusal.ticket.node(),
+                    refusal.ticket.peer(),
                     refusal.error
                 ),
             }
@@ -193,19 +193,19 @@ impl Running {
             let is_on_its_way = || {
                 let delivered =
                     self.operations.borrow().begun.get(*number).is_some_and(|begun| begun.delivered);
-                !delivered && self.endpoint.is_handed_over(awaited.node)
+                !delivered && self.endpoint.is_handed_over(awaited.peer)
             };
             let outcome = match self.endpoint.status(*ticket) {
-                Status::Pending if is_on_its_way() => Ok(()),
-                Status::Pending => break,
-                Status::Delivered => Ok(()),
-                Status::Failed => Err((FI_ECONNRESET, format!("{} is gone", ticket.node()))),
+                TicketStatus::Pending if is_on_its_way() => Ok(()),
+                TicketStatus::Pending => break,
+                TicketStatus::Delivered => Ok(()),
+                TicketStatus::Failed => Err((FI_ECONNRESET, format!("{} is gone", ticket.peer()))),
             };
             self.end(*number, outcome);
             awaited.tickets.pop_front();
         }
         if !awaited.unfenced.is_empty() {
-            match self.remote.fence(awaited.node) {
+            match self.remote.fence(awaited.peer) {
                 Ok(fence) => {
                     let writes = std::mem::take(&mut awaited.unfenced);
                     awaited.operations.push_back((fence, Behind::Writes(writes)));

@@ -2,7 +2,7 @@
 //! all the writes of one look says so, and only it tells of those that were refused.
 
 use super::operations::{Begun, Behind, Pieces, Side};
-use super::places::Place;
+use super::user_buffer::UserBuffer;
 use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::error::{self, negative};
@@ -72,69 +72,69 @@ unsafe fn slice(start: *mut c_void, bytes: usize) -> Result<Slice, i32> {
 impl Running {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
-    unsafe fn write(&self, place: Place<'_>, access: &Access) -> Result<(), i32> {
-        let node = self.node(access.peer)?;
+    unsafe fn write(&self, place: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+        let peer = self.peer(access.peer)?;
         let (bytes, injected) = (place.bytes(), access.flags & FI_INJECT != 0);
         if injected && bytes > INJECT_BYTES {
             return Err(FI_EINVAL);
         }
-        if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+        if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
         let wanted = self.wants(Side::Write, access);
-        self.check_way(node, wanted)?;
+        self.check_path(peer, wanted)?;
         let from = match place {
-            Place::One(start, bytes) if bytes > COPY_BYTES && !injected => {
+            UserBuffer::One(start, bytes) if bytes > COPY_BYTES && !injected => {
                 // SAFETY: as the caller promises.
                 Some(unsafe { slice(start, bytes)? })
             }
             _ => None,
         };
         let ticket = match (from, access.data) {
-            (Some(from), Some(data)) => self.remote.write_and_notify(node, access.target, &from, data),
-            (Some(from), None) => self.remote.write(node, access.target, &from),
+            (Some(from), Some(data)) => self.remote.write_and_notify(peer, access.target, &from, data),
+            (Some(from), None) => self.remote.write(peer, access.target, &from),
             (None, data) => {
                 let mut copy = Vec::with_capacity(bytes);
                 // SAFETY: as the caller promises.
                 unsafe { place.gather(&mut copy) };
                 match data {
-                    Some(data) => self.remote.write_bytes_and_notify(node, access.target, &copy, data),
-                    None => self.remote.write_bytes(node, access.target, &copy),
+                    Some(data) => self.remote.write_bytes_and_notify(peer, access.target, &copy, data),
+                    None => self.remote.write_bytes(peer, access.target, &copy),
                 }
             }
         };
         let ticket = ticket.map_err(|error| error::of_send(&error))?;
         let number = self.begin(Side::Write, access, FI_WRITE, Pieces::One);
-        self.operations.borrow_mut().of(node).unfenced.push((ticket, number));
-        self.let_leave(node, wanted)
+        self.operations.borrow_mut().of(peer).unfenced.push((ticket, number));
+        self.let_leave(peer, wanted)
     }
 
     /// # Safety
     /// The buffer is there until the operation is complete.
-    unsafe fn read(&self, place: Place<'_>, access: &Access) -> Result<(), i32> {
-        let node = self.node(access.peer)?;
-        if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(node) {
+    unsafe fn read(&self, place: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+        let peer = self.peer(access.peer)?;
+        if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
         let (into, pieces) = match place {
-            Place::One(_, 0) => {
+            UserBuffer::One(_, 0) => {
                 // Nothing is read, and that is done in its turn.
-                let fence = self.remote.fence(node).map_err(|error| error::of_send(&error))?;
+                let fence = self.remote.fence(peer).map_err(|error| error::of_send(&error))?;
                 let number = self.begin(Side::Read, access, FI_READ, Pieces::One);
-                self.operations.borrow_mut().of(node).operations.push_back((fence, Behind::Read(number)));
+                self.operations.borrow_mut().of(peer).operations.push_back((fence, Behind::Read(number)));
                 return Ok(());
             }
             // SAFETY: as the caller promises.
-            Place::One(start, bytes) => (unsafe { slice(start, bytes)? }, Pieces::One),
-            Place::Several(pieces) => {
+            UserBuffer::One(start, bytes) => (unsafe { slice(start, bytes)? }, Pieces::One),
+            UserBuffer::Several(pieces) => {
                 let copy = Region::new(place.bytes()).map_err(|_| FI_ENOMEM)?;
                 (copy.all(), Pieces::Several(pieces.to_vec(), Some(copy)))
             }
         };
         let operation =
-            self.remote.read(node, access.target, &into).map_err(|error| error::of_send(&error))?;
+            self.remote.read(peer, access.target, &into).map_err(|error| error::of_send(&error))?;
         let number = self.begin(Side::Read, access, FI_READ, pieces);
-        self.operations.borrow_mut().of(node).operations.push_back((operation, Behind::Read(number)));
+        self.operations.borrow_mut().of(peer).operations.push_back((operation, Behind::Read(number)));
         Ok(())
     }
 
@@ -182,7 +182,7 @@ unsafe extern "C" fn read(
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
         let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.read(Place::One(buf, len), &access))
+        ep.attempt(|running| running.read(UserBuffer::One(buf, len), &access))
     }
 }
 
@@ -201,7 +201,7 @@ unsafe extern "C" fn readv(
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
         let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.read(Place::of(iov, count), &access))
+        ep.attempt(|running| running.read(UserBuffer::of(iov, count), &access))
     }
 }
 
@@ -220,7 +220,9 @@ unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| running.read(Place::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?))
+        ep.attempt(|running| {
+            running.read(UserBuffer::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?)
+        })
     }
 }
 
@@ -239,7 +241,7 @@ unsafe extern "C" fn write(
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
         let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.write(Place::One(buf.cast_mut(), len), &access))
+        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
     }
 }
 
@@ -258,7 +260,7 @@ unsafe extern "C" fn writev(
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
         let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.write(Place::of(iov, count), &access))
+        ep.attempt(|running| running.write(UserBuffer::of(iov, count), &access))
     }
 }
 
@@ -266,7 +268,9 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u6
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| running.write(Place::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?))
+        ep.attempt(|running| {
+            running.write(UserBuffer::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?)
+        })
     }
 }
 
@@ -283,7 +287,7 @@ unsafe extern "C" fn inject(
         let ep = enter::<Endpoint, _>(ep);
         let (target, context) = (Target { key, address }, ptr::null_mut());
         let access = Access { peer, target, data: None, flags: FI_INJECT, told: false, context };
-        ep.attempt(|running| running.write(Place::One(buf.cast_mut(), len), &access))
+        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
     }
 }
 
@@ -303,7 +307,7 @@ unsafe extern "C" fn writedata(
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
         let access = Access { peer, target, data: Some(data), flags, told: true, context };
-        ep.attempt(|running| running.write(Place::One(buf.cast_mut(), len), &access))
+        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
     }
 }
 
@@ -321,6 +325,6 @@ unsafe extern "C" fn injectdata(
         let ep = enter::<Endpoint, _>(ep);
         let (target, context) = (Target { key, address }, ptr::null_mut());
         let access = Access { peer, target, data: Some(data), flags: FI_INJECT, told: false, context };
-        ep.attempt(|running| running.write(Place::One(buf.cast_mut(), len), &access))
+        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
     }
 }

@@ -81,7 +81,7 @@ static void probes(void) {
         MPI_Cancel(&request);
         MPI_Wait(&request, &status);
         MPI_Test_cancelled(&status, &cancelled);
-        CHECK(cancelled, "a receive that nobody meets cannot be cancelled");
+        CHECK(cancelled, "a receive that no message matches cannot be cancelled");
     } else {
         int bytes = 100 * rank * rank;
         unsigned char *out = memory(bytes);

@@ -1,4 +1,4 @@
-// Processes that are made while others run: two children are spawned, talk with their parents, and part with them; then an
+// Processes that are made while others run: two children are spawned, talk with their parents, and disconnect; then an
 // ordinary program is forked and runs.
 #include "check.h"
 #include <sys/wait.h>

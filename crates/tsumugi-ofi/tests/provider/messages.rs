@@ -8,7 +8,7 @@ use tsumugi_fi::abi::*;
 
 const SIZES: [usize; 7] = [0, 1, 1000, 4096, 20_000, 1 << 20, 3 << 20];
 
-fn contents(seed: usize, bytes: usize) -> Vec<u8> {
+fn payload(seed: usize, bytes: usize) -> Vec<u8> {
     (0..bytes).map(|at| ((at * 31) ^ (seed * 77) ^ (at >> 8)) as u8).collect()
 }
 
@@ -25,10 +25,10 @@ fn messages_of_every_length_arrive_whole_with_data_tag_and_source() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     for posted_first in [true, false] {
         for (at, bytes) in SIZES.into_iter().enumerate() {
-            let data = contents(at, bytes);
+            let data = payload(at, bytes);
             let mut into = vec![0; bytes + 1];
             let (tag, far) = (at as u64 | 7 << 60, at as u64 + 100);
             let receive = |into: &mut [u8]| {
@@ -78,7 +78,7 @@ fn what_is_injected_needs_no_completion_and_plain_messages_are_matched_apart_fro
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     let (mut plain, mut tagged) = ([0u8; 8], [0u8; 8]);
     // SAFETY: the buffers stay until the entries are read.
     unsafe {
@@ -108,9 +108,9 @@ fn pieces_are_gathered_and_scattered() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     for bytes in [30, 30_000] {
-        let data = contents(1, bytes);
+        let data = payload(1, bytes);
         let mut into = vec![0u8; bytes];
         let cut = |base: *mut u8| {
             let third = bytes / 3;
@@ -138,7 +138,7 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     let look = |flags: u64, tag: u64, number: usize, into: &mut [u8]| {
         let piece = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let (msg_iov, desc, iov_count) = (&raw const piece, null_mut(), 1);
@@ -160,7 +160,7 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
         assert_eq!((entry.err, entry.err_data, entry.err_data_size), (FI_ENOMSG, null_mut(), 0));
     }
     for tag in [1, 2, 3] {
-        let data = contents(tag as usize, 100);
+        let data = payload(tag as usize, 100);
         let inject = pair.here.tagged().inject.unwrap();
         // SAFETY: the buffer is there.
         pair.attempt(|| unsafe { inject(pair.here.ep, start(&data), 100, pair.to_there, tag) });
@@ -184,7 +184,7 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
     look(FI_CLAIM, 2, 11, &mut into);
     let (entry, _) = pair.wait(&pair.there).unwrap_or_else(|failed| panic!("{}", failed.text));
     assert_eq!((entry.len, entry.op_context), (100, context(11)));
-    assert_eq!(into[..100], contents(2, 100));
+    assert_eq!(into[..100], payload(2, 100));
     look(FI_PEEK | FI_DISCARD, 1, 13, &mut []);
     assert!(pair.wait(&pair.there).is_ok());
     look(FI_PEEK, 1, 14, &mut []);
@@ -193,7 +193,7 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
     look(0, 3, 15, &mut short);
     let failed = pair.wait(&pair.there).err().expect("too long for its buffer");
     assert_eq!((failed.entry.err, failed.entry.len, failed.entry.olen), (FI_ETRUNC, 60, 40));
-    assert_eq!(short[..], contents(3, 100)[..60]);
+    assert_eq!(short[..], payload(3, 100)[..60]);
     pair.close();
 }
 
@@ -202,7 +202,7 @@ fn one_buffer_takes_several_messages_and_is_given_back() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     let mut buffer = vec![0u8; 1000];
     let base = buffer.as_mut_ptr();
     let piece = iovec { iov_base: base.cast(), iov_len: 1000 };
@@ -217,7 +217,7 @@ fn one_buffer_takes_several_messages_and_is_given_back() {
         assert_eq!(setopt(ep, level, name, (&raw const least).cast(), size_of::<usize>()), 0);
         assert_eq!(pair.there.msg().recvmsg.unwrap()(pair.there.ep, &raw const msg, FI_MULTI_RECV), 0);
         for number in 0..4 {
-            let data = contents(number, 200);
+            let data = payload(number, 200);
             let inject = pair.here.msg().inject.unwrap();
             pair.attempt(|| inject(pair.here.ep, start(&data), 200, pair.to_there));
         }
@@ -228,7 +228,7 @@ fn one_buffer_takes_several_messages_and_is_given_back() {
         assert_eq!(entry.flags & FI_MULTI_RECV != 0, number == 3, "message {number}");
     }
     for number in 0..4 {
-        assert_eq!(buffer[200 * number..200 * (number + 1)], contents(number, 200));
+        assert_eq!(buffer[200 * number..200 * (number + 1)], payload(number, 200));
     }
     pair.close();
 }
@@ -238,8 +238,8 @@ fn a_receive_is_for_the_peer_that_it_names_and_can_be_cancelled() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
-    let other = Side::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
+    let other = Side::open(HostOptions::default());
     let (to_there, from_other) = (other.insert(&pair.there.name()), pair.there.insert(&other.name()));
     let mut buffers = [[0u8; 8]; 3];
     let post = |from: fi_addr_t, number: usize, into: &mut [u8]| {
@@ -292,7 +292,7 @@ fn only_what_asks_for_it_is_told_of_where_completions_are_selective() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options { selective: FI_SELECTIVE_COMPLETION, ..Options::default() });
+    let pair = Pair::open(HostOptions { selective: FI_SELECTIVE_COMPLETION, ..HostOptions::default() });
     let mut into = [0u8; 8];
     // SAFETY: the buffers stay.
     unsafe {
@@ -325,7 +325,7 @@ fn what_is_counted_when_it_is_delivered_is_not_counted_before_though_no_entry_is
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options { selective: FI_SELECTIVE_COMPLETION, ..Options::default() });
+    let pair = Pair::open(HostOptions { selective: FI_SELECTIVE_COMPLETION, ..HostOptions::default() });
     let mut into = [0u8; 8];
     // SAFETY: the buffers stay, and the counter is open.
     unsafe {
@@ -355,7 +355,7 @@ fn what_is_injected_leaves_though_its_sender_makes_no_further_call() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     let (mut memory, mut into) = (vec![0u64; 2], [[0u8; 8]; 2]);
     // SAFETY: the buffers stay until both sides are closed.
     unsafe {
@@ -397,7 +397,7 @@ fn what_waits_for_a_peer_that_is_gone_fails_and_says_why() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(Options::default());
+    let pair = Pair::open(HostOptions::default());
     let mut into = vec![0u8; 100];
     let long = vec![1u8; 8 << 20];
     // SAFETY: the buffers stay until the entries are read.

@@ -22,10 +22,10 @@ impl<P> Sender<P> {
     }
 
     /// Something that was sent over a path behind the first packet outstanding, when that had been sent so many times, has
-    /// arrived, and it has not: `true` if so. It is sent again whatever the window says. `sends` has an end, because what is
-    /// sent again so may be overtaken again, at the pace of round trips.
+    /// arrived, and it has not: `true` if so. It is sent again whatever the congestion window says. `sends` has an end,
+    /// because what is sent again so may be overtaken again, at the pace of round trips.
     pub fn lose_overtaken_head(&mut self, path: u8, sends: RangeInclusive<u8>) -> bool {
-        // Of a receiver that has refused it, `stop` has counted anew.
+        // If the receiver has refused it, `on_xoff` has counted anew.
         let overtaken = self.slots.front().is_some_and(|head| {
             head.state == State::InFlight && head.path == path && sends.contains(&head.sends)
         });
@@ -109,8 +109,9 @@ impl<P> Sender<P> {
         let Some(head) = self.slots.front() else { return };
         let (last, at, times) = self.gone_back;
         let times = if last == ack { times } else { 0 };
-        // Each packet of the run before that still arrives says LOSE, so one round trip has to pass. If the packet is missing
-        // after that, too, something holds it up, and every further run waits twice as long, as a time-out does.
+        // Each packet of the run before that still arrives is answered by a NAK, so one round trip has to pass. If the
+        // packet is missing after that, too, something holds it up, and every further run waits twice as long, as a
+        // time-out does.
         let path = &self.paths[usize::from(head.path)];
         let round_ns = path.srtt_ns + path.reorder_ns();
         let patience_ns = round_ns.saturating_mul(1 << times.min(20) >> 1).min(RTO_NS_MAX.max(round_ns));

@@ -8,14 +8,14 @@
 //!
 //! 1. `slots` holds exactly the PSNs from `base` to `next`, in order; its first slot is not acknowledged.
 //! 2. Every slot under way is counted in its path's `in_flight`, and no other is.
-//! 3. At most [`REACH_PACKETS`] PSNs are outstanding: the receiver's window always covers them.
-//! 4. A packet's content is given back exactly once: when it is acknowledged, or by [`Sender::abandon`].
+//! 3. At most [`REACH_PACKETS`] PSNs are outstanding: the receiver's bitmap always covers them.
+//! 4. A packet's payload is given back exactly once: when it is acknowledged, or by [`Sender::abandon`].
 
 mod loss;
 mod path;
 mod timer;
 
-use crate::window::REACH_PACKETS;
+use crate::receive_bitmap::REACH_PACKETS;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
@@ -26,7 +26,7 @@ use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::time::Instant;
 
-/// Words of 32 PSNs that cover a window wherever it begins: a power of two.
+/// Words of 32 PSNs that cover a bitmap wherever it begins: a power of two.
 const ACKED_WORDS: usize = 64;
 const _: () = assert!(ACKED_WORDS > WORDS_MAX && ACKED_WORDS.is_power_of_two());
 
@@ -57,12 +57,12 @@ pub enum Answer {
     Piggyback,
     /// ACK.
     Ack,
-    /// LOSE: go back.
-    Lose,
-    /// STOP: the queue is full.
-    Stop,
-    /// GO: there is room again.
-    Go,
+    /// NAK: go back.
+    Nak,
+    /// XOFF: the queue is full.
+    Xoff,
+    /// XON: there is room again.
+    Xon,
 }
 
 /// An acknowledgement of what was never sent.
@@ -75,7 +75,7 @@ pub struct ImpossibleAck {
     pub next: Psn,
 }
 
-/// The sending half of a flow. `P` is the content of a packet, whatever the library makes of it.
+/// The sending half of a flow. `P` is the payload of a packet, whatever the library makes of it.
 #[derive(Clone, Debug)]
 pub struct Sender<P> {
     repeat: Repeat,
@@ -105,7 +105,7 @@ pub struct Sender<P> {
     loss_due: Instant,
     /// When a path that lost what another delivered will count as silent.
     silent_due: Instant,
-    stopped_at: Option<Instant>,
+    xoff_at: Option<Instant>,
     /// Where a Go-back-N sender went back to last, when, and how often in a row.
     gone_back: (Psn, Instant, u32),
     /// Something waits for credit, and nothing under way will bring it.
@@ -135,7 +135,7 @@ impl<P> Sender<P> {
             timeouts: 0,
             loss_due: Instant::NEVER,
             silent_due: Instant::NEVER,
-            stopped_at: None,
+            xoff_at: None,
             gone_back: (Psn(u64::MAX), Instant(0), 0),
             starving_since: None,
             probe_wanted: false,
@@ -185,13 +185,13 @@ impl<P> Sender<P> {
         Some((head.sends, head.sent_at, head.path))
     }
 
-    /// The content of the first packet that is not acknowledged.
+    /// The payload of the first packet that is not acknowledged.
     #[must_use]
     pub fn head(&self) -> Option<&P> {
         self.slots.front()?.packet.as_ref()
     }
 
-    /// The content of a packet that is not acknowledged.
+    /// The payload of a packet that is not acknowledged.
     #[must_use]
     pub fn packet(&self, psn: Psn) -> Option<&P> {
         self.slots.get(psn.since(self.base)? as usize)?.packet.as_ref()
@@ -215,15 +215,15 @@ impl<P> Sender<P> {
         if self.lost > 0 || !path.is_usable() {
             return 0;
         }
-        let stopped = if self.stopped_at.is_some() { u64::from(self.forced) } else { u64::MAX };
+        let forced = if self.xoff_at.is_some() { u64::from(self.forced) } else { u64::MAX };
         let limit = if defect!(CreditIgnored) { u64::MAX } else { self.limit.0 };
         let credit = limit.saturating_sub(self.next().0);
-        let reach = if defect!(WindowNotLimited) { 4 * REACH_PACKETS } else { REACH_PACKETS };
-        let window = reach - (self.slots.len() as u64).min(reach);
-        credit.min(window).min(stopped).min(u64::from(path.room()))
+        let reach = if defect!(BitmapNotLimited) { 4 * REACH_PACKETS } else { REACH_PACKETS };
+        let free = reach - (self.slots.len() as u64).min(reach);
+        credit.min(free).min(forced).min(u64::from(path.room()))
     }
 
-    /// Whether a time-out wants something sent whatever the window says.
+    /// Whether a time-out wants something sent whatever the congestion window says.
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
         self.forced > 0
@@ -277,12 +277,12 @@ impl<P> Sender<P> {
         let psn = self.next();
         if self.slots.len() == self.acked {
             self.quiet_since = now;
-            if self.stopped_at.is_none() {
+            if self.xoff_at.is_none() {
                 self.timeouts = 0; // those were for want of credit, which has come
             }
         }
         self.starving_since = None;
-        if self.stopped_at.is_some() {
+        if self.xoff_at.is_some() {
             self.forced = self.forced.saturating_sub(1);
         }
         self.slots.push_back(Slot {
@@ -301,7 +301,7 @@ impl<P> Sender<P> {
 
     /// The next packet to be sent again over `path`, if one is lost and may go now.
     pub fn resend(&mut self, now: Instant, path: u8) -> Option<(Psn, &P)> {
-        if self.lost == 0 || (self.stopped_at.is_some() && self.forced == 0) {
+        if self.lost == 0 || (self.xoff_at.is_some() && self.forced == 0) {
             return None;
         }
         if self.forced == 0 && self.paths[usize::from(path)].room() == 0 {
@@ -357,7 +357,7 @@ impl<P> Sender<P> {
         }
     }
 
-    /// An answer arrived. Numbers and contents of acknowledged packets go to `release`.
+    /// An answer arrived. Numbers and payloads of acknowledged packets go to `release`.
     ///
     /// Returns how many packets it acknowledged.
     ///
@@ -379,7 +379,7 @@ impl<P> Sender<P> {
         let echoed = self.sample_echo(now, ack, sack);
         let mut newly = 0;
         let mut resent = false;
-        let mut after_stop = false;
+        let mut after_xoff = false;
         while self.base < ack {
             let slot = self.slots.pop_front().expect("ack is not beyond next");
             if slot.state == State::Acked {
@@ -387,8 +387,8 @@ impl<P> Sender<P> {
             } else {
                 newly += 1;
                 resent |= slot.resent;
-                after_stop |= self.stopped_at.is_some_and(|stopped_at| slot.sent_at > stopped_at);
-                self.settle(now, self.base, slot, &mut release);
+                after_xoff |= self.xoff_at.is_some_and(|xoff_at| slot.sent_at > xoff_at);
+                self.on_acked(now, self.base, slot, &mut release);
             }
             self.base = self.base.next();
             if self.base.0.is_multiple_of(WORD_PSNS) {
@@ -411,8 +411,8 @@ impl<P> Sender<P> {
                     self.acked_bits[word_of(psn.0)] |= 1 << (psn.0 % WORD_PSNS);
                     newly += 1;
                     resent |= settled.resent;
-                    after_stop |= self.stopped_at.is_some_and(|stopped_at| settled.sent_at > stopped_at);
-                    self.settle(now, psn, settled, &mut release);
+                    after_xoff |= self.xoff_at.is_some_and(|xoff_at| settled.sent_at > xoff_at);
+                    self.on_acked(now, psn, settled, &mut release);
                 }
             }
         }
@@ -420,20 +420,20 @@ impl<P> Sender<P> {
             self.quiet_since = now;
             self.timeouts = 0;
             self.tried = None;
-            // What a time-out asked for is answered. Left behind, it would have everything sent past window and policy.
+            // What a time-out asked for is answered. Left behind, it would have everything sent past cwnd and policy.
             self.forced = 0;
             self.sample_others(now, echoed);
             self.find_silent(now);
         }
-        if after_stop {
-            self.go();
+        if after_xoff {
+            self.on_xon();
         }
         match answer {
-            Answer::Stop if defect!(StopIgnored) => {}
-            Answer::Stop => self.stop(now),
-            Answer::Go => self.go(),
-            Answer::Lose if self.repeat == Repeat::GoBackN => self.go_back(now, ack),
-            Answer::Lose | Answer::Ack | Answer::Piggyback => {}
+            Answer::Xoff if defect!(XoffIgnored) => {}
+            Answer::Xoff => self.on_xoff(now),
+            Answer::Xon => self.on_xon(),
+            Answer::Nak if self.repeat == Repeat::GoBackN => self.go_back(now, ack),
+            Answer::Nak | Answer::Ack | Answer::Piggyback => {}
         }
         if self.repeat == Repeat::Selective && resent {
             // Something sent again arrived: whatever was sent before it, anywhere in the flow, is suspect.
@@ -479,8 +479,8 @@ impl<P> Sender<P> {
         }
     }
 
-    /// Accounts for a slot that has just been acknowledged, and gives its content back.
-    fn settle(&mut self, now: Instant, psn: Psn, slot: Slot<P>, release: &mut impl FnMut((Psn, P))) {
+    /// Accounts for a slot that has just been acknowledged, and gives its payload back.
+    fn on_acked(&mut self, now: Instant, psn: Psn, slot: Slot<P>, release: &mut impl FnMut((Psn, P))) {
         let path = &mut self.paths[usize::from(slot.path)];
         if slot.state == State::Lost {
             // It had only been late, and is not under way.
@@ -494,7 +494,7 @@ impl<P> Sender<P> {
         release((psn, slot.packet.expect("a slot that is not acknowledged has its packet")));
     }
 
-    /// By the way of `path` came the answer that packet `psn` was refused: the path has carried it.
+    /// The answer that packet `psn` was refused came over `path`: the path has carried it.
     pub fn on_refused(&mut self, now: Instant, psn: Psn, path: u8) {
         let index = psn.since(self.base).map(|index| index as usize);
         let Some(slot) = index.and_then(|index| self.slots.get(index)) else { return };
@@ -505,8 +505,8 @@ impl<P> Sender<P> {
         }
     }
 
-    fn stop(&mut self, now: Instant) {
-        self.stopped_at = Some(now);
+    fn on_xoff(&mut self, now: Instant) {
+        self.xoff_at = Some(now);
         self.forced = 0;
         if let Some(head) = self.slots.front_mut() {
             head.sends = 0; // what was refused has arrived
@@ -514,8 +514,8 @@ impl<P> Sender<P> {
     }
 
     /// The receiver takes packets again: what it has not acknowledged, it refused.
-    fn go(&mut self) {
-        if self.stopped_at.take().is_some() {
+    fn on_xon(&mut self) {
+        if self.xoff_at.take().is_some() {
             self.forced = 0;
             self.lose_all();
         }
@@ -526,11 +526,11 @@ impl<P> Sender<P> {
         self.limit = self.limit.max(Psn(u64::from(credit)));
     }
 
-    /// Something waits to be sent. If nothing under way will bring credit or GO, ask for it from time to time; at once, where
+    /// Something waits to be sent. If nothing under way will bring credit or XON, ask for it from time to time; at once, where
     /// there never was any.
     pub fn starve(&mut self, now: Instant) {
-        let is_stopped = self.stopped_at.is_some() && !defect!(LostGoForgotten);
-        let barred = self.limit <= self.next() || is_stopped;
+        let is_off = self.xoff_at.is_some() && !defect!(LostXonForgotten);
+        let barred = self.limit <= self.next() || is_off;
         if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
             self.starving_since = Some(now);
             self.probe_wanted |= self.limit == Psn(0);
@@ -542,7 +542,7 @@ impl<P> Sender<P> {
         core::mem::take(&mut self.probe_wanted)
     }
 
-    /// Gives back the contents of everything outstanding, in order; the flow is over.
+    /// Gives back the payloads of everything outstanding, in order; the flow is over.
     pub fn abandon(&mut self) -> impl Iterator<Item = P> + '_ {
         self.acked = 0;
         self.acked_bits = [0; ACKED_WORDS];
@@ -557,7 +557,7 @@ impl<P> Sender<P> {
         self.slots.iter().map(|slot| slot.packet.as_ref())
     }
 
-    /// PSNs from here on are beyond the credit given.
+    /// PSNs from here on are beyond the credit granted.
     #[must_use]
     pub const fn limit(&self) -> Psn {
         self.limit

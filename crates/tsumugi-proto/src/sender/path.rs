@@ -7,8 +7,8 @@ const RTT_NS_INITIAL: u64 = MILLISECOND_NS;
 /// Longest round trip that is believed, ns: ten times what a long queue in a cluster costs. More is our own absence,
 /// in which the answer waited for us, and would put off every time-out to come.
 const RTT_NS_MAX: u64 = 50 * MILLISECOND_NS;
-/// Queueing delay that is taken for congestion, ns. The same for all: who came late and has never seen the path empty
-/// must not be more patient than the others.
+/// Queueing delay that is taken for congestion, ns. The same for all: a flow that came late and has never seen the path
+/// empty must not be more patient than the others.
 const QUEUE_DELAY_NS_MAX: u64 = MILLISECOND_NS;
 /// Share of a round's packets lost that is taken for congestion: one in this many.
 /// Below it, with no delay, loss is the wire's and slowing down would not mend it.
@@ -19,12 +19,12 @@ const LOSSES_MIN: u32 = 3;
 const CWND_PACKETS_INITIAL: u32 = 64;
 /// Smallest congestion window, packets.
 const CWND_PACKETS_MIN: u32 = 8;
-/// Smallest window that delay alone leads to, packets: less than what a switch's port can queue. Delay is also what
-/// a peer's scheduler causes, and other flows, which a window that follows that down would give way to for ever. Below it
-/// only loss counts.
+/// Smallest congestion window that delay alone leads to, packets: less than what a switch's port can queue. A peer's
+/// scheduler and other flows cause delay, too, and a window that followed it further down would give way to them for
+/// ever. Below it only loss counts.
 const CWND_PACKETS_MIN_BY_DELAY: u32 = 64;
-/// Growth of the window in a round, packets, once it has been too large. Not a share of it: flows that share a link grow
-/// alike and shrink in proportion, and so become equal (AIMD).
+/// Growth of the congestion window in a round, packets, once it has been too large. Not a share of it: flows that share
+/// a link grow alike and shrink in proportion, and so become equal (AIMD).
 const GROWTH_PACKETS: u32 = 4;
 /// How long after another path's packets one of this path may arrive before it counts as lost, ns, beside twice the
 /// round trip: paths are not equally long, and queues on them neither.
@@ -33,12 +33,12 @@ const OVERTAKEN_NS: u64 = 5 * MILLISECOND_NS;
 const ANOTHER_NS: u64 = 100 * MILLISECOND_NS;
 /// Time in which an idle path's measured rate counts for half of what is expected of it, ns.
 const FORGET_NS: u64 = 2 * MILLISECOND_NS;
-/// Longest queue of reordered packets that a path is forgiven, ns, at least.
+/// Longest queue of reordered packets that is not held against a path, ns, at least.
 const REORDER_NS_MIN: u64 = 20 * MICROSECOND_NS;
 
 /// Statistics and congestion window of one path.
 ///
-/// The window follows delay first and loss second: it doubles each round until either says stop,
+/// The congestion window follows delay first and loss second: it doubles each round until either says stop,
 /// then grows by a few packets a round and shrinks by a quarter. A round is a round trip.
 #[derive(Clone, Debug)]
 pub struct Path {
@@ -209,7 +209,7 @@ impl Path {
     }
 
     /// How long a packet may be overtaken on this path before it counts as lost, ns, beside a round trip. Four times the
-    /// variation, as for a time-out: some packets may pass by a queue in which others wait (another way of sending, another
+    /// variation, as for a time-out: some packets may pass by a queue in which others wait (another send path, another
     /// queue of the NIC), and the short round trips that they have are not those of the others.
     pub(super) fn reorder_ns(&self) -> u64 {
         (self.srtt_ns / 2).max(4 * self.rttvar_ns).max(REORDER_NS_MIN)
@@ -316,20 +316,20 @@ fn rate(packets: u32, since: Instant, now: Instant) -> Option<u64> {
 mod tests {
     use super::*;
 
-    /// Rounds of a full window in which one packet in `loss` is lost and each takes `rtt_ns`.
+    /// Rounds of a full congestion window in which one packet in `loss` is lost and each takes `rtt_ns`.
     fn rounds(path: &mut Path, rounds: u32, loss: u32, rtt_ns: u64) {
         let mut order = path.round_end;
         for _ in 0..rounds {
-            let window = path.cwnd_packets;
-            for _ in 0..window {
+            let cwnd = path.cwnd_packets;
+            for _ in 0..cwnd {
                 path.sent(Instant(0));
             }
             path.sample(rtt_ns);
-            for packet in 0..window {
+            for packet in 0..cwnd {
                 if loss != 0 && packet % loss == loss - 1 {
                     path.lost();
                 } else {
-                    path.acked(Instant(0), order, Instant(0), order + u64::from(window), 1000);
+                    path.acked(Instant(0), order, Instant(0), order + u64::from(cwnd), 1000);
                 }
                 order += 1;
             }

@@ -142,36 +142,36 @@ fn our_own_absence_is_no_round_trip() {
 }
 
 #[test]
-fn stop_holds_everything_and_go_sends_what_was_refused() {
+fn xoff_holds_everything_and_xon_sends_what_was_refused() {
     let mut sender = sender(Repeat::Selective, 6);
-    sender.on_answer(Instant(20 * US), Answer::Stop, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
+    sender.on_answer(Instant(20 * US), Answer::Xoff, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
     assert_eq!(sender.room(0), 0);
     assert_eq!(resends(&mut sender, Instant(21 * US)), [0u64; 0]);
-    sender.on_answer(Instant(90 * US), Answer::Go, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
+    sender.on_answer(Instant(90 * US), Answer::Xon, Psn(2), 992, Some(&sack(2, &[])), drop).unwrap();
     assert_eq!(resends(&mut sender, Instant(91 * US)), [2, 3, 4, 5]);
     assert!(sender.room(0) > 0);
 }
 
 #[test]
-fn a_lost_go_is_made_up_for_by_a_probe_that_gets_through() {
+fn a_lost_xon_is_made_up_for_by_a_probe_that_gets_through() {
     let mut sender = sender(Repeat::Selective, 3);
-    sender.on_answer(Instant(20 * US), Answer::Stop, Psn(0), 992, Some(&sack(0, &[])), drop).unwrap();
+    sender.on_answer(Instant(20 * US), Answer::Xoff, Psn(0), 992, Some(&sack(0, &[])), drop).unwrap();
     let due = sender.timeout();
     sender.on_timeout(due);
     assert_eq!(resends(&mut sender, due).len(), 1);
-    assert_eq!(sender.room(0), 0, "still stopped");
+    assert_eq!(sender.room(0), 0, "XOFF still holds");
     sender.on_answer(due.plus(US), Answer::Ack, Psn(0), 992, Some(&sack(0, &[2])), drop).unwrap();
     assert_eq!(resends(&mut sender, due.plus(US)), [0, 1]);
 }
 
 #[test]
-fn go_back_n_goes_back_once_for_a_run_of_lose() {
+fn go_back_n_goes_back_once_for_a_run_of_naks() {
     let mut sender = sender(Repeat::GoBackN, 8);
     for _ in 0..4 {
-        sender.on_answer(Instant(20 * US), Answer::Lose, Psn(3), 992, None, drop).unwrap();
+        sender.on_answer(Instant(20 * US), Answer::Nak, Psn(3), 992, None, drop).unwrap();
     }
     assert_eq!(resends(&mut sender, Instant(21 * US)), [3, 4, 5, 6, 7]);
-    sender.on_answer(Instant(22 * US), Answer::Lose, Psn(3), 992, None, drop).unwrap();
+    sender.on_answer(Instant(22 * US), Answer::Nak, Psn(3), 992, None, drop).unwrap();
     assert_eq!(resends(&mut sender, Instant(22 * US)), [0u64; 0]);
 }
 
@@ -182,7 +182,7 @@ fn go_back_n_goes_back_more_and_more_seldom_where_that_does_not_help() {
     // Whatever comes behind a packet arrives, and the packet does not.
     for us in 20..1_000_000 {
         let now = Instant(us * US);
-        sender.on_answer(now, Answer::Lose, Psn(3), 992, None, drop).unwrap();
+        sender.on_answer(now, Answer::Nak, Psn(3), 992, None, drop).unwrap();
         if !resends(&mut sender, now).is_empty() {
             runs.push(now.since(last));
             last = now;
@@ -192,7 +192,7 @@ fn go_back_n_goes_back_more_and_more_seldom_where_that_does_not_help() {
     assert!(runs[2..].is_sorted(), "{runs:?}");
     // As soon as it has, the next is as urgent as the first was.
     let now = last.plus(US);
-    sender.on_answer(now, Answer::Lose, Psn(4), 992, None, drop).unwrap();
+    sender.on_answer(now, Answer::Nak, Psn(4), 992, None, drop).unwrap();
     assert_eq!(resends(&mut sender, now), [4, 5, 6, 7]);
 }
 
@@ -252,12 +252,12 @@ fn a_time_out_that_was_answered_asks_for_nothing_more() {
     // It had only been late.
     sender.on_answer(due, Answer::Ack, Psn(4), 992, None, drop).unwrap();
     assert!(!sender.is_urgent());
-    sender.on_answer(due, Answer::Stop, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
+    sender.on_answer(due, Answer::Xoff, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
     sender.starve(due);
     let due = sender.timeout();
     sender.on_timeout(due);
     assert!(sender.is_urgent());
-    sender.on_answer(due, Answer::Go, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
+    sender.on_answer(due, Answer::Xon, Psn(4), 992, Some(&sack(4, &[])), drop).unwrap();
     assert!(!sender.is_urgent());
 }
 
@@ -274,9 +274,9 @@ fn credit_that_came_before_the_time_out_for_want_of_it_was_seen_is_used_as_ever(
 }
 
 #[test]
-fn a_lost_go_is_found_out_though_nothing_is_outstanding() {
+fn a_lost_xon_is_found_out_though_nothing_is_outstanding() {
     let mut sender = sender(Repeat::Selective, 3);
-    sender.on_answer(Instant(30 * US), Answer::Stop, Psn(3), 992, Some(&sack(3, &[])), drop).unwrap();
+    sender.on_answer(Instant(30 * US), Answer::Xoff, Psn(3), 992, Some(&sack(3, &[])), drop).unwrap();
     assert_eq!((sender.room(0), sender.outstanding()), (0, 0));
     sender.starve(Instant(31 * US));
     let due = sender.timeout();
@@ -395,7 +395,7 @@ fn what_was_refused_on_arrival_shows_which_path_works() {
         if last_over == 1 {
             let at = now.plus(30 * US);
             sender.on_refused(at, psn, 1);
-            sender.on_answer(at, Answer::Stop, psn, 992, None, drop).unwrap();
+            sender.on_answer(at, Answer::Xoff, psn, 992, None, drop).unwrap();
         }
         while !sender.has_lost() {
             now = sender.timeout();

@@ -24,16 +24,16 @@ impl<P> Sender<P> {
         let busy = usable().any(|path| path.in_flight > 0);
         let awaited = usable().filter(|path| !busy || path.in_flight > 0);
         let (srtt_ns, rttvar_ns) = awaited.map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
-        let ways = usable().count().max(1) as u32;
+        let paths = usable().count().max(1) as u32;
         let timeout_ns = if self.timeouts == 0 {
             (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)
         } else {
             let base = (srtt_ns + 4 * rttvar_ns).max(RTO_NS_MIN);
             // Each path has its turn before any has the next, and is to blame for no other.
-            let rounds = (self.timeouts - 1) / ways;
+            let rounds = (self.timeouts - 1) / paths;
             base.saturating_mul(1 << rounds.min(20)).min(RTO_NS_MAX.max(base))
         };
-        let untried = self.paths.len() > 1 && self.timeouts < ways;
+        let untried = self.paths.len() > 1 && self.timeouts < paths;
         if untried { timeout_ns.min(TRY_NS_MAX) } else { timeout_ns }
     }
 
@@ -70,15 +70,15 @@ impl<P> Sender<P> {
             self.timeouts += 1;
             if self.limit <= self.next() {
                 self.probe_wanted = true;
-            } else if self.stopped_at.is_some() {
-                // The GO may be lost: one new packet finds out.
+            } else if self.xoff_at.is_some() {
+                // The XON may be lost: one new packet finds out.
                 self.forced = self.forced.max(1);
             }
             // Or else credit has come meanwhile, and nothing bars what waits.
         }
     }
 
-    /// Sends one outstanding packet again, whatever the window says; its acknowledgement tells the rest.
+    /// Sends one outstanding packet again, whatever the congestion window says; its acknowledgement tells the rest.
     fn probe_outstanding(&mut self) {
         if self.timeouts >= TIMEOUTS_SUSPICIOUS {
             self.paths.iter_mut().for_each(Path::collapse);

@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tsumugi_wire::ack::{Sack, WORD_PSNS};
 use tsumugi_wire::atomic::{AtomicU64, Ordering};
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::limits::WINDOW_PACKETS;
+use tsumugi_wire::limits::BITMAP_PACKETS;
 use tsumugi_wire::memory::{Control, Counter, Flow, Record};
 use tsumugi_wire::{Flags, Header, Psn};
 
@@ -33,7 +33,7 @@ pub(crate) struct Open {
     /// What is deposited beyond.
     pub(crate) beyond: BTreeSet<u64>,
     pub(crate) echo: u64,
-    pub(crate) stopped: bool,
+    pub(crate) xoff: bool,
 }
 
 impl Open {
@@ -66,7 +66,7 @@ pub(crate) struct Model {
     records: VecDeque<(u64, Record, Vec<u8>)>,
     head: u64,
     tail: u64,
-    stopped: bool,
+    xoff: bool,
     counters: [u64; Counter::ALL.len()],
 }
 
@@ -91,12 +91,12 @@ impl Model {
         match *step {
             Step::Open { flow, token, epoch, repeat, limit } => {
                 let (base, beyond) = (0, BTreeSet::new());
-                let open = Open { token, epoch, repeat, limit, base, beyond, echo: 0, stopped: false };
+                let open = Open { token, epoch, repeat, limit, base, beyond, echo: 0, xoff: false };
                 self.flows.insert(flow, open);
             }
             Step::Close { flow } => drop(self.flows.remove(&flow)),
             Step::Credit { flow, limit } => {
-                self.flows.get_mut(&flow).expect("credit is given to open flows").limit = limit;
+                self.flows.get_mut(&flow).expect("credit is granted to open flows").limit = limit;
             }
             Step::Release { records } => {
                 self.tail = self.release_to(records);
@@ -138,17 +138,17 @@ impl Model {
         if psn < flow.base || flow.beyond.contains(&psn) {
             return Counter::Duplicate;
         }
-        let window_end = flow.base - flow.base % WORD_PSNS + WINDOW_PACKETS;
-        if psn >= window_end.min(flow.limit) {
-            return Counter::BeyondWindow;
+        let bitmap_end = flow.base - flow.base % WORD_PSNS + BITMAP_PACKETS;
+        if psn >= bitmap_end.min(flow.limit) {
+            return Counter::BeyondBitmap;
         }
         if flow.repeat == Repeat::GoBackN && psn != flow.base {
             return Counter::OutOfOrder;
         }
         let span = (40 + body.len() as u64).div_ceil(64) * 64;
         if span > free_bytes {
-            flow.stopped = true;
-            self.stopped = true;
+            flow.xoff = true;
+            self.xoff = true;
             return Counter::QueueFull;
         }
         flow.echo = psn;
@@ -177,7 +177,7 @@ impl Model {
         let control = view.control();
         same("head", control.ring_head.0.load(Ordering::Acquire), self.head)?;
         same("tail", control.ring_tail.0.load(Ordering::Acquire), self.tail)?;
-        same("stopped", control.stopped.0.load(Ordering::Acquire) != 0, self.stopped)?;
+        same("xoff", control.xoff.0.load(Ordering::Acquire) != 0, self.xoff)?;
         for (counter, name) in Counter::ALL {
             let counted = control.counters.0[counter as usize].load(Ordering::Relaxed);
             same(name, counted, self.counters[counter as usize])?;
@@ -189,7 +189,7 @@ impl Model {
             let Some(open) = open else { continue };
             same("base", entry.received.0.base.load(Ordering::Acquire), open.base)?;
             same("echo", entry.received.0.echo.load(Ordering::Relaxed), open.echo)?;
-            same("flow stopped", entry.received.0.stopped.load(Ordering::Relaxed) != 0, open.stopped)?;
+            same("flow xoff", entry.received.0.xoff.load(Ordering::Relaxed) != 0, open.xoff)?;
         }
         for (position, record, body) in &self.records {
             let seal = control.seal.load(Ordering::Relaxed).wrapping_add(*position);

@@ -27,7 +27,7 @@ pub(crate) enum Step {
         /// Index of the entry.
         flow: u32,
     },
-    /// The owner gives credit.
+    /// The owner grants credit.
     Credit {
         /// Index of the entry.
         flow: u32,
@@ -40,7 +40,7 @@ pub(crate) enum Step {
         header: Header,
         /// Its body.
         body: Vec<u8>,
-        /// Whether the depositor says that it has compared the CRC.
+        /// Whether the receive path says that it has compared the CRC.
         checked: bool,
     },
     /// A PROBE arrives.
@@ -57,7 +57,7 @@ pub(crate) enum Step {
 
 /// A random sequence, always the same for the same seed.
 pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step> {
-    let mut maker = Maker { dice: Dice(seed), model: Model::default(), mood: Mood::InOrder };
+    let mut maker = Maker { random: Random(seed), model: Model::default(), mood: Mood::InOrder };
     (0..count)
         .map(|_| {
             let step = maker.step();
@@ -68,9 +68,9 @@ pub(crate) fn steps(seed: u64, count: usize) -> Vec<Step> {
 }
 
 /// SplitMix64: a few lines that make the same numbers everywhere.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn next(&mut self) -> u64 {
         self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
         let mut mixed = self.0;
@@ -92,14 +92,14 @@ impl Dice {
 #[derive(Clone, Copy, Debug)]
 enum Mood {
     InOrder,
-    /// From all over the window, the gaps filled now and then.
+    /// From all over the bitmap, the gaps filled now and then.
     Shuffled,
     /// Around bounds.
     Odd,
 }
 
 struct Maker {
-    dice: Dice,
+    random: Random,
     /// Run along, so that packets can be aimed at where it matters.
     model: Model,
     mood: Mood,
@@ -107,24 +107,24 @@ struct Maker {
 
 impl Maker {
     fn step(&mut self) -> Step {
-        if self.dice.percent(1) {
-            self.mood = [Mood::InOrder, Mood::Shuffled, Mood::Odd][self.dice.of(0..3) as usize];
+        if self.random.percent(1) {
+            self.mood = [Mood::InOrder, Mood::Shuffled, Mood::Odd][self.random.of(0..3) as usize];
         }
-        // The first flow has most of the traffic, so that its window goes round.
-        let flow = [0, 0, 0, 0, 0, 1, 1, 2][self.dice.of(0..8) as usize];
+        // The first flow has most of the traffic, so that its bitmap goes round.
+        let flow = [0, 0, 0, 0, 0, 1, 1, 2][self.random.of(0..8) as usize];
         let Some(open) = self.model.flow(flow) else {
-            return if self.dice.percent(5) { self.data(flow) } else { self.open(flow) };
+            return if self.random.percent(5) { self.data(flow) } else { self.open(flow) };
         };
         let (base, limit) = (open.base, open.limit);
-        match self.dice.of(0..10_000) {
+        match self.random.of(0..10_000) {
             0..=1 => Step::Close { flow },
             2..=4 => self.open(flow),
             5..=899 => {
-                let credit = [0, 3, 64, 1024, 5000][self.dice.of(0..5) as usize];
+                let credit = [0, 3, 64, 1024, 5000][self.random.of(0..5) as usize];
                 Step::Credit { flow, limit: limit.max(base + credit) }
             }
             // Rarer than packets: the queue fills, and is emptied.
-            900..=1999 => Step::Release { records: self.dice.of(1..30) as usize },
+            900..=1999 => Step::Release { records: self.random.of(1..30) as usize },
             2000..=2199 => Step::Probe { header: self.header(Kind::Probe, flow) },
             _ => self.data(flow),
         }
@@ -132,8 +132,14 @@ impl Maker {
 
     fn open(&mut self, flow: u32) -> Step {
         let repeat = if flow == 1 { Repeat::GoBackN } else { Repeat::Selective };
-        let limit = [16, 1024, u64::MAX][self.dice.of(0..3) as usize];
-        Step::Open { flow, token: self.dice.of(1..u64::MAX), epoch: self.dice.of(1..9) as u32, repeat, limit }
+        let limit = [16, 1024, u64::MAX][self.random.of(0..3) as usize];
+        Step::Open {
+            flow,
+            token: self.random.of(1..u64::MAX),
+            epoch: self.random.of(1..9) as u32,
+            repeat,
+            limit,
+        }
     }
 
     fn data(&mut self, flow: u32) -> Step {
@@ -141,8 +147,8 @@ impl Maker {
         let bytes = self.body_bytes();
         let mut header = self.header(Kind::Data, flow);
         (header.psn, header.body_bytes) = (Psn(psn), bytes as u16);
-        let body = (0..bytes).map(|_| self.dice.next() as u8).collect();
-        Step::Data { header, body, checked: self.dice.percent(50) }
+        let body = (0..bytes).map(|_| self.random.next() as u8).collect();
+        Step::Data { header, body, checked: self.random.percent(50) }
     }
 
     /// A header of this flow's, now and then with something wrong in it.
@@ -151,58 +157,59 @@ impl Maker {
         if let Some(open) = self.model.flow(flow) {
             (header.token, header.epoch) = (open.token, open.epoch);
         }
-        (header.flow, header.body_crc) = (flow, self.dice.next() as u32);
-        match self.dice.of(0..200) {
-            0 => header.token ^= 1 << self.dice.of(0..64),
+        (header.flow, header.body_crc) = (flow, self.random.next() as u32);
+        match self.random.of(0..200) {
+            0 => header.token ^= 1 << self.random.of(0..64),
             1 => header.token = 0,
-            2 => header.epoch = self.dice.of(1..9) as u32,
+            2 => header.epoch = self.random.of(1..9) as u32,
             3 => {
-                header.flow = [3, GEOMETRY.flows, u32::MAX, Record::PADDING - 1][self.dice.of(0..4) as usize]
+                header.flow =
+                    [3, GEOMETRY.flows, u32::MAX, Record::PADDING - 1][self.random.of(0..4) as usize]
             }
-            4 => header.flow = self.dice.of(0..3) as u32,
+            4 => header.flow = self.random.of(0..3) as u32,
             _ => {}
         }
         header
     }
 
     fn body_bytes(&mut self) -> u64 {
-        match self.dice.of(0..20) {
+        match self.random.of(0..20) {
             0 => 0,
-            1 => self.dice.of(1000..1425),
+            1 => self.random.of(1000..1425),
             // What fills the ring to its end, and one byte more.
             2 => {
                 let room = self.model.free_bytes().saturating_sub(Record::HEADER_BYTES);
-                (room + self.dice.of(0..2)).min(1424)
+                (room + self.random.of(0..2)).min(1424)
             }
-            _ => self.dice.of(1..80),
+            _ => self.random.of(1..80),
         }
     }
 
     fn psn(&mut self, flow: u32) -> u64 {
-        let Some(open) = self.model.flow(flow) else { return self.dice.of(0..4) };
+        let Some(open) = self.model.flow(flow) else { return self.random.of(0..4) };
         let (base, limit, newest) = (open.base, open.limit, open.newest());
         let end = (base / 32 + 32) * 32;
         match self.mood {
-            Mood::InOrder if self.dice.percent(95) => base,
-            Mood::InOrder => newest.saturating_add(self.dice.of(0..3)),
-            Mood::Shuffled => match self.dice.of(0..10) {
+            Mood::InOrder if self.random.percent(95) => base,
+            Mood::InOrder => newest.saturating_add(self.random.of(0..3)),
+            Mood::Shuffled => match self.random.of(0..10) {
                 0..=2 => base,
-                3..=6 => newest.saturating_add(self.dice.of(0..4)),
-                7 => self.dice.of(base..newest.max(base) + 1),
-                8 => self.dice.of(base..end),
-                _ => base.saturating_sub(self.dice.of(0..70)),
+                3..=6 => newest.saturating_add(self.random.of(0..4)),
+                7 => self.random.of(base..newest.max(base) + 1),
+                8 => self.random.of(base..end),
+                _ => base.saturating_sub(self.random.of(0..70)),
             },
-            Mood::Odd => match self.dice.of(0..12) {
+            Mood::Odd => match self.random.of(0..12) {
                 0..=3 => base,
                 4 => end - 1,
-                5 => end + self.dice.of(0..3),
+                5 => end + self.random.of(0..3),
                 6 => limit.saturating_sub(1),
-                7 => limit.saturating_add(self.dice.of(0..2)),
-                // The same word of the window, with a block number that looks the same in 32 bits.
+                7 => limit.saturating_add(self.random.of(0..2)),
+                // The same word of the bitmap, with a block number that looks the same in 32 bits.
                 8 => base.wrapping_add(1 << 37),
-                9 => u64::MAX - self.dice.of(0..40),
-                10 => base.wrapping_sub(self.dice.of(0..2000)),
-                _ => self.dice.of(base..end),
+                9 => u64::MAX - self.random.of(0..40),
+                10 => base.wrapping_sub(self.random.of(0..2000)),
+                _ => self.random.of(base..end),
             },
         }
     }

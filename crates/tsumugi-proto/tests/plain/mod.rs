@@ -32,7 +32,7 @@ impl Plain {
                 ring_head: Line::default(),
                 ring_tail: Line::default(),
                 sleeping: Line::default(),
-                stopped: Line::default(),
+                xoff: Line::default(),
                 ring_read: Line::default(),
                 counters: Line(array::from_fn(|_| AtomicU64::new(0))),
                 rails: Line::default(),
@@ -68,8 +68,8 @@ fn flow() -> Flow {
         checked: AtomicU64::new(0),
         received: Line(Received::default()),
         acknowledged: Line(Acknowledged::default()),
-        window: Line(array::from_fn(|_| AtomicU64::new(0))),
-        landing: Line::default(),
+        bitmap: Line(array::from_fn(|_| AtomicU64::new(0))),
+        direct_writes: Line::default(),
     }
 }
 

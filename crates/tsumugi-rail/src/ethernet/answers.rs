@@ -1,14 +1,15 @@
-//! Whether the answers of the program in the driver get away, while an endpoint is open.
+//! Whether the answers of the XDP program leave the NIC, while an endpoint is open.
 //!
 //! `up` has found that out by trying, but for NICs whose other end may get a program later, or lose it (`xdp/answers.rs`).
-//! What the driver counts tells; while it drops all, the program leaves its answers to us. Now and then it is tried again.
+//! The counters of the NIC's driver tell; while it drops all, the program leaves its answers to us. Now and then it is
+//! tried again.
 
 use crate::given_up::GivenUp;
 use crate::xdp::{Attached, Claim, Mode, SentBack};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
-/// Time between two looks at what the driver has counted: at first, and when nothing has been dropped for a while.
+/// Time between two looks at the counters of the NIC's driver: at first, and when nothing has been dropped for a while.
 const LOOK_FIRST_NS: u64 = 50 * MILLISECOND_NS;
 const LOOK_NS: u64 = SECOND_NS;
 /// How often it is looked at first.
@@ -17,12 +18,12 @@ const FIRST_LOOKS: u32 = 40;
 const RETRY_NS: u64 = 10 * SECOND_NS;
 
 /// What may be given up.
-const ANSWERS: &str = "answers by the driver";
+const ANSWERS: &str = "answers by the XDP program";
 
 /// What is known of the program's answers.
 #[derive(Debug, Default)]
 pub(super) struct Answers {
-    /// The NICs whose drivers count what they send back, and what they had counted.
+    /// The NICs whose drivers count what XDP programs send back, and what they had counted.
     nics: Vec<(String, SentBack)>,
     /// The NIC that drops them.
     dropped_by: Option<String>,
@@ -48,7 +49,7 @@ impl Answers {
         }
     }
 
-    /// Looks whether answers get away, if it is time. Something has arrived since the last call.
+    /// Looks whether answers leave the NIC, if it is time. Something has arrived since the last call.
     pub(super) fn look(&mut self, now: Instant, claim: &Claim) {
         if now < self.look_at || self.nics.is_empty() && !self.left {
             return;

@@ -1,10 +1,10 @@
-//! Whether the program still deposits for an endpoint that is open: it may be taken off its NICs at any time.
+//! Whether the XDP program still deposits for an endpoint that is open: it may be taken off its NICs at any time.
 //!
-//! Nothing of it costs a packet anything. While the program runs, it leaves a trace in the memory with every tick of the
-//! kernel's clock; only when there is none the kernel is asked. When the program is gone, the sockets do, and what they
-//! get is deposited in the same memory; when it is attached again by `up`, it finds that memory and goes on.
+//! The check costs nothing per packet. While the program runs, it leaves a trace in the memory with every tick of the
+//! kernel's clock; only when there is none is the kernel asked. When the program is gone, packets come through the
+//! sockets and are deposited in the same memory; when `up` attaches it again, it finds that memory and continues.
 
-use super::DRIVER;
+use super::XDP;
 use super::answers::Answers;
 use crate::RailError;
 use crate::given_up::GivenUp;
@@ -22,7 +22,7 @@ const ASK_ALL_EVERY_NS: u64 = SECOND_NS;
 /// Why nothing is pinned any more.
 const DOWN: &str = "`tsumugi down` was called";
 /// What may be given up beside the whole of it.
-const DRIVER_SOMEWHERE: &str = "the driver depositor on some NICs";
+const XDP_SOMEWHERE: &str = "the XDP receive path on some NICs";
 
 /// What is known of the program's attachment.
 #[derive(Debug)]
@@ -92,13 +92,13 @@ impl Attachment {
         let is_news = lost != self.lost;
         (self.served, self.lost) = (attached.iter().any(Attached::is_attached), lost);
         if !self.served && demanded {
-            return Err(RailError::Undriven { port: claim.port(), why: self.lost.join(", ") });
+            return Err(RailError::XdpGone { port: claim.port(), why: self.lost.join(", ") });
         }
         if is_news {
             let port = claim.port();
             match self.loss() {
                 Some(loss) => log::warn!("endpoint on UDP port {port} goes on without {loss}"),
-                None => log::warn!("endpoint on UDP port {port}: {DRIVER} is back"),
+                None => log::warn!("endpoint on UDP port {port}: {XDP} is back"),
             }
         }
         Ok(())
@@ -110,7 +110,7 @@ impl Attachment {
     }
 
     fn loss(&self) -> Option<GivenUp> {
-        let what = if self.served { DRIVER_SOMEWHERE } else { DRIVER };
+        let what = if self.served { XDP_SOMEWHERE } else { XDP };
         let remedy = if self.lost.iter().any(|why| why == DOWN) {
             // The memory went with the pool.
             "as root: `tsumugi up NIC`, and open the endpoint anew"

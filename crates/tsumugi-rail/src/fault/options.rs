@@ -7,7 +7,7 @@ use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 /// How often what goes wrong. Probabilities lie between 0 and 1 and hold for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct FaultOptions {
-    /// Where chance begins; the same seed and packets meet the same faults.
+    /// Seed of the random numbers; the same seed and packets give the same faults.
     pub seed: u64,
     /// Probability that a packet is lost.
     pub loss: f64,

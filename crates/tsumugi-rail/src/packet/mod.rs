@@ -1,14 +1,14 @@
-//! The `packet` engine: whole frames through packet sockets, past IP and UDP and, what goes alone, past the NIC's
-//! queueing discipline.
+//! The `packet` send path: whole frames through packet sockets. They bypass IP and UDP and, unless a frame holds a run,
+//! the NIC's queueing discipline.
 //!
-//! It needs CAP_NET_RAW and any NIC. What it passes by is passed by: packet filters, and traffic control and
-//! captures for what goes alone, see nothing of these frames; the receiver sees ordinary datagrams.
+//! It needs CAP_NET_RAW and any NIC. Packet filters see nothing of these frames, and neither do traffic control and
+//! captures unless a frame holds a run; the receiver sees ordinary datagrams.
 //!
 //! A run of equal packets, with a shorter one last, is one frame, which the NIC or the kernel cuts up (Linux 6.2).
-//! The kernel does so behind the queueing discipline only, so a second socket does not pass by it. While something
-//! waits there, everything follows it, so that nothing is overtaken. Where such frames are refused, packets go
-//! alone. A NIC that has lost its carrier says so of a packet alone; of a run, its queueing discipline makes
-//! nothing, without a word, until the news of it comes.
+//! The kernel does so behind the queueing discipline only, so a second socket does not bypass it. While something
+//! waits there, everything follows it, so that nothing is overtaken. Where such frames are refused, packets are sent
+//! alone. A NIC that has lost its carrier reports an error for a packet alone; its queueing discipline drops a run
+//! silently, until the kernel tells of the lost carrier.
 //!
 //! Costs, by `cargo run --release --example send_cost`, are in `docs/performance.md`. What was slower:
 //! - a ring of frames shared with the kernel (PACKET_TX_RING): 16 × 1,472 B take 14.7 µs by `sendmmsg`, 15.6 and 15.5
@@ -23,23 +23,23 @@
 mod queue;
 mod send;
 
-use crate::engine::Engine;
 use crate::route::{Reach, RouteError, Routes};
+use crate::send_path::SendPath;
 use crate::sys::{self, Own};
 use crate::{Packet, RailError};
 use queue::Queue;
-use send::{Outcome, Sender, judge};
+use send::{BurstResult, Sender, judge};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 use std::os::fd::{AsFd, OwnedFd};
 use tsumugi_wire::Instant;
 
-/// Why there is no `packet` engine.
+/// Why there is no `packet` send path.
 #[derive(Debug, thiserror::Error)]
 pub enum PacketError {
     /// The process may not send frames.
     #[error(
-        "opening a packet socket: not permitted; run as root, give the program the capability (`setcap cap_net_raw+ep PROGRAM`), or use the udp engine"
+        "opening a packet socket: not permitted; run as root, give the program the capability (`setcap cap_net_raw+ep PROGRAM`), or use the udp send path"
     )]
     Forbidden,
     /// The kernel cannot be asked for routes.
@@ -55,7 +55,7 @@ pub enum PacketError {
     },
 }
 
-/// What happened in a [`PacketEngine`] so far.
+/// What happened in a [`PacketSendPath`] so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PacketCounters {
     /// Packets that were taken.
@@ -76,26 +76,26 @@ pub struct PacketCounters {
 
 /// Sends frames through packet sockets.
 #[derive(Debug)]
-pub struct PacketEngine {
+pub struct PacketSendPath {
     routes: Routes,
     sender: Sender,
     counters: PacketCounters,
 }
 
-impl PacketEngine {
-    /// Opens the engine for datagrams from `local`, whose address may be unspecified and whose port may not.
+impl PacketSendPath {
+    /// Opens the send path for datagrams from `local`, whose address may be unspecified and whose port may not.
     /// `queue_bytes` is the room for frames that the NIC has not sent yet; the kernel gives an
     /// unprivileged process no more than `net.core.wmem_max`.
     ///
-    /// Keep a UDP socket bound to `local`: it takes what the engine leaves, and answers come to it.
+    /// Keep a UDP socket bound to `local`: it takes what the send path leaves, and answers come to it.
     ///
     /// # Errors
     /// See [`PacketError`]; each says what to do.
-    pub fn open(local: SocketAddr, queue_bytes: u32) -> Result<PacketEngine, PacketError> {
+    pub fn open(local: SocketAddr, queue_bytes: u32) -> Result<PacketSendPath, PacketError> {
         let direct = open_socket(queue_bytes)?;
         sys::set_option(direct.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1).map_err(
             |source| PacketError::System {
-                doing: "letting a packet socket pass by the queueing discipline",
+                doing: "letting a packet socket bypass the queueing discipline",
                 source,
             },
         )?;
@@ -103,7 +103,7 @@ impl PacketEngine {
             doing: "letting a packet socket take frames that are to be cut up",
             source,
         })?;
-        Ok(PacketEngine {
+        Ok(PacketSendPath {
             routes: Routes::open(local)?,
             sender: Sender::new(direct, queue),
             counters: PacketCounters::default(),
@@ -132,7 +132,7 @@ fn open_socket(queue_bytes: u32) -> Result<Own<OwnedFd>, PacketError> {
     Ok(socket)
 }
 
-impl Engine for PacketEngine {
+impl SendPath for PacketSendPath {
     fn name(&self) -> &'static str {
         "packet"
     }
@@ -143,7 +143,7 @@ impl Engine for PacketEngine {
         to: SocketAddr,
         burst: &[Packet<'_>],
     ) -> Result<Option<usize>, RailError> {
-        let PacketEngine { routes, sender, counters } = self;
+        let PacketSendPath { routes, sender, counters } = self;
         let Reach::Frame(template) = routes.to(now, to) else {
             counters.left += burst.len() as u64;
             return Ok(None);
@@ -151,32 +151,32 @@ impl Engine for PacketEngine {
         let (mut done, mut doubt) = (0, false);
         while let rest @ [_, ..] = &burst[done..] {
             match sender.send_some(template, rest).or_else(judge) {
-                Ok(Outcome::Taken(count)) => {
+                Ok(BurstResult::Taken(count)) => {
                     done += count;
                     counters.sent += count as u64;
                 }
-                Ok(Outcome::Cut(count)) => {
+                Ok(BurstResult::Cut(count)) => {
                     done += count;
                     counters.sent += count as u64;
                     counters.cut += count as u64;
                 }
-                Ok(Outcome::Full) => {
+                Ok(BurstResult::Full) => {
                     counters.full += 1;
                     doubt |= done == 0;
                     break;
                 }
                 // The sockets' kernel knows whether it is, and tells: the route may be of yesterday.
-                Ok(Outcome::TooLong) if done == 0 => {
+                Ok(BurstResult::TooLong) if done == 0 => {
                     counters.left += burst.len() as u64;
                     counters.too_long += 1;
                     return Ok(None);
                 }
-                Ok(Outcome::TooLong) => {
+                Ok(BurstResult::TooLong) => {
                     done += 1;
                     counters.lost += 1;
                     counters.too_long += 1;
                 }
-                Ok(Outcome::Unreachable) => {
+                Ok(BurstResult::Unreachable) => {
                     done += 1;
                     counters.lost += 1;
                     counters.unreachable += 1;
@@ -193,11 +193,11 @@ impl Engine for PacketEngine {
         Ok(Some(done))
     }
 
-    fn meet(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
-        self.routes.meet(peer, local);
+    fn connect(&mut self, peer: SocketAddr, local: Option<IpAddr>) {
+        self.routes.connect(peer, local);
     }
 
-    fn part(&mut self, peer: SocketAddr) {
-        self.routes.part(peer);
+    fn disconnect(&mut self, peer: SocketAddr) {
+        self.routes.disconnect(peer);
     }
 }

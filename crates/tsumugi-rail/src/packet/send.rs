@@ -13,7 +13,7 @@ use std::os::fd::{AsFd, OwnedFd};
 const SCRATCH_BYTES: usize = 128 * 1024;
 
 /// What became of the packets that were offered in one system call.
-pub(super) enum Outcome {
+pub(super) enum BurstResult {
     /// So many were taken.
     Taken(usize),
     /// So many were taken, in one frame that is cut up behind the queueing discipline.
@@ -45,7 +45,7 @@ impl Sender {
     }
 
     /// Sends as many packets from the beginning of `burst` as fit one system call.
-    pub(super) fn send_some(&mut self, template: &Template, burst: &[Packet<'_>]) -> io::Result<Outcome> {
+    pub(super) fn send_some(&mut self, template: &Template, burst: &[Packet<'_>]) -> io::Result<BurstResult> {
         let run = self.run_length(template, burst);
         if run == 1 {
             let more =
@@ -53,7 +53,7 @@ impl Sender {
             return self.send_frames(template, &burst[..1 + more]);
         }
         let Err(error) = self.queue.send_run(template, &burst[..run], &mut self.scratch) else {
-            return Ok(Outcome::Cut(run));
+            return Ok(BurstResult::Cut(run));
         };
         match error.raw_os_error() {
             // EINVAL: no such segmentation in this kernel. EIO, EOPNOTSUPP: not through this NIC. Unless the NIC takes
@@ -79,7 +79,7 @@ impl Sender {
     }
 
     /// Sends packets in a frame each, and not before what went ahead of them.
-    fn send_frames(&mut self, template: &Template, burst: &[Packet<'_>]) -> io::Result<Outcome> {
+    fn send_frames(&mut self, template: &Template, burst: &[Packet<'_>]) -> io::Result<BurstResult> {
         let Sender { direct, queue, scratch } = self;
         let interface = RawAddress::interface(template.interface());
         let (socket, prefix_bytes) = match queue.waiting() {
@@ -90,9 +90,9 @@ impl Sender {
             // A call without message headers is cheapest.
             let (prefix, room) = scratch.split_at_mut(prefix_bytes);
             prefix.fill(0);
-            let Some(bytes) = template.write(packet, room) else { return Ok(Outcome::TooLong) };
+            let Some(bytes) = template.write(packet, room) else { return Ok(BurstResult::TooLong) };
             sys::send(socket, Some(&interface), &scratch[..prefix_bytes + bytes])?;
-            return Ok(Outcome::Taken(1));
+            return Ok(BurstResult::Taken(1));
         }
         let mut frames = [[IoSlice::new(&[])]; sys::MANY_MAX];
         let (mut count, mut room) = (0, &mut scratch[..]);
@@ -106,18 +106,18 @@ impl Sender {
             count += 1;
         }
         if count == 0 {
-            return Ok(Outcome::TooLong);
+            return Ok(BurstResult::TooLong);
         }
-        sys::send_many(socket, Some(&interface), &frames[..count]).map(Outcome::Taken)
+        sys::send_many(socket, Some(&interface), &frames[..count]).map(BurstResult::Taken)
     }
 }
 
-/// Tells what concerns one packet or its NIC from what breaks the engine.
-pub(super) fn judge(error: io::Error) -> io::Result<Outcome> {
+/// Tells what concerns one packet or its NIC from what breaks the send path.
+pub(super) fn judge(error: io::Error) -> io::Result<BurstResult> {
     match error.raw_os_error() {
         // ENOBUFS is also said of a NIC without a carrier (__dev_direct_xmit in net/core/dev.c).
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Ok(Outcome::Full),
-        Some(libc::EINTR) => Ok(Outcome::Taken(0)),
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => Ok(BurstResult::Full),
+        Some(libc::EINTR) => Ok(BurstResult::Taken(0)),
         // The NIC is down, gone, or another by now: its MTU or its kind does not suit the frame any more.
         Some(
             libc::ENETDOWN
@@ -129,7 +129,7 @@ pub(super) fn judge(error: io::Error) -> io::Result<Outcome> {
             | libc::EACCES
             | libc::EIO
             | libc::EOPNOTSUPP,
-        ) => Ok(Outcome::Unreachable),
+        ) => Ok(BurstResult::Unreachable),
         _ => Err(error),
     }
 }

@@ -5,8 +5,8 @@
 //! are, goes through the same NICs, and stops where those are cut apart. A host whose NIC does nothing is silent.
 
 use super::{Network, SimRail, State};
-use crate::dice::Dice;
 use crate::liveness::{Evidence, Question};
+use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, HashMap};
 use std::net::SocketAddr;
@@ -22,7 +22,7 @@ const ERROR_EVERY_NS: u64 = MILLISECOND_NS;
 
 /// What goes from one kernel to another, with the number of the question that it belongs to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum What {
+enum Message {
     /// A SYN leaves now.
     SynIsDue(u64),
     Syn(u64),
@@ -40,14 +40,14 @@ struct Frame {
     sequence: u64,
     from: usize,
     to: usize,
-    what: What,
+    message: Message,
 }
 
 /// The kernels of a network.
 #[derive(Debug)]
 pub(super) struct Kernels {
-    /// Chance of its own: datagrams fare as they would without kernels.
-    dice: Dice,
+    /// Random numbers of its own: datagrams fare as they would without kernels.
+    random: Random,
     under_way: BinaryHeap<Reverse<Frame>>,
     sequence: u64,
     /// When one host last sent an ICMP error to another.
@@ -85,7 +85,7 @@ impl Network {
     /// Without, nothing is known of a peer that is silent.
     pub fn set_kernels(&self, seed: u64) {
         let kernels = Kernels {
-            dice: Dice::new(seed),
+            random: Random::new(seed),
             under_way: BinaryHeap::new(),
             sequence: 0,
             errors_at: HashMap::new(),
@@ -103,9 +103,9 @@ impl Network {
 }
 
 impl Kernels {
-    fn push(&mut self, at: Instant, from: usize, to: usize, what: What) {
+    fn push(&mut self, at: Instant, from: usize, to: usize, message: Message) {
         self.sequence += 1;
-        self.under_way.push(Reverse(Frame { at, sequence: self.sequence, from, to, what }));
+        self.under_way.push(Reverse(Frame { at, sequence: self.sequence, from, to, message }));
     }
 }
 
@@ -145,40 +145,40 @@ impl State {
                 kernels.errors_at.get(&(to, from)).is_none_or(|last| at.since(*last) > ERROR_EVERY_NS);
             if is_due {
                 kernels.errors_at.insert((to, from), at);
-                self.send_frame(at, to, from, What::PortUnreachable);
+                self.send_frame(at, to, from, Message::PortUnreachable);
             }
         }
     }
 
-    fn send_frame(&mut self, at: Instant, from: usize, to: usize, what: What) {
+    fn send_frame(&mut self, at: Instant, from: usize, to: usize, message: Message) {
         let passes = self.passes(from, to);
         let link = self.links.get(&(from, to)).and_then(|link| link.options).unwrap_or(self.options);
         let Some(kernels) = &mut self.kernels else { return };
-        if !passes || kernels.dice.chance(link.loss) {
+        if !passes || kernels.random.chance(link.loss) {
             return;
         }
-        let at = at.plus(link.latency_ns + kernels.dice.below(link.jitter_ns + 1));
-        kernels.push(at, from, to, what);
+        let at = at.plus(link.latency_ns + kernels.random.below(link.jitter_ns + 1));
+        kernels.push(at, from, to, message);
     }
 
-    fn take_frame(&mut self, Frame { at, from, to, what, .. }: Frame) {
+    fn take_frame(&mut self, Frame { at, from, to, message, .. }: Frame) {
         let inbox = self.ports[to].inbox;
         let mut answer = |question, says| self.ports[inbox].answers.push(Answer { question, says });
-        match what {
-            What::SynIsDue(question) => self.send_frame(at, from, to, What::Syn(question)),
-            What::SynAck(question) => answer(question, Says::Listens),
-            What::Reset(question) => answer(question, Says::Refuses),
-            What::EchoReply(question) => answer(question, Says::IsThere),
-            What::PortUnreachable => {
+        match message {
+            Message::SynIsDue(question) => self.send_frame(at, from, to, Message::Syn(question)),
+            Message::SynAck(question) => answer(question, Says::Listens),
+            Message::Reset(question) => answer(question, Says::Refuses),
+            Message::EchoReply(question) => answer(question, Says::IsThere),
+            Message::PortUnreachable => {
                 let about = self.ports[from].address;
                 self.ports[inbox].errors.note(at, about, libc::ECONNREFUSED);
             }
-            What::Echo(question) => self.send_frame(at, to, from, What::EchoReply(question)),
-            What::Syn(question) => {
+            Message::Echo(question) => self.send_frame(at, to, from, Message::EchoReply(question)),
+            Message::Syn(question) => {
                 let inbox = &self.ports[inbox];
                 let listens = inbox.open && inbox.listens;
-                let what = if listens { What::SynAck(question) } else { What::Reset(question) };
-                self.send_frame(at, to, from, what);
+                let answer = if listens { Message::SynAck(question) } else { Message::Reset(question) };
+                self.send_frame(at, to, from, answer);
             }
         }
     }
@@ -234,9 +234,9 @@ fn ask(
         let Some(kernels) = &mut state.kernels else { return Evidence::None };
         let number = kernels.sequence;
         for after in SYNS_NS {
-            kernels.push(now.plus(after), from, to, What::SynIsDue(number));
+            kernels.push(now.plus(after), from, to, Message::SynIsDue(number));
         }
-        state.send_frame(now, from, to, What::Echo(number));
+        state.send_frame(now, from, to, Message::Echo(number));
         questions.push(Pending {
             peer,
             number,

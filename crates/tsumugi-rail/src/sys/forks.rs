@@ -1,7 +1,7 @@
 //! What a process made by fork does not share with the process that made it.
 //!
 //! A child inherits every descriptor and every mapping. With them it would keep its parent's port and lock after the parent
-//! has died, and the kernel, peers and the program in the driver would take the child for the owner. So in the child, before
+//! has died, and the kernel, peers and the XDP program would take the child for the owner. So in the child, before
 //! `fork` returns, each [`Own`] descriptor is replaced by one of a socket that does nothing, and memory that is shared with
 //! the kernel by a copy. The numbers stay taken until their owners close them: nothing else can come by them.
 //!

@@ -56,8 +56,8 @@ pub(crate) fn is_writable(folder: &Path) -> bool {
 
 /// Returns when every run of the kernel's receive path that had begun before the call is over.
 ///
-/// `MEMBARRIER_CMD_GLOBAL` waits for a grace period of RCU (Linux: kernel/sched/membarrier.c), and programs in
-/// drivers run in read-side sections of it. Where the kernel refuses (`nohz_full`), a time that is long for a packet.
+/// `MEMBARRIER_CMD_GLOBAL` waits for a grace period of RCU (Linux: kernel/sched/membarrier.c), and XDP programs
+/// run in read-side sections of it. Where the kernel refuses (`nohz_full`), a time that is long for a packet.
 pub(crate) fn wait_for_softirqs() {
     // SAFETY: three integers, no memory.
     if unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) } != 0 {

@@ -1,7 +1,7 @@
 //! Which of our addresses peers ask, so that answers leave from it.
 //!
 //! The kernel would choose the address that its routes prefer. A peer that asked another (a second address of a NIC, the
-//! address of another NIC, 127.0.1.1) would not know who answers, and neither would firewalls on the way.
+//! address of another NIC, 127.0.1.1) would not know who answers, and neither would firewalls on the path.
 
 use std::collections::HashMap;
 use std::net::{IpAddr, SocketAddr};

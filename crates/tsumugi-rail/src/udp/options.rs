@@ -91,7 +91,7 @@ pub struct UdpCounters {
     pub refused: u64,
     /// Packets longer than the route's MTU, and answers of routers that say so.
     pub too_long: u64,
-    /// Packets without a way to the peer: no route, no neighbour, filtered; and answers that say so.
+    /// Packets that could not reach the peer: no route, no neighbour, filtered; and answers that say so.
     pub unreachable: u64,
     /// Peers that got no dedicated socket and share the main one.
     pub shared: u64,

@@ -12,16 +12,16 @@ use std::os::fd::BorrowedFd;
 const SEND_BYTES_MAX: usize = 65_507;
 
 /// What became of the packets that were offered in one system call.
-enum Outcome {
+enum BurstResult {
     /// So many were taken by the kernel.
     Taken(usize),
     /// The socket's or the NIC's queue is full.
     Full,
-    /// The first is lost: its peer, its size or a filter stands in the way.
+    /// The first is lost: because of its peer, its size or a filter.
     Lost,
 }
 
-/// The sending half of a rail: whichever way works here.
+/// The sending half of a rail, with segmentation by the kernel where that works.
 #[derive(Debug)]
 pub(super) struct Sender {
     /// Whether the kernel segments (`UDP_SEGMENT`); switched off when a route turns out not to.
@@ -86,15 +86,15 @@ impl Sender {
                 self.error = error.raw_os_error();
             }
             match outcome.or_else(|error| judge(error, counters))? {
-                Outcome::Taken(count) => {
+                BurstResult::Taken(count) => {
                     done += count;
                     counters.sent += count as u64;
                 }
-                Outcome::Full => {
+                BurstResult::Full => {
                     counters.full += 1;
                     break;
                 }
-                Outcome::Lost => {
+                BurstResult::Lost => {
                     done += 1;
                     counters.lost += 1;
                 }
@@ -108,7 +108,7 @@ impl Sender {
         socket: BorrowedFd<'_>,
         to: Option<&RawAddress>,
         burst: &[Packet<'_>],
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<BurstResult> {
         if !self.segments && burst.len() > 1 {
             return send_unsegmented(socket, to, burst);
         }
@@ -125,7 +125,7 @@ impl Sender {
                 Ok(alone)
             }
             Err(error) => Err(error),
-            Ok(()) => Ok(Outcome::Taken(run)),
+            Ok(()) => Ok(BurstResult::Taken(run)),
         }
     }
 
@@ -135,7 +135,7 @@ impl Sender {
         socket: BorrowedFd<'_>,
         to: Option<&RawAddress>,
         packet: &Packet<'_>,
-    ) -> io::Result<Outcome> {
+    ) -> io::Result<BurstResult> {
         let Packet { head, body } = *packet;
         if packet.bytes() > self.scratch.len() {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
@@ -148,7 +148,7 @@ impl Sender {
             &self.scratch[..packet.bytes()]
         };
         sys::send(socket, to, bytes)?;
-        Ok(Outcome::Taken(1))
+        Ok(BurstResult::Taken(1))
     }
 }
 
@@ -176,24 +176,24 @@ fn send_unsegmented(
     socket: BorrowedFd<'_>,
     to: Option<&RawAddress>,
     burst: &[Packet<'_>],
-) -> io::Result<Outcome> {
+) -> io::Result<BurstResult> {
     let mut datagrams = [[IoSlice::new(&[]); 2]; sys::MANY_MAX];
     let count = burst.len().min(sys::MANY_MAX);
     for (datagram, Packet { head, body }) in datagrams.iter_mut().zip(burst) {
         *datagram = [IoSlice::new(head), IoSlice::new(body)];
     }
-    sys::send_many(socket, to, &datagrams[..count]).map(Outcome::Taken)
+    sys::send_many(socket, to, &datagrams[..count]).map(BurstResult::Taken)
 }
 
 /// Tells what concerns one packet from what breaks the rail.
-fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<Outcome> {
+fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<BurstResult> {
     let number = error.raw_os_error();
     match number {
-        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Ok(Outcome::Full),
-        Some(libc::EINTR) => return Ok(Outcome::Taken(0)),
+        Some(libc::EAGAIN | libc::ENOBUFS | libc::ENOMEM) => return Ok(BurstResult::Full),
+        Some(libc::EINTR) => return Ok(BurstResult::Taken(0)),
         Some(libc::EMSGSIZE) => {
             counters.too_long += 1;
-            return Ok(Outcome::Lost);
+            return Ok(BurstResult::Lost);
         }
         _ => {}
     }
@@ -202,5 +202,5 @@ fn judge(error: io::Error, counters: &mut UdpCounters) -> io::Result<Outcome> {
         Some(_) => counters.unreachable += 1,
         None => return Err(error),
     }
-    Ok(Outcome::Lost)
+    Ok(BurstResult::Lost)
 }

@@ -1,9 +1,9 @@
-//! Whether what the program sends back leaves the NIC.
+//! Whether what the XDP program sends back leaves the NIC.
 //!
 //! A veth hands what its program sends to the other end's queue for such frames, which that end has only if it has a
 //! program, too, or GRO. Else they are dropped, without a word (`veth_xdp_xmit` in drivers/net/veth.c): so it is with the
-//! port of a bridge, as containers and virtual machines have it. Behind the driver (generic) they take the way of all
-//! frames. Nobody says how it is, so it is tried.
+//! port of a bridge, as containers and virtual machines have it. Behind the driver (generic) they are sent like all
+//! other frames. Nothing reports this, so it is tried.
 
 use super::{Mode, XdpError};
 use crate::netlink::{OtherEnd, Questions};
@@ -20,7 +20,7 @@ const FRAMES: u32 = 8;
 /// Bytes of one: Ethernet's shortest.
 const FRAME_BYTES: usize = 60;
 
-/// A NIC whose other end drops what a program in the driver sends.
+/// A NIC whose other end drops what a program in the NIC's driver sends.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Dropped {
     /// Whether the other end is a NIC by itself, which may get a program of its own.
@@ -29,8 +29,8 @@ pub(super) struct Dropped {
     pub(super) why: String,
 }
 
-/// Tries whether frames that a program in the driver of the NIC sends get away. `None`: they do, or that cannot be found
-/// out, as with whatever is not a veth.
+/// Tries whether frames that a program in the NIC's driver sends leave the NIC. `None`: they do, or that cannot be
+/// found out, as with whatever is not a veth.
 pub(super) fn dropped(index: u32, nic: &str) -> Option<Dropped> {
     let end = Questions::open().ok()?.other_end(index).ok()??;
     let before = sent(nic)?;
@@ -61,7 +61,7 @@ fn sent(nic: &str) -> Option<u64> {
 /// What programs have sent back.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SentBack {
-    /// Frames that have got away.
+    /// Frames that have left the NIC.
     pub(crate) sent: u64,
     /// Frames that have not.
     pub(crate) dropped: u64,
@@ -100,7 +100,7 @@ fn bounce(index: u32, nic: &str) -> Result<(), XdpError> {
     frame[..6].copy_from_slice(&own);
     frame[6..12].copy_from_slice(&own);
     frame[12..14].copy_from_slice(&crate::xsk::ETHERTYPE.to_be_bytes());
-    // `struct xdp_md`: where the data begin and end, no metadata, the NIC that it came by, its queue, and no way out.
+    // `struct xdp_md`: where the data begin and end, no metadata, the NIC that it came by, its queue, no NIC to send by.
     let context = [0, FRAME_BYTES as u32, 0, index, 0, 0].map(u32::to_ne_bytes);
     let options = TestRunOptions {
         data_in: Some(&frame),

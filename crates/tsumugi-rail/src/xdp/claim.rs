@@ -1,4 +1,4 @@
-//! What a process has of the driver depositor: one endpoint of the pool, to itself.
+//! What a process has of the XDP receive path: one endpoint of the pool, to itself.
 
 use super::bell::Bell;
 use super::nic::{self, Attached};

@@ -20,7 +20,7 @@ impl Discard {
     /// Loads the program and attaches it to the NIC with index `nic` in this thread's network namespace.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// Says what failed.
     pub fn attach(nic: u32, mode: Mode) -> Result<Discard, XdpError> {
         if OBJECT.is_empty() {
             return Err(XdpError::NotCompiled);

@@ -1,31 +1,31 @@
-//! What can stand between a process and the driver depositor.
+//! Why there is no XDP receive path.
 
 use super::MEMORY_BYTES_MAX;
 use crate::memory::MemoryError;
 use std::path::PathBuf;
 
-/// Why there is no driver depositor.
+/// Why there is no XDP receive path.
 #[derive(Debug, thiserror::Error)]
 pub enum XdpError {
     /// The library was built where the program could not be compiled.
-    #[error("the driver program was left out of this build: install clang and libbpf-dev, and build again")]
+    #[error("the XDP program was left out of this build: install clang and libbpf-dev, and build again")]
     NotCompiled,
     /// The compiled program is not what is expected.
-    #[error("the compiled driver program: {0}")]
+    #[error("the compiled XDP program: {0}")]
     Object(String),
     /// The geometry is impossible.
     #[error(transparent)]
     Memory(#[from] MemoryError),
-    /// The geometry is too big for the driver.
+    /// The geometry is too big for the XDP program.
     #[error(
-        "receive memory of {0} bytes: the driver takes at most {MEMORY_BYTES_MAX}; take fewer flows or a smaller ring"
+        "receive memory of {0} bytes: the XDP program takes at most {MEMORY_BYTES_MAX}; take fewer flows or a smaller ring"
     )]
     MemoryBytes(usize),
     /// The kernel refused the program's maps.
-    #[error("loading the driver program: {}; it needs root and Linux 5.18", chain(.0))]
+    #[error("loading the XDP program: {}; it needs root and Linux 5.18", chain(.0))]
     Load(#[from] aya::EbpfError),
     /// The kernel refused the program.
-    #[error("{doing} the driver program: {}; it needs root and Linux 5.18", chain(source))]
+    #[error("{doing} the XDP program: {}; it needs root and Linux 5.18", chain(source))]
     Program {
         /// What was tried.
         doing: &'static str,
@@ -85,7 +85,7 @@ pub enum XdpError {
     #[error("{0} has, or had a moment ago, another XDP program attached, which is left alone; try again")]
     NicBusy(String),
     /// The kernel did not attach the program.
-    #[error("attaching the driver program to {nic} ({mode}): {reason}{}", remedy(*mode))]
+    #[error("attaching the XDP program to {nic} ({mode}): {reason}{}", remedy(*mode))]
     Attach {
         /// The NIC.
         nic: String,
@@ -106,7 +106,7 @@ pub enum XdpError {
         excess: super::MtuExcess,
     },
     /// The NIC was not attached by us.
-    #[error("the driver depositor is not on {0}; `tsumugi status` shows where it is")]
+    #[error("the XDP receive path is not on {0}; `tsumugi status` shows where it is")]
     NotAttached(String),
     /// A pool with other sizes is there.
     #[error(
@@ -136,14 +136,14 @@ pub enum XdpError {
     PortForbidden(u16),
     /// The NIC has no interrupts to spare.
     #[error(
-        "{0} cannot be reaped: it is virtual and has no interrupts of its own, so that nothing would be spared; leave --reap away"
+        "{0} cannot be busy-polled: it is virtual and has no interrupts of its own, so that nothing would be spared; leave --busy-poll away"
     )]
-    CannotReap(String),
+    CannotBusyPoll(String),
     /// The kernel does not tell how long programs run.
     #[error("asking how long programs run: {0}; it needs root and Linux 5.8")]
     Runs(String),
-    /// The driver depositor was demanded, and no memory is free.
-    #[error("no endpoint memory of the driver depositor is free: {0}")]
+    /// The XDP receive path was demanded, and no memory is free.
+    #[error("no endpoint memory of the XDP receive path is free: {0}")]
     NoneFree(String),
 }
 

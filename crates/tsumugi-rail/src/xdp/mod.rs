@@ -1,4 +1,4 @@
-//! The driver depositor: a program in the NIC's driver that deposits into receive memory.
+//! The XDP receive path: an XDP program, which runs in the NIC's driver and deposits into receive memory.
 //!
 //! `bpf/receive.bpf.c` is compiled with this crate. Root loads it for one [`Geometry`], attaches it to NICs and makes
 //! a pool of endpoint memories, each the single element of a mapped array that the program finds by its UDP port
@@ -11,6 +11,8 @@
 
 mod answers;
 mod bell;
+mod bpf_fs;
+mod busy_poll;
 mod claim;
 mod discard;
 mod error;
@@ -19,15 +21,15 @@ mod mtu;
 mod nic;
 mod object;
 mod pins;
-mod place;
 mod pool;
 mod program;
-mod reap;
 mod receiver;
 mod runs;
 mod standing;
 
 pub(crate) use answers::SentBack;
+pub use bpf_fs::{BpfFs, bpf_file_systems};
+pub use busy_poll::{Deferral, can_busy_poll};
 pub use claim::{Claim, Wanted};
 pub use discard::Discard;
 pub use error::XdpError;
@@ -36,10 +38,8 @@ pub use mtu::{MtuExcess, mtu_excess};
 pub use nic::{Attached, Mode};
 pub(crate) use nic::{attach_to, is_taken};
 pub use pins::Pins;
-pub use place::{Place, places};
-pub use pool::{Access, PoolOptions, PortStatus, RailStatus, Status, down, status, up};
+pub use pool::{Access, PoolOptions, PoolStatus, PortStatus, RailStatus, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};
-pub use reap::{Deferral, can_reap};
 pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};
 pub use standing::{Standing, Stranger};

@@ -5,7 +5,7 @@
 //! drivers/net/virtio_net.c): without a word, all of TCP's longer packets too. Nothing in the kernel tells, so the
 //! driver is known by its name. Since 6.3 it has packets in several pieces.
 
-use super::reap;
+use super::busy_poll;
 use crate::sys;
 use std::fs;
 
@@ -27,7 +27,7 @@ pub struct MtuExcess {
 /// Whether the driver of `nic` loses packets of the NIC's MTU to a program in it; `None`: not as far as is known.
 #[must_use]
 pub fn mtu_excess(nic: &str) -> Option<MtuExcess> {
-    let folder = reap::folder(nic);
+    let folder = busy_poll::folder(nic);
     // A virtual NIC has none.
     let driver = fs::read_link(folder.join("device/driver")).ok()?;
     let driver = driver.file_name()?.to_str()?;
@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_driver_loses_nothing() {
+    fn who_has_no_xdp_loses_nothing() {
         assert_eq!(mtu_excess("lo"), None);
         assert_eq!(mtu_excess("nic9"), None);
     }

@@ -1,10 +1,10 @@
-//! Attaching the program to NICs.
+//! Attaching the XDP program to NICs.
 
+use super::busy_poll::{self, Deferral};
 use super::error::chain;
 use super::mtu::mtu_excess;
 use super::pins::{Pins, entries, failed, remove};
 use super::program::Program;
-use super::reap::{self, Deferral};
 use super::standing::{self, Kernel, Standing};
 use super::{XdpError, answers};
 use crate::netlink;
@@ -56,14 +56,14 @@ pub struct Attached {
     pub index: u32,
     /// Where the program runs.
     pub mode: Mode,
-    /// How the NIC was set before it was set for reaping; `None`: it was not.
-    pub before_reaping: Option<Deferral>,
+    /// How the NIC was set before it was set for busy polling; `None`: it was not.
+    pub before_busy_polling: Option<Deferral>,
     /// What the kernel says of it.
     pub standing: Standing,
     /// Why it does not run in the driver though that was tried; known only to the call that has attached it.
     pub native_refused: Option<String>,
-    /// Why what it sends in the driver does not get away, as far as that was tried; known only to the call that has
-    /// attached it. The owners of memories answer meanwhile.
+    /// Why what it sends from the driver does not leave the NIC, as far as that was tried; known only to the call that
+    /// has attached it. The owners of memories answer meanwhile.
     pub answers_dropped: Option<String>,
     pub(super) pin: PathBuf,
 }
@@ -100,13 +100,14 @@ pub(super) fn list_by(kernel: &mut Kernel, pins: &Pins) -> Result<Vec<Attached>,
         let mut parts = pin.file_name()?.to_str()?.split('-');
         let (index, mode) = (parts.next()?.parse().ok()?, parts.next()?.parse().ok()?);
         let mut number = || parts.next()?.parse().ok();
-        let before_reaping = number().zip(number()).map(|(polls, flush_ns)| Deferral { polls, flush_ns });
+        let before_busy_polling =
+            number().zip(number()).map(|(polls, flush_ns)| Deferral { polls, flush_ns });
         let (nic, standing) = kernel.standing(index, mode, &programs);
         Some(Attached {
             nic,
             index,
             mode,
-            before_reaping,
+            before_busy_polling,
             standing,
             native_refused: None,
             answers_dropped: None,
@@ -207,7 +208,7 @@ fn attach_as(
         nic: Some(nic.to_owned()),
         index,
         mode,
-        before_reaping: None,
+        before_busy_polling: None,
         standing: Standing::Attached,
         native_refused: None,
         answers_dropped: None,
@@ -244,26 +245,26 @@ pub(super) fn replace(program: &mut Program, attached: &Attached) -> Result<(), 
     program.xdp()?.attach_to_link(link).map(drop).map_err(|error| refused(chain(&error)))
 }
 
-/// Sets a NIC for reaping, and remembers how it was.
-pub(super) fn reap(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
-    let (Some(nic), None) = (&attached.nic, attached.before_reaping) else { return Ok(()) };
-    if !reap::can_reap(nic) {
-        return Err(XdpError::CannotReap(nic.clone()));
+/// Sets a NIC for busy polling, and remembers how it was.
+pub(super) fn busy_poll(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
+    let (Some(nic), None) = (&attached.nic, attached.before_busy_polling) else { return Ok(()) };
+    if !busy_poll::can_busy_poll(nic) {
+        return Err(XdpError::CannotBusyPoll(nic.clone()));
     }
-    let Deferral { polls, flush_ns } = reap::read(nic)?;
+    let Deferral { polls, flush_ns } = busy_poll::read(nic)?;
     // On record before it is done, so that it can be undone whatever comes between.
     let pin = pins.nics().join(format!("{}-{}-{polls}-{flush_ns}", attached.index, attached.mode));
     std::fs::rename(&attached.pin, &pin).map_err(failed("renaming", &attached.pin))?;
-    reap::write(nic, Deferral::REAPING)
+    busy_poll::write(nic, Deferral::BUSY_POLLING)
 }
 
 /// Detaches the program from a NIC, if it still is attached, and leaves the NIC as it was found. When this returns, it
 /// is free for another.
 pub(super) fn detach(attached: &Attached) -> Result<(), XdpError> {
-    if let (Some(nic), Some(before)) = (&attached.nic, attached.before_reaping) {
+    if let (Some(nic), Some(before)) = (&attached.nic, attached.before_busy_polling) {
         // Another NIC may have the number by now.
-        if attached.is_attached() || reap::read(nic).is_ok_and(|now| now == Deferral::REAPING) {
-            reap::write(nic, before)?;
+        if attached.is_attached() || busy_poll::read(nic).is_ok_and(|now| now == Deferral::BUSY_POLLING) {
+            busy_poll::write(nic, before)?;
         }
     }
     // First the name: interrupted in between, the link goes with this process.

@@ -4,14 +4,14 @@
 //! PLACE/tsumugi/4026532201-12288/     one network namespace, by its inode number and its cookie
 //!     programs/118                    the number of a program that `up` has loaded; a folder
 //!     nics/7-native                   the attachment to NIC 7; removing it detaches the program
-//!     nics/8-native-0-0               the same, of a NIC set for reaping, and how it was set before
+//!     nics/8-native-0-0               the same, of a NIC set for busy polling, and how it was set before
 //!     pool-1-1024-2097152-320-320/    layout 1, 1024 flows, 2 MiB of ring, 320 pages of window, 320 translations
 //!         endpoints, bells            the program's maps from UDP ports
 //!         ports/7411/                 one endpoint; whoever has this folder locked has the endpoint
 //!             memory, bell
 //! ```
 //!
-//! PLACE is `/sys/fs/bpf`, or `/run/tsumugi/bpf` where that one is shut to those who are served (`xdp/place.rs`).
+//! PLACE is `/sys/fs/bpf`, or `/run/tsumugi/bpf` where that one is shut to those who are served (`xdp/bpf_fs.rs`).
 //!
 //! Names carry what must be known of things, because nothing else can be stored here, and what lies here is
 //! root's: an endpoint's memory, which its owner can write, is not believed when it says how big it is. The kernel
@@ -21,7 +21,7 @@
 //! cookie; so nothing of the former is taken for its own, and `up` and `down` remove it.
 
 use super::pool::Access;
-use super::{Mode, XdpError, place};
+use super::{Mode, XdpError, bpf_fs};
 use crate::sys::{self, Own};
 use std::fs::{self, File};
 use std::io;
@@ -60,7 +60,7 @@ impl Pins {
         let cookie =
             sys::network_namespace_cookie().map_err(failed("asking for the cookie of", namespace))?;
         let within = |place: &Path| Pins { folder: folder_in(place, number, cookie), number, cookie };
-        let places = place::all().map(within);
+        let places = bpf_fs::all().map(within);
         // Where nothing is to be found, a place that cannot be looked into is what is to be said.
         let is = |what: fn(&io::Result<fs::Metadata>) -> bool| {
             places.iter().find(|pins| what(&fs::metadata(&pins.folder)))
@@ -81,14 +81,14 @@ impl Pins {
     /// other changes.
     pub(super) fn make(&self, access: Access) -> Result<(Pins, Own<File>), XdpError> {
         if self.folder.is_dir() {
-            let place = place::of(&self.folder);
-            if !place::is_reachable(&self.folder, access) {
+            let place = bpf_fs::of(&self.folder);
+            if !bpf_fs::is_reachable(&self.folder, access) {
                 return Err(XdpError::OutOfReach(place));
             }
             make_folder(&self.nics())?;
             return Ok((self.clone(), self.lock()?));
         }
-        let (place, _guard) = place::choose(access)?;
+        let (place, _guard) = bpf_fs::choose(access)?;
         let pins = Pins { folder: folder_in(place, self.number, self.cookie), ..*self };
         make_folder(&pins.nics())?;
         let lock = pins.lock()?;
@@ -98,7 +98,7 @@ impl Pins {
     /// What is pinned for namespaces that are gone: they had the number that this one has.
     pub(super) fn of_the_dead(&self) -> Vec<Pins> {
         let all =
-            place::all().into_iter().flat_map(|place| entries(&place.join("tsumugi")).unwrap_or_default());
+            bpf_fs::all().into_iter().flat_map(|place| entries(&place.join("tsumugi")).unwrap_or_default());
         let is_dead = |folder: &PathBuf| {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
             // Older versions named the number alone.
@@ -225,7 +225,7 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
     match listed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Vec::new()),
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-            Err(XdpError::Shut(place::of(folder)))
+            Err(XdpError::Shut(bpf_fs::of(folder)))
         }
         listed => listed.map_err(failed("listing", folder)),
     }
@@ -233,7 +233,7 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
 
 /// Makes a folder and those above it, for everyone to look into.
 pub(super) fn make_folder(path: &Path) -> Result<(), XdpError> {
-    place::make_public(path).map_err(failed("making", path))
+    bpf_fs::make_public(path).map_err(failed("making", path))
 }
 
 /// Removes a file or an empty folder; no error when it is not there.

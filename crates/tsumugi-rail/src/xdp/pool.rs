@@ -1,12 +1,12 @@
 //! The pool of endpoint memories, and what root does: `up`, `down`, `status`.
 
+use super::busy_poll::can_busy_poll;
 use super::maps::{self, failed as map_failed};
 use super::nic::{self, Attached, Mode};
 use super::pins::{self, Pins, PoolFolder, failed, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
-use super::reap::can_reap;
 use super::standing::{self, Standing, Stranger};
-use super::{ENDPOINTS_MAX, XdpError, place};
+use super::{ENDPOINTS_MAX, XdpError, bpf_fs};
 use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
@@ -40,10 +40,10 @@ pub struct PoolOptions {
     pub geometry: Option<Geometry>,
     /// Who may use them.
     pub access: Access,
-    /// Where the program is to run; `None`: natively if the driver can.
+    /// Where the program is to run; `None`: natively if the NIC's driver can.
     pub mode: Option<Mode>,
-    /// Whether to set the NICs for reaping ([`Deferral`](super::Deferral)).
-    pub reap: bool,
+    /// Whether to set the NICs for busy polling ([`Deferral`](super::Deferral)).
+    pub busy_poll: bool,
 }
 
 impl PoolOptions {
@@ -62,7 +62,7 @@ impl Default for PoolOptions {
             geometry: None,
             access: Access { owner: None, group: None, mode: 0o600 },
             mode: None,
-            reap: false,
+            busy_poll: false,
         }
     }
 }
@@ -124,7 +124,7 @@ impl RailStatus {
 
 /// What there is in this network namespace.
 #[derive(Clone, Debug, Default)]
-pub struct Status {
+pub struct PoolStatus {
     /// The NICs that the program was attached to, and what became of that.
     pub nics: Vec<Attached>,
     /// Other programs on this namespace's NICs, which keep ours from them.
@@ -139,24 +139,24 @@ pub struct Status {
 /// attached is replaced by this library's, without a packet being lost, while processes use it.
 ///
 /// # Errors
-/// Says what is in the way; what this call has made is gone then.
+/// Says what failed; what this call has made is removed then.
 pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Attached>, XdpError> {
     let ports = options.ports()?;
     for nic in nics {
         nic::index_of(nic)?;
-        if options.reap && !can_reap(nic) {
-            return Err(XdpError::CannotReap(nic.clone()));
+        if options.busy_poll && !can_busy_poll(nic) {
+            return Err(XdpError::CannotBusyPoll(nic.clone()));
         }
     }
     bury(pins);
     let made = pins.make(options.access).and_then(|(pins, _lock)| up_there(&pins, nics, ports, options));
     if made.is_err() {
-        place::clear();
+        bpf_fs::clear();
     }
     made
 }
 
-/// Removes what is pinned for network namespaces that are gone, as far as possible: it is in nobody's way.
+/// Removes what is pinned for network namespaces that are gone, as far as possible: leftovers harm nobody.
 fn bury(pins: &Pins) {
     for dead in pins.of_the_dead() {
         let _ = down_there(&dead, &[]);
@@ -236,10 +236,10 @@ fn make(
             }
         }
     }
-    if options.reap {
+    if options.busy_poll {
         let named = |attached: &&Attached| attached.nic.as_ref().is_some_and(|nic| nics.contains(nic));
         for attached in nic::list(pins)?.iter().filter(named) {
-            nic::reap(pins, attached)?;
+            nic::busy_poll(pins, attached)?;
         }
     }
     let mut all = nic::list(pins)?;
@@ -307,8 +307,8 @@ impl PoolOptions {
     }
 }
 
-/// Detaches the program from the NICs named, or from all; with the last one everything goes. Endpoints that are
-/// open go on through their sockets. Returns what it has detached.
+/// Detaches the program from the NICs named, or from all; with the last one everything is removed. Endpoints
+/// that are open continue through their sockets. Returns what it has detached.
 ///
 /// # Errors
 /// The program is not on a NIC that is named, or something could not be removed.
@@ -322,7 +322,7 @@ pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
     }
     let gone = down_there(pins, nics);
     // What is open there keeps a file system mounted, such as the lock.
-    place::clear();
+    bpf_fs::clear();
     gone
 }
 
@@ -385,7 +385,7 @@ fn clear_pool(pool: &PoolFolder) -> Result<(), XdpError> {
 ///
 /// # Errors
 /// The BPF file system cannot be read.
-pub fn status(pins: &Pins) -> Result<Status, XdpError> {
+pub fn status(pins: &Pins) -> Result<PoolStatus, XdpError> {
     let mut nics = nic::list(pins)?;
     for attached in &mut nics {
         if let Standing::Replaced(stranger) = &mut attached.standing {
@@ -393,9 +393,11 @@ pub fn status(pins: &Pins) -> Result<Status, XdpError> {
         }
     }
     let strangers = standing::strangers(&pins.known_programs()?);
-    let Some(pool) = pins.find_pool()? else { return Ok(Status { nics, strangers, ..Status::default() }) };
+    let Some(pool) = pins.find_pool()? else {
+        return Ok(PoolStatus { nics, strangers, ..PoolStatus::default() });
+    };
     let ports = pool.list()?.into_iter().map(|port| port_status(&pool, port)).collect::<Result<_, _>>()?;
-    Ok(Status { nics, strangers, geometry: Some(pool.geometry), ports })
+    Ok(PoolStatus { nics, strangers, geometry: Some(pool.geometry), ports })
 }
 
 fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {

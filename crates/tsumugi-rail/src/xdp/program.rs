@@ -137,7 +137,7 @@ mod tests {
     use super::*;
     use ::object::{Object, ObjectSection, ObjectSymbol};
     use std::mem::offset_of;
-    use tsumugi_wire::memory::{Flow, Landing};
+    use tsumugi_wire::memory::{DirectWrites, Flow};
 
     /// Atomic instructions on 64 bits (`BPF_STX | BPF_ATOMIC | BPF_DW`), and what of their immediate says which.
     const ATOMIC: u8 = 0xdb;
@@ -172,9 +172,11 @@ mod tests {
             eprintln!("SKIPPED: this build has left the program out");
             return;
         }
-        let atomics = atomics("land");
-        for (field, additions) in [(offset_of!(Landing, begun), 2), (offset_of!(Landing, landed), 1)] {
-            let offset = offset_of!(Flow, landing) + field;
+        let atomics = atomics("write_directly");
+        for (field, additions) in
+            [(offset_of!(DirectWrites, started), 2), (offset_of!(DirectWrites, done), 1)]
+        {
+            let offset = offset_of!(Flow, direct_writes) + field;
             let of_field: Vec<i32> =
                 atomics.iter().filter(|(at, _)| *at == offset).map(|(_, which)| *which).collect();
             assert!(of_field.len() >= additions, "{offset}: {of_field:?} are not all of them");

@@ -15,17 +15,17 @@
 //! The layer is our own because there is no crate with preferred busy polling and frames of several chunks, and
 //! libxdp would bring in libbpf and a C compiler.
 
-mod engine;
-mod engines;
 mod options;
 mod redirect;
+mod send_path;
+mod send_paths;
 mod shared;
 mod sys;
 
-pub use engine::{XskCounters, XskEngine, XskEngineError};
-pub use engines::XskEngines;
 pub use options::{BusyPoll, CopyMode, XskError, XskOptions, XskStatistics};
 pub use redirect::{ETHERTYPE, ONE_BUFFER_BYTES, Redirect, RedirectError};
+pub use send_path::{XskCounters, XskSendPath, XskSendPathError};
+pub use send_paths::XskSendPaths;
 
 use crate::sys::{self as system, Own};
 use arrayvec::ArrayVec;

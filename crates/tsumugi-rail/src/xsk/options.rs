@@ -59,7 +59,8 @@ pub enum CopyMode {
     ZeroCopy,
 }
 
-/// Preferred busy polling (Linux 5.11): calls of [`super::Xsk::receive`] that find nothing run the driver's poll.
+/// Preferred busy polling (Linux 5.11): calls of [`super::Xsk::receive`] that find nothing run the poll of the
+/// NIC's driver.
 ///
 /// It is for NICs whose interrupts are deferred, by `napi_defer_hard_irqs` and `gro_flush_timeout` in
 /// `/sys/class/net/NIC`. A veth stalls with it.
@@ -154,7 +155,7 @@ pub enum XskError {
         /// The queue.
         queue: u32,
     },
-    /// The driver cannot do this.
+    /// The NIC's driver cannot do this.
     #[error("binding an AF_XDP socket to queue {queue} of NIC {nic}: the driver does not offer {copy:?}")]
     NotOffered {
         /// The NIC's index.

@@ -14,7 +14,7 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/redirect.bpf.o"
 pub const ETHERTYPE: u16 = 0x88b5;
 
 /// Bytes that a frame carries behind its Ethernet header, at most, for a socket to get it. A longer one may lie in several
-/// buffers of the driver, and such a frame is left to the kernel: with pages of 4 KiB this is what virtio-net takes in one
+/// buffers of the NIC's driver, and is left to the kernel: with pages of 4 KiB this is what virtio-net takes in one
 /// (`bpf/receive/answer.h` tells why frames in several are not redirected).
 pub const ONE_BUFFER_BYTES: usize = 3494;
 
@@ -79,7 +79,7 @@ impl Redirect {
     /// Loads the program and attaches it to the NIC with index `nic` in this thread's network namespace.
     ///
     /// # Errors
-    /// Says what is in the way.
+    /// Says what failed.
     pub fn attach(nic: u32, mode: Mode) -> Result<Redirect, RedirectError> {
         if !Redirect::IS_COMPILED {
             return Err(RedirectError::NotCompiled);

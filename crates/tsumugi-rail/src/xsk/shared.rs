@@ -283,7 +283,7 @@ impl Umem {
     }
 
     /// Takes back the chunk that `address` lies in, and returns its slot if that was the last one lent. A chunk
-    /// that had not been lent stays whose it is: then the kernel has lost its mind.
+    /// that had not been lent is left alone: the kernel's entry is wrong then.
     pub(super) fn take_back(&mut self, address: u64, side: Side) -> Option<Slot> {
         let pool = self.pool(side);
         let index = usize::try_from(address).ok()?.checked_sub(pool.start)? / pool.slot_bytes;

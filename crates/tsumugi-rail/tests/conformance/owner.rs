@@ -46,19 +46,19 @@ fn load() -> Option<Pair> {
     Some(pair)
 }
 
-/// Gives the driver a packet when it last looked for the owner at `checked_at`, some ticks ago; returns what it did, the
-/// epoch, and when it has looked now.
+/// Gives the XDP program a packet when it last looked for the owner at `checked_at`, some ticks ago; returns what it
+/// did, the epoch, and when it has looked now.
 fn drive(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
-    pair.driver.memory.control().checked_tick.fetch_xor(1 << 31, Ordering::Relaxed);
+    pair.xdp.memory.control().checked_tick.fetch_xor(1 << 31, Ordering::Relaxed);
     drive_again(pair, wrapping, packet, checked_at)
 }
 
 /// The same, but it may be that the last packet came with the same tick.
 fn drive_again(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
-    pair.driver.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
-    pair.driver.memory.control().checked_at.store(checked_at, Ordering::Relaxed);
+    pair.xdp.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
+    pair.xdp.memory.control().checked_at.store(checked_at, Ordering::Relaxed);
     let action = pair.drive(&wrapping.question(packet)).0;
-    let control = pair.driver.memory.control();
+    let control = pair.xdp.memory.control();
     (action, control.epoch.load(Ordering::Relaxed), control.checked_at.load(Ordering::Relaxed))
 }
 
@@ -108,7 +108,7 @@ fn a_memory_without_a_socket_is_taken_from_its_owner() {
             // Nothing is deposited, noted or counted, and from now on everything is the kernel's.
             let question = wrapping.question(packet);
             assert_eq!(pair.drive(&question), (Action::Pass, question));
-            pair.driver.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
+            pair.xdp.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
             pair.compare().unwrap_or_else(|what| panic!("{address:?}, {wrapping:?}: {what}"));
         }
     }

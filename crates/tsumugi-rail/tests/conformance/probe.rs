@@ -1,11 +1,11 @@
-//! PROBE: a question that the driver answers for a process that computes.
+//! PROBE: a question that the XDP program answers for a process that computes.
 
 use super::frames::Wrapping;
 use super::pair::Pair;
 use super::{FLOW, PEER_EPOCH, ROOMY, TOKEN, data, open};
 use std::sync::atomic::Ordering;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_proto::driver::Fate;
+use tsumugi_proto::xdp::Fate;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
@@ -37,10 +37,10 @@ fn a_probe_is_answered_and_what_it_acknowledges_noted() {
         let sack = Sack::decode(body).expect("an answer");
         assert_eq!((header.kind, header.ack, header.psn), (Kind::Ack, Psn(2), Psn(0)));
         assert_eq!((sack.echo, &sack.bitmap[..sack.words]), (Psn(40), &[3, 1 << 8][..]));
-        let noted = &pair.driver.memory.flow(FLOW).expect("an entry of the table").acknowledged.0;
+        let noted = &pair.xdp.memory.flow(FLOW).expect("an entry of the table").acknowledged.0;
         assert_eq!((noted.ack.load(Ordering::Relaxed), noted.limit.load(Ordering::Relaxed)), (ack, ack + 9));
     }
-    // A GO that was lost is asked for in this way: nothing but the credit is told.
+    // An XON that was lost is asked for in this way: nothing but the credit is told.
     pair.both(|memory| memory.flow(FLOW).expect("an entry of the table").limit.store(5, Ordering::Relaxed));
     let Ok((Fate::Answer(answer), _)) = pair.fate(Wrapping::PLAIN, &probe(0).encode()) else { panic!() };
     assert_eq!(Header::decode(&answer).expect("a packet").0.credit, 3);
@@ -67,7 +67,7 @@ fn a_probe_that_cannot_be_answered_is_the_owner_s() {
     });
     assert_eq!(pair.fate(Wrapping::PLAIN, &probe(7).encode()), Ok((Fate::Pass, None)));
     assert!(!pair.rung(), "its socket wakes it");
-    let noted = &pair.driver.memory.flow(FLOW).expect("an entry of the table").acknowledged.0;
+    let noted = &pair.xdp.memory.flow(FLOW).expect("an entry of the table").acknowledged.0;
     assert_eq!(noted.ack.load(Ordering::Relaxed), 0, "the owner hears all of it");
 }
 

@@ -7,12 +7,12 @@ use super::probe::probe;
 use super::window_writes::{START, WINDOW, cache, install, write};
 use super::{FLOW, PEER_EPOCH, ROOMY, TOKEN, data, open};
 use std::sync::atomic::Ordering;
-use tsumugi_proto::driver::Fate;
 use tsumugi_proto::translation::ReplacementChoice;
+use tsumugi_proto::xdp::Fate;
 use tsumugi_proto::{ReceiveMemory, Verdict, answer, queue, receiver};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{ASLEEP, Counter, Flow};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 const ANSWER: Flags = Flags::HAS_ACK.with(Flags::ASK_BY_PROBE);
@@ -32,11 +32,11 @@ fn answered(pair: &mut Pair, packet: &[u8]) -> Option<Header> {
 }
 
 fn flow(pair: &Pair) -> &Flow {
-    pair.driver.memory.flow(FLOW).expect("an entry of the table")
+    pair.xdp.memory.flow(FLOW).expect("an entry of the table")
 }
 
 fn is_owed(pair: &Pair) -> (u32, u32) {
-    let control = pair.driver.memory.control();
+    let control = pair.xdp.memory.control();
     (control.owed.0.load(Ordering::Relaxed), flow(pair).received.0.owed.load(Ordering::Relaxed))
 }
 
@@ -101,9 +101,9 @@ fn what_is_refused_is_told_later_and_the_most_urgent_of_it() {
     assert_eq!(answered(&mut pair, &data(5, Flags::ACK_REQUEST, &long())), None, "out of order");
     assert_eq!(answered(&mut pair, &data(0, Flags::ACK_REQUEST, &long())), None, "a duplicate");
     let lose = answered(&mut pair, &probe(0).encode()).expect("an answer");
-    assert_eq!((lose.kind, lose.ack), (Kind::Lose, Psn(1)));
+    assert_eq!((lose.kind, lose.ack), (Kind::Nak, Psn(1)));
 
-    // The queue fills; a STOP is out of date when the owner has said GO.
+    // The queue fills; an XOFF is out of date when the owner has said XON.
     for says_go in [false, true] {
         open(&pair, Repeat::Selective);
         let verdict = |pair: &mut Pair, psn| {
@@ -111,16 +111,16 @@ fn what_is_refused_is_told_later_and_the_most_urgent_of_it() {
             taken.expect("the same").expect("a verdict")
         };
         let full = (0..).find(|psn| verdict(&mut pair, *psn) == Verdict::Full).expect("a full queue");
-        assert_eq!(is_owed(&pair), (1, Kind::Stop as u32));
+        assert_eq!(is_owed(&pair), (1, Kind::Xoff as u32));
         assert_eq!(answered(&mut pair, &data(0, Flags(0), &long())), None, "a duplicate");
-        assert_eq!(is_owed(&pair), (1, Kind::Stop as u32), "STOP is the more urgent");
+        assert_eq!(is_owed(&pair), (1, Kind::Xoff as u32), "XOFF is the more urgent");
         if says_go {
             pair.both(|memory| {
-                memory.flow(FLOW).expect("an entry").received.0.stopped.store(0, Ordering::Relaxed);
+                memory.flow(FLOW).expect("an entry").received.0.xoff.store(0, Ordering::Relaxed);
             });
         }
         let answer = answered(&mut pair, &probe(0).encode()).expect("an answer");
-        let expected = if says_go { Kind::Ack } else { Kind::Stop };
+        let expected = if says_go { Kind::Ack } else { Kind::Xoff };
         assert_eq!((answer.kind, answer.ack), (expected, Psn(full)));
     }
 }
@@ -133,9 +133,9 @@ fn the_owner_is_woken_for_what_is_owed_and_can_answer_it() {
     pair.both(|memory| memory.control().sleeping.0.store(ASLEEP, Ordering::Release));
     assert_eq!(answered(&mut pair, &data(0, Flags(0), &long())), None, "a duplicate");
     assert!(pair.rung(), "a duplicate is no news, but its sender waits");
-    assert_eq!(answer::settle(flow(&pair), None), Some(Kind::Ack));
-    assert_eq!(answer::settle(flow(&pair), None), None);
-    assert_eq!(answer::settle(flow(&pair), Some(Kind::Ack)), Some(Kind::Ack));
+    assert_eq!(answer::take_owed(flow(&pair), None), Some(Kind::Ack));
+    assert_eq!(answer::take_owed(flow(&pair), None), None);
+    assert_eq!(answer::take_owed(flow(&pair), Some(Kind::Ack)), Some(Kind::Ack));
 }
 
 #[test]
@@ -157,15 +157,18 @@ fn garbage_in_what_is_owed_is_an_ack() {
 }
 
 #[test]
-fn a_long_write_lands_and_is_answered_later() {
+fn a_long_direct_write_is_answered_later() {
     let Some(mut pair) = Pair::load(WINDOW) else { return };
     open(&pair, Repeat::Selective);
     let mut caches = [(); 2].map(|()| cache(WINDOW, ReplacementChoice::Fifo));
     for page in 0..3 {
         install(&pair, &mut caches, 7, START + page * 4096);
     }
-    let body = write(What::Piece, 7, START + 100, &long());
-    assert_eq!(pair.take(Wrapping::PLAIN, &data(0, Flags::ACK_REQUEST, &body)), Ok(Some(Verdict::Landed)));
+    let body = write(Opcode::Piece, 7, START + 100, &long());
+    assert_eq!(
+        pair.take(Wrapping::PLAIN, &data(0, Flags::ACK_REQUEST, &body)),
+        Ok(Some(Verdict::WrittenDirectly))
+    );
     let answer = answered(&mut pair, &probe(0).encode()).expect("an answer");
     assert_eq!((answer.kind, answer.ack, answer.flags), (Kind::Ack, Psn(1), ANSWER));
 }
@@ -196,7 +199,7 @@ fn packets_of_any_length_are_answered_if_and_only_if_they_lie_in_one_buffer() {
         let fate = pair.fate(Wrapping::PLAIN, &packet).expect("the same").0;
         let several = question.len() > FIRST_BUFFER_BYTES;
         assert_eq!(fate == Fate::Drop, several, "{bytes} bytes");
-        let deposited = &pair.driver.memory.control().counters.0[Counter::Deposited as usize];
+        let deposited = &pair.xdp.memory.control().counters.0[Counter::Deposited as usize];
         assert_eq!(deposited.load(Ordering::Relaxed), psn as u64 + 1, "{bytes} bytes");
         pair.both(|memory| queue::release(memory, memory.control().ring_head.0.load(Ordering::Relaxed)));
     }

@@ -1,4 +1,4 @@
-//! Remote writes into the window: what lands, where, and what is left to the owner.
+//! Remote writes into the window: what is written directly, where, and what is left to the owner.
 
 use super::frames::Wrapping;
 use super::pair::{FIRST_BUFFER_BYTES, Pair};
@@ -6,13 +6,13 @@ use super::{FLOW, View, data, on_two_cpus, open};
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering;
 use tsumugi_proto::translation::{ReplacementChoice, Translations};
-use tsumugi_proto::{ReceiveMemory, Verdict, queue, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Verdict, queue, receive_bitmap, receiver};
 use tsumugi_rail::Memory;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::frame::RemoteFrame;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{Counter, Geometry, PAGE_BYTES};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Psn};
 
 /// Few pages, and fewer translations.
@@ -23,8 +23,8 @@ pub(crate) const START: u64 = 0x7fff_1234_5000;
 const PAGE: u64 = PAGE_BYTES as u64;
 
 /// The body of a packet that writes.
-pub(crate) fn write(what: What, key: u64, address: u64, data: &[u8]) -> Vec<u8> {
-    let remote = RemoteFrame { what: what as u16, key, address, operation: 1 };
+pub(crate) fn write(opcode: Opcode, key: u64, address: u64, data: &[u8]) -> Vec<u8> {
+    let remote = RemoteFrame { opcode: opcode as u16, key, address, operation: 1 };
     [&remote.encode(data.len() as u32)[..], data].concat()
 }
 
@@ -36,7 +36,7 @@ pub(crate) fn cache(geometry: Geometry, choice: ReplacementChoice) -> Translatio
 /// Installs the page that an address lies on in both memories.
 pub(crate) fn install(pair: &Pair, caches: &mut [Translations; 2], key: u64, address: u64) {
     let frame = ((address - START) / PAGE) as u32;
-    let memories = [View(&pair.driver.memory), View(&pair.rust)];
+    let memories = [View(&pair.xdp.memory), View(&pair.rust)];
     for (cache, memory) in caches.iter_mut().zip(memories) {
         cache.install(&memory, key, address / PAGE, frame);
     }
@@ -50,7 +50,7 @@ fn window_bytes(memory: &Memory, at: usize, bytes: usize) -> Vec<u8> {
 }
 
 #[test]
-fn a_piece_lands_whole_wherever_it_is_aligned_and_across_pages() {
+fn a_piece_is_written_whole_wherever_it_is_aligned_and_across_pages() {
     let Some(mut pair) = Pair::load(WINDOW) else { return };
     for (six, vlan) in [(false, false), (false, true), (true, false), (true, true)] {
         open(&pair, Repeat::Selective);
@@ -61,14 +61,14 @@ fn a_piece_lands_whole_wherever_it_is_aligned_and_across_pages() {
         for (psn, bytes) in (1..300).chain([1000, 1400]).enumerate() {
             let at = (psn * 61) % (4 * PAGE_BYTES - bytes);
             let body: Vec<u8> = (0..bytes).map(|at| (at * 7 + bytes) as u8).collect();
-            let packet = write(What::Piece, 7, START + at as u64, &body);
+            let packet = write(Opcode::Piece, 7, START + at as u64, &body);
             let wrapping = Wrapping { six, vlan, trailer: 0 };
             let taken = pair.take(wrapping, &data(psn as u64, Flags(psn as u8 & 1), &packet));
-            assert_eq!(taken, Ok(Some(Verdict::Landed)), "{bytes} bytes at {at}");
-            assert_eq!(window_bytes(&pair.driver.memory, at, bytes), body);
+            assert_eq!(taken, Ok(Some(Verdict::WrittenDirectly)), "{bytes} bytes at {at}");
+            assert_eq!(window_bytes(&pair.xdp.memory, at, bytes), body);
         }
-        let landed = pair.driver.memory.flow(FLOW).unwrap().landing.0.landed.load(Ordering::Relaxed);
-        assert_eq!((landed, pair.driver.memory.control().ring_head.0.load(Ordering::Relaxed)), (301, 0));
+        let direct_writes = pair.xdp.memory.flow(FLOW).unwrap().direct_writes.0.done.load(Ordering::Relaxed);
+        assert_eq!((direct_writes, pair.xdp.memory.control().ring_head.0.load(Ordering::Relaxed)), (301, 0));
     }
 }
 
@@ -79,7 +79,7 @@ fn what_has_no_translation_is_deposited() {
     let mut caches = [(); 2].map(|()| cache(WINDOW, ReplacementChoice::Fifo));
     install(&pair, &mut caches, 7, START);
     install(&pair, &mut caches, 7, START + PAGE);
-    // The same address under another key lies elsewhere, so what crosses from one to the other does not land.
+    // The same address under another key lies elsewhere, so what crosses from one to the other is not written directly.
     let last = START + 5 * PAGE;
     install(&pair, &mut caches, 7, last);
     let body = [5; 40];
@@ -97,19 +97,19 @@ fn what_has_no_translation_is_deposited() {
         ("a page more by what is cut off", 7, START + (1 << 58)),
     ];
     for (psn, (name, key, address)) in untranslated.into_iter().enumerate() {
-        let packet = data(psn as u64, Flags(0), &write(What::Piece, key, address, &body));
+        let packet = data(psn as u64, Flags(0), &write(Opcode::Piece, key, address, &body));
         assert_eq!(pair.take(Wrapping::PLAIN, &packet), Ok(Some(Verdict::Deposited)), "{name}");
-        let counted = &pair.driver.memory.control().counters.0[Counter::Untranslated as usize];
+        let counted = &pair.xdp.memory.control().counters.0[Counter::Untranslated as usize];
         assert_eq!(counted.load(Ordering::Relaxed), psn as u64 + 1, "{name}");
     }
     // What is no write, or more than one, or makes no sense, is not even looked up.
-    let good = write(What::Piece, 7, START, &body);
+    let good = write(Opcode::Piece, 7, START, &body);
     let mut longer = good.clone();
     longer[4] = 41;
     let others = [
-        ("a read", write(What::Read, 7, START, &[8; 8])),
-        ("a reply", write(What::Reply, 0, START, &body)),
-        ("nothing", write(What::Piece, 7, START, &[])),
+        ("a read", write(Opcode::Read, 7, START, &[8; 8])),
+        ("a reply", write(Opcode::Reply, 0, START, &body)),
+        ("nothing", write(Opcode::Piece, 7, START, &[])),
         ("two", [&good[..], &good].concat()),
         ("more than it has", longer),
         ("a header cut short", good[..31].to_vec()),
@@ -118,22 +118,22 @@ fn what_has_no_translation_is_deposited() {
     for (psn, (name, body)) in (untranslated.len()..).zip(others) {
         let taken = pair.take(Wrapping::PLAIN, &data(psn as u64, Flags(0), &body));
         assert_eq!(taken, Ok(Some(Verdict::Deposited)), "{name}");
-        let counted = &pair.driver.memory.control().counters.0[Counter::Untranslated as usize];
+        let counted = &pair.xdp.memory.control().counters.0[Counter::Untranslated as usize];
         assert_eq!(counted.load(Ordering::Relaxed), untranslated.len() as u64, "{name}");
     }
-    let whole = window_bytes(&pair.driver.memory, 0, 6 * PAGE_BYTES);
+    let whole = window_bytes(&pair.xdp.memory, 0, 6 * PAGE_BYTES);
     assert!(whole.iter().all(|byte| *byte == 0), "something was written all the same");
 }
 
 #[test]
-fn a_short_write_lands_in_its_turn_only() {
+fn a_short_direct_write_has_its_turn() {
     let Some(mut pair) = Pair::load(WINDOW) else { return };
     open(&pair, Repeat::Selective);
     let mut caches = [(); 2].map(|()| cache(WINDOW, ReplacementChoice::Fifo));
     install(&pair, &mut caches, 7, START);
-    let short = |psn| data(psn, Flags(0), &write(What::Write, 7, START + 8 * psn, &psn.to_le_bytes()));
+    let short = |psn| data(psn, Flags(0), &write(Opcode::Write, 7, START + 8 * psn, &psn.to_le_bytes()));
     let mut take = |packet: &[u8]| pair.take(Wrapping::PLAIN, packet).expect("the same").expect("a verdict");
-    assert_eq!(take(&short(0)), Verdict::Landed);
+    assert_eq!(take(&short(0)), Verdict::WrittenDirectly);
     assert_eq!(take(&short(0)), Verdict::Duplicate);
     assert_eq!(take(&short(2)), Verdict::Deposited, "the one before it is missing");
     assert_eq!(take(&short(1)), Verdict::Deposited, "a record has not been read");
@@ -147,31 +147,31 @@ fn a_short_write_lands_in_its_turn_only() {
         });
     };
     read(&pair);
-    flow(&pair, &|flow| flow.landing.0.held.store(1, Ordering::Relaxed));
+    flow(&pair, &|flow| flow.direct_writes.0.held.store(1, Ordering::Relaxed));
     assert_eq!(pair.take(Wrapping::PLAIN, &short(3)), Ok(Some(Verdict::Deposited)), "one is held");
     read(&pair);
-    flow(&pair, &|flow| flow.landing.0.held.store(0, Ordering::Relaxed));
-    flow(&pair, &|flow| flow.landing.0.begun.store(2, Ordering::Relaxed));
+    flow(&pair, &|flow| flow.direct_writes.0.held.store(0, Ordering::Relaxed));
+    flow(&pair, &|flow| flow.direct_writes.0.started.store(2, Ordering::Relaxed));
     assert_eq!(
         pair.take(Wrapping::PLAIN, &short(4)),
         Ok(Some(Verdict::Deposited)),
         "another CPU still writes"
     );
     read(&pair);
-    flow(&pair, &|flow| flow.landing.0.begun.store(1, Ordering::Relaxed));
-    assert_eq!(pair.take(Wrapping::PLAIN, &short(5)), Ok(Some(Verdict::Landed)));
+    flow(&pair, &|flow| flow.direct_writes.0.started.store(1, Ordering::Relaxed));
+    assert_eq!(pair.take(Wrapping::PLAIN, &short(5)), Ok(Some(Verdict::WrittenDirectly)));
 }
 
 #[test]
-fn what_lands_takes_up_no_credit() {
+fn direct_writes_take_up_no_credit() {
     let Some(mut pair) = Pair::load(WINDOW) else { return };
     open(&pair, Repeat::Selective);
     pair.both(|memory| memory.flow(FLOW).expect("an entry").limit.store(3, Ordering::Relaxed));
     let mut caches = [(); 2].map(|()| cache(WINDOW, ReplacementChoice::Fifo));
     install(&pair, &mut caches, 7, START);
     for psn in 0..100 {
-        let packet = data(psn, Flags::ACK_REQUEST, &write(What::Piece, 7, START, &[1; 8]));
-        assert_eq!(pair.take(Wrapping::PLAIN, &packet), Ok(Some(Verdict::Landed)), "{psn}");
+        let packet = data(psn, Flags::ACK_REQUEST, &write(Opcode::Piece, 7, START, &[1; 8]));
+        assert_eq!(pair.take(Wrapping::PLAIN, &packet), Ok(Some(Verdict::WrittenDirectly)), "{psn}");
     }
     for (psn, verdict) in [(103, Verdict::Beyond), (102, Verdict::Deposited), (100, Verdict::Deposited)] {
         assert_eq!(pair.take(Wrapping::PLAIN, &data(psn, Flags(0), &[])), Ok(Some(verdict)), "{psn}");
@@ -181,9 +181,9 @@ fn what_lands_takes_up_no_credit() {
 }
 
 /// Numbers that look random.
-struct Dice(u64);
+struct Random(u64);
 
-impl Dice {
+impl Random {
     fn roll(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         ((self.0 ^ self.0 >> 29) >> 20) % below
@@ -197,19 +197,19 @@ fn random_writes_leave_the_same_behind() {
     for (seed, (choice, _)) in ReplacementChoice::ALL.into_iter().cycle().take(9).enumerate() {
         open(&pair, if seed % 4 == 3 { Repeat::GoBackN } else { Repeat::Selective });
         let mut caches = [(); 2].map(|()| cache(WINDOW, choice));
-        let mut dice = Dice(seed as u64);
-        let start = dice.roll(1 << 40);
+        let mut random = Random(seed as u64);
+        let start = random.roll(1 << 40);
         pair.both(|memory| {
-            window::restore(memory.flow(FLOW).expect("an entry"), Psn(start), &Sack::EMPTY);
+            receive_bitmap::restore(memory.flow(FLOW).expect("an entry"), Psn(start), &Sack::EMPTY);
         });
         for step in 0..4000 {
-            let key = 1 + dice.roll(3);
-            let address = START + dice.roll(6 * PAGE);
-            let dice_of = dice.roll(100);
-            match dice_of {
+            let key = 1 + random.roll(3);
+            let address = START + random.roll(6 * PAGE);
+            let random_of = random.roll(100);
+            match random_of {
                 0..10 => install(&pair, &mut caches, key, address),
                 10 => {
-                    let memories = [View(&pair.driver.memory), View(&pair.rust)];
+                    let memories = [View(&pair.xdp.memory), View(&pair.rust)];
                     for (cache, memory) in caches.iter_mut().zip(memories) {
                         cache.remove(&memory, key);
                     }
@@ -221,24 +221,26 @@ fn random_writes_leave_the_same_behind() {
                     queue::release(memory, head);
                 }),
                 25 => pair.both(|memory| {
-                    let landing = &memory.flow(FLOW).expect("an entry").landing.0;
-                    landing.held.store(u64::from(key == 1), Ordering::Relaxed);
+                    let direct_writes = &memory.flow(FLOW).expect("an entry").direct_writes.0;
+                    direct_writes.held.store(u64::from(key == 1), Ordering::Relaxed);
                 }),
                 _ => {
-                    let base = window::base(pair.rust.flow(FLOW).expect("an entry"));
-                    let psn = if dice_of < 80 { base.0 } else { (base.0 + dice.roll(60)).saturating_sub(5) };
-                    let what = [What::Write, What::Piece, What::Piece, What::Notify][dice.roll(4) as usize];
-                    let bytes = [8, dice.roll(64), dice.roll(1400)][dice.roll(3) as usize];
+                    let base = receive_bitmap::base(pair.rust.flow(FLOW).expect("an entry"));
+                    let psn =
+                        if random_of < 80 { base.0 } else { (base.0 + random.roll(60)).saturating_sub(5) };
+                    let what = [Opcode::Write, Opcode::Piece, Opcode::Piece, Opcode::Notify]
+                        [random.roll(4) as usize];
+                    let bytes = [8, random.roll(64), random.roll(1400)][random.roll(3) as usize];
                     let bytes: Vec<u8> = (0..bytes).map(|at| (at + step) as u8).collect();
                     let mut body = write(what, key, address, &bytes);
-                    if dice.roll(8) == 0 {
+                    if random.roll(8) == 0 {
                         body.resize(body.len().next_multiple_of(8), 0);
                     }
-                    let trailer = if dice.roll(8) == 0 { FIRST_BUFFER_BYTES } else { 0 };
-                    let wrapping = Wrapping { six: dice.roll(2) == 0, trailer, ..Wrapping::PLAIN };
-                    let flags = Flags(dice.roll(8) as u8);
+                    let trailer = if random.roll(8) == 0 { FIRST_BUFFER_BYTES } else { 0 };
+                    let wrapping = Wrapping { six: random.roll(2) == 0, trailer, ..Wrapping::PLAIN };
+                    let flags = Flags(random.roll(8) as u8);
                     let mut header = Header::decode(&data(psn, flags, &body)).expect("our own packet").0;
-                    (header.ack, header.credit) = (Psn(dice.roll(1000)), dice.roll(1000) as u16);
+                    (header.ack, header.credit) = (Psn(random.roll(1000)), random.roll(1000) as u16);
                     let packet = [&header.encode()[..], &body].concat();
                     let verdict = pair
                         .take(wrapping, &packet)
@@ -251,13 +253,13 @@ fn random_writes_leave_the_same_behind() {
         }
     }
     println!("{counts:?}");
-    for met in ["landed", "deposited", "duplicate", "out_of_order"] {
-        assert!(counts.get(met).is_some_and(|count| *count >= 100), "{counts:?}");
+    for verdict in ["direct_writes", "deposited", "duplicate", "out_of_order"] {
+        assert!(counts.get(verdict).is_some_and(|count| *count >= 100), "{counts:?}");
     }
 }
 
 #[test]
-fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
+fn two_cpus_write_every_packet_once_and_in_turn_what_has_a_turn() {
     const PACKETS: u64 = 60_000;
     /// Every so many packets one has its turn.
     const TURN: u64 = 8;
@@ -269,16 +271,16 @@ fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
         install(&pair, &mut caches, 7, START + page * PAGE);
     }
     let packet = |psn: u64| {
-        let what = if psn % TURN == TURN - 1 { What::Write } else { What::Piece };
+        let what = if psn % TURN == TURN - 1 { Opcode::Write } else { Opcode::Piece };
         let word = [psn + 1; 2].map(u64::to_le_bytes).concat();
         data(psn, Flags(0), &write(what, 7, START + 16 * psn, &word))
     };
     on_two_cpus(&pair.receiver, PACKETS, packet, || |_, _: &[u8]| ());
-    let memory = View(&pair.driver.memory);
+    let memory = View(&pair.xdp.memory);
     let flow = memory.flow(FLOW).expect("an entry of the table");
-    assert_eq!(window::base(flow), Psn(PACKETS));
-    assert!(receiver::is_settled(flow));
-    let landed = flow.landing.0.landed.load(Ordering::Relaxed);
+    assert_eq!(receive_bitmap::base(flow), Psn(PACKETS));
+    assert!(receiver::has_no_direct_write(flow));
+    let direct_writes = flow.direct_writes.0.done.load(Ordering::Relaxed);
     let (mut at, mut deposited) = (0, vec![false; PACKETS as usize]);
     while at < memory.control().ring_head.0.load(Ordering::Acquire) {
         let record = queue::read(&memory, at).expect("published");
@@ -289,9 +291,9 @@ fn two_cpus_land_every_packet_once_and_in_turn_what_has_a_turn() {
         at += tsumugi_wire::memory::Record::span(record.bytes);
     }
     let left = deposited.iter().filter(|deposited| **deposited).count() as u64;
-    println!("{landed} landed, {left} were not in their turn");
-    assert_eq!(landed + left, PACKETS);
-    let bytes = window_bytes(&pair.driver.memory, 0, 16 * PACKETS as usize);
+    println!("{direct_writes} direct writes, {left} were not in their turn");
+    assert_eq!(direct_writes + left, PACKETS);
+    let bytes = window_bytes(&pair.xdp.memory, 0, 16 * PACKETS as usize);
     for (psn, place) in bytes.chunks(16).enumerate() {
         let expected = if deposited[psn] { 0 } else { psn as u64 + 1 };
         assert_eq!(place, [expected; 2].map(u64::to_le_bytes).concat(), "{psn}");

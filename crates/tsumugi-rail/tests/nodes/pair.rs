@@ -1,29 +1,29 @@
-//! An engine between two nodes.
+//! A send path between two nodes.
 
 use super::{Nodes, eventually, four, six};
 use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
-use tsumugi_rail::{Engine, Packet};
+use tsumugi_rail::{Packet, SendPath};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::MILLISECOND_NS;
 
 /// Between calls: enough for news to be looked for, but not for answers to be doubted without them.
 const STEP_NS: u64 = 10 * MILLISECOND_NS;
 
-/// An engine in node 0, the socket beside it, and a peer's ordinary socket in node 1.
+/// A send path in node 0, the socket beside it, and a peer's ordinary socket in node 1.
 pub(crate) struct Pair<'a, E> {
     pub(crate) nodes: &'a Nodes,
-    pub(crate) engine: E,
+    pub(crate) send_path: E,
     pub(crate) beside: UdpSocket,
     pub(crate) peer: UdpSocket,
     pub(crate) to: SocketAddr,
     pub(crate) now: Instant,
 }
 
-impl<E: Engine> Pair<'_, E> {
-    /// `wildcard`: the engine, which `open` makes in node 0, is not told its own address.
+impl<E: SendPath> Pair<'_, E> {
+    /// `wildcard`: the send path, which `open` makes in node 0, is not told its own address.
     pub(crate) fn open(
         nodes: &Nodes,
         ipv4: bool,
@@ -42,17 +42,17 @@ impl<E: Engine> Pair<'_, E> {
         if wildcard {
             local.set_ip(if ipv4 { "0.0.0.0" } else { "::" }.parse().unwrap());
         }
-        let mut engine = nodes.inside(0, || open(local));
+        let mut send_path = nodes.inside(0, || open(local));
         let to = peer.local_addr().unwrap();
-        engine.meet(to, None);
-        Pair { nodes, engine, beside, peer, to, now: Instant(0) }
+        send_path.connect(to, None);
+        Pair { nodes, send_path, beside, peer, to, now: Instant(0) }
     }
 
-    /// Sends as a rail would: through the engine or, where that leaves it, through the socket.
-    /// Returns how many packets the engine took.
+    /// Sends as a rail would: through the send path or, where that leaves it, through the socket.
+    /// Returns how many packets the send path took.
     pub(crate) fn send(&mut self, burst: &[Packet<'_>]) -> Option<usize> {
         self.now = self.now.plus(STEP_NS);
-        let taken = self.engine.send(self.now, self.to, burst).unwrap();
+        let taken = self.send_path.send(self.now, self.to, burst).unwrap();
         if taken.is_none() {
             for Packet { head, body } in burst {
                 // Whether it gets through does not matter: it makes the kernel look for the peer.
@@ -62,22 +62,22 @@ impl<E: Engine> Pair<'_, E> {
         taken
     }
 
-    /// Sends and receives until a packet that the engine took has arrived.
+    /// Sends and receives until a packet that the send path took has arrived.
     pub(crate) fn reach(&mut self) {
         let mut number = 0u32;
         self.peer.set_nonblocking(true).unwrap();
-        let mut by_engine = Vec::new();
-        eventually("a packet through the engine", || {
+        let mut by_send_path = Vec::new();
+        eventually("a packet through the send path", || {
             number += 1;
             let body = number.to_be_bytes();
             if self.send(&[Packet { head: b"reach", body: &body }]) == Some(1) {
-                by_engine.push(number);
+                by_send_path.push(number);
             }
             let mut buffer = [0; 100];
             while let Ok((bytes, from)) = self.peer.recv_from(&mut buffer) {
                 assert_eq!(from, self.beside.local_addr().unwrap());
                 let number = buffer[..bytes].strip_prefix(b"reach").expect("one of ours");
-                if by_engine.iter().any(|sent| sent.to_be_bytes() == number) {
+                if by_send_path.iter().any(|sent| sent.to_be_bytes() == number) {
                     return Some(());
                 }
             }
@@ -104,7 +104,7 @@ impl<E: Engine> Pair<'_, E> {
         self.peer.set_nonblocking(false).unwrap();
     }
 
-    /// Sends packets of these sizes through the engine, and fails unless all arrive whole and in order from
+    /// Sends packets of these sizes through the send path, and fails unless all arrive whole and in order from
     /// the right address.
     pub(crate) fn pass(&mut self, sizes: &[usize]) {
         let bodies = bodies(sizes);

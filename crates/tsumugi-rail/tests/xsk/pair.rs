@@ -48,7 +48,7 @@ impl Pair {
     }
 }
 
-/// A frame of `bytes` bytes whose contents tell its number.
+/// A frame of `bytes` bytes whose payload tells its number.
 pub(crate) fn frame(number: u32, bytes: usize) -> Vec<u8> {
     let mut frame = vec![0xff; 12];
     frame.extend(ETHERTYPE.to_be_bytes());

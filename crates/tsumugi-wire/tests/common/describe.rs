@@ -59,7 +59,7 @@ pub(crate) fn describe(bytes: &[u8]) -> Fields {
 fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
     let verdict = match header.kind {
         Kind::Data => describe_frames(body, fields),
-        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => match Sack::decode(body) {
+        Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => match Sack::decode(body) {
             Ok(sack) => {
                 describe_sack(header.ack, &sack, fields);
                 "ok".to_owned()
@@ -110,9 +110,9 @@ fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
                 let at = data.as_ptr() as usize - body.as_ptr() as usize;
                 put(fields, "fragment", format!("{channel} {message} {offset} {total} {at} {}", data.len()));
             }
-            Ok(Frame::Remote(RemoteFrame { what, key, address, operation }, data)) => {
+            Ok(Frame::Remote(RemoteFrame { opcode, key, address, operation }, data)) => {
                 let at = data.as_ptr() as usize - body.as_ptr() as usize;
-                put(fields, "remote", format!("{what} {key} {address} {operation} {at} {}", data.len()));
+                put(fields, "remote", format!("{opcode} {key} {address} {operation} {at} {}", data.len()));
             }
             Err(MalformedFrame::Truncated { at, .. }) => return format!("frame_truncated {at}"),
             Err(MalformedFrame::Form(form)) => return format!("frame_form {form}"),
@@ -161,13 +161,13 @@ fn describe_offer(offer: &Offer, fields: &mut Fields) {
     put(fields, "message_bytes_max", offer.message_bytes_max);
 }
 
-/// The bytes that the library writes for the fields of an accepted vector. The messages' contents,
-/// which the fields do not repeat, are taken from the vector's own bytes.
+/// The bytes that the library writes for the fields of an accepted vector. The messages' payload,
+/// which the fields do not repeat, is taken from the vector's own bytes.
 pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
     let kind = Kind::from_number(vector.number("kind")).expect("an accepted vector has a known kind");
     let mut body = match kind {
         Kind::Data => encode_frames(vector),
-        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => encode_sack(vector),
+        Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => encode_sack(vector),
         Kind::Hello | Kind::Welcome => encode_offer(vector).to_vec(),
         Kind::Challenge => {
             Challenge { nonce: vector.number("nonce"), cookie: vector.number("cookie") }.encode().to_vec()
@@ -217,8 +217,8 @@ fn encode_frames(vector: &Vector) -> Vec<u8> {
                 body.extend_from_slice(&fragment.encode());
                 body.extend_from_slice(data(at, bytes));
             }
-            ("remote", &[what, key, address, operation, at, bytes]) => {
-                let remote = RemoteFrame { what: what as u16, key, address, operation };
+            ("remote", &[opcode, key, address, operation, at, bytes]) => {
+                let remote = RemoteFrame { opcode: opcode as u16, key, address, operation };
                 body.extend_from_slice(&remote.encode(bytes as u32));
                 body.extend_from_slice(data(at, bytes));
                 body.resize(body.len().next_multiple_of(8), 0);

@@ -40,7 +40,7 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
     assert_eq!(HEADER_BYTES + body.len() + rest.len(), bytes.len(), "bytes got lost");
     let accepted = match header.kind {
         Kind::Data => frames(body),
-        Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => sack(header.ack, body),
+        Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => sack(header.ack, body),
         Kind::Hello | Kind::Challenge | Kind::Welcome => offer(body),
         Kind::Piece => piece(body),
         Kind::Probe

@@ -8,7 +8,7 @@ use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer, Refusal, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, MESSAGE_BYTES_MAX};
 use tsumugi_wire::piece::Piece;
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// A packet and the verdict on it, stated independently of the decoder.
@@ -82,7 +82,7 @@ fn header(kind: Kind) -> Header {
         token: 0x0123_4567_89ab_cdef,
         flow: 5,
         path: 1,
-        psn: Psn(if matches!(kind, Kind::Data | Kind::Stop | Kind::Bye) { 1234 } else { 0 }),
+        psn: Psn(if matches!(kind, Kind::Data | Kind::Xoff | Kind::Bye) { 1234 } else { 0 }),
         ..Header::new(kind, 0xe90c_0001)
     }
 }
@@ -96,8 +96,8 @@ fn packet(mut header: Header, body: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// `bytes` of contents that differ from place to place.
-fn contents(bytes: usize) -> Vec<u8> {
+/// `bytes` of payload, each different from its neighbours.
+fn payload(bytes: usize) -> Vec<u8> {
     (0..bytes).map(|index| (index * 7 + index / 256 + 1) as u8).collect()
 }
 
@@ -106,7 +106,7 @@ fn wholes(messages: &[(u16, usize)]) -> Vec<u8> {
     let mut body = Vec::new();
     for &(channel, bytes) in messages {
         body.extend_from_slice(&encode_whole(channel, bytes as u32));
-        body.extend_from_slice(&contents(bytes));
+        body.extend_from_slice(&payload(bytes));
         body.resize(body.len().next_multiple_of(8), 0);
     }
     body
@@ -114,15 +114,16 @@ fn wholes(messages: &[(u16, usize)]) -> Vec<u8> {
 
 fn fragment(offset: u64, total: u64, bytes: usize) -> Vec<u8> {
     let mut body = Fragment { channel: 9, message: 0xffff_fffe, offset, total }.encode().to_vec();
-    body.extend_from_slice(&contents(bytes));
+    body.extend_from_slice(&payload(bytes));
     body
 }
 
 /// A frame about remote memory, padded.
-fn remote(what: What, bytes: usize) -> Vec<u8> {
+fn remote(opcode: Opcode, bytes: usize) -> Vec<u8> {
     let (key, address, operation) = (0xfeed_5eed_0bad_f00d, 0x7f00_1234_5678, 0x1_0000_0002);
-    let mut body = RemoteFrame { what: what as u16, key, address, operation }.encode(bytes as u32).to_vec();
-    body.extend_from_slice(&contents(bytes));
+    let mut body =
+        RemoteFrame { opcode: opcode as u16, key, address, operation }.encode(bytes as u32).to_vec();
+    body.extend_from_slice(&payload(bytes));
     body.resize(body.len().next_multiple_of(8), 0);
     body
 }
@@ -139,7 +140,7 @@ fn data(cases: &mut Cases) {
         "a lone message of 8 bytes: 64 of datagram",
         packet(plain, &wholes(&[(7, 8)])),
     );
-    cases.add("data_empty_message", "a message without contents", packet(plain, &wholes(&[(0, 0)])));
+    cases.add("data_empty_message", "a message without payload", packet(plain, &wholes(&[(0, 0)])));
     cases.add("data_no_frames", "an empty body: CRC 0, no frames", packet(plain, &[]));
     cases.add("data_one_byte", "one byte, padded", packet(plain, &wholes(&[(1, 1)])));
     cases.add(
@@ -215,21 +216,21 @@ fn data(cases: &mut Cases) {
     ] {
         cases.add(name, why, packet(plain, &full_fragment(datagram)));
     }
-    cases.add("remote_write", "13 bytes to be written", packet(plain, &remote(What::Write, 13)));
-    cases.add("remote_fence", "without data", packet(plain, &remote(What::Fence, 0)));
+    cases.add("remote_write", "13 bytes to be written", packet(plain, &remote(Opcode::Write, 13)));
+    cases.add("remote_fence", "without data", packet(plain, &remote(Opcode::Fence, 0)));
     cases.add(
         "remote_full_1500",
         "a piece of a write that fills MTU 1500 over IPv4",
-        packet(plain, &remote(What::Piece, 1500 - IPV4_UDP_BYTES - HEADER_BYTES - REMOTE_BYTES)),
+        packet(plain, &remote(Opcode::Piece, 1500 - IPV4_UDP_BYTES - HEADER_BYTES - REMOTE_BYTES)),
     );
     let mixed =
-        [wholes(&[(3, 5)]), remote(What::Notify, 16), remote(What::Reply, 3), wholes(&[(3, 1)])].concat();
+        [wholes(&[(3, 5)]), remote(Opcode::Notify, 16), remote(Opcode::Reply, 3), wholes(&[(3, 1)])].concat();
     cases.add("remote_mixed", "between messages", packet(plain, &mixed));
     cases.add(
         "remote_unknown",
         "whoever reads it judges what it is",
         packet(plain, &{
-            let mut body = remote(What::Write, 8);
+            let mut body = remote(Opcode::Write, 8);
             body[..2].copy_from_slice(&[0xff; 2]);
             body
         }),
@@ -237,7 +238,7 @@ fn data(cases: &mut Cases) {
     cases.foreign(
         "remote_unpadded",
         "the last frame's padding left off",
-        packet(plain, &remote(What::Write, 13)[..45]),
+        packet(plain, &remote(Opcode::Write, 13)[..45]),
     );
     let mut two = packet(plain, &wholes(&[(7, 8)]));
     two.extend(packet(Header { psn: Psn(1235), ..plain }, &wholes(&[(7, 9)])));
@@ -256,9 +257,9 @@ fn sack(psn: Psn, words: &[u32]) -> Vec<u8> {
 fn answer(cases: &mut Cases) {
     for (name, kind, why) in [
         ("ack_empty", Kind::Ack, "nothing beyond ack"),
-        ("lose_empty", Kind::Lose, "Go-back-N: begin again at ack"),
-        ("stop_empty", Kind::Stop, "psn was refused: the queue is full"),
-        ("go_empty", Kind::Go, "there is room again"),
+        ("nak_empty", Kind::Nak, "Go-back-N: begin again at ack"),
+        ("xoff_empty", Kind::Xoff, "psn was refused: the queue is full"),
+        ("xon_empty", Kind::Xon, "there is room again"),
     ] {
         let header = Header { flags: Flags::HAS_ACK, ack: Psn(1234), credit: 1024, ..header(kind) };
         cases.add(name, why, packet(header, &sack(Psn(1233), &[])));
@@ -507,13 +508,13 @@ fn refused_body(cases: &mut Cases) {
         (
             "remote_short",
             "31 bytes are no header",
-            remote(What::Write, 8)[..31].to_vec(),
+            remote(Opcode::Write, 8)[..31].to_vec(),
             "frame_truncated 0",
         ),
         (
             "remote_past_end",
             "one byte more than there is",
-            remote(What::Write, 8)[..39].to_vec(),
+            remote(Opcode::Write, 8)[..39].to_vec(),
             "frame_truncated 0",
         ),
         (
@@ -528,7 +529,7 @@ fn refused_body(cases: &mut Cases) {
             fragment(0, 40, 0)[..23].to_vec(),
             "frame_truncated 0",
         ),
-        ("fragment_empty", "without contents", fragment(0, 40, 0), "frame_range 0 40"),
+        ("fragment_empty", "without payload", fragment(0, 40, 0), "frame_range 0 40"),
         (
             "fragment_past_end",
             "begins where its message ends",
@@ -551,7 +552,7 @@ fn refused_body(cases: &mut Cases) {
         cases.refuse_body(name, why, packet(plain, &body), verdict);
     }
 
-    for kind in [Kind::Ack, Kind::Lose, Kind::Stop, Kind::Go] {
+    for kind in [Kind::Ack, Kind::Nak, Kind::Xoff, Kind::Xon] {
         let name = format!("sack_none_{}", kind as u8);
         cases.refuse_body(&name, "an answer without its body", packet(header(kind), &[]), "sack");
     }
@@ -567,7 +568,7 @@ fn refused_body(cases: &mut Cases) {
     let mut long = sack(Psn(1), &words);
     long[12] += 1;
     long.extend_from_slice(&[0xff; 4]);
-    cases.refuse_body("sack_too_long", "one word more than a window has", packet(answer, &long), "sack");
+    cases.refuse_body("sack_too_long", "one word more than a bitmap has", packet(answer, &long), "sack");
     let mut huge = sack(Psn(1), &[]);
     huge[12..16].fill(0xff);
     cases.refuse_body("sack_huge", "announces 2^32 - 1 words", packet(answer, &huge), "sack");
@@ -586,7 +587,7 @@ fn refused_body(cases: &mut Cases) {
     let welcome = Header::new(Kind::Welcome, 0xe90c_0001);
     let mut mode = encoded;
     mode[36] = 2;
-    cases.refuse_body("offer_repeat_2", "an unknown way of repair", packet(welcome, &mode), "offer_repeat 2");
+    cases.refuse_body("offer_repeat_2", "an unknown repair mode", packet(welcome, &mode), "offer_repeat 2");
     let challenge = Header::new(Kind::Challenge, 0xe90c_0001);
     cases.refuse_body(
         "challenge_short",

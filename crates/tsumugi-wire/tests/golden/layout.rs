@@ -3,11 +3,11 @@
 use std::mem::{align_of, offset_of, size_of};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
-    self, Acknowledged, Control, Counter, Flow, Geometry, Landing, RailCounters, Received, Record,
+    self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, RailCounters, Received, Record,
     Translation,
 };
 use tsumugi_wire::piece::{PACKET_BODY_BYTES_MAX, PIECE_ALIGN};
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Kind, ack, frame, handshake, header, limits};
 
 /// Offset of every field of `$rust`, which begins at `$base` of the C structure `$c`. A field that is
@@ -47,7 +47,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ring_head,
         ring_tail,
         sleeping,
-        stopped,
+        xoff,
         ring_read,
         counters,
         rails,
@@ -70,8 +70,8 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         checked,
         received,
         acknowledged,
-        window,
-        landing
+        bitmap,
+        direct_writes
     );
     offsets!(
         all,
@@ -80,13 +80,13 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         Received,
         base,
         echo,
-        stopped,
+        xoff,
         owed,
         newest,
         ask_by_probe
     );
     offsets!(all, "flow.acknowledged", offset_of!(Flow, acknowledged), Acknowledged, ack, limit);
-    offsets!(all, "flow.landing", offset_of!(Flow, landing), Landing, begun, landed, held);
+    offsets!(all, "flow.direct_writes", offset_of!(Flow, direct_writes), DirectWrites, started, done, held);
     size!(all, "flow", Flow);
     offsets!(all, "translation", 0, Translation, key, place, used);
     size!(all, "translation", Translation);
@@ -114,7 +114,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("DATAGRAM_BYTES_MIN", limits::DATAGRAM_BYTES_MIN as u64),
         ("DATAGRAM_BYTES_MAX", limits::DATAGRAM_BYTES_MAX as u64),
         ("ONE_BUFFER_BYTES", limits::ONE_BUFFER_BYTES as u64),
-        ("WINDOW_PACKETS", limits::WINDOW_PACKETS),
+        ("BITMAP_PACKETS", limits::BITMAP_PACKETS),
         ("MESSAGE_BYTES_MAX", limits::MESSAGE_BYTES_MAX),
         ("RECORD_ALIGN", limits::RECORD_ALIGN),
         ("PIECE_ALIGN", PIECE_ALIGN as u64),
@@ -126,7 +126,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("PAGE_BYTES", memory::PAGE_BYTES as u64),
         ("FLOWS_PER_PAGE", memory::FLOWS_PER_PAGE as u64),
         ("PAD_BYTES", memory::PAD_BYTES as u64),
-        ("WINDOW_WORDS", memory::WINDOW_WORDS as u64),
+        ("BITMAP_WORDS", memory::BITMAP_WORDS as u64),
         ("COUNTERS", memory::COUNTERS as u64),
         ("RAILS_MAX", limits::RAILS_MAX as u64),
         ("RING_BYTES_MIN", Geometry::RING_BYTES_MIN),
@@ -163,17 +163,17 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_ASK_BY_PROBE", u64::from(Flags::ASK_BY_PROBE.0)),
         ("FLAG_AWAY", u64::from(Flags::AWAY.0)),
         ("FLAG_AT_LEISURE", u64::from(Flags::AT_LEISURE.0)),
-        ("REMOTE_WRITE", What::Write as u64),
-        ("REMOTE_PIECE", What::Piece as u64),
+        ("REMOTE_WRITE", Opcode::Write as u64),
+        ("REMOTE_PIECE", Opcode::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),
         ("REPEAT_GO_BACK_N", Repeat::GoBackN as u64),
     ]);
     let kinds = [
         "DATA",
         "ACK",
-        "LOSE",
-        "STOP",
-        "GO",
+        "NAK",
+        "XOFF",
+        "XON",
         "PROBE",
         "HELLO",
         "CHALLENGE",

@@ -3,7 +3,7 @@
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use tsumugi::Repeat;
-use tsumugi::internal::Options;
+use tsumugi::internal::EndpointOptions;
 use tsumugi_rail::{Deliver, Packet, Rail, RailError};
 use tsumugi_wire::Instant;
 
@@ -48,8 +48,8 @@ impl Tray {
 }
 
 /// What the endpoints on trays are like.
-pub(crate) const fn options() -> Options {
-    Options {
+pub(crate) const fn options() -> EndpointOptions {
+    EndpointOptions {
         job: 0,
         accept_unknown: true,
         peers_max: 8,

@@ -4,7 +4,7 @@ use super::error::Unanswered;
 use super::format::{Code, Head, Kind};
 use super::reply::{Answer, Reply, Request};
 use super::{ActiveMessages, Outstanding};
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Message;
 use crate::error::{Failure, ReceiveError};
 use tsumugi_rail::RailError;
@@ -15,7 +15,7 @@ impl<S> ActiveMessages<S> {
     pub(super) fn handle_arrived(&mut self) -> Result<usize, RailError> {
         self.follow();
         let mut handled = 0;
-        while let Some(delivery) = self.desk.channel.take() {
+        while let Some(delivery) = self.flow_control.channel.take() {
             handled += 1;
             match delivery {
                 Ok(message) => self.on_message(&message),
@@ -25,15 +25,15 @@ impl<S> ActiveMessages<S> {
         }
         if handled > 0 {
             // Replies that share a packet should not wait for the next call.
-            self.desk.channel.shared.transmit(self.desk.channel.shared.now())?;
+            self.flow_control.channel.shared.transmit(self.flow_control.channel.shared.now())?;
         }
         Ok(handled)
     }
 
     /// Has what is outstanding be known by the number that its peer goes by.
     pub(super) fn follow(&mut self) {
-        if self.desk.follow() {
-            let inner = self.desk.channel.shared.inner.borrow();
+        if self.flow_control.follow() {
+            let inner = self.flow_control.channel.shared.inner.borrow();
             for (_, outstanding) in &mut self.requests {
                 outstanding.ticket = outstanding.ticket.now(&inner.state);
             }
@@ -43,12 +43,14 @@ impl<S> ActiveMessages<S> {
     fn on_message(&mut self, message: &Message) {
         let source = message.source();
         let Some((head, data)) = Head::decode(message) else {
-            self.desk.violated();
+            self.flow_control.violated();
             return;
         };
         match head.kind {
             Kind::Reply | Kind::Refusal => self.on_answer(source, &head, data),
-            Kind::Request | Kind::Store | Kind::Get if !self.desk.admit(source) => self.desk.violated(),
+            Kind::Request | Kind::Store | Kind::Get if !self.flow_control.admit(source) => {
+                self.flow_control.violated()
+            }
             Kind::Request if defect!(RequestTwice) => {
                 (0..2).for_each(|_| self.on_request(source, &head, data))
             }
@@ -58,33 +60,33 @@ impl<S> ActiveMessages<S> {
         }
     }
 
-    fn on_request(&mut self, source: Node, head: &Head, data: &[u8]) {
-        let limit = self.desk.options.bulk_bytes;
+    fn on_request(&mut self, source: PeerId, head: &Head, data: &[u8]) {
+        let limit = self.flow_control.options.bulk_bytes;
         let Some(handler) = self.handlers.get_mut(head.handler) else {
-            self.desk.refuse(source, head.number, Code::Handler, 0);
+            self.flow_control.refuse(source, head.number, Code::Handler, 0);
             return;
         };
         if data.len() > limit {
-            self.desk.refuse(source, head.number, Code::TooLong, limit as u64);
+            self.flow_control.refuse(source, head.number, Code::TooLong, limit as u64);
             return;
         }
         let request = Request { source, words: head.words, data, offset: None };
-        handler(&mut self.state, request, Reply::new(&mut self.desk, source, head.number));
+        handler(&mut self.state, request, Reply::new(&mut self.flow_control, source, head.number));
     }
 
-    fn on_answer(&mut self, source: Node, head: &Head, data: &[u8]) {
+    fn on_answer(&mut self, source: PeerId, head: &Head, data: &[u8]) {
         let (key, sequence) = (head.number as u32 as usize, (head.number >> 32) as u32);
         let known = self.requests.get(key);
-        if known.is_none_or(|known| known.sequence != sequence || known.ticket.node() != source) {
-            self.desk.violated();
+        if known.is_none_or(|known| known.sequence != sequence || known.ticket.peer() != source) {
+            self.flow_control.violated();
             return;
         }
         let outstanding = self.requests.remove(key);
-        self.desk.granted(outstanding.ticket, head.grant);
-        let limit = self.desk.options.bulk_bytes;
+        self.flow_control.granted(outstanding.ticket, head.grant);
+        let limit = self.flow_control.options.bulk_bytes;
         let answer = match head.kind {
             Kind::Refusal => Err(refusal(&outstanding, head)),
-            _ if data.len() > limit => Err(Unanswered::ReplyTooLong { node: source, limit: limit as u64 }),
+            _ if data.len() > limit => Err(Unanswered::ReplyTooLong { peer: source, limit: limit as u64 }),
             _ => Ok(Answer { source, words: head.words, data }),
         };
         self.complete(outstanding, answer);
@@ -92,9 +94,9 @@ impl<S> ActiveMessages<S> {
 
     /// Everything outstanding with a peer that is gone fails. What was sent to its successor since does not.
     fn on_failure(&mut self, failure: &Failure) {
-        let present = self.desk.channel.shared.inner.borrow().state.acquaintance(failure.node);
+        let present = self.flow_control.channel.shared.inner.borrow().state.connection(failure.peer);
         let lost = |outstanding: &Outstanding<S>| {
-            outstanding.ticket.node() == failure.node && outstanding.ticket.acquaintance() != present
+            outstanding.ticket.peer() == failure.peer && outstanding.ticket.connection() != present
         };
         let mut keys: Vec<(u32, usize)> = self
             .requests
@@ -111,7 +113,7 @@ impl<S> ActiveMessages<S> {
     }
 
     fn complete(&mut self, outstanding: Outstanding<S>, answer: Result<Answer<'_>, Unanswered>) {
-        self.desk.over(outstanding.ticket);
+        self.flow_control.over(outstanding.ticket);
         (outstanding.then)(&mut self.state, answer);
     }
 }
@@ -119,13 +121,13 @@ impl<S> ActiveMessages<S> {
 /// Why the peer refused the request.
 fn refusal<S>(outstanding: &Outstanding<S>, head: &Head) -> Unanswered {
     let Outstanding { ticket, handler, segment, .. } = outstanding;
-    let (node, limit) = (ticket.node(), head.words[0]);
+    let (peer, limit) = (ticket.peer(), head.words[0]);
     match Code::of(head.code) {
-        Some(Code::Handler) => Unanswered::UnknownHandler { node, name: handler },
-        Some(Code::TooLong) => Unanswered::TooLong { node, limit },
-        Some(Code::ReplyTooLong) => Unanswered::ReplyTooLong { node, limit },
-        Some(Code::Segment) => Unanswered::UnknownSegment { node, name: segment },
-        Some(Code::Bounds) => Unanswered::OutOfBounds { node, name: segment, bytes: limit },
-        None => Unanswered::Nonsense(node),
+        Some(Code::Handler) => Unanswered::UnknownHandler { peer, name: handler },
+        Some(Code::TooLong) => Unanswered::TooLong { peer, limit },
+        Some(Code::ReplyTooLong) => Unanswered::ReplyTooLong { peer, limit },
+        Some(Code::Segment) => Unanswered::UnknownSegment { peer, name: segment },
+        Some(Code::Bounds) => Unanswered::OutOfBounds { peer, name: segment, bytes: limit },
+        None => Unanswered::Nonsense(peer),
     }
 }

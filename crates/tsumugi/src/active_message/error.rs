@@ -1,6 +1,6 @@
 //! What can go wrong with a request, before it is sent and after.
 
-use crate::Node;
+use crate::PeerId;
 use crate::error::{Failure, SendError};
 use std::time::Duration;
 use tsumugi_rail::RailError;
@@ -13,8 +13,10 @@ pub enum RequestError {
         "as many requests are outstanding with this peer as it takes, or the queue to it is full; poll and try again"
     )]
     WouldBlock,
-    /// More data than [`super::Options::bulk_bytes`].
-    #[error("{bytes} bytes of data are over the limit of {limit}; raise Options::bulk_bytes on both sides")]
+    /// More data than [`super::ActiveMessageOptions::bulk_bytes`].
+    #[error(
+        "{bytes} bytes of data are over the limit of {limit}; raise ActiveMessageOptions::bulk_bytes on both sides"
+    )]
     TooLong {
         /// What was to be sent.
         bytes: u64,
@@ -45,52 +47,54 @@ impl From<RailError> for RequestError {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unanswered {
     /// Nothing is registered under this name there.
-    #[error("{node} has no handler '{name}'; register it there before requests arrive")]
+    #[error("{peer} has no handler '{name}'; register it there before requests arrive")]
     UnknownHandler {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// The handler's name.
         name: &'static str,
     },
     /// Nothing is registered under this name there.
-    #[error("{node} has no segment '{name}'; register it there before it is used")]
+    #[error("{peer} has no segment '{name}'; register it there before it is used")]
     UnknownSegment {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// The segment's name.
         name: &'static str,
     },
     /// A range that is not in the segment.
-    #[error("the segment '{name}' of {node} has {bytes} bytes, and some of the range lies outside")]
+    #[error("the segment '{name}' of {peer} has {bytes} bytes, and some of the range lies outside")]
     OutOfBounds {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// The segment's name.
         name: &'static str,
         /// The segment's length.
         bytes: u64,
     },
     /// The peer takes less data.
-    #[error("{node} takes requests with at most {limit} bytes of data; raise Options::bulk_bytes there")]
+    #[error(
+        "{peer} takes requests with at most {limit} bytes of data; raise ActiveMessageOptions::bulk_bytes there"
+    )]
     TooLong {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// Its limit.
         limit: u64,
     },
     /// The reply was too long, for the one side or the other.
     #[error(
-        "the reply of {node} has more than the {limit} bytes that are allowed; raise Options::bulk_bytes"
+        "the reply of {peer} has more than the {limit} bytes that are allowed; raise ActiveMessageOptions::bulk_bytes"
     )]
     ReplyTooLong {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// The limit that it exceeds.
         limit: u64,
     },
     /// The peer answered, but not so that it makes sense.
     #[error("{0} refused the request for a reason that this version does not know")]
-    Nonsense(Node),
+    Nonsense(PeerId),
     /// The peer is gone. The request may have been handled or not.
     #[error(transparent)]
     Peer(Box<Failure>),
@@ -99,8 +103,10 @@ pub enum Unanswered {
 /// A reply was not sent. The requester is told that there is none.
 #[derive(Debug, thiserror::Error)]
 pub enum ReplyError {
-    /// More data than [`super::Options::bulk_bytes`].
-    #[error("a reply of {bytes} bytes is over the limit of {limit}; raise Options::bulk_bytes on both sides")]
+    /// More data than [`super::ActiveMessageOptions::bulk_bytes`].
+    #[error(
+        "a reply of {bytes} bytes is over the limit of {limit}; raise ActiveMessageOptions::bulk_bytes on both sides"
+    )]
     TooLong {
         /// What was to be sent.
         bytes: u64,
@@ -123,11 +129,11 @@ pub enum CallError {
     Unanswered(#[from] Unanswered),
     /// There is no answer yet, or there was no room for the request: the peer is there and does not answer.
     #[error(
-        "{node} has not answered within {timeout:?}; its process may be stopped, computing, or not calling into the library"
+        "{peer} has not answered within {timeout:?}; its process may be stopped, computing, or not calling into the library"
     )]
     TimedOut {
         /// Who was asked.
-        node: Node,
+        peer: PeerId,
         /// How long was waited.
         timeout: Duration,
     },

@@ -5,15 +5,15 @@
 //! with no more than a [`Reply`] in its hand. The reply, or why there is none, completes the request: each exactly once.
 //!
 //! ```
-//! use tsumugi::active_message::{ActiveMessages, Options};
+//! use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages};
 //! use tsumugi::{Config, Endpoint};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let there = Endpoint::open(Config::loopback())?;
 //! # let here = Endpoint::open(Config::loopback())?;
-//! # let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! # let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
 //! // Where the handler is. Handlers get the state that the port was opened with.
-//! let mut server = ActiveMessages::open(&there, 1, Options::default(), 0)?;
+//! let mut server = ActiveMessages::open(&there, 1, ActiveMessageOptions::default(), 0)?;
 //! server.register("add", |sum: &mut u64, request, reply| {
 //!     *sum += request.words[0];
 //!     // A requester that is gone needs no reply.
@@ -21,9 +21,9 @@
 //! })?;
 //!
 //! // Where the requests come from.
-//! let mut client = ActiveMessages::open(&here, 1, Options::default(), Vec::new())?;
+//! let mut client = ActiveMessages::open(&here, 1, ActiveMessageOptions::default(), Vec::new())?;
 //! for number in [20, 22] {
-//!     client.request(node, "add", [number, 0, 0, 0], |sums, answer| match answer {
+//!     client.request(peer, "add", [number, 0, 0, 0], |sums, answer| match answer {
 //!         Ok(answer) => sums.push(answer.words[0]),
 //!         Err(error) => eprintln!("{error}"),
 //!     })?;
@@ -42,10 +42,10 @@
 //!
 //! - Handlers run in [`ActiveMessages::poll`] and in calls that wait, one at a time. They cannot reach their port, so
 //!   they can neither wait nor send requests; request handlers can reply, and completions can do nothing.
-//! - A reply never waits. A peer has at most [`Options::tokens`] requests outstanding with us, so that the room for
-//!   its replies is bounded, and they are accepted beyond what the queue to the peer takes otherwise. A peer that asks
-//!   without tokens is not answered (`violation` in [`crate::Endpoint::counters`]).
-//! - Who waits to send a request handles meanwhile what arrives.
+//! - A reply never waits. A peer has at most [`ActiveMessageOptions::tokens`] requests outstanding with us, so that the
+//!   room for its replies is bounded, and they are accepted beyond what the queue to the peer takes otherwise. A peer
+//!   that asks without tokens is not answered (`violation` in [`crate::Endpoint::counters`]).
+//! - A call that waits to send a request handles meanwhile what arrives.
 //!
 //! Before its first reply a peer is sent at most eight requests at once; the reply says how many it takes.
 //!
@@ -55,8 +55,8 @@
 //! that sees it there; [`ActiveMessages::get`] fetches a range of it.
 
 mod arrive;
-mod desk;
 mod error;
+mod flow_control;
 mod format;
 mod reply;
 mod segment;
@@ -67,9 +67,9 @@ pub use reply::{Answer, Reply, Request};
 use crate::channel::Ticket;
 use crate::error::{NameError, PortError, SendError};
 use crate::registry::{self, Registry};
-use crate::{Endpoint, Node};
-use desk::Desk;
-use format::{HEAD_BYTES, Head, Kind, PLACE_BYTES};
+use crate::{Endpoint, PeerId};
+use flow_control::FlowControl;
+use format::{HEAD_BYTES, Head, Kind, SEGMENT_RANGE_BYTES};
 use slab::Slab;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -82,7 +82,7 @@ const TOKENS_FIRST: u16 = 8;
 
 /// How a port is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct ActiveMessageOptions {
     /// Requests outstanding with one peer at most, ours with it and its with us. The room for replies to one peer is
     /// this, but at least 8, times the longest reply.
     pub tokens: u16,
@@ -90,9 +90,9 @@ pub struct Options {
     pub bulk_bytes: usize,
 }
 
-impl Default for Options {
+impl Default for ActiveMessageOptions {
     fn default() -> Self {
-        Options { tokens: 32, bulk_bytes: 64 << 10 }
+        ActiveMessageOptions { tokens: 32, bulk_bytes: 64 << 10 }
     }
 }
 
@@ -113,7 +113,7 @@ struct Outstanding<S> {
 
 /// Active messages over one channel, with the state that handlers and completions work on.
 pub struct ActiveMessages<S> {
-    desk: Desk,
+    flow_control: FlowControl,
     state: S,
     handlers: Registry<Handler<S>>,
     segments: Registry<Vec<u8>>,
@@ -130,23 +130,23 @@ impl<S> ActiveMessages<S> {
     pub fn open(
         endpoint: &Endpoint,
         channel: u16,
-        options: Options,
+        options: ActiveMessageOptions,
         state: S,
     ) -> Result<ActiveMessages<S>, PortError> {
         if options.tokens == 0 {
             return Err(PortError::Zero("tokens"));
         }
-        let needed = (HEAD_BYTES + PLACE_BYTES) as u64 + options.bulk_bytes as u64;
+        let needed = (HEAD_BYTES + SEGMENT_RANGE_BYTES) as u64 + options.bulk_bytes as u64;
         let limit = endpoint.shared.inner.borrow().state.message_bytes_max();
         if needed > limit {
             return Err(PortError::MessageBytes { needed, limit });
         }
-        let desk = Desk::new(endpoint.channel(channel)?.hear_closes(), options);
+        let flow_control = FlowControl::new(endpoint.channel(channel)?.hear_closes(), options);
         // Answers to the port that had the channel before, in this process or another, should not be taken for
         // answers to this one's requests.
         let sequence = endpoint.shared.inner.borrow_mut().state.random_number();
         Ok(ActiveMessages {
-            desk,
+            flow_control,
             state,
             handlers: Registry::default(),
             segments: Registry::default(),
@@ -188,8 +188,8 @@ impl<S> ActiveMessages<S> {
     ///
     /// # Errors
     /// Says why not.
-    pub fn may_request(&self, node: Node, data_bytes: usize) -> Result<(), RequestError> {
-        self.desk.may_request(node, data_bytes)
+    pub fn may_request(&self, peer: PeerId, data_bytes: usize) -> Result<(), RequestError> {
+        self.flow_control.may_request(peer, data_bytes)
     }
 
     /// Sends a request of four words. `then` runs in a later call that makes progress, exactly once, with the reply or
@@ -201,28 +201,28 @@ impl<S> ActiveMessages<S> {
     /// It cannot be sent; `then` will not run.
     pub fn request(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.request_bulk(node, handler, words, &[], then)
+        self.request_bulk(peer, handler, words, &[], then)
     }
 
     /// As [`ActiveMessages::request`], with data.
     ///
     /// # Errors
-    /// As [`ActiveMessages::request`]; more data than [`Options::bulk_bytes`].
+    /// As [`ActiveMessages::request`]; more data than [`ActiveMessageOptions::bulk_bytes`].
     pub fn request_bulk(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         data: &[u8],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.wait_for_room(None, node, data.len())?;
-        self.try_request_bulk(node, handler, words, data, then)
+        self.wait_for_room(None, peer, data.len())?;
+        self.try_request_bulk(peer, handler, words, data, then)
     }
 
     /// As [`ActiveMessages::request`], without waiting and without running anything.
@@ -232,28 +232,28 @@ impl<S> ActiveMessages<S> {
     /// before `then` is given away, ask [`ActiveMessages::may_request`].
     pub fn try_request(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.try_request_bulk(node, handler, words, &[], then)
+        self.try_request_bulk(peer, handler, words, &[], then)
     }
 
     /// As [`ActiveMessages::try_request`], with data.
     ///
     /// # Errors
-    /// As [`ActiveMessages::try_request`]; more data than [`Options::bulk_bytes`].
+    /// As [`ActiveMessages::try_request`]; more data than [`ActiveMessageOptions::bulk_bytes`].
     pub fn try_request_bulk(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         data: &[u8],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
         self.follow();
-        self.desk.may_request(node, data.len())?;
+        self.flow_control.may_request(peer, data.len())?;
         let asked = Asked {
             kind: Kind::Request,
             handler,
@@ -262,7 +262,7 @@ impl<S> ActiveMessages<S> {
             words,
             place: &[],
         };
-        self.ask(node, asked, data, Box::new(then))
+        self.ask(peer, asked, data, Box::new(then))
     }
 
     /// Sends a request with data and waits for the reply, handling meanwhile what arrives; returns the reply's words
@@ -275,12 +275,12 @@ impl<S> ActiveMessages<S> {
     /// It was not sent, or there is no reply.
     pub fn call(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         data: &[u8],
     ) -> Result<([u64; 4], Vec<u8>), CallError> {
-        self.call_by(None, node, handler, words, data)
+        self.call_by(None, peer, handler, words, data)
     }
 
     /// As [`ActiveMessages::call`], but waits no longer than `timeout`: the peer may be there, and not answer.
@@ -291,31 +291,31 @@ impl<S> ActiveMessages<S> {
     /// stopped cannot be asked more and more.
     pub fn call_timeout(
         &mut self,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         data: &[u8],
         timeout: Duration,
     ) -> Result<([u64; 4], Vec<u8>), CallError> {
-        self.call_by(Some(timeout), node, handler, words, data)
+        self.call_by(Some(timeout), peer, handler, words, data)
     }
 
     fn call_by(
         &mut self,
         timeout: Option<Duration>,
-        node: Node,
+        peer: PeerId,
         handler: &'static str,
         words: [u64; 4],
         data: &[u8],
     ) -> Result<([u64; 4], Vec<u8>), CallError> {
-        let deadline = timeout.and_then(|timeout| self.desk.channel.shared.deadline(timeout));
-        let timed_out = || CallError::TimedOut { node, timeout: timeout.unwrap_or(Duration::MAX) };
-        if !self.wait_for_room(deadline, node, data.len())? {
+        let deadline = timeout.and_then(|timeout| self.flow_control.channel.shared.deadline(timeout));
+        let timed_out = || CallError::TimedOut { peer, timeout: timeout.unwrap_or(Duration::MAX) };
+        if !self.wait_for_room(deadline, peer, data.len())? {
             return Err(timed_out());
         }
         let outcome = Rc::new(RefCell::new(None));
         let place = Rc::clone(&outcome);
-        self.try_request_bulk(node, handler, words, data, move |_, answer| {
+        self.try_request_bulk(peer, handler, words, data, move |_, answer| {
             *place.borrow_mut() = Some(answer.map(|answer| (answer.words, answer.data.to_vec())));
         })?;
         while outcome.borrow().is_none() {
@@ -324,7 +324,7 @@ impl<S> ActiveMessages<S> {
             }
         }
         let outcome = outcome.borrow_mut().take();
-        Ok(outcome.unwrap_or(Err(Unanswered::Nonsense(node)))?)
+        Ok(outcome.unwrap_or(Err(Unanswered::Nonsense(peer)))?)
     }
 
     /// Takes in what has arrived and runs the handlers and completions that it is for, without waiting. Returns how
@@ -333,7 +333,7 @@ impl<S> ActiveMessages<S> {
     /// # Errors
     /// The NIC is broken.
     pub fn poll(&mut self) -> Result<usize, RailError> {
-        self.desk.channel.shared.progress()?;
+        self.flow_control.channel.shared.progress()?;
         self.handle_arrived()
     }
 
@@ -361,12 +361,12 @@ impl<S> ActiveMessages<S> {
 
     /// Waits until something has arrived, and handles it. `false`: nothing has until the deadline.
     fn handle_next(&mut self, deadline: Option<Instant>) -> Result<bool, RailError> {
-        let channel = self.desk.channel.number();
-        let shared = &self.desk.channel.shared;
+        let channel = self.flow_control.channel.number();
+        let shared = &self.flow_control.channel.shared;
         let arrived = shared.wait_until(deadline, |state| state.has_arrived(channel).then_some(()))?;
         self.handle_arrived()?;
         // What always arrives must not keep a caller whose answer does not.
-        let is_over = deadline.is_some_and(|deadline| self.desk.channel.shared.now() >= deadline);
+        let is_over = deadline.is_some_and(|deadline| self.flow_control.channel.shared.now() >= deadline);
         Ok(arrived.is_some() && !is_over)
     }
 
@@ -374,22 +374,23 @@ impl<S> ActiveMessages<S> {
     fn wait_for_room(
         &mut self,
         deadline: Option<Instant>,
-        node: Node,
+        peer: PeerId,
         data_bytes: usize,
     ) -> Result<bool, RequestError> {
         self.follow();
         loop {
-            match self.desk.may_request(node, data_bytes) {
+            match self.flow_control.may_request(peer, data_bytes) {
                 Err(RequestError::WouldBlock) => {}
                 other => return other.map(|()| true),
             }
-            if deadline.is_some_and(|deadline| self.desk.channel.shared.now() >= deadline) {
+            if deadline.is_some_and(|deadline| self.flow_control.channel.shared.now() >= deadline) {
                 return Ok(false);
             }
-            let (channel, has_token) = (self.desk.channel.number(), self.desk.has_token(node));
-            let bytes = (HEAD_BYTES + PLACE_BYTES + data_bytes) as u64;
-            self.desk.channel.shared.wait_until(deadline, |state| {
-                let has_room = || !matches!(state.may_post(node, bytes), Err(SendError::WouldBlock));
+            let (channel, has_token) =
+                (self.flow_control.channel.number(), self.flow_control.has_token(peer));
+            let bytes = (HEAD_BYTES + SEGMENT_RANGE_BYTES + data_bytes) as u64;
+            self.flow_control.channel.shared.wait_until(deadline, |state| {
+                let has_room = || !matches!(state.may_post(peer, bytes), Err(SendError::WouldBlock));
                 (state.has_arrived(channel) || has_token && has_room()).then_some(())
             })?;
             self.handle_arrived()?;
@@ -399,7 +400,7 @@ impl<S> ActiveMessages<S> {
     /// Sends what may be sent.
     fn ask(
         &mut self,
-        node: Node,
+        peer: PeerId,
         asked: Asked<'_>,
         data: &[u8],
         then: Completion<S>,
@@ -408,7 +409,7 @@ impl<S> ActiveMessages<S> {
         let entry = self.requests.vacant_entry();
         let number = u64::from(self.sequence) << 32 | entry.key() as u64;
         let head = Head { kind, code: 0, grant: 0, number, handler: hash, words };
-        let ticket = self.desk.request(node, &head, [place, data])?;
+        let ticket = self.flow_control.request(peer, &head, [place, data])?;
         entry.insert(Outstanding { ticket, sequence: self.sequence, handler, segment, then });
         self.sequence = self.sequence.wrapping_add(1);
         Ok(())
@@ -428,7 +429,7 @@ struct Asked<'a> {
 impl<S> Drop for ActiveMessages<S> {
     fn drop(&mut self) {
         for (_, outstanding) in &self.requests {
-            self.desk.over(outstanding.ticket);
+            self.flow_control.over(outstanding.ticket);
         }
     }
 }

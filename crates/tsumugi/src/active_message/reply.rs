@@ -1,15 +1,15 @@
 //! What handlers get: a request with the right to reply to it, or the answer to a request of one's own.
 
-use super::desk::Desk;
 use super::error::ReplyError;
-use crate::Node;
+use super::flow_control::FlowControl;
+use crate::PeerId;
 
 /// A request that has arrived, as its handler sees it.
 #[derive(Clone, Copy, Debug)]
 #[non_exhaustive]
 pub struct Request<'a> {
     /// Who asks.
-    pub source: Node,
+    pub source: PeerId,
     /// Its words.
     pub words: [u64; 4],
     /// Its data: in the receive memory, or, when they were stored, where they are now in the segment.
@@ -23,7 +23,7 @@ pub struct Request<'a> {
 #[non_exhaustive]
 pub struct Answer<'a> {
     /// Who answers.
-    pub source: Node,
+    pub source: PeerId,
     /// The reply's words; zeroes when the handler did not reply.
     pub words: [u64; 4],
     /// The reply's data, in the receive memory; what was fetched, for a get.
@@ -35,15 +35,15 @@ pub struct Answer<'a> {
 ///
 /// Replying never waits: there is room for the reply to every request that may be outstanding.
 pub struct Reply<'a> {
-    desk: &'a mut Desk,
-    source: Node,
+    flow_control: &'a mut FlowControl,
+    source: PeerId,
     number: u64,
     used: bool,
 }
 
 impl<'a> Reply<'a> {
-    pub(super) fn new(desk: &'a mut Desk, source: Node, number: u64) -> Reply<'a> {
-        Reply { desk, source, number, used: false }
+    pub(super) fn new(flow_control: &'a mut FlowControl, source: PeerId, number: u64) -> Reply<'a> {
+        Reply { flow_control, source, number, used: false }
     }
 
     /// Replies with four words.
@@ -57,10 +57,10 @@ impl<'a> Reply<'a> {
     /// Replies with four words and data.
     ///
     /// # Errors
-    /// The requester is gone; more data than [`super::Options::bulk_bytes`], which the requester is told.
+    /// The requester is gone; more data than [`super::ActiveMessageOptions::bulk_bytes`], which the requester is told.
     pub fn send_bulk(mut self, words: [u64; 4], data: &[u8]) -> Result<(), ReplyError> {
         self.used = true;
-        self.desk.answer(self.source, self.number, words, data)
+        self.flow_control.answer(self.source, self.number, words, data)
     }
 }
 
@@ -68,7 +68,7 @@ impl Drop for Reply<'_> {
     fn drop(&mut self) {
         if !self.used {
             // A requester that is gone needs no reply.
-            let _ = self.desk.answer(self.source, self.number, [0; 4], &[]);
+            let _ = self.flow_control.answer(self.source, self.number, [0; 4], &[]);
         }
     }
 }

@@ -1,11 +1,11 @@
 //! Segments: memory with a name that peers store into and get from.
 
 use super::error::{RequestError, Unanswered};
-use super::format::{Code, Head, Kind, Place};
+use super::format::{Code, Head, Kind, SegmentRange};
 use super::reply::{Answer, Reply, Request};
 use super::{ActiveMessages, Asked};
 use crate::error::NameError;
-use crate::{Node, registry};
+use crate::{PeerId, registry};
 use std::ops::Range;
 
 impl<S> ActiveMessages<S> {
@@ -40,84 +40,84 @@ impl<S> ActiveMessages<S> {
     /// As [`ActiveMessages::request_bulk`].
     pub fn store(
         &mut self,
-        node: Node,
+        peer: PeerId,
         (segment, offset): (&'static str, u64),
         data: &[u8],
         handler: &'static str,
         words: [u64; 4],
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        self.wait_for_room(None, node, data.len())?;
-        let place = Place { segment: registry::hash(segment), offset }.encode();
+        self.wait_for_room(None, peer, data.len())?;
+        let place = SegmentRange { segment: registry::hash(segment), offset }.encode();
         let hash = registry::hash(handler);
         let asked = Asked { kind: Kind::Store, handler, segment, hash, words, place: &place };
-        self.ask(node, asked, data, Box::new(then))
+        self.ask(peer, asked, data, Box::new(then))
     }
 
     /// Fetches `bytes` of the peer's segment from `offset` on; they are the answer's data. Waits as
     /// [`ActiveMessages::request`] does. No handler runs there.
     ///
     /// # Errors
-    /// As [`ActiveMessages::request`]; more bytes than [`super::Options::bulk_bytes`].
+    /// As [`ActiveMessages::request`]; more bytes than [`super::ActiveMessageOptions::bulk_bytes`].
     pub fn get(
         &mut self,
-        node: Node,
+        peer: PeerId,
         (segment, offset): (&'static str, u64),
         bytes: usize,
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
-        let limit = self.desk.options.bulk_bytes;
+        let limit = self.flow_control.options.bulk_bytes;
         if bytes > limit {
             return Err(RequestError::TooLong { bytes: bytes as u64, limit: limit as u64 });
         }
-        self.wait_for_room(None, node, 0)?;
+        self.wait_for_room(None, peer, 0)?;
         let hash = registry::hash(segment);
         let words = [offset, bytes as u64, 0, 0];
         let asked = Asked { kind: Kind::Get, handler: segment, segment, hash, words, place: &[] };
-        self.ask(node, asked, &[], Box::new(then))
+        self.ask(peer, asked, &[], Box::new(then))
     }
 
-    pub(super) fn on_store(&mut self, source: Node, head: &Head, data: &[u8]) {
-        let limit = self.desk.options.bulk_bytes;
-        let Some((place, data)) = Place::decode(data) else {
-            self.desk.violated();
+    pub(super) fn on_store(&mut self, source: PeerId, head: &Head, data: &[u8]) {
+        let limit = self.flow_control.options.bulk_bytes;
+        let Some((place, data)) = SegmentRange::decode(data) else {
+            self.flow_control.violated();
             return;
         };
-        // What nobody will hear of is not stored.
+        // Without the handler nobody here would be told: nothing is stored.
         let Some(handler) = self.handlers.get_mut(head.handler) else {
-            self.desk.refuse(source, head.number, Code::Handler, 0);
+            self.flow_control.refuse(source, head.number, Code::Handler, 0);
             return;
         };
         let Some(segment) = self.segments.get_mut(place.segment) else {
-            self.desk.refuse(source, head.number, Code::Segment, 0);
+            self.flow_control.refuse(source, head.number, Code::Segment, 0);
             return;
         };
         if data.len() > limit {
-            self.desk.refuse(source, head.number, Code::TooLong, limit as u64);
+            self.flow_control.refuse(source, head.number, Code::TooLong, limit as u64);
             return;
         }
         let Some(range) = range(segment, place.offset, data.len() as u64) else {
-            self.desk.refuse(source, head.number, Code::Bounds, segment.len() as u64);
+            self.flow_control.refuse(source, head.number, Code::Bounds, segment.len() as u64);
             return;
         };
         segment[range.clone()].copy_from_slice(data);
         let request =
             Request { source, words: head.words, data: &segment[range], offset: Some(place.offset) };
-        handler(&mut self.state, request, Reply::new(&mut self.desk, source, head.number));
+        handler(&mut self.state, request, Reply::new(&mut self.flow_control, source, head.number));
     }
 
-    pub(super) fn on_get(&mut self, source: Node, head: &Head) {
+    pub(super) fn on_get(&mut self, source: PeerId, head: &Head) {
         let [offset, bytes, ..] = head.words;
         let Some(segment) = self.segments.get(head.handler) else {
-            self.desk.refuse(source, head.number, Code::Segment, 0);
+            self.flow_control.refuse(source, head.number, Code::Segment, 0);
             return;
         };
         let Some(range) = range(segment, offset, bytes) else {
-            self.desk.refuse(source, head.number, Code::Bounds, segment.len() as u64);
+            self.flow_control.refuse(source, head.number, Code::Bounds, segment.len() as u64);
             return;
         };
         // Refused when it is too long, and of no use to a requester that is gone.
-        let _ = self.desk.answer(source, head.number, [0; 4], &segment[range]);
+        let _ = self.flow_control.answer(source, head.number, [0; 4], &segment[range]);
     }
 }
 

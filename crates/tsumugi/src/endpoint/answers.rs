@@ -3,7 +3,7 @@
 use super::state::State;
 use crate::checksum::crc32c;
 use arrayvec::ArrayVec;
-use tsumugi_proto::{ReceiveMemory, answer, window};
+use tsumugi_proto::{ReceiveMemory, answer, receive_bitmap};
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::defect;
@@ -15,14 +15,14 @@ pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
 
 impl State {
     /// Answers everyone who waits for an ACK, because nobody may call for a while.
-    pub fn settle(&mut self) {
+    pub fn flush_acks(&mut self) {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             if peer.ack_due != Instant::NEVER {
                 peer.ack_due = Instant::NEVER;
                 peer.demand(Kind::Ack, Psn(0));
-                self.touch(index);
+                self.schedule(index);
             }
         }
     }
@@ -45,9 +45,9 @@ impl State {
             return Ok(false);
         }
         self.tally.answers_sent += 1;
-        // The sender holds everything back until it hears that. What made it do so came by a path of which the driver knows,
-        // and not we: whether the one that we know of still works nobody can say.
-        if kind == Kind::Go {
+        // The sender sends nothing before it has this. The packet that was refused may have come by a path that only
+        // the XDP program knows; whether the one that we know still works is uncertain. So XON goes to every address.
+        if kind == Kind::Xon {
             for address in peer.elsewhere(peer.answer_to) {
                 rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
             }
@@ -68,7 +68,7 @@ impl State {
         let peer = &self.peers[index as usize];
         let remote = peer.remote?;
         let ((base, mut sack), flags) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
-            Some(flow) => (window::snapshot(flow), answer::flags(flow)),
+            Some(flow) => (receive_bitmap::snapshot(flow), answer::flags(flow)),
             None => ((Psn(0), Sack::EMPTY), Flags::HAS_ACK),
         };
         // The credit counts from what was read, the answer from what was deposited, which may be more.
@@ -82,7 +82,7 @@ impl State {
         header.flags = flags.with(more);
         // What was read has been compared, and nothing else.
         let compared = if defect!(CheckedTooEarly) { base } else { read };
-        header.psn = if kind == Kind::Stop { psn } else { compared };
+        header.psn = if kind == Kind::Xoff { psn } else { compared };
         (header.ack, header.credit) = (base, credit);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);

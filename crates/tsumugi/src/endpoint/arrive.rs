@@ -1,13 +1,13 @@
 //! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
 
-use super::peer::{ContentKey, Phase};
+use super::peer::{PacketKey, Phase};
 use super::state::{ACK_DELAY_NS, State};
 use crate::checksum::crc32c;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
-use tsumugi_proto::{ReceiveMemory, Verdict, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Verdict, receive_bitmap, receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
@@ -15,7 +15,7 @@ use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 /// Packets of one flow after which an ACK is due though nobody asked.
@@ -66,9 +66,9 @@ impl State {
             Kind::Reset => self.on_reset(now, from, header),
             Kind::Data
             | Kind::Ack
-            | Kind::Lose
-            | Kind::Stop
-            | Kind::Go
+            | Kind::Nak
+            | Kind::Xoff
+            | Kind::Xon
             | Kind::Probe
             | Kind::Bye
             | Kind::ByeAck
@@ -123,28 +123,29 @@ impl State {
                 peer.doubt.is_away = false;
                 self.on_data(now, index, flow, header, body);
             }
-            Kind::Ack | Kind::Lose | Kind::Stop | Kind::Go => {
+            Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
                 let index = self.prove(now, index, from);
-                self.on_way(now, index, from);
+                self.on_path(now, index, from);
                 let peer = &mut self.peers[index as usize];
                 peer.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
                 peer.doubt.is_away = header.flags.has(Flags::AWAY);
                 let answer = match header.kind {
-                    Kind::Lose => Answer::Lose,
-                    // It has taken since what it refused then: this is a copy, or late, and the GO that followed it may be
-                    // here already. A STOP that was owed need not name what it refused, but acknowledges as much as ever.
-                    Kind::Stop if header.psn.max(header.ack) < self.peers[index as usize].sender.base() => {
+                    Kind::Nak => Answer::Nak,
+                    // The peer has since taken what it refused then: this is a copy, or late, and the XON that followed
+                    // it may be here already. An XOFF that was owed need not name what it refused, but acknowledges as
+                    // much as ever.
+                    Kind::Xoff if header.psn.max(header.ack) < self.peers[index as usize].sender.base() => {
                         Answer::Ack
                     }
-                    Kind::Stop => {
+                    Kind::Xoff => {
                         self.on_refused(now, index, from, header.psn);
-                        Answer::Stop
+                        Answer::Xoff
                     }
-                    Kind::Go => Answer::Go,
+                    Kind::Xon => Answer::Xon,
                     _ => Answer::Ack,
                 };
-                // A STOP names what it refused instead.
-                if header.kind != Kind::Stop {
+                // The PSN of an XOFF is the one that it refused.
+                if header.kind != Kind::Xoff {
                     self.confirm(index, header.psn.min(header.ack));
                 }
                 match Sack::decode(body) {
@@ -179,12 +180,13 @@ impl State {
         if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
-        let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
+        let (sent_packets, long_messages, pool) =
+            (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
         let unchecked = &mut peer.unchecked;
-        let release = |(psn, key): (Psn, ContentKey)| {
-            let may_land = psn >= unchecked.checked() && contents[key].may_land();
-            if let Some(key) = unchecked.keep(psn, key, may_land) {
-                super::long::release(contents, longs, pool, key);
+        let release = |(psn, key): (Psn, PacketKey)| {
+            let may_write_directly = psn >= unchecked.checked() && sent_packets[key].may_write_directly();
+            if let Some(key) = unchecked.keep(psn, key, may_write_directly) {
+                super::long_message::release(sent_packets, long_messages, pool, key);
             }
         };
         let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);
@@ -200,7 +202,7 @@ impl State {
                 let holes = peer.sender.has_holes();
                 let more = peer.sender.has_lost() || !peer.outbox.is_empty();
                 if more {
-                    self.touch(index);
+                    self.schedule(index);
                 }
                 // What was acknowledged moves timers back; only a hole can bring one forward.
                 if holes {
@@ -221,7 +223,8 @@ impl State {
         let placed = match &frame {
             Frame::Fragment(..) => true,
             Frame::Remote(remote, data) if body.len() <= remote_frame_bytes(data.len()) => {
-                let early = [What::Piece, What::Part].map(|what| what as u16).contains(&remote.what);
+                let early =
+                    [Opcode::Piece, Opcode::Part].map(|opcode| opcode as u16).contains(&remote.opcode);
                 early || defect!(ShortWriteEarly) || psn == self.peers[index as usize].reorder.next()
             }
             Frame::Remote(..) | Frame::Whole { .. } => false,
@@ -241,7 +244,7 @@ impl State {
             return;
         }
         if header.psn > self.peers[index as usize].reorder.next() {
-            self.pass_landed(index, header.psn);
+            self.pass_direct_writes(index, header.psn);
             if self.flows[header.flow as usize] != Some(index) {
                 return; // gone over what had its turn
             }
@@ -258,15 +261,15 @@ impl State {
             peer.highest = peer.highest.max(header.psn.next());
             peer.deposited_at = now;
             peer.unanswered += 1;
-            let gap = window::base(flow) < peer.highest;
+            let gap = receive_bitmap::base(flow) < peer.highest;
             let is_waited_for = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
             if gap || is_waited_for || peer.unanswered >= UNANSWERED_MAX {
                 peer.demand(Kind::Ack, Psn(0));
-                self.touch(index);
+                self.schedule(index);
             } else if peer.ack_due == Instant::NEVER {
                 let due = now.plus(ACK_DELAY_NS);
                 peer.ack_due = due;
-                self.remind(index, due);
+                self.schedule_at(index, due);
             }
             match placed {
                 Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data),
@@ -279,7 +282,7 @@ impl State {
             }
         } else if let Some(kind) = verdict.answer() {
             peer.demand(kind, header.psn);
-            self.touch(index);
+            self.schedule(index);
         }
     }
 }

@@ -6,13 +6,13 @@ use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 
-/// How long [`Endpoint::close`] waits for peers to hear that it closes, ns.
+/// How long [`Endpoint::close`] waits for peers to acknowledge BYE, ns.
 const LEAVE_NS_MAX: u64 = SECOND_NS;
 /// The same of an endpoint that is dropped: nobody is told what became of it, so nobody should wait for long.
 const DROP_LEAVE_NS_MAX: u64 = 100 * MILLISECOND_NS;
 
 impl Endpoint {
-    /// Flushes, says good-bye to every peer, and closes.
+    /// Flushes, says BYE to every peer, and closes.
     ///
     /// An endpoint that is dropped instead goes on until what it has accepted is acknowledged, too, but for
     /// [`Config::linger`](crate::Config::linger) at most, and cannot say what became of it.
@@ -55,7 +55,7 @@ impl Shared {
         }
     }
 
-    /// Says good-bye to everyone, until everyone has heard it.
+    /// Says BYE to every peer, until each has acknowledged it.
     fn leave(&self, ns_max: u64) -> Result<(), tsumugi_rail::RailError> {
         let now = self.now();
         self.inner.borrow_mut().state.leave(now);
@@ -66,7 +66,7 @@ impl Shared {
     /// Peers that still wait for us learn at once that they need not.
     fn end(&self) {
         self.inner.borrow_mut().state.abort();
-        // Nobody is left to hear of an error.
+        // Nobody is left to be told of an error.
         let _ = self.transmit(self.now());
     }
 
@@ -80,7 +80,7 @@ impl Shared {
         let until: Instant = self.now().plus(linger_ns);
         match self.wait_until(Some(until), |state| state.is_flushed().then_some(())) {
             Ok(Some(())) => {
-                // Nobody is left to hear of an error.
+                // Nobody is left to be told of an error.
                 let _ = self.leave(DROP_LEAVE_NS_MAX.min(linger_ns));
             }
             Ok(None) | Err(_) => self.inner.borrow().tell_of_losses(linger_ns),

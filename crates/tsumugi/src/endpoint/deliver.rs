@@ -22,12 +22,12 @@ const ASSEMBLIES_AHEAD_MAX: usize = 4;
 /// Pieces in which the queue is given back.
 const PIECES: u64 = 16;
 
-/// Part of the queue that must be free before senders that were stopped go on: one in so many.
-const ROOM_TO_GO: u64 = 4;
+/// Part of the queue that must be free before senders that had XOFF get XON: one in so many.
+const ROOM_FOR_XON: u64 = 4;
 
 /// A message's bytes.
 #[derive(Debug)]
-pub enum Content {
+pub enum Payload {
     /// In the receive queue, in record number `record`.
     InPlace {
         /// Number of the record that it is a part of.
@@ -52,7 +52,7 @@ pub enum Delivery {
         /// The peer that sent it.
         source: u32,
         /// Its bytes.
-        content: Content,
+        payload: Payload,
     },
     /// A peer is gone.
     Failed(Box<Failure>),
@@ -86,7 +86,7 @@ pub(crate) struct Kept {
     first: u64,
     /// Where it begins.
     position: u64,
-    /// What comes before this is given back to the depositors.
+    /// Everything before this position is given back to the receive paths.
     given_back: u64,
 }
 
@@ -117,8 +117,8 @@ impl Kept {
         self.position - self.given_back
     }
 
-    /// Counts off what nobody needs any more. It is given back in large pieces, unless a depositor waits for room:
-    /// its words are in the cache of a depositor's CPU, from which every touch takes them away.
+    /// Counts off what nobody needs any more. It is given back in large pieces, unless a receive path waits for room:
+    /// the words written for it are in the cache of the receive path's CPU, and every access here takes them away.
     fn release<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
         while let Some(record) = self.records.front()
             && record.messages <= u32::from(defect!(RecordReleasedEarly))
@@ -142,7 +142,7 @@ impl Kept {
 
 /// Where a body lies while its frames are handed out.
 #[derive(Clone, Copy)]
-pub(super) enum Place {
+pub(super) enum BodyIn {
     /// In the queue, from this position on, in this record.
     Queue { record: u64, position: u64 },
     /// In a buffer that will go away.
@@ -150,11 +150,11 @@ pub(super) enum Place {
 }
 
 impl State {
-    /// Reads everything that depositors have published.
+    /// Reads everything that receive paths have published.
     pub fn drain(&mut self, now: Instant) {
         let memory = Rc::clone(&self.memory);
         let mut read = false;
-        if self.has_landed() {
+        if self.has_direct_writes() {
             self.read_notes(now);
         }
         while let Some(record) = self.next_record() {
@@ -176,15 +176,15 @@ impl State {
             self.kept.let_go(number);
         }
         if read {
-            self.feed();
+            self.grant_credit();
             self.kept.release(&*memory);
-            self.thaw();
+            self.restore_credit();
         }
-        self.pass_all_landed();
+        self.pass_all_direct_writes();
         self.answer_owed();
-        // Another depositor may have stopped a sender since the last release.
-        if !defect!(StoppedByDriver) {
-            self.resume_stopped();
+        // Another receive path may have said XOFF to a sender since the last release.
+        if !defect!(XoffByXdp) {
+            self.send_xon();
         }
     }
 
@@ -201,32 +201,32 @@ impl State {
             // Deposited for a peer that is gone; its entry has a new tenant.
             return;
         }
-        if !record.checked && !self.on_driven(now, index, record) {
+        if !record.checked && !self.on_xdp_record(now, index, record) {
             return;
         }
         let psn = Psn(record.psn);
-        if !record.checked && crc32c(body) != record.body_crc && !defect!(DrivenNotCompared) {
+        if !record.checked && crc32c(body) != record.body_crc && !defect!(XdpRecordNotCompared) {
             self.on_damage(index, psn);
             return;
         }
-        self.take_in(index, psn, body, Place::Queue { record: number, position });
+        self.take_in(index, psn, body, BodyIn::Queue { record: number, position });
     }
 
     /// A packet has arrived whole and unaltered. Its PSN has been claimed.
-    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: Place) {
+    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: BodyIn) {
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
             self.on_fragment(index, psn, fragment, data);
             return;
         }
         if psn != self.peers[index as usize].reorder.next() {
-            self.pass_landed(index, psn);
+            self.pass_direct_writes(index, psn);
             if self.peers[index as usize].local.is_none() {
                 return; // gone over what had its turn
             }
         }
         let peer = &mut self.peers[index as usize];
         let skips = (defect!(ReorderSkips) && psn > peer.reorder.next())
-            || (defect!(PathsNotInOrder) && peer.is_trunk());
+            || (defect!(PathsNotInOrder) && peer.is_multirail());
         if psn == peer.reorder.next() || skips {
             peer.reorder.pass();
             if self.hand_out(index, body, place) {
@@ -346,7 +346,7 @@ impl State {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
                 Held::Body(body) => {
                     self.arriving_bytes -= body.len() as u64;
-                    let going_on = self.hand_out(index, &body, Place::Passing);
+                    let going_on = self.hand_out(index, &body, BodyIn::Passing);
                     self.pool.give(body);
                     going_on
                 }
@@ -362,27 +362,27 @@ impl State {
     }
 
     /// Hands the frames of a packet whose turn it is to their channels. `false` when the peer is gone over it.
-    fn hand_out(&mut self, index: u32, body: &[u8], place: Place) -> bool {
+    fn hand_out(&mut self, index: u32, body: &[u8], place: BodyIn) -> bool {
         for frame in Frames::new(body) {
             match frame {
                 Ok(Frame::Whole { channel, at, data }) => {
-                    let content = match place {
-                        Place::Queue { record, position } if self.is_open(channel) => {
+                    let payload = match place {
+                        BodyIn::Queue { record, position } if self.is_open(channel) => {
                             self.kept.records[(record - self.kept.first) as usize].messages += 1;
-                            Content::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
+                            Payload::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
                         }
                         // Nobody may ever open the channel: do not let it hold the queue.
-                        Place::Queue { .. } | Place::Passing => {
+                        BodyIn::Queue { .. } | BodyIn::Passing => {
                             let Some(mut copy) = self.pool.take(data.len()) else {
                                 self.end_peer(index, Reason::NoMemory(data.len() as u64));
                                 return false;
                             };
                             copy.extend_from_slice(data);
                             self.complete_bytes += data.len() as u64;
-                            Content::Owned(copy)
+                            Payload::Owned(copy)
                         }
                     };
-                    self.push(index, channel, content);
+                    self.push(index, channel, payload);
                 }
                 // A fragment that had to wait as it was.
                 Ok(Frame::Fragment(fragment, data)) => {
@@ -421,17 +421,17 @@ impl State {
         self.channels.get(&channel).is_some_and(|inbox| inbox.open)
     }
 
-    pub(super) fn push(&mut self, source: u32, channel: u16, content: Content) {
+    pub(super) fn push(&mut self, source: u32, channel: u16, payload: Payload) {
         if channel == CONTROL_CHANNEL {
-            if let Content::Owned(list) = &content {
+            if let Payload::Owned(list) = &payload {
                 self.on_control(source, list);
             }
-            self.release_message(content);
+            self.release_message(payload);
             return;
         }
         self.tally.messages_received += 1;
         let inbox = self.channels.entry(channel).or_default();
-        inbox.queue.push_back(Delivery::Message { source, content });
+        inbox.queue.push_back(Delivery::Message { source, payload });
     }
 
     pub(super) fn violated(&mut self, index: u32, what: &'static str) {
@@ -451,8 +451,8 @@ impl State {
         !std::mem::replace(&mut inbox.open, true)
     }
 
-    /// The owner of a channel is told of every peer that closes. Without this it does not hear of those that leave in good
-    /// order, unless nobody is left whom it could hear from.
+    /// The owner of a channel is told of every peer that closes. Without this it is not told of those that leave in
+    /// good order, unless no peer is left that could send.
     pub fn hear_closes(&mut self, channel: u16) {
         if let Some(inbox) = self.channels.get_mut(&channel) {
             inbox.hears_closes = true;
@@ -472,8 +472,8 @@ impl State {
         self.remove_placer(channel);
         if let Some(inbox) = self.channels.remove(&channel) {
             for delivery in inbox.queue {
-                if let Delivery::Message { content, .. } = delivery {
-                    self.release_message(content);
+                if let Delivery::Message { payload, .. } = delivery {
+                    self.release_message(payload);
                 }
             }
         }
@@ -492,12 +492,12 @@ impl State {
     #[doc(hidden)]
     pub fn take_and_release(&mut self, channel: u16) -> Option<usize> {
         match self.take(channel)? {
-            Delivery::Message { content, .. } => {
-                let bytes = match &content {
-                    Content::InPlace { bytes, .. } => *bytes as usize,
-                    Content::Owned(buffer) => buffer.len(),
+            Delivery::Message { payload, .. } => {
+                let bytes = match &payload {
+                    Payload::InPlace { bytes, .. } => *bytes as usize,
+                    Payload::Owned(buffer) => buffer.len(),
                 };
-                self.release_message(content);
+                self.release_message(payload);
                 Some(bytes)
             }
             Delivery::Failed(_) => None,
@@ -505,61 +505,61 @@ impl State {
     }
 
     /// Gives a message's memory back.
-    pub fn release_message(&mut self, content: Content) {
-        match content {
-            Content::InPlace { record, .. } => {
+    pub fn release_message(&mut self, payload: Payload) {
+        match payload {
+            Payload::InPlace { record, .. } => {
                 if self.kept.let_go(record) {
                     self.kept.release(&*self.memory);
-                    self.resume_stopped();
+                    self.send_xon();
                 }
             }
-            Content::Owned(buffer) => {
+            Payload::Owned(buffer) => {
                 self.complete_bytes -= if defect!(MemoryNeverFree) { 0 } else { buffer.len() as u64 };
                 self.pool.give(buffer);
-                self.thaw();
+                self.restore_credit();
             }
         }
     }
 
-    /// Says GO to everyone who was stopped, once [a quarter](ROOM_TO_GO) of the queue is free.
-    fn resume_stopped(&mut self) {
-        if self.memory.control().stopped.0.load(Ordering::Acquire) == 0 {
+    /// Says XON to every peer that had XOFF, once [a quarter](ROOM_FOR_XON) of the queue is free.
+    fn send_xon(&mut self) {
+        if self.memory.control().xoff.0.load(Ordering::Acquire) == 0 {
             return;
         }
         let memory = Rc::clone(&self.memory);
         let control = memory.control();
         self.kept.give_back(&*memory);
-        if queue::free_bytes(&*memory) < memory.ring_bytes() / ROOM_TO_GO {
+        if queue::free_bytes(&*memory) < memory.ring_bytes() / ROOM_FOR_XON {
             return;
         }
-        control.stopped.0.store(0, Ordering::Release);
+        control.xoff.0.store(0, Ordering::Release);
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             let Some(flow) = peer.local.and_then(|local| memory.flow(local.index)) else { continue };
-            if flow.received.0.stopped.swap(0, Ordering::AcqRel) != 0 {
-                // A STOP that has not gone out yet is out of date.
+            if flow.received.0.xoff.swap(0, Ordering::AcqRel) != 0 {
+                // An XOFF that has not gone out yet is out of date.
                 peer.answer = None;
-                peer.demand(if defect!(GoNeverSent) { Kind::Ack } else { Kind::Go }, Psn(0));
-                self.touch(index);
+                peer.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
+                self.schedule(index);
             }
         }
     }
 
     /// Gives credit again to everyone it was withheld from, once there is memory. To be called wherever memory
     /// has become free: for a message that was released, a peer that is gone, what waited for its turn.
-    pub(super) fn thaw(&mut self) {
-        if !self.freezes || self.held_bytes() > self.options.receive_bytes {
+    pub(super) fn restore_credit(&mut self) {
+        if !self.withholds_credit || self.held_bytes() > self.options.receive_bytes {
             return;
         }
-        self.freezes = false;
+        self.withholds_credit = false;
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if peer.frozen && matches!(peer.phase, Phase::Open) {
-                peer.frozen = false;
+            if peer.credit_withheld && matches!(peer.phase, Phase::Open) {
+                peer.credit_withheld = false;
                 peer.demand(Kind::Ack, Psn(0));
-                self.touch(index);
+                self.schedule(index);
             }
         }
     }
@@ -568,28 +568,28 @@ impl State {
     /// full so that nothing more can arrive.
     #[must_use]
     pub fn exhausted(&self) -> Option<(u64, u64)> {
-        if self.memory.control().stopped.0.load(Ordering::Relaxed) != 0 {
-            // A depositor may have found the queue full since it was last read. As long as reading it makes room
-            // enough to say GO, nobody has to release anything.
+        if self.memory.control().xoff.0.load(Ordering::Relaxed) != 0 {
+            // A receive path may have found the queue full since it was last read. While reading it makes enough room
+            // for XON, nobody has to release anything.
             let (kept, ring) = (self.kept.bytes(), self.memory.ring_bytes());
-            if ring - kept < ring / ROOM_TO_GO {
+            if ring - kept < ring / ROOM_FOR_XON {
                 return Some((kept, ring));
             }
         }
         // What is arriving needs nobody's help to become complete.
-        let frozen = self.peers.iter().any(|peer| peer.frozen);
+        let credit_withheld = self.peers.iter().any(|peer| peer.credit_withheld);
         let full = self.complete_bytes > self.options.receive_bytes;
-        (frozen && full).then_some((self.complete_bytes, self.options.receive_bytes))
+        (credit_withheld && full).then_some((self.complete_bytes, self.options.receive_bytes))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::place::{Incoming, Lent, Room};
-    use super::super::state::Options;
+    use super::super::state::EndpointOptions;
     use super::*;
     use std::net::SocketAddr;
-    use tsumugi_proto::driver::{self, Fate};
+    use tsumugi_proto::xdp::{self, Fate};
     use tsumugi_rail::Rail;
     use tsumugi_rail::memory::Memory;
     use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
@@ -605,20 +605,20 @@ mod tests {
 
     impl Placer for Greedy {
         fn on_head(&mut self, state: &mut State, _: Incoming, _: &[u8]) -> Room {
-            while let Some(Delivery::Message { content, .. }) = state.take(1) {
-                state.release_message(content);
+            while let Some(Delivery::Message { payload, .. }) = state.take(1) {
+                state.release_message(payload);
             }
             self.heads += 1;
             self.kept.push(state.kept.records.len());
             Room::Own
         }
         fn on_placed(&mut self, _: &mut State, _: Lent) {}
-        fn on_collected(&mut self, _: usize, _: Content) {}
+        fn on_collected(&mut self, _: usize, _: Payload) {}
         fn on_lost(&mut self, _: &mut State, _: Room) {}
     }
 
     fn host(network: &Network, number: u8) -> (State, SimRail) {
-        let options = Options {
+        let options = EndpointOptions {
             job: 0,
             accept_unknown: true,
             peers_max: 4,
@@ -648,8 +648,8 @@ mod tests {
     fn a_record_is_not_given_back_while_it_is_read() {
         let network = Network::new(1, LinkOptions::default());
         let ((mut here, mut here_rail), (mut there, mut there_rail)) = (host(&network, 1), host(&network, 2));
-        let node = here.add_peer("there", SocketAddr::from(([10, 0, 0, 2], 7411))).unwrap();
-        here.post(Instant(0), node, 1, b"hello").unwrap();
+        let id = here.add_peer("there", SocketAddr::from(([10, 0, 0, 2], 7411))).unwrap();
+        here.post(Instant(0), id, 1, b"hello").unwrap();
         let mut now = Instant(0);
         for _ in 0..40 {
             call(&mut here, &mut here_rail, now);
@@ -661,14 +661,14 @@ mod tests {
         there.set_placer(1, Rc::<RefCell<Greedy>>::clone(&greedy));
         // More than is given back at once, and then a long message, all in the queue before any is read.
         for _ in 0..4 {
-            here.post(now, node, 1, &[1; 1200]).unwrap();
+            here.post(now, id, 1, &[1; 1200]).unwrap();
         }
-        here.post(now, node, 1, &[2; 3000]).unwrap();
+        here.post(now, id, 1, &[2; 3000]).unwrap();
         for _ in 0..40 {
             call(&mut here, &mut here_rail, now);
             there_rail
                 .receive(now, &mut |from, bytes| {
-                    let (fate, _) = driver::receive(there.receive_memory(), bytes, false, crc32c);
+                    let (fate, _) = xdp::receive(there.receive_memory(), bytes, false, crc32c);
                     if matches!(fate, Fate::Pass) {
                         there.on_datagram(now, from, bytes);
                     }

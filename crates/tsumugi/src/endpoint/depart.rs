@@ -1,11 +1,11 @@
 //! What departs: messages are accepted, and wait as packets or whole until [`super::transmit`] sends them.
 
-use super::long::{Lender, Long, PADDING_BYTES, release};
-use super::peer::{ContentKey, Outgoing, Peer, Phase};
+use super::long_message::{Lender, LongMessage, PADDING_BYTES, release};
+use super::peer::{Outgoing, PacketKey, Peer, Phase};
 use super::state::State;
 use crate::buffer::Buffer;
 use crate::error::SendError;
-use crate::{Failure, Node};
+use crate::{Failure, PeerId};
 use tsumugi_wire::frame::{self, Fragment, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
@@ -15,21 +15,22 @@ impl State {
     /// The peer has compared everything before `checked`.
     #[inline]
     pub(super) fn confirm(&mut self, index: u32, checked: Psn) {
-        let (contents, longs, pool) = (&mut self.contents, &mut self.longs, &mut self.pool);
+        let (sent_packets, long_messages, pool) =
+            (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
         let unchecked = &mut self.peers[index as usize].unchecked;
-        unchecked.confirm(checked, |key| release(contents, longs, pool, key));
+        unchecked.confirm(checked, |key| release(sent_packets, long_messages, pool, key));
     }
 
-    pub(super) fn release_content(&mut self, key: ContentKey) {
-        release(&mut self.contents, &mut self.longs, &mut self.pool, key);
+    pub(super) fn release_packet(&mut self, key: PacketKey) {
+        release(&mut self.sent_packets, &mut self.long_messages, &mut self.pool, key);
     }
 
     /// Drops something that has not become packets.
     pub(super) fn discard(&mut self, outgoing: Outgoing) {
         match outgoing {
             Outgoing::Packet { body, .. } => self.pool.give(body),
-            Outgoing::Long { key, .. } => self.longs.release(&mut self.pool, key),
-            Outgoing::Bulk { .. } | Outgoing::Rails => {}
+            Outgoing::LongMessage { key, .. } => self.long_messages.release(&mut self.pool, key),
+            Outgoing::BulkTransfer { .. } | Outgoing::Rails => {}
         }
     }
 
@@ -37,8 +38,8 @@ impl State {
     ///
     /// # Errors
     /// Says why not.
-    pub fn may_post(&self, node: Node, bytes: u64) -> Result<(), SendError> {
-        let peer = self.recipient(self.the(node), bytes)?;
+    pub fn may_post(&self, id: PeerId, bytes: u64) -> Result<(), SendError> {
+        let peer = self.recipient(self.the(id), bytes)?;
         if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
             return Err(SendError::WouldBlock);
         }
@@ -46,11 +47,11 @@ impl State {
     }
 
     /// The peer, if it can take a message of `bytes` at all, sooner or later.
-    fn recipient(&self, node: Node, bytes: u64) -> Result<&Peer, SendError> {
-        let peer = self.peers.get(node.0 as usize).ok_or(SendError::NoSuchNode(node))?;
+    fn recipient(&self, id: PeerId, bytes: u64) -> Result<&Peer, SendError> {
+        let peer = self.peers.get(id.0 as usize).ok_or(SendError::NoSuchPeer(id))?;
         if let Phase::Gone(reason) = peer.phase {
             return Err(SendError::Peer(Box::new(Failure {
-                node,
+                peer: id,
                 name: peer.name.clone(),
                 address: peer.address,
                 reason,
@@ -68,8 +69,8 @@ impl State {
     ///
     /// # Errors
     /// See [`State::may_post`].
-    pub fn post(&mut self, now: Instant, node: Node, channel: u16, data: &[u8]) -> Result<u64, SendError> {
-        self.post_parts(now, node, channel, [data, &[]])
+    pub fn post(&mut self, now: Instant, id: PeerId, channel: u16, data: &[u8]) -> Result<u64, SendError> {
+        self.post_parts(now, id, channel, [data, &[]])
     }
 
     /// As [`State::post`], for a message in two parts, even when the queue to the peer is full. How much may be
@@ -80,13 +81,13 @@ impl State {
     pub(crate) fn post_reserved(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
-        let node = self.the(node);
-        self.recipient(node, (parts[0].len() + parts[1].len()) as u64)?;
-        self.accept_parts(now, node, channel, parts)
+        let id = self.the(id);
+        self.recipient(id, (parts[0].len() + parts[1].len()) as u64)?;
+        self.accept_parts(now, id, channel, parts)
     }
 
     /// As [`State::post`], for a message in two parts.
@@ -96,32 +97,32 @@ impl State {
     pub(crate) fn post_parts(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
-        let node = self.the(node);
-        self.may_post(node, (parts[0].len() + parts[1].len()) as u64)?;
-        self.accept_parts(now, node, channel, parts)
+        let id = self.the(id);
+        self.may_post(id, (parts[0].len() + parts[1].len()) as u64)?;
+        self.accept_parts(now, id, channel, parts)
     }
 
     fn accept_parts(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
         let bytes = parts[0].len() + parts[1].len();
-        if self.is_short(node, bytes) {
-            let messages = self.peers[node.0 as usize].accepted + 1;
+        if self.is_short(id, bytes) {
+            let messages = self.peers[id.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            self.queue_frame(node.0, &frame, parts, messages)?;
+            self.queue_frame(id.0, &frame, parts, messages)?;
         } else {
             let buffer = self.long_buffer(parts)?;
-            self.queue_long(node.0, channel, buffer);
+            self.queue_long_message(id.0, channel, buffer);
         }
-        Ok(self.accepted(now, node.0))
+        Ok(self.accepted(now, id.0))
     }
 
     /// Accepts one message for several peers, or for none of them. A long one is kept once for all.
@@ -131,38 +132,36 @@ impl State {
     pub(crate) fn post_to_all(
         &mut self,
         now: Instant,
-        nodes: &[Node],
+        ids: &[PeerId],
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<Vec<u64>, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         // Nearly always nobody has two names.
-        let renamed: Option<Vec<Node>> = nodes
-            .iter()
-            .any(|node| self.the(*node) != *node)
-            .then(|| nodes.iter().map(|node| self.the(*node)).collect());
-        let nodes = renamed.as_deref().unwrap_or(nodes);
-        nodes.iter().try_for_each(|node| self.may_post(*node, bytes as u64))?;
+        let renamed: Option<Vec<PeerId>> =
+            ids.iter().any(|id| self.the(*id) != *id).then(|| ids.iter().map(|id| self.the(*id)).collect());
+        let ids = renamed.as_deref().unwrap_or(ids);
+        ids.iter().try_for_each(|id| self.may_post(*id, bytes as u64))?;
         // All memory is found before anything is queued.
-        let short: Vec<Node> = nodes.iter().filter(|node| self.is_short(**node, bytes)).copied().collect();
-        let long = (nodes.len() - short.len()) as u32;
+        let short: Vec<PeerId> = ids.iter().filter(|id| self.is_short(**id, bytes)).copied().collect();
+        let long = (ids.len() - short.len()) as u32;
         let buffer = if long > 0 { Some(self.long_buffer(parts)?) } else { None };
-        let spares = short.iter().map(|node| self.spare_packet(node.0)).collect::<Result<Vec<_>, _>>()?;
+        let spares = short.iter().map(|id| self.spare_packet(id.0)).collect::<Result<Vec<_>, _>>()?;
         let mut spares = spares.into_iter();
-        let key = buffer.map(|buffer| self.longs.insert(Long::shared(buffer, long)));
+        let key = buffer.map(|buffer| self.long_messages.insert(LongMessage::shared(buffer, long)));
         let frame = frame::encode_whole(channel, bytes as u32);
-        let post = |node: &Node| {
-            let messages = self.peers[node.0 as usize].accepted + 1;
+        let post = |id: &PeerId| {
+            let messages = self.peers[id.0 as usize].accepted + 1;
             match key {
-                Some(key) if !self.is_short(*node, bytes) => self.queue_shared(node.0, channel, key),
+                Some(key) if !self.is_short(*id, bytes) => self.queue_shared(id.0, channel, key),
                 _ => {
                     let spare = spares.next().unwrap_or_default();
-                    self.queue_frame_in(node.0, &frame, parts, messages, spare);
+                    self.queue_frame_in(id.0, &frame, parts, messages, spare);
                 }
             }
-            self.accepted(now, node.0)
+            self.accepted(now, id.0)
         };
-        Ok(nodes.iter().map(post).collect())
+        Ok(ids.iter().map(post).collect())
     }
 
     /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
@@ -172,28 +171,28 @@ impl State {
     pub(crate) fn post_buffer(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         channel: u16,
         mut buffer: Vec<u8>,
     ) -> Result<u64, (SendError, Vec<u8>)> {
-        let node = self.the(node);
+        let id = self.the(id);
         let bytes = buffer.len() - WHOLE_BYTES;
-        if let Err(error) = self.may_post(node, bytes as u64) {
+        if let Err(error) = self.may_post(id, bytes as u64) {
             return Err((error, buffer));
         }
-        if self.is_short(node, bytes) {
-            let messages = self.peers[node.0 as usize].accepted + 1;
+        if self.is_short(id, bytes) {
+            let messages = self.peers[id.0 as usize].accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
-            if self.append(node.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
+            if self.append(id.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
             } else {
                 buffer[..WHOLE_BYTES].copy_from_slice(&frame);
-                self.queue_packet(node.0, buffer, messages);
+                self.queue_packet(id.0, buffer, messages);
             }
         } else {
-            self.queue_long(node.0, channel, buffer);
+            self.queue_long_message(id.0, channel, buffer);
         }
-        Ok(self.accepted(now, node.0))
+        Ok(self.accepted(now, id.0))
     }
 
     /// Accepts a message of which all but the beginning lies where the application has it. That memory comes back from
@@ -204,31 +203,31 @@ impl State {
     pub(crate) fn post_lent(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         lender: Lender,
         front: &[u8],
         rest: Buffer,
     ) -> Result<(u64, Option<Buffer>), (SendError, Buffer)> {
-        let node = self.the(node);
+        let id = self.the(id);
         let bytes = front.len() + rest.len();
-        if let Err(error) = self.may_post(node, bytes as u64) {
+        if let Err(error) = self.may_post(id, bytes as u64) {
             return Err((error, rest));
         }
-        if self.is_short(node, bytes) {
-            return match self.accept_parts(now, node, lender.channel, [front, &rest]) {
+        if self.is_short(id, bytes) {
+            return match self.accept_parts(now, id, lender.channel, [front, &rest]) {
                 Ok(number) => Ok((number, Some(rest))),
                 Err(error) => Err((error, rest)),
             };
         }
-        let key = self.longs.insert(Long::lent(front, rest, lender));
-        self.queue_shared(node.0, lender.channel, key);
-        Ok((self.accepted(now, node.0), None))
+        let key = self.long_messages.insert(LongMessage::lent(front, rest, lender));
+        self.queue_shared(id.0, lender.channel, key);
+        Ok((self.accepted(now, id.0), None))
     }
 
     /// Takes memory that a channel has lent for messages and that is needed no more, with the key it was lent under.
     #[inline]
     pub(crate) fn take_lent(&mut self, channel: u16) -> Option<(u64, Buffer)> {
-        self.longs.take_back(channel)
+        self.long_messages.take_back(channel)
     }
 
     /// A long message in a buffer, with room for a frame header in front.
@@ -240,7 +239,7 @@ impl State {
         Ok(buffer)
     }
 
-    /// A buffer for a message of `bytes`, with room for a frame header in front. Its contents are arbitrary.
+    /// A buffer for a message of `bytes`, with room for a frame header in front. Its bytes are arbitrary.
     ///
     /// # Errors
     /// The system has no memory.
@@ -256,8 +255,8 @@ impl State {
         peer.may_ask |= !self.posts_unwatched;
         let number = peer.accepted;
         match peer.phase {
-            Phase::Strange => self.greet(now, index),
-            Phase::Open | Phase::Leaving(_) => self.touch(index),
+            Phase::Strange => self.start_handshake(now, index),
+            Phase::Open | Phase::Leaving(_) => self.schedule(index),
             _ => {}
         }
         number
@@ -275,8 +274,8 @@ impl State {
         self.peers[index as usize].remote.map_or_else(|| self.body_bytes(index), |remote| remote.body_bytes)
     }
 
-    fn is_short(&self, node: Node, bytes: usize) -> bool {
-        frame::whole_frame_bytes(bytes) <= self.body_bytes(node.0)
+    fn is_short(&self, id: PeerId, bytes: usize) -> bool {
+        frame::whole_frame_bytes(bytes) <= self.body_bytes(id.0)
     }
 
     /// Queues a frame that fits in a packet: its header, and its data in two parts. With it, so many messages of the
@@ -347,25 +346,25 @@ impl State {
         peer.outbox.push_back(Outgoing::Packet { body, messages });
     }
 
-    fn queue_long(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
-        let key = self.longs.insert(Long::new(buffer));
+    fn queue_long_message(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
+        let key = self.long_messages.insert(LongMessage::new(buffer));
         self.queue_shared(index, channel, key);
     }
 
     /// Queues a long message of which one use is meant for this peer.
     fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
-        let total = self.longs.get(key).bytes() as u64;
+        let total = self.long_messages.get(key).bytes() as u64;
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
         peer.next_fragmented = peer.next_fragmented.wrapping_add(1);
         peer.outbox_bytes += total;
-        peer.outbox.push_back(Outgoing::Long { key, next, messages: peer.accepted + 1 });
+        peer.outbox.push_back(Outgoing::LongMessage { key, next, messages: peer.accepted + 1 });
     }
 
     /// Whether everything accepted for a peer has been handed to the NIC at least once.
     #[must_use]
-    pub fn is_handed_over(&self, node: Node) -> bool {
-        self.peers.get(self.the(node).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+    pub fn is_handed_over(&self, id: PeerId) -> bool {
+        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
     }
 
     /// Posts something of which nobody will ask whether it has arrived.
@@ -377,48 +376,48 @@ impl State {
     }
 
     /// What waits for the peer, and what is accepted for it before all of that has left, is to be acknowledged at once.
-    pub(crate) fn want_ack(&mut self, node: Node) {
-        let node = self.the(node);
-        if let Some(peer) = self.peers.get_mut(node.0 as usize) {
+    pub(crate) fn want_ack(&mut self, id: PeerId) {
+        let id = self.the(id);
+        if let Some(peer) = self.peers.get_mut(id.0 as usize) {
             peer.wants_ack = true;
         }
     }
 
-    /// Whether nothing is on its way to the peer, so that a lone message should leave at once.
+    /// Whether nothing is in flight to the peer, so that a lone message should leave at once.
     #[must_use]
-    pub fn is_quiet(&mut self, now: Instant, node: Node) -> bool {
-        self.has_at_most(now, node, 0)
+    pub fn is_quiet(&mut self, now: Instant, id: PeerId) -> bool {
+        self.has_at_most(now, id, 0)
     }
 
-    /// Whether no more than so many packets are on their way to the peer.
+    /// Whether no more than so many packets are in flight to the peer.
     #[must_use]
-    pub(crate) fn has_at_most(&mut self, now: Instant, node: Node, packets: usize) -> bool {
-        let node = self.the(node);
+    pub(crate) fn has_at_most(&mut self, now: Instant, id: PeerId, packets: usize) -> bool {
+        let id = self.the(id);
         let few =
-            |state: &State| state.peers.get(node.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
+            |state: &State| state.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
         match few(self) {
-            // What has landed may have brought its acknowledgements.
-            Some(false) if self.has_landed() => self.on_noted(now, node.0) && few(self) == Some(true),
+            // Direct writes may have carried its acknowledgements.
+            Some(false) if self.has_direct_writes() => self.on_noted(now, id.0) && few(self) == Some(true),
             known => known == Some(true),
         }
     }
 
-    /// Which acquaintance with the peer this is; tickets of earlier ones have failed.
+    /// Which connection with the peer this is; tickets of earlier ones have failed.
     #[must_use]
-    pub fn acquaintance(&self, node: Node) -> u32 {
-        self.peers.get(self.the(node).0 as usize).map_or(0, |peer| peer.acquaintance)
+    pub fn connection(&self, id: PeerId) -> u32 {
+        self.peers.get(self.the(id).0 as usize).map_or(0, |peer| peer.connection)
     }
 
-    /// Whether message `number` of the present acquaintance is acknowledged.
+    /// Whether message `number` of the present connection is acknowledged.
     #[must_use]
-    pub fn is_delivered(&self, node: Node, number: u64) -> bool {
-        self.peers.get(node.0 as usize).is_some_and(|peer| peer.delivered >= number)
+    pub fn is_delivered(&self, id: PeerId, number: u64) -> bool {
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.delivered >= number)
     }
 
-    /// Whether message `number` of the acquaintance before the present one had been acknowledged when it ended.
+    /// Whether message `number` of the connection before the present one had been acknowledged when it ended.
     #[must_use]
-    pub fn was_delivered(&self, node: Node, number: u64) -> bool {
-        self.peers.get(node.0 as usize).is_some_and(|peer| peer.delivered_before >= number)
+    pub fn was_delivered(&self, id: PeerId, number: u64) -> bool {
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.delivered_before >= number)
     }
 
     /// Whether everything accepted for every peer is acknowledged.

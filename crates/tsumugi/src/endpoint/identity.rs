@@ -4,21 +4,22 @@
 //! may be found. So, when the same endpoint turns up at another address:
 //!
 //! - A HELLO that offers a token which we have from a peer is that peer's.
-//! - A CHALLENGE with the epoch of a peer that we are connected with may come from it: before we greet there, a PROBE of
-//!   that connection is sent to the address. Only the peer itself can answer it; then the two entries are [merged](
-//!   State::merge). Where it is not answered, somebody else has the epoch by chance, and is greeted after a while.
-//! - Two endpoints that greet each other at the same time, each by an address that the other does not come from, have no
-//!   token yet. Of them the epoch tells, and the port; both sides see that they are greeting whoever greets them.
-//! - A stranger who comes while we greet somebody who has not answered yet, or know of somebody whom we have not greeted,
-//!   may be the very same: it is kept waiting for a moment, and they are asked at once. A HELLO without a cookie asks
-//!   nothing but who is there.
+//! - A CHALLENGE with the epoch of a peer that we are connected with may come from it: before the handshake goes on, a
+//!   PROBE of that connection is sent to the address. Only the peer itself can answer it; then the two entries are
+//!   [merged](State::merge). If it is not answered, another endpoint has the epoch by chance, and the handshake goes on
+//!   after a while.
+//! - Two endpoints that say HELLO to each other at the same time, each by an address that the other does not come from,
+//!   have no token yet. Epoch and port tell that they are the same; both sides see it.
+//! - A stranger that comes while a handshake of ours is unanswered, or while we know of a peer that we have not
+//!   connected to, may be that very peer: it is kept waiting for a moment, and those peers are asked at once. A HELLO
+//!   without a cookie asks nothing but who is there.
 //!
 //! The entry that keeps its number is the application's own; the other becomes a second name of it.
 
 use super::deliver::Delivery;
 use super::peer::{Outgoing, Peer, Phase};
 use super::state::State;
-use crate::Node;
+use crate::PeerId;
 use crate::context::SavedMerged;
 use rand::Rng;
 use std::net::SocketAddr;
@@ -40,7 +41,7 @@ const ALIASES_MAX: usize = 16;
 /// What is not known yet of who is who, and what has been found out.
 #[derive(Debug, Default)]
 pub(super) struct Identities {
-    /// Peers that we greet and that may be others which we know.
+    /// Peers in a handshake that may be others which we know.
     suspects: Vec<u32>,
     /// Strangers that wait.
     strangers: Vec<Stranger>,
@@ -56,9 +57,9 @@ pub(super) struct Identities {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Merge {
     /// The number that it goes by no more.
-    pub(crate) from: Node,
+    pub(crate) from: PeerId,
     /// The number that it goes by.
-    pub(crate) into: Node,
+    pub(crate) into: PeerId,
 }
 
 /// A stranger who waits, and the HELLO that it will be let in with.
@@ -70,17 +71,17 @@ struct Stranger {
     since: Instant,
 }
 
-/// Messages accepted for one entry that are counted with another's: each a node and which connection with it.
+/// Messages accepted for one entry that are counted with another's: each a peer and its connection's number.
 #[derive(Debug)]
 struct Merged {
-    from: (Node, u32),
-    into: (Node, u32),
+    from: (PeerId, u32),
+    into: (PeerId, u32),
     before: u64,
 }
 
 impl Identities {
     pub(super) fn save_merged(&self) -> Vec<SavedMerged> {
-        let plain = |(node, connection): (Node, u32)| (node.0, connection);
+        let plain = |(id, connection): (PeerId, u32)| (id.0, connection);
         let save = |merged: &Merged| SavedMerged {
             from: plain(merged.from),
             into: plain(merged.into),
@@ -90,7 +91,7 @@ impl Identities {
     }
 
     pub(super) fn restore_merged(&mut self, saved: &[SavedMerged]) {
-        let named = |(node, connection): (u32, u32)| (Node(node), connection);
+        let named = |(id, connection): (u32, u32)| (PeerId(id), connection);
         let restore = |saved: &SavedMerged| Merged {
             from: named(saved.from),
             into: named(saved.into),
@@ -103,10 +104,10 @@ impl Identities {
 impl State {
     /// The peer that goes by this number: entries that turned out to be the same have several.
     #[must_use]
-    pub fn the(&self, node: Node) -> Node {
-        match self.peers.get(node.0 as usize).and_then(|peer| peer.same_as) {
-            Some(index) => Node(index),
-            None => node,
+    pub fn the(&self, id: PeerId) -> PeerId {
+        match self.peers.get(id.0 as usize).and_then(|peer| peer.same_as) {
+            Some(index) => PeerId(index),
+            None => id,
         }
     }
 
@@ -116,21 +117,21 @@ impl State {
         &self.identities.merges
     }
 
-    /// Which connection with which peer that is now which began as one with `node`.
-    pub(crate) fn connection_now(&self, node: Node, connection: u32) -> (Node, u32) {
-        let (node, connection, _) = self.counted_now(node, connection, 0);
-        (self.the(node), connection)
+    /// The peer and the number now of a connection that began as number `connection` with peer `id`.
+    pub(crate) fn connection_now(&self, id: PeerId, connection: u32) -> (PeerId, u32) {
+        let (id, connection, _) = self.counted_now(id, connection, 0);
+        (self.the(id), connection)
     }
 
-    /// Whether that which began as a connection with `node` still lasts.
-    pub(crate) fn is_connection(&self, node: Node, connection: u32) -> bool {
-        let (node, connection) = self.connection_now(node, connection);
-        self.acquaintance(node) == connection
+    /// Whether the connection that began as number `connection` with peer `id` still lasts.
+    pub(crate) fn is_connection(&self, id: PeerId, connection: u32) -> bool {
+        let (id, connection) = self.connection_now(id, connection);
+        self.connection(id) == connection
     }
 
-    /// How a message is counted now that was accepted as number `number` of a connection with `node`.
-    pub(crate) fn counted_now(&self, node: Node, connection: u32, mut number: u64) -> (Node, u32, u64) {
-        let mut now = (node, connection);
+    /// How a message is counted now that was accepted as number `number` of a connection with peer `id`.
+    pub(crate) fn counted_now(&self, id: PeerId, connection: u32, mut number: u64) -> (PeerId, u32, u64) {
+        let mut now = (id, connection);
         for merged in &self.identities.merged {
             if merged.from == now {
                 (now, number) = (merged.into, number + merged.before);
@@ -139,8 +140,8 @@ impl State {
         (now.0, now.1, number)
     }
 
-    /// Who says HELLO from an address that nobody is known by: a peer, if it offers the token that we have from it, or if
-    /// we are greeting it at this moment.
+    /// Who says HELLO from an unknown address: a peer, if it offers the token that we have from it, or if we are in a
+    /// handshake with it.
     pub(super) fn recognise(&self, epoch: u32, token: u64, from: SocketAddr) -> Option<u32> {
         let is_it = |peer: &Peer| {
             peer.epoch == epoch
@@ -149,8 +150,8 @@ impl State {
                     Phase::Open | Phase::Leaving(_) => {
                         token != 0 && peer.remote.is_some_and(|remote| remote.token == token)
                     }
-                    Phase::Greeting(greeting) => {
-                        token != 0 && greeting.cookie != 0 && peer.address.port() == from.port()
+                    Phase::Handshake(handshake) => {
+                        token != 0 && handshake.cookie != 0 && peer.address.port() == from.port()
                     }
                     Phase::Strange => {
                         token != 0 && peer.introduced_at.is_some() && peer.address.port() == from.port()
@@ -167,7 +168,7 @@ impl State {
         if peer.aliases.len() < ALIASES_MAX {
             peer.aliases.push(address);
             self.by_address.insert(address, index);
-            self.met.push(address);
+            self.to_connect.push(address);
         }
     }
 
@@ -176,7 +177,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let own = peer.address;
         for alias in std::mem::take(&mut peer.aliases) {
-            self.parted.push(alias);
+            self.to_disconnect.push(alias);
             let is_named = |peer: &Peer| peer.named && peer.same_as == Some(index) && peer.address == alias;
             if alias != own && !self.peers.iter().any(is_named) && self.by_address.get(&alias) == Some(&index)
             {
@@ -185,8 +186,8 @@ impl State {
         }
     }
 
-    /// Whether a stranger, who has proved that it hears at its address, has to wait: it may be somebody whom we are greeting
-    /// or know of, who answers in a moment.
+    /// Whether a stranger that has proved its address (by the cookie) has to wait: it may be a peer that we are in a
+    /// handshake with or know of, and that answers in a moment.
     pub(super) fn is_kept_waiting(
         &mut self,
         now: Instant,
@@ -198,7 +199,7 @@ impl State {
         let may_be: Vec<u32> = peers
             .filter(|peer| {
                 let is_unknown = match &peer.phase {
-                    Phase::Greeting(greeting) => greeting.cookie == 0,
+                    Phase::Handshake(handshake) => handshake.cookie == 0,
                     Phase::Strange => {
                         let is_known = |at| now.since(at) < INTRODUCED_NS;
                         peer.named && peer.same_as.is_none() && !peer.introduced_at.is_some_and(is_known)
@@ -214,7 +215,7 @@ impl State {
             return false;
         }
         let strangers = &mut self.identities.strangers;
-        // Who has not come back since has gone, or is known by now.
+        // A stranger that has not come back since has gone, or is known by now.
         strangers.retain(|stranger| now.since(stranger.since) < 10 * STRANGER_NS);
         let is_it = |stranger: &Stranger| stranger.from == from && stranger.hello.epoch == hello.epoch;
         match strangers.iter().position(is_it) {
@@ -229,9 +230,9 @@ impl State {
         self.identities.asked.clear();
         for index in may_be {
             let peer = &mut self.peers[index as usize];
-            if let Phase::Greeting(greeting) = &mut peer.phase {
-                greeting.due = greeting.due.min(now);
-                self.touch(index);
+            if let Phase::Handshake(handshake) = &mut peer.phase {
+                handshake.due = handshake.due.min(now);
+                self.schedule(index);
             } else {
                 let (address, nonce) = (peer.address, self.random.random());
                 self.identities.asked.push((index, nonce));
@@ -273,12 +274,12 @@ impl State {
         }
     }
 
-    /// Whether somebody who has answered our HELLO with this epoch may be a peer that we know by another address. It is
-    /// asked for a proof, and not greeted before it is clear.
+    /// Whether an endpoint that has answered our HELLO with this epoch may be a peer that we know by another address.
+    /// It is asked for a proof, and the handshake waits until that is clear.
     pub(super) fn is_suspect(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32) -> bool {
-        let greeted = &self.peers[index as usize];
+        let connecting = &self.peers[index as usize];
         let half_ns = self.options.connect_timeout_ns / 2;
-        if greeted.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
+        if connecting.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
             return false; // it would have proved it by now
         }
         let is_it = |peer: &&Peer| {
@@ -287,12 +288,12 @@ impl State {
                 && peer.address.port() == from.port()
                 && match &peer.phase {
                     Phase::Open => true,
-                    Phase::Greeting(greeting) => greeting.cookie != 0,
+                    Phase::Handshake(handshake) => handshake.cookie != 0,
                     _ => false,
                 }
         };
         let Some(peer) = self.peers.iter().find(is_it) else { return false };
-        // Where both are being greeted, one after the other.
+        // If both are in a handshake, one after the other.
         if matches!(peer.phase, Phase::Open) {
             let other = peer.number;
             if !self.identities.suspects.contains(&index) {
@@ -305,8 +306,8 @@ impl State {
         true
     }
 
-    /// A peer has acknowledged something from this address, which only it can do: if we are greeting somebody there, that is
-    /// the peer.
+    /// A peer has acknowledged something from this address, which only it can do: if we are in a handshake with an
+    /// entry there, that is the peer.
     #[inline]
     pub(super) fn prove(&mut self, now: Instant, index: u32, from: SocketAddr) -> u32 {
         if self.identities.suspects.is_empty() { index } else { self.prove_suspects(now, index, from) }
@@ -315,8 +316,8 @@ impl State {
     #[cold]
     fn prove_suspects(&mut self, now: Instant, index: u32, from: SocketAddr) -> u32 {
         let Self { identities, peers, .. } = self;
-        let greets = |suspect: &u32| matches!(peers[*suspect as usize].phase, Phase::Greeting(_));
-        identities.suspects.retain(greets);
+        let connects = |suspect: &u32| matches!(peers[*suspect as usize].phase, Phase::Handshake(_));
+        identities.suspects.retain(connects);
         let is_there = |suspect: &&u32| **suspect != index && peers[**suspect as usize].address == from;
         let suspect = identities.suspects.iter().find(is_there).copied();
         match suspect {
@@ -327,43 +328,44 @@ impl State {
         }
     }
 
-    /// Two entries are one peer: one that we are connected with, and one that we were greeting. Returns the number that the
-    /// peer has from now on.
+    /// Two entries are one peer: one that we are connected with, and one that we were in a handshake with. Returns the
+    /// number that the peer has from now on.
     ///
     /// It is the application's own, or of two such the first; but a connection for which messages were accepted under its
     /// number keeps that, or they would be counted anew.
-    fn merge(&mut self, now: Instant, open: u32, greeted: u32) -> u32 {
-        let [connected, waiting] = [open, greeted].map(|index| &self.peers[index as usize]);
+    fn merge(&mut self, now: Instant, open: u32, connecting: u32) -> u32 {
+        let [connected, waiting] = [open, connecting].map(|index| &self.peers[index as usize]);
         if waiting.pending.keys().any(|operation| connected.pending.contains_key(operation)) {
             return open; // named alike; when what is under way is done
         }
         let unused = connected.accepted == 0 || waiting.accepted == 0;
-        let takes_over = unused && waiting.named && (!connected.named || greeted < open);
-        let (keeps, goes) = if takes_over { (greeted, open) } else { (open, greeted) };
+        let takes_over = unused && waiting.named && (!connected.named || connecting < open);
+        let (keeps, goes) = if takes_over { (connecting, open) } else { (open, connecting) };
         let before = connected.accepted;
-        let [old_open, old_greeted] =
-            [open, greeted].map(|index| (Node(index), self.peers[index as usize].acquaintance));
-        self.close_flow(greeted);
+        let [old_open, old_connecting] =
+            [open, connecting].map(|index| (PeerId(index), self.peers[index as usize].connection));
+        self.close_flow(connecting);
         self.unlist(open);
-        self.unlist(greeted);
-        let waiting = &mut self.peers[greeted as usize];
+        self.unlist(connecting);
+        let waiting = &mut self.peers[connecting as usize];
         let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.aliases));
         let (accepted, outbox) = (waiting.accepted, std::mem::take(&mut waiting.outbox));
         let outbox_bytes = std::mem::take(&mut waiting.outbox_bytes);
         let (pending, awaited) = (std::mem::take(&mut waiting.pending), waiting.awaited);
         let (name, named) = (waiting.name.clone(), waiting.named);
         let fresh = Peer { named, ..Peer::new(name, address, self.options.repeat) };
-        let (acquaintance, epoch, number) = (waiting.acquaintance, waiting.epoch, waiting.number);
-        *waiting = Peer { acquaintance, epoch, number, ..fresh };
+        let (connection, epoch, number) = (waiting.connection, waiting.epoch, waiting.number);
+        *waiting = Peer { connection, epoch, number, ..fresh };
         if takes_over {
-            self.peers.swap(open, greeted);
+            self.peers.swap(open, connecting);
             let [peer, other] = self.peers.two(keeps, goes);
             std::mem::swap(&mut peer.name, &mut other.name);
             std::mem::swap(&mut peer.named, &mut other.named);
             std::mem::swap(&mut peer.address, &mut other.address);
-            // It has just answered there, and there the application wants it: how we met is a further address.
-            peer.ways[0].address = peer.address;
-            peer.ways[0].mtu = peer.fresh_mtu(peer.address);
+            // It has just answered there, and there the application wants it: the address of the connection so far
+            // becomes a further one.
+            peer.paths[0].address = peer.address;
+            peer.paths[0].mtu = peer.fresh_mtu(peer.address);
             peer.aliases.push(other.address);
             if let Some(local) = peer.local {
                 self.flows[local.index as usize] = Some(keeps);
@@ -373,19 +375,18 @@ impl State {
             *owner = keeps;
         }
         self.by_address.insert(address, keeps);
-        let into = (Node(keeps), self.peers[keeps as usize].acquaintance);
+        let into = (PeerId(keeps), self.peers[keeps as usize].connection);
         let Self { identities, peers, .. } = self;
         // Tickets of a connection before the last have failed, however they are counted.
-        let is_recent = |(node, connection): (Node, u32)| {
-            peers[node.0 as usize].acquaintance.wrapping_sub(connection) <= 1
-        };
+        let is_recent =
+            |(id, connection): (PeerId, u32)| peers[id.0 as usize].connection.wrapping_sub(connection) <= 1;
         identities.merged.retain(|merged| is_recent(merged.into));
-        for (from, before) in [(old_greeted, before), (old_open, 0)] {
+        for (from, before) in [(old_connecting, before), (old_open, 0)] {
             if from != into || before > 0 {
                 identities.merged.push(Merged { from, into, before });
             }
         }
-        identities.merges.push(Merge { from: Node(goes), into: Node(keeps) });
+        identities.merges.push(Merge { from: PeerId(goes), into: PeerId(keeps) });
         self.ends += 1;
         let ends = self.ends;
         let [peer, other] = self.peers.two(keeps, goes);
@@ -401,8 +402,10 @@ impl State {
         peer.pending.extend(pending);
         for mut outgoing in outbox {
             match &mut outgoing {
-                Outgoing::Packet { messages, .. } | Outgoing::Bulk { messages, .. } => *messages += before,
-                Outgoing::Long { next, messages, .. } => {
+                Outgoing::Packet { messages, .. } | Outgoing::BulkTransfer { messages, .. } => {
+                    *messages += before
+                }
+                Outgoing::LongMessage { next, messages, .. } => {
                     *messages += before;
                     next.message = peer.next_fragmented;
                     peer.next_fragmented = peer.next_fragmented.wrapping_add(1);
@@ -418,32 +421,32 @@ impl State {
                 *source = keeps;
             }
         }
-        self.met.push(self.peers[keeps as usize].address);
+        self.to_connect.push(self.peers[keeps as usize].address);
         self.relist(now, keeps);
         keeps
     }
 
     /// Takes a peer off every list by number.
     fn unlist(&mut self, index: u32) {
-        self.dirty.retain(|listed| *listed != index);
+        self.scheduled.retain(|listed| *listed != index);
         self.doubted.retain(|listed| *listed != index);
-        for list in [&mut self.timed, &mut self.fed, &mut self.holders] {
+        for list in [&mut self.timed, &mut self.to_grant, &mut self.holders] {
             list.retain(|listed| *listed != index);
         }
         let peer = &mut self.peers[index as usize];
-        (peer.dirty, peer.timed) = (false, false);
+        (peer.scheduled, peer.timed) = (false, false);
     }
 
     /// Puts it back where it belongs.
     fn relist(&mut self, now: Instant, index: u32) {
         let peer = &self.peers[index as usize];
-        if peer.fed {
-            self.fed.push(index);
+        if peer.to_grant {
+            self.to_grant.push(index);
         }
         if peer.holds {
             self.holders.push(index);
         }
-        self.touch(index);
+        self.schedule(index);
         self.arm(now, index);
     }
 }

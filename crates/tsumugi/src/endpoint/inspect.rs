@@ -1,10 +1,10 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
-use super::deliver::{Content, Delivery};
-use super::greet::REPLIES_MAX;
+use super::deliver::{Delivery, Payload};
+use super::handshake::REPLIES_MAX;
 use super::peer::{Body, Held, Outgoing, Phase};
 use super::state::State;
-use crate::Node;
+use crate::PeerId;
 use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
@@ -32,7 +32,7 @@ pub struct PeerView {
     pub body_bytes: usize,
     /// PSNs from here on are beyond the credit given.
     pub limit: u64,
-    /// It repairs what it sends by Go-back-N.
+    /// It resends by Go-back-N.
     pub goes_back: bool,
     /// Packets that wait for one before them.
     pub held: usize,
@@ -45,8 +45,8 @@ pub struct PeerView {
 impl State {
     /// A peer, as the simulation sees it.
     #[must_use]
-    pub fn view(&self, node: Node) -> Option<PeerView> {
-        let peer = self.peers.get(node.0 as usize)?;
+    pub fn view(&self, id: PeerId) -> Option<PeerView> {
+        let peer = self.peers.get(id.0 as usize)?;
         let flow = peer.local.and_then(|local| self.memory.flow(local.index));
         Some(PeerView {
             open: matches!(peer.phase, Phase::Open | Phase::Leaving(_)),
@@ -73,25 +73,25 @@ impl State {
 
     /// The peer that sends in flow `index`.
     #[must_use]
-    pub fn node_of_flow(&self, index: u32) -> Option<Node> {
-        self.flows.get(index as usize).copied().flatten().map(Node)
+    pub fn peer_of_flow(&self, index: u32) -> Option<PeerId> {
+        self.flows.get(index as usize).copied().flatten().map(PeerId)
     }
 
     /// The bytes of a message.
     #[must_use]
-    pub fn bytes_of<'a>(&'a self, content: &'a Content) -> &'a [u8] {
-        match content {
-            Content::InPlace { position, at, bytes, .. } => {
+    pub fn bytes_of<'a>(&'a self, payload: &'a Payload) -> &'a [u8] {
+        match payload {
+            Payload::InPlace { position, at, bytes, .. } => {
                 let (at, bytes) = (*at as usize, *bytes as usize);
-                // SAFETY: the record is kept until `release_message` takes the content, and this state by a reference
+                // SAFETY: the record is kept until `release_message` takes the payload, and this state by a reference
                 // that no other lives beside.
                 unsafe { self.memory.body(*position, at, bytes) }
             }
-            Content::Owned(buffer) => buffer,
+            Payload::Owned(buffer) => buffer,
         }
     }
 
-    /// The receive memory, for whoever deposits in the place of a driver.
+    /// The receive memory, for a simulation that deposits in place of the XDP program.
     #[must_use]
     pub fn receive_memory(&self) -> &dyn ReceiveMemory {
         &*self.memory
@@ -121,15 +121,17 @@ impl State {
         ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
         let packets = |peer: &super::peer::Peer| peer.sender.outstanding() + peer.unchecked.len();
         let outstanding: usize = self.peers.iter().map(packets).sum();
-        ensure(self.contents.len() == outstanding, &|| {
-            format!("{} packets kept for {outstanding} outstanding or not compared", self.contents.len())
+        ensure(self.sent_packets.len() == outstanding, &|| {
+            format!("{} packets kept for {outstanding} outstanding or not compared", self.sent_packets.len())
         })?;
         let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.failures.len());
         let peers_max = self.options.peers_max as usize;
         ensure(peers <= peers_max && failures <= peers_max && replies <= REPLIES_MAX, &|| {
             format!("{peers} peers, {failures} failures, {replies} replies for at most {peers_max} peers")
         })?;
-        ensure(self.dirty.len() <= peers, &|| format!("{} of {peers} peers touched", self.dirty.len()))
+        ensure(self.scheduled.len() <= peers, &|| {
+            format!("{} of {peers} peers scheduled", self.scheduled.len())
+        })
     }
 
     /// What must hold, the whole of it. `lent_bytes` are those of messages outside the queue that the caller has.
@@ -139,7 +141,7 @@ impl State {
     pub fn audit_all(&self, lent_bytes: u64) -> Result<(), String> {
         self.audit()?;
         self.audit_held(lent_bytes)?;
-        self.audit_longs()?;
+        self.audit_long_messages()?;
         for (index, tenant) in self.flows.iter().enumerate() {
             let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.local);
             if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
@@ -159,7 +161,7 @@ impl State {
     fn audit_held(&self, lent_bytes: u64) -> Result<(), String> {
         let mut held_bytes = lent_bytes;
         for delivery in self.channels.values().flat_map(|inbox| &inbox.queue) {
-            if let Delivery::Message { content: Content::Owned(buffer), .. } = delivery {
+            if let Delivery::Message { payload: Payload::Owned(buffer), .. } = delivery {
                 held_bytes += buffer.len() as u64;
             }
         }
@@ -177,10 +179,10 @@ impl State {
         Ok(())
     }
 
-    fn audit_longs(&self) -> Result<(), String> {
-        let mut users = vec![0; self.longs.iter().map(|(key, _)| key + 1).max().unwrap_or(0)];
-        for (_, content) in &self.contents {
-            if let Body::Piece { key, .. } = content.body {
+    fn audit_long_messages(&self) -> Result<(), String> {
+        let mut users = vec![0; self.long_messages.iter().map(|(key, _)| key + 1).max().unwrap_or(0)];
+        for (_, payload) in &self.sent_packets {
+            if let Body::Piece { key, .. } = payload.body {
                 users[key] += 1;
             }
         }
@@ -189,13 +191,13 @@ impl State {
             for outgoing in &peer.outbox {
                 match outgoing {
                     Outgoing::Packet { body, .. } => bytes += body.len() as u64,
-                    Outgoing::Long { key, next, .. } => {
+                    Outgoing::LongMessage { key, next, .. } => {
                         users[*key] += 1;
                         bytes += next.total - next.offset;
                     }
-                    Outgoing::Bulk { bulk, .. } => {
-                        replies += usize::from(bulk.is_reply());
-                        bytes += bulk.waiting_bytes();
+                    Outgoing::BulkTransfer { transfer, .. } => {
+                        replies += usize::from(transfer.is_reply());
+                        bytes += transfer.waiting_bytes();
                     }
                     Outgoing::Rails => {}
                 }
@@ -207,7 +209,7 @@ impl State {
                 return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox_bytes));
             }
         }
-        match self.longs.iter().find(|(key, long)| long.users != users[*key]) {
+        match self.long_messages.iter().find(|(key, long)| long.users != users[*key]) {
             Some((key, long)) => {
                 Err(format!("long message {key} has {} users, {} are", long.users, users[key]))
             }

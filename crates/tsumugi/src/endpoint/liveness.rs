@@ -1,6 +1,6 @@
 //! Whether a peer is still there.
 //!
-//! Who waits for a peer that is silent asks it for a sign of life, and then those who must know: the kernels. A process that
+//! An endpoint that waits for a silent peer asks it for a sign of life (PROBE), and then the kernels. A process that
 //! computes, is stopped or is swapped out says nothing, and its kernel says that it is there; of one that has ended its
 //! kernel says that nobody has its port. So a connection ends
 //!
@@ -23,8 +23,7 @@ use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
 /// PROBEs that a peer must have left unanswered before it counts as silent. An owner that made no call for longer
-/// than the time-out has not asked: a depositor in the driver answers what it is asked itself meanwhile, and neither
-/// side's owner hears of that.
+/// than the time-out has not asked: the XDP program answers the peer's PROBEs meanwhile, and neither process sees them.
 const ASKS: u32 = 4;
 /// Silence after which kernels are asked, ns.
 const DOUBT_NS: u64 = 50 * MILLISECOND_NS;
@@ -36,7 +35,7 @@ const LOOK_NS_MAX: u64 = 100 * MILLISECOND_NS;
 /// ICMP errors, each about another packet, that are believed where the peer's kernel does not say otherwise.
 const REFUSALS: u32 = 4;
 /// How long a new peer is waited for before anybody but our own kernel is asked, ns.
-const GREET_NS: u64 = SECOND_NS;
+const HANDSHAKE_NS: u64 = SECOND_NS;
 /// Shortest and longest time between two looks at the peers that are watched, ns.
 const WATCH_NS_MIN: u64 = DOUBT_NS;
 const WATCH_NS_MAX: u64 = 5 * DOUBT_NS;
@@ -96,8 +95,8 @@ impl State {
     /// How long silence of the peer is borne, ns.
     fn patience_ns(&self, peer: &Peer) -> u64 {
         match peer.phase {
-            Phase::Greeting(_) => self.options.connect_timeout_ns,
-            Phase::Open if defect!(SilenceForgiven) => u64::MAX,
+            Phase::Handshake(_) => self.options.connect_timeout_ns,
+            Phase::Open if defect!(SilenceIgnored) => u64::MAX,
             _ => self.options.peer_timeout_ns,
         }
     }
@@ -189,7 +188,7 @@ impl State {
         }
         let patience = Duration::from_nanos(patience_ns);
         let reason = match peer.phase {
-            Phase::Greeting(_) => match peer.doubt.version {
+            Phase::Handshake(_) => match peer.doubt.version {
                 Some(version) => Reason::OtherVersion(version),
                 None => Reason::Unreachable(patience, peer.doubt.said),
             },
@@ -208,7 +207,7 @@ impl State {
         if !self.doubted.contains(&index) {
             self.doubted.push(index);
         }
-        self.touch(index);
+        self.schedule(index);
     }
 
     /// Asks kernels about the peers of whom that is due.
@@ -223,11 +222,11 @@ impl State {
                 Some(remote) if remote.listens => Question::Process,
                 _ => Question::Host,
             };
-            let address = peer.way();
+            let address = peer.path();
             if let Some(nic) = link_down(now, peer, rail).filter(|_| !defect!(LinkDownIgnored)) {
                 self.on_evidence(now, index, Evidence::LinkDown(nic), question);
                 let due = self.due(index);
-                self.remind(index, due);
+                self.schedule_at(index, due);
                 continue;
             }
             peer.doubt.no_link_since = None;
@@ -245,11 +244,11 @@ impl State {
                 evidence => self.on_evidence(now, index, evidence, question),
             }
             if begins {
-                // Of a packet that nobody takes its kernel tells.
+                // The peer's kernel reports a packet that nobody takes.
                 self.ask(index);
             }
             let due = self.due(index);
-            self.remind(index, due);
+            self.schedule_at(index, due);
         }
     }
 
@@ -284,7 +283,7 @@ impl State {
                 (doubt.vouched_at, doubt.refusals, doubt.said) = (now, refusals, evidence);
             }
             Evidence::LinkDown(nic) => {
-                // It has been heard since, or there was a link meanwhile.
+                // The peer has sent something since, or there was a link meanwhile.
                 let since = doubt.no_link_since.filter(|since| *since >= quiet_since).unwrap_or(now);
                 let patience = Duration::from_nanos(patience_ns) * LINK_DOWN_TIMES;
                 if u128::from(now.since(since)) >= patience.as_nanos() {
@@ -302,11 +301,11 @@ impl State {
         }
     }
 
-    /// Hears what our own kernel says of a HELLO that was just sent, and asks others after a while.
-    pub(super) fn ask_about_greeting<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
+    /// Takes in what our own kernel says of a HELLO that was just sent, and asks others after a while.
+    pub(super) fn ask_about_handshake<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
         let peer = &mut self.peers[index as usize];
         let since = peer.waiting_since.unwrap_or(now);
-        let question = if now.since(since) < GREET_NS { Question::Errors } else { Question::Host };
+        let question = if now.since(since) < HANDSHAKE_NS { Question::Errors } else { Question::Host };
         let evidence = rail.inquire(now, since, peer.address, question);
         let evidence = link_down(now, peer, rail).map_or(evidence, Evidence::LinkDown);
         match evidence {
@@ -331,7 +330,7 @@ impl State {
             };
             let peer = &self.peers[index as usize];
             for _ in 0..AWAYS {
-                rail.send(now, peer.way(), &[Packet { head: &packet, body: &[] }])?;
+                rail.send(now, peer.path(), &[Packet { head: &packet, body: &[] }])?;
             }
         }
         Ok(())
@@ -341,7 +340,7 @@ impl State {
 /// The first of our NICs that lead to a peer, if the links of all of them are down.
 fn link_down<R: Rail + ?Sized>(now: Instant, peer: &Peer, rail: &mut R) -> Option<NicName> {
     let nic = rail.link_down(now, peer.address)?;
-    peer.ways.iter().all(|way| rail.link_down(now, way.address).is_some()).then_some(nic)
+    peer.paths.iter().all(|path| rail.link_down(now, path.address).is_some()).then_some(nic)
 }
 
 /// Whether an error says that nothing can be sent to an address, now or in a moment.

@@ -8,14 +8,14 @@ mod bell;
 mod closing;
 pub(crate) mod deliver;
 mod depart;
-mod driven;
-mod greet;
+mod direct_writes;
+mod handshake;
 pub(crate) mod identity;
 pub(crate) mod inspect;
-mod landed;
 mod liveness;
-pub(crate) mod long;
+pub(crate) mod long_message;
 mod models;
+pub(crate) mod paths;
 mod peer;
 mod pieces;
 pub(crate) mod place;
@@ -29,10 +29,10 @@ mod sizes;
 pub(crate) mod suspend;
 mod table;
 mod transmit;
-pub(crate) mod trunk;
 mod window;
+mod xdp;
 
-use crate::channel::{Channel, Status, Ticket};
+use crate::channel::{Channel, Ticket, TicketStatus};
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::context::{Context, ContextError};
@@ -41,9 +41,10 @@ use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::memory::Mapped;
 use crate::report::Report;
 use crate::wait::{Wait, Waiter};
-use crate::{Node, Policy, Remote, peers};
+use crate::{PeerId, Policy, Remote, peers};
 use bell::Bell;
-use state::{Options, State};
+use paths::PathReport;
+use state::{EndpointOptions, State};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;
@@ -51,7 +52,6 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use trunk::PathReport;
 use tsumugi_rail::family;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
@@ -83,14 +83,14 @@ pub(crate) struct Inner {
     pub(crate) state: State,
     rail: Box<dyn Rail>,
     waiter: Waiter,
-    /// Whether other NICs than those by which we met peers are used, and when they are looked at next.
+    /// Whether NICs are used beside those by which connections were made, and when they are looked at next.
     spreads: bool,
     nics_at: Instant,
     /// When something was last looked for; a few looks out of date while nothing arrives.
     looked_at: Instant,
     /// Looks since the last sleep.
     spins: u32,
-    /// Leave without a word: somebody else will go on in our place.
+    /// Leave without BYE: another process will go on in our place.
     silent: bool,
     /// The application has a descriptor of ours in an event loop of its own.
     shown: bool,
@@ -115,7 +115,12 @@ pub fn open_through(
 
 /// Opens an endpoint on any rail, whose time is what somebody writes into `ns`: for simulations, which must not wait.
 #[must_use]
-pub fn open_simulated(options: Options, memory: Memory, rail: Box<dyn Rail>, ns: Rc<Cell<u64>>) -> Endpoint {
+pub fn open_simulated(
+    options: EndpointOptions,
+    memory: Memory,
+    rail: Box<dyn Rail>,
+    ns: Rc<Cell<u64>>,
+) -> Endpoint {
     Endpoint::on(State::new(options, memory), rail, Clock::told(ns), Wait::Spin)
 }
 
@@ -128,7 +133,7 @@ impl Endpoint {
         open_through(&config, |rail| rail)
     }
 
-    pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, Options, Memory), OpenError> {
+    pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, EndpointOptions, Memory), OpenError> {
         let geometry = config.check()?;
         let networks = config.networks()?;
         let udp = UdpOptions {
@@ -137,11 +142,10 @@ impl Endpoint {
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()
         };
-        let options =
-            EthernetOptions { udp, engine: config.engine, depositor: config.depositor, geometry, networks };
+        let options = EthernetOptions { udp, send: config.send, receive: config.receive, geometry, networks };
         let (mut rail, memory) = Ethernet::open(&options)?;
-        if config.wait == Wait::Reap {
-            rail.reap(true).map_err(OpenError::Reap)?;
+        if config.wait == Wait::BusyPoll {
+            rail.busy_poll(true).map_err(OpenError::BusyPoll)?;
         }
         let mut rail: Box<dyn Rail> = Box::new(rail);
         if let Some(path) = &config.trace {
@@ -156,7 +160,7 @@ impl Endpoint {
         if let Some(faults) = &config.faults {
             rail = Box::new(Faulty::new(rail, *faults));
         }
-        let options = Options {
+        let options = EndpointOptions {
             job: config.job,
             accept_unknown: config.accept_unknown,
             peers_max: config.peers_max,
@@ -239,7 +243,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The name has no address, or the list of peers is full.
-    pub fn add_peer(&self, peer: &str) -> Result<Node, PeerError> {
+    pub fn add_peer(&self, peer: &str) -> Result<PeerId, PeerError> {
         let mut inner = self.shared.inner.borrow_mut();
         let bound = inner.rail.address();
         let address = peers::resolve(peer, bound.ip(), |address| inner.rail.path_bytes(address).is_some())?;
@@ -250,7 +254,7 @@ impl Endpoint {
     ///
     /// # Errors
     /// The address may not be used, or the list of peers is full.
-    pub fn add_peer_at(&self, address: SocketAddr) -> Result<Node, PeerError> {
+    pub fn add_peer_at(&self, address: SocketAddr) -> Result<PeerId, PeerError> {
         let address = family::canonical(address);
         self.shared.inner.borrow_mut().add_peer(&address.to_string(), address)
     }
@@ -258,42 +262,44 @@ impl Endpoint {
     /// Whether everything that was accepted for a peer has been handed to a NIC at least once. What has not goes out in a later
     /// [`progress`](Endpoint::progress).
     #[must_use]
-    pub fn is_handed_over(&self, node: Node) -> bool {
-        self.shared.inner.borrow().state.is_handed_over(node)
+    pub fn is_handed_over(&self, id: PeerId) -> bool {
+        self.shared.inner.borrow().state.is_handed_over(id)
     }
 
-    /// Begins to talk to a peer that nothing was said to yet. Whether what is sent to it may go out: not before it has answered.
-    /// Who is gone is told of by what one sends, so this is `true` then.
+    /// Begins to connect to a peer, if that was not done yet. Returns whether what is sent to it may go out: not before
+    /// it has answered. Also `true` for a peer that is gone: sending to it says so.
     ///
     /// # Errors
     /// The rail is broken.
-    pub fn meet(&self, node: Node) -> Result<bool, RailError> {
+    pub fn connect(&self, id: PeerId) -> Result<bool, RailError> {
         let now = self.shared.now();
-        let is_met = self.shared.inner.borrow_mut().state.meet(now, node);
-        if !is_met {
+        let is_connected = self.shared.inner.borrow_mut().state.connect(now, id);
+        if !is_connected {
             self.shared.transmit(now)?;
         }
-        Ok(is_met)
+        Ok(is_connected)
     }
 
-    /// Sends what waits for a peer, unless several packets are on their way to it already: then it leaves with the next call at
-    /// the latest, together with what is sent until then. For who has sent something and may not call again for long.
+    /// Sends what waits for a peer, unless several packets are in flight to it already: then it leaves with the next
+    /// call at the latest, together with what is sent until then. For a caller that has sent something and may not call
+    /// again for long.
     ///
     /// # Errors
     /// The rail is broken.
-    pub fn push(&self, node: Node) -> Result<(), RailError> {
-        self.shared.push(node)
+    pub fn push(&self, id: PeerId) -> Result<(), RailError> {
+        self.shared.push(id)
     }
 
-    /// Somebody waits for what is sent to a peer next to [arrive](Status::Delivered): the peer is asked to acknowledge it at once.
-    /// Otherwise it may let that ride along with what it sends, and who makes no further call sends nothing.
-    pub fn want_ack(&self, node: Node) {
-        self.shared.inner.borrow_mut().state.want_ack(node);
+    /// Somebody waits for what is sent to a peer next to [arrive](TicketStatus::Delivered): the peer is asked to
+    /// acknowledge it at once. Otherwise the acknowledgement may ride on what the peer sends, and a process that makes
+    /// no call sends nothing.
+    pub fn want_ack(&self, id: PeerId) {
+        self.shared.inner.borrow_mut().state.want_ack(id);
     }
 
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
-    /// more than [`Config::peers_max`]: then one that came by itself and has left is forgotten, and who comes gets a number
-    /// that nobody had.
+    /// more than [`Config::peers_max`]: then one that came by itself and has left is forgotten, and the next to come
+    /// gets a number that no peer had.
     #[must_use]
     pub fn peers(&self) -> u32 {
         self.shared.inner.borrow().state.peers()
@@ -301,16 +307,16 @@ impl Endpoint {
 
     /// A peer's address.
     #[must_use]
-    pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
-        self.shared.inner.borrow().state.address_of(node)
+    pub fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
+        self.shared.inner.borrow().state.address_of(id)
     }
 
     /// The number that a peer goes by. One endpoint is one peer, whatever it is called: when two of its addresses were added
     /// as two peers, both numbers stay good for sending, and what it sends comes from this one. That the two are the same is
     /// found out when something is sent to both.
     #[must_use]
-    pub fn the(&self, node: Node) -> Node {
-        self.shared.inner.borrow().state.the(node)
+    pub fn the(&self, id: PeerId) -> PeerId {
+        self.shared.inner.borrow().state.the(id)
     }
 
     /// Opens a channel, exclusively.
@@ -344,12 +350,12 @@ impl Endpoint {
     /// How blocking calls wait from now on.
     ///
     /// # Errors
-    /// The system does not permit to reap.
+    /// The system does not permit busy polling.
     pub fn set_wait(&self, wait: Wait) -> Result<(), RailError> {
         let mut inner = self.shared.inner.borrow_mut();
-        let reaps = |wait| wait == Wait::Reap;
-        if reaps(wait) != reaps(inner.waiter.policy()) {
-            inner.rail.reap(reaps(wait))?;
+        let busy_polls = |wait| wait == Wait::BusyPoll;
+        if busy_polls(wait) != busy_polls(inner.waiter.policy()) {
+            inner.rail.busy_poll(busy_polls(wait))?;
         }
         inner.waiter = Waiter::new(wait);
         Ok(())
@@ -372,7 +378,7 @@ impl Endpoint {
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         self.shared.inner.borrow_mut().state.watch();
-        // Asked before anything else is done: what has landed in a window is there.
+        // Asked before anything else is done: direct writes into a window need no call.
         self.shared.wait(self.shared.deadline(timeout), &mut ready, |_| None)
     }
 
@@ -396,7 +402,7 @@ impl Endpoint {
 
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.
     #[must_use]
-    pub fn status(&self, ticket: Ticket) -> Status {
+    pub fn status(&self, ticket: Ticket) -> TicketStatus {
         ticket.status(&self.shared.inner.borrow().state)
     }
 
@@ -406,30 +412,29 @@ impl Endpoint {
         self.shared.inner.borrow_mut().state.take_failure()
     }
 
-    /// Forgets that a peer is gone: the next message to it greets it anew, and [`Endpoint::flush`] does not tell what was
-    /// lost with it.
-    pub fn forgive(&self, node: Node) {
-        self.shared.inner.borrow_mut().state.forgive(node.0);
+    /// Forgets that a peer is gone: the next message to it connects anew, and [`Endpoint::flush`] does not tell what
+    /// was lost with it.
+    pub fn reset_peer(&self, id: PeerId) {
+        self.shared.inner.borrow_mut().state.reset_peer(id.0);
     }
 
-    /// What the engine that sends is called; `auto` when there are several to choose from.
+    /// The send path in use; `auto` when there are several to choose from.
     #[must_use]
-    pub fn engine(&self) -> &'static str {
-        self.shared.inner.borrow().rail.engine()
+    pub fn send_path(&self) -> &'static str {
+        self.shared.inner.borrow().rail.send_path()
     }
 
-    /// Whether a program in the NIC's driver deposits what arrives, so that it is taken in and acknowledged while
-    /// nobody calls.
+    /// Whether the XDP receive path is used, so that packets are taken in and acknowledged while nobody calls.
     #[must_use]
-    pub fn is_driven(&self) -> bool {
-        self.shared.inner.borrow().rail.is_driven()
+    pub fn uses_xdp(&self) -> bool {
+        self.shared.inner.borrow().rail.uses_xdp()
     }
 
     /// What is in use, and what the endpoint does without, why, and what mends it. Looks at the NICs anew.
     #[must_use]
     pub fn report(&self) -> Report {
         let Inner { rail, state, .. } = &*self.shared.inner.borrow();
-        let mut report = Report::new(rail.address(), rail.is_driven(), rail.report(), state.turned_away());
+        let mut report = Report::new(rail.address(), rail.uses_xdp(), rail.report(), state.turned_away());
         report.given_up.extend(state.short_paths());
         report
     }
@@ -465,14 +470,15 @@ impl Endpoint {
     /// What is known of the paths to a peer, in the order of their numbers: one for each of its NICs that is on a link of
     /// one of ours.
     #[must_use]
-    pub fn paths(&self, node: Node) -> Vec<PathReport> {
-        self.shared.inner.borrow().state.paths(node.0)
+    pub fn paths(&self, id: PeerId) -> Vec<PathReport> {
+        self.shared.inner.borrow().state.paths(id.0)
     }
 
-    /// Every address by which a peer was met or that it has told of, and whether it is a path to it, or why not.
+    /// Every address by which a peer was connected to or that it has told of, and whether it is a path to it, or why
+    /// not.
     #[must_use]
-    pub fn explain(&self, node: Node) -> Vec<(SocketAddr, String)> {
-        self.shared.inner.borrow().state.explain(node.0)
+    pub fn explain(&self, id: PeerId) -> Vec<(SocketAddr, String)> {
+        self.shared.inner.borrow().state.explain(id.0)
     }
 
     /// What the endpoint has counted.
@@ -484,7 +490,7 @@ impl Endpoint {
 
 impl Inner {
     /// Adds a peer that goes by a name.
-    fn add_peer(&mut self, peer: &str, address: SocketAddr) -> Result<Node, PeerError> {
+    fn add_peer(&mut self, peer: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
         let bound = self.rail.address();
         if !family::serves(bound.ip(), address.ip()) {
             return Err(PeerError::Family { address, bound });
@@ -516,7 +522,7 @@ impl Endpoint {
         }
         let mut inner = self.shared.inner.borrow_mut();
         let Inner { state, rail, silent, .. } = &mut *inner;
-        // Nobody is to take the closed port for our end.
+        // So that no peer takes the closed port for our end.
         let now = self.shared.clock.now();
         if let Err(error) = state.say_away(now, &mut **rail) {
             drop(inner);

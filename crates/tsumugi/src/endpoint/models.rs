@@ -2,7 +2,7 @@
 
 use super::peer::Phase;
 use super::state::State;
-use crate::Node;
+use crate::PeerId;
 use rand::Rng;
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::WHOLE_BYTES;
@@ -10,21 +10,21 @@ use tsumugi_wire::frame::WHOLE_BYTES;
 impl State {
     /// Something is awaited from now on that only the peer can bring: it is asked for signs of life until
     /// [`State::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
-    /// The end of the acquaintance ends the waiting too.
-    pub(crate) fn expect(&mut self, now: Instant, node: Node) {
-        let node = self.the(node);
-        let Some(peer) = self.peers.get_mut(node.0 as usize) else { return };
+    /// The end of the connection ends the waiting too.
+    pub(crate) fn expect(&mut self, now: Instant, id: PeerId) {
+        let id = self.the(id);
+        let Some(peer) = self.peers.get_mut(id.0 as usize) else { return };
         peer.awaited += 1;
         if peer.awaited == 1 && matches!(peer.phase, Phase::Open) {
-            self.arm(now, node.0);
+            self.arm(now, id.0);
         }
     }
 
-    /// What was awaited in the given acquaintance has come, or nobody wants it any more.
-    pub(crate) fn expect_no_more(&mut self, node: Node, acquaintance: u32) {
-        let (node, acquaintance) = self.connection_now(node, acquaintance);
-        if self.acquaintance(node) == acquaintance
-            && let Some(peer) = self.peers.get_mut(node.0 as usize)
+    /// What was awaited in the given connection has come, or nobody wants it any more.
+    pub(crate) fn expect_no_more(&mut self, id: PeerId, connection: u32) {
+        let (id, connection) = self.connection_now(id, connection);
+        if self.connection(id) == connection
+            && let Some(peer) = self.peers.get_mut(id.0 as usize)
         {
             peer.awaited = peer.awaited.saturating_sub(1);
         }
@@ -46,12 +46,8 @@ impl State {
     }
 
     /// Longest message that fits into one packet to the peer, bytes.
-    pub(crate) fn packet_message_bytes(&self, node: Node) -> usize {
-        let node = self.the(node);
-        if self.peers.get(node.0 as usize).is_some() {
-            (self.body_bytes(node.0) - WHOLE_BYTES) & !7
-        } else {
-            0
-        }
+    pub(crate) fn packet_message_bytes(&self, id: PeerId) -> usize {
+        let id = self.the(id);
+        if self.peers.get(id.0 as usize).is_some() { (self.body_bytes(id.0) - WHOLE_BYTES) & !7 } else { 0 }
     }
 }

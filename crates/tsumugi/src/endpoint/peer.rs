@@ -1,17 +1,17 @@
 //! One peer, as the endpoint knows it.
 
 use super::liveness::Doubt;
-use super::long::PieceHead;
+use super::long_message::PieceHead;
+use super::paths::Path;
 use super::place::Store;
-use super::remote::{Bulk, Pending};
+use super::remote::{BulkTransfer, Pending};
 use super::repair::Damaged;
 use super::sizes::Stuck;
-use super::trunk::Way;
 use crate::error::Reason;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use tsumugi_proto::Sender;
-use tsumugi_proto::handshake::Greeting;
+use tsumugi_proto::handshake::Handshake;
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
 use tsumugi_proto::unchecked::Unchecked;
@@ -21,21 +21,21 @@ use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::{Instant, Kind, Psn};
 
-/// Key of a packet's content in [`super::state::State::contents`].
-pub(super) type ContentKey = usize;
+/// Key of a packet in [`super::state::State::sent_packets`].
+pub(super) type PacketKey = usize;
 
-/// Where the acquaintance stands.
+/// Where the connection stands.
 #[derive(Clone, Debug)]
 pub(super) enum Phase {
     /// Its address is known; nobody has said anything.
     Strange,
     /// We are saying HELLO.
-    Greeting(Greeting),
+    Handshake(Handshake),
     /// Packets flow.
     Open,
     /// We have said BYE, last at this time.
     Leaving(Instant),
-    /// It is gone. Stays so until it greets anew, or the application forgets the failure.
+    /// It is gone. Stays so until it connects anew, or the application resets the peer.
     Gone(Reason),
 }
 
@@ -70,8 +70,8 @@ pub(super) enum Outgoing {
         messages: u64,
     },
     /// A message that is cut into fragments as room appears.
-    Long {
-        /// Key in [`super::state::State::longs`].
+    LongMessage {
+        /// Key in [`super::state::State::long_messages`].
         key: usize,
         /// The fragment to be cut next.
         next: Fragment,
@@ -79,8 +79,8 @@ pub(super) enum Outgoing {
         messages: u64,
     },
     /// Data from or for remote memory that leave packet by packet.
-    Bulk {
-        bulk: Bulk,
+    BulkTransfer {
+        transfer: BulkTransfer,
         /// Messages of the flow up to and including this one.
         messages: u64,
     },
@@ -92,8 +92,8 @@ impl Outgoing {
     /// Length of the long message; 0 for what every peer takes.
     pub(super) fn message_bytes(&self) -> u64 {
         match self {
-            Outgoing::Packet { .. } | Outgoing::Bulk { .. } | Outgoing::Rails => 0,
-            Outgoing::Long { next, .. } => next.total,
+            Outgoing::Packet { .. } | Outgoing::BulkTransfer { .. } | Outgoing::Rails => 0,
+            Outgoing::LongMessage { next, .. } => next.total,
         }
     }
 }
@@ -107,9 +107,9 @@ pub(super) enum Body {
     Piece { head: PieceHead, key: usize, at: usize, bytes: usize },
 }
 
-/// A packet's content, kept until the peer has it and has compared it.
+/// A packet that was sent, kept until the peer has it and has compared it.
 #[derive(Debug)]
-pub(super) struct Content {
+pub(super) struct SentPacket {
     pub(super) body: Body,
     pub(super) crc: u32,
 }
@@ -150,25 +150,25 @@ pub(super) struct Peer {
     pub(super) aliases: Vec<SocketAddr>,
     /// The application has added it; it has not come by itself.
     pub(super) named: bool,
-    /// When it said its epoch because it was asked who it is, before anybody greeted it.
+    /// When it said its epoch because it was asked who it is, before any handshake with it.
     pub(super) introduced_at: Option<Instant>,
     /// It turned out to be this one, by another name.
     pub(super) same_as: Option<u32>,
     /// When its last connection ended, counted in such ends.
     pub(super) ended: u64,
     /// Where its packets are addressed to; the number is the path's.
-    pub(super) ways: Vec<Way>,
+    pub(super) paths: Vec<Path>,
     /// The NICs that it has told of.
     pub(super) rails: Vec<RailAddress>,
-    /// It has told of them since the ways to it were found.
+    /// It has told of them since the paths to it were found.
     pub(super) has_told: bool,
     /// Where its last DATA came from, as far as is known, and the answer goes.
     pub(super) answer_to: SocketAddr,
     pub(super) phase: Phase,
     /// Epoch of the incarnation that we talk to; 0 while unknown.
     pub(super) epoch: u32,
-    /// Counts our acquaintances with it, so that a ticket of an earlier one is recognised.
-    pub(super) acquaintance: u32,
+    /// Number of our connections with it, so that a ticket of an earlier one is recognised.
+    pub(super) connection: u32,
     pub(super) remote: Option<Address>,
     /// Longest message that it takes, bytes, as it said last; everything, before it has said so.
     pub(super) message_bytes_max: u64,
@@ -179,9 +179,9 @@ pub(super) struct Peer {
     pub(super) withdrawn: u32,
 
     // Sending half.
-    pub(super) sender: Sender<ContentKey>,
+    pub(super) sender: Sender<PacketKey>,
     /// What it has acknowledged and may still ask for.
-    pub(super) unchecked: Unchecked<ContentKey>,
+    pub(super) unchecked: Unchecked<PacketKey>,
     /// Packets that it has asked for because they were damaged.
     pub(super) repairs: Vec<Psn>,
     /// How many packets were sent for that reason, ever.
@@ -194,9 +194,9 @@ pub(super) struct Peer {
     pub(super) may_ask: bool,
     /// Messages accepted for it, ever.
     pub(super) accepted: u64,
-    /// Messages acknowledged by it, ever (in this acquaintance).
+    /// Messages acknowledged by it in this connection.
     pub(super) delivered: u64,
-    /// The same of the acquaintance before this one: what it had taken does not fail with it.
+    /// The same of the connection before this one: what the peer had acknowledged does not fail with that.
     pub(super) delivered_before: u64,
     /// PSN of a packet, and messages complete when everything up to it is acknowledged.
     pub(super) marks: VecDeque<(Psn, u64)>,
@@ -239,18 +239,18 @@ pub(super) struct Peer {
     /// An answer that must go out now, and the PSN that it is about.
     pub(super) answer: Option<(Kind, Psn)>,
     /// Credit was withheld for want of memory.
-    pub(super) frozen: bool,
-    /// What was noted last of its acknowledgements by a depositor in the driver: PSN and limit.
+    pub(super) credit_withheld: bool,
+    /// What the XDP program noted last of its acknowledgements: PSN and limit.
     pub(super) noted: (u64, u64),
     /// Its long reads that are being replied to, and its long write that was refused last.
     pub(super) replies: usize,
     pub(super) refused: u64,
     /// On the list of peers to whom credit is to be given ahead.
-    pub(super) fed: bool,
+    pub(super) to_grant: bool,
     /// On the list of peers of which packets are held.
     pub(super) holds: bool,
 
-    /// When it was last heard.
+    /// When something last came from it.
     pub(super) heard_at: Instant,
     /// Things that somebody waits for and only it can bring, though everything sent is acknowledged.
     pub(super) awaited: u32,
@@ -258,13 +258,13 @@ pub(super) struct Peer {
     pub(super) is_watched: bool,
     /// Since when something is outstanding with it, or it is watched.
     pub(super) waiting_since: Option<Instant>,
-    /// When it was last asked for a sign of life, and how often since it was heard.
+    /// When it was last asked for a sign of life, and how often since something came from it.
     pub(super) asked_at: Instant,
     pub(super) asks: u32,
     /// What kernels say of it.
     pub(super) doubt: Doubt,
     /// On the list of peers that have something to send.
-    pub(super) dirty: bool,
+    pub(super) scheduled: bool,
     /// On the list of peers that have timers running.
     pub(super) timed: bool,
 }
@@ -280,13 +280,13 @@ impl Peer {
             introduced_at: None,
             same_as: None,
             ended: 0,
-            ways: vec![Way::new(address)],
+            paths: vec![Path::new(address)],
             rails: Vec::new(),
             has_told: false,
             answer_to: address,
             phase: Phase::Strange,
             epoch: 0,
-            acquaintance: 0,
+            connection: 0,
             remote: None,
             message_bytes_max: u64::MAX,
             local: None,
@@ -324,11 +324,11 @@ impl Peer {
             unanswered: 0,
             ack_due: Instant::NEVER,
             answer: None,
-            frozen: false,
+            credit_withheld: false,
             noted: (0, 0),
             replies: 0,
             refused: 0,
-            fed: false,
+            to_grant: false,
             holds: false,
             heard_at: Instant(0),
             awaited: 0,
@@ -337,14 +337,14 @@ impl Peer {
             asked_at: Instant(0),
             asks: 0,
             doubt: Doubt::default(),
-            dirty: false,
+            scheduled: false,
             timed: false,
         }
     }
 
     /// Whether its place may be given to another: it came by itself, has left, and nothing refers to it any more.
     pub(super) fn is_forgettable(&self) -> bool {
-        self.is_idle() && !self.named && !(self.dirty || self.timed || self.fed || self.holds)
+        self.is_idle() && !self.named && !(self.scheduled || self.timed || self.to_grant || self.holds)
     }
 
     /// Whether there is no connection with it, and none is wanted.
@@ -352,7 +352,7 @@ impl Peer {
         match self.phase {
             Phase::Gone(_) => true,
             Phase::Strange => self.outbox.is_empty(),
-            Phase::Greeting(_) | Phase::Open | Phase::Leaving(_) => false,
+            Phase::Handshake(_) | Phase::Open | Phase::Leaving(_) => false,
         }
     }
 
@@ -368,7 +368,7 @@ impl Peer {
                     || !self.damaged.is_empty()
                     || self.awaited > 0
             }
-            Phase::Greeting(_) | Phase::Leaving(_) => true,
+            Phase::Handshake(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,
         }
     }
@@ -378,9 +378,9 @@ impl Peer {
         self.sender.limit() > Psn(0) || self.highest > Psn(0)
     }
 
-    /// Whether it has sent something in the flow that we offer in our HELLO, though we have not heard its WELCOME.
+    /// Whether it has sent something in the flow that we offer in our HELLO, though its WELCOME has not arrived.
     pub(super) fn is_used_unheard(&self) -> bool {
-        matches!(self.phase, Phase::Greeting(_)) && self.highest > Psn(0) && !defect!(FormerFlowTaken)
+        matches!(self.phase, Phase::Handshake(_)) && self.highest > Psn(0) && !defect!(FormerFlowTaken)
     }
 
     /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
@@ -411,9 +411,9 @@ impl Peer {
     /// Demands that an answer of `kind` goes out now; the more urgent of two wins.
     pub(super) fn demand(&mut self, kind: Kind, psn: Psn) {
         let urgency = |kind| match kind {
-            Kind::Stop => 3,
-            Kind::Go => 2,
-            Kind::Lose => 1,
+            Kind::Xoff => 3,
+            Kind::Xon => 2,
+            Kind::Nak => 1,
             _ => 0,
         };
         if self.answer.is_none_or(|(have, _)| urgency(kind) >= urgency(have)) {

@@ -1,17 +1,18 @@
 //! Packets that are too long for their path, in pieces: sent, and put together.
 //!
-//! A packet is cut once and keeps its number and its content: the receiver may have it already, and only its ACK be lost. So
-//! when a path carries less than it was cut for, the same packet is sent in several datagrams (`tsumugi_wire::piece`).
+//! A packet is cut once and keeps its number and its body: the receiver may have it already, and only its ACK be lost.
+//! So when a path carries less than it was cut for, the same packet is sent in several datagrams
+//! (`tsumugi_wire::piece`).
 
-use super::peer::{Body, Content, ContentKey};
+use super::peer::{Body, PacketKey, SentPacket};
 use super::state::State;
 use crate::checksum::{crc32c, crc32c_of_two};
 use slab::Slab;
 use std::net::SocketAddr;
-use tsumugi_proto::{ReceiveMemory, window};
+use tsumugi_proto::{ReceiveMemory, receive_bitmap};
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::WINDOW_PACKETS;
+use tsumugi_wire::limits::BITMAP_PACKETS;
 use tsumugi_wire::memory::{Counter, Flow};
 use tsumugi_wire::piece::{PIECE_BYTES, Piece, piece_data_bytes};
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
@@ -20,14 +21,14 @@ impl State {
     /// Longest datagram that everything carries which packets picked for a path are sent over, bytes.
     pub(super) fn carried(&self, index: u32, path: u8) -> usize {
         let peer = &self.peers[index as usize];
-        let carried = peer.ways[usize::from(path)].mtu.bytes();
+        let carried = peer.paths[usize::from(path)].mtu.bytes();
         if self.policy.is_copied() { carried.min(peer.cut_bytes + HEADER_BYTES) } else { carried }
     }
 
     /// Whether none of the collected packets is longer than that.
     pub(super) fn burst_fits(&self, index: u32, carried: usize) -> bool {
         let agreed = self.peers[index as usize].remote.map_or(0, |remote| remote.datagram_bytes());
-        let fits = |(_, key, _): &(_, ContentKey, _)| self.contents[*key].datagram_bytes() <= carried;
+        let fits = |(_, key, _): &(_, PacketKey, _)| self.sent_packets[*key].datagram_bytes() <= carried;
         carried >= agreed || self.burst.packets.iter().all(fits)
     }
 
@@ -43,15 +44,16 @@ impl State {
     ) -> Result<bool, RailError> {
         let mut packets = std::mem::take(&mut self.burst.packets);
         let mut all = true;
-        let fits = |contents: &Slab<Content>, key: ContentKey| contents[key].datagram_bytes() <= carried;
-        let contents = &self.contents;
-        let runs =
-            packets.chunk_by(|(_, one, _), (_, next, _)| fits(contents, *one) && fits(contents, *next));
+        let fits =
+            |sent_packets: &Slab<SentPacket>, key: PacketKey| sent_packets[key].datagram_bytes() <= carried;
+        let sent_packets = &self.sent_packets;
+        let runs = packets
+            .chunk_by(|(_, one, _), (_, next, _)| fits(sent_packets, *one) && fits(sent_packets, *next));
         for run in runs.map(<[_]>::to_vec).collect::<Vec<_>>() {
             all = if !all {
                 run.iter().for_each(|(psn, ..)| self.peers[index as usize].sender.not_taken(*psn));
                 false
-            } else if fits(&self.contents, run[0].1) {
+            } else if fits(&self.sent_packets, run[0].1) {
                 self.burst.packets.clone_from(&run);
                 self.send_burst(now, index, path, rail)?
             } else {
@@ -69,17 +71,19 @@ impl State {
         index: u32,
         path: u8,
         carried: usize,
-        (psn, key, flags): (Psn, ContentKey, Flags),
+        (psn, key, flags): (Psn, PacketKey, Flags),
         rail: &mut R,
     ) -> Result<bool, RailError> {
         let (ack, credit) = self.credit(index);
         let flags = flags.with(self.has_ack(index));
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.remote else { return Ok(true) };
-        let content = &self.contents[key];
-        let whole = match &content.body {
+        let sent = &self.sent_packets[key];
+        let whole = match &sent.body {
             Body::Packet(body) => body.clone(),
-            Body::Piece { head, key, at, bytes } => [head, self.longs.get(*key).at(*at, *bytes)].concat(),
+            Body::Piece { head, key, at, bytes } => {
+                [head, self.long_messages.get(*key).at(*at, *bytes)].concat()
+            }
         };
         let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);
@@ -89,7 +93,7 @@ impl State {
         let mut heads = Vec::with_capacity(count);
         for (nth, data) in whole.chunks(step).enumerate() {
             let piece =
-                Piece { packet_bytes: whole.len() as u16, at: (nth * step) as u16, packet_crc: content.crc };
+                Piece { packet_bytes: whole.len() as u16, at: (nth * step) as u16, packet_crc: sent.crc };
             let piece = piece.encode();
             let last = nth + 1 == count;
             header.flags = flags.with(if last { Flags::ACK_REQUEST } else { Flags(0) });
@@ -102,10 +106,10 @@ impl State {
         }
         let pieces = heads.iter().zip(whole.chunks(step));
         let pieces: Vec<_> = pieces.map(|(head, body)| Packet { head, body }).collect();
-        let address = peer.ways[usize::from(path)].address;
+        let address = peer.paths[usize::from(path)].address;
         let all = rail.send(now, address, &pieces)? == count;
         if all {
-            if peer.is_trunk() {
+            if peer.is_multirail() {
                 self.policy.on_sent(index, path, 1, whole.len() as u64);
                 if self.policy.is_copied() {
                     for address in peer.elsewhere(address) {
@@ -136,15 +140,18 @@ impl State {
         let peer = &mut self.peers[index as usize];
         peer.answer_to = from;
         peer.doubt.is_away = false;
-        let base = peer.damaged.first().map_or_else(|| window::base(flow), |psn| psn.min(window::base(flow)));
-        if header.psn < window::base(flow) && !peer.damaged.has(header.psn) {
+        let base = peer
+            .damaged
+            .first()
+            .map_or_else(|| receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
+        if header.psn < receive_bitmap::base(flow) && !peer.damaged.has(header.psn) {
             if header.flags.has(Flags::ACK_REQUEST) {
                 peer.demand(Kind::Ack, Psn(0)); // its ACK is lost
-                self.touch(index);
+                self.schedule(index);
             }
             return;
         }
-        if header.psn >= window::base(flow).plus(WINDOW_PACKETS) {
+        if header.psn >= receive_bitmap::base(flow).plus(BITMAP_PACKETS) {
             return;
         }
         let Some(whole) = peer.pieces.put(base, header.psn, &piece, data) else { return };

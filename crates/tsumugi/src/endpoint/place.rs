@@ -4,7 +4,7 @@
 //! the message is to go; what came ahead of its turn is moved there, everything else goes there from the wire. The
 //! owner's memory belongs to the assembly until the message is complete or its sender gone, and comes back then.
 
-use super::deliver::Content;
+use super::deliver::Payload;
 use super::peer::Assembly;
 use super::state::State;
 use crate::buffer::Buffer;
@@ -61,7 +61,7 @@ impl Lent {
 /// The owner of a channel that says where long messages go.
 ///
 /// It is called while the state does other things. What it calls in turn may only take messages, give them back and
-/// send: nothing that could end an acquaintance, about which it would be told.
+/// send: nothing that could end a connection, about which it would be told.
 pub(crate) trait Placer {
     /// The head of a long message has its turn. Everything that the peer sent before is in the channel's queue.
     fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room;
@@ -70,7 +70,7 @@ pub(crate) trait Placer {
     fn on_placed(&mut self, state: &mut State, lent: Lent);
 
     /// A message is complete that was [claimed](Room::Claimed).
-    fn on_collected(&mut self, key: usize, content: Content);
+    fn on_collected(&mut self, key: usize, payload: Payload);
 
     /// The peer is gone before the message was complete; the [failure](super::deliver::Delivery::Failed) follows.
     fn on_lost(&mut self, state: &mut State, room: Room);
@@ -127,7 +127,7 @@ impl State {
 
     /// The channel's placer is asked no more, and gets what it has lent: nothing is written or read there any more.
     pub(super) fn remove_placer(&mut self, channel: u16) {
-        self.longs.redeem(channel);
+        self.long_messages.redeem(channel);
         if self.channels.get_mut(&channel).and_then(|inbox| inbox.placer.take()).is_none() {
             return;
         }
@@ -193,7 +193,7 @@ impl State {
         }
         assembly.store = store;
         self.arriving_bytes -= held_bytes;
-        self.thaw();
+        self.restore_credit();
     }
 
     /// A long message is complete.
@@ -204,13 +204,13 @@ impl State {
             (Store::Own { bytes, claim }, placer) => {
                 self.arriving_bytes -= held_bytes;
                 self.complete_bytes += held_bytes;
-                let content = Content::Owned(bytes);
+                let payload = Payload::Owned(bytes);
                 match (claim, placer) {
                     (Some(key), Some(placer)) => {
                         self.tally.messages_received += 1;
-                        placer.borrow_mut().on_collected(key, content);
+                        placer.borrow_mut().on_collected(key, payload);
                     }
-                    _ => self.push(index, assembly.channel, content),
+                    _ => self.push(index, assembly.channel, payload),
                 }
             }
             (Store::Lent(lent), Some(placer)) => {
@@ -240,13 +240,13 @@ impl State {
 
     /// Copies a message that nobody takes for now out of the queue, so that it does not hold it. It stays where it is
     /// when there is no memory.
-    pub(crate) fn copy_out(&mut self, content: Content) -> Content {
-        let Content::InPlace { bytes, .. } = content else { return content };
-        let Some(mut copy) = self.pool.take(bytes as usize) else { return content };
-        copy.extend_from_slice(self.bytes_of(&content));
+    pub(crate) fn copy_out(&mut self, payload: Payload) -> Payload {
+        let Payload::InPlace { bytes, .. } = payload else { return payload };
+        let Some(mut copy) = self.pool.take(bytes as usize) else { return payload };
+        copy.extend_from_slice(self.bytes_of(&payload));
         self.complete_bytes += u64::from(bytes);
-        self.release_message(content);
-        Content::Owned(copy)
+        self.release_message(payload);
+        Payload::Owned(copy)
     }
 
     /// Counts memory that a channel's owner keeps because of what arrived, against the same limit as messages.
@@ -257,7 +257,7 @@ impl State {
     /// What was [charged](State::charge) is free again.
     pub(crate) fn discharge(&mut self, bytes: u64) {
         self.complete_bytes -= bytes;
-        self.thaw();
+        self.restore_credit();
     }
 
     /// Counts something that arrived on a channel and makes no sense to its owner.

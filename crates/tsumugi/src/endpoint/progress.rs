@@ -5,7 +5,7 @@ use super::state::State;
 use super::{Inner, Shared};
 use crate::error::SendError;
 use crate::wait::Step;
-use crate::{Node, Policy};
+use crate::{PeerId, Policy};
 use std::os::fd::{AsRawFd, RawFd};
 use std::time::Duration;
 use tsumugi_rail::{Rail, RailError};
@@ -20,10 +20,10 @@ const LOOKS_PER_CLOCK: u32 = 8;
 const SPINS_UNWATCHED: u32 = 200;
 /// Time between two looks for NICs that have come or gone, ns.
 const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
-/// Most packets on their way to a peer for another to leave at once: enough that nobody waits for a message behind a few others,
-/// and few enough that a stream of short messages shares packets.
+/// Most packets in flight to a peer for another to leave at once: enough that nobody waits for a message behind a few
+/// others, and few enough that a stream of short messages shares packets.
 const PUSHED_PACKETS_MAX: usize = 8;
-/// How old a look may be for what it has found to be on its way to count, ns.
+/// How old a look may be for the packets in flight that it found to count, ns.
 const PUSH_LOOK_NS: u64 = 5 * MICROSECOND_NS;
 /// Longest sleep, ns; a bound on what a missed timer could cost.
 const SLEEP_NS_MAX: u64 = 10 * SECOND_NS;
@@ -50,17 +50,17 @@ impl Shared {
         RailError::OtherProcess { address: self.inner.borrow().rail.address(), owner, here }
     }
 
-    /// Has something accepted for a node; if nothing is on its way there, it leaves at once.
+    /// Has something accepted for a peer; if nothing is in flight to it, it leaves at once.
     pub(crate) fn post_with<T>(
         &self,
-        node: Node,
+        id: PeerId,
         post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let now = self.now();
         self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
-        let alone = state.is_quiet(now, node);
+        let alone = state.is_quiet(now, id);
         let posted = post(state, now)?;
         drop(inner);
         if alone {
@@ -119,15 +119,15 @@ impl Shared {
         Ok(arrived)
     }
 
-    /// Sends what waits for a node, unless several packets are on their way to it.
-    pub(crate) fn push(&self, node: Node) -> Result<(), RailError> {
+    /// Sends what waits for a peer, unless several packets are in flight to it.
+    pub(crate) fn push(&self, id: PeerId) -> Result<(), RailError> {
         let mut inner = self.inner.borrow_mut();
-        if inner.state.is_handed_over(node) {
+        if inner.state.is_handed_over(id) {
             return Ok(());
         }
         self.check_owner()?;
         let now = self.clock.now();
-        let may_leave = |state: &mut State| state.has_at_most(now, node, PUSHED_PACKETS_MAX);
+        let may_leave = |state: &mut State| state.has_at_most(now, id, PUSHED_PACKETS_MAX);
         // What was acknowledged meanwhile is not known before it is looked for.
         if !may_leave(&mut inner.state) && now.since(inner.looked_at) > PUSH_LOOK_NS {
             inner.look(now, || now)?;
@@ -316,10 +316,10 @@ impl Inner {
         self.spins = 0;
         let Inner { state, rail, .. } = self;
         // Nobody should wait for an acknowledgement until we wake.
-        state.settle();
+        state.flush_acks();
         state.transmit(now, &mut **rail)?;
         if state.has_news() {
-            return Ok(()); // deposited before the depositor could see that we sleep
+            return Ok(()); // deposited before the receive path could see that we sleep
         }
         let until = state.deadline().min(rail.wake_at()).min(deadline.unwrap_or(Instant::NEVER));
         let ns = until.since(now).min(SLEEP_NS_MAX);

@@ -41,13 +41,13 @@ impl Ledger {
 
     /// Adds what the paths to a peer have delivered and lost since the last time.
     pub(super) fn count(&mut self, peer: &mut Peer) {
-        for (way, path) in peer.ways.iter_mut().zip(peer.sender.paths()) {
-            let (delivered, lost) = std::mem::replace(&mut way.counted, (path.delivered, path.lost));
-            if let Some(carried) = way.nic.and_then(|ip| self.of(ip)) {
-                carried.delivered += path.delivered.saturating_sub(delivered);
-                carried.lost += path.lost.saturating_sub(lost);
+        for (path, sent) in peer.paths.iter_mut().zip(peer.sender.paths()) {
+            let (delivered, lost) = std::mem::replace(&mut path.counted, (sent.delivered, sent.lost));
+            if let Some(carried) = path.nic.and_then(|ip| self.of(ip)) {
+                carried.delivered += sent.delivered.saturating_sub(delivered);
+                carried.lost += sent.lost.saturating_sub(lost);
                 carried.paths += 1;
-                carried.silent += u32::from(!path.is_usable());
+                carried.silent += u32::from(!sent.is_usable());
             }
         }
     }

@@ -16,7 +16,7 @@ use tsumugi_wire::{Header, Instant, Kind};
 const REFUSED_NS: u64 = SECOND_NS;
 
 impl State {
-    /// Says why a greeting leads to nothing. It costs less than the HELLO that it answers, and nothing is remembered.
+    /// Says why a HELLO is refused. It costs less than the HELLO that it answers, and nothing is remembered.
     pub(super) fn refuse_peer(&mut self, from: SocketAddr, nonce: u64, refusal: Refusal) {
         self.memory.count(Counter::HandshakeRefused, 1);
         let refused = Offer::refusing(self.options.job, nonce, refusal);
@@ -25,18 +25,18 @@ impl State {
     }
 
     /// A packet of another version of the protocol has come, of which nothing can be read but its kind. A HELLO is answered, so
-    /// that who greets learns of our version; nothing else is, or two versions would answer each other for ever.
+    /// that its sender learns our version; nothing else is, or two versions would answer each other for ever.
     pub(super) fn on_other_version(&mut self, from: SocketAddr, version: u8, packet: &[u8]) {
-        let greets = Header::kind_in_any_version(packet) == Some(Kind::Hello);
+        let connects = Header::kind_in_any_version(packet) == Some(Kind::Hello);
         let known = self.by_address.get(&from).copied();
-        if greets && packet.len() >= HEADER_BYTES {
+        if connects && packet.len() >= HEADER_BYTES {
             let packet = self.packet(Kind::Reset, &[]);
             self.reply(from, packet);
         }
         if let Some(index) = known {
             self.peers[index as usize].doubt.version = Some(version);
         }
-        if (greets || known.is_some()) && !std::mem::replace(&mut self.has_told_of_version, true) {
+        if (connects || known.is_some()) && !std::mem::replace(&mut self.has_told_of_version, true) {
             log::warn!(
                 "{from} speaks version {version} of the protocol, and this is version {VERSION}: install the same version of Tsumugi \
                  on both hosts"
@@ -54,17 +54,17 @@ impl State {
                 "{from} was refused: there is room for {peers_max} peers, and all are there; raise Config::peers_max"
             );
         }
-        // Some of those that have a place may have been killed, and nobody has asked after them.
+        // Some of those that have a place may have been killed without our noticing.
         self.watch();
         self.refuse_peer(from, nonce, Refusal::Full(u64::from(peers_max)));
     }
 
-    /// How many greetings were refused for want of room, the last one's sender, and how much room there is.
+    /// How many HELLOs were refused for want of room, the last one's sender, and how many peers there may be.
     pub(crate) fn turned_away(&self) -> Option<(u64, SocketAddr, u32)> {
         self.turned_away.map(|(count, from)| (count, from, self.options.peers_max))
     }
 
-    /// The peer does not want to know us. A while later it may: when another has left, or it was started anew.
+    /// The peer refuses the connection. A while later it may accept: when another has left, or it was started anew.
     pub(super) fn on_refusal(&mut self, now: Instant, from: SocketAddr, nonce: u64, refusal: Refusal) {
         let Some(&index) = self.by_address.get(&from) else {
             self.memory.count(Counter::HandshakeRefused, 1);
@@ -73,7 +73,7 @@ impl State {
         let patience_ns = REFUSED_NS.min(self.options.connect_timeout_ns / 2);
         let peer = &self.peers[index as usize];
         match &peer.phase {
-            Phase::Greeting(greeting) if greeting.nonce == nonce => {
+            Phase::Handshake(handshake) if handshake.nonce == nonce => {
                 if peer.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
                     self.end_peer(index, Reason::Refused(refusal));
                 }

@@ -6,7 +6,7 @@ use crate::channel::Ticket;
 use crate::context::{ContextError, SavedOutgoing};
 use crate::error::SendError;
 use crate::remote::{Refusal, RemoteError};
-use crate::{Node, Target};
+use crate::{PeerId, Target};
 use std::cell::OnceCell;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
@@ -15,14 +15,14 @@ use tsumugi_wire::Instant;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::remote::{Atomic, Notice, Outcome, What};
+use tsumugi_wire::remote::{Atomic, Notice, Opcode, RemoteStatus};
 
 /// Operations of one peer that may wait for replies at once.
 pub(super) const OPERATIONS_MAX: usize = 1024;
 /// Refusals of writes that wait to be taken, at most; older ones are forgotten.
 const REFUSALS_MAX: usize = 1024;
 
-/// Bits of an operation's name that are its message's number; the others are the acquaintance's.
+/// Bits of an operation's name that are its message's number; the others are the connection's.
 const NUMBER_BITS: u32 = 40;
 const NUMBER_MASK: u64 = (1 << NUMBER_BITS) - 1;
 
@@ -40,8 +40,8 @@ pub(super) struct Pending {
 
 /// Data that leave the process's memory packet by packet, as room appears: a long write, or the reply to a long read.
 #[derive(Clone, Debug)]
-pub(super) struct Bulk {
-    what: What,
+pub(super) struct BulkTransfer {
+    opcode: Opcode,
     /// See [`RemoteFrame::key`].
     key: u64,
     /// Address of the first byte.
@@ -52,10 +52,17 @@ pub(super) struct Bulk {
     cut: usize,
 }
 
-impl Bulk {
+impl BulkTransfer {
     /// The reply to an operation that reads `from`.
-    pub(super) fn reply(operation: u64, from: Slice) -> Bulk {
-        Bulk { what: What::Part, key: Outcome::Done as u64, address: 0, operation, from, cut: 0 }
+    pub(super) fn reply(operation: u64, from: Slice) -> BulkTransfer {
+        BulkTransfer {
+            opcode: Opcode::Part,
+            key: RemoteStatus::Done as u64,
+            address: 0,
+            operation,
+            from,
+            cut: 0,
+        }
     }
 
     /// Bytes that have not become packets and count as waiting. Replies do not: nobody could wait for room for them.
@@ -65,7 +72,7 @@ impl Bulk {
 
     /// Whether it answers an operation of the other side.
     pub(super) fn is_reply(&self) -> bool {
-        self.what == What::Part
+        self.opcode == Opcode::Part
     }
 
     pub(super) fn is_cut(&self) -> bool {
@@ -77,27 +84,27 @@ impl Bulk {
         let mut data = Vec::new();
         // Within the slice, by how `cut` counts.
         let _ = self.from.append(self.cut, self.from.bytes() - self.cut, &mut data);
-        let (what, key, operation) = (self.what as u16, self.key, self.operation);
+        let (opcode, key, operation) = (self.opcode as u16, self.key, self.operation);
         let address = self.address.wrapping_add(self.cut as u64);
-        SavedOutgoing::Bulk { what, key, address, operation, data, messages }
+        SavedOutgoing::Bulk { opcode, key, address, operation, data, messages }
     }
 
-    /// What was [saved](Bulk::save), in memory of its own.
+    /// What was [saved](BulkTransfer::save), in memory of its own.
     pub(super) fn restore(
-        what: u16,
+        opcode: u16,
         key: u64,
         address: u64,
         operation: u64,
         data: &[u8],
-    ) -> Result<Bulk, ContextError> {
-        let what = What::from_number(what)
-            .filter(|what| matches!(what, What::Piece | What::Part) && !data.is_empty())
+    ) -> Result<BulkTransfer, ContextError> {
+        let opcode = Opcode::from_number(opcode)
+            .filter(|opcode| matches!(opcode, Opcode::Piece | Opcode::Part) && !data.is_empty())
             .ok_or_else(|| ContextError::Damaged("a long transfer that is none".to_owned()))?;
         let memory =
             Region::new(data.len()).map_err(|error| ContextError::NoMemory(data.len(), error.to_string()))?;
         // As long as its data.
         let _ = memory.write(0, data);
-        Ok(Bulk { what, key, address, operation, from: memory.all(), cut: 0 })
+        Ok(BulkTransfer { opcode, key, address, operation, from: memory.all(), cut: 0 })
     }
 
     /// Appends the next frame, in a packet of at most `most` bytes, to `body`. Pieces are of one length, in runs that
@@ -112,15 +119,17 @@ impl Bulk {
         let before = if defect!(PieceOutOfPlace) && !self.is_reply() { 0 } else { self.cut };
         let address = self.address.wrapping_add(before as u64);
         let remote =
-            RemoteFrame { what: self.what as u16, key: self.key, address, operation: self.operation };
+            RemoteFrame { opcode: self.opcode as u16, key: self.key, address, operation: self.operation };
         body.extend_from_slice(&remote.encode(bytes as u32));
         // Within the slice, by how `cut` counts.
         if self.from.append(self.cut, bytes, body).is_ok() {
             self.cut += bytes;
             return true;
         }
-        let remote = match self.what {
-            What::Part => RemoteFrame { what: What::Reply as u16, key: Outcome::NotMapped as u64, ..remote },
+        let remote = match self.opcode {
+            Opcode::Part => {
+                RemoteFrame { opcode: Opcode::Reply as u16, key: RemoteStatus::NotMapped as u64, ..remote }
+            }
             _ => remote,
         };
         body.clear();
@@ -143,24 +152,25 @@ impl State {
     pub fn remote_write(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         to: Target,
         from: &Slice,
     ) -> Result<u64, SendError> {
-        let node = self.the(node);
-        self.may_post(node, 0)?;
-        if REMOTE_BYTES + from.bytes() <= self.body_bytes(node.0) {
+        let id = self.the(id);
+        self.may_post(id, 0)?;
+        if REMOTE_BYTES + from.bytes() <= self.body_bytes(id.0) {
             let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
             let read = from.append(0, from.bytes(), &mut data).map_err(SendError::Memory);
-            let written = read.and_then(|()| self.remote_write_bytes(now, node, to, &data));
+            let written = read.and_then(|()| self.remote_write_bytes(now, id, to, &data));
             self.pool.give(data);
             return written;
         }
         let Target { key, address } = to;
-        let operation = self.next_operation(node.0);
-        let bulk = Bulk { what: What::Piece, key, address, operation, from: from.clone(), cut: 0 };
-        self.queue_bulk(node.0, bulk, self.peers[node.0 as usize].accepted + 1);
-        Ok(self.accepted(now, node.0))
+        let operation = self.next_operation(id.0);
+        let transfer =
+            BulkTransfer { opcode: Opcode::Piece, key, address, operation, from: from.clone(), cut: 0 };
+        self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].accepted + 1);
+        Ok(self.accepted(now, id.0))
     }
 
     /// Writes a copy of bytes to memory of a peer.
@@ -170,19 +180,19 @@ impl State {
     pub fn remote_write_bytes(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         to: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
-        let node = self.the(node);
-        self.may_post(node, 0)?;
-        if data.len() <= self.agreed_body_bytes(node.0) - REMOTE_BYTES {
-            return self.request(now, node.0, What::Write, to, data);
+        let id = self.the(id);
+        self.may_post(id, 0)?;
+        if data.len() <= self.agreed_body_bytes(id.0) - REMOTE_BYTES {
+            return self.request(now, id.0, Opcode::Write, to, data);
         }
         let copy = Region::new(data.len()).map_err(|_| SendError::NoMemory(data.len()))?;
         // As long as its data.
         let _ = copy.write(0, data);
-        self.remote_write(now, node, to, &copy.all())
+        self.remote_write(now, id, to, &copy.all())
     }
 
     /// Writes what is in `from` to memory of a peer, and has its process told by a handler when all of it is there. Both
@@ -193,13 +203,13 @@ impl State {
     pub fn remote_write_and_notify(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         to: Target,
         from: &Slice,
         handler: u64,
     ) -> Result<u64, SendError> {
-        let write = |state: &mut State, node| state.remote_write(now, node, to, from);
-        self.and_notify(now, node, to, from.bytes(), handler, write)
+        let write = |state: &mut State, id| state.remote_write(now, id, to, from);
+        self.and_notify(now, id, to, from.bytes(), handler, write)
     }
 
     /// The same of a copy of bytes.
@@ -209,35 +219,36 @@ impl State {
     pub fn remote_write_bytes_and_notify(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         to: Target,
         data: &[u8],
         handler: u64,
     ) -> Result<u64, SendError> {
-        let write = |state: &mut State, node| state.remote_write_bytes(now, node, to, data);
-        self.and_notify(now, node, to, data.len(), handler, write)
+        let write = |state: &mut State, id| state.remote_write_bytes(now, id, to, data);
+        self.and_notify(now, id, to, data.len(), handler, write)
     }
 
     fn and_notify(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         to: Target,
         bytes: usize,
         handler: u64,
-        write: impl FnOnce(&mut State, Node) -> Result<u64, SendError>,
+        write: impl FnOnce(&mut State, PeerId) -> Result<u64, SendError>,
     ) -> Result<u64, SendError> {
-        let node = self.the(node);
-        self.may_post(node, 0)?;
+        let id = self.the(id);
+        self.may_post(id, 0)?;
         // Behind a write that is queued, nothing may fail: neither for want of room in the queue nor for want of memory.
-        let spare = self.spare_packet(node.0)?;
-        write(self, node)?;
+        let spare = self.spare_packet(id.0)?;
+        write(self, id)?;
         let notice = Notice { handler, bytes: bytes as u64 }.encode();
-        let operation = self.next_operation(node.0);
-        let remote = RemoteFrame { what: What::Notify as u16, key: to.key, address: to.address, operation };
-        let messages = self.peers[node.0 as usize].accepted + 1;
-        self.queue_frame_in(node.0, &remote.encode(notice.len() as u32), [&notice, &[]], messages, spare);
-        Ok(self.accepted(now, node.0))
+        let operation = self.next_operation(id.0);
+        let remote =
+            RemoteFrame { opcode: Opcode::Notify as u16, key: to.key, address: to.address, operation };
+        let messages = self.peers[id.0 as usize].accepted + 1;
+        self.queue_frame_in(id.0, &remote.encode(notice.len() as u32), [&notice, &[]], messages, spare);
+        Ok(self.accepted(now, id.0))
     }
 
     /// Reads memory of a peer. The promise is kept when all of it is there.
@@ -247,56 +258,56 @@ impl State {
     pub fn remote_read(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         from: Target,
         into: &Slice,
     ) -> Result<Promise, SendError> {
         let bytes = into.bytes() as u64;
-        self.ask_remote(now, node, What::Read, from, &bytes.to_le_bytes(), Some(into.clone()))
+        self.ask_remote(now, id, Opcode::Read, from, &bytes.to_le_bytes(), Some(into.clone()))
     }
 
-    /// Changes a word of a peer. The promise is kept with what it was.
+    /// An atomic operation on a word of a peer. The promise is kept with what the word was.
     ///
     /// # Errors
     /// Why it cannot be sent.
-    pub fn remote_change(
+    pub fn remote_atomic(
         &mut self,
         now: Instant,
-        node: Node,
+        id: PeerId,
         at: Target,
         atomic: Atomic,
     ) -> Result<Promise, SendError> {
-        self.ask_remote(now, node, What::Atomic, at, &atomic.encode(), None)
+        self.ask_remote(now, id, Opcode::Atomic, at, &atomic.encode(), None)
     }
 
     /// The promise is kept when everything sent to the peer before has been done.
     ///
     /// # Errors
     /// Why it cannot be sent.
-    pub fn remote_fence(&mut self, now: Instant, node: Node) -> Result<Promise, SendError> {
-        self.ask_remote(now, node, What::Fence, Target { key: 0, address: 0 }, &[], None)
+    pub fn remote_fence(&mut self, now: Instant, id: PeerId) -> Result<Promise, SendError> {
+        self.ask_remote(now, id, Opcode::Fence, Target { key: 0, address: 0 }, &[], None)
     }
 
     fn ask_remote(
         &mut self,
         now: Instant,
-        node: Node,
-        what: What,
+        id: PeerId,
+        opcode: Opcode,
         at: Target,
         data: &[u8],
         into: Option<Slice>,
     ) -> Result<Promise, SendError> {
-        let node = self.the(node);
-        self.may_post(node, 0)?;
-        if self.peers[node.0 as usize].pending.len() >= OPERATIONS_MAX {
+        let id = self.the(id);
+        self.may_post(id, 0)?;
+        if self.peers[id.0 as usize].pending.len() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
         }
-        let operation = self.next_operation(node.0);
-        self.request(now, node.0, what, at, data)?;
+        let operation = self.next_operation(id.0);
+        self.request(now, id.0, opcode, at, data)?;
         let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
         let promise = Promise::default();
         let pending = Pending { promise: Rc::clone(&promise), into, missing };
-        self.peers[node.0 as usize].pending.insert(operation, pending);
+        self.peers[id.0 as usize].pending.insert(operation, pending);
         Ok(promise)
     }
 
@@ -304,7 +315,7 @@ impl State {
         &mut self,
         now: Instant,
         index: u32,
-        what: What,
+        opcode: Opcode,
         at: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
@@ -314,55 +325,55 @@ impl State {
             return Err(SendError::TooLong { bytes: bytes as u64, limit: room as u64 });
         }
         let operation = self.next_operation(index);
-        let remote = RemoteFrame { what: what as u16, key: at.key, address: at.address, operation };
+        let remote = RemoteFrame { opcode: opcode as u16, key: at.key, address: at.address, operation };
         let messages = self.peers[index as usize].accepted + 1;
         self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
         Ok(self.accepted(now, index))
     }
 
-    /// An operation is named by the number of its message, and the acquaintance: a reply may wait for longer than that
+    /// An operation is named by the number of its message, and the connection: a reply may wait for longer than that
     /// lasts, and must not be taken for another's.
     fn next_operation(&self, index: u32) -> u64 {
         let peer = &self.peers[index as usize];
-        u64::from(peer.acquaintance) << NUMBER_BITS | (peer.accepted + 1) & NUMBER_MASK
+        u64::from(peer.connection) << NUMBER_BITS | (peer.accepted + 1) & NUMBER_MASK
     }
 
-    pub(super) fn queue_bulk(&mut self, index: u32, bulk: Bulk, messages: u64) {
+    pub(super) fn queue_bulk_transfer(&mut self, index: u32, transfer: BulkTransfer, messages: u64) {
         let peer = &mut self.peers[index as usize];
-        peer.outbox_bytes += bulk.waiting_bytes();
-        peer.outbox.push_back(Outgoing::Bulk { bulk, messages });
+        peer.outbox_bytes += transfer.waiting_bytes();
+        peer.outbox.push_back(Outgoing::BulkTransfer { transfer, messages });
     }
 
     /// A write was refused, by the other side or by our own memory.
-    pub(super) fn was_refused(&mut self, index: u32, number: u64, outcome: Outcome) {
-        let ticket = Ticket::new(Node(index), self.peers[index as usize].acquaintance, number);
+    pub(super) fn was_refused(&mut self, index: u32, number: u64, status: RemoteStatus) {
+        let ticket = Ticket::new(PeerId(index), self.peers[index as usize].connection, number);
         if self.refusals.len() >= REFUSALS_MAX {
             self.refusals.pop_front();
         }
-        self.refusals.push_back(Refusal::new(ticket, outcome));
+        self.refusals.push_back(Refusal::new(ticket, status));
     }
 
     /// Something came of an operation of ours. `false` when the peer is gone over it.
     pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
-        let Some(outcome) = Outcome::from_number(remote.key) else {
+        let Some(status) = RemoteStatus::from_number(remote.key) else {
             self.violated(index, "a reply that says nothing known");
             return false;
         };
         let peer = &mut self.peers[index as usize];
         let Some(pending) = peer.pending.get_mut(&remote.operation) else {
-            if remote.operation >> NUMBER_BITS != u64::from(peer.acquaintance) & (u64::MAX >> NUMBER_BITS) {
-                return true; // whoever asked has been told that it will not hear
+            if remote.operation >> NUMBER_BITS != u64::from(peer.connection) & (u64::MAX >> NUMBER_BITS) {
+                return true; // whoever asked has been told that no reply will come
             }
             let number = remote.operation & NUMBER_MASK;
-            if outcome == Outcome::Done || number > peer.accepted {
+            if status == RemoteStatus::Done || number > peer.accepted {
                 self.memory.count(Counter::Violation, 1);
                 return true;
             }
-            self.was_refused(index, number, outcome);
+            self.was_refused(index, number, status);
             return true;
         };
-        let kept = match (&pending.into, outcome) {
-            (Some(into), Outcome::Done) => {
+        let kept = match (&pending.into, status) {
+            (Some(into), RemoteStatus::Done) => {
                 let bytes = data.len() as u64;
                 let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
                 let written = into.write(at, data);
@@ -372,12 +383,12 @@ impl State {
                 }
                 if written.is_err() {
                     // Our memory is not there any more. Who waits is told now; what comes yet is taken all the same.
-                    let _ = pending.promise.set(Err(RemoteError::refused(Outcome::NotMapped)));
+                    let _ = pending.promise.set(Err(RemoteError::refused(RemoteStatus::NotMapped)));
                 }
                 pending.missing -= bytes;
                 (pending.missing == 0 || defect!(ReadHalfDone)).then_some(Ok(0))
             }
-            (None, Outcome::Done) => {
+            (None, RemoteStatus::Done) => {
                 Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))
             }
             (_, refused) => Some(Err(RemoteError::refused(refused))),
@@ -393,9 +404,9 @@ impl State {
 
 impl Peer {
     /// Tells those who wait for replies that none will come.
-    pub(super) fn break_promises(&mut self, node: Node) {
+    pub(super) fn break_promises(&mut self, id: PeerId) {
         for pending in std::mem::take(&mut self.pending).into_values() {
-            let _ = pending.promise.set(Err(RemoteError::PeerGone(node)));
+            let _ = pending.promise.set(Err(RemoteError::PeerGone(id)));
         }
     }
 }

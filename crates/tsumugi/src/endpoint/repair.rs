@@ -1,12 +1,12 @@
-//! Packets that arrive damaged by way of a program in the driver, which acknowledges what it cannot look at.
+//! Packets that arrive damaged through the XDP program, which acknowledges bodies that it does not check.
 //!
 //! That a packet is acknowledged says that it need not be sent again by itself. Its sender keeps it until the receiver has
 //! compared it with its CRC, and says so (`tsumugi_proto::unchecked`). What turns out to be damaged the receiver asks for
-//! (DAMAGED), and asks again until it comes: in PIECEs, which no program takes, so that they are compared when they arrive.
-//! Meanwhile the packet's turn does not pass.
+//! (DAMAGED), and asks again until it comes: in PIECEs, which no XDP program takes, so that they are compared on
+//! arrival. Meanwhile the packet's turn does not pass.
 
-use super::deliver::Place;
-use super::peer::{Body, Content, Peer, Phase};
+use super::deliver::BodyIn;
+use super::peer::{Body, Peer, Phase, SentPacket};
 use super::state::State;
 use crate::error::Reason;
 use tsumugi_proto::ReceiveMemory;
@@ -17,7 +17,7 @@ use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames};
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::remote::What;
+use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
@@ -83,12 +83,12 @@ impl Damaged {
     }
 }
 
-impl Content {
-    /// Whether a program may write what it carries where it belongs: then nobody compares it.
-    pub(super) fn may_land(&self) -> bool {
+impl SentPacket {
+    /// Whether the XDP program may write what it carries directly: then nobody compares it.
+    pub(super) fn may_write_directly(&self) -> bool {
         let Body::Packet(body) = &self.body else { return false };
         let Some(Ok(Frame::Remote(remote, _))) = Frames::new(body).next() else { return false };
-        [What::Write, What::Piece].map(|what| what as u16).contains(&remote.what)
+        [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode)
     }
 }
 
@@ -101,18 +101,18 @@ impl State {
         if is_first {
             let Peer { name, address, .. } = peer;
             log::warn!(
-                "a packet from {name} ({address}) arrived damaged by way of the NIC's driver, and is asked for again; the counters \
+                "a packet from {name} ({address}) arrived damaged through the XDP receive path, and is asked for again; the counters \
                  corrupt and packets_repaired tell how many do: look for a bad cable, switch, NIC or tunnel between the two"
             );
         }
         if psn < peer.reorder.next() || peer.damaged.len() >= UNCHECKED_MAX {
-            // No depositor takes a packet twice, or so many beyond the credit: somebody wrote garbage into our memory.
+            // No receive path takes a packet twice, or so many beyond the credit: garbage was written into our memory.
             self.violated(index, "packets that cannot have been deposited");
             return;
         }
         peer.damaged.add(psn);
         self.tell_held(index);
-        self.touch(index);
+        self.schedule(index);
     }
 
     /// Asks for packets that arrived damaged.
@@ -124,12 +124,12 @@ impl State {
         let most = if defect!(DamagedNotWanted) { 0 } else { ASKED_MAX };
         for wanted in peer.damaged.0.iter_mut().take(most).filter(|wanted| wanted.due <= now) {
             wanted.due = now.plus((patience_ns << wanted.asks.min(10)).min(ASK_NS_MAX.max(patience_ns)));
-            // First by a way that works, as far as is known; then by each.
-            let way = peer.ways.get(wanted.asks as usize % peer.ways.len()).filter(|_| wanted.asks > 0);
+            // First over a path that works, as far as is known; then over each.
+            let path = peer.paths.get(wanted.asks as usize % peer.paths.len()).filter(|_| wanted.asks > 0);
             wanted.asks = wanted.asks.saturating_add(1);
-            asked.push((wanted.psn, way.map(|way| way.address)));
+            asked.push((wanted.psn, path.map(|path| path.address)));
         }
-        let usual = peer.way();
+        let usual = peer.path();
         for (psn, address) in asked {
             if let Some(packet) = self.flow_packet_about(index, Kind::Damaged, 0, psn) {
                 self.reply(address.unwrap_or(usual), packet.to_vec());
@@ -145,9 +145,9 @@ impl State {
             return false;
         }
         peer.demand(Kind::Ack, Psn(0));
-        self.touch(index);
+        self.schedule(index);
         self.tally.packets_repaired += 1;
-        self.take_in(index, psn, body, Place::Passing);
+        self.take_in(index, psn, body, BodyIn::Passing);
         self.tell_held(index);
         true
     }
@@ -163,11 +163,11 @@ impl State {
         } else if peer.sender.packet(psn).or_else(|| peer.unchecked.get(psn)).is_some() {
             if peer.repairs.len() < REPAIRS_MAX && !peer.repairs.contains(&psn) {
                 peer.repairs.push(psn);
-                self.touch(index);
+                self.schedule(index);
             }
         } else if psn >= peer.unchecked.checked() {
             // So much has been written to its memory since that this was given up. It must not wait for ever.
-            let (address, local) = (peer.way(), peer.local);
+            let (address, local) = (peer.path(), peer.local);
             self.end_peer(index, Reason::Violation("it asks for a packet that is not kept any more"));
             if let Some(local) = local {
                 self.reset(address, local.token);
@@ -210,10 +210,10 @@ impl State {
 mod tests {
     use super::*;
     use crate::endpoint::deliver::Delivery;
-    use crate::endpoint::state::Options;
-    use crate::{Context, Node};
+    use crate::endpoint::state::EndpointOptions;
+    use crate::{Context, PeerId};
     use std::net::SocketAddr;
-    use tsumugi_proto::driver::{self, Fate};
+    use tsumugi_proto::xdp::{self, Fate};
     use tsumugi_rail::Packet;
     use tsumugi_rail::memory::Memory;
     use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
@@ -226,7 +226,7 @@ mod tests {
     }
 
     fn fresh(number: u8) -> State {
-        let options = Options {
+        let options = EndpointOptions {
             job: 0,
             accept_unknown: true,
             peers_max: 2,
@@ -249,14 +249,14 @@ mod tests {
     }
 
     impl Host {
-        /// The program takes what has arrived, damaged or not.
+        /// The XDP program takes what has arrived, damaged or not.
         fn drive(&mut self, now: Instant, damages: bool) {
             let Host { state, rail } = self;
             let mut answers = Vec::new();
             rail.receive(now, &mut |from, bytes| {
                 let mut bytes = bytes.to_vec();
                 *bytes.last_mut().unwrap() ^= u8::from(damages);
-                match driver::receive(state.receive_memory(), &bytes, false, crate::checksum::crc32c).0 {
+                match xdp::receive(state.receive_memory(), &bytes, false, crate::checksum::crc32c).0 {
                     Fate::Pass => state.on_datagram(now, from, &bytes),
                     Fate::Drop => {}
                     Fate::Answer(answer) => answers.push((from, answer)),
@@ -285,9 +285,9 @@ mod tests {
 
         fn read(&mut self) -> Vec<Vec<u8>> {
             let mut messages = Vec::new();
-            while let Some(Delivery::Message { content, .. }) = self.state.take(1) {
-                messages.push(self.state.bytes_of(&content).to_vec());
-                self.state.release_message(content);
+            while let Some(Delivery::Message { payload, .. }) = self.state.take(1) {
+                messages.push(self.state.bytes_of(&payload).to_vec());
+                self.state.release_message(payload);
             }
             messages
         }
@@ -302,26 +302,26 @@ mod tests {
         }
     }
 
-    /// Two hosts that know each other, of which the second has a program.
-    fn acquainted() -> (Host, Host, Node, Instant) {
+    /// Two connected hosts, of which the second has the XDP program.
+    fn connected() -> (Host, Host, PeerId, Instant) {
         let network = Network::new(1, LinkOptions::default());
         let host = |number| Host { state: fresh(number), rail: network.rail(address(number), 1472) };
         let (mut here, mut there) = (host(1), host(2));
         assert!(there.state.open_channel(1));
-        let node = here.state.add_peer("there", address(2)).unwrap();
+        let id = here.state.add_peer("there", address(2)).unwrap();
         let mut now = Instant(0);
-        here.state.post(now, node, 1, b"hello").unwrap();
+        here.state.post(now, id, 1, b"hello").unwrap();
         exchange(&mut here, &mut there, &mut now, 1000);
         assert_eq!(there.read(), [b"hello"]);
-        (here, there, node, now)
+        (here, there, id, now)
     }
 
     #[test]
     fn processes_that_go_on_for_others_know_what_was_damaged_and_have_it() {
-        let (mut here, mut there, node, mut now) = acquainted();
+        let (mut here, mut there, id, mut now) = connected();
         let messages: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 400 * usize::from(number)]).collect();
         for message in &messages {
-            here.state.post(now, node, 1, message).unwrap();
+            here.state.post(now, id, 1, message).unwrap();
         }
         here.state.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
@@ -341,9 +341,9 @@ mod tests {
     /// So much was written to the window behind a damaged packet that its sender has given it up.
     #[test]
     fn nobody_waits_for_what_its_sender_does_not_have() {
-        let (mut here, mut there, node, mut now) = acquainted();
+        let (mut here, mut there, id, mut now) = connected();
         for number in 0..2 {
-            here.state.post(now, node, 1, &[number; 1000]).unwrap();
+            here.state.post(now, id, 1, &[number; 1000]).unwrap();
         }
         here.state.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
@@ -351,8 +351,8 @@ mod tests {
         now = now.plus(MILLISECOND_NS);
         here.call(now);
         assert_eq!(here.state.unchecked(), 2);
-        let keys: Vec<_> = here.state.peers[node.0 as usize].unchecked.drain().collect();
-        keys.into_iter().for_each(|key| here.state.release_content(key));
+        let keys: Vec<_> = here.state.peers[id.0 as usize].unchecked.drain().collect();
+        keys.into_iter().for_each(|key| here.state.release_packet(key));
         exchange(&mut here, &mut there, &mut now, 20_000);
         let reasons = [&mut here, &mut there].map(|host| host.state.take_failure().unwrap().reason);
         assert_eq!(

@@ -1,13 +1,13 @@
 //! How long packets to a peer may be: what both ends take, and what each path to it carries.
 //!
 //! A path begins with what our own kernel's route has room for. It carries less when our kernel says so, or when the packet
-//! that all others wait for has been lost several times while the peer was heard: then short packets come through and long
-//! ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What was cut
-//! before for more than a path carries is sent in [`super::pieces`].
+//! that all others wait for has been lost several times while the peer answered: then short packets come through and
+//! long ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What
+//! was cut before for more than a path carries is sent in [`super::pieces`].
 
-use super::peer::{Address, Body, Content, Peer, Phase};
+use super::paths::Path;
+use super::peer::{Address, Body, Peer, Phase, SentPacket};
 use super::state::State;
-use super::trunk::Way;
 use crate::checksum::crc32c;
 use crate::error::Reason;
 use crate::report::GivenUp;
@@ -21,14 +21,14 @@ use tsumugi_wire::{Header, Instant, Kind, Psn};
 
 /// Transmissions that the first packet outstanding must have lost before its length is to blame.
 const LOST_SENDS: u8 = 4;
-/// Transmissions of it from which on the peer is asked, by a short packet behind it, whether it hears those.
+/// Transmissions of it from which on the peer is asked, by a short packet behind it, whether short ones arrive.
 const ASK_SENDS: u8 = 2;
 
 /// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
 const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
 
-/// Time after which the same packet is suspected again while the peer is heard, ns, at most: in between it was silent, because
-/// it was stopped or our link was down, and that is no fault of the packet's length.
+/// Time after which the same packet is suspected again while the peer answers, ns, at most: in between it was silent,
+/// because it was stopped or our link was down, and that is no fault of the packet's length.
 const STUCK_NS_MAX: u64 = SECOND_NS;
 
 /// A packet that does not arrive though it is as short as any.
@@ -64,7 +64,7 @@ pub(super) enum Said {
     Nobody,
 }
 
-impl Content {
+impl SentPacket {
     /// Length of the datagram that carries it, bytes.
     pub(super) fn datagram_bytes(&self) -> usize {
         HEADER_BYTES
@@ -98,8 +98,8 @@ impl Peer {
     /// Cuts packets from now on for the path in use that carries least, so that each may take any of them.
     pub(super) fn fit(&mut self) {
         let Some(remote) = self.remote else { return };
-        let ways = self.ways.iter().zip(self.sender.paths());
-        let usable = ways.filter(|(_, path)| path.is_usable()).map(|(way, _)| way.mtu);
+        let paths = self.paths.iter().zip(self.sender.paths());
+        let usable = paths.filter(|(_, sent)| sent.is_usable()).map(|(path, _)| path.mtu);
         let carried = usable.clone().map(|mtu| mtu.bytes()).min().unwrap_or(usize::MAX);
         self.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
         self.sizes_search = usable.clone().any(|mtu| mtu.is_searching());
@@ -108,82 +108,84 @@ impl Peer {
 }
 
 impl State {
-    /// Hears what our kernel expects to pass to an address: when we come to know it, and when a packet was too long.
+    /// Takes in what our kernel expects to pass to an address: when the address is new, and when a packet was too long.
     pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
         let Some(&index) = self.by_address.get(&address) else { return };
         let peer = &mut self.peers[index as usize];
         if peer.remote.is_none() {
             return; // what both take is not known either
         }
-        let Some(number) = peer.ways.iter().position(|way| way.address == address) else { return };
+        let Some(number) = peer.paths.iter().position(|path| path.address == address) else { return };
         let Some(bytes) = rail.path_bytes(address) else { return };
-        let before = peer.ways[number].mtu;
-        if peer.ways[number].mtu.limit(now, bytes) {
-            peer.ways[number].said = Said::Kernel;
+        let before = peer.paths[number].mtu;
+        if peer.paths[number].mtu.limit(now, bytes) {
+            peer.paths[number].said = Said::Kernel;
             peer.sender.forget_losses();
-            tell(&peer.ways[number], before.bytes());
+            tell(&peer.paths[number], before.bytes());
         }
-        if before != peer.ways[number].mtu {
+        if before != peer.paths[number].mtu {
             peer.fit();
             let due = self.due(index);
-            self.remind(index, due);
+            self.schedule_at(index, due);
         }
     }
 
     /// Looks whether it is for its length that the first packet outstanding is lost again and again.
     pub(super) fn suspect_size<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
         let peer = &mut self.peers[index as usize];
-        let Some((sends, sent_at, path)) = peer.sender.lost_head() else { return };
+        let Some((sends, sent_at, number)) = peer.sender.lost_head() else { return };
         if sends < ASK_SENDS || sent_at == peer.sizes_asked {
             return;
         }
         peer.sizes_asked = sent_at;
         let Some(&key) = peer.sender.head() else { return };
-        let way = &mut peer.ways[usize::from(path)];
-        let before = way.mtu.bytes();
-        let bytes = self.contents[key].datagram_bytes().min(before);
+        let path = &mut peer.paths[usize::from(number)];
+        let before = path.mtu.bytes();
+        let bytes = self.sent_packets[key].datagram_bytes().min(before);
         if sends < LOST_SENDS || peer.heard_at <= sent_at {
-            self.ask_behind(index, path);
+            self.ask_behind(index, number);
             return;
         }
         // Our kernel may have been told, and not we.
-        let known = rail.path_bytes(way.address).filter(|known| *known < bytes);
+        let known = rail.path_bytes(path.address).filter(|known| *known < bytes);
         let (said, less) = match known {
-            Some(known) => (Said::Kernel, way.mtu.limit(now, known)),
+            Some(known) => (Said::Kernel, path.mtu.limit(now, known)),
             None => {
                 let mut less = false;
-                while way.mtu.bytes() >= bytes && way.mtu.on_black_hole(now) {
+                while path.mtu.bytes() >= bytes && path.mtu.on_black_hole(now) {
                     less = true;
                 }
                 (Said::Nobody, less)
             }
         };
         if less {
-            way.said = said;
-            tell(way, before);
+            path.said = said;
+            tell(path, before);
             peer.sender.forget_losses();
             peer.fit();
         } else if bytes <= DATAGRAM_BYTES_MIN {
-            // The driver of a process that is stopped answers, too, and takes no pieces: the process itself must have.
+            // The XDP program of a stopped process answers, too, but takes no pieces: the process itself must have
+            // answered.
             let is_process_there = peer.size_acked_at > sent_at;
-            self.ask_behind(index, path);
+            self.ask_behind(index, number);
             if is_process_there {
                 self.suspect_all(now, index);
             }
         }
     }
 
-    /// Asks by short packets, behind one that may be too long, whether those come through: the peer's driver may answer the
-    /// one, and who answers the other says that what was sent before it is lost, whatever the time-out.
-    fn ask_behind(&mut self, index: u32, path: u8) {
-        self.probe(index, usize::from(path));
-        let to = self.peers[index as usize].ways[usize::from(path)].address;
-        if let Some(packet) = self.size_packet(index, Kind::SizeProbe, path, HEADER_BYTES, &[]) {
+    /// Asks by short packets, behind one that may be too long, whether those come through. The PROBE may be answered by
+    /// the peer's XDP program. An answer to the SIZE_PROBE says that what was sent before it is lost, whatever the
+    /// time-out.
+    fn ask_behind(&mut self, index: u32, number: u8) {
+        self.probe(index, usize::from(number));
+        let to = self.peers[index as usize].paths[usize::from(number)].address;
+        if let Some(packet) = self.size_packet(index, Kind::SizeProbe, number, HEADER_BYTES, &[]) {
             self.reply(to, packet.to_vec());
         }
     }
 
-    /// Not even what every path must carry arrives, and the peer is heard. After a while that is the end.
+    /// Not even what every path must carry arrives, though the peer answers. After a while the connection ends.
     fn suspect_all(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         let stuck = Stuck::suspect(peer.stuck, peer.sender.base(), now);
@@ -197,11 +199,11 @@ impl State {
     pub(super) fn suspect_revived(&mut self, now: Instant, index: u32, number: usize) {
         let peer = &mut self.peers[index as usize];
         let delivered = peer.sender.paths()[number].delivered;
-        let way = &mut peer.ways[number];
-        let before = way.mtu.bytes();
-        if way.delivered_when_revived.replace(delivered) == Some(delivered) && way.mtu.on_black_hole(now) {
-            way.said = Said::Nobody;
-            tell(way, before);
+        let path = &mut peer.paths[number];
+        let before = path.mtu.bytes();
+        if path.delivered_when_revived.replace(delivered) == Some(delivered) && path.mtu.on_black_hole(now) {
+            path.said = Said::Nobody;
+            tell(path, before);
         }
         peer.fit();
     }
@@ -213,15 +215,15 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<(), RailError> {
-        for number in 0..self.peers[index as usize].ways.len() {
+        for number in 0..self.peers[index as usize].paths.len() {
             let peer = &mut self.peers[index as usize];
-            let path = &peer.sender.paths()[number];
-            let way = &mut peer.ways[number];
-            if !path.is_usable() {
+            let sent = &peer.sender.paths()[number];
+            let path = &mut peer.paths[number];
+            if !sent.is_usable() {
                 continue;
             }
-            let address = way.address;
-            let Some(bytes) = way.mtu.probe(now, path.srtt_ns) else { continue };
+            let address = path.address;
+            let Some(bytes) = path.mtu.probe(now, sent.srtt_ns) else { continue };
             let padding = vec![0; bytes - HEADER_BYTES];
             let Some(head) = self.size_packet(index, Kind::SizeProbe, number as u8, bytes, &padding) else {
                 continue;
@@ -237,11 +239,11 @@ impl State {
         &mut self,
         index: u32,
         kind: Kind,
-        path: u8,
+        number: u8,
         bytes: usize,
         body: &[u8],
     ) -> Option<[u8; HEADER_BYTES]> {
-        let packet = self.flow_packet(index, kind, path)?;
+        let packet = self.flow_packet(index, kind, number)?;
         let (mut header, ..) = Header::decode(&packet).ok()?;
         header.psn = Psn(bytes as u64);
         header.body_bytes = body.len() as u16;
@@ -263,37 +265,37 @@ impl State {
     pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
         let peer = &mut self.peers[index as usize];
         peer.size_acked_at = now;
-        let Some(way) = peer.ways.get_mut(usize::from(header.path)) else { return };
-        let before = way.mtu.bytes();
+        let Some(path) = peer.paths.get_mut(usize::from(header.path)) else { return };
+        let before = path.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
         if bytes == HEADER_BYTES && peer.sender.lose_overtaken_head(header.path, ASK_SENDS..=LOST_SENDS) {
-            self.touch(index);
+            self.schedule(index);
             return;
         }
-        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && way.mtu.on_arrived(now, bytes) {
+        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && path.mtu.on_arrived(now, bytes) {
             log::info!(
                 "path to {}: datagrams of {bytes} bytes arrive; {before} were known to before",
-                way.address
+                path.address
             );
             peer.fit();
-            self.touch(index);
+            self.schedule(index);
         }
     }
 
     /// The paths that carry less than both ends take, and why, as far as is known.
     pub(crate) fn short_paths(&self) -> Vec<GivenUp> {
         let open = self.peers.iter().filter(|peer| matches!(peer.phase, Phase::Open | Phase::Leaving(_)));
-        let ways = open.flat_map(|peer| peer.ways.iter().map(move |way| (peer.remote, way)));
-        let short = |(remote, way): (Option<Address>, &Way)| {
-            let longest = remote?.datagram_bytes_at(way.address);
-            let bytes = way.mtu.bytes();
+        let paths = open.flat_map(|peer| peer.paths.iter().map(move |path| (peer.remote, path)));
+        let short = |(remote, path): (Option<Address>, &Path)| {
+            let longest = remote?.datagram_bytes_at(path.address);
+            let bytes = path.mtu.bytes();
             (bytes < longest).then(|| GivenUp {
-                what: format!("datagrams of {longest} bytes to {}", way.address),
-                why: format!("{bytes} at most: {}", way.said.why()),
-                remedy: way.said.remedy(way.address),
+                what: format!("datagrams of {longest} bytes to {}", path.address),
+                why: format!("{bytes} at most: {}", path.said.why()),
+                remedy: path.said.remedy(path.address),
             })
         };
-        ways.filter_map(short).collect()
+        paths.filter_map(short).collect()
     }
 }
 
@@ -317,8 +319,8 @@ impl Said {
 }
 
 /// Says that a path carries less than before.
-fn tell(way: &Way, before: usize) {
-    let Way { address, mtu, said, .. } = way;
+fn tell(path: &Path, before: usize) {
+    let Path { address, mtu, said, .. } = path;
     log::warn!(
         "path to {address}: datagrams of {} bytes at most, {before} before: {}; {}",
         mtu.bytes(),

@@ -2,13 +2,13 @@
 //! arrived and what time it is, and takes what is to be sent.
 //!
 //! The parts: [`super::arrive`] takes packets in, [`super::deliver`] puts their frames in order and into
-//! channels, [`super::depart`] makes packets, [`super::greet`] begins and ends acquaintances.
+//! channels, [`super::depart`] makes packets, [`super::handshake`] begins and ends connections.
 
 use super::deliver::{Delivery, Inbox, Kept};
-use super::peer::{Content, Peer, Phase};
+use super::peer::{Peer, Phase, SentPacket};
 use super::table::Peers;
 use super::window::Window;
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Ticket;
 use crate::counters::Counters;
 use crate::error::{Failure, PeerError, Reason};
@@ -23,8 +23,8 @@ use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
+use tsumugi_proto::path_policy::{Policy, PolicyChoice};
 use tsumugi_proto::translation::ReplacementChoice;
-use tsumugi_proto::trunk::{Policy, PolicyChoice};
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::{Networks, NicAddress, Region, Slice};
 use tsumugi_wire::atomic::Ordering;
@@ -41,7 +41,7 @@ pub(super) const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
 
 /// What [`State`] needs of a configuration.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct EndpointOptions {
     /// See [`crate::Config::job`].
     pub job: u64,
     /// See [`crate::Config::accept_unknown`].
@@ -74,8 +74,8 @@ pub(super) struct Tally {
     pub(super) packets_sent: u64,
     pub(super) packets_resent: u64,
     pub(super) answers_sent: u64,
-    /// Packets read that a depositor in the driver had deposited.
-    pub(super) packets_driven: u64,
+    /// Packets read that the XDP program had deposited.
+    pub(super) packets_by_xdp: u64,
     pub(super) messages_sent: u64,
     pub(super) messages_received: u64,
     pub(super) peers_lost: u64,
@@ -88,13 +88,13 @@ pub(super) struct Tally {
 /// A failure that nobody has asked for.
 pub(super) struct Unasked {
     failure: Failure,
-    /// The application knows of it all the same: the owner of a channel was told, or the peer is forgiven.
+    /// The application knows of it all the same: the owner of a channel was told, or the peer was reset.
     is_told: bool,
 }
 
 /// Everything an endpoint knows.
 pub struct State {
-    pub(super) options: Options,
+    pub(super) options: EndpointOptions,
     pub(super) epoch: u32,
     pub(crate) memory: Rc<Mapped>,
     pub(super) cookies: Cookies,
@@ -102,13 +102,14 @@ pub struct State {
     pub(super) peers: Peers,
     /// Connections that have ended.
     pub(super) ends: u64,
-    /// How many greetings were refused for want of room, and the last one's sender.
+    /// How many HELLOs were refused for want of room, and the last one's sender.
     pub(super) turned_away: Option<(u64, SocketAddr)>,
     /// Of what is posted now nobody will ask whether it has arrived.
     pub(super) posts_unwatched: bool,
     /// That somebody speaks another version of the protocol was said once.
     pub(super) has_told_of_version: bool,
-    /// Which peer proved to be there: where it was met, where else it came from, and by which ways it has answered.
+    /// Which peer proved to be at an address: that of its connection, others that it came from, and those of its paths
+    /// that it has answered on.
     pub(super) by_address: HashMap<SocketAddr, u32>,
     pub(super) identities: super::identity::Identities,
     /// Which peer sends in flow `index`.
@@ -117,9 +118,9 @@ pub struct State {
     /// Position up to which the receive queue has been read.
     pub(super) ring_read: u64,
     pub(super) window: Window,
-    /// Packets that had landed in it when we looked last.
-    pub(super) landed_seen: u64,
-    /// Peers of which packets are held, if any of theirs may land.
+    /// Direct writes into it that were done when we looked last.
+    pub(super) direct_writes_seen: u64,
+    /// Peers of which packets are held, if any of theirs may be written directly.
     pub(super) holders: Vec<u32>,
     pub(super) kept: Kept,
     /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
@@ -127,13 +128,13 @@ pub struct State {
     /// Bytes of messages outside the queue that are complete and not released.
     pub(super) complete_bytes: u64,
     /// Credit is withheld from some peer for want of memory.
-    pub(super) freezes: bool,
+    pub(super) withholds_credit: bool,
     pub(crate) pool: Pool,
-    pub(super) contents: Slab<Content>,
-    pub(super) longs: super::long::Longs,
-    pub(super) dirty: VecDeque<u32>,
+    pub(super) sent_packets: Slab<SentPacket>,
+    pub(super) long_messages: super::long_message::LongMessages,
+    pub(super) scheduled: VecDeque<u32>,
     /// Peers to whom credit is to be given ahead.
-    pub(super) fed: Vec<u32>,
+    pub(super) to_grant: Vec<u32>,
     /// Peers that have timers running.
     pub(super) timed: Vec<u32>,
     /// Empty; the room of the list before, so that a tick allocates nothing.
@@ -144,9 +145,9 @@ pub struct State {
     pub(super) watches: bool,
     pub(super) watch_due: Instant,
     pub(super) failures: VecDeque<Unasked>,
-    /// Addresses that peers came by or left, for the rail.
-    pub(super) met: Vec<SocketAddr>,
-    pub(super) parted: Vec<SocketAddr>,
+    /// Addresses that peers have taken up or left, for the rail.
+    pub(super) to_connect: Vec<SocketAddr>,
+    pub(super) to_disconnect: Vec<SocketAddr>,
     /// Peers of which kernels are to be asked.
     pub(super) doubted: Vec<u32>,
     /// Stateless answers waiting to be sent: to whom, and the whole packet.
@@ -161,7 +162,7 @@ pub struct State {
     /// Our memory that others may reach, and theirs that would not be written.
     pub(crate) served: super::serve::Served,
     pub(super) refusals: VecDeque<Refusal>,
-    /// Spreads packets over the paths to a peer.
+    /// The path policy: spreads packets over the paths to a peer.
     pub(super) policy: Box<dyn Policy>,
     pub(super) tally: Tally,
     pub(super) burst: super::transmit::Burst,
@@ -170,7 +171,7 @@ pub struct State {
 impl State {
     /// A new endpoint with a fresh epoch.
     #[must_use]
-    pub fn new(options: Options, memory: Memory) -> State {
+    pub fn new(options: EndpointOptions, memory: Memory) -> State {
         let mut random = options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let flows = memory.geometry().flows as usize;
         let epoch = random.random_range(1..=u32::MAX);
@@ -184,7 +185,7 @@ impl State {
         State {
             epoch,
             window: Window::new(&memory),
-            landed_seen: 0,
+            direct_writes_seen: 0,
             holders: Vec::new(),
             memory,
             cookies: Cookies::new((random.random(), random.random())),
@@ -202,20 +203,20 @@ impl State {
             kept: Kept::default(),
             arriving_bytes: 0,
             complete_bytes: 0,
-            freezes: false,
+            withholds_credit: false,
             pool: Pool::default(),
-            contents: Slab::new(),
-            longs: super::long::Longs::default(),
-            dirty: VecDeque::new(),
-            fed: Vec::new(),
+            sent_packets: Slab::new(),
+            long_messages: super::long_message::LongMessages::default(),
+            scheduled: VecDeque::new(),
+            to_grant: Vec::new(),
             timed: Vec::new(),
             timed_before: Vec::new(),
             deadline: Instant::NEVER,
             watches: false,
             watch_due: Instant::NEVER,
             failures: VecDeque::new(),
-            met: Vec::new(),
-            parted: Vec::new(),
+            to_connect: Vec::new(),
+            to_disconnect: Vec::new(),
             doubted: Vec::new(),
             replies: Vec::new(),
             nics: Vec::new(),
@@ -233,16 +234,16 @@ impl State {
     }
 
     /// Adds a peer for the application, or finds it when its address is known.
-    pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
-        let node = self.enter_peer(name, address)?;
-        self.peers[node.0 as usize].named = true;
-        Ok(node)
+    pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
+        let id = self.enter_peer(name, address)?;
+        self.peers[id.0 as usize].named = true;
+        Ok(id)
     }
 
     /// The entry of a peer, made if there is none yet.
-    pub(super) fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<Node, PeerError> {
+    pub(super) fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
         if let Some(&index) = self.by_address.get(&address) {
-            return Ok(Node(index));
+            return Ok(PeerId(index));
         }
         let peer = Peer::new(name.to_owned(), address, self.options.repeat);
         let index = if self.peers.len() < self.options.peers_max as usize {
@@ -261,7 +262,7 @@ impl State {
             self.peers.replace(place, peer)
         };
         self.by_address.insert(address, index);
-        Ok(Node(index))
+        Ok(PeerId(index))
     }
 
     /// Number of peers.
@@ -272,8 +273,8 @@ impl State {
 
     /// The peer's address.
     #[must_use]
-    pub fn address_of(&self, node: Node) -> Option<SocketAddr> {
-        self.peers.get(self.the(node).0 as usize).map(|peer| peer.address)
+    pub fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
+        self.peers.get(self.the(id).0 as usize).map(|peer| peer.address)
     }
 
     /// The endpoint's epoch.
@@ -307,14 +308,14 @@ impl State {
         self.deadline
     }
 
-    /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a depositor that
+    /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a receive path that
     /// waits for room.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.deadline
-            || !self.dirty.is_empty()
+            || !self.scheduled.is_empty()
             || !self.replies.is_empty()
-            || self.memory.control().stopped.0.load(Ordering::Relaxed) != 0
+            || self.memory.control().xoff.0.load(Ordering::Relaxed) != 0
     }
 
     /// Bytes of received messages outside the queue, complete or arriving.
@@ -356,7 +357,8 @@ impl State {
         free
     }
 
-    /// Nothing is done under a key any more. Whether a depositor in the driver may be doing something at this moment.
+    /// Nothing more is done under a key. Returns whether the XDP program may be doing something under it at this
+    /// moment.
     pub fn revoke(&mut self, key: u64) -> bool {
         self.served.revoke(key);
         self.window.forget(&self.memory, key)
@@ -382,17 +384,17 @@ impl State {
         self.refusals.pop_front()
     }
 
-    /// Names message `number` of the present acquaintance.
-    pub(crate) fn ticket(&self, node: Node, number: u64) -> Ticket {
-        let node = self.the(node);
-        Ticket::new(node, self.acquaintance(node), number)
+    /// Names message `number` of the present connection.
+    pub(crate) fn ticket(&self, id: PeerId, number: u64) -> Ticket {
+        let id = self.the(id);
+        Ticket::new(id, self.connection(id), number)
     }
 
-    pub(super) fn touch(&mut self, index: u32) {
+    pub(super) fn schedule(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
-        if !peer.dirty {
-            peer.dirty = true;
-            self.dirty.push_back(index);
+        if !peer.scheduled {
+            peer.scheduled = true;
+            self.scheduled.push_back(index);
         }
     }
 
@@ -413,9 +415,9 @@ impl State {
         for &index in &timed {
             self.tick_peer(now, index);
             // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
-            if !self.peers[index as usize].dirty {
+            if !self.peers[index as usize].scheduled {
                 let due = self.due(index);
-                self.remind(index, due);
+                self.schedule_at(index, due);
             }
         }
         timed.clear();
@@ -428,7 +430,7 @@ impl State {
 
     /// Sees to it that the peer is looked at when `due`.
     #[inline]
-    pub(super) fn remind(&mut self, index: u32, due: Instant) {
+    pub(super) fn schedule_at(&mut self, index: u32, due: Instant) {
         if due == Instant::NEVER {
             return;
         }
@@ -445,17 +447,17 @@ impl State {
         let peer = &self.peers[index as usize];
         let mut due = peer.ack_due.min(peer.damaged.due());
         match &peer.phase {
-            Phase::Greeting(greeting) => due = due.min(greeting.due),
+            Phase::Handshake(handshake) => due = due.min(handshake.due),
             // Who watches has a timer for all: see `State::watch`.
             Phase::Open if !peer.is_busy() && !peer.sizes_search => return due.min(peer.sender.timeout()),
             Phase::Open if peer.waiting_since.is_some() || peer.sizes_search => {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
-            // The peer may not have heard of it, and ask for something and wait for the reply.
+            // BYE may not have reached the peer, which may ask for something and wait for the reply.
             Phase::Leaving(said_at) => {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
-                due = due.min(said_at.plus(super::greet::BYE_INTERVAL_NS));
+                due = due.min(said_at.plus(super::handshake::BYE_INTERVAL_NS));
             }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
         }
@@ -472,7 +474,7 @@ impl State {
             peer.wait_no_more();
         }
         let due = self.due(index);
-        self.remind(index, due);
+        self.schedule_at(index, due);
     }
 
     fn tick_peer(&mut self, now: Instant, index: u32) {
@@ -491,24 +493,24 @@ impl State {
             wants_to_send = true;
         }
         match &mut peer.phase {
-            Phase::Greeting(greeting) => wants_to_send |= now >= greeting.due,
-            Phase::Leaving(said_at) if now >= said_at.plus(super::greet::BYE_INTERVAL_NS) => {
+            Phase::Handshake(handshake) => wants_to_send |= now >= handshake.due,
+            Phase::Leaving(said_at) if now >= said_at.plus(super::handshake::BYE_INTERVAL_NS) => {
                 *said_at = now;
                 self.repeat_bye(index);
             }
             _ => {}
         }
         if wants_to_send {
-            self.touch(index);
+            self.schedule(index);
         }
     }
 
-    /// Ends the acquaintance with a peer: every operation that is outstanding with it fails.
+    /// Ends the connection with a peer: every operation that is outstanding with it fails.
     pub(super) fn end_peer(&mut self, index: u32, reason: Reason) {
         let peer = &mut self.peers[index as usize];
         let is_awaited = !peer.pending.is_empty() || peer.awaited > 0;
         let failure = Failure {
-            node: Node(index),
+            peer: PeerId(index),
             name: peer.name.clone(),
             address: peer.address,
             reason,
@@ -538,21 +540,21 @@ impl State {
         self.peers[index as usize].named && !self.peers.iter().any(is_connected)
     }
 
-    /// Gives everything back that belongs to the acquaintance with a peer. What was delivered stays.
+    /// Gives everything back that belongs to the connection with a peer. What was delivered stays.
     pub(super) fn forget(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
         self.ledger.count(peer);
-        for way in std::mem::take(&mut peer.ways) {
-            if way.address != peer.address && self.by_address.get(&way.address) == Some(&index) {
-                self.by_address.remove(&way.address);
+        for path in std::mem::take(&mut peer.paths) {
+            if path.address != peer.address && self.by_address.get(&path.address) == Some(&index) {
+                self.by_address.remove(&path.address);
             }
-            self.parted.push(way.address);
+            self.to_disconnect.push(path.address);
         }
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
         defect!(PromiseForgotten).then(|| peer.pending.clear());
-        peer.break_promises(Node(index));
+        peer.break_promises(PeerId(index));
         let keys: Vec<_> = peer.sender.abandon().chain(peer.unchecked.drain()).collect();
         let lost = peer.damaged.len() as u64;
         self.tally.packets_unrepaired += lost;
@@ -560,8 +562,8 @@ impl State {
         let outbox = std::mem::take(&mut peer.outbox);
         let assemblies = std::mem::take(&mut peer.assemblies);
         let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
-        let (acquaintance, epoch) = (peer.acquaintance.wrapping_add(1), peer.epoch);
-        let (dirty, timed, fed, holds) = (peer.dirty, peer.timed, peer.fed, peer.holds);
+        let (connection, epoch) = (peer.connection.wrapping_add(1), peer.epoch);
+        let (scheduled, timed, to_grant, holds) = (peer.scheduled, peer.timed, peer.to_grant, peer.holds);
         let (number, named) = (peer.number, peer.named);
         self.ends += 1;
         let delivered_before = peer.delivered;
@@ -573,12 +575,12 @@ impl State {
                 number,
                 ended: self.ends,
                 named,
-                acquaintance,
+                connection,
                 delivered_before,
                 unrepaired,
-                dirty,
+                scheduled,
                 timed,
-                fed,
+                to_grant,
                 holds,
                 epoch,
                 message_bytes_max,
@@ -595,12 +597,12 @@ impl State {
             self.lose(assembly);
         }
         for key in keys {
-            self.release_content(key);
+            self.release_packet(key);
         }
         for outgoing in outbox {
             self.discard(outgoing);
         }
-        self.thaw();
+        self.restore_credit();
     }
 
     /// What the endpoint has counted so far.
@@ -610,7 +612,7 @@ impl State {
             packets_sent,
             packets_resent,
             answers_sent,
-            packets_driven,
+            packets_by_xdp,
             messages_sent,
             messages_received,
             peers_lost,
@@ -623,7 +625,7 @@ impl State {
             ("packets_sent", packets_sent),
             ("packets_resent", packets_resent),
             ("answers_sent", answers_sent),
-            ("packets_driven", packets_driven),
+            ("packets_by_xdp", packets_by_xdp),
             ("peers_lost", peers_lost),
             ("packets_repaired", packets_repaired),
             ("packets_unrepaired", packets_unrepaired),

@@ -1,10 +1,10 @@
 //! Turning an endpoint's state into a context and back.
 
-use super::deliver::{Content as Bytes, Delivery};
-use super::long::Long;
-use super::peer::{Address, Assembly, Body, Content, ContentKey, Held, Local, Outgoing, Peer, Phase};
+use super::deliver::{Delivery, Payload};
+use super::long_message::LongMessage;
+use super::peer::{Address, Assembly, Body, Held, Local, Outgoing, PacketKey, Peer, Phase, SentPacket};
 use super::place::Store;
-use super::remote::Bulk;
+use super::remote::BulkTransfer;
 use super::state::State;
 use crate::checksum::crc32c;
 use crate::context::{
@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::reorder::Reorder;
-use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver, window};
+use tsumugi_proto::{ReceiveMemory, Sender, answer, receive_bitmap, receiver};
 use tsumugi_wire::ack::{Sack, WORDS_MAX};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Fragment, WHOLE_BYTES};
@@ -32,15 +32,15 @@ impl State {
         self.drain(now);
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
-            self.pass_landed(index, Psn(u64::MAX));
+            self.pass_direct_writes(index, Psn(u64::MAX));
         }
         let mut channels = Vec::new();
         for (number, inbox) in std::mem::take(&mut self.channels) {
             let mut messages = Vec::new();
             for delivery in inbox.queue {
-                if let Delivery::Message { source, content } = delivery {
-                    messages.push((source, self.bytes_of(&content).to_vec()));
-                    self.release_message(content);
+                if let Delivery::Message { source, payload } = delivery {
+                    messages.push((source, self.bytes_of(&payload).to_vec()));
+                    self.release_message(payload);
                 }
             }
             channels.push(SavedChannel { number, messages });
@@ -64,9 +64,9 @@ impl State {
             Outgoing::Packet { body, messages } => {
                 Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
-            Outgoing::Bulk { bulk, messages } => Some(bulk.save(*messages)),
-            Outgoing::Long { key, next, messages } => Some(SavedOutgoing::Long {
-                data: self.longs.get(*key).to_vec(),
+            Outgoing::BulkTransfer { transfer, messages } => Some(transfer.save(*messages)),
+            Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::Long {
+                data: self.long_messages.get(*key).to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
@@ -83,7 +83,7 @@ impl State {
             aliases: peer.aliases.clone(),
             same_as: peer.same_as,
             epoch: peer.epoch,
-            acquaintance: peer.acquaintance,
+            connection: peer.connection,
             accepted: peer.accepted,
             delivered: peer.delivered,
             next_fragmented: peer.next_fragmented,
@@ -97,10 +97,12 @@ impl State {
             return None;
         };
         let flow = self.memory.flow(local.index)?;
-        let (base, sack) = window::snapshot(flow);
-        let body_of = |key: &ContentKey| match &self.contents[*key].body {
+        let (base, sack) = receive_bitmap::snapshot(flow);
+        let body_of = |key: &PacketKey| match &self.sent_packets[*key].body {
             Body::Packet(body) => body.clone(),
-            Body::Piece { head, key, at, bytes } => [head, self.longs.get(*key).at(*at, *bytes)].concat(),
+            Body::Piece { head, key, at, bytes } => {
+                [head, self.long_messages.get(*key).at(*at, *bytes)].concat()
+            }
         };
         let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
         let unchecked = peer.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
@@ -173,7 +175,7 @@ impl State {
             for address in saved.aliases.iter().chain([&saved.address]) {
                 self.by_address.insert(*address, the);
             }
-            self.met.extend(&saved.aliases);
+            self.to_connect.extend(&saved.aliases);
             let peer = &mut self.peers[saved.number as usize];
             (peer.same_as, peer.aliases) = (saved.same_as, saved.aliases.clone());
         }
@@ -182,19 +184,19 @@ impl State {
             let inbox = self.channels.entry(channel.number).or_default();
             for (source, bytes) in &channel.messages {
                 self.complete_bytes += bytes.len() as u64;
-                let content = Bytes::Owned(bytes.clone());
-                inbox.queue.push_back(Delivery::Message { source: *source, content });
+                let payload = Payload::Owned(bytes.clone());
+                inbox.queue.push_back(Delivery::Message { source: *source, payload });
             }
         }
         Ok(())
     }
 
     fn restore_peer(&mut self, saved: &SavedPeer) -> Result<(), ContextError> {
-        let node = self
+        let id = self
             .enter_peer(&saved.name, saved.address)
             .map_err(|error| ContextError::Damaged(error.to_string()))?;
         if !self.peers.renumber_last(saved.number) {
-            return Err(ContextError::Damaged(format!("{node} cannot have been number {}", saved.number)));
+            return Err(ContextError::Damaged(format!("{id} cannot have been number {}", saved.number)));
         }
         let index = saved.number;
         self.peers[index as usize].named = saved.named;
@@ -202,7 +204,7 @@ impl State {
         self.options.repeat = repeat;
         let peer = &mut self.peers[index as usize];
         peer.epoch = saved.epoch;
-        peer.acquaintance = saved.acquaintance;
+        peer.connection = saved.connection;
         (peer.accepted, peer.delivered) = (saved.accepted, saved.delivered);
         peer.next_fragmented = saved.next_fragmented;
         for outgoing in &saved.outbox {
@@ -219,13 +221,17 @@ impl State {
                     peer.outbox_bytes += total - offset;
                     let buffer = [&[0; WHOLE_BYTES][..], data].concat();
                     let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
-                    Outgoing::Long { key: self.longs.insert(Long::new(buffer)), next, messages: *messages }
+                    Outgoing::LongMessage {
+                        key: self.long_messages.insert(LongMessage::new(buffer)),
+                        next,
+                        messages: *messages,
+                    }
                 }
-                SavedOutgoing::Bulk { what, key, address, operation, data, messages } => {
-                    let bulk = Bulk::restore(*what, *key, *address, *operation, data)?;
-                    peer.outbox_bytes += bulk.waiting_bytes();
-                    peer.replies += usize::from(bulk.is_reply());
-                    Outgoing::Bulk { bulk, messages: *messages }
+                SavedOutgoing::Bulk { opcode, key, address, operation, data, messages } => {
+                    let transfer = BulkTransfer::restore(*opcode, *key, *address, *operation, data)?;
+                    peer.outbox_bytes += transfer.waiting_bytes();
+                    peer.replies += usize::from(transfer.is_reply());
+                    Outgoing::BulkTransfer { transfer, messages: *messages }
                 }
             };
             peer.outbox.push_back(outgoing);
@@ -233,7 +239,7 @@ impl State {
         match &saved.open {
             Some(flow) => self.restore_flow(index, flow),
             None if !saved.outbox.is_empty() => {
-                self.greet(Instant(0), index);
+                self.start_handshake(Instant(0), index);
                 Ok(())
             }
             None => Ok(()),
@@ -251,29 +257,30 @@ impl State {
         let flow = memory.flow(saved.index).ok_or_else(|| damaged("a flow beyond the table"))?;
         let slot = &mut self.flows[saved.index as usize];
         if slot.is_some() || saved.bitmap.len() > WORDS_MAX {
-            return Err(damaged("two peers in one flow, or a window too long"));
+            return Err(damaged("two peers in one flow, or a receive bitmap too long"));
         }
         *slot = Some(index);
         let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
         sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
         let epoch = self.peers[index as usize].epoch;
         receiver::open(flow, saved.token, epoch, repeat_of(saved.peer_repeat), saved.limit);
-        window::restore(flow, Psn(saved.base), &sack);
+        receive_bitmap::restore(flow, Psn(saved.base), &sack);
         answer::address(flow, saved.remote_flow, saved.remote_token);
 
-        let contents = &mut self.contents;
+        let sent_packets = &mut self.sent_packets;
         let sent = saved.sent.iter().map(|body| {
-            body.as_ref()
-                .map(|body| contents.insert(Content { crc: crc32c(body), body: Body::Packet(body.clone()) }))
+            body.as_ref().map(|body| {
+                sent_packets.insert(SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) })
+            })
         });
         let sent: Vec<_> = sent.collect();
         let peer = &mut self.peers[index as usize];
         peer.unchecked.confirm(Psn(saved.checked), |_| {});
         for (psn, body) in &saved.unchecked {
-            let content = Content { crc: crc32c(body), body: Body::Packet(body.clone()) };
-            let may_land = content.may_land();
-            if let Some(key) = peer.unchecked.keep(Psn(*psn), contents.insert(content), may_land) {
-                contents.remove(key);
+            let sent = SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
+            let may_write_directly = sent.may_write_directly();
+            if let Some(key) = peer.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_write_directly) {
+                sent_packets.remove(key);
             }
         }
         saved.damaged.iter().for_each(|psn| peer.damaged.add(Psn(*psn)));
@@ -287,7 +294,7 @@ impl State {
             over_ipv6: peer.address.is_ipv6(),
             listens: saved.listens,
         });
-        peer.ways[0].mtu = peer.fresh_mtu(peer.address);
+        peer.paths[0].mtu = peer.fresh_mtu(peer.address);
         peer.fit();
         peer.message_bytes_max = saved.message_bytes_max;
         peer.local = Some(Local { index: saved.index, token: saved.token });
@@ -329,10 +336,10 @@ impl State {
             self.arriving_bytes += assembly.held_bytes();
             peer.assemblies.push(assembly);
         }
-        self.met.push(self.peers[index as usize].address);
+        self.to_connect.push(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.
         self.peers[index as usize].demand(tsumugi_wire::Kind::Ack, Psn(0));
-        self.touch(index);
+        self.schedule(index);
         self.arm(Instant(0), index);
         Ok(())
     }

@@ -1,17 +1,17 @@
 //! Bursts: what waits for a peer becomes packets, and packets are sent, as many at once as a path takes.
 
-use super::long::FRONT_BYTES_MAX;
-use super::peer::{Body, Content, ContentKey, Outgoing, Phase};
+use super::long_message::FRONT_BYTES_MAX;
+use super::peer::{Body, Outgoing, PacketKey, Phase, SentPacket};
 use super::state::State;
 use crate::checksum::{crc32c, crc32c_of_two};
 use arrayvec::ArrayVec;
-use tsumugi_proto::trunk::Pick;
+use tsumugi_proto::path_policy::Pick;
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
-use tsumugi_wire::remote::Outcome;
+use tsumugi_wire::remote::RemoteStatus;
 use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -28,7 +28,7 @@ const HEAD_BYTES_MAX: usize = HEADER_BYTES + FRAGMENT_BYTES + FRONT_BYTES_MAX;
 /// Room to put a burst together, kept so that nothing is allocated for it.
 #[derive(Debug, Default)]
 pub(crate) struct Burst {
-    pub(super) packets: Vec<(Psn, ContentKey, Flags)>,
+    pub(super) packets: Vec<(Psn, PacketKey, Flags)>,
     /// A PROBE goes behind it: its packets do not bring back the answer that it needs.
     probed: bool,
     heads: Vec<[u8; HEAD_BYTES_MAX]>,
@@ -40,9 +40,9 @@ impl State {
     /// # Errors
     /// The rail is broken.
     pub fn transmit<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
-        if !self.met.is_empty() {
-            for address in std::mem::take(&mut self.met) {
-                rail.meet(address);
+        if !self.to_connect.is_empty() {
+            for address in std::mem::take(&mut self.to_connect) {
+                rail.connect(address);
                 self.hear_size(now, address, rail);
             }
         }
@@ -52,14 +52,14 @@ impl State {
         if !self.doubted.is_empty() {
             self.ask_kernels(now, rail);
         }
-        while let Some(index) = self.dirty.pop_front() {
-            self.peers[index as usize].dirty = false;
+        while let Some(index) = self.scheduled.pop_front() {
+            self.peers[index as usize].scheduled = false;
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
             if !all_taken {
                 // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
                 // before it can help, whatever timer is due: what that asked for cannot be sent either.
-                self.touch(index);
+                self.schedule(index);
                 self.deadline = now.plus(RETRY_NS);
                 break;
             }
@@ -68,8 +68,8 @@ impl State {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.tally.answers_sent += 1;
         }
-        for address in self.parted.drain(..) {
-            rail.part(address);
+        for address in self.to_disconnect.drain(..) {
+            rail.disconnect(address);
         }
         Ok(())
     }
@@ -83,13 +83,13 @@ impl State {
         if let Some(packet) = self.hello(now, index) {
             let to = self.peers[index as usize].address;
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
-            self.ask_about_greeting(now, index, rail);
+            self.ask_about_handshake(now, index, rail);
         }
         if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
         }
         if self.peers[index as usize].has_told {
-            self.find_ways(now, index);
+            self.find_paths(now, index);
         }
         if self.peers[index as usize].sender.has_lost() {
             self.suspect_size(now, index, rail);
@@ -124,7 +124,7 @@ impl State {
                 self.probe_behind(now, index, pick.path, rail)?;
             }
         }
-        self.probe_ways(now, index);
+        self.probe_paths(now, index);
         let peer = &mut self.peers[index as usize];
         if !peer.outbox.is_empty() {
             peer.sender.starve(now);
@@ -141,22 +141,23 @@ impl State {
     /// Collects the packets that may be sent to a peer over a path now: first again, then anew.
     fn gather(&mut self, now: Instant, index: u32, pick: Pick) {
         self.burst.packets.clear();
-        // After a time-out the way by which answers come may be at fault, too. Only to a PROBE every receiver answers by the
-        // way it came.
+        // After a time-out the path of the answers may be at fault, too. Only a PROBE is answered by every receiver to
+        // the address that it came from.
         let peer = &self.peers[index as usize];
-        self.burst.probed = peer.is_trunk() && peer.sender.is_urgent() && !defect!(TriedUnasked);
+        self.burst.probed = peer.is_multirail() && peer.sender.is_urgent() && !defect!(TriedUnasked);
         let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
         let most = fitting.clamp(1, BURST_PACKETS_MAX).min(pick.packets as usize);
         while self.burst.packets.len() < most {
             let peer = &mut self.peers[index as usize];
             if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
-                let another = if defect!(BodyChangedOnResend) { self.contents.iter().next() } else { None };
+                let another =
+                    if defect!(BodyChangedOnResend) { self.sent_packets.iter().next() } else { None };
                 self.burst.packets.push((psn, another.map_or(key, |(key, _)| key), Flags::RESENT));
                 self.tally.packets_resent += 1;
             } else if peer.sender.room(pick.path) > 0
-                && let Some((content, messages)) = self.cut(index)
+                && let Some((sent, messages)) = self.cut(index)
             {
-                let key = self.contents.insert(content);
+                let key = self.sent_packets.insert(sent);
                 let peer = &mut self.peers[index as usize];
                 let psn = peer.sender.send(now, pick.path, key);
                 if let Some(messages) = messages {
@@ -171,7 +172,7 @@ impl State {
     }
 
     /// The next packet of what waits for a peer, and how many messages are complete with it.
-    fn cut(&mut self, index: u32) -> Option<(Content, Option<u64>)> {
+    fn cut(&mut self, index: u32) -> Option<(SentPacket, Option<u64>)> {
         let most = self.body_bytes(index);
         let data_bytes = most - FRAGMENT_BYTES;
         let peer = &mut self.peers[index as usize];
@@ -180,11 +181,11 @@ impl State {
                 let Some(Outgoing::Packet { body, messages }) = peer.outbox.pop_front() else { return None };
                 peer.outbox_bytes -= body.len() as u64;
                 let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, Some(messages)))
+                Some((SentPacket { body: Body::Packet(body), crc }, Some(messages)))
             }
-            Outgoing::Long { key, next, messages } => {
+            Outgoing::LongMessage { key, next, messages } => {
                 let (key, messages) = (*key, *messages);
-                let long = self.longs.get_mut(key);
+                let long = self.long_messages.get_mut(key);
                 let (head, at, bytes, left) = long.cut(next, data_bytes);
                 let crc = crc32c_of_two(&head, long.at(at, bytes));
                 next.offset += left as u64;
@@ -197,31 +198,31 @@ impl State {
                     long.users += u32::from(!defect!(BufferGivenBackEarly));
                 }
                 let body = Body::Piece { head, key, at, bytes };
-                Some((Content { body, crc }, last.then_some(messages)))
+                Some((SentPacket { body, crc }, last.then_some(messages)))
             }
-            Outgoing::Bulk { bulk, messages } => {
+            Outgoing::BulkTransfer { transfer, messages } => {
                 let messages = *messages;
                 let mut body = self.pool.take(most)?;
-                let before = bulk.waiting_bytes();
-                let was_there = bulk.next(most, &mut body);
-                peer.outbox_bytes -= before - bulk.waiting_bytes();
-                let lacking = (!was_there && !bulk.is_reply()).then(|| bulk.number());
-                let last = bulk.is_cut();
+                let before = transfer.waiting_bytes();
+                let was_there = transfer.next(most, &mut body);
+                peer.outbox_bytes -= before - transfer.waiting_bytes();
+                let lacking = (!was_there && !transfer.is_reply()).then(|| transfer.number());
+                let last = transfer.is_cut();
                 if last {
-                    peer.replies -= usize::from(bulk.is_reply());
+                    peer.replies -= usize::from(transfer.is_reply());
                     peer.outbox.pop_front();
                 }
                 if let Some(number) = lacking {
-                    self.was_refused(index, number, Outcome::NotMapped);
+                    self.was_refused(index, number, RemoteStatus::NotMapped);
                 }
                 let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, last.then_some(messages)))
+                Some((SentPacket { body: Body::Packet(body), crc }, last.then_some(messages)))
             }
             Outgoing::Rails => {
                 let body = self.rails_body(index)?;
                 self.peers[index as usize].outbox.pop_front();
                 let crc = crc32c(&body);
-                Some((Content { body: Body::Packet(body), crc }, None))
+                Some((SentPacket { body: Body::Packet(body), crc }, None))
             }
         }
     }
@@ -250,13 +251,14 @@ impl State {
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.ack, header.credit) = (ack, credit);
         for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
-            let content = &self.contents[*key];
+            let sent = &self.sent_packets[*key];
             let last = at + 1 == count;
-            let (frame, body): (&[u8], &[u8]) = match &content.body {
+            let (frame, body): (&[u8], &[u8]) = match &sent.body {
                 Body::Packet(body) => (&[], body),
-                Body::Piece { head, key, at, bytes } => (head, self.longs.get(*key).at(*at, *bytes)),
+                Body::Piece { head, key, at, bytes } => (head, self.long_messages.get(*key).at(*at, *bytes)),
             };
-            let is_lent = matches!(content.body, Body::Piece { key, .. } if self.longs.get(key).is_lent());
+            let is_lent =
+                matches!(sent.body, Body::Piece { key, .. } if self.long_messages.get(key).is_lent());
             let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.wants_ack);
             let ends_long = last && (count > 1 || !frame.is_empty());
             let asked = if waits || ends_long && peer.may_ask {
@@ -273,14 +275,14 @@ impl State {
             let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
             // Nobody may answer it where it arrives. Who sends one again has asked in vain, maybe for that reason.
             *probed |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
-            header.body_crc = content.crc;
+            header.body_crc = sent.crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
             out.push(Packet { head: &head[..HEADER_BYTES + frame.len()], body });
         }
-        let address = peer.ways[usize::from(path)].address;
+        let address = peer.paths[usize::from(path)].address;
         let taken = rail.send(now, address, &out)?;
-        if peer.is_trunk() {
+        if peer.is_multirail() {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
             self.policy.on_sent(index, path, taken as u32, bytes);
             if self.policy.is_copied() && !defect!(BroadcastOverOnePath) {
@@ -316,7 +318,7 @@ impl State {
         rail: &mut R,
     ) -> Result<(), RailError> {
         if let Some(packet) = self.flow_packet(index, Kind::Probe, path) {
-            let address = self.peers[index as usize].ways[usize::from(path)].address;
+            let address = self.peers[index as usize].paths[usize::from(path)].address;
             rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
         }
         Ok(())

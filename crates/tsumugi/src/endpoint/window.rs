@@ -1,8 +1,8 @@
-//! The window: memory of ours that a depositor in the driver may write without us.
+//! The window: memory of ours that the XDP program may write without us.
 //!
 //! The window's pages are lent as regions, a run of them for each, and come back when nobody needs the region any more.
-//! A page that is registered from end to end is translated when it is written for the first time, and whatever is written
-//! there next lands without us.
+//! A page that is registered from end to end is translated when it is written for the first time; later writes there
+//! are direct.
 
 use crate::memory::Mapped;
 use std::cell::RefCell;
@@ -92,7 +92,7 @@ impl Window {
         address >= self.start && address < self.start + u64::from(self.pages) * PAGE
     }
 
-    /// What is registered was written under its key: the next writes to these pages may land.
+    /// What is registered was written under its key: the next writes to these pages may be direct.
     pub(super) fn learn(&mut self, memory: &Mapped, key: u64, registered: &Slice, written: Range<u64>) {
         if !self.translations.is_useful() || !self.holds(registered) {
             return;
@@ -108,7 +108,7 @@ impl Window {
         }
     }
 
-    /// Nothing lands under a key any more. Whether something may be doing so at this moment.
+    /// Nothing more is written directly under a key. Returns whether a direct write may be in progress at this moment.
     pub(super) fn forget(&mut self, memory: &Mapped, key: u64) -> bool {
         self.translations.remove(memory, key)
     }

@@ -1,16 +1,16 @@
 //! What arrives at a port, and what it becomes.
 
 use super::departures::Outgoing;
-use super::engine::{At, Engine, Stored};
 use super::header::{DATA_HEADER_BYTES, HEADER_BYTES_MAX, Header};
+use super::port_state::{At, PortState, Stored};
 use super::request::Status;
-use crate::Node;
-use crate::endpoint::deliver::{Content, Delivery};
+use crate::PeerId;
+use crate::endpoint::deliver::{Delivery, Payload};
 use crate::endpoint::place::{Incoming, Lent, Placer, Room};
 
 use crate::endpoint::state::State;
 
-impl Engine {
+impl PortState {
     /// Takes in everything that the channel has.
     pub(super) fn take_in(&mut self, state: &mut State) {
         self.follow(state);
@@ -19,57 +19,57 @@ impl Engine {
         }
         while let Some(delivery) = state.take(self.channel) {
             match delivery {
-                Delivery::Message { source, content } => self.on_message(state, source, content),
+                Delivery::Message { source, payload } => self.on_message(state, source, payload),
                 Delivery::Failed(failure) => self.on_failed(state, failure),
             }
         }
     }
 
-    fn on_message(&mut self, state: &mut State, source: u32, content: Content) {
-        let message = state.bytes_of(&content);
+    fn on_message(&mut self, state: &mut State, source: u32, payload: Payload) {
+        let message = state.bytes_of(&payload);
         let bytes = message.len() as u64;
         let Some(header) = Header::decode(message, bytes) else {
             state.count_violation();
-            state.release_message(content);
+            state.release_message(payload);
             return;
         };
         match header {
             Header::Eager { tag, immediate } | Header::Active { tag, immediate } => {
                 let at = Header::data_at(immediate);
-                let status = Status { node: Node(source), tag, immediate, bytes: bytes - at as u64 };
-                match self.meet(state, source, tag, status.bytes) {
-                    Some(number) => self.fill(state, number, status, at, content),
+                let status = Status { peer: PeerId(source), tag, immediate, bytes: bytes - at as u64 };
+                match self.match_receive(state, source, tag, status.bytes) {
+                    Some(number) => self.fill(state, number, status, at, payload),
                     None => {
-                        let content = state.copy_out(content);
-                        self.keep(state, status, Stored::Whole(content));
+                        let payload = state.copy_out(payload);
+                        self.keep(state, status, Stored::Whole(payload));
                     }
                 }
                 return;
             }
             Header::Data { receive } => {
                 match self.granted(receive, source, bytes - DATA_HEADER_BYTES as u64) {
-                    Some(status) => self.fill(state, receive, status, DATA_HEADER_BYTES, content),
+                    Some(status) => self.fill(state, receive, status, DATA_HEADER_BYTES, payload),
                     None => {
                         state.count_violation();
-                        state.release_message(content);
+                        state.release_message(payload);
                     }
                 }
                 return;
             }
             Header::Offer { tag, send, bytes, immediate } => {
-                let status = Status { node: Node(source), tag, immediate, bytes };
+                let status = Status { peer: PeerId(source), tag, immediate, bytes };
                 self.on_offer(state, status, send);
             }
             Header::Grant { receive, send, bytes } => self.on_grant(state, source, send, receive, bytes),
             Header::Refuse { send, bytes } => self.on_refuse(state, source, send, bytes),
         }
-        state.release_message(content);
+        state.release_message(payload);
     }
 
     /// The message for which a receive has granted so many bytes.
     fn granted(&mut self, number: u64, source: u32, bytes: u64) -> Option<Status> {
         match self.receive_mut(number)?.at {
-            At::Granted { status, granted } if status.node.0 == source && granted == bytes => Some(status),
+            At::Granted { status, granted } if status.peer.0 == source && granted == bytes => Some(status),
             _ => None,
         }
     }
@@ -78,10 +78,10 @@ impl Engine {
         let limit = state.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64);
         if status.bytes > limit {
             state.count_violation();
-            self.say(status.node, Outgoing::Header(Header::Refuse { send, bytes: limit }));
+            self.say(status.peer, Outgoing::Header(Header::Refuse { send, bytes: limit }));
             return;
         }
-        match self.meet(state, status.node.0, status.tag, status.bytes) {
+        match self.match_receive(state, status.peer.0, status.tag, status.bytes) {
             Some(number) => self.grant(state, number, status, send),
             None => {
                 self.keep(state, status, Stored::Offered(send));
@@ -90,7 +90,7 @@ impl Engine {
     }
 }
 
-impl Placer for Engine {
+impl Placer for PortState {
     fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room {
         self.take_in(state);
         let Incoming { source, total, .. } = incoming;
@@ -99,8 +99,8 @@ impl Placer for Engine {
             Some(Header::Eager { .. }) => return Room::Own,
             Some(Header::Active { tag, immediate }) => {
                 let at = Header::data_at(immediate);
-                let status = Status { node: Node(source), tag, immediate, bytes: total - at as u64 };
-                match self.meet(state, source, tag, status.bytes) {
+                let status = Status { peer: PeerId(source), tag, immediate, bytes: total - at as u64 };
+                match self.match_receive(state, source, tag, status.bytes) {
                     Some(number) => self.lend(number, status, at),
                     None => return Room::Claimed(self.keep(state, status, Stored::Arriving(incoming))),
                 }
@@ -126,9 +126,9 @@ impl Placer for Engine {
         self.placed(state, lent);
     }
 
-    fn on_collected(&mut self, key: usize, content: Content) {
+    fn on_collected(&mut self, key: usize, payload: Payload) {
         if let Some(kept) = self.messages.get_mut(key) {
-            kept.stored = Stored::Whole(content);
+            kept.stored = Stored::Whole(payload);
         }
     }
 

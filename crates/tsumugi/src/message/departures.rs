@@ -1,14 +1,14 @@
 //! What a port sends: data at once, or offered and sent when they are wanted.
 
-use super::engine::{Engine, Entry, Stage};
 use super::header::{DATA_HEADER_BYTES, Header};
+use super::port_state::{Entry, PortState, Stage};
 use super::request::{Completion, Envelope, RequestError, Status};
 use crate::buffer::Buffer;
 use crate::channel;
-use crate::endpoint::long::Lender;
+use crate::endpoint::long_message::Lender;
 use crate::endpoint::state::State;
 use crate::error::SendError;
-use crate::{Node, Ticket};
+use crate::{PeerId, Ticket};
 use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// Bytes of messages that may be offered to one peer and not yet wanted. One message of any length is always accepted.
@@ -19,10 +19,10 @@ const FRONT_BYTES: usize = WHOLE_BYTES + DATA_HEADER_BYTES;
 /// A message's data and whose memory they lie in.
 #[derive(Debug, Default)]
 pub(super) enum Parcel {
-    /// None: they are on their way.
+    /// None: they are under way.
     #[default]
     Sent,
-    /// A buffer of [`Engine::buffer`]: room for headers, then the data.
+    /// A buffer of [`PortState::buffer`]: room for headers, then the data.
     Own(Vec<u8>),
     /// The caller's.
     Lent(Buffer),
@@ -71,7 +71,7 @@ impl Parcel {
 pub(super) struct Offered {
     pub(super) status: Status,
     parcel: Parcel,
-    pub(super) acquaintance: u32,
+    pub(super) connection: u32,
 }
 
 impl Offered {
@@ -81,7 +81,7 @@ impl Offered {
     }
 }
 
-/// A send that is on its way in memory of the caller.
+/// A send that is under way in memory of the caller.
 #[derive(Debug)]
 pub(super) struct Lent {
     pub(super) status: Status,
@@ -95,7 +95,7 @@ pub(super) struct Lent {
 impl Lent {
     /// Whether its peer is gone.
     pub(super) fn has_failed(&self, state: &State) -> bool {
-        self.ticket.status(state) == channel::Status::Failed
+        self.ticket.status(state) == channel::TicketStatus::Failed
     }
 }
 
@@ -111,33 +111,33 @@ pub(super) enum Outgoing {
 /// Why a message was not accepted, and the buffer that it came in.
 pub(super) type Refused = (SendError, Vec<u8>);
 
-impl Engine {
+impl PortState {
     /// Sends a copy of `data` at once.
     #[inline]
     pub(super) fn send_now(
         &mut self,
         state: &mut State,
         header: Header,
-        node: Node,
+        peer: PeerId,
         data: &[u8],
     ) -> Result<Ticket, SendError> {
         let parts = [&header.encode(data.len())[..], data];
-        let number = state.post_parts(self.now, node, self.channel, parts)?;
-        Ok(state.ticket(node, number))
+        let number = state.post_parts(self.now, peer, self.channel, parts)?;
+        Ok(state.ticket(peer, number))
     }
 
-    /// Sends a message at once that lies in a buffer of [`Engine::buffer`].
+    /// Sends a message at once that lies in a buffer of [`PortState::buffer`].
     pub(super) fn send_buffer_now(
         &mut self,
         state: &mut State,
         header: Header,
-        node: Node,
+        peer: PeerId,
         mut buffer: Vec<u8>,
     ) -> Result<Ticket, Refused> {
         let data_bytes = buffer.len() - FRONT_BYTES;
         buffer[WHOLE_BYTES..FRONT_BYTES].copy_from_slice(&header.encode(data_bytes));
-        let number = state.post_buffer(self.now, node, self.channel, buffer)?;
-        Ok(state.ticket(node, number))
+        let number = state.post_buffer(self.now, peer, self.channel, buffer)?;
+        Ok(state.ticket(peer, number))
     }
 
     /// Sends a message at once that lies in memory of the caller. Returns the number of the request.
@@ -149,10 +149,10 @@ impl Engine {
         buffer: Buffer,
         cookie: u64,
     ) -> Result<u64, (SendError, Buffer)> {
-        let ticket = state.ticket(status.node, 0);
+        let ticket = state.ticket(status.peer, 0);
         let lent = Lent { status, ticket, buffer: None, failure: None };
         let number = self.requests.insert(Entry::new(Some(cookie), Stage::Lent(lent)));
-        match self.post_lent(state, header, status.node, buffer, number) {
+        match self.post_lent(state, header, status.peer, buffer, number) {
             Ok(()) => Ok(number),
             Err(refused) => {
                 self.requests.remove(number);
@@ -166,17 +166,17 @@ impl Engine {
         &mut self,
         state: &mut State,
         header: Header,
-        node: Node,
+        peer: PeerId,
         buffer: Buffer,
         number: u64,
     ) -> Result<(), (SendError, Buffer)> {
         let front = header.encode(buffer.len());
         let lender = Lender { channel: self.channel, key: number };
-        let (message, back) = state.post_lent(self.now, node, lender, &front, buffer)?;
+        let (message, back) = state.post_lent(self.now, peer, lender, &front, buffer)?;
         let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else {
             return Ok(());
         };
-        lent.ticket = state.ticket(node, message);
+        lent.ticket = state.ticket(peer, message);
         if let Some(buffer) = back {
             let sent = Completion::sent(lent.status, Some(lent.ticket), Some(buffer));
             self.complete(number, sent);
@@ -190,7 +190,7 @@ impl Engine {
         let (status, ticket) = (lent.status, lent.ticket);
         if let Some(error) = lent.failure.take() {
             self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
-        } else if ticket.status(state) == channel::Status::Delivered {
+        } else if ticket.status(state) == channel::TicketStatus::Delivered {
             self.complete(number, Completion::sent(status, Some(ticket), Some(buffer)));
         } else {
             lent.buffer = Some(buffer);
@@ -213,57 +213,57 @@ impl Engine {
         &mut self,
         state: &mut State,
         header: Header,
-        nodes: &[Node],
+        peers: &[PeerId],
         data: &[u8],
     ) -> Result<Vec<Ticket>, SendError> {
         let parts = [&header.encode(data.len())[..], data];
-        let numbers = state.post_to_all(self.now, nodes, self.channel, parts)?;
-        Ok(nodes.iter().zip(numbers).map(|(node, number)| state.ticket(*node, number)).collect())
+        let numbers = state.post_to_all(self.now, peers, self.channel, parts)?;
+        Ok(peers.iter().zip(numbers).map(|(peer, number)| state.ticket(*peer, number)).collect())
     }
 
     /// Offers a message. Returns the number of the request.
     pub(super) fn offer(
         &mut self,
         state: &mut State,
-        node: Node,
+        peer: PeerId,
         envelope: Envelope,
         parcel: Parcel,
         cookie: Option<u64>,
     ) -> Result<u64, (SendError, Parcel)> {
         self.take_in(state);
-        let node = state.the(node);
+        let peer = state.the(peer);
         let bytes = parcel.bytes() as u64;
-        match state.may_post(node, bytes + DATA_HEADER_BYTES as u64) {
+        match state.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
             // The data need room only when they are wanted.
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err((error, parcel)),
         }
-        if self.is_offering_much(node, bytes) {
+        if self.is_offering_much(peer, bytes) {
             return Err((SendError::WouldBlock, parcel));
         }
-        let status = Status::new(node, envelope, bytes);
-        let acquaintance = state.acquaintance(node);
-        let offered = Offered { status, parcel, acquaintance };
+        let status = Status::new(peer, envelope, bytes);
+        let connection = state.connection(peer);
+        let offered = Offered { status, parcel, connection };
         let send = self.requests.insert(Entry::new(cookie, Stage::Send(offered)));
         let Envelope { tag, immediate } = envelope;
-        if let Err(error) = self.post_header(state, node, Header::Offer { tag, send, bytes, immediate }) {
+        if let Err(error) = self.post_header(state, peer, Header::Offer { tag, send, bytes, immediate }) {
             let parcel = match self.requests.remove(send) {
                 Some(Entry { stage: Stage::Send(offered), .. }) => offered.parcel,
                 _ => Parcel::Sent,
             };
             return Err((error, parcel));
         }
-        *self.offered_bytes.entry(node.0).or_default() += bytes;
-        state.expect(self.now, node);
+        *self.offered_bytes.entry(peer.0).or_default() += bytes;
+        state.expect(self.now, peer);
         Ok(send)
     }
 
     /// Whether so much is offered to a peer that `bytes` more would be too much.
-    pub(super) fn is_offering_much(&self, node: Node, bytes: u64) -> bool {
-        self.offered_bytes.get(&node.0).is_some_and(|offered| offered + bytes > OFFERED_BYTES_MAX)
+    pub(super) fn is_offering_much(&self, peer: PeerId, bytes: u64) -> bool {
+        self.offered_bytes.get(&peer.0).is_some_and(|offered| offered + bytes > OFFERED_BYTES_MAX)
     }
 
-    /// A buffer for a message of `bytes`, with room for headers in front. Its contents are arbitrary.
+    /// A buffer for a message of `bytes`, with room for headers in front. Its bytes are arbitrary.
     pub(super) fn buffer(state: &mut State, bytes: usize) -> Result<Vec<u8>, SendError> {
         state.buffer(DATA_HEADER_BYTES + bytes)
     }
@@ -287,32 +287,32 @@ impl Engine {
             return;
         }
         let parcel = parcel.shortened(granted as usize);
-        self.say(status.node, Outgoing::Data { parcel, receive, send });
+        self.say(status.peer, Outgoing::Data { parcel, receive, send });
     }
 
     /// A message that was offered to a peer and is not wanted yet.
     fn offered(&mut self, send: u64, source: u32) -> Option<&mut Offered> {
         match self.requests.get_mut(send) {
             Some(Entry { stage: Stage::Send(offered), .. }) => {
-                Some(offered).filter(|offered| offered.status.node.0 == source && !offered.parcel.is_sent())
+                Some(offered).filter(|offered| offered.status.peer.0 == source && !offered.parcel.is_sent())
             }
             _ => None,
         }
     }
 
     fn offered_no_more(&mut self, status: Status) {
-        if let Some(bytes) = self.offered_bytes.get_mut(&status.node.0) {
+        if let Some(bytes) = self.offered_bytes.get_mut(&status.peer.0) {
             *bytes = bytes.saturating_sub(status.bytes);
             if *bytes == 0 {
-                self.offered_bytes.remove(&status.node.0);
+                self.offered_bytes.remove(&status.peer.0);
             }
         }
     }
 
     /// The peer does not take messages that long.
     pub(super) fn on_refuse(&mut self, state: &mut State, source: u32, send: u64, limit: u64) {
-        match self.offered(send, source).map(|offered| offered.status.node) {
-            Some(node) => self.fail_send(state, send, RequestError::TooLong { node, limit }),
+        match self.offered(send, source).map(|offered| offered.status.peer) {
+            Some(peer) => self.fail_send(state, send, RequestError::TooLong { peer, limit }),
             None => state.count_violation(),
         }
     }
@@ -327,7 +327,7 @@ impl Engine {
     /// Nothing more is expected of the peer because of an offer.
     fn accepted(&mut self, state: &mut State, send: u64) -> Option<Status> {
         let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get(send) else { return None };
-        state.expect_no_more(offered.status.node, offered.acquaintance);
+        state.expect_no_more(offered.status.peer, offered.connection);
         Some(offered.status)
     }
 
@@ -335,8 +335,8 @@ impl Engine {
     pub(super) fn fail_send(&mut self, state: &mut State, send: u64, error: RequestError) {
         if let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get_mut(send) {
             let parcel = std::mem::take(&mut offered.parcel);
-            let (status, acquaintance) = (offered.status, offered.acquaintance);
-            state.expect_no_more(status.node, acquaintance);
+            let (status, connection) = (offered.status, offered.connection);
+            state.expect_no_more(status.peer, connection);
             if !parcel.is_sent() {
                 self.offered_no_more(status);
             }
@@ -346,13 +346,13 @@ impl Engine {
     }
 
     /// Has something said to a peer, soon.
-    pub(super) fn say(&mut self, node: Node, what: Outgoing) {
-        self.outgoing.entry(node.0).or_default().push_back(what);
+    pub(super) fn say(&mut self, peer: PeerId, what: Outgoing) {
+        self.outgoing.entry(peer.0).or_default().push_back(what);
     }
 
     /// Forgets what was to be said to a peer.
-    pub(super) fn drop_outgoing(&mut self, state: &mut State, node: Node, error: &RequestError) {
-        for outgoing in self.outgoing.remove(&node.0).into_iter().flatten() {
+    pub(super) fn drop_outgoing(&mut self, state: &mut State, peer: PeerId, error: &RequestError) {
+        for outgoing in self.outgoing.remove(&peer.0).into_iter().flatten() {
             if let Outgoing::Data { parcel, send, .. } = outgoing {
                 self.fail_wanted(state, send, parcel, error.clone());
             }
@@ -373,39 +373,39 @@ impl Engine {
             return false;
         }
         let mut said = false;
-        let nodes: Vec<u32> = self.outgoing.keys().copied().collect();
-        for node in nodes {
-            while let Some(outgoing) = self.outgoing.get_mut(&node).and_then(|queue| queue.pop_front()) {
-                match self.post(state, Node(node), outgoing) {
+        let peers: Vec<u32> = self.outgoing.keys().copied().collect();
+        for peer in peers {
+            while let Some(outgoing) = self.outgoing.get_mut(&peer).and_then(|queue| queue.pop_front()) {
+                match self.post(state, PeerId(peer), outgoing) {
                     Ok(()) => said = true,
                     Err(outgoing) => {
-                        self.outgoing.entry(node).or_default().push_front(outgoing);
+                        self.outgoing.entry(peer).or_default().push_front(outgoing);
                         break;
                     }
                 }
             }
-            if self.outgoing.get(&node).is_some_and(|queue| queue.is_empty()) {
-                self.outgoing.remove(&node);
+            if self.outgoing.get(&peer).is_some_and(|queue| queue.is_empty()) {
+                self.outgoing.remove(&peer);
             }
         }
         said
     }
 
     /// Says one thing; it comes back when there is no room. What cannot be said at all is dropped: its peer is gone.
-    fn post(&mut self, state: &mut State, node: Node, outgoing: Outgoing) -> Result<(), Outgoing> {
+    fn post(&mut self, state: &mut State, peer: PeerId, outgoing: Outgoing) -> Result<(), Outgoing> {
         match outgoing {
-            Outgoing::Header(header) => match self.post_header(state, node, header) {
+            Outgoing::Header(header) => match self.post_header(state, peer, header) {
                 Err(SendError::WouldBlock) => Err(Outgoing::Header(header)),
                 _ => Ok(()),
             },
             Outgoing::Data { parcel, receive, send } => {
-                match self.post_data(state, node, parcel, receive, send) {
+                match self.post_data(state, peer, parcel, receive, send) {
                     Ok(()) => Ok(()),
                     Err((SendError::WouldBlock, parcel)) => Err(Outgoing::Data { parcel, receive, send }),
                     Err((error, parcel)) => {
                         let error = match error {
                             SendError::Peer(failure) => RequestError::Peer(failure),
-                            SendError::TooLong { limit, .. } => RequestError::TooLong { node, limit },
+                            SendError::TooLong { limit, .. } => RequestError::TooLong { peer, limit },
                             _ => RequestError::Cancelled,
                         };
                         self.fail_wanted(state, send, parcel, error);
@@ -420,7 +420,7 @@ impl Engine {
     fn post_data(
         &mut self,
         state: &mut State,
-        node: Node,
+        peer: PeerId,
         parcel: Parcel,
         receive: u64,
         send: u64,
@@ -430,22 +430,22 @@ impl Engine {
             Parcel::Sent => Ok(()),
             Parcel::Own(buffer) => {
                 let ticket = self
-                    .send_buffer_now(state, header, node, buffer)
+                    .send_buffer_now(state, header, peer, buffer)
                     .map_err(|(error, buffer)| (error, Parcel::Own(buffer)))?;
                 self.finish_send(state, send, Some(ticket), None);
                 Ok(())
             }
             Parcel::Lent(buffer) => {
                 let bytes = (buffer.len() + DATA_HEADER_BYTES) as u64;
-                if let Err(error) = state.may_post(node, bytes) {
+                if let Err(error) = state.may_post(peer, bytes) {
                     return Err((error, Parcel::Lent(buffer)));
                 }
                 let Some(status) = self.accepted(state, send) else { return Ok(()) };
-                let lent = Lent { status, ticket: state.ticket(node, 0), buffer: None, failure: None };
+                let lent = Lent { status, ticket: state.ticket(peer, 0), buffer: None, failure: None };
                 if let Some(entry) = self.requests.get_mut(send) {
                     entry.stage = Stage::Lent(lent);
                 }
-                if let Err((error, buffer)) = self.post_lent(state, header, node, buffer, send) {
+                if let Err((error, buffer)) = self.post_lent(state, header, peer, buffer, send) {
                     let error = match error {
                         SendError::Peer(failure) => RequestError::Peer(failure),
                         _ => RequestError::Cancelled,
@@ -460,7 +460,7 @@ impl Engine {
         }
     }
 
-    fn post_header(&self, state: &mut State, node: Node, header: Header) -> Result<(), SendError> {
-        state.post_parts(self.now, node, self.channel, [&header.encode(0), &[]]).map(|_| ())
+    fn post_header(&self, state: &mut State, peer: PeerId, header: Header) -> Result<(), SendError> {
+        state.post_parts(self.now, peer, self.channel, [&header.encode(0), &[]]).map(|_| ())
     }
 }

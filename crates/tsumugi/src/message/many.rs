@@ -1,12 +1,12 @@
 //! A receive for several messages, which fill one buffer one behind the other.
 //!
-//! Each message that meets it becomes a receive of its own, for a part of the buffer. When the buffer has not the room left
-//! that a message must have, and every part is complete, the receive ends as [`RequestError::Filled`].
+//! Each message that matches it becomes a receive of its own, for a part of the buffer. When the room left is less than
+//! a message must have, and every part is complete, the receive ends as [`RequestError::Filled`].
 
-use super::engine::{At, Engine, Entry, Receive, Stage, refused, wanted};
 use super::matching::{Posted, Wanted};
+use super::port_state::{At, Entry, PortState, Receive, Stage, refused, wanted};
 use super::request::{Completion, Pattern, RequestError};
-use crate::Node;
+use crate::PeerId;
 use crate::buffer::Buffer;
 use crate::endpoint::state::State;
 
@@ -15,25 +15,25 @@ use crate::endpoint::state::State;
 pub(super) struct Many {
     /// What has not been filled.
     rest: Buffer,
-    /// Room that there must be for a message to meet it, bytes.
+    /// Room that there must be for a message to match it, bytes.
     least: usize,
     /// Where it waits.
     pub(super) posted: Option<(Posted, Wanted)>,
-    /// Messages that have met it and are not complete.
+    /// Messages that have matched it and are not complete.
     parts: usize,
-    /// Why it meets no more messages.
+    /// Why it matches no more messages.
     ended: Option<RequestError>,
     /// The peer and the connection that something is expected of because of it.
-    pub(super) expects: Option<(Node, u32)>,
+    pub(super) expects: Option<(PeerId, u32)>,
 }
 
 impl Many {
-    pub(super) fn is_posted_for(&self, node: Node) -> bool {
-        self.posted.is_some_and(|(_, wanted)| wanted.source == Some(node.0))
+    pub(super) fn is_posted_for(&self, peer: PeerId) -> bool {
+        self.posted.is_some_and(|(_, wanted)| wanted.source == Some(peer.0))
     }
 }
 
-impl Engine {
+impl PortState {
     /// Posts a receive for several messages, and returns its number.
     pub(super) fn receive_many(
         &mut self,
@@ -90,8 +90,14 @@ impl Engine {
         Some(self.insert(receive, cookie))
     }
 
-    /// The receive that a message of `bytes` meets. One for several stays where it waits as long as it has room.
-    pub(super) fn meet(&mut self, state: &mut State, source: u32, tag: u64, bytes: u64) -> Option<u64> {
+    /// The receive that a message of `bytes` matches. One for several stays where it waits as long as it has room.
+    pub(super) fn match_receive(
+        &mut self,
+        state: &mut State,
+        source: u32,
+        tag: u64,
+        bytes: u64,
+    ) -> Option<u64> {
         let (number, posted) = self.matching.first(source, tag)?;
         if self.many(number).is_none() {
             self.matching.cancel(posted);
@@ -110,7 +116,7 @@ impl Engine {
         self.end_many(state, number, RequestError::Filled { room });
     }
 
-    /// A receive for several messages meets no more of them. `false` if it is none, or has ended.
+    /// A receive for several messages matches no more of them. `false` if it is none, or has ended.
     pub(super) fn end_many(&mut self, state: &mut State, number: u64, error: RequestError) -> bool {
         let Some(many) = self.many(number).filter(|many| many.ended.is_none()) else { return false };
         many.ended = Some(error);
@@ -118,8 +124,8 @@ impl Engine {
         if let Some((posted, _)) = posted {
             self.matching.cancel(posted);
         }
-        if let Some((node, connection)) = expects {
-            state.expect_no_more(node, connection);
+        if let Some((peer, connection)) = expects {
+            state.expect_no_more(peer, connection);
         }
         self.complete_many(number);
         true

@@ -4,14 +4,14 @@
 //! they were posted, whether they name a source and a tag or leave bits of them open.
 //!
 //! A receive that arrives finds its message, and a message its receive, in a time that does not depend on how many wait:
-//! receives wait in hash tables, one for each way of leaving bits open that is in use, and of the heads that a message
+//! receives wait in hash tables, one for each set of open bits that is in use, and of the heads that a message
 //! finds there the one posted first is its receive. Only a receive that leaves something open looks through the unexpected messages one
 //! by one, until the first that it takes.
 
 use super::queues::Queues;
 use tsumugi_wire::defect;
 
-/// Ways of leaving bits open that are remembered though no receive uses them. A program has a few, again and again.
+/// Sets of open bits that are remembered though no receive uses them. A program has a few, again and again.
 const CLASSES_KEPT: usize = 4;
 
 /// Which messages a receive takes.
@@ -219,7 +219,7 @@ mod tests {
             }
         }
 
-        /// Two sources are one from now on. Returns which receives meet which messages by that.
+        /// Two sources are one from now on. Returns which receives match which messages by that.
         fn merge(&mut self, from: u32, into: u32) -> Vec<(u32, u32)> {
             for (_, wanted) in &mut self.receives {
                 wanted.source = wanted.source.map(|source| if source == from { into } else { source });

@@ -1,13 +1,13 @@
 //! Peers that turn out to be one while requests to them wait.
 
 use super::departures::Outgoing;
-use super::engine::{At, Engine, Receive, Stage, Stored};
+use super::port_state::{At, PortState, Receive, Stage, Stored};
 use super::request::Status;
-use crate::Node;
+use crate::PeerId;
 use crate::endpoint::identity::Merge;
 use crate::endpoint::state::State;
 
-impl Engine {
+impl PortState {
     /// Has everything be known by the number that its peer goes by.
     pub(super) fn follow(&mut self, state: &mut State) {
         while let Some(&merge) = state.merges().get(self.followed) {
@@ -17,30 +17,30 @@ impl Engine {
     }
 
     fn merge(&mut self, state: &mut State, Merge { from, into }: Merge) {
-        let rename = |node: &mut Node| {
-            if *node == from {
-                *node = into;
+        let rename = |peer: &mut PeerId| {
+            if *peer == from {
+                *peer = into;
             }
         };
-        let of = |status: &mut Status| rename(&mut status.node);
+        let of = |status: &mut Status| rename(&mut status.peer);
         for entry in self.requests.iter_mut() {
             match &mut entry.stage {
                 Stage::Receive(Receive { at, expects, .. }) => {
-                    if let Some((node, connection)) = expects {
-                        (*node, *connection) = state.connection_now(*node, *connection);
+                    if let Some((peer, connection)) = expects {
+                        (*peer, *connection) = state.connection_now(*peer, *connection);
                     }
                     match at {
                         At::Posted(_, wanted) if wanted.source == Some(from.0) => {
                             wanted.source = Some(into.0)
                         }
                         At::Granted { status, .. } | At::Placing(status) => of(status),
-                        At::Lost(node) => rename(node),
+                        At::Lost(peer) => rename(peer),
                         At::New | At::Posted(..) => {}
                     }
                 }
                 Stage::Many(many) => {
-                    if let Some((node, connection)) = &mut many.expects {
-                        (*node, *connection) = state.connection_now(*node, *connection);
+                    if let Some((peer, connection)) = &mut many.expects {
+                        (*peer, *connection) = state.connection_now(*peer, *connection);
                     }
                     if let Some((_, wanted)) = &mut many.posted
                         && wanted.source == Some(from.0)
@@ -50,8 +50,8 @@ impl Engine {
                 }
                 Stage::Lent(lent) => of(&mut lent.status),
                 Stage::Send(offered) => {
-                    let (node, connection) = (offered.status.node, offered.acquaintance);
-                    (offered.status.node, offered.acquaintance) = state.connection_now(node, connection);
+                    let (peer, connection) = (offered.status.peer, offered.connection);
+                    (offered.status.peer, offered.connection) = state.connection_now(peer, connection);
                 }
                 Stage::Done(completion) => {
                     if let Ok(status) = &mut completion.outcome {
@@ -77,10 +77,10 @@ impl Engine {
         self.match_anew(state, into);
     }
 
-    /// Receives from a peer that went by another number meet the messages that came under this one, each in its order.
-    fn match_anew(&mut self, state: &mut State, node: Node) {
+    /// Receives from a peer that went by another number match the messages that came under this one, each in its order.
+    fn match_anew(&mut self, state: &mut State, peer: PeerId) {
         let waits = |at: &At| match at {
-            At::Posted(posted, wanted) if wanted.source == Some(node.0) => Some((*posted, *wanted)),
+            At::Posted(posted, wanted) if wanted.source == Some(peer.0) => Some((*posted, *wanted)),
             _ => None,
         };
         let mut receives: Vec<_> = self

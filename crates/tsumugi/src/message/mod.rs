@@ -12,11 +12,11 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let there = Endpoint::open(Config::loopback())?;
 //! let here = Endpoint::open(Config::loopback())?;
-//! let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
 //! let (mut from, mut to) = (Port::open(&here, 7)?, Port::open(&there, 7)?);
 //!
 //! let receive = to.receive(Pattern::tagged(42), vec![0; 100].into());
-//! from.send(node, 42, b"spun from plain yarn")?;
+//! from.send(peer, 42, b"spun from plain yarn")?;
 //! # // One thread plays both sides here.
 //! # let completion = loop {
 //! #     here.progress()?;
@@ -36,9 +36,9 @@
 //!
 //! # Which message goes where
 //!
-//! MPI's rules: messages of one source meet receives in the order in which they were sent, receives are met in the order in
-//! which they were posted, wildcards included. A message longer than the buffer fills it, and the receive completes with
-//! [`RequestError::Truncated`].
+//! MPI's rules: messages of one source match receives in the order in which they were sent, receives are matched in the
+//! order in which they were posted, wildcards included. A message longer than the buffer fills it, and the receive
+//! completes with [`RequestError::Truncated`].
 //!
 //! # How a message travels
 //!
@@ -58,26 +58,27 @@
 //!
 //! A receive: when the data are in its buffer. A send: when the library needs nothing more of the caller, which is at once
 //! unless it was offered, and then when the receiver has said that it wants it and the data are accepted. The completion's
-//! [`Ticket`] tells whether they have arrived. [`Protocol::Rendezvous`] with [`Options::eager_bytes`] of 0 makes
-//! sends synchronous in MPI's sense: they are complete when a receive has met them.
+//! [`Ticket`] tells whether they have arrived. [`Protocol::Rendezvous`] with [`MessageOptions::eager_bytes`] of 0 makes
+//! sends synchronous in MPI's sense: they are complete when a receive has matched them.
 //!
 //! # When a peer is gone
 //!
 //! Receives from it, and sends that it had not accepted, fail with [`RequestError::Peer`]. A receive from anybody stays:
-//! another peer's message may still meet it, and failing it would lose that (MPI, too, lets it be; ULFM calls it
+//! another peer's message may still match it, and failing it would lose that (MPI, too, lets it be; ULFM calls it
 //! pending). [`Port::take_failure`] tells of the peer. What had arrived whole can still be received.
 //!
 //! A receive from one peer counts as something outstanding with it: its death is noticed, at once if its process has ended,
 //! and within [`Config::peer_timeout`](crate::Config::peer_timeout) if its host is silent. A peer that computes without a call is
-//! not dead, because its kernel says that it is there; where a firewall hides that, set [`Options::watch_sources`] to `false`.
+//! not dead, because its kernel says that it is there; where a firewall hides that, set
+//! [`MessageOptions::watch_sources`] to `false`.
 
 mod arrivals;
 mod departures;
-mod engine;
 mod header;
 mod many;
 pub(crate) mod matching;
 mod merging;
+mod port_state;
 mod queues;
 mod request;
 mod table;
@@ -89,10 +90,10 @@ pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, 
 use crate::endpoint::state::State;
 use crate::endpoint::{Endpoint, Shared};
 use crate::error::{ChannelError, SendError};
-use crate::{Failure, Node, Ticket};
+use crate::{Failure, PeerId, Ticket};
 use departures::Parcel;
-use engine::Engine;
 use header::{HEADER_BYTES_MAX, Header};
+use port_state::PortState;
 use request::Inner;
 use std::cell::RefCell;
 use std::fmt;
@@ -103,12 +104,12 @@ use tsumugi_rail::RailError;
 /// How data travel; see [the module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Protocol {
-    /// Active zero-copy up to [`Options::offer_bytes`], rendezvous above.
+    /// Active zero-copy up to [`MessageOptions::offer_bytes`], rendezvous above.
     #[default]
     Auto,
     /// Always eager.
     Eager,
-    /// Eager up to [`Options::eager_bytes`], rendezvous above.
+    /// Eager up to [`MessageOptions::eager_bytes`], rendezvous above.
     Rendezvous,
     /// Always active zero-copy.
     ActiveZeroCopy,
@@ -116,7 +117,7 @@ pub enum Protocol {
 
 /// What a port is opened with.
 #[derive(Clone, Debug)]
-pub struct Options {
+pub struct MessageOptions {
     /// How data travel.
     pub protocol: Protocol,
     /// Longest message that [`Protocol::Rendezvous`] sends at once, bytes.
@@ -128,9 +129,14 @@ pub struct Options {
     pub watch_sources: bool,
 }
 
-impl Default for Options {
+impl Default for MessageOptions {
     fn default() -> Self {
-        Options { protocol: Protocol::Auto, eager_bytes: 8 << 10, offer_bytes: 1 << 20, watch_sources: true }
+        MessageOptions {
+            protocol: Protocol::Auto,
+            eager_bytes: 8 << 10,
+            offer_bytes: 1 << 20,
+            watch_sources: true,
+        }
     }
 }
 
@@ -140,9 +146,9 @@ impl Default for Options {
 /// Dropped, it gives up every request and every message that was not received.
 pub struct Port {
     shared: Rc<Shared>,
-    engine: Rc<RefCell<Engine>>,
+    port: Rc<RefCell<PortState>>,
     number: u16,
-    options: Options,
+    options: MessageOptions,
     detached: bool,
 }
 
@@ -168,24 +174,28 @@ impl Port {
     /// # Errors
     /// It is open already.
     pub fn open(endpoint: &Endpoint, number: u16) -> Result<Port, ChannelError> {
-        Port::open_with(endpoint, number, Options::default())
+        Port::open_with(endpoint, number, MessageOptions::default())
     }
 
     /// As [`Port::open`], with other options than the default.
     ///
     /// # Errors
     /// It is open already.
-    pub fn open_with(endpoint: &Endpoint, number: u16, options: Options) -> Result<Port, ChannelError> {
+    pub fn open_with(
+        endpoint: &Endpoint,
+        number: u16,
+        options: MessageOptions,
+    ) -> Result<Port, ChannelError> {
         let shared = Rc::clone(&endpoint.shared);
-        let engine = Rc::new(RefCell::new(Engine::new(number, options.watch_sources)));
+        let port = Rc::new(RefCell::new(PortState::new(number, options.watch_sources)));
         let mut inner = shared.inner.borrow_mut();
         if !inner.state.open_channel(number) {
             return Err(ChannelError::Taken(number));
         }
         inner.state.hear_closes(number);
-        inner.state.set_placer(number, Rc::clone(&engine) as Rc<RefCell<_>>);
+        inner.state.set_placer(number, Rc::clone(&port) as Rc<RefCell<_>>);
         drop(inner);
-        Ok(Port { shared, engine, number, options, detached: false })
+        Ok(Port { shared, port, number, options, detached: false })
     }
 
     /// The channel's number.
@@ -199,21 +209,21 @@ impl Port {
     /// # Errors
     /// There are requests, or messages that were not received: the port comes back.
     pub fn detach(mut self) -> Result<(), Port> {
-        if !self.engine.borrow().is_idle() {
+        if !self.port.borrow().is_idle() {
             return Err(self);
         }
         self.detached = true;
         Ok(())
     }
 
-    /// The engine and the endpoint's state, for a call that is made now.
-    fn with<T>(&self, call: impl FnOnce(&mut Engine, &mut State) -> T) -> T {
-        let mut engine = self.engine.borrow_mut();
-        engine.now = self.shared.now();
-        call(&mut engine, &mut self.shared.inner.borrow_mut().state)
+    /// The port's and the endpoint's state, for a call that is made now.
+    fn with<T>(&self, call: impl FnOnce(&mut PortState, &mut State) -> T) -> T {
+        let mut port = self.port.borrow_mut();
+        port.now = self.shared.now();
+        call(&mut port, &mut self.shared.inner.borrow_mut().state)
     }
 
-    /// Sends a copy of `data` to the same channel of `node`. A lone message leaves at once, others with the endpoint's next
+    /// Sends a copy of `data` to the same channel of `peer`. A lone message leaves at once, others with the endpoint's next
     /// call at the latest.
     ///
     /// # Errors
@@ -222,45 +232,45 @@ impl Port {
     #[inline]
     pub fn send(
         &mut self,
-        node: Node,
+        peer: PeerId,
         envelope: impl Into<Envelope>,
         data: &[u8],
     ) -> Result<Request, SendError> {
         let envelope = envelope.into();
         let Some(header) = self.header(envelope, data.len()) else {
             let buffer = self.filled(data)?;
-            return self.offer(node, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
+            return self.offer(peer, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
                 parcel.give_back(&mut self.shared.inner.borrow_mut().state);
                 error
             });
         };
-        let status = Status::new(node, envelope, data.len() as u64);
-        let (alone, ticket) = self.with(|engine, state| {
-            (state.is_quiet(engine.now, node), engine.send_now(state, header, node, data))
-        });
+        let status = Status::new(peer, envelope, data.len() as u64);
+        let (alone, ticket) = self
+            .with(|port, state| (state.is_quiet(port.now, peer), port.send_now(state, header, peer, data)));
         self.sent(status, alone, ticket?)
     }
 
-    /// Sends a copy of `data` of which the caller wants to hear nothing more, and after which it may make no call for long: it
-    /// leaves at once unless several packets are [on their way](Endpoint::push) already. The receiver may take its time to acknowledge.
+    /// Sends a copy of `data` whose delivery the caller will not ask about, and after which it may make no call for
+    /// long: it leaves at once unless several packets are [in flight](Endpoint::push) already. The receiver may take
+    /// its time to acknowledge.
     ///
     /// # Errors
     /// As [`Port::send`].
     #[inline]
     pub fn inject(
         &mut self,
-        node: Node,
+        peer: PeerId,
         envelope: impl Into<Envelope>,
         data: &[u8],
     ) -> Result<(), SendError> {
         let envelope = envelope.into();
         let Some(header) = self.header(envelope, data.len()) else {
-            let request = self.send(node, envelope, data)?;
+            let request = self.send(peer, envelope, data)?;
             self.let_go(request);
-            return Ok(self.shared.push(node)?);
+            return Ok(self.shared.push(peer)?);
         };
-        self.with(|engine, state| state.unwatched(|state| engine.send_now(state, header, node, data)))?;
-        Ok(self.shared.push(node)?)
+        self.with(|port, state| state.unwatched(|state| port.send_now(state, header, peer, data)))?;
+        Ok(self.shared.push(peer)?)
     }
 
     /// Sends a message that was written in place, without a copy.
@@ -269,27 +279,27 @@ impl Port {
     /// As [`Port::send`]; the buffer comes back with the error.
     pub fn send_buffer(
         &mut self,
-        node: Node,
+        peer: PeerId,
         tag: u64,
         mut message: MessageBuffer,
     ) -> Result<Request, (SendError, MessageBuffer)> {
         let buffer = std::mem::take(&mut message.buffer);
-        let bytes = buffer.len() - Engine::DATA_AT;
+        let bytes = buffer.len() - PortState::DATA_AT;
         let envelope = Envelope::from(tag);
         let Some(header) = self.header(envelope, bytes) else {
-            return self.offer(node, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
+            return self.offer(peer, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
                 if let Parcel::Own(buffer) = parcel {
                     message.buffer = buffer;
                 }
                 (error, message)
             });
         };
-        let (alone, ticket) = self.with(|engine, state| {
-            (state.is_quiet(engine.now, node), engine.send_buffer_now(state, header, node, buffer))
+        let (alone, ticket) = self.with(|port, state| {
+            (state.is_quiet(port.now, peer), port.send_buffer_now(state, header, peer, buffer))
         });
         match ticket {
             Ok(ticket) => {
-                let status = Status::new(node, envelope, bytes as u64);
+                let status = Status::new(peer, envelope, bytes as u64);
                 self.sent(status, alone, ticket).map_err(|error| (error, message))
             }
             Err((error, buffer)) => {
@@ -299,14 +309,14 @@ impl Port {
         }
     }
 
-    /// Sends a copy of `data` to every node of a group, at once; to all or to none. A long message is copied once, for all
-    /// of them; each node has packets of its own.
+    /// Sends a copy of `data` to every peer of a group, at once; to all or to none. A long message is copied once, for all
+    /// of them; each peer has packets of its own.
     ///
     /// # Errors
-    /// As [`Port::send`], of the first node that it cannot be sent to.
+    /// As [`Port::send`], of the first peer that it cannot be sent to.
     pub fn send_to_group(
         &mut self,
-        group: &[Node],
+        group: &[PeerId],
         tag: u64,
         data: &[u8],
     ) -> Result<Vec<Request>, SendError> {
@@ -314,29 +324,29 @@ impl Port {
             Protocol::Eager => Header::Eager { tag, immediate: None },
             _ => Header::Active { tag, immediate: None },
         };
-        let tickets = self.with(|engine, state| engine.send_to_all(state, header, group, data))?;
+        let tickets = self.with(|port, state| port.send_to_all(state, header, group, data))?;
         self.shared.transmit(self.shared.now())?;
         let bytes = data.len() as u64;
         let request = |ticket: Ticket| {
-            let status = Status::new(ticket.node(), tag.into(), bytes);
+            let status = Status::new(ticket.peer(), tag.into(), bytes);
             Request(Inner::Sent { status, ticket })
         };
         Ok(tickets.into_iter().map(request).collect())
     }
 
     /// A buffer of `bytes` to write a message into, which is then sent without being copied.
-    /// Its contents are arbitrary until written.
+    /// Its bytes are arbitrary until written.
     ///
     /// # Errors
     /// There is no memory.
     pub fn buffer(&mut self, bytes: usize) -> Result<MessageBuffer, SendError> {
-        let buffer = Engine::buffer(&mut self.shared.inner.borrow_mut().state, bytes)?;
+        let buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().state, bytes)?;
         Ok(MessageBuffer { shared: Rc::clone(&self.shared), buffer })
     }
 
     fn filled(&mut self, data: &[u8]) -> Result<Vec<u8>, SendError> {
-        let mut buffer = Engine::buffer(&mut self.shared.inner.borrow_mut().state, data.len())?;
-        buffer[Engine::DATA_AT..].copy_from_slice(data);
+        let mut buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().state, data.len())?;
+        buffer[PortState::DATA_AT..].copy_from_slice(data);
         Ok(buffer)
     }
 
@@ -361,13 +371,13 @@ impl Port {
 
     fn offer(
         &mut self,
-        node: Node,
+        peer: PeerId,
         envelope: Envelope,
         parcel: Parcel,
         cookie: Option<u64>,
     ) -> Result<Request, (SendError, Parcel)> {
-        let (alone, number) = self.with(|engine, state| {
-            (state.is_quiet(engine.now, node), engine.offer(state, node, envelope, parcel, cookie))
+        let (alone, number) = self.with(|port, state| {
+            (state.is_quiet(port.now, peer), port.offer(state, peer, envelope, parcel, cookie))
         });
         let number = number?;
         if alone {
@@ -384,23 +394,23 @@ impl Port {
     /// As [`Port::send`]; the buffer comes back with the error.
     pub fn send_lent(
         &mut self,
-        node: Node,
+        peer: PeerId,
         envelope: impl Into<Envelope>,
         buffer: Buffer,
         cookie: u64,
     ) -> Result<Request, (SendError, Buffer)> {
         let envelope = envelope.into();
         let Some(header) = self.header(envelope, buffer.len()) else {
-            let offered = self.offer(node, envelope, Parcel::Lent(buffer), Some(cookie));
+            let offered = self.offer(peer, envelope, Parcel::Lent(buffer), Some(cookie));
             return offered.map_err(|(error, parcel)| match parcel {
                 Parcel::Lent(buffer) => (error, buffer),
                 Parcel::Own(_) | Parcel::Sent => (error, Buffer::default()),
             });
         };
-        let status = Status::new(node, envelope, buffer.len() as u64);
-        let (alone, number) = self.with(|engine, state| {
-            let alone = state.is_quiet(engine.now, node);
-            (alone, engine.send_lent_now(state, header, status, buffer, cookie))
+        let status = Status::new(peer, envelope, buffer.len() as u64);
+        let (alone, number) = self.with(|port, state| {
+            let alone = state.is_quiet(port.now, peer);
+            (alone, port.send_lent_now(state, header, status, buffer, cookie))
         });
         let number = number?;
         if alone {
@@ -411,13 +421,13 @@ impl Port {
 
     /// Begins to receive a message into `buffer`, which belongs to the request until it is complete.
     pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|engine, state| engine.receive(state, pattern, buffer, None))))
+        Request(Inner::Numbered(self.with(|port, state| port.receive(state, pattern, buffer, None))))
     }
 
     /// As [`Port::receive`], and [listed](Port::next_completion) under `cookie` when it is complete.
     pub fn receive_listed(&mut self, pattern: Pattern, buffer: Buffer, cookie: u64) -> Request {
         let post =
-            |engine: &mut Engine, state: &mut State| engine.receive(state, pattern, buffer, Some(cookie));
+            |port: &mut PortState, state: &mut State| port.receive(state, pattern, buffer, Some(cookie));
         Request(Inner::Numbered(self.with(post)))
     }
 
@@ -425,23 +435,21 @@ impl Port {
     /// more. Each is [listed](Port::next_completion) under `cookie`, with the part of the buffer that it fills; then once more
     /// the receive itself, with what is left: as [`RequestError::Filled`], or with what else has ended it.
     pub fn receive_many(&mut self, pattern: Pattern, buffer: Buffer, least: usize, cookie: u64) -> Request {
-        let post = |engine: &mut Engine, state: &mut State| {
-            engine.receive_many(state, pattern, buffer, least, cookie)
+        let post = |port: &mut PortState, state: &mut State| {
+            port.receive_many(state, pattern, buffer, least, cookie)
         };
         Request(Inner::Numbered(self.with(post)))
     }
 
     /// Begins to receive a message that was claimed.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(
-            self.with(|engine, state| engine.receive_kept(state, claim.key, buffer, None)),
-        ))
+        Request(Inner::Numbered(self.with(|port, state| port.receive_kept(state, claim.key, buffer, None))))
     }
 
     /// As [`Port::receive_claimed`], and [listed](Port::next_completion) under `cookie` when it is complete.
     pub fn receive_claimed_listed(&mut self, claim: Claim, buffer: Buffer, cookie: u64) -> Request {
-        let post = |engine: &mut Engine, state: &mut State| {
-            engine.receive_kept(state, claim.key, buffer, Some(cookie))
+        let post = |port: &mut PortState, state: &mut State| {
+            port.receive_kept(state, claim.key, buffer, Some(cookie))
         };
         Request(Inner::Numbered(self.with(post)))
     }
@@ -450,17 +458,17 @@ impl Port {
     /// come in the order in which they became complete. Makes no progress: see [`Port::progress`].
     #[inline]
     pub fn next_completion(&mut self) -> Option<(u64, Completion)> {
-        self.engine.borrow_mut().next_listed()
+        self.port.borrow_mut().next_listed()
     }
 
-    /// Ends a receive that no message has met: it is complete then, with [`RequestError::Cancelled`]. `false` for one that
-    /// a message has met, and for a send.
+    /// Ends a receive that no message has matched: it is complete then, with [`RequestError::Cancelled`]. `false` for
+    /// one that a message has matched, and for a send.
     pub fn cancel(&mut self, request: Request) -> bool {
         match request.0 {
             Inner::Sent { .. } => false,
-            Inner::Numbered(number) => self.with(|engine, state| {
-                engine.take_in(state);
-                engine.cancel(state, number)
+            Inner::Numbered(number) => self.with(|port, state| {
+                port.take_in(state);
+                port.cancel(state, number)
             }),
         }
     }
@@ -468,7 +476,7 @@ impl Port {
     /// Nobody will ask what became of a request. A send goes on by itself; a receive ends, or is received for nobody.
     pub fn let_go(&mut self, request: Request) {
         if let Inner::Numbered(number) = request.0 {
-            self.with(|engine, state| engine.let_go(state, number));
+            self.with(|port, state| port.let_go(state, number));
         }
     }
 
@@ -477,9 +485,9 @@ impl Port {
     /// # Errors
     /// The NIC is broken.
     pub fn probe(&mut self, pattern: Pattern) -> Result<Option<Status>, RailError> {
-        let found = |engine: &mut Engine, state: &mut State| {
-            engine.take_in(state);
-            engine.probe(state, &pattern).map(|(_, status)| status)
+        let found = |port: &mut PortState, state: &mut State| {
+            port.take_in(state);
+            port.probe(state, &pattern).map(|(_, status)| status)
         };
         if let Some(status) = self.with(found) {
             return Ok(Some(status));
@@ -496,28 +504,28 @@ impl Port {
         if self.probe(pattern)?.is_none() {
             return Ok(None);
         }
-        let claimed = self.with(|engine, state| engine.claim(state, &pattern));
+        let claimed = self.with(|port, state| port.claim(state, &pattern));
         Ok(claimed.map(|(key, status)| Claim { key, status }))
     }
 
     /// Takes the next failure of a peer that nobody has asked this port for.
     pub fn take_failure(&mut self) -> Option<Failure> {
-        self.with(|engine, state| {
-            engine.take_in(state);
-            engine.failures.pop_front()
+        self.with(|port, state| {
+            port.take_in(state);
+            port.failures.pop_front()
         })
     }
 
     /// Receives that wait for a message.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.engine.borrow().matching.posted()
+        self.port.borrow().matching.posted()
     }
 
     /// Messages that wait for a receive, claimed ones left out.
     #[must_use]
     pub fn unexpected(&self) -> usize {
-        self.engine.borrow().matching.unexpected()
+        self.port.borrow().matching.unexpected()
     }
 
     /// Longest message that may be sent, as far as this endpoint is concerned, bytes.
@@ -530,7 +538,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let state = &mut self.shared.inner.borrow_mut().state;
-        self.engine.borrow_mut().close(state);
+        self.port.borrow_mut().close(state);
         if self.detached {
             state.detach_channel(self.number);
         } else {
@@ -555,13 +563,13 @@ pub struct MessageBuffer {
 impl Deref for MessageBuffer {
     type Target = [u8];
     fn deref(&self) -> &[u8] {
-        self.buffer.get(Engine::DATA_AT..).unwrap_or_default()
+        self.buffer.get(PortState::DATA_AT..).unwrap_or_default()
     }
 }
 
 impl DerefMut for MessageBuffer {
     fn deref_mut(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(Engine::DATA_AT..).unwrap_or_default()
+        self.buffer.get_mut(PortState::DATA_AT..).unwrap_or_default()
     }
 }
 
@@ -574,6 +582,6 @@ impl Drop for MessageBuffer {
 
 impl fmt::Debug for MessageBuffer {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MessageBuffer of {} bytes", self.buffer.len().saturating_sub(Engine::DATA_AT))
+        write!(f, "MessageBuffer of {} bytes", self.buffer.len().saturating_sub(PortState::DATA_AT))
     }
 }

@@ -1,7 +1,7 @@
 //! What a caller asks for and what becomes of it.
 
 use crate::buffer::Buffer;
-use crate::{Failure, Node, Ticket};
+use crate::{Failure, PeerId, Ticket};
 use std::ops::Deref;
 use std::time::Duration;
 use tsumugi_rail::RailError;
@@ -10,7 +10,7 @@ use tsumugi_rail::RailError;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Pattern {
     /// From whom; `None` takes anybody's.
-    pub source: Option<Node>,
+    pub source: Option<PeerId>,
     /// The tag.
     pub tag: u64,
     /// Bits of the tag that do not matter.
@@ -20,7 +20,7 @@ pub struct Pattern {
 impl Pattern {
     /// Messages of one peer with one tag.
     #[must_use]
-    pub const fn of(source: Node, tag: u64) -> Pattern {
+    pub const fn of(source: PeerId, tag: u64) -> Pattern {
         Pattern { source: Some(source), tag, ignore: 0 }
     }
 
@@ -74,7 +74,7 @@ pub(super) enum Inner {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Status {
     /// The peer at the other end: of a receive the source, of a send the destination.
-    pub node: Node,
+    pub peer: PeerId,
     /// The message's tag.
     pub tag: u64,
     /// Its immediate data.
@@ -84,8 +84,8 @@ pub struct Status {
 }
 
 impl Status {
-    pub(super) fn new(node: Node, Envelope { tag, immediate }: Envelope, bytes: u64) -> Status {
-        Status { node, tag, immediate, bytes }
+    pub(super) fn new(peer: PeerId, Envelope { tag, immediate }: Envelope, bytes: u64) -> Status {
+        Status { peer, tag, immediate, bytes }
     }
 }
 
@@ -121,7 +121,7 @@ impl Completion {
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RequestError {
     /// The message is longer than the buffer, which has its beginning; the rest is lost.
-    #[error("a message of {} bytes from {} did not fit a buffer of {room}; its end is lost", status.bytes, status.node)]
+    #[error("a message of {} bytes from {} did not fit a buffer of {room}; its end is lost", status.bytes, status.peer)]
     Truncated {
         /// The message.
         status: Status,
@@ -142,17 +142,17 @@ pub enum RequestError {
     Peer(Box<Failure>),
     /// The receiver does not take messages of this length.
     #[error(
-        "{node} takes messages of at most {limit} bytes; raise its Config::message_bytes_max, or send less"
+        "{peer} takes messages of at most {limit} bytes; raise its Config::message_bytes_max, or send less"
     )]
     TooLong {
         /// The receiver.
-        node: Node,
+        peer: PeerId,
         /// Its limit, bytes.
         limit: u64,
     },
     /// No peer has this number.
     #[error("{0} does not exist: no peer was added under this number")]
-    NoSuchNode(Node),
+    NoSuchPeer(PeerId),
 }
 
 /// Waiting ended without a completion.

@@ -1,9 +1,9 @@
 //! Testing and waiting: how a port makes progress.
 
-use super::engine::Engine;
+use super::port_state::PortState;
 use super::request::{Completion, Inner, WaitError};
 use super::{Claim, Pattern, Port, Request};
-use crate::Node;
+use crate::PeerId;
 use crate::endpoint::state::State;
 use crate::error::SendError;
 use std::time::Duration;
@@ -31,9 +31,9 @@ impl Port {
     /// The NIC is broken.
     #[inline]
     pub fn catch_up(&mut self) -> Result<(), RailError> {
-        let said = self.with(|engine, state| {
-            engine.take_in(state);
-            engine.say_all(state)
+        let said = self.with(|port, state| {
+            port.take_in(state);
+            port.say_all(state)
         });
         if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
     }
@@ -51,7 +51,7 @@ impl Port {
     }
 
     fn look(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
-        outcome(&mut self.engine.borrow_mut(), request)
+        outcome(&mut self.port.borrow_mut(), request)
     }
 
     /// Waits until a request is complete.
@@ -59,7 +59,7 @@ impl Port {
     /// # Errors
     /// There is no such request, or the NIC is broken.
     pub fn wait(&mut self, request: Request) -> Result<Completion, WaitError> {
-        self.wait_for(None, |engine, _| outcome(engine, request).transpose())?
+        self.wait_for(None, |port, _| outcome(port, request).transpose())?
     }
 
     /// As [`Port::wait`], but not longer than `timeout`.
@@ -67,7 +67,7 @@ impl Port {
     /// # Errors
     /// As [`Port::wait`]; [`WaitError::TimedOut`] when the time is over.
     pub fn wait_timeout(&mut self, request: Request, timeout: Duration) -> Result<Completion, WaitError> {
-        self.wait_for(Some(timeout), |engine, _| outcome(engine, request).transpose())?
+        self.wait_for(Some(timeout), |port, _| outcome(port, request).transpose())?
     }
 
     /// Waits until one of several requests is complete, and says which.
@@ -83,11 +83,11 @@ impl Port {
             return Err(WaitError::Nothing);
         }
         let mut seen = None;
-        self.wait_for(timeout, |engine, _| {
-            if seen.replace(engine.completed) == Some(engine.completed) {
+        self.wait_for(timeout, |port, _| {
+            if seen.replace(port.completed) == Some(port.completed) {
                 return None;
             }
-            let complete = |(at, request): (usize, &Request)| match outcome(engine, *request) {
+            let complete = |(at, request): (usize, &Request)| match outcome(port, *request) {
                 Ok(Some(completion)) => Some(Ok((at, completion))),
                 Ok(None) => None,
                 Err(error) => Some(Err(error)),
@@ -110,20 +110,20 @@ impl Port {
     /// # Errors
     /// As [`Port::wait_timeout`].
     pub fn wait_probe(&mut self, pattern: Pattern, timeout: Option<Duration>) -> Result<Claim, WaitError> {
-        self.wait_for(timeout, |engine, state| {
-            engine.claim(state, &pattern).map(|(key, status)| Claim { key, status })
+        self.wait_for(timeout, |port, state| {
+            port.claim(state, &pattern).map(|(key, status)| Claim { key, status })
         })
     }
 
-    /// Waits until a message of `bytes` would be accepted for `node`.
+    /// Waits until a message of `bytes` would be accepted for `peer`.
     ///
     /// # Errors
     /// Why it would not be accepted ever, or the NIC is broken.
-    pub fn wait_for_room(&mut self, node: Node, bytes: usize) -> Result<(), SendError> {
+    pub fn wait_for_room(&mut self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
         let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
-        let found = self.wait_for(None, |engine, state| match state.may_post(node, bytes) {
+        let found = self.wait_for(None, |port, state| match state.may_post(peer, bytes) {
             Err(SendError::WouldBlock) => None,
-            _ if engine.is_offering_much(state.the(node), bytes) => None,
+            _ if port.is_offering_much(state.the(peer), bytes) => None,
             other => Some(other),
         });
         match found {
@@ -137,7 +137,7 @@ impl Port {
     fn wait_for<T>(
         &mut self,
         timeout: Option<Duration>,
-        mut ready: impl FnMut(&mut Engine, &mut State) -> Option<T>,
+        mut ready: impl FnMut(&mut PortState, &mut State) -> Option<T>,
     ) -> Result<T, WaitError> {
         enum Found<T> {
             It(T),
@@ -149,20 +149,20 @@ impl Port {
         let mut until = deadline.min(started.plus(LOOK_NS));
         loop {
             let found = self.shared.wait_until(Some(until), |state| {
-                let engine = &mut *self.engine.borrow_mut();
-                engine.take_in(state);
-                if let Some(found) = ready(engine, state) {
+                let port = &mut *self.port.borrow_mut();
+                port.take_in(state);
+                if let Some(found) = ready(port, state) {
                     return Some(Found::It(found));
                 }
-                if engine.outgoing.is_empty() {
+                if port.outgoing.is_empty() {
                     return None;
                 }
-                engine.now = self.shared.now();
-                engine.say_all(state).then_some(Found::Said)
+                port.now = self.shared.now();
+                port.say_all(state).then_some(Found::Said)
             })?;
             match found {
                 Some(Found::It(found)) => {
-                    if !self.engine.borrow().outgoing.is_empty() {
+                    if !self.port.borrow().outgoing.is_empty() {
                         self.say()?;
                     }
                     return Ok(found);
@@ -172,7 +172,7 @@ impl Port {
                     let now = self.shared.now();
                     let state = &self.shared.inner.borrow().state;
                     if let (Some((held, limit)), false) = (state.exhausted(), state.is_assembling()) {
-                        self.engine.borrow_mut().tell_of_full_memory(held, limit);
+                        self.port.borrow_mut().tell_of_full_memory(held, limit);
                     }
                     if let (Some(timeout), true) = (timeout, now >= deadline) {
                         return Err(WaitError::TimedOut(timeout));
@@ -184,14 +184,14 @@ impl Port {
     }
 
     fn say(&self) -> Result<(), RailError> {
-        let said = self.with(|engine, state| engine.say_all(state));
+        let said = self.with(|port, state| port.say_all(state));
         if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
     }
 }
 
-fn outcome(engine: &mut Engine, request: Request) -> Result<Option<Completion>, WaitError> {
+fn outcome(port: &mut PortState, request: Request) -> Result<Option<Completion>, WaitError> {
     match request.0 {
         Inner::Sent { status, ticket } => Ok(Some(Completion::sent(status, Some(ticket), None))),
-        Inner::Numbered(number) => engine.outcome(number).map_err(|()| WaitError::Unknown(request)),
+        Inner::Numbered(number) => port.outcome(number).map_err(|()| WaitError::Unknown(request)),
     }
 }

@@ -13,7 +13,7 @@ const ANSWER: u8 = 2;
 const ANSWER_BYTES: usize = 32;
 
 /// Where an export is, how long it is, bytes, and what is permitted.
-pub(super) type Place = (Target, u64, Rights);
+pub(super) type Exported = (Target, u64, Rights);
 
 /// One of them.
 #[derive(Debug, PartialEq, Eq)]
@@ -21,14 +21,14 @@ pub(super) enum Word {
     /// Somebody wants to import what has this name.
     Wish(String),
     /// Where it is, how long, and what is permitted; `None`: it is not exported.
-    Answer(String, Option<Place>),
+    Answer(String, Option<Exported>),
 }
 
 pub(super) fn encode_wish(name: &str) -> Vec<u8> {
     [&[WISH], name.as_bytes()].concat()
 }
 
-pub(super) fn encode_answer(name: &str, found: Option<Place>) -> Vec<u8> {
+pub(super) fn encode_answer(name: &str, found: Option<Exported>) -> Vec<u8> {
     let mut bytes = vec![0; ANSWER_BYTES];
     bytes[0] = ANSWER;
     if let Some((Target { key, address }, length, rights)) = found {

@@ -5,7 +5,7 @@ use super::format::{Chunk, End};
 use super::incoming::{Inbox, Incoming};
 use super::task::{Polled, TaskId};
 use super::{Streams, UNFINISHED_MAX};
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Message;
 use crate::endpoint::identity::Merge;
 use crate::error::{Failure, ReceiveError};
@@ -23,8 +23,8 @@ const HELD_BYTES: usize = 1024;
 pub(super) struct Arriving {
     /// Its handler and what that reads from; `None` when nobody wants the rest.
     reader: Option<(TaskId, Rc<RefCell<Inbox>>)>,
-    /// Of whom, and in which acquaintance, the rest is awaited.
-    expects: (Node, u32),
+    /// Of whom, and in which connection, the rest is awaited.
+    expects: (PeerId, u32),
 }
 
 impl<S: 'static> Streams<S> {
@@ -106,7 +106,7 @@ impl<S: 'static> Streams<S> {
         bytes
     }
 
-    fn on_head(&mut self, name: (Node, u32), handler: u64, message: Message, chunk: Chunk) {
+    fn on_head(&mut self, name: (PeerId, u32), handler: u64, message: Message, chunk: Chunk) {
         let source = name.0;
         let unfinished = self.unfinished.get(&source).copied().unwrap_or(0);
         if self.arriving.contains_key(&name) || unfinished >= UNFINISHED_MAX {
@@ -138,13 +138,13 @@ impl<S: 'static> Streams<S> {
         }
         let now = self.channel.shared.now();
         let state = &mut self.channel.shared.inner.borrow_mut().state;
-        let expects = (source, state.acquaintance(source));
+        let expects = (source, state.connection(source));
         state.expect(now, source);
         self.arriving.insert(name, Arriving { reader, expects });
         *self.unfinished.entry(source).or_default() += 1;
     }
 
-    fn on_rest(&mut self, name: (Node, u32), message: Message, chunk: Chunk) {
+    fn on_rest(&mut self, name: (PeerId, u32), message: Message, chunk: Chunk) {
         let Some(reader) = self.arriving.get(&name).map(|arriving| arriving.reader.clone()) else {
             self.violated();
             return;
@@ -164,7 +164,7 @@ impl<S: 'static> Streams<S> {
     }
 
     /// How the reader learns of a chunk's being the last.
-    fn ending(&mut self, source: Node, end: Option<End>) -> Option<Result<(), ReadError>> {
+    fn ending(&mut self, source: PeerId, end: Option<End>) -> Option<Result<(), ReadError>> {
         end.map(|end| match end {
             End::Whole => Ok(()),
             End::Broken => {
@@ -186,7 +186,7 @@ impl<S: 'static> Streams<S> {
 
     /// Every message of a peer that is gone breaks off.
     fn on_failure(&mut self, failure: &Failure) {
-        let mut names: Vec<_> = self.arriving.keys().filter(|name| name.0 == failure.node).copied().collect();
+        let mut names: Vec<_> = self.arriving.keys().filter(|name| name.0 == failure.peer).copied().collect();
         names.sort_unstable();
         for name in names {
             let Some(Arriving { reader, expects }) = self.arriving.remove(&name) else { continue };
@@ -200,8 +200,8 @@ impl<S: 'static> Streams<S> {
         }
     }
 
-    fn await_no_more(&mut self, source: Node, (node, acquaintance): (Node, u32)) {
-        self.channel.shared.inner.borrow_mut().state.expect_no_more(node, acquaintance);
+    fn await_no_more(&mut self, source: PeerId, (peer, connection): (PeerId, u32)) {
+        self.channel.shared.inner.borrow_mut().state.expect_no_more(peer, connection);
         if let Some(count) = self.unfinished.get_mut(&source) {
             *count = count.saturating_sub(1);
         }
@@ -216,8 +216,8 @@ impl<S: 'static> Streams<S> {
 impl<S> Drop for Streams<S> {
     fn drop(&mut self) {
         self.hub.close();
-        for (_, Arriving { reader, expects: (node, acquaintance) }) in self.arriving.drain() {
-            self.channel.shared.inner.borrow_mut().state.expect_no_more(node, acquaintance);
+        for (_, Arriving { reader, expects: (peer, connection) }) in self.arriving.drain() {
+            self.channel.shared.inner.borrow_mut().state.expect_no_more(peer, connection);
             if let Some((_, inbox)) = reader {
                 let waker = inbox.borrow_mut().break_off(ReadError::Closed);
                 // Who reads it elsewhere, for the port's own tasks go with it.

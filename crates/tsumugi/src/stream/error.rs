@@ -1,6 +1,6 @@
 //! What can go wrong with a stream, on either side.
 
-use crate::Node;
+use crate::PeerId;
 use crate::error::{Failure, SendError};
 use tsumugi_rail::RailError;
 
@@ -15,7 +15,7 @@ pub enum ReadError {
     },
     /// Its sender gave it up in the middle.
     #[error("{0} gave up the message in the middle")]
-    Broken(Node),
+    Broken(PeerId),
     /// Its sender is gone.
     #[error(transparent)]
     Peer(Box<Failure>),
@@ -28,16 +28,16 @@ pub enum ReadError {
 #[derive(Debug, thiserror::Error)]
 pub enum WriteError {
     /// Too many messages to this peer have been begun and not ended.
-    #[error("{limit} messages to {node} are begun and not ended; end some first")]
+    #[error("{limit} messages to {peer} are begun and not ended; end some first")]
     Unfinished {
         /// The peer.
-        node: Node,
+        peer: PeerId,
         /// How many there may be.
         limit: usize,
     },
     /// The peer was gone for a while, and what is there now does not know the message's beginning.
     #[error("{0} has restarted since the message was begun; begin it anew")]
-    Lost(Node),
+    Lost(PeerId),
     /// The port is gone.
     #[error("the port that the message was begun at is closed")]
     Closed,
@@ -60,7 +60,7 @@ impl From<SendError> for WriteError {
 pub enum WaitError {
     /// Handlers do not read what waits for them, and nothing more may be taken in until they do.
     #[error(
-        "handlers leave {held} bytes of {limit} unread and wait for something else, which cannot arrive; let them read, or raise Options::buffered_bytes"
+        "handlers leave {held} bytes of {limit} unread and wait for something else, which cannot arrive; let them read, or raise StreamOptions::buffered_bytes"
     )]
     Stuck {
         /// Bytes that are held.

@@ -8,7 +8,7 @@ use crate::endpoint::Shared;
 use crate::endpoint::identity::Merge;
 use crate::endpoint::state::State;
 use crate::error::SendError;
-use crate::{Node, registry};
+use crate::{PeerId, registry};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -16,14 +16,14 @@ use std::task::Waker;
 
 /// Somebody waits until a chunk of a message, of so many bytes, can be sent to a peer.
 struct Want {
-    node: Node,
+    peer: PeerId,
     message: u32,
     bytes: u64,
     waker: Waker,
 }
 
 /// A connection with a peer, as it was begun with.
-type Connection = (Node, u32);
+type Connection = (PeerId, u32);
 
 pub(super) struct Hub {
     pub(super) shared: Rc<Shared>,
@@ -35,7 +35,7 @@ pub(super) struct Hub {
     pub(super) held_bytes_max: u64,
     wants: RefCell<Vec<Want>>,
     /// How many messages to each peer are begun and not over.
-    begun: RefCell<HashMap<Node, usize>>,
+    begun: RefCell<HashMap<PeerId, usize>>,
     /// Those of them whose head has left, by number, and with whom.
     open: RefCell<BTreeMap<u32, Connection>>,
     /// How many merges of peers `begun` has followed.
@@ -75,28 +75,28 @@ impl Hub {
     }
 
     /// Begins a message.
-    pub(super) fn begin(self: &Rc<Self>, node: Node, handler: &str) -> Result<Outgoing, WriteError> {
+    pub(super) fn begin(self: &Rc<Self>, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
         if self.closed.get() {
             return Err(WriteError::Closed);
         }
         let inner = self.shared.inner.borrow();
-        match inner.state.may_post(node, 0) {
+        match inner.state.may_post(peer, 0) {
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
-        let acquaintance = inner.state.acquaintance(node);
-        let the = inner.state.the(node);
+        let connection = inner.state.connection(peer);
+        let the = inner.state.the(peer);
         self.follow(&inner.state);
         drop(inner);
         let mut begun = self.begun.borrow_mut();
         let count = begun.entry(the).or_default();
         if *count >= UNFINISHED_MAX {
-            return Err(WriteError::Unfinished { node, limit: UNFINISHED_MAX });
+            return Err(WriteError::Unfinished { peer, limit: UNFINISHED_MAX });
         }
         *count += 1;
         let message = self.next_message.get();
         self.next_message.set(message.wrapping_add(1));
-        Ok(Outgoing::new(Rc::clone(self), node, acquaintance, message, registry::hash(handler)))
+        Ok(Outgoing::new(Rc::clone(self), peer, connection, message, registry::hash(handler)))
     }
 
     /// Counts the messages to peers that turned out to be one together.
@@ -121,10 +121,10 @@ impl Hub {
     }
 
     /// Nobody will add to a message any more. If its reader waits for more, it is told.
-    pub(super) fn over(&self, node: Node, message: u32) {
+    pub(super) fn over(&self, peer: PeerId, message: u32) {
         let inner = self.shared.inner.borrow();
         self.follow(&inner.state);
-        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.state.the(node)) {
+        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.state.the(peer)) {
             *count = count.saturating_sub(1);
         }
         drop(inner);
@@ -146,27 +146,27 @@ impl Hub {
 
     /// Tells the reader of a message that nothing more will come. One small message for each that was begun, so there
     /// is always room for it.
-    fn give_up(&self, message: u32, (node, acquaintance): Connection) {
+    fn give_up(&self, message: u32, (peer, connection): Connection) {
         let mut bytes = [0; HEAD_BYTES];
         let chunk = Chunk { message, handler: None, end: Some(End::Broken) };
         chunk.encode(&mut bytes);
         let now = self.shared.now();
         let state = &mut self.shared.inner.borrow_mut().state;
-        if state.is_connection(node, acquaintance) {
-            // Whom it cannot be told need not know.
-            let _ = state.post_reserved(now, node, self.channel, [&bytes[..chunk.bytes()], &[]]);
+        if state.is_connection(peer, connection) {
+            // A peer that cannot be told need not know.
+            let _ = state.post_reserved(now, peer, self.channel, [&bytes[..chunk.bytes()], &[]]);
         }
     }
 
     /// Wakes `waker` once there may be room for a message's next chunk.
-    pub(super) fn want(&self, node: Node, message: u32, bytes: u64, waker: &Waker) {
+    pub(super) fn want(&self, peer: PeerId, message: u32, bytes: u64, waker: &Waker) {
         let mut wants = self.wants.borrow_mut();
         match wants.iter_mut().find(|want| want.message == message) {
             Some(want) => {
                 want.bytes = bytes;
                 want.waker.clone_from(waker);
             }
-            None => wants.push(Want { node, message, bytes, waker: waker.clone() }),
+            None => wants.push(Want { peer, message, bytes, waker: waker.clone() }),
         }
     }
 
@@ -186,22 +186,22 @@ impl Hub {
             return;
         }
         let inner = self.shared.inner.borrow();
-        let mut met = Vec::new();
+        let mut woken = Vec::new();
         self.wants.borrow_mut().retain(|want| {
             let is_met = want.is_met(&inner.state);
             if is_met {
-                met.push(want.waker.clone());
+                woken.push(want.waker.clone());
             }
             !is_met
         });
         drop(inner);
         // A waker may do anything.
-        met.into_iter().for_each(Waker::wake);
+        woken.into_iter().for_each(Waker::wake);
     }
 }
 
 impl Want {
     fn is_met(&self, state: &State) -> bool {
-        !matches!(state.may_post(self.node, self.bytes), Err(SendError::WouldBlock))
+        !matches!(state.may_post(self.peer, self.bytes), Err(SendError::WouldBlock))
     }
 }

@@ -3,7 +3,7 @@
 use super::error::{ReadError, WriteError};
 use super::hub::Hub;
 use super::outgoing::Outgoing;
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Message;
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Waker};
 /// What has arrived of a message and was not read.
 pub(super) struct Inbox {
     hub: Rc<Hub>,
-    source: Node,
+    source: PeerId,
     /// Bytes that were copied out of receive memory because nobody read them there.
     kept: VecDeque<u8>,
     /// The chunk that has just arrived, in receive memory, and how far it is read. It comes behind what is kept.
@@ -27,7 +27,7 @@ pub(super) struct Inbox {
 }
 
 impl Inbox {
-    pub(super) fn new(hub: Rc<Hub>, source: Node) -> Inbox {
+    pub(super) fn new(hub: Rc<Hub>, source: PeerId) -> Inbox {
         let kept = VecDeque::new();
         Inbox { hub, source, kept, fresh: None, end: None, waker: None, is_left: false }
     }
@@ -107,7 +107,7 @@ impl Inbox {
 pub struct Incoming<S> {
     inbox: Rc<RefCell<Inbox>>,
     state: Rc<RefCell<S>>,
-    source: Node,
+    source: PeerId,
 }
 
 impl<S> Incoming<S> {
@@ -118,7 +118,7 @@ impl<S> Incoming<S> {
 
     /// The peer that sends it.
     #[must_use]
-    pub fn source(&self) -> Node {
+    pub fn source(&self) -> PeerId {
         self.source
     }
 
@@ -140,9 +140,9 @@ impl<S> Incoming<S> {
     ///
     /// # Errors
     /// The peer is gone, or too many messages to it are begun.
-    pub fn begin(&self, node: Node, handler: &str) -> Result<Outgoing, WriteError> {
+    pub fn begin(&self, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
         let hub = Rc::clone(&self.inbox.borrow().hub);
-        hub.begin(node, handler)
+        hub.begin(peer, handler)
     }
 
     /// Reads until `buffer` is full or the message has ended; waits for what has not arrived. Returns the number of

@@ -3,11 +3,11 @@
 //!
 //! A message names a handler of the peer's. The handler starts when the message's head has arrived and reads the rest
 //! as it comes: it is an `async` function, which waits inside where it needs bytes that are not there yet, and goes on
-//! in a later call that makes progress. Any number of messages may be on their way at once, between the same two
+//! in a later call that makes progress. Any number of messages may be under way at once, between the same two
 //! peers too. How long a message becomes need not be known when it is begun.
 //!
 //! ```
-//! use tsumugi::stream::{Incoming, Options, ReadError, Streams};
+//! use tsumugi::stream::{Incoming, ReadError, StreamOptions, Streams};
 //! use tsumugi::{Config, Endpoint};
 //!
 //! /// Adds up numbers, of which there may be any number.
@@ -21,12 +21,12 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let there = Endpoint::open(Config::loopback())?;
 //! # let here = Endpoint::open(Config::loopback())?;
-//! # let node = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
-//! let mut receiver = Streams::open(&there, 1, Options::default(), 0)?;
+//! # let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let mut receiver = Streams::open(&there, 1, StreamOptions::default(), 0)?;
 //! receiver.register("add", add)?;
 //!
-//! let mut sender = Streams::open(&here, 1, Options::default(), ())?;
-//! let mut message = sender.begin(node, "add")?;
+//! let mut sender = Streams::open(&here, 1, StreamOptions::default(), ())?;
+//! let mut message = sender.begin(peer, "add")?;
 //! for number in [20u64, 22] {
 //!     sender.piece(&mut message, &number.to_le_bytes())?;
 //! }
@@ -43,8 +43,8 @@
 //! # Memory
 //!
 //! Bytes are read where they arrived. What a handler does not read at once is copied out, so that it does not hold the
-//! receive queue, and counted: when it is [`Options::buffered_bytes`], the port takes in no more until handlers have
-//! read. Then the endpoint's receive memory fills up and stops the senders, those on other channels too.
+//! receive queue, and counted: when it is [`StreamOptions::buffered_bytes`], the port takes in no more until handlers
+//! have read. Then the endpoint's receive memory fills up and stops the senders, those on other channels too.
 //! [`Streams::extract`] says how much is taken in at a time, as FM's does.
 //!
 //! # Waiting
@@ -69,7 +69,7 @@ pub use outgoing::Outgoing;
 use crate::channel::{Channel, Ticket};
 use crate::error::{NameError, PortError};
 use crate::registry::Registry;
-use crate::{Endpoint, Node};
+use crate::{Endpoint, PeerId};
 use arrive::Arriving;
 use hub::Hub;
 use std::cell::RefCell;
@@ -86,15 +86,15 @@ pub const UNFINISHED_MAX: usize = 1024;
 
 /// How a port is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Options {
+pub struct StreamOptions {
     /// Bytes that may wait for handlers to read them before the port takes in no more. May be exceeded by what one
     /// message of the channel brings.
     pub buffered_bytes: u64,
 }
 
-impl Default for Options {
+impl Default for StreamOptions {
     fn default() -> Self {
-        Options { buffered_bytes: 4 << 20 }
+        StreamOptions { buffered_bytes: 4 << 20 }
     }
 }
 
@@ -118,9 +118,9 @@ pub struct Streams<S> {
     channel: Channel,
     state: Rc<RefCell<S>>,
     handlers: Registry<Handler<S>>,
-    arriving: HashMap<(Node, u32), Arriving>,
+    arriving: HashMap<(PeerId, u32), Arriving>,
     /// How many of each peer's messages are arriving.
-    unfinished: HashMap<Node, usize>,
+    unfinished: HashMap<PeerId, usize>,
     /// How many merges of peers both have followed.
     followed: usize,
     tasks: Tasks,
@@ -135,7 +135,7 @@ impl<S: 'static> Streams<S> {
     pub fn open(
         endpoint: &Endpoint,
         channel: u16,
-        options: Options,
+        options: StreamOptions,
         state: S,
     ) -> Result<Streams<S>, PortError> {
         if options.buffered_bytes == 0 {
@@ -202,8 +202,8 @@ impl<S: 'static> Streams<S> {
     ///
     /// # Errors
     /// The peer is gone, or too many messages to it are begun.
-    pub fn begin(&self, node: Node, handler: &str) -> Result<Outgoing, WriteError> {
-        self.hub.begin(node, handler)
+    pub fn begin(&self, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
+        self.hub.begin(peer, handler)
     }
 
     /// Adds a piece to a message; waits for room where there is none.

@@ -3,7 +3,7 @@
 use super::error::WriteError;
 use super::format::{Chunk, End};
 use super::hub::Hub;
-use crate::Node;
+use crate::PeerId;
 use crate::channel::Ticket;
 use crate::error::SendError;
 use std::future::poll_fn;
@@ -15,9 +15,9 @@ use tsumugi_wire::frame::WHOLE_BYTES;
 /// its end, it is given up, and its reader is told.
 pub struct Outgoing {
     hub: Rc<Hub>,
-    node: Node,
-    /// The acquaintance with the peer in which it was begun. In another nobody knows of its beginning.
-    acquaintance: u32,
+    peer: PeerId,
+    /// The connection with the peer in which it was begun. In another the peer does not know of its beginning.
+    connection: u32,
     message: u32,
     /// Hash of the handler's name.
     handler: u64,
@@ -30,11 +30,11 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(hub: Rc<Hub>, node: Node, acquaintance: u32, message: u32, handler: u64) -> Outgoing {
+    pub(super) fn new(hub: Rc<Hub>, peer: PeerId, connection: u32, message: u32, handler: u64) -> Outgoing {
         Outgoing {
             hub,
-            node,
-            acquaintance,
+            peer,
+            connection,
             message,
             handler,
             buffer: Vec::new(),
@@ -45,8 +45,8 @@ impl Outgoing {
 
     /// The peer that it is for.
     #[must_use]
-    pub fn node(&self) -> Node {
-        self.node
+    pub fn peer(&self) -> PeerId {
+        self.peer
     }
 
     /// Adds as much of a piece as there is room for now; returns how many bytes that was.
@@ -113,7 +113,7 @@ impl Outgoing {
     }
 
     fn pending<T>(&self, context: &Context<'_>) -> Poll<T> {
-        self.hub.want(self.node, self.message, self.chunk_bytes() as u64, context.waker());
+        self.hub.want(self.peer, self.message, self.chunk_bytes() as u64, context.waker());
         Poll::Pending
     }
 
@@ -132,12 +132,12 @@ impl Outgoing {
             return Err(WriteError::Closed);
         }
         let inner = self.hub.shared.inner.borrow();
-        if inner.state.is_connection(self.node, self.acquaintance) {
+        if inner.state.is_connection(self.peer, self.connection) {
             return Ok(());
         }
-        match inner.state.may_post(self.node, 0) {
+        match inner.state.may_post(self.peer, 0) {
             Err(error @ SendError::Peer(_)) => Err(error.into()),
-            _ => Err(WriteError::Lost(self.node)),
+            _ => Err(WriteError::Lost(self.peer)),
         }
     }
 
@@ -149,7 +149,7 @@ impl Outgoing {
         let front = WHOLE_BYTES + self.chunk(None).bytes();
         let state = &mut self.hub.shared.inner.borrow_mut().state;
         // As many as one packet takes: all packets of a long message are equal then, and none is cut.
-        self.buffer_bytes_max = (WHOLE_BYTES + state.packet_message_bytes(self.node)).max(front + 1);
+        self.buffer_bytes_max = (WHOLE_BYTES + state.packet_message_bytes(self.peer)).max(front + 1);
         let bytes = self.buffer_bytes_max;
         self.buffer = state.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
         self.buffer.resize(front, 0);
@@ -162,10 +162,10 @@ impl Outgoing {
         let chunk = self.chunk(end);
         chunk.encode(&mut self.buffer[WHOLE_BYTES..]);
         let buffer = std::mem::take(&mut self.buffer);
-        let (node, channel) = (self.node, self.hub.channel);
-        let posted = self.hub.shared.post_with(node, |state, now| {
-            match state.post_buffer(now, node, channel, buffer) {
-                Ok(number) => Ok(state.ticket(node, number)),
+        let (peer, channel) = (self.peer, self.hub.channel);
+        let posted = self.hub.shared.post_with(peer, |state, now| {
+            match state.post_buffer(now, peer, channel, buffer) {
+                Ok(number) => Ok(state.ticket(peer, number)),
                 Err((error, buffer)) => {
                     self.buffer = buffer;
                     Err(error)
@@ -176,7 +176,7 @@ impl Outgoing {
             Ok(ticket) => {
                 if !self.is_begun {
                     self.is_begun = true;
-                    self.hub.opened(self.message, (self.node, self.acquaintance));
+                    self.hub.opened(self.message, (self.peer, self.connection));
                 }
                 if end.is_some() {
                     self.hub.ended(self.message);
@@ -191,7 +191,7 @@ impl Outgoing {
 
 impl Drop for Outgoing {
     fn drop(&mut self) {
-        self.hub.over(self.node, self.message);
+        self.hub.over(self.peer, self.message);
         let buffer = std::mem::take(&mut self.buffer);
         self.hub.shared.inner.borrow_mut().state.pool.give(buffer);
     }

@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test program uses its own part")]
 
 use std::time::{Duration, Instant};
-use tsumugi::{Config, Endpoint, Node, Status};
+use tsumugi::{Config, Endpoint, PeerId, TicketStatus};
 
 /// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
 const LINGER: Duration = Duration::from_millis(20);
@@ -14,47 +14,47 @@ pub(crate) fn open(config: Config) -> Endpoint {
     Endpoint::open(Config { linger: LINGER, ..config }).expect("an endpoint on loopback")
 }
 
-/// Contents that tell a message's number and betray any byte out of place.
-pub(crate) fn contents(number: u64, bytes: usize) -> Vec<u8> {
+/// A payload that tells a message's number and betrays any byte out of place.
+pub(crate) fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
         .collect()
 }
 
 /// Endpoints that have one another on their lists, and at `[from][to]` the number of each with each.
-pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<Node>>) {
+pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<PeerId>>) {
     let endpoints: Vec<Endpoint> = (0..count).map(|_| open(config.clone())).collect();
-    let nodes = endpoints
+    let peers = endpoints
         .iter()
         .map(|from| {
             let number = |to: &Endpoint| from.add_peer(&format!("127.0.0.1:{}", to.port())).unwrap();
             endpoints.iter().map(number).collect()
         })
         .collect();
-    (endpoints, nodes)
+    (endpoints, peers)
 }
 
-/// Two endpoints between which packets flow, and the number of the second with the first; the first is node 0 with
+/// Two endpoints between which packets flow, and the number of the second with the first; the first is peer 0 with
 /// the second.
-pub(crate) fn acquainted(here: Config, there: Config) -> (Endpoint, Endpoint, Node) {
+pub(crate) fn connected(here: Config, there: Config) -> (Endpoint, Endpoint, PeerId) {
     let (here, there) = (open(here), open(there));
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(999).unwrap(), there.channel(999).unwrap());
-    let ticket = from.post(node, b"hello").unwrap();
+    let ticket = from.post(peer, b"hello").unwrap();
     let mut source = None;
     eventually("a first message arrives", || {
         here.progress().unwrap();
         source = source.or(to.try_receive().unwrap().map(|message| message.source()));
         source.is_some()
     });
-    assert_eq!(source, Some(Node(0)));
+    assert_eq!(source, Some(PeerId(0)));
     eventually("it is acknowledged", || {
         there.progress().unwrap();
         here.progress().unwrap();
-        here.status(ticket) == Status::Delivered
+        here.status(ticket) == TicketStatus::Delivered
     });
     drop((from, to));
-    (here, there, node)
+    (here, there, peer)
 }
 
 /// Does `step` until it says that all is as it should be.

@@ -1,12 +1,12 @@
 //! What endpoints without a socket and a clock are opened with.
 
 use tsumugi::Repeat;
-use tsumugi::internal::Options;
+use tsumugi::internal::EndpointOptions;
 use tsumugi_wire::time::SECOND_NS;
 
 /// For a few small hosts; what a test is about it says itself.
-pub(crate) fn options(seed: u64) -> Options {
-    Options {
+pub(crate) fn options(seed: u64) -> EndpointOptions {
+    EndpointOptions {
         job: 0,
         accept_unknown: true,
         peers_max: 8,

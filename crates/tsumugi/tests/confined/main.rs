@@ -26,9 +26,8 @@ fn a_role_of_another_test() {
 }
 
 /// `None`, after saying so loudly, where the test cannot run.
-fn needs(test: &str, driver: bool) -> Option<Watched> {
-    let missing =
-        (driver && !tsumugi_rail::xdp::IS_COMPILED).then_some("needs a build with the driver program");
+fn needs(test: &str, xdp: bool) -> Option<Watched> {
+    let missing = (xdp && !tsumugi_rail::xdp::IS_COMPILED).then_some("needs a build with the XDP program");
     as_root(test, missing)
 }
 
@@ -67,8 +66,11 @@ fn without_netlink_an_endpoint_opens_and_says_so() {
     contains(&report("play open deny=netlink bind=127.0.0.1"), &["NICs (listing them", "AF_NETLINK"]);
     let report = report("play open deny=netlink");
     // Routes need netlink, and so frames; NICs and their MTUs are found all the same.
-    contains(&report, &["engines udp,", "NICs va;", "the packet engine", "the xsk engine", "news of NICs"]);
-    let said = confined("play open deny=netlink engine=packet");
+    contains(
+        &report,
+        &["send paths udp,", "NICs va;", "the packet send path", "the xsk send path", "news of NICs"],
+    );
+    let said = confined("play open deny=netlink send=packet");
     assert!(said[0].starts_with("refused: ") && said[0].contains("AF_NETLINK"), "{said:?}");
 }
 
@@ -78,9 +80,9 @@ fn without_ipv6_an_endpoint_has_the_addresses_of_ipv4() {
     let off = "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6";
     for without in ["play open deny=ipv6", &format!("{off}; play open"), &format!("{off}; play open bind=::")]
     {
-        contains(&report(without), &["endpoint 0.0.0.0:", "engines udp packet", "NICs va;"]);
+        contains(&report(without), &["endpoint 0.0.0.0:", "send paths udp packet", "NICs va;"]);
     }
-    contains(&report("play open"), &["endpoint [::]:", "engines udp packet", "NICs va;"]);
+    contains(&report("play open"), &["endpoint [::]:", "send paths udp packet", "NICs va;"]);
 }
 
 #[test]
@@ -88,15 +90,17 @@ fn without_bpf_and_membarrier_an_endpoint_opens() {
     let Some(_watched) = needs("without_bpf_and_membarrier_an_endpoint_opens", true) else { return };
     let up = "mount -t bpf bpf /sys/fs/bpf; play up;";
     let with = confined(&format!("{up} play open; play down"));
-    assert!(with[2].contains("driver depositor"), "{with:?}");
-    let without =
-        confined(&format!("{up} play open deny=bpf; play open deny=bpf depositor=driver; play down"));
+    assert!(with[2].contains("XDP receive path"), "{with:?}");
+    let without = confined(&format!("{up} play open deny=bpf; play open deny=bpf receive=xdp; play down"));
     assert_eq!(without[..2], ["done", "got it"], "{without:?}");
-    contains(&without[2], &["user depositor", "without the driver depositor", "Operation not permitted"]);
+    contains(
+        &without[2],
+        &["socket receive path", "without the XDP receive path", "Operation not permitted"],
+    );
     assert!(without[3].starts_with("refused: ") && without[3].contains("not permitted"), "{without:?}");
     let slow = confined(&format!("{up} play open deny=membarrier; play down"));
     assert_eq!(slow[1], "got it", "{slow:?}");
-    contains(&slow[2], &["driver depositor", "grace periods (membarrier(2): Operation not permitted"]);
+    contains(&slow[2], &["XDP receive path", "grace periods (membarrier(2): Operation not permitted"]);
 }
 
 #[test]
@@ -107,7 +111,10 @@ fn without_anything_that_is_optional_an_endpoint_opens() {
         let report = report(&format!(
             "mount -t tmpfs none /sys; mount -t tmpfs none /proc; play open {deny} user={USER} bind={bind}"
         ));
-        contains(&report, &["user depositor", "engines udp", "nothing is known of NICs", "long datagrams"]);
+        contains(
+            &report,
+            &["socket receive path", "send paths udp", "nothing is known of NICs", "long datagrams"],
+        );
         contains(&report, &["a socket for each peer", "UDP GSO", "UDP GRO", "long socket queues"]);
     }
 }
@@ -117,12 +124,12 @@ fn without_proc_or_sys_an_endpoint_opens() {
     let Some(_watched) = needs("without_proc_or_sys_an_endpoint_opens", false) else { return };
     contains(
         &report("mount -t tmpfs none /proc; play open"),
-        &["user depositor", "/proc", "engines udp packet"],
+        &["socket receive path", "/proc", "send paths udp packet"],
     );
-    contains(&report("mount -t tmpfs none /proc; play open depositor=user"), &["engines udp packet"]);
-    let said = confined("mount -t tmpfs none /proc; play open depositor=driver");
+    contains(&report("mount -t tmpfs none /proc; play open receive=socket"), &["send paths udp packet"]);
+    let said = confined("mount -t tmpfs none /proc; play open receive=xdp");
     assert!(said[0].starts_with("refused: ") && said[0].contains("/proc"), "{said:?}");
-    contains(&report("mount -t tmpfs none /sys; play open"), &["user depositor", "tsumugi up"]);
+    contains(&report("mount -t tmpfs none /sys; play open"), &["socket receive path", "tsumugi up"]);
 }
 
 #[test]
@@ -131,24 +138,27 @@ fn a_bpf_file_system_for_root_alone_keeps_nobody_from_opening() {
         return;
     };
     let said = report(&format!("{SHUT} play open user={USER}"));
-    contains(&said, &["user depositor", "/sys/fs/bpf is shut to this user", "tsumugi up NIC --owner USER"]);
+    contains(
+        &said,
+        &["socket receive path", "/sys/fs/bpf is shut to this user", "tsumugi up NIC --owner USER"],
+    );
     // `up` pins what others are to use where they can reach it, and does not touch what it finds.
     let pinned = "[ -d /run/tsumugi/bpf/tsumugi ] && [ ! -e /sys/fs/bpf/tsumugi ] && echo '> there'";
     let gone = "grep -q /run/tsumugi/bpf /proc/mounts || [ -e /run/tsumugi/bpf ] || echo '> gone'";
-    let open = format!("play open user={USER} depositor=driver");
+    let open = format!("play open user={USER} receive=xdp");
     let mode = "stat -c '> %a' /sys/fs/bpf";
     for (umask, access) in [("022", format!("owner={USER}")), ("077", "mode=666".to_owned())] {
         let said = confined(&format!(
             "{SHUT} umask {umask}; play up {access}; {pinned}; {open}; play down; {gone}; {mode}"
         ));
         assert_eq!(said[..3], ["done", "there", "got it"], "{said:?}");
-        contains(&said[3], &["driver depositor"]);
+        contains(&said[3], &["XDP receive path"]);
         assert_eq!(said[4..], ["done", "gone", "1700"], "{said:?}");
     }
     // What is there for root stays for root until it is taken down.
     let said = confined(&format!("{SHUT} play up; play open; play up mode=666; {mode}; play down"));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["driver depositor"]);
+    contains(&said[2], &["XDP receive path"]);
     assert!(said[3].contains("`tsumugi down` first"), "{said:?}");
 }
 
@@ -159,16 +169,16 @@ fn a_bpf_file_system_that_cannot_be_written_keeps_nobody_from_opening() {
     let remount = |how: &str| format!("mount -o remount,{how} /sys/fs/bpf;");
     let (shut, opened) = (remount("ro"), remount("rw"));
     let said = confined(&format!(
-        "mount -t bpf bpf /sys/fs/bpf; play up; {shut} play open; play open depositor=driver; {opened} play down"
+        "mount -t bpf bpf /sys/fs/bpf; play up; {shut} play open; play open receive=xdp; {opened} play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["user depositor", "without the driver depositor", "Read-only file system"]);
+    contains(&said[2], &["socket receive path", "without the XDP receive path", "Read-only file system"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("Read-only"), "{said:?}");
     assert_eq!(said[4], "done", "{said:?}");
     // Where nothing can be pinned, `up` pins elsewhere.
     let said = confined(&format!("mount -t bpf bpf /sys/fs/bpf; {shut} play up; play open; play down"));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["driver depositor"]);
+    contains(&said[2], &["XDP receive path"]);
 }
 
 #[test]
@@ -176,10 +186,10 @@ fn memory_of_another_version_is_left_alone() {
     let Some(_watched) = needs("memory_of_another_version_is_left_alone", true) else { return };
     let rename = "(cd /sys/fs/bpf/tsumugi/* && mv pool-* $(echo pool-* | sed s/pool-[0-9]*/pool-99/));";
     let said = confined(&format!(
-        "mount -t bpf bpf /sys/fs/bpf; play up; {rename} play open; play open depositor=driver; play down"
+        "mount -t bpf bpf /sys/fs/bpf; play up; {rename} play open; play open receive=xdp; play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["user depositor", "without the driver depositor", "layout 99"]);
+    contains(&said[2], &["socket receive path", "without the XDP receive path", "layout 99"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("layout 99"), "{said:?}");
     assert_eq!(said[4], "done", "{said:?}");
 }
@@ -191,21 +201,21 @@ fn without_memory_to_lock_an_endpoint_opens() {
         "ulimit -l 0; mount -t bpf bpf /sys/fs/bpf; play up mode=666; play open user={USER}; play open; play down"
     ));
     assert_eq!([0, 1, 3, 5].map(|at| &said[at][..]), ["done", "got it", "got it", "done"], "{said:?}");
-    contains(&said[2], &["driver depositor"]);
-    contains(&said[4], &["driver depositor"]);
+    contains(&said[2], &["XDP receive path"]);
+    contains(&said[4], &["XDP receive path"]);
 }
 
 #[test]
-fn a_port_of_another_user_is_used_without_the_driver() {
-    let Some(_watched) = needs("a_port_of_another_user_is_used_without_the_driver", true) else { return };
+fn a_port_of_another_user_is_used_without_xdp() {
+    let Some(_watched) = needs("a_port_of_another_user_is_used_without_xdp", true) else { return };
     let said = confined(&format!(
         "mount -t bpf bpf /sys/fs/bpf; play up; play open user={USER} port=7411; \
-         play open user={USER} port=7411 depositor=driver; play open user={USER}; play down"
+         play open user={USER} port=7411 receive=xdp; play open user={USER}; play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["user depositor", "UDP port 7411 is set aside for endpoints of another user"]);
+    contains(&said[2], &["socket receive path", "UDP port 7411 is set aside for endpoints of another user"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("another user"), "{said:?}");
-    contains(&said[5], &["user depositor", "without the driver depositor", "other users'"]);
+    contains(&said[5], &["socket receive path", "without the XDP receive path", "other users'"]);
 }
 
 #[test]
@@ -214,9 +224,8 @@ fn what_a_command_alone_would_see_is_pinned_for_all() {
     // As `ip netns exec` does: a fresh /sys in a mount namespace of the command's own. The shell goes on in the first.
     let within = "unshare --mount sh -c 'mount -t sysfs none /sys; \
                   TSUMUGI_TEST_ROLE=up \"$0\" --exact a_role_of_another_test --nocapture 2>&1' \"$0\"";
-    let said = confined(&format!(
-        "{within}; play open depositor=driver; play down; ls /run/tsumugi | sed 's/^/> /'"
-    ));
+    let said =
+        confined(&format!("{within}; play open receive=xdp; play down; ls /run/tsumugi | sed 's/^/> /'"));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
     assert_eq!(said[3..], ["done"], "{said:?}");
 }

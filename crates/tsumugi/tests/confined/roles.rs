@@ -45,8 +45,8 @@ fn open(settings: &str) {
     let config = Config {
         port: word("port").map_or(0, |port| port.parse().expect("a port")),
         bind: word("bind").map_or(default.bind, |bind| bind.parse().expect("an address")),
-        depositor: word("depositor").map_or(default.depositor, |word| word.parse().expect("a depositor")),
-        engine: word("engine").map_or(default.engine, |word| word.parse().expect("an engine")),
+        receive: word("receive").map_or(default.receive, |word| word.parse().expect("a receive path")),
+        send: word("send").map_or(default.send, |word| word.parse().expect("a send path")),
         ..default
     };
     let endpoint = match Endpoint::open(config) {
@@ -73,7 +73,7 @@ fn become_user(user: u32) {
     assert_eq!(unsafe { libc::setuid(user) }, 0);
 }
 
-/// Forbids this process something for good, as service managers and container engines do (seccomp(2)).
+/// Forbids this process something for good, as service managers and container runtimes do (seccomp(2)).
 fn deny(what: &str) {
     let socket = |family: i32| (libc::SYS_socket, Some((0, family)), libc::EAFNOSUPPORT);
     let any = |call| (call, None, libc::EPERM);

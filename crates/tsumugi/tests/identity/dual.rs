@@ -27,9 +27,9 @@ fn a_server_has_clients_of_ipv4_and_of_ipv6_at_once() {
     // One host has no IPv6 at all, and one has no address of IPv4.
     hosts.shell(1, "echo 1 > /proc/sys/net/ipv6/conf/all/disable_ipv6");
     hosts.shell(2, "ip -4 addr flush dev nic0");
-    for engine in ["auto", "udp", "packet"] {
-        let mut server = hosts.open(0, &format!("port={PORT} engine={engine}"));
-        let [mut four, mut six] = [1, 2].map(|node| hosts.open(node, &format!("engine={engine}")));
+    for send_path in ["auto", "udp", "packet"] {
+        let mut server = hosts.open(0, &format!("port={PORT} send={send_path}"));
+        let [mut four, mut six] = [1, 2].map(|node| hosts.open(node, &format!("send={send_path}")));
         let bound = [&mut server, &mut four, &mut six].map(|end| ask(end, "address"));
         assert_eq!(bound, ["::", "0.0.0.0", "::"]);
         let at_four = ask(&mut four, &format!("add 10.77.0.1:{PORT}"));
@@ -125,8 +125,8 @@ fn nics_of_one_family_each_are_two_paths_and_either_may_fail() {
              for nic in nic0 nic1; do echo 1 > /proc/sys/net/ipv6/conf/$nic/keep_addr_on_down; done",
         );
     }
-    for (engine, named) in [("auto", "10.77.0.2"), ("udp", "[fd77:1::1:1]"), ("packet", "10.77.0.2")] {
-        let settings = format!("port={PORT} engine={engine}");
+    for (send_path, named) in [("auto", "10.77.0.2"), ("udp", "[fd77:1::1:1]"), ("packet", "10.77.0.2")] {
+        let settings = format!("port={PORT} send={send_path}");
         let [mut here, mut there] = [0, 1].map(|node| hosts.open(node, &settings));
         let node = ask(&mut here, &format!("add {named}:{PORT}"));
         talk(&mut here, &node, &mut there);
@@ -174,10 +174,10 @@ fn the_end_of_a_peer_is_heard_of_at_once_in_either_family() {
     let test = "the_end_of_a_peer_is_heard_of_at_once_in_either_family";
     let Some(hosts) = Hosts::up(test, 1) else { return };
     give(&hosts, 1);
-    for engine in ["udp", "packet"] {
+    for send_path in ["udp", "packet"] {
         for at in ["10.77.0.2", "[fd77::1:1]"] {
             let mut there = hosts.open(1, &format!("port={PORT}"));
-            let mut here = hosts.open(0, &format!("engine={engine}"));
+            let mut here = hosts.open(0, &format!("send={send_path}"));
             let node = ask(&mut here, &format!("add {at}:{PORT}"));
             talk(&mut here, &node, &mut there);
             drop(there); // killed

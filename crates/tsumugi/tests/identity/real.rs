@@ -50,7 +50,7 @@ pub(crate) fn ask(process: &mut Process, order: &str) -> String {
     process.hear()
 }
 
-/// Sends from one to the node that it knows the other by, and back; all is from whom it should be.
+/// Sends from one to the peer number that it knows the other by, and back; all is from whom it should be.
 pub(crate) fn talk(one: &mut Process, node: &str, other: &mut Process) {
     for text in ["how-do-you-do", "well-and-you"] {
         assert_eq!(ask(one, &format!("post {node} {text}")), "posted");
@@ -82,13 +82,13 @@ fn a_second_address_of_a_nic_answers() {
             ),
         );
     }
-    for engine in ["auto", "udp", "packet"] {
+    for send_path in ["auto", "udp", "packet"] {
         for (bind, at) in
             [("0.0.0.0", "10.77.0.99"), ("::", "10.77.0.99"), ("::", "[fd77::1:9]"), ("::", "[fd77::1:1]")]
         {
-            let settings = format!("port={PORT} bind={bind} engine={engine}");
+            let settings = format!("port={PORT} bind={bind} send={send_path}");
             let mut there = hosts.open(1, &settings);
-            let mut here = hosts.open(0, &format!("bind={bind} engine={engine}"));
+            let mut here = hosts.open(0, &format!("bind={bind} send={send_path}"));
             let node = ask(&mut here, &format!("add {at}:{PORT}"));
             talk(&mut here, &node, &mut there);
             nobody_lost([&mut here, &mut there]);
@@ -112,7 +112,7 @@ fn the_own_name_of_a_host_may_be_any_loopback_address() {
 fn an_address_that_every_host_has_is_no_path() {
     let Some(hosts) = Hosts::up("an_address_that_every_host_has_is_no_path", 2) else { return };
     for node in 0..2 {
-        // What container engines make, with a container that has a port.
+        // What container runtimes make, with a container that has a port.
         hosts.shell(
             node,
             "ip link add docker0 type veth peer name vc1 && ip addr add 172.17.0.1/16 dev docker0 && \
@@ -253,9 +253,12 @@ fn traffic_stays_on_the_kind_of_network_that_was_named() {
         hosts.shell(node, &format!("ip addr add 10.8.0.{}/24 dev wg0 && ip link set wg0 up", node + 1));
     }
     for (named, why) in [
-        ("10.77.0.2", "10.8.0.2 no path: the peer was met without a tunnel, and this is one"),
-        ("10.8.0.2", "10.77.0.2 no path: the peer was met through a tunnel, and this is none"),
-        ("203.0.113.2", "10.77.0.2 no path: the peer was met on a public network, and this is a private one"),
+        ("10.77.0.2", "10.8.0.2 no path: the connection was made without a tunnel, and this is one"),
+        ("10.8.0.2", "10.77.0.2 no path: the connection was made through a tunnel, and this is none"),
+        (
+            "203.0.113.2",
+            "10.77.0.2 no path: the connection was made on a public network, and this is a private one",
+        ),
     ] {
         let mut there = hosts.open(1, &format!("port={PORT}"));
         let mut here = hosts.open(0, &format!("port={PORT}"));

@@ -2,7 +2,7 @@
 
 use crate::process::{Orders, say};
 use std::time::Duration;
-use tsumugi::{Config, Endpoint, Node, ReceiveError};
+use tsumugi::{Config, Endpoint, PeerId, ReceiveError};
 
 const CHANNEL: u16 = 7;
 /// How long a message is waited for that must come.
@@ -16,9 +16,9 @@ pub(crate) fn play(settings: &str) {
         match name {
             "port" => config.port = value.parse().expect("a port"),
             "bind" => config.bind = value.parse().expect("an address"),
-            "depositor" => config.depositor = value.parse().expect("a depositor"),
+            "receive" => config.receive = value.parse().expect("a receive path"),
             "networks" => config.networks = Some(value.parse().expect("a list of networks")),
-            "engine" => config.engine = value.parse().expect("an engine"),
+            "send" => config.send = value.parse().expect("a send path"),
             _ => panic!("'{name}' is no setting"),
         }
     }
@@ -32,18 +32,18 @@ pub(crate) fn play(settings: &str) {
             continue;
         };
         let words: Vec<&str> = order.split(' ').collect();
-        let node = |at: usize| Node(words[at].parse().expect("a number"));
+        let peer = |at: usize| PeerId(words[at].parse().expect("a number"));
         match words[0] {
             "add" => match endpoint.add_peer(words[1]) {
-                Ok(node) => say(node.0),
+                Ok(peer) => say(peer.0),
                 Err(error) => say(error),
             },
             "explain" => {
-                let said = endpoint.explain(node(1)).into_iter();
+                let said = endpoint.explain(peer(1)).into_iter();
                 let said: Vec<String> = said.map(|(at, why)| format!("{} {why}", at.ip())).collect();
                 say(said.join("; "));
             }
-            "post" => match channel.post(node(1), words[2].as_bytes()) {
+            "post" => match channel.post(peer(1), words[2].as_bytes()) {
                 Ok(_) => say("posted"),
                 Err(error) => say(error),
             },
@@ -63,10 +63,10 @@ pub(crate) fn play(settings: &str) {
             }
             "address" => say(endpoint.address().ip()),
             "uses" => say(endpoint.report()),
-            "datagram" => say(endpoint.paths(node(1))[0].datagram_bytes),
-            "the" => say(endpoint.the(node(1)).0),
+            "datagram" => say(endpoint.paths(peer(1))[0].datagram_bytes),
+            "the" => say(endpoint.the(peer(1)).0),
             "paths" => {
-                let paths = endpoint.paths(node(1));
+                let paths = endpoint.paths(peer(1));
                 let usable = paths.iter().filter(|path| path.is_usable);
                 let mut addresses: Vec<String> = usable.map(|path| path.address.ip().to_string()).collect();
                 addresses.sort();

@@ -2,7 +2,7 @@
 
 use crate::options::options;
 use std::net::SocketAddr;
-use tsumugi::Node;
+use tsumugi::PeerId;
 use tsumugi::internal::{Delivery, State};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
@@ -47,12 +47,12 @@ impl Host {
         state.transmit(now, rail).unwrap();
         state.audit_all(0).unwrap();
         while let Some(delivery) = state.take(1) {
-            let Delivery::Message { source, content } = delivery else {
+            let Delivery::Message { source, payload } = delivery else {
                 panic!("nobody has gone: {:?}", state.take_failure().map(|failure| failure.to_string()))
             };
-            let number = state.bytes_of(&content).first_chunk().map(|number| u64::from_le_bytes(*number));
+            let number = state.bytes_of(&payload).first_chunk().map(|number| u64::from_le_bytes(*number));
             taken.push((source, number.expect("a number")));
-            state.release_message(content);
+            state.release_message(payload);
         }
     }
 
@@ -60,11 +60,11 @@ impl Host {
         if now < self.begins_at { self.begins_at } else { self.rail.wake_at().min(self.state.deadline()) }
     }
 
-    fn post(&mut self, now: Instant, node: Node, number: u64) -> u64 {
+    fn post(&mut self, now: Instant, peer: PeerId, number: u64) -> u64 {
         // Some are long.
         let mut data = vec![0; if number % 5 == 4 { 5000 } else { 100 }];
         data[..8].copy_from_slice(&number.to_le_bytes());
-        self.state.post(now, node, 1, &data).expect("there is room")
+        self.state.post(now, peer, 1, &data).expect("there is room")
     }
 }
 
@@ -101,9 +101,9 @@ fn crosswise(loss: f64) -> usize {
     for seed in 0..200 {
         let mut hosts = pair(seed, loss);
         for (host, at) in hosts.iter_mut().zip([address(1, 2), address(0, 1)]) {
-            let node = host.state.add_peer("the other", at).unwrap();
+            let peer = host.state.add_peer("the other", at).unwrap();
             for number in 0..MESSAGES {
-                host.post(Instant(0), node, number);
+                host.post(Instant(0), peer, number);
             }
         }
         let mut now = Instant(0);
@@ -119,7 +119,7 @@ fn crosswise(loss: f64) -> usize {
         // Whoever had two numbers has one by now: what comes is from the peer that the application named.
         now = now.plus(SECOND_NS);
         hosts.iter_mut().for_each(|host| {
-            host.post(now, Node(0), 77);
+            host.post(now, PeerId(0), 77);
         });
         run(&mut hosts, &mut now, |hosts, _| hosts.iter().all(|host| !host.taken.is_empty()));
         for host in &hosts {
@@ -144,14 +144,14 @@ fn so_it_is_where_packets_are_lost() {
 fn a_peer_with_two_names_is_one() {
     for seed in 0..200 {
         let mut hosts = pair(seed, if seed % 2 == 0 { 0.0 } else { 0.15 });
-        let nodes = [0, 1].map(|on| hosts[0].state.add_peer("the other", address(on, 2)).unwrap());
-        assert_eq!(nodes, [Node(0), Node(1)]);
+        let peers = [0, 1].map(|on| hosts[0].state.add_peer("the other", address(on, 2)).unwrap());
+        assert_eq!(peers, [PeerId(0), PeerId(1)]);
         let mut now = Instant(0);
         let mut tickets = Vec::new();
         for number in 0..MESSAGES {
             // The second name is used from the first on, or only later.
             let name = if number < 5 * (seed % 3) { 0 } else { number as usize % 2 };
-            let posted = hosts[0].post(now, nodes[name], number);
+            let posted = hosts[0].post(now, peers[name], number);
             tickets.push((name, posted));
         }
         run(&mut hosts, &mut now, |hosts, _| {
@@ -165,9 +165,9 @@ fn a_peer_with_two_names_is_one() {
             let came: Vec<u64> = hosts[1].taken.iter().map(|(_, number)| *number).filter(of_name).collect();
             assert!(came.is_sorted(), "seed {seed}: {came:?}");
         }
-        let one = hosts[0].state.the(nodes[0]);
-        assert_eq!(one, hosts[0].state.the(nodes[1]), "seed {seed}");
-        let source = Node(sources[0]);
+        let one = hosts[0].state.the(peers[0]);
+        assert_eq!(one, hosts[0].state.the(peers[1]), "seed {seed}");
+        let source = PeerId(sources[0]);
         hosts[1].post(now, source, 9);
         run(&mut hosts, &mut now, |hosts, _| !hosts[0].taken.is_empty());
         assert_eq!(hosts[0].taken, [(one.0, 9)], "seed {seed}");
@@ -178,11 +178,11 @@ fn a_peer_with_two_names_is_one() {
 fn who_has_said_nothing_yet_knows_who_calls() {
     for seed in 0..100 {
         let mut hosts = pair(seed, 0.0);
-        let node = hosts[0].state.add_peer("the other", address(1, 2)).unwrap();
-        assert_eq!(hosts[1].state.add_peer("somebody else", address(0, 9)).unwrap(), Node(0));
-        assert_eq!(hosts[1].state.add_peer("the first", address(0, 1)).unwrap(), Node(1));
+        let peer = hosts[0].state.add_peer("the other", address(1, 2)).unwrap();
+        assert_eq!(hosts[1].state.add_peer("somebody else", address(0, 9)).unwrap(), PeerId(0));
+        assert_eq!(hosts[1].state.add_peer("the first", address(0, 1)).unwrap(), PeerId(1));
         let mut now = Instant(0);
-        hosts[0].post(now, node, 5);
+        hosts[0].post(now, peer, 5);
         run(&mut hosts, &mut now, |hosts, _| !hosts[1].taken.is_empty());
         assert_eq!(hosts[1].taken, [(1, 5)], "seed {seed}");
         assert_eq!(hosts[1].state.peers(), 2);

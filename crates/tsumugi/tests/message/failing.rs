@@ -3,8 +3,8 @@
 use crate::pair::*;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
-use tsumugi::message::{Buffer, Options, Pattern, Port, Protocol, RequestError, WaitError};
-use tsumugi::{Config, Endpoint, Node, Reason};
+use tsumugi::message::{Buffer, MessageOptions, Pattern, Port, Protocol, RequestError, WaitError};
+use tsumugi::{Config, Endpoint, PeerId, Reason};
 
 #[test]
 fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
@@ -13,14 +13,14 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
         pair.deliver(7, b"before it went");
         // A long message that ends nowhere, an offer that nobody wants, a receive that nothing comes for.
         let other = Endpoint::open(config()).unwrap();
-        let exact = pair.to.receive(Pattern::of(Node(0), 1), buffer(8));
+        let exact = pair.to.receive(Pattern::of(PeerId(0), 1), buffer(8));
         let anybody = pair.to.receive(Pattern::tagged(1), buffer(8));
-        // An eager message meets nothing before it is whole.
-        let source = (protocol == Protocol::Eager).then_some(Node(0));
+        // An eager message matches nothing before it is whole.
+        let source = (protocol == Protocol::Eager).then_some(PeerId(0));
         let middle = pair.to.receive(Pattern { source, ..Pattern::tagged(2) }, buffer(8 << 20));
         let offered = (protocol == Protocol::Rendezvous)
-            .then(|| pair.to.send(Node(0), 3, &contents(1, 100_000)).unwrap());
-        pair.from.send(pair.node, 2, &contents(1, 8 << 20)).unwrap();
+            .then(|| pair.to.send(PeerId(0), 3, &payload(1, 100_000)).unwrap());
+        pair.from.send(pair.peer, 2, &payload(1, 8 << 20)).unwrap();
         let begun = Instant::now();
         while pair.here.counters().get("packets_sent") < 100 {
             pair.from.progress().unwrap();
@@ -44,16 +44,16 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
         if let Some(offered) = offered {
             assert_eq!(fails(&mut to, "offered", offered), None);
         }
-        assert_eq!(to.take_failure().unwrap().node, Node(0));
+        assert_eq!(to.take_failure().unwrap().peer, PeerId(0));
         // What had arrived can be received, and nothing else from there.
-        let receive = to.receive(Pattern::of(Node(0), 7), buffer(20));
+        let receive = to.receive(Pattern::of(PeerId(0), 7), buffer(20));
         assert_eq!(to.wait_timeout(receive, PATIENCE).unwrap().data(), b"before it went");
-        let more = to.receive(Pattern::of(Node(0), 7), buffer(20));
+        let more = to.receive(Pattern::of(PeerId(0), 7), buffer(20));
         assert!(matches!(to.wait(more).unwrap().outcome, Err(RequestError::Peer(_))));
-        // Anybody else still meets the receive from anybody.
-        let node = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        // What anybody else sends still matches the receive from anybody.
+        let peer = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
         let mut from = Port::open(&other, CHANNEL).unwrap();
-        from.send(node, 1, b"hello").unwrap();
+        from.send(peer, 1, b"hello").unwrap();
         let received = loop {
             from.progress().unwrap();
             if let Some(received) = to.test(anybody).unwrap() {
@@ -61,7 +61,7 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
             }
             assert!(begun.elapsed() < PATIENCE);
         };
-        assert_eq!((received.data(), received.outcome.as_ref().unwrap().node), (&b"hello"[..], Node(1)));
+        assert_eq!((received.data(), received.outcome.as_ref().unwrap().peer), (&b"hello"[..], PeerId(1)));
         assert!(to.detach().is_ok(), "{protocol:?}: something is left");
     }
 }
@@ -74,10 +74,10 @@ fn the_silence_of_a_source_is_noticed_though_nothing_is_sent() {
         ..config()
     };
     for (watch_sources, gone) in [(true, true), (false, false)] {
-        let options = Options { watch_sources, ..Options::default() };
+        let options = MessageOptions { watch_sources, ..MessageOptions::default() };
         let mut pair = pair_of(config.clone(), config.clone(), &options);
         pair.deliver(1, b"");
-        let receive = pair.to.receive(Pattern::of(Node(0), 2), buffer(8));
+        let receive = pair.to.receive(Pattern::of(PeerId(0), 2), buffer(8));
         // The other makes no call from now on.
         match pair.to.wait_timeout(receive, Duration::from_secs(1)) {
             Ok(completion) => {
@@ -97,21 +97,21 @@ fn a_port_may_go_while_messages_arrive_in_its_buffers() {
         // SAFETY: `memory` outlives the buffer and is not touched before the port has dropped it.
         let lent = unsafe { Buffer::from_raw_parts(NonNull::new(memory.as_mut_ptr()).unwrap(), 1 << 20) };
         pair.to.receive(Pattern::tagged(1), lent);
-        let data = contents(1, 1 << 20);
-        pair.from.send(pair.node, 1, &data).unwrap();
-        pair.from.send(pair.node, 2, &data).unwrap();
+        let data = payload(1, 1 << 20);
+        pair.from.send(pair.peer, 1, &data).unwrap();
+        pair.from.send(pair.peer, 2, &data).unwrap();
         let begun = Instant::now();
         while pair.here.counters().get("packets_sent") < 50 {
             pair.from.progress().unwrap();
             pair.to.progress().unwrap();
             assert!(begun.elapsed() < PATIENCE);
         }
-        let Pair { here, there, mut from, to, node } = pair;
+        let Pair { here, there, mut from, to, peer } = pair;
         drop(to);
         memory.fill(0xdd);
         // The flow goes on: another port takes what comes next, whole.
         let mut to = Port::open_with(&there, CHANNEL, self::protocol(protocol)).unwrap();
-        from.send(node, 3, b"after all that").unwrap();
+        from.send(peer, 3, b"after all that").unwrap();
         let receive = to.receive(Pattern::tagged(3), buffer(20));
         let received = loop {
             from.progress().unwrap();
@@ -137,7 +137,7 @@ fn unexpected_messages_are_bounded_by_the_endpoints_memory() {
         let mut went_on = Instant::now();
         // Until the sender waits, for longer than anything but want of memory takes.
         while went_on.elapsed() < Duration::from_millis(700) {
-            while pair.from.send(pair.node, sent, &contents(sent, bytes)).is_ok() {
+            while pair.from.send(pair.peer, sent, &payload(sent, bytes)).is_ok() {
                 (sent, went_on) = (sent + 1, Instant::now());
             }
             pair.from.progress().unwrap();
@@ -156,9 +156,9 @@ fn unexpected_messages_are_bounded_by_the_endpoints_memory() {
         assert!(held > 0 && held < 3 << 20, "{held} bytes held");
         // Received, everything else comes.
         for number in 0..sent {
-            let receive = pair.to.receive(Pattern::of(Node(0), number), buffer(bytes));
+            let receive = pair.to.receive(Pattern::of(PeerId(0), number), buffer(bytes));
             assert!(
-                pair.received(receive).data() == contents(number, bytes),
+                pair.received(receive).data() == payload(number, bytes),
                 "{protocol:?}: {number} of {sent}"
             );
         }
@@ -167,10 +167,10 @@ fn unexpected_messages_are_bounded_by_the_endpoints_memory() {
 
 #[test]
 fn an_endpoint_is_suspended_only_when_nothing_of_its_ports_is_lost_and_goes_on() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     pair.deliver(1, b"one");
     let receive = pair.to.receive(Pattern::tagged(9), buffer(8));
-    let Pair { here, there, mut from, to, node } = pair;
+    let Pair { here, there, mut from, to, peer } = pair;
     let there = there.suspend().map(|_| ()).expect_err("a port is held").1;
     let mut to = to.detach().expect_err("a receive and a message");
     assert!(to.cancel(receive));
@@ -178,10 +178,10 @@ fn an_endpoint_is_suspended_only_when_nothing_of_its_ports_is_lost_and_goes_on()
     let receive = to.receive(Pattern::any(), buffer(8));
     assert_eq!(to.wait(receive).unwrap().data(), b"one");
     // In the middle of a long message that nobody knows of yet, and with others behind it.
-    let data = contents(1, 1 << 20);
+    let data = payload(1, 1 << 20);
     to.detach().unwrap();
-    from.send(node, 2, &data).unwrap();
-    from.send(node, 3, b"three").unwrap();
+    from.send(peer, 2, &data).unwrap();
+    from.send(peer, 3, b"three").unwrap();
     let before = here.counters().get("packets_sent");
     let begun = Instant::now();
     while here.counters().get("packets_sent") < before + 50 {
@@ -193,7 +193,7 @@ fn an_endpoint_is_suspended_only_when_nothing_of_its_ports_is_lost_and_goes_on()
     let there = Endpoint::resume(&context, config()).unwrap();
     let mut to = Port::open(&there, CHANNEL).unwrap();
     for (tag, expected) in [(3, &b"three"[..]), (2, &data[..])] {
-        let receive = to.receive(Pattern::of(Node(0), tag), buffer(expected.len()));
+        let receive = to.receive(Pattern::of(PeerId(0), tag), buffer(expected.len()));
         let received = loop {
             from.progress().unwrap();
             if let Some(received) = to.test(receive).unwrap() {

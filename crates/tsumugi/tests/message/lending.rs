@@ -32,9 +32,9 @@ fn what_is_lent_arrives_with_its_immediate_data_and_comes_back() {
                 if expected {
                     pair.to.receive_listed(Pattern::tagged(cookie), buffer(bytes), cookie + 100);
                 }
-                let data = contents(cookie, bytes).into();
+                let data = payload(cookie, bytes).into();
                 let envelope = Envelope { tag: cookie, immediate };
-                pair.from.send_lent(pair.node, envelope, data, cookie).unwrap();
+                pair.from.send_lent(pair.peer, envelope, data, cookie).unwrap();
                 if !expected {
                     for _ in 0..20 {
                         pair.from.progress().unwrap();
@@ -43,11 +43,11 @@ fn what_is_lent_arrives_with_its_immediate_data_and_comes_back() {
                     pair.to.receive_listed(Pattern::tagged(cookie), buffer(bytes), cookie + 100);
                 }
                 let (sent, received) = listed(&mut pair, 2);
-                assert_eq!(sent[&cookie].buffer.as_deref(), Some(&contents(cookie, bytes)[..]));
+                assert_eq!(sent[&cookie].buffer.as_deref(), Some(&payload(cookie, bytes)[..]));
                 assert_eq!(received[0].0, cookie + 100);
                 let status = done(&received[0].1);
                 assert_eq!((status.tag, status.immediate, status.bytes), (cookie, immediate, bytes as u64));
-                assert_eq!(received[0].1.data(), contents(cookie, bytes), "{protocol:?}, {bytes} bytes");
+                assert_eq!(received[0].1.data(), payload(cookie, bytes), "{protocol:?}, {bytes} bytes");
             }
         }
         assert!(pair.from.detach().is_ok() && pair.to.detach().is_ok(), "{protocol:?}: something is left");
@@ -61,34 +61,34 @@ fn what_is_sent_from_a_copy_has_immediate_data_too() {
         for (tag, bytes) in (0..).zip(SIZES) {
             let request = pair.to.receive(Pattern::tagged(tag), buffer(bytes));
             let envelope = Envelope { tag, immediate: Some(!tag) };
-            pair.from.send(pair.node, envelope, &contents(tag, bytes)).unwrap();
+            pair.from.send(pair.peer, envelope, &payload(tag, bytes)).unwrap();
             let completion = pair.received(request);
             assert_eq!(done(&completion).immediate, Some(!tag));
-            assert_eq!(completion.data(), contents(tag, bytes), "{protocol:?}, {bytes} bytes");
+            assert_eq!(completion.data(), payload(tag, bytes), "{protocol:?}, {bytes} bytes");
         }
     }
 }
 
 #[test]
 fn several_messages_fill_a_buffer_one_behind_the_other() {
-    // Those that wait are met by the receive when it is posted, the others when they come.
+    // Those that wait are matched when the receive is posted, the others when they come.
     for (protocol, waiting) in PROTOCOLS.into_iter().flat_map(|protocol| [(protocol, 0), (protocol, 3)]) {
         let mut pair = pair(&self::protocol(protocol));
         let sizes = [10, 2000, 0, 900, 30_000, 5];
-        let send = |port: &mut Port, node, number: usize| {
-            port.send_lent(node, number as u64, contents(number as u64, sizes[number]).into(), number as u64)
+        let send = |port: &mut Port, peer, number: usize| {
+            port.send_lent(peer, number as u64, payload(number as u64, sizes[number]).into(), number as u64)
                 .unwrap();
         };
         for number in 0..waiting {
-            send(&mut pair.from, pair.node, number);
+            send(&mut pair.from, pair.peer, number);
         }
         pair.until(|pair| (pair.to.unexpected() == waiting).then_some(()));
-        // Room for all but the last, which meets the next receive.
+        // Room for all but the last, which matches the next receive.
         let whole: usize = sizes[..5].iter().sum::<usize>() + 50;
         pair.to.receive_many(Pattern::any(), buffer(whole), 100, 7);
         pair.to.receive_many(Pattern::any(), buffer(100), 100, 8);
         for number in waiting..sizes.len() {
-            send(&mut pair.from, pair.node, number);
+            send(&mut pair.from, pair.peer, number);
         }
         let (_, received) = listed(&mut pair, 6 + 6 + 2);
         let mut parts: HashMap<usize, (u64, Completion)> = HashMap::new();
@@ -115,7 +115,7 @@ fn several_messages_fill_a_buffer_one_behind_the_other() {
         for (number, bytes) in sizes.into_iter().enumerate() {
             let (cookie, completion) = &parts[&number];
             assert_eq!(*cookie, if number < 5 { 7 } else { 8 }, "{protocol:?}");
-            assert_eq!(completion.data(), contents(number as u64, bytes), "{protocol:?}, message {number}");
+            assert_eq!(completion.data(), payload(number as u64, bytes), "{protocol:?}, message {number}");
             let part = completion.buffer.as_ref().unwrap().as_ptr_range();
             if number < 5 {
                 assert!(behind.is_none_or(|behind| behind == part.start), "a gap before message {number}");
@@ -130,9 +130,9 @@ fn a_receive_for_several_ends_when_it_is_cancelled_and_when_its_source_is_gone()
     let mut pair = pair(&protocol(PROTOCOLS[0]));
     pair.deliver(9, b"so that they know each other");
     let cancelled = pair.to.receive_many(Pattern::tagged(1), buffer(1000), 10, 1);
-    let source = pair.to.receive_many(Pattern::of(tsumugi::Node(0), 2), buffer(1000), 10, 2);
-    pair.from.send(pair.node, 1, b"one").unwrap();
-    pair.from.send(pair.node, 2, b"two").unwrap();
+    let source = pair.to.receive_many(Pattern::of(tsumugi::PeerId(0), 2), buffer(1000), 10, 2);
+    pair.from.send(pair.peer, 1, b"one").unwrap();
+    pair.from.send(pair.peer, 2, b"two").unwrap();
     let (_, received) = listed(&mut pair, 2);
     assert_eq!(
         received.iter().map(|(cookie, one)| (*cookie, one.data())).collect::<Vec<_>>(),
@@ -164,8 +164,8 @@ fn lent_memory_comes_back_from_a_peer_that_is_gone() {
         pair.deliver(9, b"so that they know each other");
         // One of them is on its way, or offered; the other waits for room.
         for cookie in 0..2 {
-            let data = contents(cookie, 8 << 20).into();
-            let _ = pair.from.send_lent(pair.node, cookie, data, cookie);
+            let data = payload(cookie, 8 << 20).into();
+            let _ = pair.from.send_lent(pair.peer, cookie, data, cookie);
         }
         let Pair { there, to, mut from, .. } = pair;
         drop((to, there));
@@ -179,7 +179,7 @@ fn lent_memory_comes_back_from_a_peer_that_is_gone() {
         };
         assert_eq!(cookie, 0);
         assert!(matches!(completion.outcome, Err(RequestError::Peer(_))), "{protocol:?}: {completion:?}");
-        assert_eq!(completion.buffer.unwrap()[..], contents(0, 8 << 20));
+        assert_eq!(completion.buffer.unwrap()[..], payload(0, 8 << 20));
     }
 }
 
@@ -187,11 +187,11 @@ fn lent_memory_comes_back_from_a_peer_that_is_gone() {
 fn memory_is_the_callers_again_when_the_port_is_dropped() {
     let mut pair = pair(&protocol(tsumugi::message::Protocol::ActiveZeroCopy));
     let request = pair.to.receive(Pattern::tagged(1), buffer(1 << 20));
-    let mut memory = contents(1, 1 << 20);
+    let mut memory = payload(1, 1 << 20);
     let start = NonNull::new(memory.as_mut_ptr()).unwrap();
     // SAFETY: `memory` is not touched before the port is dropped.
     let lent = unsafe { Buffer::from_raw_parts(start, memory.len()) };
-    pair.from.send_lent(pair.node, 1, lent, 1).unwrap();
+    pair.from.send_lent(pair.peer, 1, lent, 1).unwrap();
     pair.from.progress().unwrap();
     let Pair { here, there: _there, from, mut to, .. } = pair;
     drop(from);
@@ -204,5 +204,5 @@ fn memory_is_the_callers_again_when_the_port_is_dropped() {
         }
         assert!(begun.elapsed() < PATIENCE);
     };
-    assert_eq!(received.data(), contents(1, 1 << 20));
+    assert_eq!(received.data(), payload(1, 1 << 20));
 }

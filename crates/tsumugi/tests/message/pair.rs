@@ -3,8 +3,8 @@
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 use std::time::{Duration, Instant};
-use tsumugi::message::{Buffer, Completion, Options, Port, Protocol, Request};
-use tsumugi::{Config, Endpoint, Node};
+use tsumugi::message::{Buffer, Completion, MessageOptions, Port, Protocol, Request};
+use tsumugi::{Config, Endpoint, PeerId};
 
 /// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
 const LINGER: Duration = Duration::from_millis(20);
@@ -16,8 +16,8 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PROTOCOLS: [Protocol; 4] =
     [Protocol::Auto, Protocol::Eager, Protocol::Rendezvous, Protocol::ActiveZeroCopy];
 
-/// Contents that tell a message's number and betray any byte out of place.
-pub(crate) fn contents(number: u64, bytes: usize) -> Vec<u8> {
+/// A payload that tells a message's number and betrays any byte out of place.
+pub(crate) fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
         .collect()
@@ -28,8 +28,8 @@ pub(crate) fn config() -> Config {
     Config { datagram_bytes: Some(1472), linger: LINGER, ..Config::loopback() }
 }
 
-pub(crate) fn protocol(protocol: Protocol) -> Options {
-    Options { protocol, eager_bytes: 1000, ..Options::default() }
+pub(crate) fn protocol(protocol: Protocol) -> MessageOptions {
+    MessageOptions { protocol, eager_bytes: 1000, ..MessageOptions::default() }
 }
 
 /// Two endpoints of one thread, each with a port.
@@ -39,19 +39,19 @@ pub(crate) struct Pair {
     pub(crate) from: Port,
     pub(crate) to: Port,
     /// The second as the first knows it.
-    pub(crate) node: Node,
+    pub(crate) peer: PeerId,
 }
 
-pub(crate) fn pair_of(here: Config, there: Config, options: &Options) -> Pair {
+pub(crate) fn pair_of(here: Config, there: Config, options: &MessageOptions) -> Pair {
     let there = Endpoint::open(there).unwrap();
     let here = Endpoint::open(here).unwrap();
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let from = Port::open_with(&here, CHANNEL, options.clone()).unwrap();
     let to = Port::open_with(&there, CHANNEL, options.clone()).unwrap();
-    Pair { here, there, from, to, node }
+    Pair { here, there, from, to, peer }
 }
 
-pub(crate) fn pair(options: &Options) -> Pair {
+pub(crate) fn pair(options: &MessageOptions) -> Pair {
     pair_of(config(), config(), options)
 }
 
@@ -79,10 +79,10 @@ impl Pair {
 
     /// Sends, and makes progress until the second has it in its memory.
     pub(crate) fn deliver(&mut self, tag: u64, data: &[u8]) {
-        let request = self.from.send(self.node, tag, data).unwrap();
+        let request = self.from.send(self.peer, tag, data).unwrap();
         let ticket = self.sent(request).ticket.expect("data were sent");
-        self.until(|pair| (pair.here.status(ticket) != tsumugi::Status::Pending).then_some(()));
-        assert_eq!(self.here.status(ticket), tsumugi::Status::Delivered);
+        self.until(|pair| (pair.here.status(ticket) != tsumugi::TicketStatus::Pending).then_some(()));
+        assert_eq!(self.here.status(ticket), tsumugi::TicketStatus::Delivered);
         self.to.progress().unwrap();
     }
 }
@@ -97,8 +97,8 @@ pub(crate) const SIZES: [usize; 12] = [0, 1, 8, 999, 1000, 1001, 1424, 1425, 500
 pub(crate) fn transfer(
     sender: Config,
     receiver: Config,
-    options: &Options,
-    send: impl FnOnce(&mut Port, Node),
+    options: &MessageOptions,
+    send: impl FnOnce(&mut Port, PeerId),
     receive: impl FnOnce(&mut Port) + Send + 'static,
 ) {
     let (tell, told): (Sender<u16>, Receiver<u16>) = channel();
@@ -114,9 +114,9 @@ pub(crate) fn transfer(
         let _ = endpoint.flush();
     });
     let endpoint = Endpoint::open(sender).unwrap();
-    let node = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
     let mut port = Port::open_with(&endpoint, CHANNEL, options.clone()).unwrap();
-    send(&mut port, node);
+    send(&mut port, peer);
     while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {
         port.progress().unwrap();
     }

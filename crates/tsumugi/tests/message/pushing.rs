@@ -2,7 +2,7 @@
 
 use crate::pair::*;
 use std::time::Instant;
-use tsumugi::message::Options;
+use tsumugi::message::MessageOptions;
 
 /// So many messages are there, while the sender makes no call.
 fn arrive(pair: &mut Pair, count: usize) {
@@ -15,30 +15,30 @@ fn arrive(pair: &mut Pair, count: usize) {
 
 #[test]
 fn a_message_behind_others_leaves_when_it_is_pushed() {
-    let mut pair = pair(&Options::default());
-    assert!(!pair.here.meet(pair.node).unwrap(), "it has not answered yet");
-    pair.until(|pair| pair.here.meet(pair.node).unwrap().then_some(()));
+    let mut pair = pair(&MessageOptions::default());
+    assert!(!pair.here.connect(pair.peer).unwrap(), "it has not answered yet");
+    pair.until(|pair| pair.here.connect(pair.peer).unwrap().then_some(()));
     for tag in 0..4 {
         if tag % 2 == 0 {
-            pair.from.inject(pair.node, tag, b"behind others").unwrap();
+            pair.from.inject(pair.peer, tag, b"behind others").unwrap();
         } else {
-            pair.from.send(pair.node, tag, b"behind others").unwrap();
-            pair.here.push(pair.node).unwrap();
+            pair.from.send(pair.peer, tag, b"behind others").unwrap();
+            pair.here.push(pair.peer).unwrap();
         }
-        assert!(pair.here.is_handed_over(pair.node));
+        assert!(pair.here.is_handed_over(pair.peer));
     }
     arrive(&mut pair, 4);
 }
 
 #[test]
 fn a_long_run_of_pushed_messages_shares_packets_and_leaves_with_the_next_call() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     pair.deliver(0, b"hello");
     let before = pair.here.counters().get("packets_sent");
     for tag in 1..=100 {
-        pair.from.inject(pair.node, tag, b"one of many").unwrap();
+        pair.from.inject(pair.peer, tag, b"one of many").unwrap();
     }
-    assert!(!pair.here.is_handed_over(pair.node), "nobody has acknowledged anything");
+    assert!(!pair.here.is_handed_over(pair.peer), "nobody has acknowledged anything");
     pair.here.progress().unwrap();
     arrive(&mut pair, 101);
     let packets = pair.here.counters().get("packets_sent") - before;
@@ -47,15 +47,15 @@ fn a_long_run_of_pushed_messages_shares_packets_and_leaves_with_the_next_call() 
 
 #[test]
 fn what_was_acknowledged_meanwhile_is_looked_for() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     pair.deliver(0, b"hello");
     for tag in 1..=40 {
-        pair.from.send(pair.node, tag, b"one after the other").unwrap();
+        pair.from.send(pair.peer, tag, b"one after the other").unwrap();
         // Its receiver acknowledges, and that alone makes room: the sender makes no call but this.
         let begun = Instant::now();
-        while !pair.here.is_handed_over(pair.node) {
+        while !pair.here.is_handed_over(pair.peer) {
             pair.to.progress().unwrap();
-            pair.here.push(pair.node).unwrap();
+            pair.here.push(pair.peer).unwrap();
             assert!(begun.elapsed() < PATIENCE, "message {tag} waits");
         }
     }
@@ -64,14 +64,14 @@ fn what_was_acknowledged_meanwhile_is_looked_for() {
 
 #[test]
 fn a_receiver_that_makes_no_further_call_has_acknowledged_what_somebody_waits_for() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     pair.deliver(0, b"hello");
-    pair.here.want_ack(pair.node);
-    let request = pair.from.send(pair.node, 1, b"awaited").unwrap();
+    pair.here.want_ack(pair.peer);
+    let request = pair.from.send(pair.peer, 1, b"awaited").unwrap();
     let ticket = pair.from.test(request).unwrap().expect("a copy is sent at once").ticket.unwrap();
     arrive(&mut pair, 2);
     let begun = Instant::now();
-    while pair.here.status(ticket) != tsumugi::Status::Delivered {
+    while pair.here.status(ticket) != tsumugi::TicketStatus::Delivered {
         pair.here.progress().unwrap();
         assert!(begun.elapsed() < PATIENCE, "it is not acknowledged");
     }

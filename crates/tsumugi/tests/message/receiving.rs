@@ -3,27 +3,27 @@
 use crate::pair::*;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
-use tsumugi::message::{Buffer, Options, Pattern, Port, RequestError, Status, WaitError};
-use tsumugi::{Config, Endpoint, FaultOptions, Node, SendError};
+use tsumugi::message::{Buffer, MessageOptions, Pattern, Port, RequestError, Status, WaitError};
+use tsumugi::{Config, Endpoint, FaultOptions, PeerId, SendError};
 
 #[test]
 fn messages_of_all_sizes_arrive_by_every_protocol_whether_they_are_expected_or_not() {
     for protocol in PROTOCOLS {
         let mut pair = pair(&self::protocol(protocol));
         for (number, bytes) in SIZES.into_iter().enumerate() {
-            let (tag, data) = (number as u64, contents(number as u64, bytes));
+            let (tag, data) = (number as u64, payload(number as u64, bytes));
             for expected in [true, false] {
                 let early = expected.then(|| pair.to.receive(Pattern::tagged(tag), buffer(bytes)));
-                let send = pair.from.send(pair.node, tag, &data).unwrap();
+                let send = pair.from.send(pair.peer, tag, &data).unwrap();
                 let receive = early.unwrap_or_else(|| {
                     pair.until(|pair| pair.to.probe(Pattern::tagged(tag)).unwrap());
-                    pair.to.receive(Pattern::of(Node(0), tag), buffer(bytes))
+                    pair.to.receive(Pattern::of(PeerId(0), tag), buffer(bytes))
                 });
                 let received = pair.received(receive);
-                let status = Status { node: Node(0), tag, immediate: None, bytes: bytes as u64 };
+                let status = Status { peer: PeerId(0), tag, immediate: None, bytes: bytes as u64 };
                 assert_eq!(received.outcome, Ok(status), "{protocol:?}");
                 assert!(received.data() == data, "{protocol:?}: {bytes} bytes are altered");
-                let status = Status { node: pair.node, ..status };
+                let status = Status { peer: pair.peer, ..status };
                 assert_eq!(pair.sent(send).outcome, Ok(status));
                 assert!(matches!(pair.to.test(receive), Err(WaitError::Unknown(_))), "given out twice");
             }
@@ -39,11 +39,11 @@ fn buffers_are_sent_in_place_by_every_protocol() {
     for protocol in PROTOCOLS {
         let mut pair = pair(&self::protocol(protocol));
         for (number, bytes) in SIZES.into_iter().enumerate() {
-            let data = contents(number as u64, bytes);
+            let data = payload(number as u64, bytes);
             let mut message = pair.from.buffer(bytes).unwrap();
             message.copy_from_slice(&data);
             let receive = pair.to.receive(Pattern::any(), buffer(bytes));
-            let send = pair.from.send_buffer(pair.node, 1, message).unwrap();
+            let send = pair.from.send_buffer(pair.peer, 1, message).unwrap();
             assert!(pair.received(receive).data() == data, "{protocol:?}: {bytes} bytes are altered");
             assert!(pair.sent(send).outcome.is_ok());
         }
@@ -52,15 +52,15 @@ fn buffers_are_sent_in_place_by_every_protocol() {
 
 #[test]
 fn a_receive_takes_the_messages_of_its_pattern_in_the_order_in_which_they_were_sent() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     for (tag, number) in [(0x11, 0u8), (0x21, 1), (0x11, 2), (0x22, 3)] {
         pair.deliver(tag, &[number]);
     }
     assert_eq!(pair.to.unexpected(), 4);
     let patterns = [
-        (Pattern::of(Node(0), 0x21), 1),
+        (Pattern::of(PeerId(0), 0x21), 1),
         (Pattern::tagged(0x01).ignoring(0xf0), 0),
-        (Pattern::of(Node(0), 0).ignoring(u64::MAX), 2),
+        (Pattern::of(PeerId(0), 0).ignoring(u64::MAX), 2),
         (Pattern::any(), 3),
     ];
     for (pattern, number) in patterns {
@@ -71,24 +71,24 @@ fn a_receive_takes_the_messages_of_its_pattern_in_the_order_in_which_they_were_s
 
 #[test]
 fn a_message_takes_the_receive_that_was_posted_first() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     pair.deliver(0, b"for a start");
     let start = pair.to.receive(Pattern::any(), buffer(20));
     pair.received(start);
     let receives: Vec<_> = [
         Pattern::tagged(7).ignoring(1),
-        Pattern::of(Node(0), 6),
-        Pattern::of(Node(0), 7),
+        Pattern::of(PeerId(0), 6),
+        Pattern::of(PeerId(0), 7),
         Pattern::any(),
-        Pattern::of(Node(0), 7),
+        Pattern::of(PeerId(0), 7),
     ]
     .map(|pattern| pair.to.receive(pattern, buffer(5000)))
     .into();
     let expected = [(7, 0), (7, 2), (6, 1), (8, 3), (7, 4)];
     for (number, (tag, place)) in expected.into_iter().enumerate() {
         // Short and long ones alike.
-        let data = contents(number as u64, if number % 2 == 0 { 8 } else { 5000 });
-        pair.from.send(pair.node, tag, &data).unwrap();
+        let data = payload(number as u64, if number % 2 == 0 { 8 } else { 5000 });
+        pair.from.send(pair.peer, tag, &data).unwrap();
         let received = pair.received(receives[place]);
         assert!(received.data() == data, "message {number}: {:?}", received.outcome);
         assert_eq!(received.outcome.unwrap().tag, tag);
@@ -105,18 +105,18 @@ fn a_message_longer_than_the_buffer_is_cut_and_nothing_is_overrun() {
                 // SAFETY: `memory` outlives the buffer and is not touched before that is dropped.
                 let lent =
                     unsafe { Buffer::from_raw_parts(NonNull::new(memory.as_mut_ptr()).unwrap(), room) };
-                let data = contents(1, bytes);
+                let data = payload(1, bytes);
                 let receive = if expected {
                     let receive = pair.to.receive(Pattern::tagged(1), lent);
-                    pair.from.send(pair.node, 1, &data).unwrap();
+                    pair.from.send(pair.peer, 1, &data).unwrap();
                     receive
                 } else {
-                    pair.from.send(pair.node, 1, &data).unwrap();
+                    pair.from.send(pair.peer, 1, &data).unwrap();
                     pair.until(|pair| pair.to.probe(Pattern::any()).unwrap());
                     pair.to.receive(Pattern::tagged(1), lent)
                 };
                 let received = pair.received(receive);
-                let status = Status { node: Node(0), tag: 1, immediate: None, bytes: bytes as u64 };
+                let status = Status { peer: PeerId(0), tag: 1, immediate: None, bytes: bytes as u64 };
                 assert_eq!(received.outcome, Err(RequestError::Truncated { status, room }), "{protocol:?}");
                 assert!(received.data() == &data[..room], "{protocol:?}: {bytes} into {room}");
                 drop(received);
@@ -125,14 +125,14 @@ fn a_message_longer_than_the_buffer_is_cut_and_nothing_is_overrun() {
         }
         // The next one is as it should be.
         let receive = pair.to.receive(Pattern::any(), buffer(8));
-        pair.from.send(pair.node, 2, &[9; 8]).unwrap();
+        pair.from.send(pair.peer, 2, &[9; 8]).unwrap();
         assert_eq!(pair.received(receive).data(), [9; 8]);
     }
 }
 
 #[test]
 fn what_is_cancelled_meets_nothing_and_what_has_met_a_message_is_not_cancelled() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     let receives: Vec<_> = (0..3).map(|_| pair.to.receive(Pattern::tagged(1), buffer(8))).collect();
     assert!(pair.to.cancel(receives[0]));
     assert!(!pair.to.cancel(receives[0]), "twice");
@@ -144,7 +144,7 @@ fn what_is_cancelled_meets_nothing_and_what_has_met_a_message_is_not_cancelled()
     assert_eq!(pair.received(receives[1]).data(), b"message!");
     pair.to.let_go(receives[2]);
     assert_eq!(pair.to.posted(), 0);
-    let send = pair.from.send(pair.node, 1, b"").unwrap();
+    let send = pair.from.send(pair.peer, 1, b"").unwrap();
     assert!(!pair.from.cancel(send), "it has left");
     pair.until(|pair| pair.to.probe(Pattern::any()).unwrap());
 }
@@ -154,14 +154,14 @@ fn a_claimed_message_is_received_by_its_claim_alone() {
     for bytes in [8, 100_000] {
         for protocol in PROTOCOLS {
             let mut pair = pair(&self::protocol(protocol));
-            let (first, second) = (contents(1, bytes), contents(2, bytes));
-            pair.from.send(pair.node, 1, &first).unwrap();
-            pair.from.send(pair.node, 1, &second).unwrap();
+            let (first, second) = (payload(1, bytes), payload(2, bytes));
+            pair.from.send(pair.peer, 1, &first).unwrap();
+            pair.from.send(pair.peer, 1, &second).unwrap();
             // While it is arriving, if it is long.
             let claim = pair.until(|pair| pair.to.claim(Pattern::tagged(1)).unwrap());
             assert_eq!(
                 claim.status(),
-                Status { node: Node(0), tag: 1, immediate: None, bytes: bytes as u64 }
+                Status { peer: PeerId(0), tag: 1, immediate: None, bytes: bytes as u64 }
             );
             let receive = pair.to.receive(Pattern::any(), buffer(bytes));
             assert!(pair.received(receive).data() == second, "{protocol:?}");
@@ -177,13 +177,13 @@ fn many_requests_are_waited_for_at_once() {
     transfer(
         config.clone(),
         config,
-        &Options::default(),
-        |port, node| {
+        &MessageOptions::default(),
+        |port, peer| {
             for tag in (0..200).rev() {
-                port.wait_for_room(node, 2000).unwrap();
-                port.send(node, tag, &contents(tag, tag as usize * 10)).unwrap();
+                port.wait_for_room(peer, 2000).unwrap();
+                port.send(peer, tag, &payload(tag, tag as usize * 10)).unwrap();
             }
-            port.send(node, 1000, b"").unwrap();
+            port.send(peer, 1000, b"").unwrap();
         },
         |port| {
             let requests: Vec<_> =
@@ -192,7 +192,7 @@ fn many_requests_are_waited_for_at_once() {
             let (at, completion) = port.wait_any(&[first[3], *last, first[5]], Some(PATIENCE)).unwrap();
             assert_eq!((at, completion.outcome.unwrap().tag), (1, 199));
             for (tag, completion) in (0..).zip(port.wait_all(first).unwrap()) {
-                assert!(completion.data() == contents(tag, tag as usize * 10));
+                assert!(completion.data() == payload(tag, tag as usize * 10));
             }
             let claim = port.wait_probe(Pattern::any(), Some(PATIENCE)).unwrap();
             assert_eq!(claim.status().tag, 1000);
@@ -213,14 +213,14 @@ fn sixty_four_mebibytes_arrive_by_every_protocol() {
             config(),
             config(),
             &options,
-            |port, node| {
-                let request = port.send(node, 1, &contents(3, BYTES)).unwrap();
+            |port, peer| {
+                let request = port.send(peer, 1, &payload(3, BYTES)).unwrap();
                 assert_eq!(port.wait(request).unwrap().outcome.unwrap().bytes, BYTES as u64);
             },
             move |port| {
                 let request = port.receive(Pattern::tagged(1), buffer(BYTES));
                 let received = port.wait_timeout(request, PATIENCE).unwrap();
-                assert!(received.data() == contents(3, BYTES), "{protocol:?}");
+                assert!(received.data() == payload(3, BYTES), "{protocol:?}");
             },
         );
     }
@@ -238,11 +238,11 @@ fn faults_do_not_show_by_any_protocol() {
             config.clone(),
             config,
             &options,
-            move |port, node| {
+            move |port, peer| {
                 let sends: Vec<_> = (0..COUNT)
                     .map(|number| {
-                        port.wait_for_room(node, size(number)).unwrap();
-                        port.send(node, number % 3, &contents(number, size(number))).unwrap()
+                        port.wait_for_room(peer, size(number)).unwrap();
+                        port.send(peer, number % 3, &payload(number, size(number))).unwrap()
                     })
                     .collect();
                 for completion in port.wait_all(&sends).unwrap() {
@@ -260,7 +260,7 @@ fn faults_do_not_show_by_any_protocol() {
                             let received = port.wait_timeout(receive, PATIENCE).unwrap();
                             assert!(received.outcome.is_ok(), "{protocol:?} {number}: {received:?}");
                             assert!(
-                                received.data() == contents(number, size(number)),
+                                received.data() == payload(number, size(number)),
                                 "{protocol:?} {number}"
                             );
                         }
@@ -268,7 +268,7 @@ fn faults_do_not_show_by_any_protocol() {
                 }
                 for (number, receive) in receives {
                     let received = port.wait_timeout(receive, PATIENCE).unwrap();
-                    assert!(received.data() == contents(number, size(number)), "{protocol:?} {number}");
+                    assert!(received.data() == payload(number, size(number)), "{protocol:?} {number}");
                 }
             },
         );
@@ -287,7 +287,7 @@ fn one_message_goes_to_a_whole_group() {
     let mut to: Vec<_> = there.iter().map(|there| Port::open(there, CHANNEL).unwrap()).collect();
     let started = Instant::now();
     for (number, bytes) in [(1, 8), (2, 5000), (3, 200_000), (4, 0)] {
-        let data = contents(number, bytes);
+        let data = payload(number, bytes);
         let receives: Vec<_> =
             to.iter_mut().map(|port| port.receive(Pattern::tagged(number), buffer(bytes))).collect();
         let sends = from.send_to_group(&group, number, &data).unwrap();
@@ -303,8 +303,8 @@ fn one_message_goes_to_a_whole_group() {
             assert!(received.data() == data, "{bytes} bytes");
         }
     }
-    let nobody = [group[0], Node(99)];
-    assert!(matches!(from.send_to_group(&nobody, 9, b""), Err(SendError::NoSuchNode(Node(99)))));
+    let nobody = [group[0], PeerId(99)];
+    assert!(matches!(from.send_to_group(&nobody, 9, b""), Err(SendError::NoSuchPeer(PeerId(99)))));
     for _ in 0..100 {
         from.progress().unwrap();
         assert!(to[0].probe(Pattern::tagged(9)).unwrap().is_none(), "to all or to none");

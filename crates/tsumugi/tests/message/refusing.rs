@@ -2,14 +2,14 @@
 
 use crate::pair::*;
 use std::time::Instant;
-use tsumugi::message::{Options, Pattern, Port, Protocol, RequestError, WaitError};
-use tsumugi::{Config, Endpoint, Node, SendError};
+use tsumugi::message::{MessageOptions, Pattern, Port, Protocol, RequestError, WaitError};
+use tsumugi::{Config, Endpoint, PeerId, SendError};
 
 #[test]
 fn what_makes_no_sense_is_counted_and_nothing_else() {
     let there = Endpoint::open(config()).unwrap();
     let here = Endpoint::open(config()).unwrap();
-    let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let mut raw = here.channel(CHANNEL).unwrap();
     let mut to = Port::open(&there, CHANNEL).unwrap();
     let word = |kind: u64, bytes: u64| (kind | bytes << 16).to_le_bytes();
@@ -50,7 +50,7 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
                 *byte ^= (random >> 56) as u8;
             }
         }
-        while raw.post(node, &data).is_err() {
+        while raw.post(peer, &data).is_err() {
             here.progress().unwrap();
             to.progress().unwrap();
             assert!(begun.elapsed() < PATIENCE);
@@ -59,7 +59,7 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
         to.progress().unwrap();
         while raw.try_receive().unwrap().is_some() {}
     }
-    raw.post(node, &[&message(1, 2, &[77])[..], b"ok"].concat()).unwrap();
+    raw.post(peer, &[&message(1, 2, &[77])[..], b"ok"].concat()).unwrap();
     let received = loop {
         here.progress().unwrap();
         if let Some(received) = to.test(receive).unwrap() {
@@ -79,7 +79,7 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     let to_there = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let mut port = Port::open_with(&here, CHANNEL, protocol(Protocol::Rendezvous)).unwrap();
     let mut raw = there.channel(CHANNEL).unwrap();
-    let data = contents(1, 2000);
+    let data = payload(1, 2000);
     let send = port.send(to_there, 5, &data).unwrap();
     let begun = Instant::now();
     let mut receive_raw = |port: &mut Port| loop {
@@ -93,7 +93,7 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     assert_eq!(offer.len(), 24);
     let grant =
         |bytes: u64| [&(4 | bytes << 16).to_le_bytes()[..], &99u64.to_le_bytes(), &offer[16..24]].concat();
-    let mut raw_post = |message: &[u8]| raw.post(Node(0), message).map(|_| ()).unwrap();
+    let mut raw_post = |message: &[u8]| raw.post(PeerId(0), message).map(|_| ()).unwrap();
     raw_post(&grant(2001)); // more than was offered
     raw_post(&grant(1999));
     raw_post(&grant(1999));
@@ -122,22 +122,22 @@ fn an_offer_over_the_receivers_limit_fails_at_its_sender() {
     let there = Config { message_bytes_max: 10_000, ..config() };
     let mut pair = pair_of(config(), there, &protocol(Protocol::Rendezvous));
     // The limit is not known yet.
-    let send = pair.from.send(pair.node, 1, &contents(1, 10_001)).unwrap();
-    assert_eq!(pair.sent(send).outcome, Err(RequestError::TooLong { node: pair.node, limit: 10_000 - 16 }));
-    assert!(matches!(pair.from.send(pair.node, 1, &contents(1, 10_001)), Err(SendError::TooLong { .. })));
+    let send = pair.from.send(pair.peer, 1, &payload(1, 10_001)).unwrap();
+    assert_eq!(pair.sent(send).outcome, Err(RequestError::TooLong { peer: pair.peer, limit: 10_000 - 16 }));
+    assert!(matches!(pair.from.send(pair.peer, 1, &payload(1, 10_001)), Err(SendError::TooLong { .. })));
     let receive = pair.to.receive(Pattern::any(), buffer(10_000));
-    pair.from.send(pair.node, 1, &contents(2, 10_000 - 16)).unwrap();
-    assert!(pair.received(receive).data() == contents(2, 10_000 - 16));
+    pair.from.send(pair.peer, 1, &payload(2, 10_000 - 16)).unwrap();
+    assert!(pair.received(receive).data() == payload(2, 10_000 - 16));
 }
 
 #[test]
 fn wrong_use_says_what_is_wrong() {
-    let mut pair = pair(&Options::default());
+    let mut pair = pair(&MessageOptions::default());
     assert!(Port::open(&pair.here, CHANNEL).is_err(), "the channel is taken");
-    assert!(matches!(pair.from.send(Node(9), 1, b""), Err(SendError::NoSuchNode(Node(9)))));
-    let receive = pair.from.receive(Pattern::of(Node(9), 1), buffer(3));
+    assert!(matches!(pair.from.send(PeerId(9), 1, b""), Err(SendError::NoSuchPeer(PeerId(9)))));
+    let receive = pair.from.receive(Pattern::of(PeerId(9), 1), buffer(3));
     let completion = pair.from.wait(receive).unwrap();
-    assert_eq!(completion.outcome, Err(RequestError::NoSuchNode(Node(9))));
+    assert_eq!(completion.outcome, Err(RequestError::NoSuchPeer(PeerId(9))));
     assert_eq!(completion.buffer.unwrap().len(), 3);
     assert!(matches!(pair.from.wait(receive), Err(WaitError::Unknown(_))));
 }

@@ -74,10 +74,10 @@ const FAMILIES: [(&str, &str, u64); 3] =
 fn a_router_with_a_smaller_mtu_is_heard() {
     let Some(_watched) = as_root("a_router_with_a_smaller_mtu_is_heard", None) else { return };
     for (b, bind, headers) in FAMILIES {
-        for engine in ["auto", "udp", "packet"] {
+        for send_path in ["auto", "udp", "packet"] {
             let said = play(&format!(
                 "{ROUTED} ip -n R link set r1 mtu 1400; play B serve bind={bind} & \
-                 play A send to={b}:7500 bind={bind} engine={engine} count=40 bytes=100000; wait"
+                 play A send to={b}:7500 bind={bind} send={send_path} count=40 bytes=100000; wait"
             ));
             all_arrived(&said);
             assert_eq!(number(&said, "A carries "), 1400 - headers, "{said:?}");
@@ -97,11 +97,11 @@ fn a_router_that_says_nothing_is_found_out() {
     // be cut up yet: it is cut at A.)
     let hole = "ip -n A link set va gso_max_segs 1 gso_max_size 1600; ip -n B link set vb mtu 1400;";
     for (b, bind, headers) in FAMILIES {
-        for (engine, mtu) in [("auto", 1400), ("udp", 1380), ("udp", 1280)] {
+        for (send_path, mtu) in [("auto", 1400), ("udp", 1380), ("udp", 1280)] {
             let hole = hole.replace("1400", &mtu.to_string());
             let said = play(&format!(
                 "{ROUTED} {hole} play B serve bind={bind} datagram={} & \
-                 play A send to={b}:7500 bind={bind} engine={engine} count=40 bytes=100000 carries={}; wait",
+                 play A send to={b}:7500 bind={bind} send={send_path} count=40 bytes=100000 carries={}; wait",
                 1500 - headers,
                 mtu - headers - 16
             ));
@@ -125,7 +125,7 @@ fn a_path_on_which_nothing_but_short_packets_arrives_is_an_error_in_time() {
     let hole = "ip -n A link set va gso_max_segs 1 gso_max_size 1600; ip -n B link set vb mtu 400;";
     let said = play(&format!(
         "{ROUTED} {hole} play B serve bind=10.67.0.2 datagram=1472 & \
-         play A try to=10.67.0.2:7500 bind=10.66.0.1 engine=udp bytes=1000 peer_timeout_ms=1000"
+         play A try to=10.67.0.2:7500 bind=10.66.0.1 send=udp bytes=1000 peer_timeout_ms=1000"
     ));
     assert!(line(&said, "A heard ").contains("packets of 508 bytes do not reach it"), "{said:?}");
     let took_ms = number(&said, "A closed after ms ");
@@ -205,15 +205,15 @@ fn addresses_of_the_loopback_interface_have_the_mtu_of_their_path() {
 
 #[test]
 fn with_the_program_in_the_drivers_a_path_shrinks_under_load() {
-    let missing = (!tsumugi_rail::xdp::IS_COMPILED).then_some("needs a build with the driver program");
+    let missing = (!tsumugi_rail::xdp::IS_COMPILED).then_some("needs a build with the XDP program");
     let Some(_watched) = as_root("with_the_program_in_the_drivers_a_path_shrinks_under_load", missing) else {
         return;
     };
     let said = play(&format!(
         "mount -t bpf bpf /sys/fs/bpf; {ROUTED} play A up nic=va; play B up nic=vb; \
-         play B serve depositor=driver & \
+         play B serve receive=xdp & \
          (sleep 1; ip -n R link set r1 mtu 1400; sleep 1; ip -n R link set r1 mtu 1500)& \
-         play A send to=10.67.0.2:7500 depositor=driver for_ms=3000 bytes=100000; wait; \
+         play A send to=10.67.0.2:7500 receive=xdp for_ms=3000 bytes=100000; wait; \
          play A down; play B down"
     ));
     all_arrived(&said);

@@ -40,9 +40,9 @@ fn open(settings: &str) -> Endpoint {
     let config = Config {
         port: PORT,
         bind: word(settings, "bind").map_or(default.bind, |bind| bind.parse().expect("an address")),
-        engine: word(settings, "engine").map_or(default.engine, |word| word.parse().expect("an engine")),
-        depositor: word(settings, "depositor")
-            .map_or(default.depositor, |word| word.parse().expect("a depositor")),
+        send: word(settings, "send").map_or(default.send, |word| word.parse().expect("a send path")),
+        receive: word(settings, "receive")
+            .map_or(default.receive, |word| word.parse().expect("a receive path")),
         datagram_bytes: number(settings, "datagram").map(|bytes| bytes as u16),
         peer_timeout: number(settings, "peer_timeout_ms").map_or(default.peer_timeout, Duration::from_millis),
         ..default

@@ -1,11 +1,11 @@
 //! Programs that end: with something under way, in good order, or killed while somebody waits for them.
 
 use crate::process::{PATIENCE, Process};
-use crate::{CHANNEL, MARGIN, alone, node_at, open, progress};
+use crate::{CHANNEL, MARGIN, alone, open, peer_at, progress};
 use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
-use tsumugi::active_message::{ActiveMessages, CallError, Options};
-use tsumugi::{Channel, Config, Endpoint, Node, Reason, ReceiveError, Refusal, SendError};
+use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages, CallError};
+use tsumugi::{Channel, Config, Endpoint, PeerId, Reason, ReceiveError, Refusal, SendError};
 
 #[test]
 fn what_was_accepted_arrives_though_the_program_ends_without_closing() {
@@ -38,11 +38,11 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
         let mut there = Process::start("serve 0");
         let endpoint = open(Config { linger, ..Config::loopback() });
         let mut channel = endpoint.channel(CHANNEL).unwrap();
-        let node = node_at(&endpoint, there.hear_number());
-        channel.send(node, b"taken").unwrap();
+        let peer = peer_at(&endpoint, there.hear_number());
+        channel.send(peer, b"taken").unwrap();
         endpoint.flush().unwrap();
         there.signal(libc::SIGSTOP);
-        channel.send(node, b"not to be acknowledged").unwrap();
+        channel.send(peer, b"not to be acknowledged").unwrap();
         let start = Instant::now();
         drop((channel, endpoint));
         let took = start.elapsed();
@@ -51,20 +51,20 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
 }
 
 /// A server that has acknowledged a request and will not answer it.
-fn unanswered() -> (Endpoint, Channel, Process, Node) {
+fn unanswered() -> (Endpoint, Channel, Process, PeerId) {
     let endpoint = open(Config::loopback());
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("serve 0");
-    let node = node_at(&endpoint, there.hear_number());
-    channel.send(node, b"a request that is not answered").unwrap();
+    let peer = peer_at(&endpoint, there.hear_number());
+    channel.send(peer, b"a request that is not answered").unwrap();
     endpoint.flush().unwrap();
-    (endpoint, channel, there, node)
+    (endpoint, channel, there, peer)
 }
 
 #[test]
 fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgement() {
     let _alone = alone();
-    let (_endpoint, mut channel, mut there, node) = unanswered();
+    let (_endpoint, mut channel, mut there, peer) = unanswered();
     match channel.receive_timeout(Duration::from_millis(300)) {
         Err(ReceiveError::TimedOut(_)) => {}
         other => panic!("{other:?}"),
@@ -73,7 +73,7 @@ fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgem
     let killed = Instant::now();
     match channel.receive_timeout(PATIENCE) {
         Err(ReceiveError::Peer(failure)) => {
-            assert_eq!((failure.node, failure.reason, failure.undelivered), (node, Reason::Gone, 0));
+            assert_eq!((failure.peer, failure.reason, failure.undelivered), (peer, Reason::Gone, 0));
         }
         other => panic!("{other:?}"),
     }
@@ -84,7 +84,7 @@ fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgem
 #[test]
 fn an_event_loop_hears_of_a_peer_that_is_killed() {
     let _alone = alone();
-    let (endpoint, mut channel, mut there, node) = unanswered();
+    let (endpoint, mut channel, mut there, peer) = unanswered();
     there.kill();
     let killed = Instant::now();
     let descriptor = endpoint.descriptor().unwrap().as_raw_fd();
@@ -100,7 +100,7 @@ fn an_event_loop_hears_of_a_peer_that_is_killed() {
         let ready = unsafe { libc::poll(&raw mut poll, 1, MARGIN.as_millis() as i32) };
         assert_eq!(ready, 1, "nothing wakes the event loop");
     };
-    assert_eq!((failure.node, failure.reason), (node, Reason::Gone));
+    assert_eq!((failure.peer, failure.reason), (peer, Reason::Gone));
     assert!(killed.elapsed() < MARGIN, "{:?}", killed.elapsed());
 }
 
@@ -131,11 +131,11 @@ fn a_client_hears_when_the_last_server_has_left() {
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let servers = [(); 2].map(|()| {
         let mut there = Process::start("take_and_close");
-        let node = node_at(&endpoint, there.hear_number());
-        (there, node)
+        let peer = peer_at(&endpoint, there.hear_number());
+        (there, peer)
     });
-    for (_, node) in &servers {
-        channel.send(*node, b"a request").unwrap();
+    for (_, peer) in &servers {
+        channel.send(*peer, b"a request").unwrap();
     }
     endpoint.flush().unwrap();
     let [(mut first, _), (mut second, last)] = servers;
@@ -148,7 +148,7 @@ fn a_client_hears_when_the_last_server_has_left() {
     second.tell("close");
     match channel.receive_timeout(PATIENCE) {
         Err(ReceiveError::Peer(failure)) => {
-            assert_eq!((failure.node, failure.reason), (last, Reason::Closed), "{failure}");
+            assert_eq!((failure.peer, failure.reason), (last, Reason::Closed), "{failure}");
         }
         other => panic!("{other:?}"),
     }
@@ -160,16 +160,16 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
     let _alone = alone();
     let endpoint = open(Config::loopback());
     let mut there = Process::start("double");
-    let node = node_at(&endpoint, there.hear_number());
-    let mut port = ActiveMessages::open(&endpoint, CHANNEL, Options::default(), ()).unwrap();
-    assert_eq!(port.call(node, "double", [21, 0, 0, 0], &[]).unwrap().0[0], 42);
+    let peer = peer_at(&endpoint, there.hear_number());
+    let mut port = ActiveMessages::open(&endpoint, CHANNEL, ActiveMessageOptions::default(), ()).unwrap();
+    assert_eq!(port.call(peer, "double", [21, 0, 0, 0], &[]).unwrap().0[0], 42);
     there.signal(libc::SIGSTOP);
     // What was on its way is answered before it stands still.
     let mut unanswered = 0;
     while unanswered < 3 {
         let start = Instant::now();
-        match port.call_timeout(node, "double", [1, 0, 0, 0], &[], TIMEOUT) {
-            Err(CallError::TimedOut { node: asked, .. }) => assert_eq!(asked, node),
+        match port.call_timeout(peer, "double", [1, 0, 0, 0], &[], TIMEOUT) {
+            Err(CallError::TimedOut { peer: asked, .. }) => assert_eq!(asked, peer),
             Ok(_) if unanswered == 0 => continue,
             other => panic!("{other:?}"),
         }
@@ -178,7 +178,7 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
     }
     there.signal(libc::SIGCONT);
     // Late answers are dropped, each call gets its own.
-    assert_eq!(port.call_timeout(node, "double", [33, 0, 0, 0], &[], PATIENCE).unwrap().0[0], 66);
+    assert_eq!(port.call_timeout(peer, "double", [33, 0, 0, 0], &[], PATIENCE).unwrap().0[0], 66);
     assert_eq!(port.outstanding(), 0);
 }
 
@@ -200,7 +200,7 @@ fn a_server_sees_any_number_of_clients_one_after_the_other() {
         sources.extend(source);
     }
     // What is meant for one that left long ago reaches nobody.
-    assert!(matches!(channel.post(sources[0], b"?"), Err(SendError::NoSuchNode(_))));
+    assert!(matches!(channel.post(sources[0], b"?"), Err(SendError::NoSuchPeer(_))));
     assert!(matches!(channel.post(sources[5], b"?"), Err(SendError::Peer(_))));
     assert!(endpoint.report().given_up.iter().all(|it| !it.what.contains("peers")), "{}", endpoint.report());
 }
@@ -211,15 +211,15 @@ fn a_peer_for_which_there_is_no_room_is_told_and_one_that_was_killed_makes_room(
     let mut there = Process::start("serve_few 1");
     let port: u16 = there.hear_number();
     let first = open(Config::loopback());
-    let node = node_at(&first, port);
+    let peer = peer_at(&first, port);
     let mut channel = first.channel(CHANNEL).unwrap();
-    channel.send(node, b"first").unwrap();
+    channel.send(peer, b"first").unwrap();
     assert_eq!(there.hear_while(|| progress(&first)), "5");
 
     let second = open(Config::loopback());
-    let node = node_at(&second, port);
+    let peer = peer_at(&second, port);
     let mut refused = second.channel(CHANNEL).unwrap();
-    refused.post(node, b"second").unwrap();
+    refused.post(peer, b"second").unwrap();
     let asked = Instant::now();
     match refused.receive_timeout(PATIENCE) {
         Err(ReceiveError::Peer(failure)) => {
@@ -239,17 +239,17 @@ fn a_peer_for_which_there_is_no_room_is_told_and_one_that_was_killed_makes_room(
     assert_eq!(killed.hear(), "sent");
     assert_eq!(there.hear(), "4");
     killed.kill();
-    let greet = |refused: &mut Channel| {
-        second.forgive(node);
-        refused.post(node, b"second").unwrap();
+    let send = |refused: &mut Channel| {
+        second.reset_peer(peer);
+        refused.post(peer, b"second").unwrap();
     };
-    greet(&mut refused);
+    send(&mut refused);
     let heard = there.hear_while(|| {
         progress(&second);
         // A slow machine may take longer to find out than a peer is asked again after a refusal.
         if let Some(failure) = second.take_failure() {
             assert_eq!(failure.reason, Reason::Refused(Refusal::Full(1)), "{failure}");
-            greet(&mut refused);
+            send(&mut refused);
         }
     });
     assert_eq!(heard, "6");
@@ -264,9 +264,9 @@ fn an_endpoint_of_another_job_and_one_that_is_on_no_list_are_told() {
     ] {
         let there = Endpoint::open(there).unwrap();
         let here = open(Config::loopback());
-        let node = node_at(&here, there.port());
+        let peer = peer_at(&here, there.port());
         let mut channel = here.channel(CHANNEL).unwrap();
-        channel.post(node, b"?").unwrap();
+        channel.post(peer, b"?").unwrap();
         let asked = Instant::now();
         let failure = loop {
             progress(&there);

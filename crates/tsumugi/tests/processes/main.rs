@@ -10,7 +10,7 @@ use process::{PATIENCE, Process, ROLE};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
-use tsumugi::{Channel, Config, Endpoint, Evidence, Node, Reason, ReceiveError, SendError, Status};
+use tsumugi::{Channel, Config, Endpoint, Evidence, PeerId, Reason, ReceiveError, SendError, TicketStatus};
 use tsumugi_lab::testing::as_root;
 
 const CHANNEL: u16 = 7;
@@ -44,8 +44,8 @@ fn open_roomy() -> (Endpoint, Channel) {
     (endpoint, channel)
 }
 
-/// Contents that tell a message's number and betray any byte out of place.
-fn contents(number: u64, bytes: usize) -> Vec<u8> {
+/// A payload that tells a message's number and betrays any byte out of place.
+fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
         .collect()
@@ -90,7 +90,7 @@ fn progress(endpoint: &Endpoint) {
     endpoint.progress().unwrap();
 }
 
-fn node_at(endpoint: &Endpoint, port: u16) -> Node {
+fn peer_at(endpoint: &Endpoint, port: u16) -> PeerId {
     endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap()
 }
 
@@ -100,8 +100,8 @@ fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
     let (endpoint, mut channel) = open_roomy();
     let mut there = Process::start("take 0 8");
     let port = there.hear_number();
-    let node = node_at(&endpoint, port);
-    let tickets: Vec<_> = (0..64).map(|_| channel.post(node, &vec![3; 1 << 20]).unwrap()).collect();
+    let peer = peer_at(&endpoint, port);
+    let tickets: Vec<_> = (0..64).map(|_| channel.post(peer, &vec![3; 1 << 20]).unwrap()).collect();
     let heard = there.hear_while(|| progress(&endpoint));
     assert_eq!(heard, "taken");
     there.kill();
@@ -113,26 +113,27 @@ fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
     };
     let took = killed.elapsed();
     assert!(took <= MARGIN, "heard of it after {took:?}");
-    assert_eq!((failure.node, failure.reason), (node, Reason::Gone));
+    assert_eq!((failure.peer, failure.reason), (peer, Reason::Gone));
     println!("after {took:?}: {failure}");
     assert!((2..=64).contains(&failure.undelivered), "{failure}");
     // Every ticket that had not been told before is told now.
     let delivered = tickets.len() - failure.undelivered as usize;
-    let expected: Vec<_> =
-        (0..64).map(|it| if it < delivered { Status::Delivered } else { Status::Failed }).collect();
+    let expected: Vec<_> = (0..64)
+        .map(|it| if it < delivered { TicketStatus::Delivered } else { TicketStatus::Failed })
+        .collect();
     let states = || tickets.iter().map(|ticket| endpoint.status(*ticket)).collect::<Vec<_>>();
     assert_eq!(states(), expected);
     // Nothing hangs: what waits for the peer is told too.
-    assert!(matches!(channel.send(node, b"more"), Err(SendError::Peer(_))));
+    assert!(matches!(channel.send(peer, b"more"), Err(SendError::Peer(_))));
     endpoint.flush().unwrap();
 
     let mut again = Process::start(&format!("serve {port}"));
     assert_eq!(again.hear_number::<u16>(), port);
-    assert!(matches!(channel.post(node, b"too early"), Err(SendError::Peer(_))), "it is not forgiven yet");
-    endpoint.forgive(node);
-    let ticket = channel.send(node, b"welcome back").unwrap();
+    assert!(matches!(channel.post(peer, b"too early"), Err(SendError::Peer(_))), "it is not reset yet");
+    endpoint.reset_peer(peer);
+    let ticket = channel.send(peer, b"welcome back").unwrap();
     endpoint.flush().unwrap();
-    assert_eq!(endpoint.status(ticket), Status::Delivered);
+    assert_eq!(endpoint.status(ticket), TicketStatus::Delivered);
     assert_eq!(again.hear(), "12");
     assert_eq!(states(), expected, "what became of them is not changed by a new epoch");
 }
@@ -144,9 +145,9 @@ fn a_receiver_that_restarts_at_once_is_another() {
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 8");
     let port = there.hear_number();
-    let node = node_at(&endpoint, port);
+    let peer = peer_at(&endpoint, port);
     for _ in 0..64 {
-        channel.post(node, &vec![3; 1 << 20]).unwrap();
+        channel.post(peer, &vec![3; 1 << 20]).unwrap();
     }
     assert_eq!(there.hear_while(|| progress(&endpoint)), "taken");
     there.kill();
@@ -157,8 +158,8 @@ fn a_receiver_that_restarts_at_once_is_another() {
         Err(ReceiveError::Peer(failure)) => assert_eq!(failure.reason, Reason::Restarted, "{failure}"),
         other => panic!("{other:?}"),
     }
-    endpoint.forgive(node);
-    channel.send(node, b"welcome back").unwrap();
+    endpoint.reset_peer(peer);
+    channel.send(peer, b"welcome back").unwrap();
     endpoint.flush().unwrap();
     assert_eq!(again.hear(), "12");
 }
@@ -189,9 +190,9 @@ fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
 fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("verify 400 100000");
-    let node = node_at(endpoint, there.hear_number());
+    let peer = peer_at(endpoint, there.hear_number());
     for number in 0..400 {
-        channel.post(node, &contents(number, 100_000)).unwrap();
+        channel.post(peer, &payload(number, 100_000)).unwrap();
     }
     assert_eq!(there.hear_while(|| progress(endpoint)), "a quarter");
     there.signal(libc::SIGSTOP);
@@ -246,10 +247,10 @@ fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
     });
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 1");
-    let node = node_at(&endpoint, there.hear_number());
-    channel.send(node, b"to be taken").unwrap();
+    let peer = peer_at(&endpoint, there.hear_number());
+    channel.send(peer, b"to be taken").unwrap();
     assert_eq!(there.hear_while(|| progress(&endpoint)), "taken");
-    channel.send(node, b"to be acknowledged").unwrap();
+    channel.send(peer, b"to be acknowledged").unwrap();
     match channel.receive_timeout(PATIENCE) {
         Err(ReceiveError::Peer(failure)) => {
             assert_eq!(failure.reason, Reason::Silent(PEER_TIMEOUT, Evidence::None), "{failure}");
@@ -264,8 +265,8 @@ fn a_peer_that_starts_late_is_waited_for() {
     let endpoint = open(Config { peer_timeout: PEER_TIMEOUT, ..Config::loopback() });
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let node = node_at(&endpoint, port);
-    let ticket = channel.post(node, b"before there was anybody").unwrap();
+    let peer = peer_at(&endpoint, port);
+    let ticket = channel.post(peer, b"before there was anybody").unwrap();
     // Refused again and again: nobody has the port.
     match channel.receive_timeout(10 * PEER_TIMEOUT) {
         Err(ReceiveError::TimedOut(_)) => {}
@@ -275,7 +276,7 @@ fn a_peer_that_starts_late_is_waited_for() {
     assert_eq!(there.hear_while(|| progress(&endpoint)), port.to_string());
     assert_eq!(there.hear_while(|| progress(&endpoint)), "24");
     endpoint.flush().unwrap();
-    assert_eq!(endpoint.status(ticket), Status::Delivered);
+    assert_eq!(endpoint.status(ticket), TicketStatus::Delivered);
 }
 
 #[test]
@@ -284,9 +285,9 @@ fn a_peer_to_which_nothing_can_be_sent_is_an_error_at_once() {
     let endpoint = open(Config::loopback());
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     // Nothing leaves this machine from a loopback address.
-    let node = endpoint.add_peer("192.0.2.1:7").unwrap();
+    let peer = endpoint.add_peer("192.0.2.1:7").unwrap();
     let asked = Instant::now();
-    channel.post(node, b"?").unwrap();
+    channel.post(peer, b"?").unwrap();
     match channel.receive_timeout(PATIENCE) {
         Err(ReceiveError::Peer(failure)) => {
             assert!(asked.elapsed() < MARGIN, "{:?}", asked.elapsed());
@@ -306,7 +307,7 @@ fn what_was_posted_before_an_orderly_close_arrives() {
     let mut there = Process::start(&format!("send_and_close {} {COUNT}", endpoint.port()));
     for number in 0..COUNT {
         let message = channel.receive_timeout(PATIENCE).unwrap();
-        assert!(message[..] == contents(number, length(number))[..], "message {number} is altered");
+        assert!(message[..] == payload(number, length(number))[..], "message {number} is altered");
     }
     assert_eq!(there.hear_while(|| progress(&endpoint)), "closed");
     assert!(endpoint.take_failure().expect("it has left").is_orderly());
@@ -325,8 +326,8 @@ fn a_gibibyte_arrives_whole() {
     let endpoint = open(Config::loopback());
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("checksum");
-    let node = node_at(&endpoint, there.hear_number());
-    let mut buffer = channel.send_buffer(node, bytes).unwrap();
+    let peer = peer_at(&endpoint, there.hear_number());
+    let mut buffer = channel.send_buffer(peer, bytes).unwrap();
     let mut word = 1u64;
     for chunk in buffer.chunks_mut(8) {
         word = word.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
@@ -389,8 +390,8 @@ fn an_idle_endpoint_leaves_the_processor_alone() {
     let endpoint = open(Config::loopback());
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start(&format!("idle {}", idle.as_nanos()));
-    let node = node_at(&endpoint, there.hear_number());
-    channel.send(node, b"the last for a while").unwrap();
+    let peer = peer_at(&endpoint, there.hear_number());
+    channel.send(peer, b"the last for a while").unwrap();
     endpoint.flush().unwrap();
     let busy_us: u64 = there.hear_number();
     let percent = busy_us as f64 / idle.as_micros() as f64 * 100.0;

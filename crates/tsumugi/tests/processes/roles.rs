@@ -1,10 +1,10 @@
 //! What other processes do.
 
 use crate::process::{Orders, say, stand_still};
-use crate::{CHANNEL, contents, open, sum};
+use crate::{CHANNEL, open, payload, sum};
 use std::time::{Duration, Instant};
-use tsumugi::active_message::{ActiveMessages, Options};
-use tsumugi::{Channel, Config, Endpoint, Node, ReceiveError, Status, Wait};
+use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages};
+use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveError, TicketStatus, Wait};
 
 /// Time after which who throws back looks whether anybody is there.
 const LOOK_UP: Duration = Duration::from_millis(20);
@@ -41,11 +41,11 @@ fn receiver(config: Config) -> (Endpoint, Channel) {
     (endpoint, channel)
 }
 
-fn sender(config: Config, port: u16) -> (Endpoint, Channel, Node) {
+fn sender(config: Config, port: u16) -> (Endpoint, Channel, PeerId) {
     let endpoint = open(config);
     let channel = endpoint.channel(CHANNEL).unwrap();
-    let node = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
-    (endpoint, channel, node)
+    let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+    (endpoint, channel, peer)
 }
 
 /// Receives for ever, and says how long each message is.
@@ -71,12 +71,12 @@ fn verify(count: u64, bytes: usize) {
     let (endpoint, mut channel) = receiver(Config::loopback());
     for number in 0..count {
         let message = channel.receive().unwrap();
-        assert!(message[..] == contents(number, bytes)[..], "message {number} is altered");
+        assert!(message[..] == payload(number, bytes)[..], "message {number} is altered");
         if number == count / 4 {
             say("a quarter");
         }
     }
-    channel.send(Node(0), b"all here").unwrap();
+    channel.send(PeerId(0), b"all here").unwrap();
     endpoint.flush().unwrap();
 }
 
@@ -91,24 +91,24 @@ fn checksum() {
 
 /// Sends the first part of a long message and does nothing more.
 fn send_half(port: u16) {
-    let (endpoint, mut channel, node) =
+    let (endpoint, mut channel, peer) =
         sender(Config { datagram_bytes: Some(1472), ..Config::loopback() }, port);
-    channel.send(node, b"before").unwrap();
-    let ticket = channel.post(node, &vec![1; 64 << 20]).unwrap();
-    // Of some 48,000. A call sends no more than a window of 1024.
+    channel.send(peer, b"before").unwrap();
+    let ticket = channel.post(peer, &vec![1; 64 << 20]).unwrap();
+    // Of some 48,000. A call sends no more than the receive bitmap has room for, 1024.
     while endpoint.counters().get("packets_sent") < 5000 {
         endpoint.progress().unwrap();
     }
-    assert_eq!(endpoint.status(ticket), Status::Pending);
+    assert_eq!(endpoint.status(ticket), TicketStatus::Pending);
     say("half");
     stand_still();
 }
 
 /// Posts so many messages of all lengths, and closes.
 fn send_and_close(port: u16, count: u64) {
-    let (endpoint, mut channel, node) = sender(Config { send_bytes: 1 << 30, ..Config::loopback() }, port);
+    let (endpoint, mut channel, peer) = sender(Config { send_bytes: 1 << 30, ..Config::loopback() }, port);
     for number in 0..count {
-        channel.post(node, &contents(number, crate::length(number))).unwrap();
+        channel.post(peer, &payload(number, crate::length(number))).unwrap();
     }
     drop(channel);
     endpoint.close().unwrap();
@@ -139,9 +139,9 @@ fn processor_us() -> u64 {
 /// before it.
 fn post_and_end(port: u16, count: u64, faults: &str, endpoint_first: bool) {
     let faults = Some(faults.parse().unwrap());
-    let (endpoint, mut channel, node) = sender(Config { faults, ..Config::loopback() }, port);
+    let (endpoint, mut channel, peer) = sender(Config { faults, ..Config::loopback() }, port);
     for number in 0..count {
-        channel.post(node, &number.to_le_bytes()).unwrap();
+        channel.post(peer, &number.to_le_bytes()).unwrap();
     }
     if endpoint_first {
         drop(endpoint);
@@ -180,8 +180,8 @@ fn serve_few(peers_max: u32) {
 
 /// Sends one message, sees it acknowledged, and does nothing more.
 fn send_and_stay(port: u16) {
-    let (endpoint, mut channel, node) = sender(Config::loopback(), port);
-    channel.send(node, b"stay").unwrap();
+    let (endpoint, mut channel, peer) = sender(Config::loopback(), port);
+    channel.send(peer, b"stay").unwrap();
     endpoint.flush().unwrap();
     say("sent");
     stand_still();
@@ -190,7 +190,7 @@ fn send_and_stay(port: u16) {
 /// Answers requests with twice their first word.
 fn double() {
     let endpoint = open(Config::loopback());
-    let mut port = ActiveMessages::open(&endpoint, CHANNEL, Options::default(), ()).unwrap();
+    let mut port = ActiveMessages::open(&endpoint, CHANNEL, ActiveMessageOptions::default(), ()).unwrap();
     port.register("double", |(), request, reply| reply.send([2 * request.words[0], 0, 0, 0]).unwrap())
         .unwrap();
     say(endpoint.port());
@@ -218,10 +218,10 @@ fn ping(port: u16, rounds: u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
     say(format!("uid {} capabilities {}", line("Uid:").split_whitespace().next().unwrap(), line("CapEff:")));
-    let (endpoint, mut channel, node) = sender(Config::loopback(), port);
+    let (endpoint, mut channel, peer) = sender(Config::loopback(), port);
     let start = Instant::now();
     for round in 0..rounds {
-        channel.send(node, &round.to_le_bytes()).unwrap();
+        channel.send(peer, &round.to_le_bytes()).unwrap();
         assert_eq!(channel.receive().unwrap()[..], round.to_le_bytes());
     }
     say(start.elapsed().as_nanos());

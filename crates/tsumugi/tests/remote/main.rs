@@ -6,8 +6,12 @@ use proptest::prelude::*;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
-use tsumugi::remote::{Atomic, Change, Operation, Refused, RegisterError, Registration, RemoteError, Word};
-use tsumugi::{Config, Endpoint, FaultOptions, Node, Region, Rights, SendError, Status, Target, Ticket};
+use tsumugi::remote::{
+    Atomic, AtomicOperation, Operation, Refused, RegisterError, Registration, RemoteError, Word,
+};
+use tsumugi::{
+    Config, Endpoint, FaultOptions, PeerId, Region, Rights, SendError, Target, Ticket, TicketStatus,
+};
 
 const LIMIT: Duration = Duration::from_secs(60);
 const DONE: Option<Result<u64, RemoteError>> = Some(Ok(0));
@@ -16,7 +20,7 @@ const DONE: Option<Result<u64, RemoteError>> = Some(Ok(0));
 struct Pair {
     here: Endpoint,
     there: Endpoint,
-    node: Node,
+    peer: PeerId,
 }
 
 impl Pair {
@@ -25,8 +29,8 @@ impl Pair {
         let config = Config { accept_unknown: true, linger: Duration::from_millis(20), ..config };
         let there = Endpoint::open(config.clone()).unwrap();
         let here = Endpoint::open(config).unwrap();
-        let node = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
-        Pair { here, there, node }
+        let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        Pair { here, there, peer }
     }
 
     fn until(&self, what: &str, mut ready: impl FnMut() -> bool) {
@@ -45,7 +49,7 @@ impl Pair {
     }
 
     fn fence(&self) {
-        let fence = self.post(|| self.here.remote().fence(self.node));
+        let fence = self.post(|| self.here.remote().fence(self.peer));
         assert_eq!(self.outcome(Ok(fence)), Ok(0));
     }
 
@@ -64,11 +68,11 @@ impl Pair {
     }
 
     fn write(&self, to: Target, from: &tsumugi::Slice) -> Ticket {
-        self.post(|| self.here.remote().write(self.node, to, from))
+        self.post(|| self.here.remote().write(self.peer, to, from))
     }
 }
 
-fn contents(seed: u64, bytes: usize) -> Vec<u8> {
+fn payload(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ seed.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)
         .collect()
@@ -106,14 +110,14 @@ fn what_is_written_is_there_and_is_read_back_whatever_its_length_and_place() {
             [1, 2, 7, 8, 100, 1392, 1393, 4095, 4097, 70_001, 1 << 20].into_iter().enumerate()
         {
             let at = 4096 * 3 - 1 - round;
-            let data = contents(bytes as u64, bytes);
+            let data = payload(bytes as u64, bytes);
             let ticket = pair.write(registration.target().plus(at as u64), &region_of(&data).all());
             pair.fence();
-            assert_eq!(pair.here.status(ticket), Status::Delivered);
+            assert_eq!(pair.here.status(ticket), TicketStatus::Delivered);
             assert!(bytes_of(&memory, at, bytes) == data, "{bytes} bytes at {at} were altered");
             assert_eq!(bytes_of(&memory, at - 1, 1), [0], "the byte before was written");
             let back = Region::new(bytes).unwrap();
-            let read = pair.here.remote().read(pair.node, registration.target().plus(at as u64), &back.all());
+            let read = pair.here.remote().read(pair.peer, registration.target().plus(at as u64), &back.all());
             assert_eq!(pair.outcome(read), Ok(0));
             assert!(bytes_of(&back, 0, bytes) == data, "{bytes} bytes were read wrongly");
             memory.write(at, &vec![0; bytes]).unwrap();
@@ -126,7 +130,7 @@ fn regions_beyond_four_gibibytes_are_reached() {
     let pair = Pair::open(Config::loopback());
     let (memory, registration) = registered(&pair.there, 5 << 30, Rights::ALL);
     let at = (5usize << 30) - 100_000;
-    let data = contents(1, 100_000);
+    let data = payload(1, 100_000);
     pair.write(registration.target().plus(at as u64), &region_of(&data).all());
     pair.fence();
     assert!(bytes_of(&memory, at, data.len()) == data);
@@ -137,7 +141,7 @@ fn many_long_writes_and_reads_are_under_way_at_once() {
     let pair = Pair::open(faulty());
     const BYTES: usize = 300_000;
     let (memory, registration) = registered(&pair.there, 20 * BYTES, Rights::ALL);
-    let sources: Vec<Vec<u8>> = (0..20).map(|seed| contents(seed, BYTES)).collect();
+    let sources: Vec<Vec<u8>> = (0..20).map(|seed| payload(seed, BYTES)).collect();
     for (index, data) in sources.iter().enumerate() {
         pair.write(registration.target().plus((index * BYTES) as u64), &region_of(data).all());
     }
@@ -146,7 +150,7 @@ fn many_long_writes_and_reads_are_under_way_at_once() {
         .map(|index| {
             let into = back.slice(index * BYTES..(index + 1) * BYTES).unwrap();
             let from = registration.target().plus((index * BYTES) as u64);
-            pair.post(|| pair.here.remote().read(pair.node, from, &into))
+            pair.post(|| pair.here.remote().read(pair.peer, from, &into))
         })
         .collect();
     pair.until("the reads", || reads.iter().all(|read| read.outcome().is_some()));
@@ -164,10 +168,10 @@ fn a_flag_written_behind_data_tells_the_truth() {
     let (memory, registration) = registered(&pair.there, BYTES + 8, Rights::WRITE);
     let flag = memory.word(BYTES).unwrap();
     for round in 1..=30 {
-        let data = contents(round, BYTES);
+        let data = payload(round, BYTES);
         pair.write(registration.target(), &region_of(&data).all());
         let to = registration.target().plus(BYTES as u64);
-        pair.post(|| pair.here.remote().write_bytes(pair.node, to, &round.to_le_bytes()));
+        pair.post(|| pair.here.remote().write_bytes(pair.peer, to, &round.to_le_bytes()));
         pair.until("the flag", || flag.load(std::sync::atomic::Ordering::Acquire) == round);
         assert!(bytes_of(&memory, 0, BYTES) == data, "round {round}: the flag came before the data");
     }
@@ -178,10 +182,10 @@ fn a_notification_names_the_handler_and_what_was_written_and_comes_last() {
     let pair = Pair::open(faulty());
     let (memory, registration) = registered(&pair.there, 100_000, Rights::WRITE);
     for (round, bytes) in [8usize, 50_000, 1000].into_iter().enumerate() {
-        let data = contents(round as u64, bytes);
+        let data = payload(round as u64, bytes);
         let from = region_of(&data).slice(0..bytes).unwrap();
         let to = registration.target().plus(16);
-        pair.here.remote().write_and_notify(pair.node, to, &from, 40 + round as u64).unwrap();
+        pair.here.remote().write_and_notify(pair.peer, to, &from, 40 + round as u64).unwrap();
         let mut notification = None;
         pair.until("the notification", || {
             notification = registration.try_notification().unwrap();
@@ -198,7 +202,7 @@ fn a_notification_names_the_handler_and_what_was_written_and_comes_last() {
 fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
     let pair = Pair::open(Config::loopback());
     let remote = pair.here.remote();
-    let node = pair.node;
+    let peer = pair.peer;
     let (memory, read_only) = registered(&pair.there, 10_000, Rights::READ);
     let write_only = pair.there.remote().register(&memory.all(), Rights::WRITE).unwrap();
     let middle = pair.there.remote().register(&memory.slice(4000..5000).unwrap(), Rights::ALL).unwrap();
@@ -224,17 +228,21 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
         assert_eq!(remote.take_refusal(), None, "write {number} was refused twice");
     }
     let into = Region::new(8).unwrap();
-    let add = |word| Atomic { change: Change::Add, word, operand: 1, compare: 0 };
+    let add = |word| Atomic { operation: AtomicOperation::Add, word, operand: 1, compare: 0 };
     let asks = [
-        (remote.read(node, guessed, &into.all()), Refused::NoSuchKey),
-        (remote.read(node, write_only.target(), &into.all()), Refused::NotPermitted),
-        (remote.read(node, middle.target().plus(1000), &into.all()), Refused::OutOfBounds),
-        (remote.read(node, middle.target(), &long.all()), Refused::OutOfBounds),
-        (remote.change(node, read_only.target(), add(Word::U64)), Refused::NotPermitted),
-        (remote.change(node, middle.target().plus(1), add(Word::U64)), Refused::Misaligned),
-        (remote.change(node, middle.target().plus(999), add(Word::U16)), Refused::OutOfBounds),
+        (remote.read(peer, guessed, &into.all()), Refused::NoSuchKey),
+        (remote.read(peer, write_only.target(), &into.all()), Refused::NotPermitted),
+        (remote.read(peer, middle.target().plus(1000), &into.all()), Refused::OutOfBounds),
+        (remote.read(peer, middle.target(), &long.all()), Refused::OutOfBounds),
+        (remote.atomic(peer, read_only.target(), add(Word::U64)), Refused::NotPermitted),
+        (remote.atomic(peer, middle.target().plus(1), add(Word::U64)), Refused::Misaligned),
+        (remote.atomic(peer, middle.target().plus(999), add(Word::U16)), Refused::OutOfBounds),
         (
-            remote.change(node, middle.target(), Atomic { change: Change::Xor, ..add(Word::F32) }),
+            remote.atomic(
+                peer,
+                middle.target(),
+                Atomic { operation: AtomicOperation::Xor, ..add(Word::F32) },
+            ),
             Refused::Malformed,
         ),
     ];
@@ -249,7 +257,7 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
 }
 
 #[test]
-fn nothing_lands_after_a_key_is_revoked_in_the_middle_of_a_write() {
+fn nothing_is_written_after_a_key_is_revoked_in_the_middle_of_a_write() {
     let pair = Pair::open(Config { datagram_bytes: Some(1472), ..Config::loopback() });
     const BYTES: usize = 8 << 20;
     let (memory, registration) = registered(&pair.there, BYTES, Rights::WRITE);
@@ -271,11 +279,11 @@ fn nothing_lands_after_a_key_is_revoked_in_the_middle_of_a_write() {
 fn a_region_may_go_while_it_is_read_and_written_by_others() {
     let pair = Pair::open(Config::loopback());
     const BYTES: usize = 4 << 20;
-    let data = contents(3, BYTES);
+    let data = payload(3, BYTES);
     let (memory, registration) = registered(&pair.there, BYTES, Rights::ALL);
     memory.write(0, &data).unwrap();
     let into = Region::new(BYTES).unwrap();
-    let read = pair.here.remote().read(pair.node, registration.target(), &into.all()).unwrap();
+    let read = pair.here.remote().read(pair.peer, registration.target(), &into.all()).unwrap();
     pair.until("a part", || bytes_of(&into, 0, 1) == [data[0]]);
     drop((memory, registration));
     pair.until("the rest", || read.outcome().is_some());
@@ -291,9 +299,9 @@ fn counters_count_everybody_once() {
     let users: Vec<Endpoint> = (0..3).map(|_| Endpoint::open(faulty()).unwrap()).collect();
     let mut operations = Vec::new();
     for user in &users {
-        let node = user.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        let peer = user.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
         for _ in 0..EACH {
-            operations.push(user.remote().fetch_add(node, registration.target(), 1).unwrap());
+            operations.push(user.remote().fetch_add(peer, registration.target(), 1).unwrap());
         }
     }
     let began = Instant::now();
@@ -316,7 +324,7 @@ fn compare_and_swap_gives_a_lock_to_one() {
     let (_memory, registration) = registered(&pair.there, 64, Rights::ATOMIC);
     let remote = pair.here.remote();
     let swap =
-        |compare, new| pair.outcome(remote.compare_swap(pair.node, registration.target(), compare, new));
+        |compare, new| pair.outcome(remote.compare_swap(pair.peer, registration.target(), compare, new));
     assert_eq!(swap(0, 17), Ok(0));
     assert_eq!(swap(0, 18), Ok(17), "it is taken");
     assert_eq!(swap(17, 0), Ok(17));
@@ -329,7 +337,7 @@ fn too_many_operations_wait_at_the_sender() {
     let (_memory, registration) = registered(&pair.there, 64, Rights::ALL);
     let mut operations = Vec::new();
     let refused = loop {
-        match pair.here.remote().fetch_add(pair.node, registration.target(), 1) {
+        match pair.here.remote().fetch_add(pair.peer, registration.target(), 1) {
             Ok(operation) => operations.push(operation),
             Err(error) => break error,
         }
@@ -343,7 +351,7 @@ fn too_many_operations_wait_at_the_sender() {
             .enumerate()
             .all(|(number, operation)| operation.outcome() == Some(Ok(number as u64)))
     );
-    pair.here.remote().fetch_add(pair.node, registration.target(), 1).unwrap();
+    pair.here.remote().fetch_add(pair.peer, registration.target(), 1).unwrap();
 }
 
 #[test]
@@ -355,20 +363,20 @@ fn who_waits_hears_that_the_peer_is_gone() {
     });
     let (_memory, registration) = registered(&pair.there, 1 << 20, Rights::ALL);
     pair.fence();
-    let Pair { here, there, node } = pair;
+    let Pair { here, there, peer } = pair;
     let into = Region::new(1 << 20).unwrap();
     let target = registration.target();
     // Nobody makes progress there any more.
     let operations = [
-        here.remote().read(node, target, &into.all()).unwrap(),
-        here.remote().fetch_add(node, target, 1).unwrap(),
-        here.remote().fence(node).unwrap(),
+        here.remote().read(peer, target, &into.all()).unwrap(),
+        here.remote().fetch_add(peer, target, 1).unwrap(),
+        here.remote().fence(peer).unwrap(),
     ];
     for operation in &operations {
-        assert_eq!(operation.wait(LIMIT).unwrap(), Some(Err(RemoteError::PeerGone(node))));
+        assert_eq!(operation.wait(LIMIT).unwrap(), Some(Err(RemoteError::PeerGone(peer))));
     }
     assert!(here.take_failure().is_some());
-    assert!(matches!(here.remote().fence(node), Err(SendError::Peer(_))));
+    assert!(matches!(here.remote().fence(peer), Err(SendError::Peer(_))));
     drop((there, registration));
 }
 
@@ -376,7 +384,7 @@ fn who_waits_hears_that_the_peer_is_gone() {
 fn an_endpoint_with_operations_under_way_is_not_suspended() {
     let pair = Pair::open(Config::loopback());
     let (_memory, registration) = registered(&pair.there, 64, Rights::ALL);
-    let operation = pair.here.remote().fetch_add(pair.node, registration.target(), 1).unwrap();
+    let operation = pair.here.remote().fetch_add(pair.peer, registration.target(), 1).unwrap();
     let (error, here) = match pair.here.suspend() {
         Ok(_) => panic!("suspended in the middle of an operation"),
         Err(refused) => refused,
@@ -435,7 +443,7 @@ proptest! {
                     if is_long(bytes) {
                         pair.fence();
                     }
-                    let data = contents(seed, bytes);
+                    let data = payload(seed, bytes);
                     model[at..at + bytes].copy_from_slice(&data);
                     pair.write(registration.target().plus(at as u64), &region_of(&data).slice(0..bytes).unwrap());
                 }
@@ -444,24 +452,24 @@ proptest! {
                     let old = u64::from_le_bytes(place.try_into().unwrap());
                     place.copy_from_slice(&old.wrapping_add(operand).to_le_bytes());
                     let to = registration.target().plus(8 * word as u64);
-                    adds.push((pair.post(|| pair.here.remote().fetch_add(pair.node, to, operand)), old));
+                    adds.push((pair.post(|| pair.here.remote().fetch_add(pair.peer, to, operand)), old));
                 }
                 Step::Read { at, bytes } if is_long(bytes) => {
                     // It is read when its packets leave: nothing may be written meanwhile.
                     let into = Region::new(bytes).unwrap();
                     let from = registration.target().plus(at as u64);
-                    let read = pair.post(|| pair.here.remote().read(pair.node, from, &into.all()));
+                    let read = pair.post(|| pair.here.remote().read(pair.peer, from, &into.all()));
                     pair.until("the read", || read.outcome().is_some());
                     prop_assert!(bytes_of(&into, 0, bytes) == model[at..at + bytes]);
                 }
                 Step::Read { at, bytes } => {
                     let into = Region::new(bytes).unwrap();
                     let from = registration.target().plus(at as u64);
-                    let read = pair.post(|| pair.here.remote().read(pair.node, from, &into.all()));
+                    let read = pair.post(|| pair.here.remote().read(pair.peer, from, &into.all()));
                     reads.push((read, into, model[at..at + bytes].to_vec()));
                 }
                 Step::Message => {
-                    pair.post(|| channel.post(pair.node, b"a message"));
+                    pair.post(|| channel.post(pair.peer, b"a message"));
                     messages += 1;
                 }
             }
@@ -488,14 +496,14 @@ fn a_write_and_its_notification_are_accepted_together_or_not_at_all() {
         let pair = Pair::open(Config { send_bytes: SEND_BYTES, ..Config::loopback() });
         let (memory, registration) = registered(&pair.there, 1 << 20, Rights::WRITE);
         pair.fence();
-        let data = contents(3, bytes);
+        let data = payload(3, bytes);
         let source = region_of(&data);
         let sent = || pair.here.counters().get("messages_sent");
         let before = sent();
         let mut accepted = 0;
         // Nobody makes progress meanwhile, so that the queue fills up.
         loop {
-            match pair.here.remote().write_and_notify(pair.node, registration.target(), &source.all(), 7) {
+            match pair.here.remote().write_and_notify(pair.peer, registration.target(), &source.all(), 7) {
                 Ok(_) => accepted += 1,
                 Err(SendError::WouldBlock) => break,
                 Err(error) => panic!("{error}"),
@@ -534,17 +542,17 @@ fn a_flag_written_behind_data_tells_the_truth_to_another_thread() {
                     let mut data = vec![0; bytes];
                     // SAFETY: within the region; what is there is not written before `seen` says that it was read.
                     unsafe { std::ptr::copy_nonoverlapping(at(place), data.as_mut_ptr(), bytes) };
-                    assert!(data == contents(round.into(), bytes), "round {round}: the flag was first");
+                    assert!(data == payload(round.into(), bytes), "round {round}: the flag was first");
                 }
                 seen.store(round, Ordering::Release);
             }
         });
         for round in 1..=ROUNDS {
             let target = registration.target();
-            pair.write(target.plus(long as u64), &region_of(&contents(round.into(), 20_000)).all());
-            pair.write(target.plus(short as u64), &region_of(&contents(round.into(), 100)).all());
+            pair.write(target.plus(long as u64), &region_of(&payload(round.into(), 20_000)).all());
+            pair.write(target.plus(short as u64), &region_of(&payload(round.into(), 100)).all());
             pair.post(|| {
-                pair.here.remote().write_bytes(pair.node, target.plus(flag as u64), &round.to_ne_bytes())
+                pair.here.remote().write_bytes(pair.peer, target.plus(flag as u64), &round.to_ne_bytes())
             });
             pair.until("the other thread", || seen.load(Ordering::Acquire) == round);
         }
@@ -554,7 +562,7 @@ fn a_flag_written_behind_data_tells_the_truth_to_another_thread() {
 #[test]
 fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
     let pair = Pair::open(Config::loopback());
-    let memory = region_of(&contents(1, 5000));
+    let memory = region_of(&payload(1, 5000));
     let (key, other_key) = (0, 7);
     let rights = Rights::READ.and(Rights::WRITE);
     let registered =
@@ -566,9 +574,9 @@ fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
     let target = Target { key: other_key, address: 1 << 40 };
     let _upper = pair.there.remote().register_as(&upper, rights, target).unwrap();
 
-    pair.post(|| pair.here.remote().write_bytes(pair.node, Target { key, address: 3990 }, b"woven of yarn"));
+    pair.post(|| pair.here.remote().write_bytes(pair.peer, Target { key, address: 3990 }, b"woven of yarn"));
     let into = Region::new(1000).unwrap();
-    let read = pair.post(|| pair.here.remote().read(pair.node, target, &into.all()));
+    let read = pair.post(|| pair.here.remote().read(pair.peer, target, &into.all()));
     assert_eq!(pair.outcome(Ok(read)), Ok(0));
     let mut back = [0; 3];
     into.read(0, &mut back).unwrap();
@@ -576,11 +584,11 @@ fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
 
     let beyond = [Target { key, address: 5000 }, target.plus(1000), Target { key: other_key, address: 0 }];
     for target in beyond {
-        let read = pair.post(|| pair.here.remote().read(pair.node, target, &into.slice(0..1).unwrap()));
+        let read = pair.post(|| pair.here.remote().read(pair.peer, target, &into.slice(0..1).unwrap()));
         assert_eq!(pair.outcome(Ok(read)), Err(RemoteError::Refused(Refused::OutOfBounds)), "{target:?}");
     }
     drop(registered);
-    let read = pair.post(|| pair.here.remote().read(pair.node, Target { key, address: 0 }, &into.all()));
+    let read = pair.post(|| pair.here.remote().read(pair.peer, Target { key, address: 0 }, &into.all()));
     assert_eq!(pair.outcome(Ok(read)), Err(RemoteError::Refused(Refused::NoSuchKey)));
     assert!(pair.there.remote().register_as(&memory.all(), rights, Target { key, address: 0 }).is_ok());
 }
@@ -594,8 +602,8 @@ fn notifications_of_whatever_was_registered_come_in_their_order() {
         .map(|key| remote.register_as(&memory.all(), Rights::WRITE, Target { key, address: 0 }).unwrap());
     for (number, bytes) in [(0u64, 8), (1, 0), (2, 30_000), (3, 100), (4, 1)] {
         let target = Target { key: number % 3 + 1, address: number };
-        let data = contents(number, bytes);
-        pair.post(|| pair.here.remote().write_bytes_and_notify(pair.node, target, &data, 100 + number));
+        let data = payload(number, bytes);
+        pair.post(|| pair.here.remote().write_bytes_and_notify(pair.peer, target, &data, 100 + number));
     }
     pair.fence();
     // One that is asked for by its registration is told of once.
@@ -608,16 +616,16 @@ fn notifications_of_whatever_was_registered_come_in_their_order() {
     assert_eq!(told, [(1, 100, 0, 8), (1, 103, 3, 100), (2, 104, 4, 1)]);
     let mut there = vec![0; 100];
     memory.read(3, &mut there).unwrap();
-    assert_eq!(there[0], contents(3, 100)[0]);
+    assert_eq!(there[0], payload(3, 100)[0]);
 }
 
 #[test]
 fn a_peer_that_is_added_by_its_address_is_the_one_of_that_name() {
     let pair = Pair::open(Config::loopback());
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], pair.there.port()));
-    assert_eq!(pair.here.add_peer_at(address).unwrap(), pair.node);
+    assert_eq!(pair.here.add_peer_at(address).unwrap(), pair.peer);
     let mapped =
         std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), pair.there.port());
-    assert_eq!(pair.here.add_peer_at(mapped).unwrap(), pair.node);
-    assert!(pair.here.add_peer_at(([127, 0, 0, 1], 1).into()).is_ok_and(|other| other != pair.node));
+    assert_eq!(pair.here.add_peer_at(mapped).unwrap(), pair.peer);
+    assert!(pair.here.add_peer_at(([127, 0, 0, 1], 1).into()).is_ok_and(|other| other != pair.peer));
 }

@@ -24,23 +24,23 @@ fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
 fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
     const BYTES: usize = 1 << 20;
     let pair = Pair::open(Config::loopback());
-    let (remote, node) = (pair.here.remote(), pair.node);
+    let (remote, peer) = (pair.here.remote(), pair.peer);
     let (memory, unmap) = mapped(BYTES);
     let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
     let (short, long) = (region_of(&[7; 64]), region_of(&vec![9; BYTES]));
-    let add = Atomic { change: Change::Add, word: Word::U64, operand: 1, compare: 0 };
+    let add = Atomic { operation: AtomicOperation::Add, word: Word::U64, operand: 1, compare: 0 };
     for from in [&short, &long] {
         pair.write(registration.target(), &from.all());
         pair.fence();
         let into = Region::new(from.bytes()).unwrap();
-        let read = pair.outcome(remote.read(node, registration.target(), &into.all()));
+        let read = pair.outcome(remote.read(peer, registration.target(), &into.all()));
         assert_eq!(read, Ok(0));
         assert_eq!(bytes_of(&into, 0, from.bytes()), bytes_of(from, 0, from.bytes()));
     }
-    assert!(pair.outcome(remote.change(node, registration.target(), add)).is_ok());
+    assert!(pair.outcome(remote.atomic(peer, registration.target(), add)).is_ok());
     // A long read is under way when its memory goes.
     let into = Region::new(BYTES).unwrap();
-    let read = remote.read(node, registration.target(), &into.all());
+    let read = remote.read(peer, registration.target(), &into.all());
     pair.here.progress().unwrap();
     unmap();
     let refused = Err(RemoteError::Refused(Refused::NotMapped));
@@ -52,9 +52,9 @@ fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
         assert_eq!((refusal.ticket, Err(refusal.error)), (ticket, refused));
         assert_eq!(remote.take_refusal(), None);
         let into = Region::new(from.bytes()).unwrap();
-        assert_eq!(pair.outcome(remote.read(node, registration.target(), &into.all())), refused);
+        assert_eq!(pair.outcome(remote.read(peer, registration.target(), &into.all())), refused);
     }
-    assert_eq!(pair.outcome(remote.change(node, registration.target(), add)), refused);
+    assert_eq!(pair.outcome(remote.atomic(peer, registration.target(), add)), refused);
     assert!(pair.here.take_failure().is_none() && pair.there.take_failure().is_none());
 }
 
@@ -62,19 +62,19 @@ fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
 fn own_memory_that_was_unmapped_is_told_of_and_nobody_dies() {
     const BYTES: usize = 1 << 20;
     let pair = Pair::open(Config::loopback());
-    let (remote, node) = (pair.here.remote(), pair.node);
+    let (remote, peer) = (pair.here.remote(), pair.peer);
     let (memory, registration) = registered(&pair.there, BYTES, Rights::ALL);
     pair.fence();
     let (source, unmap) = mapped(BYTES);
     unmap();
     let short = source.slice(0..64).unwrap();
-    assert!(matches!(remote.write(node, registration.target(), &short), Err(SendError::Memory(_))));
+    assert!(matches!(remote.write(peer, registration.target(), &short), Err(SendError::Memory(_))));
     let ticket = pair.write(registration.target(), &source.all());
     pair.fence();
     let refusal = remote.take_refusal().expect("a refusal");
     assert_eq!((refusal.ticket, refusal.error), (ticket, RemoteError::Refused(Refused::NotMapped)));
     for into in [short, source.all()] {
-        let read = pair.outcome(remote.read(node, registration.target(), &into));
+        let read = pair.outcome(remote.read(peer, registration.target(), &into));
         assert_eq!(read, Err(RemoteError::Refused(Refused::NotMapped)));
     }
     pair.fence();
@@ -104,12 +104,12 @@ fn what_is_mapped_now_is_what_is_reached() {
     // SAFETY: 8192 bytes are mapped there as long as the test runs, by the one mapping or the other.
     let memory = unsafe { Region::from_raw(start, 8192) };
     let registration = pair.there.remote().register(&memory.all(), Rights::ALL).unwrap();
-    pair.here.remote().write_bytes(pair.node, registration.target(), b"one").unwrap();
+    pair.here.remote().write_bytes(pair.peer, registration.target(), b"one").unwrap();
     pair.fence();
     assert_eq!(bytes_of(&memory, 0, 3), b"one");
     map(start.as_ptr().cast(), libc::MAP_FIXED);
     assert_eq!(bytes_of(&memory, 0, 3), [0; 3], "other pages");
-    pair.here.remote().write_bytes(pair.node, registration.target(), b"two").unwrap();
+    pair.here.remote().write_bytes(pair.peer, registration.target(), b"two").unwrap();
     pair.fence();
     assert_eq!(bytes_of(&memory, 0, 3), b"two");
 }

@@ -4,17 +4,17 @@
 mod loopback;
 mod waking;
 
-use loopback::{acquainted, contents, eventually, in_time, open};
+use loopback::{connected, eventually, in_time, open, payload};
 use std::future::poll_fn;
 use std::task::{Poll, Waker};
 use std::time::Duration;
-use tsumugi::stream::{Incoming, Options, ReadError, Streams, UNFINISHED_MAX, WaitError, WriteError};
-use tsumugi::{Config, Endpoint, NameError, Node, Reason, SendError, Status};
+use tsumugi::stream::{Incoming, ReadError, StreamOptions, Streams, UNFINISHED_MAX, WaitError, WriteError};
+use tsumugi::{Config, Endpoint, NameError, PeerId, Reason, SendError, TicketStatus};
 
 const CHANNEL: u16 = 4;
 
 fn port<S: 'static>(endpoint: &Endpoint, state: S) -> Streams<S> {
-    Streams::open(endpoint, CHANNEL, Options::default(), state).unwrap()
+    Streams::open(endpoint, CHANNEL, StreamOptions::default(), state).unwrap()
 }
 
 /// What a handler has read, and how it ended.
@@ -57,7 +57,7 @@ async fn wait_and_keep(mut incoming: Incoming<Seen>) {
     keep(incoming).await;
 }
 
-fn receiver(endpoint: &Endpoint, options: Options) -> Streams<Seen> {
+fn receiver(endpoint: &Endpoint, options: StreamOptions) -> Streams<Seen> {
     let mut port = Streams::open(endpoint, CHANNEL, options, Seen::default()).unwrap();
     port.register("keep", keep).unwrap();
     port.register("wait and keep", wait_and_keep).unwrap();
@@ -66,15 +66,15 @@ fn receiver(endpoint: &Endpoint, options: Options) -> Streams<Seen> {
 
 #[test]
 fn pieces_in_and_pieces_out_are_the_same_bytes() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
     let sizes: [&[usize]; 6] = [&[], &[0], &[5], &[1, 2, 3], &[1400; 3], &[70_000, 1, 100_000]];
     let mut expected = Vec::new();
     for (number, sizes) in sizes.iter().enumerate() {
-        let mut message = from.begin(node, "keep").unwrap();
+        let mut message = from.begin(peer, "keep").unwrap();
         let mut all = Vec::new();
         for bytes in *sizes {
-            let piece = contents(number as u64, *bytes);
+            let piece = payload(number as u64, *bytes);
             from.piece(&mut message, &piece).unwrap();
             all.extend(piece);
         }
@@ -83,7 +83,8 @@ fn pieces_in_and_pieces_out_are_the_same_bytes() {
         eventually("it arrives", || {
             from.poll().unwrap();
             to.poll().unwrap();
-            here.status(ticket) == Status::Delivered && to.with(|seen| seen.messages.len()) == number + 1
+            here.status(ticket) == TicketStatus::Delivered
+                && to.with(|seen| seen.messages.len()) == number + 1
         });
     }
     assert_eq!(to.with(|seen| std::mem::take(&mut seen.messages)), expected);
@@ -92,12 +93,12 @@ fn pieces_in_and_pieces_out_are_the_same_bytes() {
 
 #[test]
 fn a_handler_starts_at_the_head_and_goes_on_as_bytes_arrive() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
-    let mut message = from.begin(node, "keep").unwrap();
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let mut message = from.begin(peer, "keep").unwrap();
     let mut sent = 0;
     for number in 0..20 {
-        from.piece(&mut message, &contents(number, 3)).unwrap();
+        from.piece(&mut message, &payload(number, 3)).unwrap();
         from.run(message.flush()).unwrap().unwrap();
         sent += 3;
         eventually("the handler has read it", || {
@@ -118,12 +119,12 @@ fn a_handler_starts_at_the_head_and_goes_on_as_bytes_arrive() {
 
 #[test]
 fn small_pieces_share_a_packet() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
     let before = here.counters().get("packets_sent");
-    let mut message = from.begin(node, "keep").unwrap();
+    let mut message = from.begin(peer, "keep").unwrap();
     for number in 0..1000 {
-        from.piece(&mut message, &contents(number, 10)).unwrap();
+        from.piece(&mut message, &payload(number, 10)).unwrap();
     }
     from.end(message).unwrap();
     eventually("it arrives", || {
@@ -137,7 +138,7 @@ fn small_pieces_share_a_packet() {
 
 #[test]
 fn a_handler_reads_exactly_skips_and_leaves_the_rest() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let mut to = port(&there, Vec::new());
     to.register("read", |mut incoming: Incoming<Vec<_>>| async move {
         let mut number = [0; 4];
@@ -157,9 +158,9 @@ fn a_handler_reads_exactly_skips_and_leaves_the_rest() {
     })
     .unwrap();
     let mut from = port(&here, ());
-    let data = contents(0, 50_000);
+    let data = payload(0, 50_000);
     for (wanted, handler) in [(49_986u32, "read"), (100, "leave"), (49_985, "read"), (60_000, "read")] {
-        let mut message = from.begin(node, handler).unwrap();
+        let mut message = from.begin(peer, handler).unwrap();
         from.piece(&mut message, &wanted.to_le_bytes()).unwrap();
         from.piece(&mut message, &data[4..]).unwrap();
         from.end(message).unwrap();
@@ -178,11 +179,11 @@ fn a_handler_reads_exactly_skips_and_leaves_the_rest() {
 
 #[test]
 fn messages_for_nobody_are_counted_and_thrown_away() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
     for handler in ["nobody", "keep"] {
-        let mut message = from.begin(node, handler).unwrap();
-        from.piece(&mut message, &contents(0, 10_000)).unwrap();
+        let mut message = from.begin(peer, handler).unwrap();
+        from.piece(&mut message, &payload(0, 10_000)).unwrap();
         from.end(message).unwrap();
     }
     eventually("the second arrives", || {
@@ -196,14 +197,14 @@ fn messages_for_nobody_are_counted_and_thrown_away() {
 
 #[test]
 fn a_message_that_is_given_up_ends_with_an_error_in_its_handler() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
-    let mut message = from.begin(node, "keep").unwrap();
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let mut message = from.begin(peer, "keep").unwrap();
     from.piece(&mut message, b"so far").unwrap();
     from.run(message.flush()).unwrap().unwrap();
     drop(message);
     // One of which nothing has left is none.
-    let mut unsent = from.begin(node, "keep").unwrap();
+    let mut unsent = from.begin(peer, "keep").unwrap();
     unsent.try_piece(b"nothing").unwrap();
     drop(unsent);
     eventually("the handler finishes", || {
@@ -213,22 +214,22 @@ fn a_message_that_is_given_up_ends_with_an_error_in_its_handler() {
     });
     assert_eq!(
         to.with(|seen| seen.messages.pop()),
-        Some((b"so far".to_vec(), Some(ReadError::Broken(Node(0)))))
+        Some((b"so far".to_vec(), Some(ReadError::Broken(PeerId(0)))))
     );
     assert_eq!((to.tally().messages, to.tally().broken), (1, 1));
 }
 
 #[test]
 fn a_port_that_goes_gives_up_what_it_had_begun_and_another_may_begin() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
-    let message = begun(&mut from, &mut to, node, b"half");
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let message = begun(&mut from, &mut to, peer, b"half");
     drop(from);
     let mut from = port(&here, ());
-    let next = begun(&mut from, &mut to, node, b"next");
+    let next = begun(&mut from, &mut to, peer, b"next");
     assert_eq!(
         to.with(|seen| seen.messages.pop()),
-        Some((b"half".to_vec(), Some(ReadError::Broken(Node(0)))))
+        Some((b"half".to_vec(), Some(ReadError::Broken(PeerId(0)))))
     );
     drop(message);
     from.end(next).unwrap();
@@ -245,10 +246,10 @@ fn a_port_that_goes_gives_up_what_it_had_begun_and_another_may_begin() {
 fn begun(
     from: &mut Streams<()>,
     to: &mut Streams<Seen>,
-    node: Node,
+    peer: PeerId,
     data: &[u8],
 ) -> tsumugi::stream::Outgoing {
-    let mut message = from.begin(node, "keep").unwrap();
+    let mut message = from.begin(peer, "keep").unwrap();
     from.piece(&mut message, data).unwrap();
     from.run(message.flush()).unwrap().unwrap();
     let expected = to.with(|seen| seen.bytes) + data.len();
@@ -262,12 +263,12 @@ fn begun(
 
 #[test]
 fn a_sender_that_goes_away_in_the_middle_is_an_error_in_the_handler() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
     let other_node = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
-    let mut to = receiver(&there, Options::default());
+    let mut to = receiver(&there, StreamOptions::default());
     let (mut from, mut from_other) = (port(&here, ()), port(&other, ()));
-    let message = begun(&mut from, &mut to, node, b"gone");
+    let message = begun(&mut from, &mut to, peer, b"gone");
     let other_message = begun(&mut from_other, &mut to, other_node, b"stays");
     drop((message, from, here));
     eventually("the handler hears of it", || {
@@ -294,9 +295,9 @@ fn a_sender_that_falls_silent_in_the_middle_is_noticed() {
         faults: Some("firewall=on".parse().unwrap()),
         ..Config::loopback()
     };
-    let (here, there, node) = acquainted(Config::loopback(), config);
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
-    let _message = begun(&mut from, &mut to, node, b"half");
+    let (here, there, peer) = connected(Config::loopback(), config);
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let _message = begun(&mut from, &mut to, peer, b"half");
     // From here on nobody calls `here`, as if its process hung; everything it sent is acknowledged.
     eventually("the handler hears of it", || {
         to.poll().unwrap();
@@ -310,23 +311,23 @@ fn a_sender_that_falls_silent_in_the_middle_is_noticed() {
 
 #[test]
 fn a_receiver_that_goes_away_is_an_error_at_the_next_piece() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
-    let mut message = begun(&mut from, &mut to, node, b"x");
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let mut message = begun(&mut from, &mut to, peer, b"x");
     drop((to, there));
     eventually("it is known", || {
         from.poll().unwrap();
         match message.try_piece(b"y") {
             Ok(_) => false,
-            Err(WriteError::Send(SendError::Peer(failure))) => failure.node == node,
+            Err(WriteError::Send(SendError::Peer(failure))) => failure.peer == peer,
             Err(error) => panic!("{error}"),
         }
     });
-    assert!(matches!(from.begin(node, "keep").err(), Some(WriteError::Send(SendError::Peer(_)))));
-    // After it is forgiven, the message is still one that nobody there knows of.
-    here.forgive(node);
-    assert!(matches!(message.try_piece(b"y"), Err(WriteError::Lost(lost)) if lost == node));
-    let message = from.begin(node, "keep").unwrap();
+    assert!(matches!(from.begin(peer, "keep").err(), Some(WriteError::Send(SendError::Peer(_)))));
+    // After it is reset, the message is still one that nobody there knows of.
+    here.reset_peer(peer);
+    assert!(matches!(message.try_piece(b"y"), Err(WriteError::Lost(lost)) if lost == peer));
+    let message = from.begin(peer, "keep").unwrap();
     drop(from);
     let mut end = std::pin::pin!(message.end());
     let mut context = std::task::Context::from_waker(Waker::noop());
@@ -341,11 +342,11 @@ fn unread_bytes_are_bounded_and_the_sender_is_stopped() {
         datagram_bytes: Some(1472),
         ..Config::loopback()
     };
-    let (here, there, node) = acquainted(Config { send_bytes: 10_000, ..config.clone() }, config);
-    let options = Options { buffered_bytes: 20_000 };
+    let (here, there, peer) = connected(Config { send_bytes: 10_000, ..config.clone() }, config);
+    let options = StreamOptions { buffered_bytes: 20_000 };
     let (mut from, mut to) = (port(&here, ()), receiver(&there, options));
-    let data = contents(0, 300_000);
-    let mut message = from.begin(node, "wait and keep").unwrap();
+    let data = payload(0, 300_000);
+    let mut message = from.begin(peer, "wait and keep").unwrap();
     let mut sent = 0;
     for _ in 0..2000 {
         sent += message.try_piece(&data[sent..]).unwrap();
@@ -380,10 +381,10 @@ fn unread_bytes_are_bounded_and_the_sender_is_stopped() {
 
 #[test]
 fn handlers_that_never_finish_are_bounded_too() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options { buffered_bytes: 20_000 }));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions { buffered_bytes: 20_000 }));
     for _ in 0..100 {
-        let message = from.begin(node, "wait and keep").unwrap();
+        let message = from.begin(peer, "wait and keep").unwrap();
         from.end(message).unwrap();
     }
     eventually("the port is full", || {
@@ -409,10 +410,10 @@ fn handlers_that_never_finish_are_bounded_too() {
 
 #[test]
 fn extract_takes_in_what_it_is_told_to() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, Options::default()));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
     for _ in 0..50 {
-        let mut message = from.begin(node, "keep").unwrap();
+        let mut message = from.begin(peer, "keep").unwrap();
         from.piece(&mut message, &[7; 100]).unwrap();
         from.end(message).unwrap();
     }
@@ -429,12 +430,12 @@ fn extract_takes_in_what_it_is_told_to() {
 
 #[test]
 fn messages_that_are_not_ended_are_bounded() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-    let (from, _to) = (port(&here, ()), receiver(&there, Options::default()));
-    let mut begun: Vec<_> = (0..UNFINISHED_MAX).map(|_| from.begin(node, "keep").unwrap()).collect();
-    assert!(matches!(from.begin(node, "keep").err(), Some(WriteError::Unfinished { .. })));
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+    let (from, _to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
+    let mut begun: Vec<_> = (0..UNFINISHED_MAX).map(|_| from.begin(peer, "keep").unwrap()).collect();
+    assert!(matches!(from.begin(peer, "keep").err(), Some(WriteError::Unfinished { .. })));
     begun.pop();
-    assert!(from.begin(node, "keep").is_ok());
+    assert!(from.begin(peer, "keep").is_ok());
 }
 
 /// A head of a message, as bytes.
@@ -444,17 +445,17 @@ fn raw_head(message: u32, flags: u8) -> Vec<u8> {
 
 #[test]
 fn a_peer_that_begins_too_much_or_goes_on_with_nothing_is_counted() {
-    let (here, there, _) = acquainted(Config::loopback(), Config::loopback());
-    let mut to = receiver(&here, Options::default());
+    let (here, there, _) = connected(Config::loopback(), Config::loopback());
+    let mut to = receiver(&here, StreamOptions::default());
     let mut hostile = there.channel(CHANNEL).unwrap();
     let count = UNFINISHED_MAX as u32 + 10;
     for message in 0..count {
-        hostile.post(Node(0), &raw_head(message, 1)).unwrap();
+        hostile.post(PeerId(0), &raw_head(message, 1)).unwrap();
     }
-    hostile.post(Node(0), &raw_head(0, 1)).unwrap(); // twice
-    hostile.post(Node(0), &[0, 0, 0, 0, 255, 255, 255, 255]).unwrap(); // never begun
-    hostile.post(Node(0), &[0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
-    hostile.post(Node(0), &[]).unwrap();
+    hostile.post(PeerId(0), &raw_head(0, 1)).unwrap(); // twice
+    hostile.post(PeerId(0), &[0, 0, 0, 0, 255, 255, 255, 255]).unwrap(); // never begun
+    hostile.post(PeerId(0), &[0, 1, 0, 0, 0, 0, 0, 0]).unwrap();
+    hostile.post(PeerId(0), &[]).unwrap();
     eventually("all is counted", || {
         there.progress().unwrap();
         to.poll().unwrap();
@@ -465,22 +466,22 @@ fn a_peer_that_begins_too_much_or_goes_on_with_nothing_is_counted() {
 
 #[test]
 fn garbage_is_counted_and_does_no_harm() {
-    let (here, there, _) = acquainted(Config::loopback(), Config::loopback());
-    let mut to = receiver(&here, Options::default());
+    let (here, there, _) = connected(Config::loopback(), Config::loopback());
+    let mut to = receiver(&here, StreamOptions::default());
     let mut hostile = there.channel(CHANNEL).unwrap();
     for round in 0..2000u64 {
-        let mut bytes = contents(round, (round % 40) as usize);
+        let mut bytes = payload(round, (round % 40) as usize);
         if bytes.len() >= 8 {
             bytes[..8].copy_from_slice(&[(round % 7) as u8, 0, 0, 0, (round % 11) as u8, 0, 0, 0]);
         }
-        hostile.post(Node(0), &bytes).unwrap();
+        hostile.post(PeerId(0), &bytes).unwrap();
         there.progress().unwrap();
         to.poll().unwrap();
     }
     assert!(here.counters().get("violation") > 500, "{}", here.counters());
     drop(hostile);
     let mut from = port(&there, ());
-    let mut message = from.begin(Node(0), "keep").unwrap();
+    let mut message = from.begin(PeerId(0), "keep").unwrap();
     from.piece(&mut message, b"all is well").unwrap();
     from.end(message).unwrap();
     eventually("a message arrives", || {
@@ -493,13 +494,13 @@ fn garbage_is_counted_and_does_no_harm() {
 #[test]
 fn wrong_use_says_what_is_wrong() {
     let endpoint = open(Config::loopback());
-    let mut to = receiver(&endpoint, Options::default());
+    let mut to = receiver(&endpoint, StreamOptions::default());
     assert_eq!(to.register("keep", keep), Err(NameError::Twice("keep".into())));
-    assert!(Streams::open(&endpoint, CHANNEL, Options::default(), ()).is_err(), "taken");
-    assert!(Streams::open(&endpoint, 9, Options { buffered_bytes: 0 }, ()).is_err());
+    assert!(Streams::open(&endpoint, CHANNEL, StreamOptions::default(), ()).is_err(), "taken");
+    assert!(Streams::open(&endpoint, 9, StreamOptions { buffered_bytes: 0 }, ()).is_err());
     assert!(matches!(
-        to.begin(Node(3), "keep").err(),
-        Some(WriteError::Send(SendError::NoSuchNode(Node(3))))
+        to.begin(PeerId(3), "keep").err(),
+        Some(WriteError::Send(SendError::NoSuchPeer(PeerId(3))))
     ));
 }
 
@@ -515,11 +516,11 @@ fn two_that_send_each_other_more_than_fits_do_not_wait_for_each_other() {
         let (to_main, from_other) = std::sync::mpsc::channel();
         let (to_other, from_main) = std::sync::mpsc::channel::<u16>();
         let run = |endpoint: Endpoint, port: u16| {
-            let node = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
-            let mut streams = receiver(&endpoint, Options::default());
-            let data = contents(1, 1 << 20);
+            let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+            let mut streams = receiver(&endpoint, StreamOptions::default());
+            let data = payload(1, 1 << 20);
             for _ in 0..3 {
-                let mut message = streams.begin(node, "keep").unwrap();
+                let mut message = streams.begin(peer, "keep").unwrap();
                 streams.piece(&mut message, &data).unwrap();
                 streams.end(message).unwrap();
             }
@@ -547,8 +548,8 @@ fn two_that_send_each_other_more_than_fits_do_not_wait_for_each_other() {
 #[test]
 fn a_handler_may_send_what_it_reads_back() {
     let config = Config { send_bytes: 5_000, ..Config::loopback() };
-    let (here, there, node) = acquainted(config.clone(), config);
-    let (mut client, mut server) = (receiver(&here, Options::default()), port(&there, ()));
+    let (here, there, peer) = connected(config.clone(), config);
+    let (mut client, mut server) = (receiver(&here, StreamOptions::default()), port(&there, ()));
     server
         .register("echo", |mut incoming: Incoming<()>| async move {
             let mut answer = incoming.begin(incoming.source(), "keep").unwrap();
@@ -562,8 +563,8 @@ fn a_handler_may_send_what_it_reads_back() {
             answer.end().await.unwrap();
         })
         .unwrap();
-    let data = contents(3, 200_000);
-    let mut message = client.begin(node, "echo").unwrap();
+    let data = payload(3, 200_000);
+    let mut message = client.begin(peer, "echo").unwrap();
     let expected = data.clone();
     client.spawn(async move {
         message.piece(&data).await.unwrap();

@@ -1,6 +1,6 @@
 //! Who waits for a stream is woken by the waker that was given, whatever future or task it waits in.
 
-use super::loopback::{acquainted, contents, eventually};
+use super::loopback::{connected, eventually, payload};
 use super::{Seen, keep, port, receiver};
 use std::cell::RefCell;
 use std::future::poll_fn;
@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::task::{Context, Poll, Wake, Waker};
 use tsumugi::Config;
-use tsumugi::stream::{Incoming, Options, ReadError, Streams, WriteError};
+use tsumugi::stream::{Incoming, ReadError, StreamOptions, Streams, WriteError};
 
 /// Whether a part of a future was woken.
 #[derive(Default)]
@@ -44,13 +44,13 @@ async fn only_when_woken<T>(future: impl Future<Output = T>) -> T {
 /// Has a message of three chunks read by whatever `register` makes, and broken off or ended.
 fn assert_is_read(register: impl Fn(&mut Streams<Seen>)) {
     for ending in ["whole", "given up", "closed"] {
-        let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
-        let mut to = receiver(&there, Options::default());
+        let (here, there, peer) = connected(Config::loopback(), Config::loopback());
+        let mut to = receiver(&there, StreamOptions::default());
         register(&mut to);
         let mut from = port(&here, ());
-        let mut message = from.begin(node, "combined").unwrap();
+        let mut message = from.begin(peer, "combined").unwrap();
         for chunk in 1..=3 {
-            from.piece(&mut message, &contents(0, 100)).unwrap();
+            from.piece(&mut message, &payload(0, 100)).unwrap();
             from.run(message.flush()).unwrap().unwrap();
             eventually("the chunk is read", || {
                 from.poll().unwrap();
@@ -120,12 +120,12 @@ fn a_message_is_read_in_another_task_than_its_handlers() {
 #[test]
 fn who_waits_at_a_port_that_closes_is_woken() {
     let config = Config { send_bytes: 5_000, ..Config::loopback() };
-    let (here, _there, node) = acquainted(config.clone(), config);
+    let (here, _there, peer) = connected(config.clone(), config);
     let from = port(&here, ());
-    let mut message = from.begin(node, "keep").unwrap();
+    let mut message = from.begin(peer, "keep").unwrap();
     let flag = Arc::new(Flag::default());
     let waker = Waker::from(Arc::clone(&flag));
-    let data = contents(0, 100_000);
+    let data = payload(0, 100_000);
     let mut piece = Box::pin(message.piece(&data));
     assert!(piece.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
     drop(from);
@@ -136,7 +136,7 @@ fn who_waits_at_a_port_that_closes_is_woken() {
 
 #[test]
 fn who_reads_at_a_port_that_closes_is_woken() {
-    let (here, there, node) = acquainted(Config::loopback(), Config::loopback());
+    let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let (mut from, mut to) = (port(&here, ()), port(&there, ()));
     let slot = Rc::new(RefCell::new(None));
     let handler = Rc::clone(&slot);
@@ -145,7 +145,7 @@ fn who_reads_at_a_port_that_closes_is_woken() {
         async {}
     })
     .unwrap();
-    let mut message = from.begin(node, "hand out").unwrap();
+    let mut message = from.begin(peer, "hand out").unwrap();
     from.run(message.flush()).unwrap().unwrap();
     from.piece(&mut message, b"some").unwrap();
     from.run(message.flush()).unwrap().unwrap();

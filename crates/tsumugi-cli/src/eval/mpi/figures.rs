@@ -96,7 +96,7 @@ mod tests {
     fn ratios_are_made_within_a_round() {
         let mut measured = Measured::default();
         for (tcp, ours) in [(4000.0, 2000.0), (8000.0, 2000.0), (5000.0, 2000.0)] {
-            for (over, ns) in [(Carrier::Tcp, tcp), (Carrier::TsumugiUser, ours)] {
+            for (over, ns) in [(Carrier::Tcp, tcp), (Carrier::TsumugiSocket, ours)] {
                 let line = format!(r#"{{"figure": "one_way", "bytes": 8, "value": {ns}}}"#);
                 measured.add(over, figures(&line));
             }
@@ -116,7 +116,7 @@ mod tests {
         Carrier::ALL.into_iter().for_each(|over| measured.add(over, figures(text)));
         let kinds: Vec<_> = measured.rows().iter().map(|row| (row.figure, row.over)).collect();
         assert_eq!(kinds.len(), 8);
-        assert_eq!(kinds[1], (Kind::Stream, Carrier::TsumugiUser));
+        assert_eq!(kinds[1], (Kind::Stream, Carrier::TsumugiSocket));
         assert_eq!(kinds[4], (Kind::Barrier, Carrier::Tcp));
         assert!(Measured::default().rows().is_empty());
     }

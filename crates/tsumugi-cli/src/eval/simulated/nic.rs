@@ -81,7 +81,7 @@ impl Rail for Limited {
         let source = self.rail.source(to.ip());
         let nic = self.nics.iter().position(|nic| Some(nic.address) == source);
         let Some(queue) = nic.map(|nic| &mut self.queues[nic]) else {
-            return self.rail.send(now, to, burst); // which counts it as having no way
+            return self.rail.send(now, to, burst); // which counts it as having no route
         };
         let buffered = queue.buffered.entry(to).or_default();
         for (taken, packet) in burst.iter().enumerate() {

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use tsumugi::{Endpoint, Node, ReceiveError, SendError};
+use tsumugi::{Endpoint, PeerId, ReceiveError, SendError};
 
 use super::failed;
 use crate::peers::Failure;
@@ -13,15 +13,15 @@ pub(super) trait Carrier {
     const BYTES_MAX: u64 = u64::MAX;
 
     /// Sends a message, all of which is handed to the NIC.
-    fn send(&mut self, endpoint: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure>;
+    fn send(&mut self, endpoint: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure>;
 
     /// Sends a message of a stream: it may share a packet with its neighbours.
-    fn post(&mut self, endpoint: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
-        self.send(endpoint, node, message)
+    fn post(&mut self, endpoint: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
+        self.send(endpoint, peer, message)
     }
 
     /// Source and length of the next message; `None`: there was none for so long.
-    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure>;
+    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure>;
 
     /// What arrives from now on is a stream, of which only the number matters.
     fn sink(&mut self) {}
@@ -35,29 +35,29 @@ pub(super) struct Channel {
 }
 
 impl Carrier for Channel {
-    fn send(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
-        self.channel.send(node, message).map(drop).map_err(failed("cannot send"))
+    fn send(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
+        self.channel.send(peer, message).map(drop).map_err(failed("cannot send"))
     }
 
     #[inline]
-    fn post(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
+    fn post(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
         let channel = &mut self.channel;
         let posted = match self.in_place {
-            true => channel.send_buffer(node, message.len()).and_then(|buffer| buffer.post()),
-            false => channel.post(node, message),
+            true => channel.send_buffer(peer, message.len()).and_then(|buffer| buffer.post()),
+            false => channel.post(peer, message),
         };
         // The blocking form waits for room in the way that was asked for.
         let posted = match posted {
             Err(SendError::WouldBlock) if self.in_place => {
-                channel.send_buffer(node, message.len()).and_then(|buffer| buffer.send())
+                channel.send_buffer(peer, message.len()).and_then(|buffer| buffer.send())
             }
-            Err(SendError::WouldBlock) => channel.send(node, message),
+            Err(SendError::WouldBlock) => channel.send(peer, message),
             posted => posted,
         };
         posted.map(drop).map_err(failed("cannot send"))
     }
 
-    fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure> {
+    fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure> {
         let received = match look_up.is_zero() {
             true => self.channel.try_receive(),
             false => self.channel.receive_timeout(look_up).map(Some),

@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tsumugi::stream::{Incoming, Options, Streams};
-use tsumugi::{Endpoint, Node};
+use tsumugi::stream::{Incoming, StreamOptions, Streams};
+use tsumugi::{Endpoint, PeerId};
 
 use super::carrier::Carrier;
 use super::{CHANNEL, failed};
@@ -16,7 +16,7 @@ const HANDLER: &str = "perf";
 const READ_BYTES: usize = 64 << 10;
 
 /// Messages that were read to their end.
-type Arrived = VecDeque<(Node, usize)>;
+type Arrived = VecDeque<(PeerId, usize)>;
 
 pub(super) struct Pieces {
     port: Streams<Arrived>,
@@ -24,7 +24,7 @@ pub(super) struct Pieces {
 
 impl Pieces {
     pub(super) fn new(endpoint: &Endpoint) -> Result<Pieces, Failure> {
-        let mut port = Streams::open(endpoint, CHANNEL, Options::default(), Arrived::new())
+        let mut port = Streams::open(endpoint, CHANNEL, StreamOptions::default(), Arrived::new())
             .map_err(failed("cannot open a port"))?;
         port.register(HANDLER, |mut incoming: Incoming<Arrived>| async move {
             let mut buffer = vec![0; READ_BYTES];
@@ -45,13 +45,13 @@ impl Pieces {
 }
 
 impl Carrier for Pieces {
-    fn send(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
-        let mut outgoing = self.port.begin(node, HANDLER).map_err(failed("cannot send"))?;
+    fn send(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
+        let mut outgoing = self.port.begin(peer, HANDLER).map_err(failed("cannot send"))?;
         self.port.piece(&mut outgoing, message).map_err(failed("cannot send"))?;
         self.port.end(outgoing).map(drop).map_err(failed("cannot send"))
     }
 
-    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure> {
+    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure> {
         let port = &mut self.port;
         let mut broken = None;
         let mut look = || match port.poll() {

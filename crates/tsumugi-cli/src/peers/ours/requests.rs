@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tsumugi::active_message::{ActiveMessages, Options};
-use tsumugi::{Endpoint, Node};
+use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages};
+use tsumugi::{Endpoint, PeerId};
 
 use super::carrier::Carrier;
 use super::{CHANNEL, failed};
@@ -20,7 +20,7 @@ pub(super) struct Requests {
 }
 
 struct Seen {
-    arrived: VecDeque<(Node, usize)>,
+    arrived: VecDeque<(PeerId, usize)>,
     /// Requests are replied to with their own data: the answer to each is sent by its handler.
     echoes: bool,
     /// What went wrong with a request.
@@ -29,7 +29,7 @@ struct Seen {
 
 impl Requests {
     pub(super) fn new(endpoint: &Endpoint, is_client: bool) -> Result<Requests, Failure> {
-        let options = Options { tokens: TOKENS, bulk_bytes: Self::BYTES_MAX as usize };
+        let options = ActiveMessageOptions { tokens: TOKENS, bulk_bytes: Self::BYTES_MAX as usize };
         let seen = Seen { arrived: VecDeque::new(), echoes: !is_client, error: None };
         let mut port =
             ActiveMessages::open(endpoint, CHANNEL, options, seen).map_err(failed("cannot open a port"))?;
@@ -48,20 +48,20 @@ impl Requests {
 impl Carrier for Requests {
     const BYTES_MAX: u64 = 64 << 10;
 
-    fn send(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
+    fn send(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
         if self.port.state().echoes {
             return Ok(()); // the handler has replied
         }
         let then = move |seen: &mut Seen, answer: Result<tsumugi::active_message::Answer<'_>, _>| match answer
         {
-            Ok(answer) if !answer.data.is_empty() => seen.arrived.push_back((node, answer.data.len())),
+            Ok(answer) if !answer.data.is_empty() => seen.arrived.push_back((peer, answer.data.len())),
             Ok(_) => {}
             Err(error) => seen.error = Some(tsumugi::active_message::Unanswered::to_string(&error)),
         };
-        self.port.request_bulk(node, HANDLER, [0; 4], message, then).map_err(failed("cannot send"))
+        self.port.request_bulk(peer, HANDLER, [0; 4], message, then).map_err(failed("cannot send"))
     }
 
-    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure> {
+    fn next(&mut self, endpoint: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure> {
         let port = &mut self.port;
         let mut broken = None;
         let mut look = || match port.poll() {

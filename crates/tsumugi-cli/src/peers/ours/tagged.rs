@@ -3,8 +3,8 @@
 use std::collections::VecDeque;
 use std::time::Duration;
 
-use tsumugi::message::{self, Options, Pattern, Port, Request, WaitError};
-use tsumugi::{Endpoint, Node, SendError};
+use tsumugi::message::{self, MessageOptions, Pattern, Port, Request, WaitError};
+use tsumugi::{Endpoint, PeerId, SendError};
 
 use super::carrier::Carrier;
 use super::{CHANNEL, Protocol, failed};
@@ -34,7 +34,7 @@ impl Tagged {
             Protocol::Rendezvous => message::Protocol::Rendezvous,
             Protocol::ActiveZeroCopy => message::Protocol::ActiveZeroCopy,
         };
-        let options = Options { protocol, ..Options::default() };
+        let options = MessageOptions { protocol, ..MessageOptions::default() };
         let port = Port::open_with(endpoint, CHANNEL, options).map_err(failed("cannot open a port"))?;
         let mut tagged = Tagged { port, posted: VecDeque::new() };
         let bytes = (message_bytes_max as usize).max(1);
@@ -51,12 +51,12 @@ impl Tagged {
 }
 
 impl Carrier for Tagged {
-    fn send(&mut self, _: &Endpoint, node: Node, message: &[u8]) -> Result<(), Failure> {
+    fn send(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
         let request = loop {
-            match self.port.send(node, TAG, message) {
+            match self.port.send(peer, TAG, message) {
                 Ok(request) => break request,
                 Err(SendError::WouldBlock) => {
-                    self.port.wait_for_room(node, message.len()).map_err(failed("cannot send"))?;
+                    self.port.wait_for_room(peer, message.len()).map_err(failed("cannot send"))?;
                 }
                 Err(error) => return Err(failed("cannot send")(error)),
             }
@@ -65,7 +65,7 @@ impl Carrier for Tagged {
         Ok(())
     }
 
-    fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(Node, usize)>, Failure> {
+    fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure> {
         let Some(&request) = self.posted.front() else { return Ok(None) };
         let completion = match look_up.is_zero() {
             true => self.port.test(request).map_err(failed("cannot receive"))?,
@@ -81,6 +81,6 @@ impl Carrier for Tagged {
         if let Some(buffer) = completion.buffer {
             self.receive(buffer.into_vec());
         }
-        Ok(Some((status.node, status.bytes as usize)))
+        Ok(Some((status.peer, status.bytes as usize)))
     }
 }

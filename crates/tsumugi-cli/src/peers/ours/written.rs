@@ -7,12 +7,12 @@ use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
 use tsumugi::remote::Registration;
-use tsumugi::{Channel, Endpoint, Message, Node, ReceiveError, Region, Remote, Rights, SendError, Target};
+use tsumugi::{Channel, Endpoint, Message, PeerId, ReceiveError, Region, Remote, Rights, SendError, Target};
 
-use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, depositor, failed, paths, receive_failed};
+use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, failed, paths, receive_failed, receive_path};
 use crate::measure::cpu::process_cpu_time;
 use crate::measure::row::PathRow;
-use crate::peers::{Failure, Peer, Stop, Stream, Streamed, Until, Watch, interrupted};
+use crate::peers::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch, interrupted};
 
 /// Bytes that tell where a side's memory is.
 const TARGET_BYTES: usize = 16;
@@ -25,11 +25,11 @@ pub(crate) struct Written {
     channel: Channel,
     endpoint: Endpoint,
     /// The other side, if this is the client; the server learns it from the first message.
-    server: Option<Node>,
+    server: Option<PeerId>,
     /// What is written from, and what is written to by the other side.
     source: Region,
     memory: Region,
-    there: Option<(Node, Target)>,
+    there: Option<(PeerId, Target)>,
     /// Place of the word behind the message, bytes.
     word_at: usize,
     sent: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Written {
 impl Written {
     pub(super) fn new(
         endpoint: Endpoint,
-        server: Option<Node>,
+        server: Option<PeerId>,
         message_bytes_max: u64,
     ) -> Result<Written, Failure> {
         let word_at = (message_bytes_max as usize).next_multiple_of(8);
@@ -66,7 +66,7 @@ impl Written {
     }
 
     /// Tells the other side where our memory is, and learns where its is.
-    fn meet(&mut self, watch: &mut Watch<'_>) -> Result<(Node, Target), Failure> {
+    fn exchange_targets(&mut self, watch: &mut Watch<'_>) -> Result<(PeerId, Target), Failure> {
         if let Some(there) = self.there {
             return Ok(there);
         }
@@ -88,12 +88,12 @@ impl Written {
         Ok(there)
     }
 
-    fn tell(&mut self, node: Node) -> Result<(), Failure> {
+    fn tell(&mut self, peer: PeerId) -> Result<(), Failure> {
         let Target { key, address } = self.registration.target();
         let mut word = [0; TARGET_BYTES];
         word[..8].copy_from_slice(&key.to_le_bytes());
         word[8..].copy_from_slice(&address.to_le_bytes());
-        self.channel.send(node, &word).map(drop).map_err(failed("cannot send"))
+        self.channel.send(peer, &word).map(drop).map_err(failed("cannot send"))
     }
 
     fn hear(&mut self, watch: &mut Watch<'_>) -> Result<Message, Failure> {
@@ -126,20 +126,20 @@ impl Written {
 }
 
 impl Peer for Written {
-    fn engine(&self) -> Option<&'static str> {
-        Some(self.endpoint.engine())
+    fn send_path(&self) -> Option<&'static str> {
+        Some(self.endpoint.send_path())
     }
 
-    fn depositor(&self) -> Option<&'static str> {
-        Some(depositor(&self.endpoint))
+    fn receive_path(&self) -> Option<&'static str> {
+        Some(receive_path(&self.endpoint))
     }
 
     fn paths(&self) -> Vec<PathRow> {
-        paths(&self.endpoint, self.there.map(|(node, _)| node))
+        paths(&self.endpoint, self.there.map(|(peer, _)| peer))
     }
 
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
-        let (node, there) = self.meet(watch)?;
+        let (peer, there) = self.exchange_targets(watch)?;
         self.sent += 1;
         // One write for both where they lie side by side; a longer message is written, then its word.
         self.source
@@ -148,18 +148,18 @@ impl Peer for Written {
         let short = message.len() == self.word_at && message.len() <= 256;
         let bytes = if short { self.word_at + 8 } else { message.len() };
         let slice = self.source.slice(0..bytes).map_err(failed("too long a message"))?;
-        self.write(watch, || self.remote.write(node, there, &slice))?;
+        self.write(watch, || self.remote.write(peer, there, &slice))?;
         if !short {
             let word = self.sent.to_le_bytes();
             let to = there.plus(self.word_at as u64);
-            self.write(watch, || self.remote.write_bytes(node, to, &word))?;
+            self.write(watch, || self.remote.write_bytes(peer, to, &word))?;
         }
         watch.progress()?;
         Ok(())
     }
 
     fn receive(&mut self, _bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
-        self.meet(watch)?;
+        self.exchange_targets(watch)?;
         let word = self.memory.word(self.word_at).map_err(failed("no word behind the message"))?;
         let next = self.received + 1;
         loop {
@@ -175,7 +175,7 @@ impl Peer for Written {
     }
 
     fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        let (node, there) = self.meet(watch)?;
+        let (peer, there) = self.exchange_targets(watch)?;
         let slice =
             self.source.slice(0..stream.message_bytes as usize).map_err(failed("too long a message"))?;
         let (start, cpu) = (Instant::now(), process_cpu_time());
@@ -183,17 +183,17 @@ impl Peer for Written {
         while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
         {
             for _ in 0..stream.batch_messages {
-                self.write(watch, || self.remote.write(node, there, &slice))?;
+                self.write(watch, || self.remote.write(peer, there, &slice))?;
             }
             // Its turn comes when all before it is in its place.
-            self.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+            self.channel.send(peer, &[0]).map_err(failed("cannot send"))?;
             batches += 1;
             watch.progress()?;
             while self.channel.try_receive().map_err(failed("cannot receive"))?.is_some() {
                 acknowledged += 1;
             }
             if interrupted() {
-                return Err(Stop::Interrupted.into());
+                return Err(StopReason::Interrupted.into());
             }
         }
         while acknowledged < batches {
@@ -211,13 +211,13 @@ impl Peer for Written {
     }
 
     fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        let (node, _) = self.meet(watch)?;
+        let (peer, _) = self.exchange_targets(watch)?;
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let mut done = Streamed::default();
         loop {
             match self.hear(watch) {
                 Ok(_) => {}
-                Err(Failure::Stopped(Stop::Control)) => return Ok(done),
+                Err(Failure::Stopped(StopReason::Control)) => return Ok(done),
                 Err(error) => return Err(error),
             }
             watch.progress()?;
@@ -225,12 +225,12 @@ impl Peer for Written {
             done.bytes += stream.batch_bytes();
             done.elapsed_ns = start.elapsed().as_nanos() as u64;
             done.cpu_ns = (process_cpu_time() - cpu).as_nanos() as u64;
-            self.channel.send(node, &[0]).map_err(failed("cannot send"))?;
+            self.channel.send(peer, &[0]).map_err(failed("cannot send"))?;
         }
     }
 
     fn idle(&mut self, time: Duration, watch: &mut Watch<'_>) -> Result<(), Failure> {
-        self.meet(watch)?;
+        self.exchange_targets(watch)?;
         let start = Instant::now();
         loop {
             let left = time.saturating_sub(start.elapsed());

@@ -1,0 +1,389 @@
+//! What scripts may rely on: output, exit codes and traces of `tsumugi up`, `down` and `status`. Needs root and the
+//! compiled program.
+
+mod common;
+
+use common::with_xdp;
+use serde_json::{Value, json};
+use std::io::{BufRead, BufReader};
+use std::os::unix::fs::PermissionsExt;
+use std::process::{Child, Command, Stdio};
+use tsumugi_lab::testing::Watched;
+use tsumugi_lab::{Lab, LabGuard, Spec};
+
+const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
+
+/// Two nodes with two NICs each.
+struct Cluster(LabGuard, #[allow(dead_code, reason = "looks at the kernel's log in the end")] Watched);
+
+/// What a command printed, on stdout and stderr.
+type Printed = (String, String);
+
+impl Cluster {
+    /// `None`, after saying so loudly, where there can be none; never where CI=true.
+    fn new(test: &str) -> Option<Cluster> {
+        let watched = with_xdp(test)?;
+        let lab = Lab::up(&Spec { nics: 2, ..Spec::unique("updown") }).expect("the lab is made");
+        Some(Cluster(lab.guarded(), watched))
+    }
+
+    fn command(&self, node: usize, program: &str) -> Command {
+        self.0.command(node, program).expect("the node can be entered")
+    }
+
+    /// Runs `tsumugi LINE` in node 0 and returns what it prints, if it ends with that code.
+    fn expect(&self, line: &str, code: i32) -> Printed {
+        let mut command = self.command(0, TSUMUGI);
+        // Who called sudo would own the endpoints.
+        command.args(line.split_whitespace()).env_remove("SUDO_UID");
+        expect(command, code)
+    }
+
+    /// The answer of a command that prints JSON.
+    fn json(&self, line: &str) -> Value {
+        let (out, err) = self.expect(line, 0);
+        // The other end of this NIC has no program yet.
+        let said: Vec<&str> =
+            err.lines().filter(|said| !said.contains("drops what programs in the")).collect();
+        assert!(said.is_empty(), "{line}: {err}");
+        serde_json::from_str(&out).expect("one JSON object")
+    }
+
+    /// What `status` says of the pool and its NICs.
+    fn pool(&self) -> Value {
+        let mut status = self.json("status --json");
+        status.as_object_mut().and_then(|all| all.remove("here")).expect("what endpoints get here");
+        status
+    }
+
+    /// What is left of the XDP receive path in node 0.
+    fn traces(&self) -> String {
+        let mut shell = self.command(0, "sh");
+        shell.args([
+            "-c",
+            "ls -d /sys/fs/bpf/tsumugi 2>&1 | grep -v 'No such'; ip -o link | grep -o prog/xdp; :",
+        ]);
+        expect(shell, 0).0
+    }
+}
+
+fn expect(mut command: Command, code: i32) -> Printed {
+    let output = command.output().expect("it starts");
+    let text = |bytes: Vec<u8>| String::from_utf8(bytes).expect("it prints text");
+    let (out, err) = (text(output.stdout), text(output.stderr));
+    assert_eq!(output.status.code(), Some(code), "{command:?}: {out}{err}");
+    (out, err)
+}
+
+/// The endpoints of a status as (port, owner, group, mode).
+fn endpoints(status: &Value) -> Vec<(u64, u64, u64, &str)> {
+    let endpoints = status["endpoints"].as_array().expect("a list").iter();
+    let number = |endpoint: &Value, name: &str| endpoint[name].as_u64().expect("a number");
+    endpoints
+        .map(|endpoint| {
+            let mode = endpoint["mode"].as_str().expect("a text");
+            (number(endpoint, "port"), number(endpoint, "owner"), number(endpoint, "group"), mode)
+        })
+        .collect()
+}
+
+/// The NICs of a status as (name, mode).
+fn nics(status: &Value) -> Vec<(&str, &str)> {
+    let nics = status["nics"].as_array().expect("a list").iter();
+    nics.map(|nic| (nic["name"].as_str().expect("a name"), nic["xdp"].as_str().expect("a mode"))).collect()
+}
+
+#[test]
+fn a_program_from_up_to_down() {
+    let Some(cluster) = Cluster::new("a_program_from_up_to_down") else { return };
+    assert!(cluster.expect("status", 0).0.contains("on no NIC here"));
+    assert_eq!(cluster.pool(), json!({ "nics": [], "endpoints": [] }));
+    assert_eq!(cluster.expect("down", 0), Printed::default(), "there is nothing to do");
+
+    let options = "--port 7500 --endpoints 2 --flows 8 --queue 65536 --owner 65534 --group 54321 --mode 660";
+    let status = cluster.json(&format!("up nic0 {options} --json"));
+    assert_eq!(nics(&status), [("nic0", "native")]);
+    assert_eq!(status["nics"][0]["busy_polling"], false);
+    assert_eq!((&status["flows"], &status["queue_bytes"]), (&8.into(), &65536.into()));
+    assert_eq!(endpoints(&status), [(7500, 65534, 54321, "660"), (7501, 65534, 54321, "660")]);
+    for endpoint in status["endpoints"].as_array().expect("a list") {
+        assert_eq!((&endpoint["claimed"], &endpoint["counters"]["deposited"]), (&false.into(), &0.into()));
+    }
+    assert_eq!(cluster.pool(), status);
+
+    // Again: what is there stays as it is, and there is more.
+    let (table, _) = cluster.expect("up nic0 nic1 --port 7600 --endpoints 3 --xdp generic", 0);
+    let status = cluster.json("status --json");
+    assert_eq!(nics(&status), [("nic0", "native"), ("nic1", "generic")]);
+    assert_eq!((status["flows"].as_u64(), endpoints(&status).len()), (Some(8), 5));
+    assert_eq!(endpoints(&status)[1..3], [(7501, 65534, 54321, "660"), (7600, 0, 0, "600")]);
+    let shown = cluster.expect("status", 0).0;
+    let here = shown.strip_prefix(&table).expect("the same, and what endpoints get");
+    assert!(here.starts_with("Endpoints of yours send by udp") && here.contains("nic0 nic1"), "{here}");
+    for part in
+        ["nic0             native", "5 endpoints of 8 flows, 64 KiB of queue", "7500-7501", "7600-7602"]
+    {
+        assert!(table.contains(part), "{part}: {table}");
+    }
+
+    let (out, err) = cluster.expect("down nic1", 0);
+    assert_eq!((out.as_str(), err.as_str()), ("", "detached from nic1\n"));
+    let (_, err) = cluster.expect("down nic1", 1);
+    assert!(err.contains("not on nic1"), "{err}");
+    let status = cluster.json("status --json");
+    assert_eq!((nics(&status), endpoints(&status).len()), (vec![("nic0", "native")], 5));
+    cluster.expect("down", 0);
+    assert_eq!(cluster.traces(), "");
+}
+
+#[test]
+fn what_cannot_be_is_refused_and_leaves_nothing() {
+    let Some(cluster) = Cluster::new("what_cannot_be_is_refused_and_leaves_nothing") else { return };
+    for (line, reason) in [
+        ("up", "required"),
+        ("up nic0 --mode 777", "600, 660, 666"),
+        ("up nic0 --xdp fast", "native or generic"),
+        ("up nic0 --port 70000", "70000"),
+        ("up nic0 --endpoints many", "many"),
+        ("status nic0", "nic0"),
+    ] {
+        let (out, err) = cluster.expect(line, 2);
+        assert!(out.is_empty() && err.contains(reason), "{line}: {out}{err}");
+    }
+    for (line, reason) in [
+        ("up nic9", "no NIC is called 'nic9'"),
+        ("up nic0 nic9", "no NIC is called 'nic9'"),
+        ("up nic0 --port 80", "between 1024 and 65535"),
+        ("up nic0 --port 65535 --endpoints 2", "between 1024 and 65535"),
+        ("up nic0 --endpoints 0", "0 endpoints"),
+        ("up nic0 --owner no-such-user", "no user 'no-such-user'"),
+        ("up nic0 --group no-such-group", "no group 'no-such-group'"),
+        ("up nic0 --queue 5000", "5000"),
+        ("up nic0 --busy-poll", "leave --busy-poll away"),
+        ("down nic0", "not on nic0"),
+    ] {
+        let (out, err) = cluster.expect(line, 1);
+        assert!(out.is_empty() && err.contains(reason), "{line}: {out}{err}");
+        assert_eq!(cluster.traces(), "", "{line}");
+    }
+    cluster.expect("up nic0 --flows 8 --queue 65536 --endpoints 1", 0);
+    let (_, err) = cluster.expect("up nic1 --flows 16", 1);
+    assert!(err.contains("`tsumugi down` first"), "{err}");
+    assert_eq!(nics(&cluster.json("status --json")), [("nic0", "native")]);
+    cluster.expect("down", 0);
+    assert_eq!(cluster.traces(), "");
+}
+
+#[test]
+fn another_program_is_left_alone() {
+    let Some(cluster) = Cluster::new("another_program_is_left_alone") else { return };
+    // Ours, but in a BPF file system that nobody else sees and that goes with the shell.
+    let line = "mount -t bpf bpf /sys/fs/bpf && \"$0\" up nic0 --endpoints 1 && read -r end";
+    let mut shell = cluster.command(0, "unshare");
+    shell.args(["--mount", "sh", "-c", line, TSUMUGI]).stdin(Stdio::piped()).stdout(Stdio::piped());
+    let mut other = Running(shell.spawn().expect("it starts"));
+    assert!(other.line().contains("nic0"), "it is attached");
+    let theirs = cluster.traces();
+    assert_eq!(theirs, "prog/xdp\n");
+    for line in ["up nic0", "up nic0 --xdp generic", "up nic1 nic0"] {
+        let (out, err) = cluster.expect(line, 1);
+        assert!(out.is_empty() && err.contains("another XDP program"), "{line}: {out}{err}");
+        // What takes it off: netlink cannot, for a link attaches it.
+        assert!(err.contains("'receive', number ") && err.contains(", native, by link "), "{err}");
+        assert!(err.contains("`bpftool link detach id "), "{err}");
+        assert_eq!(cluster.traces(), theirs, "{line}");
+    }
+    let said = cluster.expect("status", 0).0;
+    assert!(said.contains("on no NIC here") && said.contains("nic0 has another XDP program"), "{said}");
+    let status = cluster.json("status --json");
+    assert_eq!((&status["nics"], &status["others"][0]["nic"]), (&json!([]), &json!("nic0")));
+    let said = cluster.expect("doctor", 0).0;
+    assert!(said.contains("on no NIC: nic0 has another XDP program attached: 'receive'"), "{said}");
+}
+
+#[test]
+fn why_a_driver_takes_no_program_is_said_in_the_kernels_words() {
+    let test = "why_a_driver_takes_no_program_is_said_in_the_kernels_words";
+    let Some(cluster) = Cluster::new(test) else { return };
+    // One queue for what two send.
+    let few =
+        "ip link add few numrxqueues 1 numtxqueues 1 type veth peer name many numrxqueues 2 numtxqueues 2";
+    for line in [few, "ip link set few up", "ip link set many up", "ip link add none type bridge"] {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    }
+    for (nic, words) in [
+        ("few", "XDP expects number of rx queues not less than peer tx queues (No space left on device"),
+        ("none", "Underlying driver does not support XDP in native mode (Operation not supported"),
+    ] {
+        let (out, err) = cluster.expect(&format!("up {nic} --xdp native"), 1);
+        assert!(out.is_empty() && err.contains(words), "{err}");
+        assert!(err.contains("; without `--xdp native` it runs behind the driver (generic)"), "{err}");
+        assert_eq!(cluster.traces(), "", "{nic}");
+        let (_, err) = cluster.expect(&format!("up {nic}"), 0);
+        assert!(err.contains(&format!("{nic} takes no program in its driver: ")), "{err}");
+        assert!(err.contains(words), "{err}");
+        assert_eq!(nics(&cluster.json("status --json")), [(nic, "generic")]);
+        cluster.expect("down", 0);
+        assert_eq!(cluster.traces(), "", "{nic}");
+    }
+}
+
+#[test]
+fn a_nic_whose_other_end_drops_answers_is_found_out() {
+    let Some(cluster) = Cluster::new("a_nic_whose_other_end_drops_answers_is_found_out") else { return };
+    let shell = |line: &str| {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    };
+    let up = |line: &str| {
+        let (_, err) = cluster.expect(line, 0);
+        let status = cluster.json("status --json");
+        let (nic, mode) = nics(&status)[0];
+        let found = (nic.to_owned(), mode.to_owned(), err);
+        cluster.expect("down", 0);
+        assert_eq!(cluster.traces(), "");
+        found
+    };
+    let dropped = "its other end (outer) drops what programs in the driver send";
+    shell(
+        "ip link add br9 type bridge; ip link add inner type veth peer name outer; ip link set outer master br9",
+    );
+    shell("for nic in br9 inner outer; do ip link set $nic up; done");
+    let (nic, mode, err) = up("up inner");
+    assert_eq!((nic.as_str(), mode.as_str()), ("inner", "generic"), "{err}");
+    assert!(err.contains(dropped) && err.contains("`ethtool -K outer gro on`"), "{err}");
+    // Who insists hears of it, too.
+    let (_, mode, err) = up("up inner --xdp native");
+    assert!(mode == "native" && err.contains(dropped) && err.contains("`--xdp generic`"), "{mode}: {err}");
+    let (_, mode, err) = up("up inner --xdp generic");
+    assert_eq!((mode.as_str(), err.as_str()), ("generic", ""));
+    shell("ethtool -K outer gro on");
+    let (_, mode, err) = up("up inner");
+    assert_eq!((mode.as_str(), err.as_str()), ("native", ""), "what was said to help does");
+    // By itself it may get a program soon, as those between two hosts of a lab do.
+    shell("ethtool -K outer gro off; ip link set outer nomaster");
+    let (_, mode, err) = up("up inner");
+    assert!(mode == "native" && err.contains(dropped), "{mode}: {err}");
+}
+
+#[test]
+fn what_has_lost_its_nic_is_said_and_cleared_away() {
+    let Some(cluster) = Cluster::new("what_has_lost_its_nic_is_said_and_cleared_away") else { return };
+    let shell = |line: &str| {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", line]);
+        expect(shell, 0);
+    };
+    for again in ["up nic1 --endpoints 1 --flows 16", "down"] {
+        shell("ip link add short type veth peer name other");
+        cluster.expect("up short --endpoints 1", 0);
+        shell("ip link del short; ip link add short type veth peer name other");
+        let said = cluster.expect("status", 0).0;
+        assert!(said.contains("NOT ATTACHED any more: the NIC that it was on (number "), "{said}");
+        let status = cluster.json("status --json");
+        assert_eq!(status["nics"][0]["attached"], false, "{status}");
+        assert!(
+            status["nics"][0]["found"].as_str().is_some_and(|text| text.ends_with("is gone")),
+            "{status}"
+        );
+        let said = cluster.expect("doctor", 0).0;
+        assert!(said.contains("on no NIC: the NIC that it was on"), "{said}");
+        let (_, err) = cluster.expect(again, 0);
+        assert!(err.contains("forgot an attachment: the NIC that it was on"), "{err}");
+        if again != "down" {
+            assert_eq!(nics(&cluster.json("status --json")), [("nic1", "native")]);
+            cluster.expect("down", 0);
+        }
+        assert_eq!(cluster.traces(), "");
+        shell("ip link del short");
+    }
+}
+
+#[test]
+fn who_is_not_root_may_only_look() {
+    let Some(cluster) = Cluster::new("who_is_not_root_may_only_look") else { return };
+    // The build's folder may be closed to others.
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("tsumugi");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    let nobody = |line: &str, code| {
+        let mut command = cluster.command(0, "setpriv");
+        command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
+        command.args(line.split_whitespace());
+        expect(command, code)
+    };
+    cluster.expect("up nic0 --endpoints 1 --owner 65534", 0);
+    cluster.expect("up nic0 --port 7500 --endpoints 1", 0);
+    for line in ["up nic1", "down"] {
+        let (_, err) = nobody(line, 1);
+        assert!(err.contains("only root can do that: `sudo tsumugi"), "{err}");
+    }
+    let status: Value = serde_json::from_str(&nobody("status --json", 0).0).expect("one JSON object");
+    assert_eq!(nics(&status), [("nic0", "native")]);
+    // And what their endpoints get.
+    let here = &status["here"]["report"];
+    assert!(here["send_paths"].as_array().expect("a list").contains(&"udp".into()), "{here}");
+    assert!(here["given_up"].to_string().contains("CAP_NET_RAW"), "{here}");
+    // Counters are shown to those who may use the endpoint.
+    let counters = [0, 1].map(|endpoint: usize| status["endpoints"][endpoint].get("counters").is_some());
+    assert_eq!(counters, [true, false], "{status}");
+}
+
+#[test]
+fn status_shows_who_receives() {
+    let Some(cluster) = Cluster::new("status_shows_who_receives") else { return };
+    cluster.expect("up nic0 nic1 --endpoints 1", 0);
+    let mut serve = cluster.command(0, TSUMUGI);
+    // Only this side has the XDP program.
+    serve.args(["perf", "serve", "--once", "--port", "0", "--receive", "xdp"]).stdout(Stdio::piped());
+    let mut server = Running(serve.spawn().expect("it starts"));
+    let line = server.line();
+    let port = line.split_once("port ").and_then(|(_, rest)| rest.split(' ').next()).expect("a port");
+    let mut client = cluster.command(1, TSUMUGI);
+    client.args(["perf", "latency", &format!("10.77.0.1:{port}"), "--receive", "socket", "--json"]);
+    client.args(["--rounds", "1", "--count", "1000000", "--time", "60", "--timeout", "60"]);
+    let mut client = Running(client.stdout(Stdio::null()).spawn().expect("it starts"));
+    let mut status = cluster.json("status --json");
+    let delivered = |status: &Value| {
+        let rails = status["endpoints"][0]["rails"].as_array().map_or(&[][..], Vec::as_slice);
+        let on = |ip: &str, of: &str| {
+            rails.iter().find(|rail| rail["ip"] == ip).map_or(0, |rail| rail[of].as_u64().unwrap_or(0))
+        };
+        let used = ["10.77.0.1", "10.77.1.1"].map(|ip| on(ip, "paths") - on(ip, "silent"));
+        (used, on("10.77.0.1", "delivered") + on("10.77.1.1", "delivered"))
+    };
+    let deposited = |status: &Value| status["endpoints"][0]["counters"]["deposited"].as_u64();
+    while deposited(&status) < Some(100) || delivered(&status).0 != [1, 1] || delivered(&status).1 < 100 {
+        assert!(client.0.try_wait().expect("it can be asked").is_none(), "it ended: {status}");
+        status = cluster.json("status --json");
+    }
+    assert_eq!(status["endpoints"][0]["claimed"], true);
+    assert!(cluster.expect("status", 0).0.contains("through 10.77.1.1"));
+    let (_, err) = cluster.expect("down", 0);
+    assert!(err.contains("detached from nic0\n") && err.contains("in use: 1 endpoints; they go on"), "{err}");
+    assert_eq!(cluster.traces(), "");
+}
+
+/// Another process; it ends when this is dropped.
+struct Running(Child);
+
+impl Running {
+    /// Its next line on stdout.
+    fn line(&mut self) -> String {
+        let mut line = String::new();
+        let stdout = self.0.stdout.as_mut().expect("a pipe");
+        BufReader::new(stdout).read_line(&mut line).expect("a line");
+        line
+    }
+}
+
+impl Drop for Running {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}

@@ -1,0 +1,673 @@
+//! Connections: HELLO, CHALLENGE, WELCOME, BYE and RESET.
+
+use super::peer::{Address, Local, Outgoing, Peer, Phase};
+use super::sizes::over_ipv6;
+use super::state::State;
+use crate::PeerId;
+use crate::checksum::crc32c;
+use crate::error::Reason;
+use rand::Rng;
+use std::net::SocketAddr;
+use tsumugi_proto::handshake::Handshake;
+use tsumugi_proto::receive_bitmap::REACH_PACKETS;
+use tsumugi_proto::{ReceiveMemory, Sender, answer, receive_bitmap, receiver};
+use tsumugi_wire::defect;
+use tsumugi_wire::frame::FRAGMENT_BYTES;
+use tsumugi_wire::handshake::{Challenge, Offer, Refusal};
+use tsumugi_wire::header::HEADER_BYTES;
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::time::MILLISECOND_NS;
+use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// Time between two BYEs, ns.
+pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
+/// Credit that a new flow begins with, packets.
+pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
+/// A sender with more credit than this gets the next only in steps.
+const CREDIT_PACKETS_PLENTY: u64 = 256;
+const CREDIT_PACKETS_STEP: u64 = 64;
+/// Stateless replies that may wait at once; more are not sent, the peer will ask again.
+pub(super) const REPLIES_MAX: usize = 256;
+
+/// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which connection it would
+/// follow on. See [`tsumugi_proto::handshake::Cookies::make`].
+fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
+    match peer.welcomed {
+        // A copy of a HELLO that led to this connection gets the challenge that it got then: another would say
+        // that the cookie is not good any more.
+        Some((welcomed, standing)) if welcomed == nonce && peer.epoch == epoch => standing,
+        _ if defect!(CookieWithoutStanding) => 0,
+        _ => {
+            let another = if peer.epoch == epoch { 0 } else { peer.epoch };
+            // A handshake that led to a connection is another standing than one that led to nothing yet.
+            let nth = peer.connection.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
+            let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
+            let used = u32::from(peer.is_used_unheard()).wrapping_mul(0xc2b2_ae35);
+            // So that two hardly ever agree.
+            another ^ nth.wrapping_add(withdrawn).wrapping_add(used).wrapping_mul(0x9e37_79b1)
+        }
+    }
+}
+
+impl State {
+    /// Begins the handshake with a peer that something is to be sent to.
+    pub(super) fn start_handshake(&mut self, now: Instant, index: u32) {
+        if !matches!(self.peers[index as usize].phase, Phase::Strange) {
+            return;
+        }
+        let nonce = self.random.random();
+        let peer = &mut self.peers[index as usize];
+        peer.phase = Phase::Handshake(Handshake::new(now, nonce));
+        // Errors that the kernel reports for packets to it must reach us.
+        self.to_connect.push(peer.address);
+        self.schedule(index);
+        self.arm(now, index);
+    }
+
+    /// Begins the handshake with a peer if there was none yet. Returns whether what is sent to it goes out at once: not
+    /// during the handshake.
+    pub(crate) fn connect(&mut self, now: Instant, id: PeerId) -> bool {
+        let index = self.the(id).0;
+        match self.peers[index as usize].phase {
+            Phase::Strange => {
+                self.start_handshake(now, index);
+                false
+            }
+            Phase::Handshake(_) => false,
+            Phase::Open | Phase::Leaving(_) | Phase::Gone(_) => true,
+        }
+    }
+
+    /// The HELLO that is due to a peer, if one is.
+    pub(super) fn hello(&mut self, now: Instant, index: u32) -> Option<Vec<u8>> {
+        let Phase::Handshake(handshake) = &self.peers[index as usize].phase else { return None };
+        if now < handshake.due {
+            return None;
+        }
+        if handshake.is_refused() {
+            self.restart_handshake(now, index);
+        }
+        let Phase::Handshake(handshake) = &self.peers[index as usize].phase else { return None };
+        let (nonce, cookie) = (handshake.nonce, handshake.cookie);
+        // Nothing is offered before the peer has answered.
+        let local = if cookie == 0 { Some(Local { index: 0, token: 0 }) } else { self.local_flow(index) };
+        let offer = self.offer(self.peers[index as usize].address, local?, nonce, cookie);
+        if let Phase::Handshake(handshake) = &mut self.peers[index as usize].phase {
+            handshake.said(now);
+        }
+        Some(self.packet(Kind::Hello, &offer.encode()))
+    }
+
+    /// The peer has forgotten what our HELLO offered, or never accepted it: another flow and another handshake, so that
+    /// no late packet of the old one is taken for one of the new.
+    fn restart_handshake(&mut self, now: Instant, index: u32) {
+        if self.end_used_unheard(index) {
+            return;
+        }
+        self.close_flow(index);
+        let nonce = self.random.random();
+        self.peers[index as usize].phase = Phase::Handshake(Handshake::new(now, nonce));
+    }
+
+    /// Ends the connection to a peer that has sent something in the flow that we still offer it; `false` if it has not. It has
+    /// given up since, and what it sends from now on must not be taken for what it sent then.
+    fn end_used_unheard(&mut self, index: u32) -> bool {
+        let is = self.peers[index as usize].is_used_unheard();
+        if is {
+            self.end_peer(index, Reason::Restarted);
+        }
+        is
+    }
+
+    /// A HELLO that asks no more than who is there.
+    pub(super) fn question(&self, to: SocketAddr, nonce: u64) -> Vec<u8> {
+        self.packet(Kind::Hello, &self.offer(to, Local { index: 0, token: 0 }, nonce, 0).encode())
+    }
+
+    /// Longest datagram of ours to or from a peer that we talk with at this address, bytes.
+    fn datagram_bytes_at(&self, address: SocketAddr) -> usize {
+        let bytes = self.options.datagram_bytes;
+        if self.is_shorter_over_ipv6 && address.is_ipv6() { over_ipv6(bytes) } else { bytes }
+    }
+
+    fn offer(&self, to: SocketAddr, local: Local, nonce: u64, cookie: u64) -> Offer {
+        Offer {
+            job: self.options.job,
+            nonce,
+            cookie,
+            token: local.token,
+            flow: local.index,
+            repeat: self.options.repeat,
+            listens: self.options.listens,
+            datagram_bytes: self.datagram_bytes_at(to) as u16,
+            message_bytes_max: self.options.message_bytes_max,
+        }
+    }
+
+    /// A whole packet of no flow.
+    pub(super) fn packet(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
+        let mut header = Header::new(kind, self.epoch);
+        header.body_bytes = body.len() as u16;
+        header.body_crc = crc32c(body);
+        let mut packet = header.encode().to_vec();
+        packet.extend_from_slice(body);
+        packet
+    }
+
+    pub(super) fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
+        // Once is enough. Equal packets in a row may be coalesced before the XDP program sees them, which then answers
+        // none.
+        let waits = self.replies.iter().any(|(other, reply)| *other == to && *reply == packet);
+        if self.replies.len() < REPLIES_MAX && !waits {
+            self.replies.push((to, packet));
+        }
+    }
+
+    /// Queues a packet without body on the flow to a peer.
+    pub(super) fn reply_on_flow(&mut self, index: u32, kind: Kind) {
+        let address = self.peers[index as usize].path();
+        if let Some(packet) = self.flow_packet(index, kind, 0) {
+            self.reply(address, packet.to_vec());
+        }
+    }
+
+    /// A packet without body on the flow to a peer; `None` before the peer has said which that is.
+    pub(super) fn flow_packet(&mut self, index: u32, kind: Kind, path: u8) -> Option<[u8; HEADER_BYTES]> {
+        let psn = if kind == Kind::Bye { self.peers[index as usize].sender.next() } else { Psn(0) };
+        self.flow_packet_about(index, kind, path, psn)
+    }
+
+    /// The same about a packet.
+    pub(super) fn flow_packet_about(
+        &mut self,
+        index: u32,
+        kind: Kind,
+        path: u8,
+        psn: Psn,
+    ) -> Option<[u8; HEADER_BYTES]> {
+        let (ack, credit) = self.credit(index);
+        let peer = &self.peers[index as usize];
+        let remote = peer.remote?;
+        let mut header = Header::new(kind, self.epoch);
+        (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
+        (header.flags, header.psn) = (self.has_ack(index), psn);
+        (header.ack, header.credit) = (ack, credit);
+        Some(header.encode())
+    }
+
+    /// Our entry in the flow table for a peer, made when there is none yet.
+    fn local_flow(&mut self, index: u32) -> Option<Local> {
+        if let Some(local) = self.peers[index as usize].local {
+            return Some(local);
+        }
+        let free = self.flows.iter().position(Option::is_none)?;
+        let local = Local { index: free as u32, token: self.random.random_range(1..=u64::MAX) };
+        self.flows[free] = Some(index);
+        self.peers[index as usize].local = Some(local);
+        Some(local)
+    }
+
+    /// Whether the offer is of our job and leaves room for something to send.
+    fn is_acceptable(&self, offer: &Offer) -> bool {
+        offer.job == self.options.job && usize::from(offer.datagram_bytes) >= DATAGRAM_BYTES_MIN
+    }
+
+    /// Closes our entry in the flow table for a peer.
+    pub(super) fn close_flow(&mut self, index: u32) {
+        if let Some(local) = self.peers[index as usize].local.take() {
+            if let Some(flow) = self.memory.flow(local.index) {
+                receiver::close(flow);
+            }
+            self.flows[local.index as usize] = None;
+        }
+    }
+
+    pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        // First of all: what was deposited before it may change how things stand with the peer.
+        self.drain(now);
+        let known = self.by_address.get(&from).copied();
+        let same = if known.is_none() { self.recognise(header.epoch, offer.token, from) } else { None };
+        let listed = known.or(same).is_some() || self.options.accept_unknown;
+        let refusal = if offer.job != self.options.job {
+            Some(Refusal::Job(self.options.job))
+        } else if !listed {
+            Some(Refusal::Stranger)
+        } else {
+            None
+        };
+        if let Some(refusal) = refusal {
+            self.refuse_peer(from, offer.nonce, refusal);
+            return;
+        }
+        if !self.is_acceptable(offer) {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        let peer = known.map(|index| &self.peers[index as usize]);
+        // The HELLO that was accepted, again: its WELCOME was lost.
+        let again = known.or(same).map(|index| &self.peers[index as usize]).is_some_and(|peer| {
+            peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
+        });
+        let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
+        let proved = again
+            || self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie)
+            || (offer.cookie != 0 && defect!(CookieNotChecked));
+        if !proved {
+            let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, standing);
+            let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
+            self.reply(from, packet);
+            return;
+        }
+        // Only a question names no flow.
+        if offer.token == 0 {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        if known.or(same).is_none() && self.is_kept_waiting(now, from, header, offer) {
+            return;
+        }
+        let entered = match same {
+            Some(index) => Ok(PeerId(index)),
+            None => self.enter_peer(&from.to_string(), from),
+        };
+        let Ok(id) = entered else {
+            self.turn_away(from, offer.nonce);
+            return;
+        };
+        let index = id.0;
+        if same.is_some() {
+            self.add_alias(index, from);
+        }
+        // It was challenged after it had sent that, so it had given up by then.
+        self.end_used_unheard(index);
+        let peer = &self.peers[index as usize];
+        let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
+        let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
+        match peer.phase {
+            // It, or an incarnation before it, gave up before WELCOME arrived. Nothing was sent to either.
+            Phase::Open if (another_epoch || another_flow) && !peer.is_confirmed() => self.withdraw(index),
+            // A new incarnation. What was outstanding with the former is lost, and the caller is told.
+            Phase::Open | Phase::Leaving(_) if another_epoch || another_flow => {
+                if defect!(RestartUnnoticed) {
+                    self.forget(index);
+                } else {
+                    self.end_peer(index, Reason::Restarted);
+                }
+                self.peers[index as usize].phase = Phase::Strange;
+            }
+            Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
+            // What waits here was never sent to anyone: it goes to the new incarnation.
+            _ => {}
+        }
+        let Some(local) = self.local_flow(index) else {
+            self.turn_away(from, offer.nonce);
+            return;
+        };
+        self.accept(now, index, from, header.epoch, offer, 0);
+        if matches!(self.peers[index as usize].phase, Phase::Gone(_)) {
+            return; // what waited for it was too long for it
+        }
+        self.peers[index as usize].welcomed = Some((offer.nonce, standing));
+        let welcome = self.offer(from, local, offer.nonce, 0);
+        let packet = self.packet(Kind::Welcome, &welcome.encode());
+        self.reply(from, packet);
+    }
+
+    pub(super) fn on_challenge(
+        &mut self,
+        now: Instant,
+        from: SocketAddr,
+        header: &Header,
+        challenge: Challenge,
+    ) {
+        let Some(&index) = self.by_address.get(&from) else {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        };
+        self.drain(now);
+        if matches!(self.peers[index as usize].phase, Phase::Strange) {
+            return self.on_introduction(now, index, header, challenge);
+        }
+        let peer = &mut self.peers[index as usize];
+        let Phase::Handshake(handshake) = &mut peer.phase else { return };
+        let said_at = handshake.said_at;
+        if handshake.refused(challenge.nonce, challenge.cookie) {
+            peer.hear(now);
+            return;
+        }
+        let is_first = challenge.nonce == handshake.nonce && handshake.cookie == 0;
+        if is_first && self.is_suspect(now, index, from, header.epoch) {
+            self.peers[index as usize].hear(now);
+            return;
+        }
+        let peer = &mut self.peers[index as usize];
+        let Phase::Handshake(handshake) = &mut peer.phase else { return };
+        if !handshake.challenged(now, challenge.nonce, challenge.cookie) {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        peer.hear(now);
+        peer.sender.sample(0, now.since(said_at).max(1));
+        self.schedule(index);
+        // It may ask by PROBE as soon as it has our next HELLO, and overtake its own WELCOME.
+        if let Some(local) = self.local_flow(index) {
+            self.open_flow(index, local, header.epoch, None);
+        }
+        self.let_in(now, header.epoch);
+    }
+
+    pub(super) fn on_welcome(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
+        if let Some(refusal) = offer.refusal() {
+            self.on_refusal(now, from, offer.nonce, refusal);
+            return;
+        }
+        // A WELCOME that accepts us names a flow.
+        if !self.is_acceptable(offer) || offer.token == 0 {
+            self.memory.count(Counter::HandshakeRefused, 1);
+            return;
+        }
+        let index = self.by_address.get(&from).copied();
+        let handshake = index.map(|index| &self.peers[index as usize].phase);
+        let expected = matches!(handshake, Some(Phase::Handshake(handshake)) if handshake.nonce == offer.nonce && handshake.cookie != 0);
+        match index {
+            // We gave up the connection in which the peer offered this flow, and the peer does not know that. What we
+            // send in the flow from PSN 0 on would be taken for copies of what we sent then.
+            Some(index)
+                if expected
+                    && self.peers[index as usize].former_token == offer.token
+                    && !defect!(FormerFlowTaken) =>
+            {
+                self.restart_handshake(now, index);
+                self.schedule(index);
+            }
+            Some(index) if expected => {
+                self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
+            }
+            // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
+            Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {
+                let peer = &mut self.peers[index as usize];
+                if peer.remote.is_some_and(|remote| remote.token == offer.token) {
+                    peer.sender.grant(CREDIT_PACKETS_INITIAL);
+                    self.schedule(index);
+                }
+            }
+            _ => self.memory.count(Counter::HandshakeRefused, 1),
+        }
+    }
+
+    /// Takes the peer's offer: from now on packets flow. The side that says WELCOME has no credit before the peer has
+    /// sent something in the flow, or has answered a PROBE: it may have given up and not know of the flow.
+    fn accept(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32, offer: &Offer, credit: u16) {
+        let Some(local) = self.peers[index as usize].local else { return };
+        self.open_flow(index, local, epoch, Some(offer));
+        let own_bytes = self.datagram_bytes_at(from);
+        let repeat = self.options.repeat;
+        let peer = &mut self.peers[index as usize];
+        let fresh = peer.remote.is_none();
+        peer.hear(now);
+        peer.remote = Some(Address {
+            flow: offer.flow,
+            token: offer.token,
+            body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
+            over_ipv6: from.is_ipv6(),
+            listens: offer.listens,
+        });
+        peer.message_bytes_max = offer.message_bytes_max;
+        if fresh {
+            let rtt_ns = peer.sender.paths()[0].srtt_ns;
+            peer.sender = Sender::new(repeat, 1, credit);
+            peer.sender.sample(0, rtt_ns);
+            // What it told of its NICs may have overtaken this.
+            peer.paths.truncate(1);
+            peer.paths[0].mtu = peer.fresh_mtu(peer.paths[0].address);
+            peer.fit();
+            self.to_connect.push(peer.address);
+            self.find_paths(now, index);
+        }
+        let peer = &mut self.peers[index as usize];
+        if !matches!(peer.phase, Phase::Leaving(_)) {
+            peer.phase = Phase::Open;
+        }
+        let limit = offer.message_bytes_max;
+        let too_long = |outgoing: &Outgoing| outgoing.message_bytes() > limit;
+        if self.peers[index as usize].outbox.iter().any(too_long) {
+            // It was accepted before the peer had said its limit. The peer would take it for a violation.
+            self.reply_on_flow(index, Kind::Bye);
+            self.end_peer(index, Reason::TooLong(limit));
+            return;
+        }
+        if fresh && self.has_several_nics() {
+            self.announce(index);
+        }
+        self.schedule(index);
+        self.arm(now, index);
+        self.watch_soon(now);
+    }
+
+    /// Opens the entry of the flow table, unless it is open for this epoch already.
+    fn open_flow(&mut self, index: u32, local: Local, epoch: u32, offer: Option<&Offer>) {
+        let memory = &self.memory;
+        let Some(flow) = memory.flow(local.index) else { return };
+        let peer = &mut self.peers[index as usize];
+        use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
+        let open = flow.token.load(Acquire) == local.token && flow.epoch.load(Relaxed) == epoch;
+        if !open {
+            receiver::open(
+                flow,
+                local.token,
+                epoch,
+                tsumugi_wire::handshake::Repeat::Selective,
+                u64::from(CREDIT_PACKETS_INITIAL),
+            );
+            peer.epoch = epoch;
+        }
+        if let Some(offer) = offer {
+            flow.repeat.store(offer.repeat as u32, Relaxed);
+            answer::address(flow, offer.flow, offer.token);
+        }
+    }
+
+    pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) {
+        if !defect!(ByeBeforeReading) {
+            self.drain(now); // what it sent before it left is still delivered
+        }
+        if self.flows[header.flow as usize] != Some(index) {
+            return; // it is gone over what was read
+        }
+        if !self.peers[index as usize].damaged.is_empty() {
+            return; // it is still needed, and says BYE again
+        }
+        self.reply_on_flow(index, Kind::ByeAck);
+        let peer = &self.peers[index as usize];
+        let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(receive_bitmap::base);
+        // What was sent after BYE may arrive before it.
+        let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
+        let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
+        self.end_peer(index, reason);
+    }
+
+    pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) {
+        self.drain(now); // as in on_bye: it may have sent something before our BYE arrived
+        let peer = &self.peers[index as usize];
+        if !matches!(peer.phase, Phase::Leaving(_)) {
+            return;
+        }
+        if peer.undelivered() > 0 {
+            // Accepted after BYE was said, and the peer did not wait for it.
+            self.end_peer(index, Reason::Closed);
+        } else {
+            self.forget(index);
+            self.peers[index as usize].phase = Phase::Gone(Reason::Closed);
+        }
+    }
+
+    /// Tells the sender of a flow that it is not open here. The flow's token is repeated as proof.
+    pub(super) fn reset(&mut self, to: SocketAddr, token: u64) {
+        let mut reset = Header::new(Kind::Reset, self.epoch);
+        reset.token = token;
+        self.reply(to, reset.encode().to_vec());
+    }
+
+    pub(super) fn on_reset(&mut self, now: Instant, from: SocketAddr, header: &Header) {
+        self.drain(now);
+        let index = self.by_address.get(&from).copied();
+        let Some(index) = index.filter(|&index| {
+            self.peers[index as usize]
+                .remote
+                .is_some_and(|remote| remote.token == header.token || defect!(ResetNotChecked))
+        }) else {
+            self.memory.count(Counter::WrongToken, 1);
+            return;
+        };
+        if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
+            // It had said BYE too, and is gone.
+            self.on_bye_ack(now, index);
+        } else if self.peers[index as usize].is_confirmed() {
+            self.end_peer(index, Reason::Restarted);
+        } else {
+            self.withdraw_welcome(now, index);
+        }
+    }
+
+    /// The peer had given up its handshake before WELCOME arrived. Nothing was sent in the flow: what waits is kept
+    /// for the next.
+    fn withdraw_welcome(&mut self, now: Instant, index: u32) {
+        self.withdraw(index);
+        let peer = &self.peers[index as usize];
+        if !peer.outbox.is_empty() || peer.awaited > 0 {
+            self.start_handshake(now, index);
+        }
+    }
+
+    /// Takes back a WELCOME that has not reached the peer.
+    fn withdraw(&mut self, index: u32) {
+        self.close_flow(index);
+        let peer = &mut self.peers[index as usize];
+        // Neither that HELLO nor a copy of it may displace what follows.
+        (peer.remote, peer.welcomed) = (None, None);
+        peer.withdrawn = peer.withdrawn.wrapping_add(1);
+        peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
+        peer.phase = Phase::Strange;
+    }
+
+    /// Says BYE to every peer that everything has been delivered to.
+    pub fn leave(&mut self, now: Instant) {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
+            let peer = &mut self.peers[index as usize];
+            match peer.phase {
+                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.is_empty() => {
+                    peer.phase = Phase::Leaving(now);
+                    self.reply_on_flow(index, Kind::Bye);
+                    self.arm(now, index);
+                }
+                Phase::Handshake(_) if peer.outbox.is_empty() => self.forget(index),
+                _ => {}
+            }
+        }
+    }
+
+    /// Says BYE again to a peer that has not answered, over every path: nothing else may be in flight that would show
+    /// which of them work.
+    pub(super) fn repeat_bye(&mut self, index: u32) {
+        for number in 0..self.peers[index as usize].paths.len() {
+            let address = self.peers[index as usize].paths[number].address;
+            if let Some(packet) = self.flow_packet(index, Kind::Bye, number as u8) {
+                self.reply(address, packet.to_vec());
+            }
+        }
+    }
+
+    /// Says BYE at once to everyone, whatever is outstanding.
+    pub fn abort(&mut self) {
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
+            if matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+                self.reply_on_flow(index, Kind::Bye);
+            }
+        }
+    }
+
+    /// Whether every peer has acknowledged BYE.
+    #[must_use]
+    pub fn has_left(&self) -> bool {
+        self.peers.iter().all(|peer| matches!(peer.phase, Phase::Strange | Phase::Gone(_)))
+    }
+
+    /// Forgets that a peer is gone: the next message to it begins a new handshake.
+    pub fn reset_peer(&mut self, index: u32) {
+        let index = self.the(PeerId(index)).0;
+        if let Some(peer @ Peer { phase: Phase::Gone(_), .. }) = self.peers.get_mut(index as usize) {
+            peer.phase = Phase::Strange;
+        }
+        self.told(|failure| failure.peer.0 == index);
+    }
+
+    /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
+    pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
+        let full = self.held_bytes() > self.options.receive_bytes && !defect!(CreditWithoutMemory);
+        // What the peer sends is no longer than both take; what our packets to it are does not matter here.
+        let body_bytes = self.agreed_body_bytes(index) as u64;
+        // Less what was read and not given back. The queue's head would say how far receive paths have got, but it is
+        // in the cache of a receive path's CPU.
+        let free_bytes = self.memory.ring_bytes() - self.kept.used_bytes(self.ring_read);
+        let peer = &mut self.peers[index as usize];
+        let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
+            return (Psn(0), 0);
+        };
+        use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
+        let direct_writes = flow.direct_writes.0.done.load(Relaxed);
+        // What we have read, which is all that was deposited or a little less. The flow entry's own word is in the
+        // cache of a receive path's CPU; but only that word tells of direct writes.
+        let next = peer.reorder.next();
+        let (base, checked) = match direct_writes {
+            0 => (next, next),
+            _ => {
+                let base = peer
+                    .damaged
+                    .first()
+                    .map_or(receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
+                // Nor has what lies in the queue been compared. The base was read first.
+                let all = self.memory.control().ring_head.0.load(Acquire) == self.ring_read;
+                (next.max(base), if all { next.max(base) } else { next })
+            }
+        };
+        let limit = flow.limit.load(Relaxed).saturating_add(direct_writes);
+        let packets = if !full {
+            peer.credit_withheld = false;
+            // Generous: many peers share the queue, and XOFF stops them when it was too much.
+            (free_bytes / body_bytes).clamp(32, REACH_PACKETS)
+        } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
+            // The memory is full, but a message that has begun must be able to end, or nothing would ever be freed.
+            peer.credit_withheld = true;
+            // And not the head of the next: it would have begun, too.
+            let left = assembly.total - assembly.in_order;
+            match assembly.step {
+                0 => (left.div_ceil(body_bytes - FRAGMENT_BYTES as u64) + 1).min(REACH_PACKETS),
+                step => left.div_ceil(step).min(REACH_PACKETS),
+            }
+        } else {
+            peer.credit_withheld = true;
+            0
+        };
+        self.withholds_credit |= peer.credit_withheld;
+        let wanted = base.0 + if defect!(BitmapNotLimited) { 4 * packets } else { packets };
+        // In steps while there is plenty, because receive paths read this with every packet.
+        let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
+        let limit = if wanted > limit && !plenty {
+            flow.checked.store(checked.0, Relaxed);
+            let told = if defect!(CreditNotKept) { limit } else { wanted };
+            flow.limit.store(told - direct_writes, Relaxed);
+            wanted
+        } else {
+            limit
+        };
+        (checked, limit.saturating_sub(checked.0).min(u64::from(u16::MAX)) as u16)
+    }
+
+    /// The flags that go with [`State::credit`].
+    pub(super) fn has_ack(&self, index: u32) -> Flags {
+        if self.peers[index as usize].local.is_some() { Flags::HAS_ACK } else { Flags(0) }
+    }
+}

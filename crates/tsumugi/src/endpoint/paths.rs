@@ -1,0 +1,459 @@
+//! Multirail: several paths to a peer, found, tried, used, left and taken back.
+//!
+//! A [`Path`] here is the peer's side of a path: the address that its packets go to. There is one for each of the
+//! peer's NICs that is on a link of one of ours. Path 0 is the address by which the connection was made. The peer tells
+//! of the others in a message of its own on [`CONTROL_CHANNEL`], and they are used once they have answered a PROBE.
+//!
+//! A path that falls silent while others deliver is suspended by the sender; from then on it is probed from time to time,
+//! and used again when it answers.
+
+use super::peer::{Outgoing, Peer, Phase};
+use super::sizes::Said;
+use super::state::State;
+use crate::PeerId;
+use std::net::{IpAddr, SocketAddr};
+use tsumugi_proto::ReceiveMemory;
+use tsumugi_proto::path_mtu::PathMtu;
+use tsumugi_proto::path_policy::{self, Pick, PolicyChoice};
+use tsumugi_rail::networks::NetworkKind;
+use tsumugi_rail::{Networks, NicAddress};
+use tsumugi_wire::defect;
+use tsumugi_wire::frame;
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, RAILS_MAX};
+use tsumugi_wire::memory::Counter;
+use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
+use tsumugi_wire::time::MILLISECOND_NS;
+use tsumugi_wire::{Flags, Instant, Kind, Psn};
+
+/// Time between the first two PROBEs of a silent path, ns; it doubles.
+const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
+/// Longest time between two PROBEs of a silent path, ns.
+const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
+
+/// The peer's side of a path.
+#[derive(Clone, Debug)]
+pub(super) struct Path {
+    /// Where packets over this path are addressed to.
+    pub(super) address: SocketAddr,
+    /// The address of our NIC that is or was on its link.
+    pub(super) nic: Option<IpAddr>,
+    /// What its path had delivered and lost when that was counted last.
+    pub(super) counted: (u64, u64),
+    /// How long datagrams over it may be, and who said so if that is less than both ends take.
+    pub(super) mtu: PathMtu,
+    pub(super) said: Said,
+    /// What its path had delivered when it came back last.
+    pub(super) delivered_when_revived: Option<u64>,
+    /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
+    gone: bool,
+    /// When a silent path was probed last, when it is probed next, and how long after the PROBE before.
+    probed_at: Instant,
+    probe_at: Instant,
+    pause_ns: u64,
+}
+
+impl Path {
+    pub(super) const fn new(address: SocketAddr) -> Path {
+        Path {
+            address,
+            nic: None,
+            counted: (0, 0),
+            mtu: PathMtu::new(DATAGRAM_BYTES_MAX),
+            said: Said::Kernel,
+            delivered_when_revived: None,
+            gone: false,
+            probed_at: Instant(0),
+            probe_at: Instant(0),
+            pause_ns: PROBE_NS_MIN,
+        }
+    }
+}
+
+/// Why an address that a peer has told of is no path to it.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+enum NoPath {
+    #[error("it is {0}")]
+    NotAllowed(String),
+    #[error("this host has the same address")]
+    Ours,
+    #[error("none of the NICs in use here is on its link")]
+    Elsewhere,
+    #[error("the connection was made on a {0} network, and this is a {1} one")]
+    OtherKind(NetworkKind, NetworkKind),
+    #[error("the path to {0} joins the same two NICs")]
+    SameNics(SocketAddr),
+    #[error(
+        "the connection was made {}", if *through { "through a tunnel, and this is none" } else { "without a tunnel, and this is one" }
+    )]
+    Overlay {
+        /// Whether the connection was made through one.
+        through: bool,
+    },
+}
+
+/// What an endpoint knows of one path to a peer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct PathReport {
+    /// Where its packets are addressed to.
+    pub address: SocketAddr,
+    /// Whether it is used: it is not while it is silent.
+    pub is_usable: bool,
+    /// Smoothed round trip, ns.
+    pub srtt_ns: u64,
+    /// Packets a second that it has been delivering while there was always something under way.
+    pub rate: u64,
+    /// Packets under way.
+    pub in_flight: u32,
+    /// Packets that arrived, ever.
+    pub delivered: u64,
+    /// Packets found lost, ever.
+    pub lost: u64,
+    /// Longest datagram that it carries, as far as is known, bytes.
+    pub datagram_bytes: usize,
+}
+
+impl Peer {
+    /// Where packets go beside `address`, by every path that works.
+    pub(super) fn elsewhere(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
+        let paths = self.paths.iter().zip(self.sender.paths());
+        let others = paths.filter(move |(path, sent)| path.address != address && sent.is_usable());
+        others.map(|(path, _)| path.address)
+    }
+
+    /// The addresses, those of the family by which the connection was made first.
+    fn primary_family_first(&self, rails: &[RailAddress]) -> Vec<RailAddress> {
+        let first = self.paths.first().map_or(self.address, |path| path.address);
+        let mut rails = rails.to_vec();
+        rails.sort_by_key(|rail| rail.address.is_ipv4() != first.is_ipv4());
+        rails
+    }
+
+    /// Whether there are several paths to it.
+    pub(super) fn is_multirail(&self) -> bool {
+        self.paths.len() > 1
+    }
+
+    /// The address for what belongs to no path: that of the first path that works.
+    pub(super) fn path(&self) -> SocketAddr {
+        let works = self.sender.paths().iter().position(|sent| sent.is_usable()).unwrap_or(0);
+        self.paths.get(works).map_or(self.address, |path| path.address)
+    }
+
+    /// When a silent path is to be probed.
+    pub(super) fn probe_due(&self) -> Instant {
+        let silent = self.paths.iter().zip(self.sender.paths()).filter(|(_, sent)| !sent.is_usable());
+        silent.map(|(path, _)| path.probe_at).min().unwrap_or(Instant::NEVER)
+    }
+}
+
+impl State {
+    /// Changes the path policy.
+    pub fn set_policy(&mut self, policy: PolicyChoice) {
+        if self.peers.len() == 0 || !defect!(PolicyNotChanged) {
+            self.policy = policy.under(self.options.repeat).policy();
+        }
+    }
+
+    /// What is known of the paths to a peer.
+    #[must_use]
+    pub fn paths(&self, index: u32) -> Vec<PathReport> {
+        let Some(peer) = self.peers.get(self.the(PeerId(index)).0 as usize) else { return Vec::new() };
+        let paths = peer.paths.iter().zip(peer.sender.paths());
+        let report = |(path, sent): (&Path, &tsumugi_proto::sender::Path)| PathReport {
+            address: path.address,
+            is_usable: sent.is_usable(),
+            srtt_ns: sent.srtt_ns,
+            rate: sent.rate(),
+            in_flight: sent.in_flight,
+            delivered: sent.delivered,
+            lost: sent.lost,
+            datagram_bytes: path.mtu.bytes(),
+        };
+        paths.map(report).collect()
+    }
+
+    /// Says at which addresses this endpoint is reached. Peers are told when there are several, and of every change.
+    pub fn set_nics(&mut self, now: Instant, port: u16, nics: Vec<NicAddress>) {
+        if nics == self.nics {
+            return;
+        }
+        let told_before = self.has_several_nics();
+        self.nics = nics;
+        let rail = |nic: &NicAddress| RailAddress {
+            address: SocketAddr::new(nic.ip, port),
+            nic: nic.nic,
+            speed_mbits: nic.speed_mbits,
+        };
+        self.rails = self.nics.iter().map(rail).collect();
+        for place in 0..self.peers.len() {
+            let index = self.peers.number_at(place);
+            if matches!(self.peers[index as usize].phase, Phase::Open) {
+                let is_news = if told_before { !defect!(NicsToldOnce) } else { self.has_several_nics() };
+                if is_news {
+                    self.announce(index);
+                }
+                self.find_paths(now, index);
+                self.schedule(index);
+            }
+        }
+    }
+
+    /// Has a peer told of our NICs before anything else that waits.
+    pub(super) fn announce(&mut self, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        if !peer.outbox.iter().any(|outgoing| matches!(outgoing, Outgoing::Rails)) {
+            peer.outbox.push_front(Outgoing::Rails);
+        }
+        self.schedule(index);
+    }
+
+    /// The body of a packet that tells a peer of our NICs. Addresses of the family by which the connection was made
+    /// come first, because a list has room for some only.
+    pub(super) fn rails_body(&mut self, index: u32) -> Option<Vec<u8>> {
+        let mut buffer = [0; RAILS_BYTES_MAX];
+        let told = self.peers[index as usize].primary_family_first(&self.rails);
+        let list = rails::encode(&told, &mut buffer);
+        let mut body = self.pool.take(frame::whole_frame_bytes(list.len()))?;
+        body.extend_from_slice(&frame::encode_whole(CONTROL_CHANNEL, list.len() as u32));
+        body.extend_from_slice(list);
+        Some(body)
+    }
+
+    /// Whether there is something to tell a peer that has just become one.
+    pub(super) fn has_several_nics(&self) -> bool {
+        self.nics.len() > 1
+    }
+
+    /// A message of the peer's endpoint itself.
+    pub(super) fn on_control(&mut self, index: u32, list: &[u8]) {
+        match rails::decode(list) {
+            Ok(list) => {
+                let peer = &mut self.peers[index as usize];
+                peer.rails = list.filter(|_| !defect!(NicsIgnored)).collect();
+                peer.has_told = true;
+                self.schedule(index);
+            }
+            Err(_) => self.memory.count(Counter::Violation, 1),
+        }
+    }
+
+    /// Finds the paths to a peer: its NICs that are on a link of one of ours.
+    pub(super) fn find_paths(&mut self, now: Instant, index: u32) {
+        self.peers[index as usize].has_told = false;
+        self.review_paths(now, index);
+        // Where two NICs have addresses of both families, that of the connection's is used.
+        let peer = &self.peers[index as usize];
+        for rail in peer.primary_family_first(&peer.rails) {
+            let Ok(nic) = self.may_be_path(index, &rail) else { continue };
+            // As fast as the slower of the two, if it says.
+            let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
+            let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
+            let peer = &mut self.peers[index as usize];
+            match peer.paths.iter().position(|path| path.address == rail.address) {
+                Some(number) => peer.sender.set_speed(number as u8, speed_bits),
+                None => self.add_path(index, nic.ip, rail.address, speed_bits),
+            }
+        }
+    }
+
+    /// The NIC of ours from which an address that a peer has told of may be a further path to it, or why it may not.
+    ///
+    /// Traffic stays on the kind of network on which the connection was made: what goes to a private address goes to
+    /// private ones, what goes through a tunnel goes through tunnels, and nothing else does.
+    fn may_be_path(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoPath> {
+        let (peer, address) = (&self.peers[index as usize], rail.address);
+        let first = peer.paths.first().map_or(address, |path| path.address).ip();
+        let reaching = |ip: IpAddr| self.nics.iter().find(move |nic| nic.reaches(ip));
+        let ip = address.ip();
+        if let Some(why) = self.networks.refusal(ip) {
+            return Err(NoPath::NotAllowed(why));
+        }
+        // It leads to us: a bridge for containers has the same address on many hosts.
+        if self.nics.iter().any(|nic| nic.ip == ip) {
+            return Err(NoPath::Ours);
+        }
+        let Some(nic) = reaching(ip) else { return Err(NoPath::Elsewhere) };
+        if NetworkKind::of(ip) != NetworkKind::of(first) {
+            return Err(NoPath::OtherKind(NetworkKind::of(first), NetworkKind::of(ip)));
+        }
+        if nic.is_overlay != reaching(first).is_some_and(|nic| nic.is_overlay) {
+            return Err(NoPath::Overlay { through: !nic.is_overlay });
+        }
+        match peer.paths.iter().find(|path| path.address != address && self.joins(peer, path, nic, rail)) {
+            Some(path) => Err(NoPath::SameNics(path.address)),
+            None => Ok(*nic),
+        }
+    }
+
+    /// Whether a path, in whichever family, joins a NIC of ours and the one of the peer's that has the address `rail`.
+    fn joins(&self, peer: &Peer, path: &Path, nic: &NicAddress, rail: &RailAddress) -> bool {
+        let ours = || self.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
+        let theirs = || peer.rails.iter().any(|other| other.address == path.address && other.nic == rail.nic);
+        !path.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
+    }
+
+    /// Every address of a peer, that of the connection and those it has told of: whether it is a path, or why not.
+    #[must_use]
+    pub fn explain(&self, index: u32) -> Vec<(SocketAddr, String)> {
+        let index = self.the(PeerId(index)).0;
+        let Some(peer) = self.peers.get(index as usize) else { return Vec::new() };
+        let mut found = Vec::new();
+        for (number, (path, sent)) in peer.paths.iter().zip(peer.sender.paths()).enumerate() {
+            let text = match (sent.is_usable(), number) {
+                (true, 0) => "the connection was made there".to_owned(),
+                (true, _) => "the peer has proved to be there".to_owned(),
+                (false, _) => "nobody there has proved to be the peer, or not lately".to_owned(),
+            };
+            found.push((path.address, text));
+        }
+        for rail in &peer.rails {
+            if found.iter().all(|(address, _)| *address != rail.address) {
+                let why = match self.may_be_path(index, rail) {
+                    Ok(_) => "there are as many paths as there may be".to_owned(),
+                    Err(why) => why.to_string(),
+                };
+                found.push((rail.address, format!("no path: {why}")));
+            }
+        }
+        found
+    }
+
+    /// Says which networks may be used.
+    pub fn set_networks(&mut self, networks: Networks) {
+        self.networks = networks;
+    }
+
+    /// Which networks may be used.
+    #[must_use]
+    pub fn networks(&self) -> &Networks {
+        &self.networks
+    }
+
+    /// Notices which paths are gone since the last look, and which are back.
+    fn review_paths(&mut self, now: Instant, index: u32) {
+        let peer = &mut self.peers[index as usize];
+        for (number, path) in peer.paths.iter_mut().enumerate() {
+            let named = peer.rails.iter().any(|rail| rail.address == path.address);
+            let reached = self.nics.iter().find(|nic| nic.reaches(path.address.ip()));
+            path.nic = reached.map(|nic| nic.ip).or(path.nic);
+            // The connection's own path stays one even if the peer does not name it or it goes through a router.
+            let gone = if named { path.nic.is_some() && reached.is_none() } else { number > 0 };
+            // Nobody waits for it to fall silent. It is probed as any other: links come back before they are told of.
+            if gone && !path.gone && peer.sender.paths()[number].is_usable() {
+                peer.sender.suspend(now, number as u8);
+            }
+            path.gone = gone;
+        }
+    }
+
+    /// Adds a path to a peer, in the place of one that is gone if there are as many as there may be.
+    fn add_path(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
+        let peer = &mut self.peers[index as usize];
+        let path = Path { nic: Some(nic), mtu: peer.fresh_mtu(address), ..Path::new(address) };
+        if peer.paths.len() < RAILS_MAX {
+            peer.sender.add_path(speed_bits);
+            peer.paths.push(path);
+        } else {
+            let free = |(number, path): &(usize, &Path)| {
+                *number > 0 && path.gone && !peer.sender.paths()[*number].is_usable()
+            };
+            let Some(number) = peer.paths.iter().enumerate().find(free).map(|(number, _)| number) else {
+                return; // when one is gone, the peer or our own NICs will tell, and we look again
+            };
+            self.ledger.count(peer);
+            peer.sender.replace_path(number as u8, speed_bits);
+            let former = std::mem::replace(&mut peer.paths[number], path).address;
+            if self.by_address.get(&former) == Some(&index) {
+                self.by_address.remove(&former);
+            }
+            self.to_disconnect.push(former);
+        }
+        self.to_connect.push(address);
+    }
+
+    /// The peer wants to know whether this path to us works: the answer goes back to the address that it came from.
+    pub(super) fn answer_probe(&mut self, now: Instant, index: u32, from: SocketAddr) {
+        if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags(0)) {
+            let to = if defect!(AnsweredOverAnotherPath) { self.peers[index as usize].path() } else { from };
+            self.reply(to, packet.to_vec());
+        }
+    }
+
+    /// Asks a peer for a sign of life, over every path.
+    pub(super) fn ask(&mut self, index: u32) {
+        (0..self.peers[index as usize].paths.len()).for_each(|number| self.probe(index, number));
+    }
+
+    /// Asks a peer for a sign of life over one path.
+    pub(super) fn probe(&mut self, index: u32, number: usize) {
+        let address = self.peers[index as usize].paths[number].address;
+        if let Some(packet) = self.flow_packet(index, Kind::Probe, number as u8) {
+            self.reply(address, packet.to_vec());
+        }
+    }
+
+    /// Asks silent paths whose time has come for a sign of life.
+    pub(super) fn probe_paths(&mut self, now: Instant, index: u32) {
+        if self.peers[index as usize].probe_due() > now {
+            return;
+        }
+        for number in 0..self.peers[index as usize].paths.len() {
+            let peer = &mut self.peers[index as usize];
+            let path = &mut peer.paths[number];
+            if path.probe_at > now || peer.sender.paths()[number].is_usable() {
+                continue;
+            }
+            path.probed_at = now;
+            path.probe_at =
+                if defect!(SilentPathNotProbed) { Instant::NEVER } else { now.plus(path.pause_ns) };
+            path.pause_ns = (2 * path.pause_ns).min(PROBE_NS_MAX);
+            self.probe(index, number);
+        }
+    }
+
+    /// The peer answered from this address: what was sent there has arrived.
+    pub(super) fn on_path(&mut self, now: Instant, index: u32, from: SocketAddr) {
+        let peer = &mut self.peers[index as usize];
+        // A lone path may be silent, too: our NIC had no carrier.
+        if !peer.is_multirail() && (peer.sender.paths()[0].is_usable() || defect!(LonePathNotRevived)) {
+            return;
+        }
+        let Some(number) = peer.paths.iter().position(|path| path.address == from) else { return };
+        let path = &mut peer.paths[number];
+        path.pause_ns = PROBE_NS_MIN;
+        if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
+            peer.sender.revive(now, number as u8);
+            // Only the peer can answer there: from now on what comes from this address without a token is believed.
+            self.by_address.entry(from).or_insert(index);
+            // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was in
+            // flight: the path will never be so empty again.
+            let rtt_ns = now.since(path.probed_at);
+            if rtt_ns < PROBE_NS_MIN {
+                peer.sender.sample(number as u8, rtt_ns.max(1));
+            }
+            self.suspect_revived(now, index, number);
+            self.schedule(index);
+        }
+    }
+
+    /// What came from this address says that packet `psn` was refused, which the packet's path has carried then.
+    pub(super) fn on_refused(&mut self, now: Instant, index: u32, from: SocketAddr, psn: Psn) {
+        let peer = &mut self.peers[index as usize];
+        if peer.is_multirail()
+            && let Some(number) = peer.paths.iter().position(|path| path.address == from)
+        {
+            peer.sender.on_refused(now, psn, number as u8);
+        }
+    }
+
+    /// The path that the next packets to a peer take; `None`: they wait.
+    pub(super) fn pick(&mut self, now: Instant, index: u32) -> Option<Pick> {
+        let body_bytes = self.body_bytes(index) as u64;
+        let peer = &self.peers[index as usize];
+        if !peer.is_multirail() {
+            return Some(Pick { path: 0, packets: u32::MAX });
+        }
+        let waiting = u32::try_from(peer.outbox_bytes / body_bytes + 1).unwrap_or(u32::MAX);
+        path_policy::pick(&mut *self.policy, now, index, &peer.sender, waiting)
+    }
+}
