@@ -19,6 +19,15 @@ const PUT_OFF: [&str; 3] = [concat!("TO", "DO"), concat!("FIX", "ME"), concat!("
 const REAL_TIME: [&str; 3] = [concat!("ch", "rt"), concat!("SCHED", "_FIFO"), concat!("SCHED", "_RR")];
 /// Where people keep their own files. What depends on them works on one machine only.
 const OWN_FILES: [&str; 3] = [concat!("/ho", "me/"), concat!("/ro", "ot/"), concat!("/Us", "ers/")];
+/// Words that stood for these before the project took the field's. In two parts each, as above.
+const SAY: [(&str, &str); 4] = [
+    (concat!("deposi", "tor"), "receive path"),
+    (concat!("acquain", "tance"), "connection"),
+    (concat!("tru", "nk"), "multirail, or path policy"),
+    (concat!("tru", "nks"), "multirail, or path policies"),
+];
+/// The page that names the files that a packet passes.
+const ARCHITECTURE: &str = "ARCHITECTURE.md";
 /// Top folders that every machine has (Filesystem Hierarchy Standard). A path below any other, where this copy
 /// of the project happens to be, is a path of this machine.
 const EVERYWHERE: [&str; 15] = [
@@ -36,8 +45,34 @@ pub(crate) fn complaints(root: &Path) -> Vec<String> {
     for file in &files {
         let shown = file.strip_prefix(root).unwrap_or(file).display().to_string();
         match fs::read_to_string(file) {
-            Ok(text) => found.extend(check(&shown, &text, &own)),
+            Ok(text) => {
+                found.extend(check(&shown, &text, &own));
+                if shown == ARCHITECTURE {
+                    found.extend(missing_files(&shown, &text, &files));
+                }
+            }
             Err(error) => found.push(format!("{shown}:1: cannot be read as text: {error}")),
+        }
+    }
+    found
+}
+
+/// The complaints about source files that a page names and nobody has. It may leave out `crates/tsumugi-` and `src`.
+fn missing_files(page: &str, text: &str, files: &[PathBuf]) -> Vec<String> {
+    let short = |file: &PathBuf| {
+        let file = format!("/{}", file.display());
+        file.replace("/tsumugi-", "/").replace("/src/", "/")
+    };
+    let files: Vec<String> = files.iter().map(short).collect();
+    let mut found = Vec::new();
+    for (index, line) in text.lines().enumerate() {
+        // Every second piece stands between backticks.
+        for name in line.split('`').skip(1).step_by(2) {
+            let is_source = [".rs", ".h", ".c"].iter().any(|ending| name.ends_with(ending));
+            let is_name = name.chars().all(|c| c.is_alphanumeric() || "_-./".contains(c));
+            if is_source && is_name && !files.iter().any(|file| file.ends_with(&format!("/{name}"))) {
+                found.push(format!("{page}:{}: there is no file '{name}'", index + 1));
+            }
         }
     }
     found
@@ -89,6 +124,9 @@ fn check(file: &str, text: &str, own_places: &[String]) -> Vec<String> {
                 format!("a real-time priority ('{word}'): pin with taskset, and state the load"),
             );
         }
+        for (word, instead) in SAY.iter().filter(|(word, _)| has_word(&line.to_lowercase(), word)) {
+            complain(number, format!("'{word}': say {instead}"));
+        }
         for place in own_places.iter().filter(|place| has_path(line, place)) {
             complain(number, format!("a path of somebody's own machine ('{place}')"));
         }
@@ -137,6 +175,14 @@ mod tests {
     }
 
     #[test]
+    fn a_page_names_files_that_are_there() {
+        let files = ["crates/tsumugi-proto/src/sender/mod.rs", "bpf/receive/answer.h"].map(PathBuf::from);
+        let missing = |text: &str| missing_files("page", text, &files).len();
+        assert_eq!(missing("`proto/sender/mod.rs` -> `sender/mod.rs`, `receive/answer.h`, `State::call`"), 0);
+        assert_eq!(missing("`rail/sender/mod.rs`, `receiver.rs`"), 2);
+    }
+
+    #[test]
     fn the_project_is_found() {
         let mut files = Vec::new();
         collect(&crate::root(), &mut files);
@@ -154,6 +200,7 @@ mod tests {
         let unfinished = format!("fn f() {{ {}) }}\n", PUT_OFF[2]);
         let real_time = format!("    {} -f 10 tsumugi compare\n", REAL_TIME[0]);
         let own = format!("let f = \"{}me/f\";\n", OWN_FILES[0]);
+        let private = format!("the {}\n", SAY[0].0);
         for (file, text) in [
             ("a.rs", "let a = 1; \n"),
             ("a.md", "a\r\n"),
@@ -163,6 +210,7 @@ mod tests {
             ("a.rs", &unfinished),
             ("a.md", &real_time),
             ("a.sh", &own),
+            ("a.md", &private),
             ("crates/a/src/lib.rs", "fn f() {}\n"),
             ("crates/a/Cargo.toml", "[package]\nname = \"a\"\n"),
         ] {
