@@ -184,7 +184,7 @@ int receive(struct xdp_md *context)
 	if (!owned(context, memory, &frame))
 		return XDP_PASS; /* the kernel answers as for any port that nobody has */
 	if (packet.kind == TSUMUGI_PROBE) {
-		/* The owner, who knows the peer's address, answers as long as nobody else can, over the path that is asked about. */
+		/* As long as the program cannot answer, the owner does, over the path that is asked about. */
 		if (!ready(flow) || is_left((void *)memory))
 			return XDP_PASS;
 		note(flow, &packet);

@@ -284,10 +284,10 @@ struct tsumugi_flow {
 		__u64 ack;   /* our flow to this peer: every PSN before it is acknowledged */
 		__u64 limit; /* our flow to this peer: the end of our credit */
 	} acknowledged TSUMUGI_ALIGNED(64);
-	/* Upper half: number of the block of 32 PSNs; lower half: its bits. */
+	/* The receive bitmap. Upper half: number of the block of 32 PSNs; lower half: its bits. */
 	__u64 bitmap[TSUMUGI_BITMAP_WORDS] TSUMUGI_ALIGNED(64);
 	struct {
-		__u64 started; /* direct writes that may be in progress, and those done */
+		__u64 started; /* direct writes begun: in progress or done, and what the owner is placing itself */
 		__u64 done;    /* direct writes that are done: they leave no record */
 		__u64 held;    /* packets read and held because one before them is missing; owner */
 	} direct_writes TSUMUGI_ALIGNED(64);

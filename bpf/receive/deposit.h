@@ -257,9 +257,9 @@ static __always_inline __u32 claim_space(struct tsumugi_control *control, __u64 
 /* receiver::limit. */
 static __always_inline __u64 limit_of(struct tsumugi_flow *flow)
 {
-	__u64 direct_writes = load_acquire(&flow->direct_writes.done), limit = load(&flow->limit);
+	__u64 done = load_acquire(&flow->direct_writes.done), limit = load(&flow->limit);
 
-	return limit + direct_writes < limit ? ~0ULL : limit + direct_writes;
+	return limit + done < limit ? ~0ULL : limit + done;
 }
 
 /* receiver::admit; `seen` as look() says. */

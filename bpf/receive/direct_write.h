@@ -98,12 +98,12 @@ static __always_inline int translate(char *memory, const struct tsumugi_remote *
 	return last->frame == first->frame + pages ? 0 : -1;
 }
 
-/* receiver::is_settled. */
-static __always_inline int is_settled(struct tsumugi_flow *flow)
+/* receiver::no_direct_write_in_progress. */
+static __always_inline int no_direct_write_in_progress(struct tsumugi_flow *flow)
 {
-	__u64 direct_writes = load_acquire(&flow->direct_writes.done);
+	__u64 done = load_acquire(&flow->direct_writes.done);
 
-	return load_acquire(&flow->direct_writes.started) == direct_writes;
+	return load_acquire(&flow->direct_writes.started) == done;
 }
 
 /* receiver::is_in_turn. */
@@ -111,7 +111,7 @@ static __always_inline int is_in_turn(struct tsumugi_control *control, struct ts
 {
 	__u64 read;
 
-	if (load_acquire(&flow->received.base) != psn || !is_settled(flow))
+	if (load_acquire(&flow->received.base) != psn || !no_direct_write_in_progress(flow))
 		return 0;
 	read = load_acquire(&control->ring_read);
 	return load(&control->ring_head) == read && load(&flow->direct_writes.held) == 0;
@@ -140,11 +140,11 @@ static __always_inline int may_write_directly(struct xdp_md *context, const stru
 }
 
 /*
- * receiver::write_directly, of a body that may be; counts what became of it. A global function, as answer() is; so it
+ * receiver::write_directly, for a body that may be; counts what became of it. A global function, as answer() is; so it
  * looks for the memory again.
  */
-__attribute__((noinline)) int write_directly(struct xdp_md *context, struct tsumugi_flow *flow, struct frame *frame, __u64 psn,
-				   __u32 body_bytes)
+__attribute__((noinline)) int write_directly(struct xdp_md *context, struct tsumugi_flow *flow, struct frame *frame,
+					     __u64 psn, __u32 body_bytes)
 {
 	struct tsumugi_remote *remote;
 	struct found first, last;

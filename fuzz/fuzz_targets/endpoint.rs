@@ -126,9 +126,9 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
     let mut state = State::new(options, memory);
     let mut heard = Heard::default();
     let mut now = Instant(0);
-    let peer = SocketAddr::from(([10, 0, 0, 2], 2));
+    let peer_address = SocketAddr::from(([10, 0, 0, 2], 2));
     state.open_channel(7);
-    let id = state.add_peer("peer", peer).expect("the first peer");
+    let peer = state.add_peer("peer", peer_address).expect("the first peer");
     let mut rest = input;
     while let Some(([step, low, high], bytes)) =
         rest.split_first_chunk::<3>().map(|(head, tail)| (*head, tail))
@@ -144,18 +144,18 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
                 finish(&mut packet);
                 state.on_datagram(now, stranger, &packet);
             }
-            2 | 3 => state.on_datagram(now, peer, &insider(bytes, &heard)),
+            2 | 3 => state.on_datagram(now, peer_address, &insider(bytes, &heard)),
             4 => {
-                let _ = state.post(now, id, 7, bytes);
+                let _ = state.post(now, peer, 7, bytes);
             }
-            5 => state.on_datagram(now, peer, &offer(Kind::Hello, bytes, &heard)),
-            6 => state.on_datagram(now, peer, &offer(Kind::Welcome, bytes, &heard)),
+            5 => state.on_datagram(now, peer_address, &offer(Kind::Hello, bytes, &heard)),
+            6 => state.on_datagram(now, peer_address, &offer(Kind::Welcome, bytes, &heard)),
             _ => {
                 let challenge = Challenge { nonce: heard.nonce, cookie: u64::from(high) + 1 };
                 let mut packet = Header::new(Kind::Challenge, EPOCH).encode().to_vec();
                 packet.extend_from_slice(&challenge.encode());
                 finish(&mut packet);
-                state.on_datagram(now, peer, &packet);
+                state.on_datagram(now, peer_address, &packet);
             }
         }
         now = now.plus(u64::from(high) * MILLISECOND_NS);
@@ -163,7 +163,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         state.tick(now);
         state.transmit(now, &mut heard).expect("this rail takes everything");
         while state.take_failure().is_some() {}
-        state.reset_peer(id.0);
-        assert!(state.peers() <= PEERS_MAX && id == PeerId(0));
+        state.reset_peer(peer.0);
+        assert!(state.peers() <= PEERS_MAX && peer == PeerId(0));
     }
 });

@@ -15,8 +15,8 @@ const PREFIX_BITS: u8 = 24;
 pub(crate) struct AddressPlan {
     /// Networks that each host has a NIC on, in the host's order.
     networks: Vec<Vec<usize>>,
-    /// The network on which two hosts connect.
-    connections: Vec<Vec<usize>>,
+    /// The network on which each pair of hosts connects: `[from][to]`.
+    connect_on: Vec<Vec<usize>>,
 }
 
 /// A host's address on a network.
@@ -28,10 +28,10 @@ impl AddressPlan {
     /// One network for all, or those of the multirail plan.
     pub(crate) fn new(hosts: usize, multirail: Option<&MultirailPlan>) -> AddressPlan {
         match multirail {
-            None => AddressPlan { networks: vec![vec![0]; hosts], connections: vec![vec![0; hosts]; hosts] },
+            None => AddressPlan { networks: vec![vec![0]; hosts], connect_on: vec![vec![0; hosts]; hosts] },
             Some(multirail) => AddressPlan {
                 networks: multirail.hosts.iter().map(|host| host.networks.clone()).collect(),
-                connections: multirail.connections.clone(),
+                connect_on: multirail.connect_on.clone(),
             },
         }
     }
@@ -47,7 +47,7 @@ impl AddressPlan {
 
     /// The address by which `from` knows `to`.
     pub(crate) fn known_as(&self, from: usize, to: usize) -> SocketAddr {
-        address(self.connections[from][to], to)
+        address(self.connect_on[from][to], to)
     }
 
     /// All addresses of a host.

@@ -103,7 +103,7 @@ impl Host {
 
     /// Posts a message to somebody. `false` when the application had better wait.
     fn post(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<bool, Wrong> {
-        let count = world.places.hosts() as u64;
+        let count = world.address_plan.hosts() as u64;
         let to = (self.index + 1 + self.random.below(count - 1) as usize) % count as usize;
         let channel = self.random.between(1, u64::from(world.plan.channels)) as u16;
         let bytes = self.size(world);
@@ -180,7 +180,7 @@ impl Host {
         bytes: u64,
     ) -> Result<Option<PeerId>, Wrong> {
         let Process { state, known, .. } = process;
-        let address = world.places.known_as(self.index, to);
+        let address = world.address_plan.known_as(self.index, to);
         let id = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
         let peer = known.entry(id.0).or_default();
         if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
@@ -197,11 +197,11 @@ impl Host {
 
     /// Sends everybody one more message, again if the connection turns out to be of the past.
     fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        for to in 0..world.places.hosts() {
+        for to in 0..world.address_plan.hosts() {
             if to == self.index {
                 continue;
             }
-            let address = world.places.known_as(self.index, to);
+            let address = world.address_plan.known_as(self.index, to);
             let id = process.state.add_peer("", address).map_err(|error| error.to_string())?;
             let peer = process.known.entry(id.0).or_default();
             let done =
@@ -234,7 +234,7 @@ impl Host {
         let (back, missing) = self.paths_missing(process, world, now)?;
         for index in missing {
             let address = process.state.address_of(PeerId(index)).ok_or("a peer without address")?;
-            let to = world.places.host_of(address)?;
+            let to = world.address_plan.host_of(address)?;
             self.post_to(process, world, now, to, 1, LABEL_BYTES)?;
         }
         process.paths_back = back;
@@ -244,6 +244,6 @@ impl Host {
     pub(crate) fn has_recovered(&self, world: &World) -> bool {
         let Some(process) = &self.process else { return false };
         let reached = process.known.values().filter(|peer| peer.reached).count();
-        reached + 1 == world.places.hosts() && process.paths_back
+        reached + 1 == world.address_plan.hosts() && process.paths_back
     }
 }

@@ -87,23 +87,23 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     if plan.has_kernels {
         network.set_kernels(seed);
     }
-    let places = AddressPlan::new(plan.hosts.len(), plan.multirail.as_ref());
-    let count = places.hosts();
-    let addresses: Vec<SocketAddr> = (0..count).map(|host| places.address(host)).collect();
+    let address_plan = AddressPlan::new(plan.hosts.len(), plan.multirail.as_ref());
+    let count = address_plan.hosts();
+    let addresses: Vec<SocketAddr> = (0..count).map(|host| address_plan.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
     let mutes = (0..count).map(|host| evidence::mutes(&plan, host)).collect();
-    let stops = (0..count).map(|host| evidence::stops(&plan, host)).collect();
+    let pauses = (0..count).map(|host| evidence::pauses(&plan, host)).collect();
     let mut world = World {
         mutes,
-        stops,
+        pauses,
         bytes_left: plan.bytes_max,
         plan,
         network,
         wire: Rc::clone(trace),
         ledger: Ledger::default(),
         addresses,
-        places,
+        address_plan,
         nics: HashMap::new(),
         present_since: vec![Instant(0); count],
         ended: vec![None; count],
@@ -263,7 +263,7 @@ impl Cluster {
         let arrival = arrivals.enumerate().min_by_key(|(_, arrival)| *arrival);
         if let Some((host, arrival)) = arrival.filter(|(_, arrival)| *arrival <= at.min(end)) {
             self.now = self.now.max(arrival);
-            self.hosts[host].drive(&mut self.world, self.now)?;
+            self.hosts[host].run_xdp(&mut self.world, self.now)?;
             return Ok(true);
         }
         if at > end {

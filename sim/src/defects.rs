@@ -42,7 +42,7 @@ pub fn is_of_models(defect: Defect) -> bool {
             | Defect::NewestMessage
             | Defect::RequestTwice
             | Defect::ReaderNotWoken
-            | Defect::ChangedTwice
+            | Defect::AtomicTwice
     )
 }
 

@@ -26,7 +26,7 @@ pub(crate) fn apply(random: &mut Random, plan: &mut Plan) {
         host.options.listens = !random.one_in(6);
     }
     plan.events.retain(|(_, event)| matches!(event, Event::Mtu { .. } | Event::Program { .. }));
-    let uses_xdp = plan.hosts.iter().any(|host| host.by_xdp);
+    let uses_xdp = plan.hosts.iter().any(|host| host.uses_xdp);
     // One after the other: what is said of each must be known.
     let mut at = random.below(20 * MILLISECOND_NS);
     for _ in 0..random.between(1, 3) {
@@ -85,10 +85,10 @@ pub(crate) fn mutes(plan: &Plan, host: usize) -> Vec<Mute> {
 }
 
 /// When the process on a host makes no call.
-pub(crate) fn stops(plan: &Plan, host: usize) -> Vec<Pause> {
-    let stops = plan.events.iter().filter_map(|(from, event)| match event {
+pub(crate) fn pauses(plan: &Plan, host: usize) -> Vec<Pause> {
+    let pauses = plan.events.iter().filter_map(|(from, event)| match event {
         Event::Silence { host: of, until } if *of == host => Some(Pause { from: *from, until: *until }),
         _ => None,
     });
-    stops.collect()
+    pauses.collect()
 }

@@ -91,7 +91,7 @@ pub(crate) struct Process {
     /// Calls in a row after which a timer was still due though nothing had arrived.
     pub(crate) overdue: u32,
     /// The application has acted since the last progress.
-    pub(crate) used: bool,
+    pub(crate) acted: bool,
     /// Addresses that datagrams have come from in this call.
     pub(crate) heard_from: Vec<SocketAddr>,
     pub(crate) leaving: bool,
@@ -119,7 +119,7 @@ impl Host {
             called_at: Instant(0),
             silent_until: Instant(0),
             away_ns: 0,
-            attached: plan.by_xdp,
+            attached: plan.uses_xdp,
             policy: (world.plan.multirail.as_ref())
                 .and_then(|multirail| multirail.hosts[index].policy)
                 .map(|policy| policy.under(plan.options.repeat)),
@@ -146,8 +146,8 @@ impl Host {
         let bits = self.random.bits();
         options.seed = Some(bits);
         let mut geometry = Geometry::plain(options.peers_max, self.plan.queue_bytes);
-        if world.plan.memory && self.plan.by_xdp {
-            geometry.window_pages = memory::window_pages(world.places.hosts());
+        if world.plan.memory && self.plan.uses_xdp {
+            geometry.window_pages = memory::window_pages(world.address_plan.hosts());
             geometry.translations = TRANSLATIONS[bits as usize % TRANSLATIONS.len()];
         }
         let memory = Memory::new(geometry).expect("a plan's geometry is possible");
@@ -160,7 +160,8 @@ impl Host {
             state.set_policy(policy);
         }
         state.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
-        world.lanes[self.index] = world.plan.memory.then(|| memory::lanes(&mut state, world.places.hosts()));
+        world.lanes[self.index] =
+            world.plan.memory.then(|| memory::lanes(&mut state, world.address_plan.hosts()));
         self.process = Some(Process {
             state,
             spy,
@@ -171,7 +172,7 @@ impl Host {
             arrived: true,
             read_at: now,
             overdue: 0,
-            used: false,
+            acted: false,
             heard_from: Vec::new(),
             leaving: false,
             nics_at: Instant(0),
@@ -206,7 +207,7 @@ impl Host {
         process.state.drain(now);
         while let Some(failure) = process.state.take_failure() {
             world.ledger.damage(
-                world.places.host_of(failure.address)?,
+                world.address_plan.host_of(failure.address)?,
                 self.index,
                 process.damaged(failure.peer),
             );
@@ -215,7 +216,7 @@ impl Host {
         for index in 0..process.state.peers() {
             let damaged = process.damaged(PeerId(index));
             if let Some(address) = process.state.address_of(PeerId(index)) {
-                world.ledger.damage(world.places.host_of(address)?, self.index, damaged);
+                world.ledger.damage(world.address_plan.host_of(address)?, self.index, damaged);
             }
         }
         for channel in 1..=world.plan.channels {
@@ -252,7 +253,7 @@ impl Host {
     }
 
     fn next_app(&self, world: &World, process: &Process) -> Instant {
-        let mut due = if process.used { Instant(0) } else { Instant::NEVER };
+        let mut due = if process.acted { Instant(0) } else { Instant::NEVER };
         if world.phase == Phase::Storm {
             if self.messages_left > 0 && !process.leaving {
                 due = due.min(self.next_post);
@@ -310,7 +311,7 @@ impl Host {
         let Some((from, bytes)) = forged else { return Ok(()) };
         world.wire.borrow_mut().note(now, || format!("{me} gets a forged datagram as from {from}"));
         if self.attached {
-            return self.drive_datagram(world, now, from, bytes);
+            return self.run_xdp_on(world, now, from, bytes);
         }
         let Some(process) = &mut self.process else { return Ok(()) };
         process.spy.passed.push_back((from, bytes));
@@ -318,14 +319,14 @@ impl Host {
     }
 
     fn call_process(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        if process.used || self.random.one_in(2) {
+        if process.acted || self.random.one_in(2) {
             self.application(process, world, now)?;
             self.progress(process, world, now)
         } else {
             self.progress(process, world, now)?;
             self.application(process, world, now)?;
             // What it posted and released may want to be sent: a process makes progress before it sleeps.
-            process.used = true;
+            process.acted = true;
             Ok(())
         }
     }
@@ -355,11 +356,11 @@ impl Host {
             process.state.leave(now);
             world.left[self.index] = now;
         }
-        if self.plan.settles && self.random.one_in(4) {
+        if self.plan.flushes_acks && self.random.one_in(4) {
             process.state.flush_acks();
         }
         self.transmit(process, now)?;
-        process.used = false;
+        process.acted = false;
         process.state.audit()?;
         // A timer may be seen late once, not again and again: a process that sleeps until the deadline would never sleep.
         let overdue = arrived == 0 && process.state.deadline() <= now;
@@ -502,7 +503,7 @@ pub(crate) fn taken(
     payload: &Payload,
 ) -> Result<(Label, usize), Wrong> {
     let from = state.address_of(PeerId(source)).ok_or("a message of nobody")?;
-    let from = world.places.host_of(from)?;
+    let from = world.address_plan.host_of(from)?;
     let message = state.bytes_of(payload);
     let label = world.ledger.take(at, incarnation, from, channel, message)?;
     Ok((label, message.len()))

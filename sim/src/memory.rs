@@ -29,7 +29,7 @@ pub(crate) struct Lanes {
 
 /// An errand at a peer.
 pub(crate) struct Errand {
-    id: PeerId,
+    peer: PeerId,
     to: usize,
     connection: u32,
     /// Incarnation whose key is used.
@@ -86,7 +86,7 @@ impl Host {
         for at in (0..process.errands.len()).rev() {
             self.go_on(process, world, now, at)?;
         }
-        let hosts = world.places.hosts();
+        let hosts = world.address_plan.hosts();
         let is_time = world.phase == Phase::Storm && self.messages_left > 0 && now >= self.next_errand;
         if is_time && !process.leaving && self.random.one_in(BEGINS_ONE_IN) {
             let to = (self.index + 1 + self.random.below(hosts as u64 - 1) as usize) % hosts;
@@ -122,7 +122,7 @@ impl Host {
         let connection = process.state.connection(id);
         self.enter_requests(process, world, id, to, requests);
         self.next_errand = now.plus(self.plan.errand_gap_ns);
-        process.errands.push(Errand { id, to, connection, epoch: lanes.epoch, work });
+        process.errands.push(Errand { peer: id, to, connection, epoch: lanes.epoch, work });
         Ok(())
     }
 
@@ -177,7 +177,7 @@ impl Host {
         at: usize,
     ) -> Result<(), Wrong> {
         let errand = &process.errands[at];
-        let (id, to) = (errand.id, errand.to);
+        let (id, to) = (errand.peer, errand.to);
         let lasts = process.state.connection(id) == errand.connection;
         let Some(outcome) = errand.outcome() else {
             if !lasts {
@@ -235,7 +235,7 @@ impl Host {
         at: usize,
     ) -> Result<(), Wrong> {
         let Process { state, errands, .. } = process;
-        let Errand { id, to, epoch, ref mut work, .. } = errands[at];
+        let Errand { peer: id, to, epoch, ref mut work, .. } = errands[at];
         let Work::Write { at: place, into, read, .. } = work else { return Ok(()) };
         // With the key of then: if there is another process now, it says that it does not know it.
         let Some(lanes) = world.lanes[to].filter(|lanes| lanes.epoch == epoch) else {
@@ -247,7 +247,7 @@ impl Host {
             Ok(promise) => *read = Some(promise),
             Err(error) => return self.blocked(&error),
         }
-        process.used = true;
+        process.acted = true;
         self.enter_requests(process, world, id, to, 1);
         Ok(())
     }

@@ -64,23 +64,23 @@ pub(crate) struct Site {
     me: usize,
     endpoint: Endpoint,
     /// The other hosts, by number; `None` for this one.
-    ids: Vec<Option<PeerId>>,
+    peers: Vec<Option<PeerId>>,
     /// Where each host's counters are.
     counters: Vec<Target>,
 }
 
 impl Site {
-    fn id(&self, host: usize) -> PeerId {
-        self.ids[host].expect("another host")
+    fn peer(&self, host: usize) -> PeerId {
+        self.peers[host].expect("another host")
     }
 
-    fn host(&self, id: PeerId) -> usize {
-        self.ids.iter().position(|known| *known == Some(id)).expect("a host of the cluster")
+    fn host(&self, peer: PeerId) -> usize {
+        self.peers.iter().position(|known| *known == Some(peer)).expect("a host of the cluster")
     }
 
     /// Another host.
     fn another(&self, random: &mut Random) -> usize {
-        let hosts = self.ids.len();
+        let hosts = self.peers.len();
         (self.me + 1 + random.below(hosts as u64 - 1) as usize) % hosts
     }
 }
@@ -222,8 +222,8 @@ fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Resu
             host if host == me => Ok(None),
             host => endpoint.add_peer(&address(host).to_string()).map(Some),
         });
-        let ids = others.collect::<Result<_, _>>().map_err(text)?;
-        sites.push(Site { me, endpoint, ids, counters: Vec::new() });
+        let peers = others.collect::<Result<_, _>>().map_err(text)?;
+        sites.push(Site { me, endpoint, peers, counters: Vec::new() });
     }
     let mut counters = Vec::new();
     for site in &sites {

@@ -45,8 +45,8 @@ pub(crate) struct MultirailHost {
 pub(crate) struct MultirailPlan {
     pub(crate) networks: Vec<NetworkPlan>,
     pub(crate) hosts: Vec<MultirailHost>,
-    /// The network on which two hosts connect.
-    pub(crate) connections: Vec<Vec<usize>>,
+    /// The network on which each pair of hosts connects: `[from][to]`.
+    pub(crate) connect_on: Vec<Vec<usize>>,
     /// This network works all the time, and loses little.
     pub(crate) sound: Option<usize>,
 }
@@ -68,7 +68,8 @@ impl MultirailPlan {
         }
         let networks = (0..count).map(|number| network(random, plan, sound == Some(number))).collect();
         let hosts: Vec<MultirailHost> = plan.hosts.iter().map(|_| host(random, count, hub)).collect();
-        let multirail = MultirailPlan { networks, connections: connections(random, &hosts), hosts, sound };
+        let multirail =
+            MultirailPlan { networks, connect_on: networks_to_connect_on(random, &hosts), hosts, sound };
         // A patient host may call nobody silent, whatever NICs do.
         if !plan.patient {
             multirail.add_flaps(random, plan);
@@ -196,16 +197,16 @@ fn host(random: &mut Random, count: usize, hub: usize) -> MultirailHost {
 }
 
 /// For each pair of hosts one of the networks that both are on.
-fn connections(random: &mut Random, hosts: &[MultirailHost]) -> Vec<Vec<usize>> {
-    let mut connections = vec![vec![0; hosts.len()]; hosts.len()];
+fn networks_to_connect_on(random: &mut Random, hosts: &[MultirailHost]) -> Vec<Vec<usize>> {
+    let mut connect_on = vec![vec![0; hosts.len()]; hosts.len()];
     for a in 0..hosts.len() {
         for b in 0..a {
             let common = hosts[a].networks.iter().filter(|network| hosts[b].networks.contains(network));
             let network = random.pick(&common.copied().collect::<Vec<_>>());
-            (connections[a][b], connections[b][a]) = (network, network);
+            (connect_on[a][b], connect_on[b][a]) = (network, network);
         }
     }
-    connections
+    connect_on
 }
 
 /// How a NIC is away: cut both ways or one, and its host may or may not know.

@@ -38,19 +38,19 @@ impl Host {
     }
 
     /// The program takes everything that has arrived.
-    pub(crate) fn drive(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
+    pub(crate) fn run_xdp(&mut self, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let mut arrived = Vec::new();
         let received = process.spy.rail.receive(now, &mut |from, bytes| arrived.push((from, bytes.to_vec())));
         received.map_err(|error| error.to_string())?;
         for (from, bytes) in arrived {
-            self.drive_datagram(world, now, from, bytes)?;
+            self.run_xdp_on(world, now, from, bytes)?;
         }
         Ok(())
     }
 
     /// The program takes a datagram.
-    pub(crate) fn drive_datagram(
+    pub(crate) fn run_xdp_on(
         &mut self,
         world: &mut World,
         now: Instant,
@@ -62,7 +62,7 @@ impl Host {
         let memory = process.state.receive_memory();
         let scattered = bytes.len() > self.plan.buffer_bytes;
         if memory.window_pages() > 0 && is_damaged_write(&bytes) {
-            return Ok(()); // nobody compares a direct write: an errand would go wrong. Its loss is simulated instead
+            return Ok(()); // no CRC is compared for a direct write: an errand would go wrong. It is lost instead
         }
         let is_left = now.0.checked_div(self.plan.answers_left_ns).is_some_and(|times| times % 2 == 1);
         memory.control().answers_left.store(is_left.into(), Ordering::Relaxed);

@@ -59,19 +59,19 @@ pub(crate) struct HostPlan {
     pub(crate) options: EndpointOptions,
     pub(crate) queue_bytes: u64,
     /// An XDP program deposits what arrives.
-    pub(crate) by_xdp: bool,
+    pub(crate) uses_xdp: bool,
     /// Longest datagram that the NIC's driver receives in one buffer, bytes.
     pub(crate) buffer_bytes: usize,
-    /// For so long what the XDP program sends back leaves the NIC, then for as long it does not and the owner answers;
-    /// ns. 0: it always does.
+    /// What the XDP program sends back leaves the NIC for so long, ns. For as long after that it does not, and the owner
+    /// answers. 0: it always leaves.
     pub(crate) answers_left_ns: u64,
     /// How long the application computes now and then without a call, ns, at most.
     pub(crate) computes_ns: u64,
     pub(crate) reader: Reader,
     /// Time that a call takes, ns, at least: it is not called again before.
     pub(crate) call_ns: u64,
-    /// Says ACK before it sleeps.
-    pub(crate) settles: bool,
+    /// Flushes ACKs before it sleeps.
+    pub(crate) flushes_acks: bool,
     /// Messages to send in all.
     pub(crate) messages: u64,
     /// Most messages in a burst.
@@ -170,7 +170,7 @@ impl Plan {
         // Chance of its own: the other seeds stay as they are.
         let random = &mut Random::new(seed, 2);
         if random.one_in(2) {
-            plan.drive(random);
+            plan.attach_xdp(random);
         }
         let random = &mut Random::new(seed, 3);
         if random.one_in(4) {
@@ -213,11 +213,11 @@ impl Plan {
     }
 
     /// Attaches XDP programs to the NICs of some hosts.
-    fn drive(&mut self, random: &mut Random) {
+    fn attach_xdp(&mut self, random: &mut Random) {
         self.patient = !self.calm && random.one_in(4);
         for host in &mut self.hosts {
-            host.by_xdp = self.patient || !random.one_in(3);
-            if host.by_xdp {
+            host.uses_xdp = self.patient || !random.one_in(3);
+            if host.uses_xdp {
                 host.computes_ns =
                     random.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
             }
@@ -229,7 +229,7 @@ impl Plan {
             self.be_patient(random);
         } else {
             for host in 0..self.hosts.len() {
-                if self.hosts[host].by_xdp && random.one_in(4) {
+                if self.hosts[host].uses_xdp && random.one_in(4) {
                     let at = Instant(random.below(self.ends_at.0));
                     self.events.push((at, Event::Program { host, attached: false }));
                     let again = at.plus(random.below(20 * MILLISECOND_NS));
@@ -289,7 +289,7 @@ impl HostPlan {
                 seed: None,
             },
             queue_bytes: random.pick(&[32 << 10, 32 << 10, 128 << 10]),
-            by_xdp: false,
+            uses_xdp: false,
             buffer_bytes: usize::MAX,
             answers_left_ns: 0,
             computes_ns: 0,
@@ -302,7 +302,7 @@ impl HostPlan {
                 opens_at: [opens(random), opens(random), opens(random)],
             },
             call_ns: random.pick(&[300, 2000, 20_000]),
-            settles: random.one_in(2),
+            flushes_acks: random.one_in(2),
             messages: if flood { 2000 } else { random.pick(&[0, 5, 40, 150]) },
             burst_max: if flood { 200 } else { random.pick(&[1, 5, 40]) },
             gap_ns: ends_at.0 / random.pick(&[5, 20, 100]),

@@ -232,7 +232,7 @@ impl Wire {
 
     /// Whether the receiver of a flow refuses packets, as far as either side knows, or has done so lately: an XOFF that
     /// arrives after the XON that it was sent before holds the sender until its next time-out.
-    pub(crate) fn is_off(&self, now: Instant, flow: FlowKey) -> bool {
+    pub(crate) fn refuses(&self, now: Instant, flow: FlowKey) -> bool {
         let refuses = |flow: &Flow| {
             let lately = flow.xoff_last.is_some_and(|at| now.since(at) < XOFF_LATELY_NS);
             flow.owes_xon || flow.xoff.is_some() || lately

@@ -22,7 +22,7 @@ pub(crate) struct World {
     pub(crate) ledger: Ledger,
     /// By which hosts are named.
     pub(crate) addresses: Vec<SocketAddr>,
-    pub(crate) places: AddressPlan,
+    pub(crate) address_plan: AddressPlan,
     /// What NICs that have changed do, and since when.
     pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
     /// Since when each host has been making calls; in the future for one that is away.
@@ -30,7 +30,7 @@ pub(crate) struct World {
     /// When nothing passes the NIC of each host, where hosts have kernels.
     pub(crate) mutes: Vec<Vec<Mute>>,
     /// When the process of each host makes no call.
-    pub(crate) stops: Vec<Vec<Pause>>,
+    pub(crate) pauses: Vec<Vec<Pause>>,
     /// When each host's last process ended, and its epoch.
     pub(crate) ended: Vec<Option<(Instant, u32)>>,
     /// Bytes that may still be sent.
@@ -71,22 +71,22 @@ impl World {
     pub(crate) fn rail(&self, host: usize, datagram_bytes: usize) -> SimRail {
         match &self.plan.multirail {
             None => self.network.rail(self.addresses[host], datagram_bytes),
-            Some(multirail) => self.network.rail_of(&self.places.nics(host, multirail), datagram_bytes),
+            Some(multirail) => self.network.rail_of(&self.address_plan.nics(host, multirail), datagram_bytes),
         }
     }
 
     /// One of a host's addresses.
     pub(crate) fn any_address(&self, random: &mut Random, host: usize) -> SocketAddr {
-        let all: Vec<SocketAddr> = self.places.addresses(host).collect();
+        let all: Vec<SocketAddr> = self.address_plan.addresses(host).collect();
         if all.len() > 1 { random.pick(&all) } else { all[0] }
     }
 
     /// Makes the networks what they are planned to be, changed by `change`.
     pub(crate) fn set_links(&self, change: impl Fn(LinkOptions) -> LinkOptions) {
         let Some(multirail) = &self.plan.multirail else { return };
-        for a in 0..self.places.hosts() {
-            for b in (0..self.places.hosts()).filter(|b| *b != a) {
-                for (network, here, there) in self.places.common(a, b) {
+        for a in 0..self.address_plan.hosts() {
+            for b in (0..self.address_plan.hosts()).filter(|b| *b != a) {
+                for (network, here, there) in self.address_plan.common(a, b) {
                     self.network.set_link(here, there, Some(change(multirail.networks[network].link)));
                 }
             }
@@ -96,7 +96,7 @@ impl World {
     /// Cuts two hosts apart, but for a network that works all the time.
     pub(crate) fn cut(&self, from: usize, to: usize, one_way: bool) {
         let sound = self.plan.multirail.as_ref().and_then(|multirail| multirail.sound);
-        for (network, here, there) in self.places.common(from, to) {
+        for (network, here, there) in self.address_plan.common(from, to) {
             if Some(network) == sound {
                 continue;
             }
@@ -109,14 +109,14 @@ impl World {
 
     /// Joins two hosts again.
     pub(crate) fn heal(&self, a: usize, b: usize) {
-        for (_, here, there) in self.places.common(a, b) {
+        for (_, here, there) in self.address_plan.common(a, b) {
             self.network.heal(here, there);
         }
     }
 
     /// Changes what a host's NIC does.
     pub(crate) fn set_nic(&mut self, now: Instant, host: usize, network: usize, options: NicOptions) {
-        if let Some(address) = self.places.address_on(host, network) {
+        if let Some(address) = self.address_plan.address_on(host, network) {
             self.network.set_nic(address, options);
             self.nics.insert((host, network), (options, now));
         }

@@ -70,7 +70,7 @@ local f = {
     data = ProtoField.bytes("tsumugi.frame.data", "Data"),
     padding = ProtoField.bytes("tsumugi.frame.padding", "Padding"),
     opcode = ProtoField.uint16("tsumugi.remote.opcode", "Opcode", base.DEC, OPCODES),
-    key = ProtoField.uint64("tsumugi.remote.key", "Key, or how it went", base.HEX),
+    key = ProtoField.uint64("tsumugi.remote.key", "Key, or status", base.HEX),
     remote_address = ProtoField.uint64("tsumugi.remote.address", "Address, or place of the data", base.HEX),
     operation = ProtoField.uint64("tsumugi.remote.operation", "Operation", base.DEC),
 

@@ -51,10 +51,10 @@ Each round runs every transport once, in a rotated order, each in fresh processe
 A ratio is the median over the rounds of (this transport / Tsumugi with the spinning wait, send path udp and receive
 path socket) within a round.
 
-Tsumugi's other rows are named by send and receive path, as in udp+xdp. The program of the XDP receive path is
-attached in labs of their own, for these rows and no others, because on a veth pair it takes TCP's segmentation
-offload away. What raw-xdp streams are full frames, of which a limited number is in flight. Unless --mtu is 9000 or
---offloads on, a section of bandwidth at MTU 9000 is added.
+Tsumugi's other rows are named by send and receive path, as in udp+xdp. Rows with xdp, and no others, have labs of
+their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away. raw-xdp
+streams full frames and limits how many are in flight. Unless --mtu is 9000 or --offloads on, a section of bandwidth
+at MTU 9000 is added.
 
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.
 

@@ -28,14 +28,14 @@ pub(crate) const SEND_PATHS: [&str; 3] = ["udp", "packet", "xsk"];
 
 const HELP: &str = "\
 As root this makes two nodes of its own (network namespaces joined by veth pairs) and removes them again. Two threads \
-on two CPUs talk to each other through the library with the XDP receive path, and each part of it is measured:
+on two CPUs talk to each other through the library with the XDP receive path; each part of the time is measured:
 
   library, sending     from the application's call to the system call
   system call          the call that sends, refused before anything is done
   driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
                        when nobody takes the frame
   softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
-  program (protocol)   the XDP receive path's program, by the kernel's statistics of its runs
+  program (protocol)   the XDP program, by the kernel's statistics of its runs
   (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the
                        frame is dropped: with cache lines that are waited for. Not in the sum
   wire (cache line)    a veth pair has none: the time of a cache line from one CPU to the other

@@ -1,5 +1,5 @@
-//! `tsumugi perf all-to-all`: every node sends to every other at once, with the XDP and with the socket receive
-//! path. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
+//! `tsumugi perf all-to-all`: every node sends to every other at once, with the XDP receive path and with
+//! the socket receive path. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -166,7 +166,7 @@ impl Figure {
         let gbit_s = |received: &Received| received.bytes as f64 * 8.0 / (time * 1e9);
         let cpu = |received: &Received| received.cpu_ns as f64 / (received.bytes.max(1) as f64 / 1024.0);
         let of = |at: usize, figure: &dyn Fn(&Received) -> f64| median(rounds[at].iter().map(figure));
-        let ratios = rounds[0].iter().zip(&rounds[1]).map(|(driver, user)| gbit_s(driver) / gbit_s(user));
+        let ratios = rounds[0].iter().zip(&rounds[1]).map(|(xdp, socket)| gbit_s(xdp) / gbit_s(socket));
         Some(Figure {
             nodes,
             size_bytes,

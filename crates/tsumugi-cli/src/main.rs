@@ -90,7 +90,7 @@ fn main() -> ExitCode {
         lab::remove_abandoned();
     }
     let mut kernel = command.is_watched().then(KernelLog::watch);
-    let outcome = match command {
+    let result = match command {
         Command::Doctor(arguments) => doctor::run(arguments),
         Command::Up(arguments) => xdp::up(&arguments),
         Command::Down(arguments) => xdp::down(&arguments),
@@ -104,7 +104,7 @@ fn main() -> ExitCode {
     if let Some(complaints) = &complaints {
         eprintln!("tsumugi: {complaints}");
     }
-    match outcome {
+    match result {
         // Whatever came of it: a kernel that complains may be using memory that it has given away.
         Ok(_) if complaints.is_some() => ExitCode::FAILURE,
         Ok(code) => code,

@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn a_sound_multirail_is_a_line() {
+    fn sound_rails_are_a_line() {
         let nics = [nic("a", "10.0.0.1", 1500, None), nic("b", "10.0.1.1", 1500, None)];
         assert_eq!(list(&nics), "a 10.0.0.1 (2.5 Gb/s), b 10.0.1.1 (2.5 Gb/s)");
         assert_eq!((idle(&nics), uneven_mtus(&nics)), (None, None));

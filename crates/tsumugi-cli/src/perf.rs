@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
+use tsumugi::{ReceiveChoice, SendChoice};
 use tsumugi_rail::xdp::Mode;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
@@ -212,7 +213,7 @@ pub(crate) struct Measure {
     /// Bytes that may be in flight: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's limit, TCP's socket
     /// buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
-    pub(crate) window: Option<u64>,
+    pub(crate) in_flight: Option<u64>,
     /// Stream from buffers of the library, which it never copies: what a program does that builds its messages
     /// there (Tsumugi only; bandwidth and rate).
     #[arg(long)]
@@ -255,11 +256,7 @@ fn datagram(text: &str) -> Result<u16, String> {
 }
 
 fn send_path(text: &str) -> Result<String, String> {
-    match text {
-        "auto" | "udp" | "packet" | "xsk" => Ok(text.to_owned()),
-        "shm" => Err(format!("the `{text}` send path is not part of this version; use `auto`")),
-        _ => Err(format!("there is no `{text}` send path; use `udp`, `packet`, `xsk` or `auto`")),
-    }
+    text.parse::<SendChoice>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 fn policy(text: &str) -> Result<String, String> {
@@ -270,11 +267,7 @@ fn policy(text: &str) -> Result<String, String> {
 }
 
 fn receive_path(text: &str) -> Result<String, String> {
-    match text {
-        "auto" | "socket" | "xdp" => Ok(text.to_owned()),
-        "neighbour" => Err(format!("the `{text}` receive path is not part of this version; use `auto`")),
-        _ => Err(format!("there is no `{text}` receive path; use `xdp`, `socket` or `auto`")),
-    }
+    text.parse::<ReceiveChoice>().map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 
 /// What the shell reports for a command that Ctrl-C ended.

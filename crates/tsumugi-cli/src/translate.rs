@@ -92,7 +92,7 @@ pub(crate) struct Figure {
     /// Time of a transfer, ns.
     pub(crate) transfer_ns: f64,
     /// Share of the packets that the XDP program wrote directly, without the process.
-    pub(crate) direct_writes: f64,
+    pub(crate) direct_share: f64,
 }
 
 /// Bandwidth of what is acknowledged, Gb/s.
@@ -200,11 +200,11 @@ fn figures_of(translations: u32, rounds: &[Vec<Written>]) -> Vec<Figure> {
         let of = |figure: fn(&Written) -> f64| {
             median(rounds.iter().filter_map(|round| round.get(at)).map(figure)).unwrap_or(f64::NAN)
         };
-        let direct_writes = |written: &Written| {
+        let direct_share = |written: &Written| {
             written.direct_writes as f64 / (written.direct_writes + written.untranslated).max(1) as f64
         };
-        let (transfer_ns, direct_writes) = (of(|written| written.transfer_ns), of(direct_writes));
-        Figure { pages: written.pages, translations, transfer_ns, direct_writes }
+        let (transfer_ns, direct_share) = (of(|written| written.transfer_ns), of(direct_share));
+        Figure { pages: written.pages, translations, transfer_ns, direct_share }
     };
     first.iter().enumerate().map(figure).collect()
 }
@@ -224,11 +224,11 @@ struct Testbed<'o> {
 }
 
 /// A process with a window, in a node whose XDP program writes it.
-struct Target<'p> {
+struct Target<'t> {
     process: Running,
     /// Arguments that say where it is.
     there: Vec<String>,
-    testbed: &'p Testbed<'p>,
+    testbed: &'t Testbed<'t>,
 }
 
 impl Drop for Target<'_> {

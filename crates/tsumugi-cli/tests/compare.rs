@@ -105,13 +105,13 @@ fn every_send_path_is_compared_with_every_receive_path() {
     let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
     let rows = json["rows"].as_array().expect("rows");
     for metric in ["round_trip", "bandwidth"] {
-        let ways = rows
+        let paths = rows
             .iter()
             .filter(|row| row["metric"] == metric && row["wait"] == "spin" && row["offloads"] == "on")
             .filter_map(|row| Some((row["send"].as_str()?, row["receive"].as_str()?)));
-        let ways: HashSet<(&str, &str)> = ways.collect();
+        let paths: HashSet<(&str, &str)> = paths.collect();
         let wanted = [("udp", "socket"), ("udp", "xdp"), ("packet", "xdp"), ("packet", "socket")];
-        assert_eq!(ways, HashSet::from(wanted), "{metric}");
+        assert_eq!(paths, HashSet::from(wanted), "{metric}");
         let tcp = rows.iter().filter(|row| row["metric"] == metric && row["ratio"].is_f64());
         let programs: Vec<&str> = tcp.filter_map(|row| row["program"].as_str()).collect();
         assert_eq!(programs, ["absent", "idle", "busy"], "{metric}");

@@ -107,8 +107,8 @@ fn perf_says_once_what_it_does_without() {
 fn a_namespace_with_the_number_of_one_that_is_gone_begins_anew() {
     let test = "a_namespace_with_the_number_of_one_that_is_gone_begins_anew";
     let Some(_watched) = with_xdp(test) else { return };
-    // Whether a new namespace gets the number of the one that is gone is chance. So what that one has left is renamed: to the
-    // new one's number, with the old one's cookie.
+    // Whether a new namespace gets the number of the one that is gone is chance. So what that one has left is renamed:
+    // to the new one's number, with the old one's cookie.
     let said = confined(
         "mount -t bpf bpf /sys/fs/bpf; ip link del va; inside() { nsenter --net=/run/netns/$x \"$0\" \"$@\"; }; \
          new() { x=$1; ip netns add $x; ip -n $x link add va type veth peer name vb; }; \

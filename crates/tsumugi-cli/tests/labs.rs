@@ -47,7 +47,7 @@ fn pages_are_written_directly_as_far_as_translations_go_and_a_stopped_process_is
     };
     let options = ["translate", "--translations", "0,4", "--pages", "2,4,12", "--rounds", "1", "--json"];
     let report = json(&perf("translate", &options, None));
-    let direct_writes = |translations: u64, pages: u64| {
+    let direct_share = |translations: u64, pages: u64| {
         let figures = report["figures"].as_array().expect("figures");
         let is = |name: &str, figure: &serde_json::Value| figure[name].as_u64();
         let figure = figures.iter().find(|figure| {
@@ -55,11 +55,11 @@ fn pages_are_written_directly_as_far_as_translations_go_and_a_stopped_process_is
         });
         let figure = figure.unwrap_or_else(|| panic!("{translations}, {pages} in {report}"));
         assert!(figure["transfer_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
-        figure["direct_writes"].as_f64().expect("a share")
+        figure["direct_share"].as_f64().expect("a share")
     };
-    assert!([2, 4, 12].iter().all(|pages| direct_writes(0, *pages) == 0.0), "{report}");
-    assert_eq!((direct_writes(4, 2), direct_writes(4, 4)), (1.0, 1.0));
-    assert!(direct_writes(4, 12) < 1.0, "{report}");
+    assert!([2, 4, 12].iter().all(|pages| direct_share(0, *pages) == 0.0), "{report}");
+    assert_eq!((direct_share(4, 2), direct_share(4, 4)), (1.0, 1.0));
+    assert!(direct_share(4, 12) < 1.0, "{report}");
     assert!(report["stopped"]["stopped_gbit_s"].as_f64().is_some_and(|rate| rate > 0.0), "{report}");
 }
 

@@ -136,7 +136,7 @@ fn losses_are_not_seen() {
 
 /// How many endpoints a job said that they receive through the XDP program, and through sockets.
 fn receive_paths(said: &str) -> [usize; 2] {
-    ["XDP", "socket"].map(|receive_path| said.matches(&format!(": {receive_path} receive path, ")).count())
+    ["xdp", "socket"].map(|receive_path| said.matches(&format!(": receive path {receive_path}, ")).count())
 }
 
 #[test]
@@ -168,8 +168,8 @@ fn jobs_of_two_users_share_nodes_of_which_one_has_xdp() {
     let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
     let lab = Lab::up(&Spec::unique("users")).expect("the lab is made").guarded();
     let name = ["--name", lab.name()];
-    for [with_xdp, with_sockets] in [[0_usize, 2], [1, 1], [2, 0]] {
-        if let Some(node) = with_xdp.checked_sub(1) {
+    for [xdp, sockets] in [[0_usize, 2], [1, 1], [2, 0]] {
+        if let Some(node) = xdp.checked_sub(1) {
             let mut up = lab.command(node, TSUMUGI).expect("the node can be entered");
             let up = up.args(["up", "nic0", "--endpoints", "4", "--mode", "666"]).output().unwrap();
             assert!(up.status.success(), "{}", String::from_utf8_lossy(&up.stderr));
@@ -186,13 +186,13 @@ fn jobs_of_two_users_share_nodes_of_which_one_has_xdp() {
                 let log = [("FI_LOG_LEVEL", "info"), ("FI_LOG_PROV", "tsumugi")];
                 mpi.run_beside_others(&name, &log, &program)
             };
-            let outcomes = std::thread::scope(|scope| {
+            let results = std::thread::scope(|scope| {
                 let other = scope.spawn(|| job("4001"));
                 [job("4002"), other.join().unwrap()]
             });
-            for (well, said) in outcomes {
+            for (well, said) in results {
                 assert!(well && said.contains(&format!("{kind}: ok")), "{said}");
-                assert_eq!(receive_paths(&said), [with_xdp, with_sockets], "{said}");
+                assert_eq!(receive_paths(&said), [xdp, sockets], "{said}");
             }
         }
     }

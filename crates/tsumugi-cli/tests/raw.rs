@@ -112,7 +112,7 @@ fn what_a_frame_does_not_carry_is_left_out() {
     let output = server.perf("latency", &["--size", "3495"]);
     assert_eq!(output.status.code(), Some(2), "{}", text(&output.stderr));
     // A stream carries any size, in full frames.
-    let rows = server.rows("bandwidth", &["--size", "60,1M", "--time", "0.02", "--window", "1M"]);
+    let rows = server.rows("bandwidth", &["--size", "60,1M", "--time", "0.02", "--in-flight", "1M"]);
     assert_eq!(rows.len(), 2);
 }
 

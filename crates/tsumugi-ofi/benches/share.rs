@@ -8,7 +8,7 @@
 #[path = "../tests/provider/host.rs"]
 mod host;
 
-use host::{HostOptions, Pair, Side, context, host};
+use host::{Pair, Side, SideOptions, context, host};
 use std::ptr::null_mut;
 use std::time::Instant;
 use tsumugi::message::{Pattern, Port};
@@ -102,7 +102,7 @@ fn main() {
     let (mut here, mut there) = (Own::open(), Own::open());
     here.to = here.endpoint.add_peer(&format!("127.0.0.1:{}", there.endpoint.port())).ok();
     there.to = there.endpoint.add_peer(&format!("127.0.0.1:{}", here.endpoint.port())).ok();
-    let pair = Pair::open(HostOptions { threading: FI_THREAD_DOMAIN, ..HostOptions::default() });
+    let pair = Pair::open(SideOptions { threading: FI_THREAD_DOMAIN, ..SideOptions::default() });
     for _ in 0..IDLE_LOOKS {
         for side in [&here, &there] {
             side.endpoint.progress().expect("progress");

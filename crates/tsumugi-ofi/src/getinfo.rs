@@ -211,13 +211,13 @@ impl Hints<'_> {
         };
         let messages = if wanted & (FI_MSG | FI_TAGGED) == 0 { 0 } else { FI_MSG | FI_TAGGED };
         let memory = if wanted & (FI_RMA | FI_ATOMIC) == 0 { 0 } else { FI_RMA | FI_ATOMIC };
-        let candidates = direction(messages, FI_SEND | FI_RECV)
+        let directions = direction(messages, FI_SEND | FI_RECV)
             | direction(memory, FI_READ | FI_WRITE | FI_REMOTE_READ | FI_REMOTE_WRITE);
         let comm = match wanted & (FI_LOCAL_COMM | FI_REMOTE_COMM) {
             0 => FI_LOCAL_COMM | FI_REMOTE_COMM,
             some => some,
         };
-        wanted | candidates | comm
+        wanted | directions | comm
     }
 
     /// The name of the domain that is asked for.

@@ -14,7 +14,7 @@ use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// Of so many packets of strangers of a kind one goes on to the owner.
 pub const STRANGERS_PER_RESET: u64 = 64;
-/// The same of PROBEs: who asks waits for the answer, and asks seldom. The other's kernel still vouches for a process
+/// The same of PROBEs: they are rare, and their sender waits for the answer, because our kernel vouches for a process
 /// that has forgotten the flow.
 pub const PROBES_PER_RESET: u64 = 8;
 

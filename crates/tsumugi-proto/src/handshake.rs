@@ -106,7 +106,7 @@ impl Handshake {
     }
 
     /// Whether a CHALLENGE says that the cookie of this handshake is not good any more. It may have overtaken a
-    /// WELCOME, or be late; only when the next HELLO is due and no WELCOME has come, the handshake has failed.
+    /// WELCOME, or be late: the handshake has failed only if no WELCOME has come when the next HELLO is due.
     pub fn refused(&mut self, nonce: u64, cookie: u64) -> bool {
         let refused = nonce == self.nonce && self.cookie != 0 && cookie != 0 && cookie != self.cookie;
         self.refused |= refused;

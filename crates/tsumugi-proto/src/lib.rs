@@ -5,7 +5,7 @@
 //! | half      | hand                  | runs                                         | module      |
 //! |-----------|-----------------------|----------------------------------------------|-------------|
 //! | sending   | what to send, and again | in the library                             | [`sender`]  |
-//! | sending   | over which path       | in the library                               | [`path_policy`]   |
+//! | sending   | over which path       | in the library                               | [`path_policy`] |
 //! | sending   | how long a packet     | in the library                               | [`path_mtu`] |
 //! | sending   | what may be asked for | in the library                               | [`unchecked`] |
 //! | receiving | check, claim, place   | in the library *or* in the XDP program       | [`receiver`], [`receive_bitmap`], [`queue`], [`translation`] |
@@ -13,8 +13,8 @@
 //! | both      | connect to a peer     | in the library                               | [`handshake`] |
 //!
 //! What the XDP program also does is kept small and works on shared memory with atomics only
-//! ([`memory::ReceiveMemory`]); the program repeats it in C, and one suite holds both to the same answers. [`xdp`] puts
-//! it together as that program does.
+//! ([`memory::ReceiveMemory`]). The program does the same in C, and one suite holds both to the same answers. [`xdp`]
+//! puts it together as that program does.
 #![no_std]
 #![forbid(unsafe_code)]
 

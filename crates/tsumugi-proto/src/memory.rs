@@ -31,7 +31,7 @@ pub trait ReceiveMemory {
     /// Copies `bytes`, no more than a packet's, into the window at byte `at` of it; they may run into the pad.
     ///
     /// Others may read or write there meanwhile: the window's bytes are nobody's alone.
-    fn write(&self, _at: u64, _bytes: &[u8]) {}
+    fn write_window(&self, _at: u64, _bytes: &[u8]) {}
 
     /// Adds to a counter.
     fn count(&self, counter: Counter, by: u64) {

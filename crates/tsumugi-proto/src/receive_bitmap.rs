@@ -47,7 +47,7 @@ pub fn base(flow: &Flow) -> Psn {
     Psn(flow.received.0.base.load(Ordering::Acquire))
 }
 
-/// The block of `psn` and the word for it; what is to be said of a PSN that lies outside the bitmap.
+/// The block of `psn` and the word for it; for a PSN outside the bitmap, what is to be said of it.
 #[inline]
 fn slot(flow: &Flow, psn: Psn) -> Result<(u64, &AtomicU64), Claim> {
     let base = base(flow);

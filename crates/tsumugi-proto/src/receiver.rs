@@ -96,9 +96,9 @@ pub fn find<'m, M: ReceiveMemory + ?Sized>(memory: &'m M, header: &Header) -> Re
 #[inline]
 #[must_use]
 pub fn limit(flow: &Flow) -> Psn {
-    let direct_writes =
+    let done =
         if defect!(DirectWriteTakesCredit) { 0 } else { flow.direct_writes.0.done.load(Ordering::Acquire) };
-    Psn(flow.limit.load(Ordering::Relaxed).saturating_add(direct_writes))
+    Psn(flow.limit.load(Ordering::Relaxed).saturating_add(done))
 }
 
 /// Whether the flow would take this DATA packet now.
@@ -208,13 +208,13 @@ pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Head
     verdict
 }
 
-/// A packet that was [consumed](consume) is where it belongs.
+/// A packet that was [consumed](consume) is where it belongs, or a direct write that was begun comes to nothing.
 #[inline]
 pub fn consumed(flow: &Flow) {
     flow.direct_writes.0.started.fetch_sub(1, Ordering::AcqRel);
 }
 
-/// A packet of the flow may be being written to its place, until it is done or the count is taken back.
+/// From now on a packet of the flow counts as being written to its place, until it is done or [taken back](consumed).
 #[inline]
 fn begin(flow: &Flow) {
     flow.direct_writes.0.started.fetch_add(1, Ordering::AcqRel);
@@ -224,11 +224,11 @@ fn begin(flow: &Flow) {
 /// read the base before.
 #[inline]
 #[must_use]
-pub fn has_no_direct_write(flow: &Flow) -> bool {
+pub fn no_direct_write_in_progress(flow: &Flow) -> bool {
     // In this order: `started` less `done` are those in progress, and one that was in progress when `done` was read
     // cannot make up for another.
-    let direct_writes = flow.direct_writes.0.done.load(Ordering::Acquire);
-    flow.direct_writes.0.started.load(Ordering::Acquire) == direct_writes
+    let done = flow.direct_writes.0.done.load(Ordering::Acquire);
+    flow.direct_writes.0.started.load(Ordering::Acquire) == done
 }
 
 /// Writes a DATA packet's data directly into the window, if that is all that there is to do with it, and counts
@@ -246,7 +246,7 @@ pub fn write_directly<M: ReceiveMemory + ?Sized>(
     if memory.window_pages() == 0 {
         return None;
     }
-    let (remote, data) = keepable(body)?;
+    let (remote, data) = lone_write(body)?;
     let mut verdict = admit(flow, header);
     if verdict == Verdict::Deposited {
         if remote.opcode == Opcode::Write as u16 && !is_in_turn(memory, flow, header.psn) {
@@ -259,8 +259,10 @@ pub fn write_directly<M: ReceiveMemory + ?Sized>(
         begin(flow);
         let claimed = receive_bitmap::claim(flow, header.psn);
         if let Claim::Mine(_) = claimed {
-            memory
-                .write(u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64, data);
+            memory.write_window(
+                u64::from(first.frame) * PAGE_BYTES as u64 + remote.address % PAGE_BYTES as u64,
+                data,
+            );
             let counter = &memory.control().counters.0[Counter::DirectWrites as usize];
             let before = counter.fetch_add(1, Ordering::Relaxed);
             translation::used(memory, first, before);
@@ -278,7 +280,7 @@ pub fn write_directly<M: ReceiveMemory + ?Sized>(
 
 /// A write of remote memory that is alone in its packet.
 #[inline]
-fn keepable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
+fn lone_write(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
     let Ok(Frame::Remote(remote, data)) = Frames::new(body).next()? else { return None };
     let writes = [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode);
     (writes && !data.is_empty() && body.len() <= remote_frame_bytes(data.len())).then_some((remote, data))
@@ -287,7 +289,9 @@ fn keepable(body: &[u8]) -> Option<(RemoteFrame, &[u8])> {
 /// Whether everything before the PSN has been done (invariant 4 of the memory).
 #[inline]
 fn is_in_turn<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, psn: Psn) -> bool {
-    if (receive_bitmap::base(flow) != psn || !has_no_direct_write(flow)) && !defect!(DirectWriteOutOfTurn) {
+    if (receive_bitmap::base(flow) != psn || !no_direct_write_in_progress(flow))
+        && !defect!(DirectWriteOutOfTurn)
+    {
         return false;
     }
     let control = memory.control();

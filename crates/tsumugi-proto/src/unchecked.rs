@@ -4,8 +4,8 @@
 //! the memory compares when it reads, maybe much later, and asks for what was damaged (`tsumugi_wire::Kind::Damaged`).
 //!
 //! The receiver's credit bounds how much there is to keep, because credit is granted as what was deposited is read.
-//! What may be written directly is the exception: it is never read, takes up no credit, and nobody compares it. The
-//! sender does not know whether it was written directly, so it keeps the latest of it.
+//! Direct writes are the exception: they are never read, take up no credit, and nobody compares them. The sender does
+//! not know which packets were written directly, so of those that may have been it keeps the latest.
 
 use alloc::collections::VecDeque;
 use tsumugi_wire::Psn;
@@ -24,12 +24,12 @@ pub struct Unchecked<P> {
     /// In the order of their PSNs, none before `checked`.
     plain: VecDeque<(Psn, P)>,
     /// The same, of packets that may have been written directly.
-    keepable: VecDeque<(Psn, P)>,
+    direct: VecDeque<(Psn, P)>,
 }
 
 impl<P> Default for Unchecked<P> {
     fn default() -> Self {
-        Self { checked: Psn(0), plain: VecDeque::new(), keepable: VecDeque::new() }
+        Self { checked: Psn(0), plain: VecDeque::new(), direct: VecDeque::new() }
     }
 }
 
@@ -43,7 +43,7 @@ impl<P> Unchecked<P> {
     /// Packets that are kept.
     #[must_use]
     pub fn len(&self) -> usize {
-        self.plain.len() + self.keepable.len()
+        self.plain.len() + self.direct.len()
     }
 
     /// Whether nothing is kept.
@@ -59,7 +59,7 @@ impl<P> Unchecked<P> {
             return;
         }
         self.checked = checked;
-        for kept in [&mut self.plain, &mut self.keepable] {
+        for kept in [&mut self.plain, &mut self.direct] {
             while kept.front().is_some_and(|(psn, _)| *psn < checked) {
                 kept.pop_front().into_iter().for_each(|(_, packet)| release(packet));
             }
@@ -69,12 +69,12 @@ impl<P> Unchecked<P> {
     /// Keeps the payload of a packet that has just been acknowledged. Gives back what is not kept: that, or an older
     /// one.
     #[inline]
-    pub fn keep(&mut self, psn: Psn, packet: P, may_write_directly: bool) -> Option<P> {
+    pub fn keep(&mut self, psn: Psn, packet: P, may_be_direct: bool) -> Option<P> {
         if psn < self.checked {
             return Some(packet);
         }
-        let (kept, most) = if may_write_directly {
-            (&mut self.keepable, DIRECT_WRITES_MAX)
+        let (kept, most) = if may_be_direct {
+            (&mut self.direct, DIRECT_WRITES_MAX)
         } else {
             (&mut self.plain, UNCHECKED_MAX)
         };
@@ -93,17 +93,17 @@ impl<P> Unchecked<P> {
     pub fn get(&self, psn: Psn) -> Option<&P> {
         let find = |kept: &VecDeque<(Psn, P)>| kept.binary_search_by_key(&psn, |(other, _)| *other).ok();
         let plain = find(&self.plain).map(|at| &self.plain[at].1);
-        plain.or_else(|| find(&self.keepable).map(|at| &self.keepable[at].1))
+        plain.or_else(|| find(&self.direct).map(|at| &self.direct[at].1))
     }
 
     /// Everything that is kept.
     pub fn iter(&self) -> impl Iterator<Item = (Psn, &P)> {
-        self.plain.iter().chain(&self.keepable).map(|(psn, packet)| (*psn, packet))
+        self.plain.iter().chain(&self.direct).map(|(psn, packet)| (*psn, packet))
     }
 
     /// Takes everything out; the flow is over.
     pub fn drain(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.plain.drain(..).chain(self.keepable.drain(..)).map(|(_, packet)| packet)
+        self.plain.drain(..).chain(self.direct.drain(..)).map(|(_, packet)| packet)
     }
 }
 

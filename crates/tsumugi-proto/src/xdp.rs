@@ -65,8 +65,7 @@ pub fn receive<M: ReceiveMemory + ?Sized>(
     };
     let (verdict, due, news);
     if header.kind == Kind::Probe {
-        // The owner, who knows the peer's address, answers as long as nobody else can, over the path that is asked
-        // about.
+        // As long as nobody else can answer, the owner does, over the path that is asked about.
         if !answer::ready(flow) || answer::is_left(memory) {
             return (Fate::Pass, None);
         }

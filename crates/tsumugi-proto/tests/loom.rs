@@ -22,15 +22,15 @@
 //! | `queue::release` moves the tail relaxed | `a_full_ring_is_never_overwritten` |
 //! | a seal does not depend on the position | the same |
 //! | `receiver::write_directly` counts itself as started after it has claimed the PSN | `the_owner_passes_over_finished_direct_writes_only` |
-//! | … counts itself as done before it has copied, or relaxed; `has_no_direct_write` reads `done` relaxed | the same |
+//! | … counts itself as done before it has copied, or relaxed; `no_direct_write_in_progress` reads `done` relaxed | the same |
 //! | the owner looks at the queue's head before the base | the same |
 //! | `answer::owe` tells the owner before it says what is owed, or relaxed | `what_is_owed_is_answered_once` |
 //! | the owner looks at the flows before it takes the notice; `answer::take_owed` does not see that another was faster | the same |
 //! | `Translations` puts a place relaxed, or the key before the place; `look_up` reads the key once | `a_translation_is_whole` |
 //!
-//! Not shown: that the bitmap's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads
-//! the newest value whatever its ordering, and that is all these models ask of them. Nor that `has_no_direct_write` reads `done`
-//! before `started`: that takes two that begin and end between the two looks.
+//! Not shown: that the bitmap's read-modify-writes must be `AcqRel`. In loom's model a read-modify-write reads the newest
+//! value whatever its ordering, and that is all these models ask of them. Nor that `no_direct_write_in_progress` reads `done`
+//! before `started`: that takes two direct writes that start and end between the two loads.
 #![cfg(loom)]
 
 use loom::cell::UnsafeCell;
@@ -167,7 +167,7 @@ impl Small {
         receiver::write_directly(self, &self.flow, &header, &body)
     }
 
-    fn has_direct_writes(&self, psn: u64) -> bool {
+    fn is_written(&self, psn: u64) -> bool {
         self.window[psn as usize].load(Ordering::Relaxed) == payload(psn)
     }
 
@@ -233,7 +233,7 @@ impl ReceiveMemory for Small {
         if self.window.is_empty() { 0 } else { 2 }
     }
 
-    fn write(&self, at: u64, bytes: &[u8]) {
+    fn write_window(&self, at: u64, bytes: &[u8]) {
         let word = u64::from_le_bytes(bytes.try_into().expect("one word"));
         self.window[at as usize / 8].store(word, Ordering::Relaxed);
     }
@@ -511,7 +511,7 @@ fn a_snapshot_is_true_while_an_older_block_is_replaced() {
 }
 
 #[test]
-fn a_snapshot_is_true_while_the_window_moves_on_beneath_it() {
+fn a_snapshot_is_true_while_the_bitmap_moves_on_beneath_it() {
     // The base leaves its block, whose word is taken for the block a bitmap's length further on.
     snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
 }
@@ -529,7 +529,7 @@ fn a_direct_write_that_has_its_turn_comes_after_what_was_before_it() {
             move || {
                 let verdict = memory.write_directly(Opcode::Write, 1);
                 if verdict.is_some() {
-                    assert!(memory.has_direct_writes(0), "it was done before what was sent before it");
+                    assert!(memory.is_written(0), "it was written before what was sent before it");
                 }
                 verdict
             }
@@ -539,7 +539,7 @@ fn a_direct_write_that_has_its_turn_comes_after_what_was_before_it() {
             Some(verdict) => assert_eq!((verdict, memory.base()), (Verdict::WrittenDirectly, 2)),
             None => assert_eq!(memory.base(), 1),
         }
-        assert!(receiver::has_no_direct_write(&memory.flow));
+        assert!(receiver::no_direct_write_in_progress(&memory.flow));
     });
 }
 
@@ -581,7 +581,7 @@ fn one_psn_is_written_directly_once() {
         let mut verdicts = direct_writes.map(|it| it.join().unwrap().unwrap());
         verdicts.sort_by_key(|verdict| *verdict != Verdict::WrittenDirectly);
         assert_eq!(verdicts, [Verdict::WrittenDirectly, Verdict::Duplicate]);
-        assert!(receiver::has_no_direct_write(&memory.flow) && memory.has_direct_writes(0));
+        assert!(receiver::no_direct_write_in_progress(&memory.flow) && memory.is_written(0));
         assert_eq!((memory.base(), memory.flow.direct_writes.0.done.load(Ordering::Relaxed)), (1, 1));
     });
 }
@@ -600,9 +600,9 @@ fn the_owner_passes_over_finished_direct_writes_only() {
             owner.read(&memory);
             // As an endpoint looks: the base, the direct writes in progress, the queue's head.
             let base = memory.base();
-            let settled = receiver::has_no_direct_write(&memory.flow);
-            if settled && memory.control.ring_head.0.load(Ordering::Acquire) == owner.read {
-                assert!(base == 0 || memory.has_direct_writes(0), "what was passed over is not done");
+            let none_in_progress = receiver::no_direct_write_in_progress(&memory.flow);
+            if none_in_progress && memory.control.ring_head.0.load(Ordering::Acquire) == owner.read {
+                assert!(base == 0 || memory.is_written(0), "what was passed over is not written");
                 assert!(base < 2 || owner.seen == [Some(1)], "its record has not been read");
             }
         }

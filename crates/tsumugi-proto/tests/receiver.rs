@@ -104,7 +104,7 @@ fn random_sequences_end_as_the_model_says() {
 }
 
 #[test]
-fn a_window_that_is_restored_says_what_it_said() {
+fn a_bitmap_that_is_restored_says_what_it_said() {
     for seed in 0..4 {
         let (memory, other, mut model) = (Plain::new(), Plain::new(), Model::default());
         let entry = |memory, index| ReceiveMemory::flow(memory, index).expect("an entry of the table");

@@ -180,8 +180,8 @@ fn main() -> Result<(), Failure> {
     };
     let (mut segmented, mut plain) = (socket(true)??, socket(false)??);
     let local = plain.address();
-    let send_path = || inside(&lab, 0, || PacketSendPath::open(local, 8 << 20));
-    let (mut alone, mut packet) = (send_path()??, send_path()??);
+    let open = || inside(&lab, 0, || PacketSendPath::open(local, 8 << 20));
+    let (mut alone, mut packet) = (open()??, open()??);
     let nic = inside(&lab, 0, || if_nametoindex(NIC))??;
     let mut xsk = inside(&lab, 0, || XskSendPath::open(local, nic, 0, 256))??;
     segmented.connect(to);
@@ -195,7 +195,7 @@ fn main() -> Result<(), Failure> {
             thread::sleep(Duration::from_millis(10));
         }
     }
-    let mut paths: [(&str, Box<Send<'_>>); 5] = [
+    let mut methods: [(&str, Box<Send<'_>>); 5] = [
         ("udp, one by one", Box::new(|now, to, burst| plain.send(now, to, burst).map(Some))),
         ("udp, segmented", Box::new(|now, to, burst| segmented.send(now, to, burst).map(Some))),
         (
@@ -212,9 +212,9 @@ fn main() -> Result<(), Failure> {
         let message = vec![0x5a; packets * body_bytes];
         let bodies = message.chunks(body_bytes).cycle();
         let count = ROUND_PACKETS.min(ROUND_BYTES / bytes) / packets * packets;
-        let mut costs = vec![Vec::new(); paths.len()];
+        let mut costs = vec![Vec::new(); methods.len()];
         for _ in 0..ROUNDS {
-            for ((_, send), costs) in paths.iter_mut().zip(&mut costs) {
+            for ((_, send), costs) in methods.iter_mut().zip(&mut costs) {
                 let heads = headers(sent, count, body_bytes);
                 let load = heads.iter().zip(bodies.clone()).map(|(head, body)| Packet { head, body });
                 let load: Vec<Packet<'_>> = load.collect();
@@ -223,7 +223,7 @@ fn main() -> Result<(), Failure> {
                 receiver.wait_for(sent)?;
             }
         }
-        for ((name, _), costs) in paths.iter().zip(&mut costs) {
+        for ((name, _), costs) in methods.iter().zip(&mut costs) {
             costs.sort_unstable();
             let shown = format!("{packets} x {bytes} B");
             println!("{shown:>12}  {name:<18} {:>9} {:>9}", costs[ROUNDS / 2], costs[ROUNDS / 10]);

@@ -114,13 +114,13 @@ fn measure() -> Result<(), XdpError> {
             ("deposit, note, ACK", Kind::Data, acknowledging(Flags::ACK_REQUEST), body),
         ]);
     }
-    for (name, what, at, bytes) in [
+    for (name, opcode, at, bytes) in [
         ("direct write in turn", Opcode::Write, 0, 8),
         ("direct write", Opcode::Piece, 0, 8),
         ("direct write", Opcode::Piece, 0, 1368),
         ("direct, across pages", Opcode::Piece, 4000, 1368),
     ] {
-        rows.push((name, Kind::Data, Flags(0), write(what, at, bytes)));
+        rows.push((name, Kind::Data, Flags(0), write(opcode, at, bytes)));
     }
     let mut psn = 0;
     for (name, kind, flags, body) in rows {

@@ -110,7 +110,7 @@ impl Chooser {
 mod tests {
     use super::*;
 
-    /// Sends so many bursts, send path `e` taking `cost_ns[e]` a packet; returns how many went through each.
+    /// Sends so many bursts, send path `n` taking `cost_ns[n]` a packet; returns how many went through each.
     fn send(
         chooser: &mut Chooser,
         bursts: usize,

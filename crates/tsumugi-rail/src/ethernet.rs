@@ -46,7 +46,7 @@ const NEWS: &str = "news of NICs";
 const PRESENCE: &str = "a sign of life while this process makes no call";
 const GRACE: &str = "grace periods";
 
-/// Who is to deposit what arrives.
+/// Which receive path is to be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum ReceiveChoice {
     /// The XDP receive path where an endpoint memory is free, else the socket receive path. An endpoint that loses the
@@ -87,7 +87,7 @@ impl FromStr for ReceiveChoice {
     }
 }
 
-/// What is to send.
+/// Which send path is to be used.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum SendChoice {
     /// Whichever was quickest with bursts of the same kind, of those that may be used here.
@@ -136,9 +136,9 @@ impl FromStr for SendChoice {
 pub struct EthernetOptions {
     /// The sockets.
     pub udp: UdpOptions,
-    /// What is to send.
+    /// The send path.
     pub send: SendChoice,
-    /// Who is to deposit.
+    /// The receive path.
     pub receive: ReceiveChoice,
     /// Sizes of the receive memory, unless it comes from the XDP receive path's pool.
     pub geometry: Geometry,
@@ -216,19 +216,19 @@ impl Ethernet {
         let listener = Listener::new(options.udp.address);
         let mut given_up = Vec::new();
         // What is said on the loopback interface goes through no NIC.
-        let by_xdp = match options.receive {
+        let with_xdp = match options.receive {
             ReceiveChoice::Socket => None,
             ReceiveChoice::Auto if options.udp.address.is_loopback() => None,
-            ReceiveChoice::Auto => Ethernet::by_xdp(&options.udp, false).unwrap_or_else(|error| {
+            ReceiveChoice::Auto => Ethernet::with_xdp(&options.udp, false).unwrap_or_else(|error| {
                 given_up.push(GivenUp::of(XDP, &error, "sudo tsumugi doctor"));
                 None
             }),
             ReceiveChoice::Xdp => Some(
-                Ethernet::by_xdp(&options.udp, true)?
+                Ethernet::with_xdp(&options.udp, true)?
                     .ok_or_else(|| XdpError::NoneFree(Ethernet::why_none(options.udp.port)))?,
             ),
         };
-        if let Some((xdp, sockets, memory)) = by_xdp {
+        if let Some((xdp, sockets, memory)) = with_xdp {
             if let Err(error) = sys::grace_periods() {
                 let why = format!("membarrier(2): {error}: opening and closing take 0.1 s longer");
                 given_up.push(GivenUp::of(GRACE, &why, "allow this program membarrier(2)"));
@@ -245,7 +245,7 @@ impl Ethernet {
     }
 
     /// The XDP receive path with sockets beside it; `None`: there is none, or none free.
-    fn by_xdp(
+    fn with_xdp(
         options: &UdpOptions,
         demanded: bool,
     ) -> Result<Option<(XdpReceive, Udp, Memory)>, EthernetError> {

@@ -60,7 +60,7 @@ pub enum Evidence {
     PortUnreachable,
     /// Its host answers; of its process nothing is known.
     HostAnswers,
-    /// Packets to it cannot leave this machine, or are refused on their path: the system's error number.
+    /// Packets to it cannot leave this machine, or are refused on the path: the system's error number.
     NoRoute(i32),
     /// The link of our own NIC that leads to it is down: its silence says nothing of it.
     LinkDown(NicName),

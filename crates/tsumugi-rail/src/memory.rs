@@ -191,7 +191,7 @@ impl Memory {
     /// # Panics
     /// `data` runs past the pad.
     #[inline]
-    pub fn write(&self, at: u64, data: &[u8]) {
+    pub fn write_window(&self, at: u64, data: &[u8]) {
         let end = match self.geometry.window_pages {
             0 => 0,
             pages => u64::from(pages) * PAGE_BYTES as u64 + PAD_BYTES as u64,
@@ -337,7 +337,7 @@ mod tests {
         assert_eq!((memory.translations().len(), memory.geometry()), (8, geometry));
         let empty = |translation: &Translation| translation.key.load(Ordering::Relaxed) == 0;
         assert!(memory.translations().iter().all(empty));
-        memory.write(2 * PAGE_BYTES as u64 - 1, &[7; 9000]);
+        memory.write_window(2 * PAGE_BYTES as u64 - 1, &[7; 9000]);
         let (page, mut last) = (memory.window(1..2, ()), [0]);
         drop(memory);
         page.read(PAGE_BYTES - 1, &mut last).unwrap();
@@ -347,7 +347,7 @@ mod tests {
     #[test]
     #[should_panic(expected = "run past")]
     fn nothing_is_written_directly_where_there_is_no_window() {
-        memory().write(0, &[1]);
+        memory().write_window(0, &[1]);
     }
 
     #[test]

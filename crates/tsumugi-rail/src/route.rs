@@ -122,7 +122,7 @@ pub struct Routes {
 }
 
 impl Routes {
-    /// Prepares for routes of datagrams from `local`, whose address may be unspecified and whose port
+    /// Prepares for the routes of datagrams from `local`, whose address may be unspecified and whose port
     /// may not.
     ///
     /// # Errors
@@ -177,7 +177,7 @@ impl Routes {
         }
     }
 
-    /// How a packet gets to `peer` now; [`Reach::Never`] for a peer without a [`Routes::connect`].
+    /// How a packet gets to `peer` now; [`Reach::Never`] for a peer that [`Routes::connect`] was not called with.
     ///
     /// Nearly always answered from memory, without a system call.
     pub fn to(&mut self, now: Instant, peer: SocketAddr) -> Reach<'_> {

@@ -63,7 +63,7 @@ pub struct LinkOptions {
     pub reorder: f64,
     /// Probability that one bit of a datagram is flipped.
     pub corrupt: f64,
-    /// Longest datagram that it carries; longer ones are dropped. Not the limit of the sender's NIC: one on the path.
+    /// Longest datagram that it carries; longer ones are dropped. This limit lies on the path, not in the sender's NIC.
     pub datagram_bytes: usize,
     /// Whoever drops one for that says so to its sender's kernel.
     pub tells: bool,

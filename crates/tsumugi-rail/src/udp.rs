@@ -479,8 +479,8 @@ impl Rail for Udp {
         if self.by_peer.contains_key(&peer) || !family::serves(self.address.ip(), peer.ip()) {
             return;
         }
-        let parting = |slot: &Option<Dedicated>| slot.as_ref().is_some_and(|d| d.closing && d.peer == peer);
-        if let Some(slot) = self.dedicated.iter().position(parting) {
+        let closing = |slot: &Option<Dedicated>| slot.as_ref().is_some_and(|d| d.closing && d.peer == peer);
+        if let Some(slot) = self.dedicated.iter().position(closing) {
             if let Some(dedicated) = &mut self.dedicated[slot] {
                 dedicated.closing = false;
             }

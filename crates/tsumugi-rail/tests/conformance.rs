@@ -225,7 +225,7 @@ fn a_jumbo_frame_is_deposited_whole() {
 }
 
 #[test]
-fn a_whole_window_out_of_order_is_answered_with_every_length_of_bitmap() {
+fn packets_out_of_order_are_answered_with_every_length_of_bitmap() {
     let Some(mut pair) = Pair::load(ROOMY) else { return };
     for start in [0, 1, 31, 1 << 20, (1 << 37) - 40] {
         open(&pair, Repeat::Selective);
@@ -302,7 +302,7 @@ fn what_is_not_ours_is_left_to_the_kernel() {
         strangers.push(("cut short", good[..bytes].to_vec()));
     }
     for (name, frame) in strangers {
-        let (action, left) = pair.drive(&frame);
+        let (action, left) = pair.run_xdp(&frame);
         assert_eq!((action, left == frame), (Action::Pass, true), "{name}");
         pair.compare().unwrap_or_else(|what| panic!("{name}: {what}"));
     }
@@ -321,12 +321,12 @@ fn what_is_not_ours_is_left_to_the_kernel() {
         packet[0] += 1;
         assert_eq!(pair.take(Wrapping::PLAIN, &packet), Ok(None), "{kind:?}");
         if matches!(kind, Kind::Hello | Kind::Reset) {
-            assert_eq!(pair.drive(&Wrapping::PLAIN.question(&packet)).0, Action::Pass, "{kind:?}");
+            assert_eq!(pair.run_xdp(&Wrapping::PLAIN.question(&packet)).0, Action::Pass, "{kind:?}");
         }
     }
     // Memory that nobody owns.
     pair.xdp.memory.control().epoch.store(0, Ordering::Relaxed);
-    assert_eq!(pair.drive(&good).0, Action::Pass);
+    assert_eq!(pair.run_xdp(&good).0, Action::Pass);
 }
 
 #[test]
@@ -355,10 +355,10 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
     let _socket = owner::socket("::");
     let neighbour = pair.receiver.endpoint(frames::PORT + 1).unwrap_or_else(|error| panic!("{error}")).memory;
     let before: Vec<u64> = neighbour.words().iter().map(|word| word.load(Ordering::Relaxed)).collect();
-    let mut random = 1u64;
-    let mut roll = || {
-        random = random.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
-        random ^ random >> 29
+    let mut state = 1u64;
+    let mut random = || {
+        state = state.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
+        state ^ state >> 29
     };
     let (mut answered, mut deposited, mut direct_writes) = (0, 0, 0);
     for round in 0..6000 {
@@ -366,29 +366,29 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         if round % 4 == 0 {
             for word in memory.words() {
                 // Small numbers go further than random ones; so do all ones.
-                let value =
-                    [roll(), roll() >> 58, u64::MAX, u64::MAX - (roll() >> 58)][(roll() >> 40) as usize % 4];
+                let value = [random(), random() >> 58, u64::MAX, u64::MAX - (random() >> 58)]
+                    [(random() >> 40) as usize % 4];
                 word.store(value, Ordering::Relaxed);
             }
         }
         // A packet that fits what the memory says, so that it goes as far as it can.
-        let index = (roll() >> 40) as u32 % GEOMETRY.flows;
+        let index = (random() >> 40) as u32 % GEOMETRY.flows;
         let flow = memory.flow(index).expect("an entry of the table");
         let base = flow.received.0.base.load(Ordering::Relaxed);
         if round % 2 == 0 {
             let block = base / 32;
             for at in 0..32 {
-                let word = (block + at) << 32 | (roll() & 0xffff_ffff) & !u64::from(at == 0);
+                let word = (block + at) << 32 | (random() & 0xffff_ffff) & !u64::from(at == 0);
                 flow.bitmap.0[(block + at) as usize % 32].store(word, Ordering::Relaxed);
             }
             let head = memory.control().ring_head.0.load(Ordering::Relaxed);
-            memory.control().ring_tail.0.store(head.wrapping_sub(roll() >> 53), Ordering::Relaxed);
+            memory.control().ring_tail.0.store(head.wrapping_sub(random() >> 53), Ordering::Relaxed);
             flow.limit.store(u64::MAX, Ordering::Relaxed);
             // Seldom, or nothing would be answered.
-            memory.control().answers_left.store(u32::from(roll() >> 60 == 0), Ordering::Relaxed);
+            memory.control().answers_left.store(u32::from(random() >> 60 == 0), Ordering::Relaxed);
             for translation in memory.translations() {
-                translation.key.store(1 + (roll() >> 63), Ordering::Relaxed);
-                let place = Translation::place_of(roll() >> 62, (roll() >> 61) as u32);
+                translation.key.store(1 + (random() >> 63), Ordering::Relaxed);
+                let place = Translation::place_of(random() >> 62, (random() >> 61) as u32);
                 translation.place.store(place, Ordering::Relaxed);
             }
         }
@@ -396,25 +396,25 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
         let mut header = Header::new(kind, flow.epoch.load(Ordering::Relaxed).max(1));
         flow.epoch.store(header.epoch, Ordering::Relaxed);
         (header.token, header.flow) = (flow.token.load(Ordering::Relaxed), index);
-        header.psn = Psn(base.wrapping_add(roll() >> 55));
-        header.flags = Flags(roll() as u8 & 7);
-        (header.ack, header.credit) = (Psn(roll()), roll() as u16);
-        let mut body = vec![0x5a; (roll() >> 40) as usize % 1400];
+        header.psn = Psn(base.wrapping_add(random() >> 55));
+        header.flags = Flags(random() as u8 & 7);
+        (header.ack, header.credit) = (Psn(random()), random() as u16);
+        let mut body = vec![0x5a; (random() >> 40) as usize % 1400];
         if round % 3 != 0 && body.len() >= REMOTE_BYTES {
-            let (opcode, address) = (Opcode::Piece as u16, roll() >> 50);
-            let remote = RemoteFrame { opcode, key: 1 + (roll() >> 63), address, operation: roll() };
+            let (opcode, address) = (Opcode::Piece as u16, random() >> 50);
+            let remote = RemoteFrame { opcode, key: 1 + (random() >> 63), address, operation: random() };
             let data = body.len() - REMOTE_BYTES;
             body[..REMOTE_BYTES].copy_from_slice(&remote.encode(data as u32));
         }
         header.body_bytes = body.len() as u16;
-        let wrapping = Wrapping { six: roll() >> 63 != 0, ..Wrapping::PLAIN };
+        let wrapping = Wrapping { six: random() >> 63 != 0, ..Wrapping::PLAIN };
         let question = wrapping.question(&[&header.encode()[..], &body].concat());
         let count = |pair: &Pair| {
             [Counter::Deposited, Counter::DirectWrites]
                 .map(|counter| pair.xdp.memory.control().counters.0[counter as usize].load(Ordering::Relaxed))
         };
         let before = count(&pair);
-        let action = pair.drive(&question).0;
+        let action = pair.run_xdp(&question).0;
         assert!(
             matches!(action, Action::Transmit | Action::Drop | Action::Pass),
             "round {round}: {action:?}"
@@ -434,7 +434,7 @@ fn garbage_in_its_own_memory_hurts_its_owner_only() {
 }
 
 #[test]
-fn a_window_that_has_moved_on_meanwhile_is_read_as_full() {
+fn a_receive_bitmap_that_has_moved_on_meanwhile_is_read_as_full() {
     let Some(mut pair) = Pair::load(ROOMY) else { return };
     open(&pair, Repeat::Selective);
     // As another CPU leaves it that has moved the base after this one read it: words of newer blocks.

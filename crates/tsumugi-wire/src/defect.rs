@@ -223,5 +223,5 @@ defects! {
     /// the handler of a stream that waits for more is not told that it is there
     ReaderNotWoken,
     /// an atomic operation is done twice
-    ChangedTwice,
+    AtomicTwice,
 }

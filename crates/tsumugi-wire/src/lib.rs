@@ -27,7 +27,7 @@
 //! # In memory
 //!
 //! [`memory`] lays out an endpoint's receive memory, shared between the process that owns it and
-//! whoever deposits into it: the library itself, a neighbour process, or the XDP program.
+//! the receive path, which deposits into it: the library itself or the XDP program.
 #![no_std]
 #![forbid(unsafe_code)]
 

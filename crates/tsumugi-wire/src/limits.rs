@@ -17,7 +17,7 @@ pub const DATAGRAM_BYTES_MAX: usize = 9000 - IPV4_UDP_BYTES;
 /// A longer one may lie in several, and then carries no answer back.
 pub const ONE_BUFFER_BYTES: usize = 1500 - IPV4_UDP_BYTES;
 
-/// PSNs that a flow may have outstanding: the receive bitmap, and so the size of the sender's retransmission store.
+/// PSNs that a flow may have outstanding: the length of the receive bitmap, and of the sender's retransmission store.
 pub const BITMAP_PACKETS: u64 = 1024;
 
 /// Longest message, bytes. A limit on what a header may announce, far above what memory will take.

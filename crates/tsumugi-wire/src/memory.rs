@@ -254,9 +254,10 @@ pub struct Flow {
 #[repr(C)]
 #[derive(Debug, Default)]
 pub struct DirectWrites {
-    /// Direct writes that were started: those done, and those in progress, which may still come to nothing.
+    /// Direct writes begun: those done, and those in progress, which may still come to nothing. While the owner places a
+    /// packet itself, that counts, too.
     pub started: AtomicU64,
-    /// Direct writes that are done. The owner's own do not count. Only grows.
+    /// Direct writes that are done; what the owner has placed itself does not count. Only grows.
     pub done: AtomicU64,
     /// Packets that the owner has read and holds because one before them is missing, and those that it wants again.
     pub held: AtomicU64,

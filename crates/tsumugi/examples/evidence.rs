@@ -212,7 +212,7 @@ impl Hosts {
 
     fn stopped(&self) -> Outcome<Row> {
         let (sender, receiver) = self.pair("3000", "go on")?;
-        receiver.signal("-XOFF")?;
+        receiver.signal("-STOP")?;
         sender.be_quiet_for(AWAY)?;
         receiver.signal("-CONT")?;
         // With the program messages are acknowledged until the receive memory is full: it may not have paused at all.

@@ -52,14 +52,14 @@ fn posted(count: u64, wild: bool) -> f64 {
         matching.post(Wanted { source: Some(9), tag: 0, ignore: u64::MAX }, 0);
         matching.post(Wanted { source: None, tag: 1 << 63, ignore: u64::MAX >> 1 }, 0);
     }
-    let met = time(|step| {
+    let matched = time(|step| {
         let tag = some(step, count);
         let receive = matching.arrive((tag % 7) as u32, tag);
         assert_eq!(receive, Some(tag));
         matching.post(exact(tag), tag);
     });
     black_box(&mut matching as &mut Matching<u64, ()>);
-    met
+    matched
 }
 
 /// A receive finds one of `count` unexpected messages, which is kept again.

@@ -186,7 +186,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let (hit_ns, hits) = bench.cost(u64::from(TRANSLATIONS))?;
         let (miss_ns, lucky) = bench.cost(u64::from(PAGES))?;
         println!(
-            "{name:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets directly), {PAGES} pages {miss_ns:.0} ns ({lucky} directly): {:.1}",
+            "{name:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets written directly), {PAGES} pages {miss_ns:.0} ns ({lucky} written directly): {:.1}",
             RUNS as u64 * PACKETS,
             miss_ns / hit_ns
         );

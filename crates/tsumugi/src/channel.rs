@@ -1,4 +1,4 @@
-//! Channels: reliable datagrams to (peer, channel), without a connection to set up (P1, P4's PM).
+//! Channels: reliable datagrams to (peer, channel). The caller sets up no connection (P1, P4's PM).
 
 use crate::PeerId;
 use crate::endpoint::Shared;

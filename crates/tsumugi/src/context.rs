@@ -162,7 +162,7 @@ pub(crate) enum SavedOutgoing {
         messages: u64,
     },
     /// A long message of which `offset` bytes have become packets.
-    Long {
+    LongMessage {
         data: Vec<u8>,
         channel: u16,
         message: u32,
@@ -170,7 +170,7 @@ pub(crate) enum SavedOutgoing {
         messages: u64,
     },
     /// What has not become packets of a long write, or of the reply to a long read.
-    Bulk {
+    BulkTransfer {
         opcode: u16,
         key: u64,
         address: u64,

@@ -1,7 +1,7 @@
 //! Tsumugi: microsecond messages on ordinary Ethernet.
 //!
 //! An [`Endpoint`] is a process's attachment to the cluster. It opens channels; a [`Channel`] carries
-//! reliable datagrams to the same channel of other peers, without a connection to set up: say whom to send
+//! reliable datagrams to the same channel of other peers. The caller sets up no connection: say whom to send
 //! to and send. Messages between two endpoints arrive once, whole and in order, or their sender is told.
 //!
 //! ```

@@ -53,7 +53,7 @@ impl ReceiveMemory for Mapped {
         self.0.geometry().window_pages
     }
     #[inline]
-    fn write(&self, at: u64, bytes: &[u8]) {
-        self.0.write(at, bytes);
+    fn write_window(&self, at: u64, bytes: &[u8]) {
+        self.0.write_window(at, bytes);
     }
 }

@@ -97,7 +97,7 @@ pub enum ExportError {
 pub enum ImportError {
     /// Nobody there has exported it, until now.
     #[error(
-        "{peer} exports nothing called '{name}' within {timeout:?}; is the name right, and does the process there poll?"
+        "{peer} has exported nothing called '{name}' within {timeout:?}; is the name right, and does the process there poll?"
     )]
     NotExported {
         /// Who was asked.

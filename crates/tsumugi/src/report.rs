@@ -16,7 +16,7 @@ pub struct Report {
     pub address: SocketAddr,
     /// The receive path: `xdp`, the XDP program, or `socket`, the library from its sockets.
     pub receive_path: String,
-    /// The send paths: `udp`, `packet`, `xsk`. Of several, each sends what it has proved to be quickest with.
+    /// The send paths: `udp`, `packet`, `xsk`. Where there are several, each sends what it has proved quickest at.
     pub send_paths: Vec<String>,
     /// The NICs that peers can reach it by, once in each family; empty where they are not known, and on the loopback
     /// interface.
@@ -107,8 +107,7 @@ impl fmt::Display for GivenUp {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Report { address, receive_path, send_paths, nics, links_down, given_up } = self;
-        let receive_path = if receive_path == "xdp" { "XDP" } else { receive_path };
-        write!(f, "endpoint {address}: {receive_path} receive path, send paths {}", send_paths.join(" "))?;
+        write!(f, "endpoint {address}: receive path {receive_path}, send paths {}", send_paths.join(" "))?;
         for (nth, nic) in nics.iter().enumerate() {
             if nics[..nth].iter().all(|before| before.name != nic.name) {
                 write!(f, "{} {}", if nth == 0 { ", NICs" } else { "" }, nic.name)?;
@@ -147,7 +146,7 @@ mod tests {
         };
         assert_eq!(
             report.to_string(),
-            "endpoint 0.0.0.0:7411: socket receive path, send paths udp packet, NICs eth0; \
+            "endpoint 0.0.0.0:7411: receive path socket, send paths udp packet, NICs eth0; \
              no link on eth1; \
              without this (forbidden; permit it), that (forbidden; permit it)"
         );

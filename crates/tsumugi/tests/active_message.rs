@@ -253,11 +253,11 @@ fn a_call_waits_for_its_reply() {
 fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
-    let other_node = here.add_peer(&format!("127.0.0.1:{}", other.port())).unwrap();
+    let other_peer = here.add_peer(&format!("127.0.0.1:{}", other.port())).unwrap();
     let mut client = port(&here, ActiveMessageOptions::default(), Vec::new());
     let mut living = echo(&other, ActiveMessageOptions::default());
     for number in 0..5 {
-        for to in [peer, other_node] {
+        for to in [peer, other_peer] {
             client
                 .request(to, "echo", [number, 0, 0, 0], move |seen: &mut Vec<_>, answer| {
                     seen.push((to, number, answer.map(|answer| answer.words[0])));
@@ -282,7 +282,7 @@ fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
         assert_eq!(*which, number, "in order");
         assert!(matches!(outcome, Err(Unanswered::Peer(failure)) if failure.peer == peer), "{outcome:?}");
     }
-    let kept = client.state().iter().filter(|(to, ..)| *to == other_node);
+    let kept = client.state().iter().filter(|(to, ..)| *to == other_peer);
     assert!(kept.map(|(_, _, outcome)| outcome.clone()).eq((1..6).map(Ok)));
     assert!(matches!(
         client.request(peer, "echo", [0; 4], |_, _| {}),

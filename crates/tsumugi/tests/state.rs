@@ -59,7 +59,7 @@ impl Host {
     }
 
     /// The XDP program takes what arrived, after `damage` was done to it; the rest goes on.
-    fn drive(&mut self, now: Instant, damage: impl Fn(&mut Vec<u8>)) {
+    fn run_xdp(&mut self, now: Instant, damage: impl Fn(&mut Vec<u8>)) {
         let Host { state, rail } = self;
         let mut arrived = Vec::new();
         rail.receive(now, &mut |from, bytes| arrived.push((from, bytes.to_vec()))).unwrap();
@@ -142,7 +142,7 @@ fn an_answer_tells_no_more_credit_than_there_is_though_not_all_is_read() {
         here.state.post(later, peer, 1, &[0; 1400]).unwrap();
         here.state.transmit(later, &mut here.rail).unwrap();
     }
-    there.drive(later.plus(2000), |_| {});
+    there.run_xdp(later.plus(2000), |_| {});
     there.state.transmit(later.plus(2000), &mut there.rail).unwrap();
     let limit = there.state.view(PeerId(0)).unwrap().limit;
     let mut told = 0;
@@ -177,7 +177,7 @@ fn the_acknowledgement_of_what_nobody_asks_about_rides_along_with_the_reply_and_
     here.state.unwatched(|state| state.post(now, peer, 1, &[7; 5000])).unwrap();
     here.call(now);
     assert!(!here.state.is_flushed());
-    there.drive(now.plus(2000), |_| {});
+    there.run_xdp(now.plus(2000), |_| {});
     here.call(now.plus(4000));
     assert!(here.state.is_flushed(), "nobody has called there");
     // What somebody may ask about is acknowledged by the call that takes it in, which may be the last for long.
@@ -190,7 +190,7 @@ fn the_acknowledgement_of_what_nobody_asks_about_rides_along_with_the_reply_and_
 
 /// Two hosts of which the second has a program, for as long as it takes; what the second takes. Everything is damaged that
 /// `harm` says.
-fn drive_until(
+fn run_xdp_until(
     (here, there): (&mut Host, &mut Host),
     mut now: Instant,
     harm: impl Fn(&Header) -> bool,
@@ -201,7 +201,7 @@ fn drive_until(
         assert!(now < end, "it does not come to an end");
         here.call(now);
         now = now.plus(2000);
-        there.drive(now, |bytes| {
+        there.run_xdp(now, |bytes| {
             if Header::decode(bytes).is_ok_and(|(header, ..)| harm(&header)) {
                 *bytes.last_mut().unwrap() ^= 1;
             }
@@ -226,12 +226,12 @@ fn a_packet_that_was_damaged_and_acknowledged_comes_again() {
     }
     here.state.transmit(now, &mut here.rail).unwrap();
     now = now.plus(2000);
-    there.drive(now, |bytes| *bytes.last_mut().unwrap() ^= 1);
+    there.run_xdp(now, |bytes| *bytes.last_mut().unwrap() ^= 1);
     // The program has acknowledged all of it, and the process has not run.
     here.call(now.plus(2000));
     assert!(here.state.is_flushed(), "acknowledged by the program");
     let done = |_: &Host, there: &Host| there.state.counters().get("messages_received") == 5;
-    let (now, taken) = drive_until((&mut here, &mut there), now.plus(2000), |_| false, done);
+    let (now, taken) = run_xdp_until((&mut here, &mut there), now.plus(2000), |_| false, done);
     assert_eq!(taken, messages);
     let counters = there.state.counters();
     assert_eq!(counters.get("packets_repaired"), counters.get("corrupt"));
@@ -239,7 +239,7 @@ fn a_packet_that_was_damaged_and_acknowledged_comes_again() {
     assert!(here.state.take_failure().is_none() && there.state.take_failure().is_none());
     // And what it has compared the sender does not keep.
     let kept = |here: &Host, _: &Host| here.state.unchecked() == 0;
-    drive_until((&mut here, &mut there), now, |_| false, kept);
+    run_xdp_until((&mut here, &mut there), now, |_| false, kept);
 }
 
 /// The question and the answer may be lost, or damaged in their turn.
@@ -259,7 +259,7 @@ fn a_damaged_packet_is_asked_for_until_it_comes() {
         harms && matches!(header.kind, Kind::Data | Kind::Piece)
     };
     let done = |_: &Host, there: &Host| there.state.counters().get("messages_received") == 200;
-    let (_, taken) = drive_until((&mut here, &mut there), Instant(0), harm, done);
+    let (_, taken) = run_xdp_until((&mut here, &mut there), Instant(0), harm, done);
     assert_eq!(taken, messages);
     assert!(there.state.counters().get("packets_repaired") > 10);
 }
@@ -274,12 +274,12 @@ fn who_says_good_bye_stays_for_what_was_damaged() {
         here.state.post(now, peer, 1, &[number; 1400]).unwrap();
     }
     here.state.transmit(now, &mut here.rail).unwrap();
-    there.drive(now.plus(2000), |bytes| *bytes.last_mut().unwrap() ^= 1);
+    there.run_xdp(now.plus(2000), |bytes| *bytes.last_mut().unwrap() ^= 1);
     here.call(now.plus(4000));
     assert!(here.state.is_flushed(), "acknowledged by the program");
     here.state.leave(now.plus(4000));
     let left = |here: &Host, _: &Host| here.state.has_left();
-    let (_, taken) = drive_until((&mut here, &mut there), now.plus(4000), |_| false, left);
+    let (_, taken) = run_xdp_until((&mut here, &mut there), now.plus(4000), |_| false, left);
     assert_eq!(taken, [[0; 1400], [1; 1400], [2; 1400]]);
     assert_eq!(there.state.take_failure().unwrap().reason, Reason::Closed);
 }
@@ -319,7 +319,7 @@ fn nobody_is_silent_who_was_not_asked() {
 }
 
 #[test]
-fn who_was_connected_to_by_a_peer_that_gave_up_loses_nothing_that_it_sends_to_it() {
+fn what_is_sent_to_a_peer_that_gave_up_connecting_is_not_lost() {
     let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
     let (mut here, mut there) = (host(&network, 1, 1), host(&network, 2, 2));
     let peer = here.state.add_peer("there", address(2)).unwrap();
@@ -381,7 +381,7 @@ fn a_bye_that_arrives_after_later_data_is_an_orderly_close() {
     there.call(now.plus(2000));
     here.call(now.plus(4000));
     assert!(here.state.has_left() && here.state.take_failure().is_none());
-    assert!(here.state.was_delivered(peer, 2), "by BYE_ACK");
+    assert!(here.state.was_delivered(peer, 2), "BYE_ACK acknowledged it");
 }
 
 #[test]
@@ -576,7 +576,7 @@ fn long_packets_to_a_process_that_computes_are_acknowledged_by_xdp() {
             here.state.post(now, peer, 1, &vec![7; bytes]).unwrap();
             while !here.state.is_flushed() {
                 here.call(now);
-                there.drive(now, |_| {});
+                there.run_xdp(now, |_| {});
                 now = now.plus(500);
                 assert!(now.since(begun) < 20 * MILLISECOND_NS, "it is never acknowledged");
             }
@@ -598,7 +598,7 @@ fn a_process_that_runs_answers_the_long_packets_that_xdp_could_not() {
     here.state.post(now, peer, 1, &[7; 20_000]).unwrap();
     here.call(now);
     now = now.plus(1500);
-    there.drive(now, |_| {});
+    there.run_xdp(now, |_| {});
     assert!(there.state.has_news());
     there.call(now);
     now = now.plus(1500);

@@ -16,7 +16,7 @@ impl Host {
     ) -> Result<(), Wrong> {
         while let Some(failure) = process.state.take_failure() {
             world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
-            let other = world.places.host_of(failure.address)?;
+            let other = world.address_plan.host_of(failure.address)?;
             process.arrived = true;
             self.judge(process, world, now, other, &failure)?;
             world.ledger.damage(other, self.index, process.damaged(failure.peer));
@@ -99,7 +99,7 @@ impl Host {
         for index in 0..state.peers() {
             let id = PeerId(index);
             let address = state.address_of(id).ok_or("a peer without address")?;
-            let other = world.places.host_of(address)?;
+            let other = world.address_plan.host_of(address)?;
             let peer = known.entry(index).or_default();
             let connection = state.connection(id);
             if connection != peer.connection {
@@ -158,7 +158,7 @@ impl Host {
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
             // A host that was away for long has to ask first.
             let was_away = self.away_ns > self.plan.options.peer_timeout_ns / 10;
-            let heard = heard_from.iter().any(|from| world.places.find(*from) == Some(other));
+            let heard = heard_from.iter().any(|from| world.address_plan.find(*from) == Some(other));
             if !has_waited || heard || was_away {
                 peer.quiet_since = Some(now);
             }

@@ -105,7 +105,7 @@ impl Host {
         let since = quiet_since.max(ended_at).max(back.unwrap_or_default());
         // The next process has the port, so that its kernel says nothing; it says so itself when it runs.
         let successor_runs =
-            world.stops[other].iter().filter(|stop| stop.from <= now).map(|stop| stop.until).max();
+            world.pauses[other].iter().filter(|pause| pause.from <= now).map(|pause| pause.until).max();
         let since = since.max(successor_runs.unwrap_or_default());
         since.plus(timeout_ns / 4 + GONE_NS)
     }

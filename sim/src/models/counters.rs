@@ -34,7 +34,7 @@ impl Part for Counters {
     fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
         let to = site.another(random);
         let at = site.counters[to].plus(8 * site.me as u64);
-        match site.endpoint.remote().fetch_add(site.id(to), at, 1) {
+        match site.endpoint.remote().fetch_add(site.peer(to), at, 1) {
             Ok(operation) => {
                 self.under_way[to].push_back(operation);
                 self.sent[to] += 1;

@@ -21,7 +21,7 @@ impl Part for Letters {
     fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
         let to = site.another(random);
         let letter = payload(site.me, to, self.sent[to], length(random));
-        match self.channel.post(site.id(to), &letter) {
+        match self.channel.post(site.peer(to), &letter) {
             Ok(_) => self.sent[to] += 1,
             Err(SendError::WouldBlock) => {}
             Err(error) => return Err(format!("a letter: {error}")),

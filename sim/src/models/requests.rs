@@ -53,7 +53,7 @@ impl Part for Requests {
         let (me, number, bytes) = (site.me, self.sent[to], length(random));
         let data = payload(me, to, number, bytes);
         let asked = self.port.try_request_bulk(
-            site.id(to),
+            site.peer(to),
             "take",
             [number, me as u64, 0, 0],
             &data,

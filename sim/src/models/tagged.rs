@@ -45,19 +45,26 @@ impl Tagged {
 
     /// A receive has matched a message: the receives that were posted before matched earlier ones of the same source
     /// and tag.
-    fn met(&mut self, site: &Site, from: usize, tag: u64, receive: u64, data: &[u8]) -> Result<(), Wrong> {
+    fn on_match(
+        &mut self,
+        site: &Site,
+        from: usize,
+        tag: u64,
+        receive: u64,
+        data: &[u8],
+    ) -> Result<(), Wrong> {
         let number = data.first_chunk().map_or(u64::MAX, |number| u64::from_le_bytes(*number));
         if data != payload(from, site.me, number, data.len()) {
             return Err(format!("message {number} from host {from} with tag {tag} is not what was sent"));
         }
-        let met = self.taken.entry((from, tag)).or_default();
-        met.insert(receive, number);
-        let before = met.range(..receive).next_back().is_none_or(|(_, before)| *before < number);
-        let after = met.range(receive + 1..).next().is_none_or(|(_, after)| *after > number);
+        let matched = self.taken.entry((from, tag)).or_default();
+        matched.insert(receive, number);
+        let before = matched.range(..receive).next_back().is_none_or(|(_, before)| *before < number);
+        let after = matched.range(receive + 1..).next().is_none_or(|(_, after)| *after > number);
         if before && after {
             Ok(())
         } else {
-            Err(format!("message {number} from host {from} overtook another: {met:?}"))
+            Err(format!("message {number} from host {from} overtook another: {matched:?}"))
         }
     }
 }
@@ -65,7 +72,7 @@ impl Tagged {
 impl Part for Tagged {
     fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
         if random.one_in(2) && self.receives.len() < RECEIVES_MAX {
-            let (from, tag) = (site.id(site.another(random)), random.below(TAGS));
+            let (from, tag) = (site.peer(site.another(random)), random.below(TAGS));
             let pattern = match random.below(4) {
                 0 => Pattern::any(),
                 1 => Pattern::tagged(tag),
@@ -77,7 +84,7 @@ impl Part for Tagged {
         let (to, tag) = (site.another(random), random.below(TAGS));
         let number = self.sent.entry((to, tag)).or_default();
         let data = payload(site.me, to, *number, length(random));
-        match self.port.send(site.id(to), tag, &data) {
+        match self.port.send(site.peer(to), tag, &data) {
             Ok(request) => {
                 *number += 1;
                 self.sends.push(request);
@@ -106,7 +113,7 @@ impl Part for Tagged {
                 match &completion.outcome {
                     Ok(status) => {
                         let from = site.host(status.peer);
-                        self.met(site, from, status.tag, number, completion.data())?;
+                        self.on_match(site, from, status.tag, number, completion.data())?;
                     }
                     Err(tsumugi::message::RequestError::Cancelled) => {}
                     Err(error) => return Err(format!("a receive: {error}")),
@@ -124,7 +131,11 @@ impl Part for Tagged {
     }
 
     fn taken_from(&self, host: usize) -> u64 {
-        self.taken.iter().filter(|((from, _), _)| *from == host).map(|(_, met)| met.len() as u64).sum()
+        self.taken
+            .iter()
+            .filter(|((from, _), _)| *from == host)
+            .map(|(_, matched)| matched.len() as u64)
+            .sum()
     }
 
     fn is_quiet(&self) -> bool {

@@ -76,7 +76,7 @@ impl Part for Threads {
     fn act(&mut self, random: &mut Random, site: &Site) -> Result<(), Wrong> {
         let to = site.another(random);
         let (number, bytes, piece) = (self.sent[to], length(random), length(random));
-        match self.port.begin(site.id(to), "take") {
+        match self.port.begin(site.peer(to), "take") {
             Ok(outgoing) => {
                 let head = [site.me as u64, number, bytes as u64].map(u64::to_le_bytes).concat();
                 let data = [head, payload(site.me, to, number, bytes)].concat();

@@ -101,7 +101,7 @@ impl Host {
         self.look_at_silent(known, world, now, other, &paths)?;
         let since = *known.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
-        let refused = world.wire.borrow().is_off(now, (view.remote_token, state.epoch()));
+        let refused = world.wire.borrow().refuses(now, (view.remote_token, state.epoch()));
         let moves = view.outstanding == 0 || refused || delivered != known.delivered;
         if since == now || !known.waited || moves {
             known.delivered = delivered;
@@ -186,8 +186,8 @@ impl Host {
         paths: &[PathReport],
     ) -> bool {
         let sound = world.plan.multirail.as_ref().and_then(|multirail| multirail.sound);
-        let there = sound.and_then(|network| world.places.address_on(other, network));
-        let here = sound.and_then(|network| world.places.address_on(self.index, network));
+        let there = sound.and_then(|network| world.address_plan.address_on(other, network));
+        let here = sound.and_then(|network| world.address_plan.address_on(self.index, network));
         view.open
             && here.is_some()
             && there.is_some_and(|address| paths.iter().any(|path| path.address == address))
@@ -236,14 +236,14 @@ impl Host {
         let Some(multirail) = &world.plan.multirail else { return Ok(Vec::new()) };
         let Some(view) = process.state.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
         let address = process.state.address_of(id).ok_or("a peer without address")?;
-        let other = world.places.host_of(address)?;
+        let other = world.address_plan.host_of(address)?;
         if world.epochs[other] != view.epoch {
             return Ok(Vec::new());
         }
-        let told = self.policy.is_some() && world.places.addresses(other).count() > 1;
+        let told = self.policy.is_some() && world.address_plan.addresses(other).count() > 1;
         let told = told && multirail.hosts[other].policy.is_some();
         let paths = process.state.paths(index);
-        let wanted = world.places.common(self.index, other).into_iter().map(|(_, _, there)| there);
+        let wanted = world.address_plan.common(self.index, other).into_iter().map(|(_, _, there)| there);
         let wanted = wanted.filter(|there| told || *there == address);
         let used = |there: &SocketAddr| paths.iter().any(|path| path.address == *there && path.is_usable);
         Ok(wanted.filter(|there| !used(there)).collect())

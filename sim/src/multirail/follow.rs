@@ -39,7 +39,7 @@ impl Process {
         let Some(sent) = &mut self.spy.sent else { return Ok(()) };
         let sent = std::mem::take(sent);
         let peers = 0..self.state.peers();
-        let multirail = peers.clone().filter(|index| self.state.paths(*index).len() > 1).count();
+        let spread = peers.clone().filter(|index| self.state.paths(*index).len() > 1).count();
         for index in peers {
             let Some(view) = self.state.view(PeerId(index)).filter(|view| view.remote_token != 0) else {
                 continue;
@@ -50,12 +50,12 @@ impl Process {
             // Another flow may have changed what this one is tied to, or whose turn it is.
             let lost = |(before, now): &(&bool, &bool)| **before && !**now;
             self.spy.wire.borrow_mut().left += follow.usable.iter().zip(&usable).filter(lost).count() as u64;
-            if follow.usable != usable || multirail != 1 {
+            if follow.usable != usable || spread != 1 {
                 *follow = Follow { usable, last: None };
             }
             for sent in sent.iter().filter(|sent| sent.token == view.remote_token) {
                 self.spy.wire.borrow_mut().followed += u64::from(paths.len() > 1);
-                let judged = judge(follow, now, index, &paths, sent, policy, multirail == 1);
+                let judged = judge(follow, now, index, &paths, sent, policy, spread == 1);
                 judged.map_err(|wrong| format!("{wrong}: {sent:?} by {policy:?}, paths {paths:?}"))?;
             }
             if policy == Some(Policy::Broadcast) && self.whole_bursts && paths.len() > 1 {

@@ -4,7 +4,7 @@ use tsumugi_rail::xdp::Mode;
 
 use crate::peers::Transport;
 
-/// The XDP receive path's program on the NICs that another transport uses.
+/// The XDP program on the NICs that another transport uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Program {
     /// Not attached.
@@ -44,7 +44,7 @@ pub(crate) struct Entry {
     pub(crate) faults: bool,
     /// Whether messages are built in the library's buffers.
     pub(crate) in_place: bool,
-    /// Where that is what is compared: what the XDP receive path's program does meanwhile.
+    /// Where that is what is compared: what the XDP program does meanwhile.
     pub(crate) program: Option<Program>,
 }
 
@@ -109,7 +109,7 @@ impl Entry {
         self.transport == Transport::Tsumugi && self.receive == "xdp"
     }
 
-    /// Whether the XDP receive path's program is attached to the NICs meanwhile. Only where it must be: on a veth
+    /// Whether the XDP program is attached to the NICs meanwhile. Only where it must be: on a veth
     /// pair it takes the other side's segmentation offload away, which is TCP's bandwidth.
     pub(crate) fn is_attached(&self) -> bool {
         self.uses_xdp() || matches!(self.program, Some(Program::Idle | Program::Busy))

@@ -23,7 +23,7 @@ pub(crate) enum Kind {
     Faults,
     /// A receiver that computes while a message arrives.
     Overlap,
-    /// TCP through NICs with and without the XDP receive path's program.
+    /// TCP through NICs with and without the XDP program.
     Coexistence,
     /// An endpoint that waits.
     Idle,
@@ -402,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn ways_that_are_missing_are_left_out_and_it_is_said_once() {
+    fn paths_that_are_missing_are_left_out_and_it_is_said_once() {
         let arguments = Command::parse_from(["compare"]).arguments;
         let xdp = Some("no program".to_owned());
         let missing = Missing { xdp: xdp.clone(), ..Missing::default() };

@@ -167,11 +167,11 @@ impl Testbeds {
 
     /// Round trips through the XDP receive path, until they are dropped.
     fn busy(&self, test: &Test, entry: &Entry) -> Result<Running, CompareError> {
-        let by_xdp = Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") };
+        let ours = Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") };
         let time_s = f64::from(BUSY_S);
         let test =
             Test { kind: Kind::Main, metric: Metric::RoundTrip, size_bytes: 64, time_s, ..test.clone() };
-        let options = options(&test, &by_xdp, shared_cpus().as_deref());
+        let options = options(&test, &ours, shared_cpus().as_deref());
         let mut busy = self.testbed(&test, entry).perf(command(test.metric), BUSY_SERVER, &options)?;
         std::thread::sleep(BUSY_BEGINS);
         busy.check_running()?;

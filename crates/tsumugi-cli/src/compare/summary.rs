@@ -114,12 +114,12 @@ fn rest(results: &Results) -> Vec<String> {
         let hidden = |is: fn(&Entry) -> bool| {
             Some(units::percent(value(measured.series.iter().find(|series| is(&series.entry))?)?))
         };
-        let user = format!(
+        let socket = format!(
             "While the receiver computes, {} of a transfer of {size} goes on by itself",
             hidden(Entry::is_base)?
         );
         let by_xdp = hidden(Entry::uses_xdp).map(|share| format!(", and {share} with the XDP program"));
-        Some(user + &by_xdp.unwrap_or_default() + ".")
+        Some(socket + &by_xdp.unwrap_or_default() + ".")
     });
     let faults = results.of(Kind::Faults).next().and_then(|measured| {
         let faulty = measured.series.iter().find(|it| it.entry.faults && it.entry.repeat == "selective")?;
@@ -290,7 +290,7 @@ mod tests {
         let machine = Machine { wire: "loopback".into(), load_average: 7.9, cpus: 2, ..Machine::default() };
         let paragraphs = summary(&[], false, &machine);
         let all = paragraphs.join("\n");
-        assert!(!all.contains("xdp") && !all.contains("offloads") && !all.contains("AF_XDP"), "{all}");
+        assert!(!all.contains("xdp") && !all.contains("XDP") && !all.contains("offloads"), "{all}");
         let last = paragraphs.last().expect("remarks");
         assert!(last.contains("over loopback") && last.contains("load average 7.9 on 2 CPUs"), "{last}");
     }

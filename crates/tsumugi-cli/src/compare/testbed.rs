@@ -17,12 +17,12 @@ pub(super) const LAB_STEM: &str = "compare";
 pub(super) struct Site {
     pub(super) offloads: bool,
     pub(super) mtu_bytes: u32,
-    /// Whether the XDP receive path's program is attached on both sides.
+    /// Whether the XDP program is attached on both sides.
     pub(super) attached: bool,
 }
 
-/// How many processes of a side can receive through the XDP program at once: more than a comparison ever runs.
-const XDP_MAX: &str = "4";
+/// How many processes of a side can receive through the XDP program at once: more than a comparison runs.
+const ENDPOINTS_MAX: &str = "4";
 
 /// How long attaching may take: it is half a second's work.
 const ATTACH_MAX: Duration = Duration::from_secs(30);
@@ -60,12 +60,12 @@ impl Testbed {
         Ok(testbed)
     }
 
-    /// Attaches the XDP receive path's program on both sides. It goes with the lab.
+    /// Attaches the XDP program on both sides. It goes with the lab.
     fn attach(&self) -> Result<(), CompareError> {
         for (node, of) in self.lab.iter().flat_map(|lab| lab.nodes()).enumerate() {
             let nics = of.nics.iter().map(|nic| nic.name.clone());
             let mut arguments: Vec<String> = std::iter::once("up".to_owned()).chain(nics).collect();
-            arguments.extend(["--endpoints", XDP_MAX].map(str::to_owned));
+            arguments.extend(["--endpoints", ENDPOINTS_MAX].map(str::to_owned));
             self.start(node, &arguments)?.output(ATTACH_MAX)?;
         }
         Ok(())

@@ -150,17 +150,17 @@ impl Asker {
             connected(&side.link(Wire::Plain)?).map_err(CostsError::failed("opening a UDP socket"))?;
         let mut asker = Asker { side, tasks, words, lines: Arc::default(), socket, send_paths: Vec::new() };
         for send_path in &options.send_paths {
-            let asked = asker.send_path(send_path)?;
+            let asked = asker.begin(send_path)?;
             asker.send_paths.push(asked);
         }
         Ok(asker)
     }
 
-    fn send_path(&self, send_path: &str) -> Result<Asked, CostsError> {
+    fn begin(&self, send_path: &str) -> Result<Asked, CostsError> {
         self.tell(Task::Open(send_path.to_owned()))?;
         let Word::Port(port) = self.hear()? else { return Err(CostsError::Gone) };
         let mut talker = Talker::open(self.side.address(Wire::Deposits), send_path)?;
-        let peer = talker.connect(SocketAddr::new(self.side.address_there(Wire::Deposits), port))?;
+        let peer = talker.add_peer(SocketAddr::new(self.side.address_there(Wire::Deposits), port))?;
         // The first conversation tells how long the packets are.
         self.tell(Task::AnswerNoted(self.send_paths.len(), ROUND_TRIPS))?;
         talker.ask_noted(peer, ROUND_TRIPS)?;
@@ -245,7 +245,7 @@ impl Asker {
         Ok(median_ns(&mut times))
     }
 
-    /// Mean time of the receive path's program in a conversation, ns, of both sides; what counting adds included.
+    /// Mean time of the XDP program in a conversation, ns, of both sides; what counting adds included.
     fn counted(&self, at: usize, asked: &mut Asked) -> Result<f64, CostsError> {
         let counting = Counting::begin()?;
         let before = (self.side.deposits()?, self.there()?.0);
@@ -259,7 +259,7 @@ impl Asker {
             .ok_or(CostsError::Lost("the program has not run"))
     }
 
-    /// What the kernel counted in node 1: of the receive path's program, and of the one that drops.
+    /// What the kernel counted in node 1: of the XDP program, and of the one that drops.
     fn there(&self) -> Result<(Runs, Runs), CostsError> {
         self.tell(Task::Count)?;
         match self.hear()? {
@@ -278,8 +278,8 @@ impl Asker {
         }
     }
 
-    /// The send path's system calls by themselves, while the other CPU is as busy as in a conversation; and the mean time
-    /// of the program that drops, ns.
+    /// The send path's system calls by themselves, while the other CPU is as busy as in a conversation; and the mean
+    /// time of the program that drops, ns.
     fn calls(&self, asked: &mut Asked, clock_ns: f64) -> Result<(Calls, f64), CostsError> {
         let Asked { refusing, dropping, through, .. } = asked;
         let sent =

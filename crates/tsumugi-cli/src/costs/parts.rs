@@ -8,14 +8,15 @@ use crate::measure::statistics::OverRounds;
 /// How far the sum of the parts may be from the time measured in one piece, as a share of it.
 pub(crate) const TOLERANCE: f64 = 0.1;
 
-/// A part of a message's time from one application to another, in their order.
+/// A part of a message's time from one application to another, in the order of time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Part {
     /// From the application's call to the system call.
     ///
-    /// In a conversation, from the call to where the library hands the packet to its send path; and of the send path what
-    /// sending through it takes more than the bare system call with the same bytes, to a NIC whose peer drops them.
+    /// In a conversation, from the call to where the library hands the packet to its send path; and of the send path
+    /// what sending through it takes more than the bare system call with the same bytes, to a NIC whose peer drops
+    /// them.
     /// Does not contain what the library still does after the system call.
     LibrarySend,
     /// Into the kernel and out again.
@@ -34,7 +35,7 @@ pub(crate) enum Part {
     /// What sending takes more when the peer takes the frame and a program drops it at once; on a veth pair the
     /// sender's CPU does that, within the system call. Contains the few instructions of that program.
     Softirq,
-    /// The protocol: the XDP receive path's program finds the flow, updates its receive bitmap, deposits and
+    /// The protocol: the XDP program finds the flow, updates its receive bitmap, deposits and
     /// acknowledges.
     ///
     /// The kernel's statistics of the program's runs in a conversation of its own (they cost time themselves), less
@@ -133,11 +134,11 @@ pub(crate) struct Costs {
     /// How long the sender is still in the system call when the receiver can see the record: the end of the program,
     /// of the softirq and of the call. It is in the parts, and not in the message's one-way time.
     pub(crate) ahead: Figure,
-    /// What the parts in the middle were together in the conversation: the send path and its system call, with everything
-    /// that the kernel does in it. Measured in one piece.
+    /// What the parts in the middle were together in the conversation: the send path and its system call, with
+    /// everything that the kernel does in it. Measured in one piece.
     pub(crate) call: Figure,
-    /// What the send path's call takes more in a conversation than when the far program drops the same frame at once: the
-    /// program, waiting for cache lines that the receiver has, also after the program, and all that is colder in a
+    /// What the send path's call takes more in a conversation than when the far program drops the same frame at once:
+    /// the program, waiting for cache lines that the receiver has, also after the program, and all that is colder in a
     /// conversation than in a row of equal calls. Not one of the parts.
     pub(crate) conversing: Figure,
     /// What the message and its answer took together, without anything else being measured.

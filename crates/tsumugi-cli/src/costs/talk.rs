@@ -20,8 +20,9 @@ pub(super) const MESSAGE_BYTES: usize = 64;
 const CHANNEL: u16 = 1;
 /// An answer takes microseconds; after so long there is none.
 const ANSWER_MAX: Duration = Duration::from_secs(2);
-/// How long both sides go on after a conversation, so that everything is acknowledged: ACKs wait 100 µs for a ride.
-const LET_ACKS_LEAVE: Duration = Duration::from_millis(2);
+/// How long both sides go on after a conversation, so that everything is acknowledged: ACKs wait up to
+/// 100 µs to ride on data.
+const FLUSH_ACKS: Duration = Duration::from_millis(2);
 /// The rounds of one send path are a pause for the others.
 const PEER_TIMEOUT: Duration = Duration::from_secs(600);
 
@@ -164,8 +165,8 @@ impl Talker {
         self.endpoint.port()
     }
 
-    /// Names the other side.
-    pub(super) fn connect(&self, peer: SocketAddr) -> Result<PeerId, CostsError> {
+    /// Adds the other side as a peer.
+    pub(super) fn add_peer(&self, peer: SocketAddr) -> Result<PeerId, CostsError> {
         self.endpoint.add_peer(&peer.to_string()).map_err(CostsError::failed("adding a peer"))
     }
 
@@ -201,7 +202,7 @@ impl Talker {
             times.push((after - before).as_nanos() as u64);
             before = after;
         }
-        self.let_acks_leave()?;
+        self.flush_acks()?;
         Ok(times)
     }
 
@@ -211,7 +212,7 @@ impl Talker {
             let peer = self.receive()?;
             self.send(peer)?;
         }
-        self.let_acks_leave()
+        self.flush_acks()
     }
 
     /// As [`Talker::ask`], with everything noted.
@@ -248,14 +249,14 @@ impl Talker {
         self.notes.on.set(true);
         let samples: Result<Vec<Sample>, CostsError> = (0..count).map(|_| exchange(self)).collect();
         self.notes.on.set(false);
-        self.let_acks_leave()?;
+        self.flush_acks()?;
         samples
     }
 
-    fn let_acks_leave(&self) -> Result<(), CostsError> {
+    fn flush_acks(&self) -> Result<(), CostsError> {
         let start = Clock::now();
-        while start.elapsed() < LET_ACKS_LEAVE {
-            self.endpoint.progress().map_err(CostsError::failed("letting acknowledgements leave"))?;
+        while start.elapsed() < FLUSH_ACKS {
+            self.endpoint.progress().map_err(CostsError::failed("flushing acknowledgements"))?;
         }
         Ok(())
     }

@@ -103,7 +103,7 @@ impl Side {
         })
     }
 
-    /// Runs of the XDP receive path's program here.
+    /// Runs of the XDP program here.
     pub(super) fn deposits(&self) -> Result<xdp::Runs, CostsError> {
         Ok(self.deposits.runs()?)
     }

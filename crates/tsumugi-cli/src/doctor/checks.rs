@@ -212,8 +212,8 @@ fn bpffs() -> Finding {
     const CHECK: &str = "BPF file system";
     let bpf_file_systems = xdp::bpf_file_systems();
     let named = |is_open: bool| {
-        let paths = bpf_file_systems.iter().filter(|place| place.is_open == is_open);
-        paths.map(|place| place.path.display().to_string()).collect::<Vec<_>>().join(" and ")
+        let paths = bpf_file_systems.iter().filter(|mount| mount.is_open == is_open);
+        paths.map(|mount| mount.path.display().to_string()).collect::<Vec<_>>().join(" and ")
     };
     let (open, shut) = (named(true), named(false));
     if !open.is_empty() {

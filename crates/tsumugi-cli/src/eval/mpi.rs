@@ -31,7 +31,7 @@ own. Bare UDP is what two sockets give the same processes, for figures that are 
 built on sockets can be quicker.
 
   one way   half a round trip of MPI_Send and MPI_Recv
-  stream    batches of 64 MPI_Isend; each is answered before the next
+  stream    bursts of 64 MPI_Isend; each is answered before the next
   barrier   MPI_Barrier
 
 Figures are medians over the rounds; `×` is the median of what Tsumugi's figure is, divided by TCP's in the same round.
@@ -163,8 +163,8 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 7 });
     let time_s = arguments.time.unwrap_or(if arguments.quick { 0.1 } else { 0.3 });
     let program = Program::build(arguments.mpi)?;
-    let (plain, by_xdp) = (lab()?, lab()?);
-    mpiexec::attach(&by_xdp, 1)?;
+    let (plain, with_xdp) = (lab()?, lab()?);
+    mpiexec::attach(&with_xdp, 1)?;
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
     let progress = ProgressBar::new(u64::from(rounds) * Carrier::ALL.len() as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
@@ -172,7 +172,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     for round in 1..=rounds {
         for over in Carrier::ALL {
             progress.set_message(format!("round {round}: {}", over.text()));
-            let lab = if over == Carrier::TsumugiXdp { &by_xdp } else { &plain };
+            let lab = if over == Carrier::TsumugiXdp { &with_xdp } else { &plain };
             measured.add(over, measure(lab, arguments.mpi, over, &program, time_s)?);
             progress.inc(1);
         }

@@ -149,7 +149,7 @@ pub(crate) fn remove_abandoned() {
 }
 
 pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
-    let outcome = match arguments.action {
+    let result = match arguments.action {
         Action::Up(options) => up(options),
         Action::Exec(options) => return Ok(exec(&options)),
         Action::Status(options) => return status(&options),
@@ -157,7 +157,7 @@ pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
         Action::Mpiexec(options) => return Ok(mpiexec::run(&options)),
         Action::Ssh(options) => return Ok(ssh::run(options)),
     };
-    match outcome {
+    match result {
         Ok(code) => Ok(code),
         Err(error) => Ok(complain(&error)),
     }

@@ -134,7 +134,7 @@ pub(crate) struct Row {
     /// In a comparison: the largest IP packet of the NICs, in bytes.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) mtu_bytes: Option<u32>,
-    /// In a comparison of TCP with itself: the XDP receive path's program on its NICs, `absent`, `idle` or `busy`.
+    /// In a comparison of TCP with itself: the XDP program on its NICs, `absent`, `idle` or `busy`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) program: Option<String>,
     /// In a comparison: which of several pairs that ran at once.

@@ -130,7 +130,7 @@ impl Mix {
             if !self.random {
                 return most;
             }
-            // Knuth's MMIX generator, of which the upper bits are the good ones.
+            // A linear congruential generator, of which the upper bits are the good ones.
             state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
             (state >> 33) as usize % (most + 1)
         }
@@ -145,12 +145,12 @@ impl Mix {
 /// What both sides set up alike.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(crate) struct TsumugiOptions {
-    /// `spin`, `adaptive` or `block`.
+    /// `spin`, `adaptive`, `block` or `busy-poll`.
     pub(crate) wait: String,
     /// `selective` or `go-back-n`.
     pub(crate) repeat: String,
     /// Receive memory in bytes; `None` is the library's default.
-    pub(crate) window: Option<u64>,
+    pub(crate) in_flight: Option<u64>,
     /// The send path of both sides: `auto`, `udp`, `packet` or `xsk`.
     pub(crate) send: String,
     /// The receive path of both sides: `auto`, `xdp` or `socket`.
@@ -207,19 +207,19 @@ impl TsumugiOptions {
             config.faults = Some(faults.parse::<FaultOptions>().map_err(|why| refused("--faults", &why))?);
         }
         config.message_bytes_max = config.message_bytes_max.max(self.message_bytes_max);
-        if let Some(window) = self.window {
+        if let Some(in_flight) = self.in_flight {
             // The receive queue is part of the receive memory.
-            let queue_max = 1 << window.max(Config::QUEUE_BYTES_MIN).ilog2();
+            let queue_max = 1 << in_flight.max(Config::QUEUE_BYTES_MIN).ilog2();
             config.queue_bytes = config.queue_bytes.min(queue_max);
-            config.receive_bytes = window.max(config.queue_bytes);
+            config.receive_bytes = in_flight.max(config.queue_bytes);
         }
         // Two messages: one that is being received, and one that is being assembled.
         config.receive_bytes = config.receive_bytes.max(2 * self.message_bytes_max);
         Ok(config)
     }
 
-    /// An end of the model that was asked for; `peer`: the other side, if this is the client.
-    fn peer(&self, endpoint: Endpoint, peer: Option<PeerId>) -> Result<Box<dyn Peer>, Failure> {
+    /// This side, with the model that was asked for; `peer`: the other side, if this is the client.
+    fn side(&self, endpoint: Endpoint, peer: Option<PeerId>) -> Result<Box<dyn Peer>, Failure> {
         let (is_client, bytes_max, mix) = (peer.is_some(), self.message_bytes_max, self.mix);
         Ok(match self.model {
             Model::Channel => {
@@ -264,7 +264,7 @@ pub(crate) fn serve(
     options: &TsumugiOptions,
 ) -> Result<(u16, Box<dyn Peer>), Failure> {
     let endpoint = open(options.config(bind, port)?)?;
-    Ok((endpoint.port(), options.peer(endpoint, None)?))
+    Ok((endpoint.port(), options.side(endpoint, None)?))
 }
 
 /// The client's side.
@@ -278,7 +278,7 @@ pub(crate) fn connect(
     config.trace = trace.map(Path::to_owned);
     let endpoint = open(config)?;
     let peer = endpoint.add_peer(&server.to_string()).map_err(failed("cannot add the server as a peer"))?;
-    options.peer(endpoint, Some(peer))
+    options.side(endpoint, Some(peer))
 }
 
 fn open(config: Config) -> Result<Endpoint, Failure> {

@@ -1,8 +1,8 @@
 //! Bare Ethernet frames through AF_XDP sockets that spin: what the data link itself can do. Nothing is repeated, and
 //! only a limit of frames in flight keeps the receiver from being overrun.
 //!
-//! A frame carries up to the NIC's MTU, and no more than lies in one buffer of its driver. A message longer than that is a run of full frames in a stream, and cannot
-//! make a round trip.
+//! A frame carries up to the NIC's MTU, and no more than lies in one buffer of its driver. A message longer than that
+//! is a run of full frames in a stream, and cannot make a round trip.
 
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
@@ -27,7 +27,7 @@ const BATCH_FRAMES: u64 = 32;
 
 /// Limits of frames in flight to try for a stream. Which is better depends on how long the receiver's CPU is kept from
 /// running.
-pub(crate) const WINDOWS_FRAMES: [u64; 2] = [128, 256];
+pub(crate) const IN_FLIGHT_FRAMES: [u64; 2] = [128, 256];
 
 /// Room for frames in either direction: more than any stream has in flight.
 const FRAMES: u32 = 512;
@@ -86,7 +86,7 @@ pub(crate) struct Raw {
     /// Hardware address of the other side.
     there: Mac,
     payload_bytes_max: usize,
-    window_frames: u64,
+    in_flight_frames_max: u64,
     numbers: Numbers,
     /// What the receiver had reported when the last stream ended: its count goes on over several streams.
     reported: u64,
@@ -114,7 +114,7 @@ impl Raw {
             mac: nic.mac,
             there: Mac::default(),
             payload_bytes_max: payload_bytes_max(nic.mtu_bytes),
-            window_frames: WINDOWS_FRAMES[0],
+            in_flight_frames_max: IN_FLIGHT_FRAMES[0],
             numbers: Numbers::new(role),
             reported: 0,
         })
@@ -133,14 +133,14 @@ impl Raw {
         self.header[12..].copy_from_slice(&ETHERTYPE.to_be_bytes());
     }
 
-    /// Limits the frames on their way in a stream.
-    pub(crate) fn limit(&mut self, window_frames: u64) {
-        self.window_frames = window_frames.clamp(BATCH_FRAMES, u64::from(FRAMES));
+    /// Limits the frames in flight in a stream.
+    pub(crate) fn limit(&mut self, frames: u64) {
+        self.in_flight_frames_max = frames.clamp(BATCH_FRAMES, u64::from(FRAMES));
     }
 
     /// The same by payload bytes, for a stream of such messages.
-    pub(crate) fn limit_bytes(&mut self, window_bytes: u64, message_bytes: u64) {
-        self.limit(window_bytes / self.segment_bytes(message_bytes));
+    pub(crate) fn limit_bytes(&mut self, in_flight_bytes: u64, message_bytes: u64) {
+        self.limit(in_flight_bytes / self.segment_bytes(message_bytes));
     }
 
     /// Payload of one frame of a stream.
@@ -252,7 +252,7 @@ impl Peer for Raw {
             if !sending && arrived + lost >= sent {
                 break heard;
             }
-            if sending && sent.saturating_sub(arrived + lost) + BATCH_FRAMES <= self.window_frames {
+            if sending && sent.saturating_sub(arrived + lost) + BATCH_FRAMES <= self.in_flight_frames_max {
                 for _ in 0..BATCH_FRAMES {
                     // As if the program had built its message where it lies.
                     self.post(segment as usize, |_| {}, watch)?;

@@ -34,13 +34,13 @@ impl Tuning {
     pub(crate) const PROMPT: Tuning = Tuning { write_bytes: 256 << 10, buffer_bytes: None, no_delay: true };
 
     /// What to try for a stream of messages of `message_bytes`.
-    pub(crate) fn for_stream(message_bytes: u64, window: Option<u64>) -> Vec<Tuning> {
+    pub(crate) fn for_stream(message_bytes: u64, in_flight: Option<u64>) -> Vec<Tuning> {
         let mut writes = vec![16 << 10, 64 << 10, 256 << 10, 1 << 20];
         // Writes longer than the message would be the message: one of them is enough.
         let longer =
             writes.iter().position(|&bytes| bytes as u64 >= message_bytes).unwrap_or(writes.len() - 1);
         writes.truncate(longer + 1);
-        let buffers = match window {
+        let buffers = match in_flight {
             Some(bytes) => vec![Some(bytes as usize)],
             None => vec![None, Some(8 << 20)],
         };

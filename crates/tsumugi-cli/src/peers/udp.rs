@@ -21,9 +21,9 @@ pub(crate) const DATAGRAM_BYTES_MAX: u64 = 65_507;
 /// was 64 before.
 const SEGMENTS_MAX: usize = 64;
 
-/// Bytes in flight in a stream, as far as the socket buffer allows. A few stay in the cache, many bridge the
-/// pauses of a receiver that is not always running; which is better depends on the machine.
-pub(crate) const WINDOWS_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
+/// Limits of bytes in flight to try for a stream, as far as the socket buffer allows. Few bytes stay in the cache, many
+/// bridge the pauses of a receiver that is not always running; which is better depends on the machine.
+pub(crate) const IN_FLIGHT_BYTES: [u64; 3] = [256 << 10, 512 << 10, 2 << 20];
 
 /// The receiver tells how much has arrived every so many bytes, or every so many messages.
 const REPORT_BYTES: u64 = 64 << 10;
@@ -34,7 +34,7 @@ pub(crate) struct Udp {
     socket: UdpSocket,
     /// Largest payload that is not cut into IP fragments.
     segment_bytes: usize,
-    window_bytes: u64,
+    in_flight_bytes_max: u64,
     /// Usable part of the receive buffer.
     room_bytes: u64,
     numbers: Numbers,
@@ -44,8 +44,8 @@ pub(crate) struct Udp {
 }
 
 impl Udp {
-    /// Takes a connected socket. `window` limits the bytes in flight in a stream.
-    pub(crate) fn new(socket: UdpSocket, window: Option<u64>, role: Role) -> Result<Udp, Failure> {
+    /// Takes a connected socket. `in_flight_bytes` limits the bytes in flight in a stream.
+    pub(crate) fn new(socket: UdpSocket, in_flight_bytes: Option<u64>, role: Role) -> Result<Udp, Failure> {
         let wanted = 8 << 20;
         if setsockopt(&socket, RcvBufForce, &wanted).is_err() {
             let _ = setsockopt(&socket, RcvBuf, &wanted);
@@ -61,7 +61,7 @@ impl Udp {
         Ok(Udp {
             socket,
             segment_bytes: (mtu - headers).min(DATAGRAM_BYTES_MAX as usize),
-            window_bytes: window.unwrap_or(WINDOWS_BYTES[0]),
+            in_flight_bytes_max: in_flight_bytes.unwrap_or(IN_FLIGHT_BYTES[0]),
             room_bytes: buffer / 4,
             numbers: Numbers::new(role),
             reported: 0,
@@ -140,7 +140,7 @@ impl Peer for Udp {
         };
         // Every packet may cost a kilobyte of bookkeeping in the receive buffer besides its payload.
         let packets = self.room_bytes / (segment as u64 + 1024);
-        let window = self.window_bytes.min(packets * segment as u64).max(burst as u64);
+        let in_flight_max = self.in_flight_bytes_max.min(packets * segment as u64).max(burst as u64);
         let message = vec![0x5a; burst];
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let (mut sent, mut arrived, mut lost) = (0_u64, 0_u64, 0_u64);
@@ -165,7 +165,7 @@ impl Peer for Udp {
             if !sending && arrived + lost >= sent {
                 break heard;
             }
-            if sending && sent.saturating_sub(arrived + lost) + burst as u64 <= window {
+            if sending && sent.saturating_sub(arrived + lost) + burst as u64 <= in_flight_max {
                 match self.socket.send(&message) {
                     Ok(count) => sent += count as u64,
                     Err(error) => quiet(error, "cannot send to the UDP socket")?,

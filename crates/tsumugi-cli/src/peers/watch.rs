@@ -83,7 +83,7 @@ impl<'a> Watch<'a> {
         Ok(())
     }
 
-    /// Something arrived or could be sent. Who never waits hears of Ctrl-C here.
+    /// Something arrived or could be sent. A loop that never waits notices Ctrl-C here.
     #[inline]
     pub(crate) fn progress(&mut self) -> Result<(), StopReason> {
         self.quiet_since = None;

@@ -49,8 +49,9 @@ pub(crate) enum ClientError {
 /// How a transport is set up for one session.
 struct Setting {
     tuning: Option<Tuning>,
-    window: Option<u64>,
-    /// Frames on their way, for bare ones.
+    /// Limit of bytes in flight.
+    in_flight: Option<u64>,
+    /// Limit of frames in flight, for bare ones.
     frames: Option<u64>,
     /// Empty when there is no choice.
     name: String,
@@ -257,11 +258,11 @@ impl<'a> Client<'a> {
     /// The settings to try: for streams over bare transports several, otherwise one.
     fn settings(&self, size: u64) -> Vec<Setting> {
         let streams = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
-        let window = self.measure.window;
-        let plain = Setting { tuning: None, window, frames: None, name: String::new() };
+        let in_flight = self.measure.in_flight;
+        let plain = Setting { tuning: None, in_flight, frames: None, name: String::new() };
         match self.measure.transport {
             Transport::TcpSpin | Transport::TcpBlock if streams => {
-                let tunings = Tuning::for_stream(size, window).into_iter();
+                let tunings = Tuning::for_stream(size, in_flight).into_iter();
                 tunings
                     .map(|tuning| Setting { tuning: Some(tuning), name: tuning.name(size), ..plain })
                     .collect()
@@ -269,17 +270,17 @@ impl<'a> Client<'a> {
             Transport::TcpSpin | Transport::TcpBlock => {
                 vec![Setting { tuning: Some(Tuning::PROMPT), ..plain }]
             }
-            Transport::Udp if streams && window.is_none() => {
-                let windows = udp::WINDOWS_BYTES.into_iter();
-                let name = |window| format!("window {}", sizes::show(window));
-                windows.map(|window| Setting { window: Some(window), name: name(window), ..plain }).collect()
+            Transport::Udp if streams && in_flight.is_none() => {
+                let name = |bytes| format!("{} in flight", sizes::show(bytes));
+                let limits = udp::IN_FLIGHT_BYTES.into_iter();
+                limits.map(|bytes| Setting { in_flight: Some(bytes), name: name(bytes), ..plain }).collect()
             }
-            Transport::RawXdp if streams && window.is_none() => {
-                let windows = raw::WINDOWS_FRAMES.into_iter();
-                windows
+            Transport::RawXdp if streams && in_flight.is_none() => {
+                let limits = raw::IN_FLIGHT_FRAMES.into_iter();
+                limits
                     .map(|frames| Setting {
                         frames: Some(frames),
-                        name: format!("window {frames} frames"),
+                        name: format!("{frames} frames in flight"),
                         ..plain
                     })
                     .collect()
@@ -342,7 +343,7 @@ impl<'a> Client<'a> {
         let options = ours::TsumugiOptions {
             wait: self.measure.wait.clone(),
             repeat: self.measure.repeat.clone(),
-            window: self.measure.window,
+            in_flight: self.measure.in_flight,
             faults: self.measure.faults.clone(),
             message_bytes_max: size,
             in_place: self.measure.in_place,
@@ -370,7 +371,7 @@ impl<'a> Client<'a> {
                 _ => None,
             },
             tuning: setting.tuning,
-            window: setting.window,
+            in_flight: setting.in_flight,
             ours: (transport == Transport::Tsumugi).then(|| options.clone()),
             idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
             silence_max_ms: self.measure.timeout.as_millis() as u64,
@@ -383,11 +384,11 @@ impl<'a> Client<'a> {
             (Prepared::Udp(socket), _) => socket
                 .connect(server)
                 .map_err(Failure::system(format!("cannot reach UDP port {port}")))
-                .and_then(|()| Udp::new(socket, setting.window, Role::Asks))
+                .and_then(|()| Udp::new(socket, setting.in_flight, Role::Asks))
                 .map(|udp| Box::new(udp) as Box<dyn Peer>),
             (Prepared::Raw(mut raw), _) => {
                 raw.connect(mac.ok_or_else(|| self.out_of_step())?);
-                match (setting.frames, setting.window) {
+                match (setting.frames, setting.in_flight) {
                     (Some(frames), _) => raw.limit(frames),
                     (None, Some(bytes)) => raw.limit_bytes(bytes, size),
                     (None, None) => {}

@@ -15,13 +15,13 @@ use crate::measure::row::Metric;
 use crate::peers::{Streamed, Transport, interrupted, ours, raw, tcp};
 
 /// Changes whenever the words below change their meaning.
-pub(crate) const VERSION: u32 = 3;
+pub(crate) const VERSION: u32 = 4;
 
 /// A longer line is not one of ours.
 const LINE_BYTES_MAX: usize = 64 << 10;
 
 /// How long the other side may take to hear the last word.
-const PART_MAX: Duration = Duration::from_secs(1);
+const LAST_WORD_MAX: Duration = Duration::from_secs(1);
 
 /// How often a waiting side looks for Ctrl-C.
 pub(crate) const LOOK_UP: Duration = Duration::from_millis(100);
@@ -42,7 +42,7 @@ pub(crate) struct Request {
     pub(crate) tuning: Option<tcp::Tuning>,
     /// UDP's limit of bytes in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) window: Option<u64>,
+    pub(crate) in_flight: Option<u64>,
     /// How to exchange bare frames (transport `raw-xdp`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raw: Option<raw::RawOptions>,
@@ -118,15 +118,15 @@ pub(crate) fn say(mut stream: &TcpStream, word: &impl Serialize) -> Result<(), C
     })
 }
 
-/// Says the last word, and waits a moment for the other side to take it and go. A connection that is closed while something
-/// of the other side's is unread is reset, and what was said last may be lost.
-pub(crate) fn part(mut stream: &TcpStream, word: &impl Serialize) {
+/// Says the last word, and waits a moment for the other side to take it and leave. A connection that is closed while
+/// something of the other side's is unread is reset, and what was said last may be lost.
+pub(crate) fn end(mut stream: &TcpStream, word: &impl Serialize) {
     // Who is gone need not be told.
     if say(stream, word).is_err() || stream.shutdown(Shutdown::Write).is_err() {
         return;
     }
     let start = Instant::now();
-    while start.elapsed() < PART_MAX && !interrupted() {
+    while start.elapsed() < LAST_WORD_MAX && !interrupted() {
         match stream.read(&mut [0; 4096]) {
             Ok(1..) => {}
             Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {}

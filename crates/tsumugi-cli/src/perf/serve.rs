@@ -127,7 +127,7 @@ fn session(
         };
         if let Err(error) = ended {
             // The client learns why, if it is still there, and nothing more is expected of it.
-            control::part(control, &Reply::Refused { why: error.to_string() });
+            control::end(control, &Reply::Refused { why: error.to_string() });
             return Err(error);
         }
     }
@@ -241,7 +241,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
                 "the server cannot reach UDP port {peer_port} of {there}"
             )))?;
-            let udp = Udp::new(socket, request.window, Role::Answers)?;
+            let udp = Udp::new(socket, request.in_flight, Role::Answers)?;
             control::say(control, &Reply::ready(port))?;
             Ok(Box::new(udp))
         }

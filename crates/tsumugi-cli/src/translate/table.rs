@@ -31,7 +31,7 @@ pub(super) fn page(report: &Report) -> String {
 }
 
 fn cell(figure: &Figure) -> String {
-    format!("{} {:>3.0} %", units::time(figure.transfer_ns), 100.0 * figure.direct_writes)
+    format!("{} {:>3.0} %", units::time(figure.transfer_ns), 100.0 * figure.direct_share)
 }
 
 fn stopped(stopped: &Stopped) -> String {
@@ -53,7 +53,7 @@ mod tests {
             pages,
             translations,
             transfer_ns,
-            direct_writes: if translations >= pages { 1.0 } else { 0.0 },
+            direct_share: if translations >= pages { 1.0 } else { 0.0 },
         };
         let report = Report {
             replacement: "fifo".to_owned(),

@@ -278,7 +278,7 @@ struct Wanted<'a> {
 impl Running {
     /// # Safety
     /// Operands are there until this returns, and where the result goes until the operation is complete.
-    unsafe fn change(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
+    unsafe fn atomic(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
         let Wanted { sort, datatype, op, .. } = *wanted;
         let peer = self.peer(wanted.peer)?;
         let size = size_of_type(datatype, op, sort).ok_or(FI_EOPNOTSUPP)?;
@@ -297,7 +297,7 @@ impl Running {
         }
         let side = if gives { Side::Read } else { Side::Write };
         let is_told = wanted.told && self.reports.wants(side, wanted.flags);
-        self.check_path(peer, is_told)?;
+        self.check_connected(peer, is_told)?;
         let mut message = vec![0; HEAD_BYTES];
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(gives, GIVES) | flag(takes, TAKES) | flag(sort == Sort::Compare, COMPARES);
@@ -330,7 +330,7 @@ impl Running {
         });
         service.asked.insert(Asked { peer, operation, result });
         drop(service);
-        self.let_leave(peer, is_told)
+        self.push_untold(peer, is_told)
     }
 }
 
@@ -371,7 +371,7 @@ unsafe extern "C" fn write(
         let told = true;
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -396,7 +396,7 @@ unsafe extern "C" fn writev(
         let told = true;
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -425,7 +425,7 @@ unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags:
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| running.change(&described(msg, Sort::Write, &[], &[], flags)?))
+        ep.attempt(|running| running.atomic(&described(msg, Sort::Write, &[], &[], flags)?))
     }
 }
 
@@ -448,7 +448,7 @@ unsafe extern "C" fn inject(
         let told = false;
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -474,7 +474,7 @@ unsafe extern "C" fn readwrite(
         let (sort, compare, told) = (Sort::Fetch, &[], true);
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -501,7 +501,7 @@ unsafe extern "C" fn readwritev(
         let (sort, compare, told) = (Sort::Fetch, &[], true);
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -517,7 +517,7 @@ unsafe extern "C" fn readwritemsg(
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
         let result = pieces(resultv, result_count);
-        ep.attempt(|running| running.change(&described(msg, Sort::Fetch, &[], result, flags)?))
+        ep.attempt(|running| running.atomic(&described(msg, Sort::Fetch, &[], result, flags)?))
     }
 }
 
@@ -545,7 +545,7 @@ unsafe extern "C" fn compwrite(
         let (sort, told) = (Sort::Compare, true);
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -576,7 +576,7 @@ unsafe extern "C" fn compwritev(
         let (sort, told) = (Sort::Compare, true);
         let wanted =
             Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.change(&wanted))
+        ep.attempt(|running| running.atomic(&wanted))
     }
 }
 
@@ -595,7 +595,7 @@ unsafe extern "C" fn compwritemsg(
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
         let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        ep.attempt(|running| running.change(&described(msg, Sort::Compare, compare, result, flags)?))
+        ep.attempt(|running| running.atomic(&described(msg, Sort::Compare, compare, result, flags)?))
     }
 }
 

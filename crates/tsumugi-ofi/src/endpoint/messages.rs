@@ -101,13 +101,13 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
     #[inline]
-    unsafe fn send(&self, place: UserBuffer<'_>, sent: Sent) -> isize {
+    unsafe fn send(&self, user_buffer: UserBuffer<'_>, sent: Sent) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
         };
         // SAFETY: as the caller promises.
-        match unsafe { running.send(place, &sent) } {
+        match unsafe { running.send(user_buffer, &sent) } {
             Ok(()) => 0,
             Err(code) => {
                 if code == FI_EAGAIN {
@@ -122,7 +122,7 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there until the operation is complete.
     #[inline]
-    unsafe fn receive(&self, place: UserBuffer<'_>, wanted: Wanted) -> isize {
+    unsafe fn receive(&self, user_buffer: UserBuffer<'_>, wanted: Wanted) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
@@ -138,9 +138,9 @@ impl Endpoint {
         let pattern = Pattern { source, tag: wanted.tag, ignore: wanted.ignore };
         let outcome = match wanted.flags & (FI_PEEK | FI_CLAIM | FI_DISCARD) {
             // SAFETY: as the caller promises.
-            0 => unsafe { running.receive(place, pattern, &wanted, self.multi_receive_bytes.get()) },
+            0 => unsafe { running.receive(user_buffer, pattern, &wanted, self.multi_receive_bytes.get()) },
             // SAFETY: as the caller promises.
-            _ => unsafe { running.look(place, pattern, &wanted) },
+            _ => unsafe { running.look(user_buffer, pattern, &wanted) },
         };
         outcome.map_or_else(negative, |()| 0)
     }
@@ -155,30 +155,30 @@ impl Running {
     /// A caller that is told of nothing may make no call for long. So its operation is taken only if it can be sent at
     /// once, which it cannot during the handshake.
     #[inline]
-    pub(super) fn check_path(&self, peer: PeerId, wanted: bool) -> Result<(), i32> {
-        let is_connected = wanted || self.endpoint.connect(peer).map_err(|error| error::of_rail(&error))?;
+    pub(super) fn check_connected(&self, peer: PeerId, is_told: bool) -> Result<(), i32> {
+        let is_connected = is_told || self.endpoint.connect(peer).map_err(|error| error::of_rail(&error))?;
         if is_connected { Ok(()) } else { Err(FI_EAGAIN) }
     }
 
-    /// Sends it within the call that asks for it.
+    /// Sends what such a caller has asked for before its call returns.
     #[inline]
-    pub(super) fn let_leave(&self, peer: PeerId, wanted: bool) -> Result<(), i32> {
-        if wanted { Ok(()) } else { self.endpoint.push(peer).map_err(|error| error::of_rail(&error)) }
+    pub(super) fn push_untold(&self, peer: PeerId, is_told: bool) -> Result<(), i32> {
+        if is_told { Ok(()) } else { self.endpoint.push(peer).map_err(|error| error::of_rail(&error)) }
     }
 
     /// # Safety
     /// As of [`Endpoint::send`].
     #[inline]
-    unsafe fn send(&self, place: UserBuffer<'_>, sent: &Sent) -> Result<(), i32> {
+    unsafe fn send(&self, user_buffer: UserBuffer<'_>, sent: &Sent) -> Result<(), i32> {
         let peer = self.peer(sent.to)?;
         let Sent { kind, envelope, flags, .. } = *sent;
         if flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
-        let bytes = place.bytes();
+        let bytes = user_buffer.bytes();
         let wanted = sent.told && self.reports.wants(Side::Send, flags);
         let delivered = sent.told && flags & DELIVERED != 0;
-        self.check_path(peer, wanted)?;
+        self.check_connected(peer, wanted)?;
         if delivered {
             self.endpoint.want_ack(peer);
         }
@@ -187,7 +187,7 @@ impl Running {
         if flags & FI_INJECT != 0 && bytes > INJECT_BYTES {
             return Err(FI_EINVAL);
         }
-        if let UserBuffer::One(start, _) = place
+        if let UserBuffer::One(start, _) = user_buffer
             && (bytes <= COPY_BYTES || flags & FI_INJECT != 0)
         {
             // SAFETY: as the caller promises.
@@ -198,7 +198,7 @@ impl Running {
                 return Ok(());
             }
             let request = port.send(peer, envelope, data).map_err(|error| code(&error))?;
-            self.let_leave(peer, wanted)?;
+            self.push_untold(peer, wanted)?;
             let is_complete = !delivered && self.endpoint.is_handed_over(peer);
             if !is_complete
                 && let Ok(Some(completion)) = port.test(request)
@@ -222,13 +222,13 @@ impl Running {
             }
             return Ok(());
         }
-        let buffer = match place {
+        let buffer = match user_buffer {
             // SAFETY: as the caller promises.
             UserBuffer::One(start, bytes) => unsafe { lent(start, bytes) },
             UserBuffer::Several(_) => {
                 let mut copy = Vec::with_capacity(bytes);
                 // SAFETY: as the caller promises.
-                unsafe { place.gather(&mut copy) };
+                unsafe { user_buffer.gather(&mut copy) };
                 copy.into()
             }
         };
@@ -245,7 +245,7 @@ impl Running {
             self.operations.borrow_mut().begun.remove(number);
             code(&error)
         })?;
-        self.let_leave(peer, wanted)
+        self.push_untold(peer, wanted)
     }
 
     /// # Safety
@@ -253,18 +253,18 @@ impl Running {
     #[inline]
     unsafe fn receive(
         &self,
-        place: UserBuffer<'_>,
+        user_buffer: UserBuffer<'_>,
         pattern: Pattern,
         wanted: &Wanted,
         least: usize,
     ) -> Result<(), i32> {
         let many = wanted.flags & FI_MULTI_RECV;
-        let (buffer, pieces) = match place {
+        let (buffer, pieces) = match user_buffer {
             // SAFETY: as the caller promises.
             UserBuffer::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
             UserBuffer::Several(_) if many != 0 => return Err(FI_EINVAL),
             UserBuffer::Several(pieces) => {
-                (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
+                (vec![0; user_buffer.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
             }
         };
         let mut operations = self.operations.borrow_mut();
@@ -291,7 +291,7 @@ impl Running {
     /// # Safety
     /// The buffer is there until the operation is complete.
     #[cold]
-    unsafe fn look(&self, place: UserBuffer<'_>, pattern: Pattern, wanted: &Wanted) -> Result<(), i32> {
+    unsafe fn look(&self, user_buffer: UserBuffer<'_>, pattern: Pattern, wanted: &Wanted) -> Result<(), i32> {
         let Wanted { kind, flags, context, .. } = *wanted;
         let mut entry = Entry::new(context, FI_RECV | kind.flag());
         if flags & FI_PEEK == 0 {
@@ -304,11 +304,11 @@ impl Running {
                 self.reports.done(Side::Receive, entry, self.reports.wants(Side::Receive, flags));
                 return Ok(());
             }
-            let (buffer, pieces) = match place {
+            let (buffer, pieces) = match user_buffer {
                 // SAFETY: as the caller promises.
                 UserBuffer::One(start, bytes) => (unsafe { lent(start, bytes) }, Pieces::One),
                 UserBuffer::Several(pieces) => {
-                    (vec![0; place.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
+                    (vec![0; user_buffer.bytes()].into(), Pieces::Several(pieces.to_vec(), None))
                 }
             };
             let begun = Begun {

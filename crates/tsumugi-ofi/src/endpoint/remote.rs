@@ -72,9 +72,9 @@ unsafe fn slice(start: *mut c_void, bytes: usize) -> Result<Slice, i32> {
 impl Running {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
-    unsafe fn write(&self, place: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+    unsafe fn write(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
         let peer = self.peer(access.peer)?;
-        let (bytes, injected) = (place.bytes(), access.flags & FI_INJECT != 0);
+        let (bytes, injected) = (user_buffer.bytes(), access.flags & FI_INJECT != 0);
         if injected && bytes > INJECT_BYTES {
             return Err(FI_EINVAL);
         }
@@ -82,8 +82,8 @@ impl Running {
             return Err(FI_EAGAIN);
         }
         let wanted = self.wants(Side::Write, access);
-        self.check_path(peer, wanted)?;
-        let from = match place {
+        self.check_connected(peer, wanted)?;
+        let from = match user_buffer {
             UserBuffer::One(start, bytes) if bytes > COPY_BYTES && !injected => {
                 // SAFETY: as the caller promises.
                 Some(unsafe { slice(start, bytes)? })
@@ -96,7 +96,7 @@ impl Running {
             (None, data) => {
                 let mut copy = Vec::with_capacity(bytes);
                 // SAFETY: as the caller promises.
-                unsafe { place.gather(&mut copy) };
+                unsafe { user_buffer.gather(&mut copy) };
                 match data {
                     Some(data) => self.remote.write_bytes_and_notify(peer, access.target, &copy, data),
                     None => self.remote.write_bytes(peer, access.target, &copy),
@@ -106,17 +106,17 @@ impl Running {
         let ticket = ticket.map_err(|error| error::of_send(&error))?;
         let number = self.begin(Side::Write, access, FI_WRITE, Pieces::One);
         self.operations.borrow_mut().of(peer).unfenced.push((ticket, number));
-        self.let_leave(peer, wanted)
+        self.push_untold(peer, wanted)
     }
 
     /// # Safety
     /// The buffer is there until the operation is complete.
-    unsafe fn read(&self, place: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+    unsafe fn read(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
         let peer = self.peer(access.peer)?;
         if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
         }
-        let (into, pieces) = match place {
+        let (into, pieces) = match user_buffer {
             UserBuffer::One(_, 0) => {
                 // Nothing is read, and that is done in its turn.
                 let fence = self.remote.fence(peer).map_err(|error| error::of_send(&error))?;
@@ -127,7 +127,7 @@ impl Running {
             // SAFETY: as the caller promises.
             UserBuffer::One(start, bytes) => (unsafe { slice(start, bytes)? }, Pieces::One),
             UserBuffer::Several(pieces) => {
-                let copy = Region::new(place.bytes()).map_err(|_| FI_ENOMEM)?;
+                let copy = Region::new(user_buffer.bytes()).map_err(|_| FI_ENOMEM)?;
                 (copy.all(), Pieces::Several(pieces.to_vec(), Some(copy)))
             }
         };

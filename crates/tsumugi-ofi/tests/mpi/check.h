@@ -1,4 +1,4 @@
-// What every program here shares: payloads that can be told apart, and complaints that end the job.
+// What every program here shares: data whose every byte can be checked, and complaints that end the job.
 #ifndef CHECK_H
 #define CHECK_H
 
@@ -20,20 +20,20 @@ static int rank, size;
     } while (0)
 
 // Byte `at` of what `seed` stands for.
-static inline unsigned char payload(unsigned seed, size_t at) {
+static inline unsigned char pattern(unsigned seed, size_t at) {
     return (unsigned char)((at * 31) ^ (seed * 0x9e3779b9u >> 3) ^ (at >> 8));
 }
 
 static inline void fill(void *place, size_t bytes, unsigned seed) {
     unsigned char *to = place;
-    for (size_t at = 0; at < bytes; at++) to[at] = payload(seed, at);
+    for (size_t at = 0; at < bytes; at++) to[at] = pattern(seed, at);
 }
 
 static inline void expect(const void *place, size_t bytes, unsigned seed, const char *what) {
     const unsigned char *from = place;
     for (size_t at = 0; at < bytes; at++)
-        CHECK(from[at] == payload(seed, at), "%s: byte %zu of %zu is %u and not %u", what, at, bytes, from[at],
-              payload(seed, at));
+        CHECK(from[at] == pattern(seed, at), "%s: byte %zu of %zu is %u and not %u", what, at, bytes, from[at],
+              pattern(seed, at));
 }
 
 static inline void *memory(size_t bytes) {

@@ -8,7 +8,7 @@ int main(int argc, char **argv) {
     begin(&argc, &argv);
     MPI_Comm_set_errhandler(MPI_COMM_WORLD, MPI_ERRORS_RETURN);
     int one = 1, sum, from[64], to[64] = {0};
-    // All connect before one dies: of a peer that died before, Open MPI would wait for an address that never comes.
+    // All connect before one dies: Open MPI would wait for ever for the address of a rank that died before.
     CHECK(size <= 64, "%d ranks", size);
     MPI_Alltoall(to, 1, MPI_INT, from, 1, MPI_INT, MPI_COMM_WORLD);
     MPI_Allreduce(&one, &sum, 1, MPI_INT, MPI_SUM, MPI_COMM_WORLD);

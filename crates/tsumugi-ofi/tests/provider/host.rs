@@ -131,7 +131,7 @@ pub(crate) fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int 
 
 /// What a side is opened with.
 #[derive(Clone, Copy)]
-pub(crate) struct HostOptions {
+pub(crate) struct SideOptions {
     pub(crate) format: fi_cq_format,
     pub(crate) wait: fi_wait_obj,
     pub(crate) selective: u64,
@@ -140,9 +140,9 @@ pub(crate) struct HostOptions {
     pub(crate) mr_mode: c_int,
 }
 
-impl Default for HostOptions {
-    fn default() -> HostOptions {
-        HostOptions {
+impl Default for SideOptions {
+    fn default() -> SideOptions {
+        SideOptions {
             format: FI_CQ_FORMAT_TAGGED,
             wait: FI_WAIT_NONE,
             selective: 0,
@@ -161,11 +161,11 @@ pub(crate) struct Side {
     pub(crate) cq: *mut fid_cq,
     pub(crate) cntr: *mut fid_cntr,
     pub(crate) ep: *mut fid_ep,
-    options: HostOptions,
+    options: SideOptions,
 }
 
 impl Side {
-    pub(crate) fn open(options: HostOptions) -> Side {
+    pub(crate) fn open(options: SideOptions) -> Side {
         let hints = Info::hints();
         // SAFETY: everything is whole and open.
         unsafe {
@@ -322,7 +322,7 @@ pub(crate) struct Pair {
 }
 
 impl Pair {
-    pub(crate) fn open(options: HostOptions) -> Pair {
+    pub(crate) fn open(options: SideOptions) -> Pair {
         let (here, there) = (Side::open(options), Side::open(options));
         let (to_there, to_here) = (here.insert(&there.name()), there.insert(&here.name()));
         Pair { here, there, to_there, to_here }

@@ -25,7 +25,7 @@ fn messages_of_every_length_arrive_whole_with_data_tag_and_source() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     for posted_first in [true, false] {
         for (at, bytes) in SIZES.into_iter().enumerate() {
             let data = payload(at, bytes);
@@ -78,7 +78,7 @@ fn what_is_injected_needs_no_completion_and_plain_messages_are_matched_apart_fro
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let (mut plain, mut tagged) = ([0u8; 8], [0u8; 8]);
     // SAFETY: the buffers stay until the entries are read.
     unsafe {
@@ -108,7 +108,7 @@ fn pieces_are_gathered_and_scattered() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     for bytes in [30, 30_000] {
         let data = payload(1, bytes);
         let mut into = vec![0u8; bytes];
@@ -138,7 +138,7 @@ fn a_message_is_looked_at_claimed_dropped_and_cut_short() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let look = |flags: u64, tag: u64, number: usize, into: &mut [u8]| {
         let piece = iovec { iov_base: into.as_mut_ptr().cast(), iov_len: into.len() };
         let (msg_iov, desc, iov_count) = (&raw const piece, null_mut(), 1);
@@ -202,7 +202,7 @@ fn one_buffer_takes_several_messages_and_is_given_back() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let mut buffer = vec![0u8; 1000];
     let base = buffer.as_mut_ptr();
     let piece = iovec { iov_base: base.cast(), iov_len: 1000 };
@@ -238,8 +238,8 @@ fn a_receive_is_for_the_peer_that_it_names_and_can_be_cancelled() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
-    let other = Side::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
+    let other = Side::open(SideOptions::default());
     let (to_there, from_other) = (other.insert(&pair.there.name()), pair.there.insert(&other.name()));
     let mut buffers = [[0u8; 8]; 3];
     let post = |from: fi_addr_t, number: usize, into: &mut [u8]| {
@@ -292,7 +292,7 @@ fn only_what_asks_for_it_is_told_of_where_completions_are_selective() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions { selective: FI_SELECTIVE_COMPLETION, ..HostOptions::default() });
+    let pair = Pair::open(SideOptions { selective: FI_SELECTIVE_COMPLETION, ..SideOptions::default() });
     let mut into = [0u8; 8];
     // SAFETY: the buffers stay.
     unsafe {
@@ -325,7 +325,7 @@ fn what_is_counted_when_it_is_delivered_is_not_counted_before_though_no_entry_is
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions { selective: FI_SELECTIVE_COMPLETION, ..HostOptions::default() });
+    let pair = Pair::open(SideOptions { selective: FI_SELECTIVE_COMPLETION, ..SideOptions::default() });
     let mut into = [0u8; 8];
     // SAFETY: the buffers stay, and the counter is open.
     unsafe {
@@ -355,7 +355,7 @@ fn what_is_injected_leaves_though_its_sender_makes_no_further_call() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let (mut memory, mut into) = (vec![0u64; 2], [[0u8; 8]; 2]);
     // SAFETY: the buffers stay until both sides are closed.
     unsafe {
@@ -397,7 +397,7 @@ fn what_waits_for_a_peer_that_is_gone_fails_and_says_why() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let mut into = vec![0u8; 100];
     let long = vec![1u8; 8 << 20];
     // SAFETY: the buffers stay until the entries are read.

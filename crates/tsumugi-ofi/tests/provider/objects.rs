@@ -57,7 +57,7 @@ fn objects_that_others_need_are_busy() {
     if host().is_none() {
         return;
     }
-    let side = Side::open(HostOptions::default());
+    let side = Side::open(SideOptions::default());
     // SAFETY: open objects.
     unsafe {
         for fid in [
@@ -78,7 +78,7 @@ fn addresses_are_numbered_looked_up_and_removed() {
     if host().is_none() {
         return;
     }
-    let side = Side::open(HostOptions::default());
+    let side = Side::open(SideOptions::default());
     let name = side.name();
     let (first, second) = (side.insert(&name), side.insert(&name));
     assert_eq!((first, second), (0, 1));
@@ -122,7 +122,7 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
     if host().is_none() {
         return;
     }
-    let side = Side::open(HostOptions::default());
+    let side = Side::open(SideOptions::default());
     // SAFETY: open objects; there is room for what is read.
     unsafe {
         let (mut eq, mut av) = (null_mut(), null_mut());
@@ -227,7 +227,7 @@ fn who_may_open_too_few_files_is_told_what_to_do() {
         let limit = libc::rlimit { rlim_cur: next + further, rlim_max: next + further };
         // SAFETY: the limit is there.
         assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
-        let pair = Pair::open(HostOptions { wait: FI_WAIT_FD, ..HostOptions::default() });
+        let pair = Pair::open(SideOptions { wait: FI_WAIT_FD, ..SideOptions::default() });
         // SAFETY: the buffer is there.
         pair.attempt(|| unsafe {
             pair.here.msg().inject.unwrap()(pair.here.ep, b"few".as_ptr().cast(), 3, pair.to_there)
@@ -253,7 +253,7 @@ fn who_sleeps_is_woken_by_a_message_by_a_signal_and_by_time() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions { wait: FI_WAIT_FD, ..HostOptions::default() });
+    let pair = Pair::open(SideOptions { wait: FI_WAIT_FD, ..SideOptions::default() });
     let mut into = [0u8; 8];
     // SAFETY: open objects; the buffer stays until the entry is read.
     unsafe {
@@ -311,7 +311,7 @@ fn threads_share_an_endpoint() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let (here, there) = (Shared(pair.here.ep, pair.here.cq), Shared(pair.there.ep, pair.there.cq));
     let (to, ended) = (pair.to_there, &AtomicBool::new(false));
     std::thread::scope(|scope| {
@@ -366,7 +366,7 @@ fn a_thread_makes_progress_where_that_is_asked_for() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions { progress: FI_PROGRESS_AUTO, ..HostOptions::default() });
+    let pair = Pair::open(SideOptions { progress: FI_PROGRESS_AUTO, ..SideOptions::default() });
     let mut memory = vec![0u8; 64];
     let region = pair.there.register(&mut memory, FI_REMOTE_WRITE, 5);
     // SAFETY: the buffer is there.

@@ -18,9 +18,9 @@ fn memory_is_written_read_and_guarded() {
         return;
     }
     for basic in [false, true] {
-        let pair = Pair::open(HostOptions {
+        let pair = Pair::open(SideOptions {
             mr_mode: if basic { FI_MR_BASIC } else { 0 },
-            ..HostOptions::default()
+            ..SideOptions::default()
         });
         let mut memory = vec![0u8; 100_000];
         let start = memory.as_mut_ptr().addr() as u64;
@@ -99,7 +99,7 @@ fn atomics_change_words_and_give_what_was_there() {
     if host().is_none() {
         return;
     }
-    let pair = Pair::open(HostOptions::default());
+    let pair = Pair::open(SideOptions::default());
     let mut memory = vec![0u8; 4096];
     let region = pair.there.register(&mut memory, ACCESS, 1);
     let (ep, to) = (pair.here.ep, pair.to_there);

@@ -49,8 +49,8 @@ mod tests {
     use alloc::vec;
     use alloc::vec::Vec;
 
-    /// Paths that deliver so many packets a second, each after 100 µs; the policy picks them for a while, with more to
-    /// send than they carry; how many packets each has delivered.
+    /// The policy picks, for a while, among paths that deliver `rates` packets a second, each packet after 100 µs, with
+    /// more to send than they carry. Returns how many packets each has delivered.
     fn shares(rates: &[u64], milliseconds: u64) -> Vec<u64> {
         let mut paths: Vec<Path> = rates.iter().map(|_| Path::default()).collect();
         let mut policy = Adaptive;

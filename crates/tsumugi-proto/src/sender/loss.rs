@@ -21,9 +21,10 @@ impl<P> Sender<P> {
         self.paths[usize::from(slot.path)].lost();
     }
 
-    /// Something that was sent over a path behind the first packet outstanding, when that had been sent so many times, has
-    /// arrived, and it has not: `true` if so. It is sent again whatever the congestion window says. `sends` has an end,
-    /// because what is sent again so may be overtaken again, at the pace of round trips.
+    /// Something has arrived that was sent over `path` behind the first packet outstanding. If that packet is in flight
+    /// on the same path and has been sent as often as `sends` says, it counts as lost, and is sent again whatever the
+    /// congestion window says: `true`. `sends` has an end, because each repetition may be overtaken again, at the pace
+    /// of round trips.
     pub fn lose_overtaken_head(&mut self, path: u8, sends: RangeInclusive<u8>) -> bool {
         // If the receiver has refused it, `on_xoff` has counted anew.
         let overtaken = self.slots.front().is_some_and(|head| {

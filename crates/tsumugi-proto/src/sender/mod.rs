@@ -405,14 +405,14 @@ impl<P> Sender<P> {
                     news &= news - 1;
                     let Some(index) = psn.since(self.base) else { continue };
                     let Some(slot) = self.slots.get_mut(index as usize) else { break };
-                    let settled = Slot { packet: slot.packet.take(), ..*slot };
+                    let acked = Slot { packet: slot.packet.take(), ..*slot };
                     slot.state = State::Acked;
                     self.acked += 1;
                     self.acked_bits[word_of(psn.0)] |= 1 << (psn.0 % WORD_PSNS);
                     newly += 1;
-                    resent |= settled.resent;
-                    after_xoff |= self.xoff_at.is_some_and(|xoff_at| settled.sent_at > xoff_at);
-                    self.on_acked(now, psn, settled, &mut release);
+                    resent |= acked.resent;
+                    after_xoff |= self.xoff_at.is_some_and(|xoff_at| acked.sent_at > xoff_at);
+                    self.on_acked(now, psn, acked, &mut release);
                 }
             }
         }
@@ -529,8 +529,8 @@ impl<P> Sender<P> {
     /// Something waits to be sent. If nothing under way will bring credit or XON, ask for it from time to time; at once, where
     /// there never was any.
     pub fn starve(&mut self, now: Instant) {
-        let is_off = self.xoff_at.is_some() && !defect!(LostXonForgotten);
-        let barred = self.limit <= self.next() || is_off;
+        let is_xoff = self.xoff_at.is_some() && !defect!(LostXonForgotten);
+        let barred = self.limit <= self.next() || is_xoff;
         if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
             self.starving_since = Some(now);
             self.probe_wanted |= self.limit == Psn(0);

@@ -1,8 +1,8 @@
 //! Whether the answers of the XDP program leave the NIC, while an endpoint is open.
 //!
 //! `up` has found that out by trying, but for NICs whose other end may get a program later, or lose it (`xdp/answers.rs`).
-//! The counters of the NIC's driver tell; while it drops all, the program leaves its answers to us. Now and then it is
-//! tried again.
+//! The counters of the NIC's driver tell. While the driver drops all, the program leaves its answers to us. Now and then
+//! it is tried again.
 
 use crate::given_up::GivenUp;
 use crate::xdp::{Attached, Claim, Mode, SentBack};

@@ -22,7 +22,7 @@ const ASK_ALL_EVERY_NS: u64 = SECOND_NS;
 /// Why nothing is pinned any more.
 const DOWN: &str = "`tsumugi down` was called";
 /// What may be given up beside the whole of it.
-const XDP_SOMEWHERE: &str = "the XDP receive path on some NICs";
+const XDP_ON_SOME_NICS: &str = "the XDP receive path on some NICs";
 
 /// What is known of the program's attachment.
 #[derive(Debug)]
@@ -110,7 +110,7 @@ impl Attachment {
     }
 
     fn loss(&self) -> Option<GivenUp> {
-        let what = if self.served { XDP_SOMEWHERE } else { XDP };
+        let what = if self.served { XDP_ON_SOME_NICS } else { XDP };
         let remedy = if self.lost.iter().any(|why| why == DOWN) {
             // The memory went with the pool.
             "as root: `tsumugi up NIC`, and open the endpoint anew"

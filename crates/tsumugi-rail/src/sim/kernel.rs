@@ -177,8 +177,8 @@ impl State {
             Message::Syn(question) => {
                 let inbox = &self.ports[inbox];
                 let listens = inbox.open && inbox.listens;
-                let answer = if listens { Message::SynAck(question) } else { Message::Reset(question) };
-                self.send_frame(at, to, from, answer);
+                let reply = if listens { Message::SynAck(question) } else { Message::Reset(question) };
+                self.send_frame(at, to, from, reply);
             }
         }
     }

@@ -17,7 +17,7 @@ enum BurstResult {
     Taken(usize),
     /// The socket's or the NIC's queue is full.
     Full,
-    /// The first is lost: because of its peer, its size or a filter.
+    /// The first is lost, because of its peer, its size or a filter.
     Lost,
 }
 
@@ -72,20 +72,20 @@ impl Sender {
     ) -> io::Result<usize> {
         let mut done = 0;
         while let rest @ [_, ..] = &burst[done..] {
-            let mut outcome = self.send_some(socket, to, rest);
+            let mut result = self.send_some(socket, to, rest);
             if let Err(Some(error @ (libc::ECONNREFUSED | libc::EMSGSIZE))) =
-                outcome.as_ref().map_err(io::Error::raw_os_error)
+                result.as_ref().map_err(io::Error::raw_os_error)
             {
                 // The word of an earlier packet's ICMP answer: this one has not been tried yet. Or it is too long for the
                 // NIC, and will be again.
                 counters.refused += u64::from(error == libc::ECONNREFUSED);
                 self.error = Some(error);
-                outcome = self.send_some(socket, to, rest);
+                result = self.send_some(socket, to, rest);
             }
-            if let Err(error) = &outcome {
+            if let Err(error) = &result {
                 self.error = error.raw_os_error();
             }
-            match outcome.or_else(|error| judge(error, counters))? {
+            match result.or_else(|error| judge(error, counters))? {
                 BurstResult::Taken(count) => {
                     done += count;
                     counters.sent += count as u64;

@@ -54,7 +54,7 @@ mod tests {
     }
 
     #[test]
-    fn who_has_no_xdp_loses_nothing() {
+    fn a_nic_without_a_driver_loses_nothing() {
         assert_eq!(mtu_excess("lo"), None);
         assert_eq!(mtu_excess("nic9"), None);
     }

@@ -246,7 +246,7 @@ pub(super) fn replace(program: &mut Program, attached: &Attached) -> Result<(), 
 }
 
 /// Sets a NIC for busy polling, and remembers how it was.
-pub(super) fn busy_poll(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
+pub(super) fn set_for_busy_polling(pins: &Pins, attached: &Attached) -> Result<(), XdpError> {
     let (Some(nic), None) = (&attached.nic, attached.before_busy_polling) else { return Ok(()) };
     if !busy_poll::can_busy_poll(nic) {
         return Err(XdpError::CannotBusyPoll(nic.clone()));

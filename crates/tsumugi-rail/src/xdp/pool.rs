@@ -239,7 +239,7 @@ fn make(
     if options.busy_poll {
         let named = |attached: &&Attached| attached.nic.as_ref().is_some_and(|nic| nics.contains(nic));
         for attached in nic::list(pins)?.iter().filter(named) {
-            nic::busy_poll(pins, attached)?;
+            nic::set_for_busy_polling(pins, attached)?;
         }
     }
     let mut all = nic::list(pins)?;

@@ -48,16 +48,16 @@ fn load() -> Option<Pair> {
 
 /// Gives the XDP program a packet when it last looked for the owner at `checked_at`, some ticks ago; returns what it
 /// did, the epoch, and when it has looked now.
-fn drive(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
+fn give(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
     pair.xdp.memory.control().checked_tick.fetch_xor(1 << 31, Ordering::Relaxed);
-    drive_again(pair, wrapping, packet, checked_at)
+    give_again(pair, wrapping, packet, checked_at)
 }
 
 /// The same, but it may be that the last packet came with the same tick.
-fn drive_again(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
+fn give_again(pair: &mut Pair, wrapping: Wrapping, packet: &[u8], checked_at: u64) -> (Action, u32, u64) {
     pair.xdp.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
     pair.xdp.memory.control().checked_at.store(checked_at, Ordering::Relaxed);
-    let action = pair.drive(&wrapping.question(packet)).0;
+    let action = pair.run_xdp(&wrapping.question(packet)).0;
     let control = pair.xdp.memory.control();
     (action, control.epoch.load(Ordering::Relaxed), control.checked_at.load(Ordering::Relaxed))
 }
@@ -81,7 +81,7 @@ fn an_owner_with_a_socket_is_left_alone() {
         let _socket = socket(address);
         for wrapping in wrappings {
             let before = now_ns();
-            let (action, epoch, checked_at) = drive(&mut pair, wrapping, &asking(psn), before - CHECK_NS);
+            let (action, epoch, checked_at) = give(&mut pair, wrapping, &asking(psn), before - CHECK_NS);
             assert_eq!((action, epoch), (Action::Transmit, EPOCH), "{address}, {wrapping:?}");
             assert!((before..=now_ns()).contains(&checked_at), "{checked_at} is not now");
             psn += 1;
@@ -103,11 +103,11 @@ fn a_memory_without_a_socket_is_taken_from_its_owner() {
         for (wrapping, packet) in
             wrappings.iter().flat_map(|it| packets.iter().map(move |packet| (it, packet)))
         {
-            let (action, epoch, _) = drive(&mut pair, *wrapping, packet, 0);
+            let (action, epoch, _) = give(&mut pair, *wrapping, packet, 0);
             assert_eq!((action, epoch), (Action::Pass, 0), "{address:?}, {wrapping:?}");
             // Nothing is deposited, noted or counted, and from now on everything is the kernel's.
             let question = wrapping.question(packet);
-            assert_eq!(pair.drive(&question), (Action::Pass, question));
+            assert_eq!(pair.run_xdp(&question), (Action::Pass, question));
             pair.xdp.memory.control().epoch.store(EPOCH, Ordering::Relaxed);
             pair.compare().unwrap_or_else(|what| panic!("{address:?}, {wrapping:?}: {what}"));
         }
@@ -119,7 +119,7 @@ fn an_owner_is_not_looked_for_again_within_100_ms() {
     let Some(mut pair) = load() else { return };
     for psn in 0.. {
         let before = now_ns();
-        let (action, epoch, checked_at) = drive(&mut pair, FOUR, &asking(psn), before);
+        let (action, epoch, checked_at) = give(&mut pair, FOUR, &asking(psn), before);
         // Unless this process was kept from running just now.
         if now_ns() < before + CHECK_NS {
             assert_eq!(
@@ -131,17 +131,17 @@ fn an_owner_is_not_looked_for_again_within_100_ms() {
         }
     }
     // A clock that goes back, or garbage.
-    let (action, epoch, _) = drive(&mut pair, SIX, &asking(1 << 9), now_ns() + CHECK_NS);
+    let (action, epoch, _) = give(&mut pair, SIX, &asking(1 << 9), now_ns() + CHECK_NS);
     assert_eq!((action, epoch), (Action::Transmit, EPOCH));
 }
 
 #[test]
 fn an_owner_is_not_looked_for_again_with_the_same_tick() {
     let Some(mut pair) = load() else { return };
-    drive(&mut pair, FOUR, &asking(0), now_ns());
+    give(&mut pair, FOUR, &asking(0), now_ns());
     // A tick is as long as thousands of packets.
     let same =
-        (0..100).any(|psn| drive_again(&mut pair, FOUR, &asking(psn), 0) == (Action::Transmit, EPOCH, 0));
+        (0..100).any(|psn| give_again(&mut pair, FOUR, &asking(psn), 0) == (Action::Transmit, EPOCH, 0));
     assert!(same, "asked the clock with every packet");
 }
 
@@ -150,7 +150,7 @@ fn a_stranger_takes_no_memory_from_its_owner() {
     let Some(mut pair) = load() else { return };
     let good = Header::decode(&asking(0)).expect("our own packet").0;
     for header in [Header { token: 1, ..good }, Header { epoch: 1, ..good }, Header { flow: 1, ..good }] {
-        let (_, epoch, checked_at) = drive(&mut pair, FOUR, &Header { body_bytes: 0, ..header }.encode(), 0);
+        let (_, epoch, checked_at) = give(&mut pair, FOUR, &Header { body_bytes: 0, ..header }.encode(), 0);
         assert_eq!((epoch, checked_at), (EPOCH, 0));
     }
 }

@@ -88,8 +88,8 @@ impl Pair {
         poll(&mut bells, PollTimeout::ZERO).expect("polling the bell") == 1
     }
 
-    /// Runs the program alone on a frame, and returns what it did and the frame as it left it.
-    pub(crate) fn drive(&mut self, frame: &[u8]) -> (Action, Vec<u8>) {
+    /// Runs the XDP program alone on a frame, and returns what it did and the frame as it left it.
+    pub(crate) fn run_xdp(&mut self, frame: &[u8]) -> (Action, Vec<u8>) {
         let run = self.receiver.run(frame, &mut self.out, 1).unwrap_or_else(|error| panic!("{error}"));
         (run.action, self.out[..run.frame_bytes].to_vec())
     }
@@ -108,7 +108,7 @@ impl Pair {
         let question = wrapping.question(packet);
         let scattered = question.len() > FIRST_BUFFER_BYTES;
         let (fate, verdict) = reference(&View(&self.rust), packet, scattered);
-        let (action, frame) = self.drive(&question);
+        let (action, frame) = self.run_xdp(&question);
         let expected = match &fate {
             Fate::Pass => (Action::Pass, question),
             Fate::Drop => (Action::Drop, question),

@@ -100,11 +100,11 @@ fn what_is_refused_is_told_later_and_the_most_urgent_of_it() {
     assert_eq!(answered(&mut pair, &data(0, Flags::ACK_REQUEST, &long())), None);
     assert_eq!(answered(&mut pair, &data(5, Flags::ACK_REQUEST, &long())), None, "out of order");
     assert_eq!(answered(&mut pair, &data(0, Flags::ACK_REQUEST, &long())), None, "a duplicate");
-    let lose = answered(&mut pair, &probe(0).encode()).expect("an answer");
-    assert_eq!((lose.kind, lose.ack), (Kind::Nak, Psn(1)));
+    let nak = answered(&mut pair, &probe(0).encode()).expect("an answer");
+    assert_eq!((nak.kind, nak.ack), (Kind::Nak, Psn(1)));
 
     // The queue fills; an XOFF is out of date when the owner has said XON.
-    for says_go in [false, true] {
+    for says_xon in [false, true] {
         open(&pair, Repeat::Selective);
         let verdict = |pair: &mut Pair, psn| {
             let taken = pair.take(Wrapping::PLAIN, &data(psn, Flags(0), &long()));
@@ -114,13 +114,13 @@ fn what_is_refused_is_told_later_and_the_most_urgent_of_it() {
         assert_eq!(is_owed(&pair), (1, Kind::Xoff as u32));
         assert_eq!(answered(&mut pair, &data(0, Flags(0), &long())), None, "a duplicate");
         assert_eq!(is_owed(&pair), (1, Kind::Xoff as u32), "XOFF is the more urgent");
-        if says_go {
+        if says_xon {
             pair.both(|memory| {
                 memory.flow(FLOW).expect("an entry").received.0.xoff.store(0, Ordering::Relaxed);
             });
         }
         let answer = answered(&mut pair, &probe(0).encode()).expect("an answer");
-        let expected = if says_go { Kind::Ack } else { Kind::Xoff };
+        let expected = if says_xon { Kind::Ack } else { Kind::Xoff };
         assert_eq!((answer.kind, answer.ack), (expected, Psn(full)));
     }
 }

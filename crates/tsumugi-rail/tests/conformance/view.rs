@@ -30,7 +30,7 @@ impl ReceiveMemory for View<'_> {
     fn window_pages(&self) -> u32 {
         self.0.geometry().window_pages
     }
-    fn write(&self, at: u64, bytes: &[u8]) {
-        self.0.write(at, bytes);
+    fn write_window(&self, at: u64, bytes: &[u8]) {
+        self.0.write_window(at, bytes);
     }
 }

@@ -67,8 +67,8 @@ fn a_piece_is_written_whole_wherever_it_is_aligned_and_across_pages() {
             assert_eq!(taken, Ok(Some(Verdict::WrittenDirectly)), "{bytes} bytes at {at}");
             assert_eq!(window_bytes(&pair.xdp.memory, at, bytes), body);
         }
-        let direct_writes = pair.xdp.memory.flow(FLOW).unwrap().direct_writes.0.done.load(Ordering::Relaxed);
-        assert_eq!((direct_writes, pair.xdp.memory.control().ring_head.0.load(Ordering::Relaxed)), (301, 0));
+        let done = pair.xdp.memory.flow(FLOW).unwrap().direct_writes.0.done.load(Ordering::Relaxed);
+        assert_eq!((done, pair.xdp.memory.control().ring_head.0.load(Ordering::Relaxed)), (301, 0));
     }
 }
 
@@ -184,7 +184,7 @@ fn direct_writes_take_up_no_credit() {
 struct Random(u64);
 
 impl Random {
-    fn roll(&mut self, below: u64) -> u64 {
+    fn below(&mut self, below: u64) -> u64 {
         self.0 = self.0.wrapping_mul(0x5851_f42d_4c95_7f2d).wrapping_add(0x1405_7b7e_f767_814f);
         ((self.0 ^ self.0 >> 29) >> 20) % below
     }
@@ -198,15 +198,15 @@ fn random_writes_leave_the_same_behind() {
         open(&pair, if seed % 4 == 3 { Repeat::GoBackN } else { Repeat::Selective });
         let mut caches = [(); 2].map(|()| cache(WINDOW, choice));
         let mut random = Random(seed as u64);
-        let start = random.roll(1 << 40);
+        let start = random.below(1 << 40);
         pair.both(|memory| {
             receive_bitmap::restore(memory.flow(FLOW).expect("an entry"), Psn(start), &Sack::EMPTY);
         });
         for step in 0..4000 {
-            let key = 1 + random.roll(3);
-            let address = START + random.roll(6 * PAGE);
-            let random_of = random.roll(100);
-            match random_of {
+            let key = 1 + random.below(3);
+            let address = START + random.below(6 * PAGE);
+            let event = random.below(100);
+            match event {
                 0..10 => install(&pair, &mut caches, key, address),
                 10 => {
                     let memories = [View(&pair.xdp.memory), View(&pair.rust)];
@@ -226,21 +226,20 @@ fn random_writes_leave_the_same_behind() {
                 }),
                 _ => {
                     let base = receive_bitmap::base(pair.rust.flow(FLOW).expect("an entry"));
-                    let psn =
-                        if random_of < 80 { base.0 } else { (base.0 + random.roll(60)).saturating_sub(5) };
-                    let what = [Opcode::Write, Opcode::Piece, Opcode::Piece, Opcode::Notify]
-                        [random.roll(4) as usize];
-                    let bytes = [8, random.roll(64), random.roll(1400)][random.roll(3) as usize];
+                    let psn = if event < 80 { base.0 } else { (base.0 + random.below(60)).saturating_sub(5) };
+                    let opcode = [Opcode::Write, Opcode::Piece, Opcode::Piece, Opcode::Notify]
+                        [random.below(4) as usize];
+                    let bytes = [8, random.below(64), random.below(1400)][random.below(3) as usize];
                     let bytes: Vec<u8> = (0..bytes).map(|at| (at + step) as u8).collect();
-                    let mut body = write(what, key, address, &bytes);
-                    if random.roll(8) == 0 {
+                    let mut body = write(opcode, key, address, &bytes);
+                    if random.below(8) == 0 {
                         body.resize(body.len().next_multiple_of(8), 0);
                     }
-                    let trailer = if random.roll(8) == 0 { FIRST_BUFFER_BYTES } else { 0 };
-                    let wrapping = Wrapping { six: random.roll(2) == 0, trailer, ..Wrapping::PLAIN };
-                    let flags = Flags(random.roll(8) as u8);
+                    let trailer = if random.below(8) == 0 { FIRST_BUFFER_BYTES } else { 0 };
+                    let wrapping = Wrapping { six: random.below(2) == 0, trailer, ..Wrapping::PLAIN };
+                    let flags = Flags(random.below(8) as u8);
                     let mut header = Header::decode(&data(psn, flags, &body)).expect("our own packet").0;
-                    (header.ack, header.credit) = (Psn(random.roll(1000)), random.roll(1000) as u16);
+                    (header.ack, header.credit) = (Psn(random.below(1000)), random.below(1000) as u16);
                     let packet = [&header.encode()[..], &body].concat();
                     let verdict = pair
                         .take(wrapping, &packet)
@@ -271,16 +270,16 @@ fn two_cpus_write_every_packet_once_and_in_turn_what_has_a_turn() {
         install(&pair, &mut caches, 7, START + page * PAGE);
     }
     let packet = |psn: u64| {
-        let what = if psn % TURN == TURN - 1 { Opcode::Write } else { Opcode::Piece };
+        let opcode = if psn % TURN == TURN - 1 { Opcode::Write } else { Opcode::Piece };
         let word = [psn + 1; 2].map(u64::to_le_bytes).concat();
-        data(psn, Flags(0), &write(what, 7, START + 16 * psn, &word))
+        data(psn, Flags(0), &write(opcode, 7, START + 16 * psn, &word))
     };
     on_two_cpus(&pair.receiver, PACKETS, packet, || |_, _: &[u8]| ());
     let memory = View(&pair.xdp.memory);
     let flow = memory.flow(FLOW).expect("an entry of the table");
     assert_eq!(receive_bitmap::base(flow), Psn(PACKETS));
-    assert!(receiver::has_no_direct_write(flow));
-    let direct_writes = flow.direct_writes.0.done.load(Ordering::Relaxed);
+    assert!(receiver::no_direct_write_in_progress(flow));
+    let done = flow.direct_writes.0.done.load(Ordering::Relaxed);
     let (mut at, mut deposited) = (0, vec![false; PACKETS as usize]);
     while at < memory.control().ring_head.0.load(Ordering::Acquire) {
         let record = queue::read(&memory, at).expect("published");
@@ -291,8 +290,8 @@ fn two_cpus_write_every_packet_once_and_in_turn_what_has_a_turn() {
         at += tsumugi_wire::memory::Record::span(record.bytes);
     }
     let left = deposited.iter().filter(|deposited| **deposited).count() as u64;
-    println!("{direct_writes} direct writes, {left} were not in their turn");
-    assert_eq!(direct_writes + left, PACKETS);
+    println!("{done} direct writes, {left} were not in their turn");
+    assert_eq!(done + left, PACKETS);
     let bytes = window_bytes(&pair.xdp.memory, 0, 16 * PACKETS as usize);
     for (psn, place) in bytes.chunks(16).enumerate() {
         let expected = if deposited[psn] { 0 } else { psn as u64 + 1 };

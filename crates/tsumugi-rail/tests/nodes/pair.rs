@@ -13,25 +13,25 @@ use tsumugi_wire::time::MILLISECOND_NS;
 const STEP_NS: u64 = 10 * MILLISECOND_NS;
 
 /// A send path in node 0, the socket beside it, and a peer's ordinary socket in node 1.
-pub(crate) struct Pair<'a, E> {
+pub(crate) struct Pair<'a, S> {
     pub(crate) nodes: &'a Nodes,
-    pub(crate) send_path: E,
+    pub(crate) send_path: S,
     pub(crate) beside: UdpSocket,
     pub(crate) peer: UdpSocket,
     pub(crate) to: SocketAddr,
     pub(crate) now: Instant,
 }
 
-impl<E: SendPath> Pair<'_, E> {
+impl<S: SendPath> Pair<'_, S> {
     /// `wildcard`: the send path, which `open` makes in node 0, is not told its own address.
     pub(crate) fn open(
         nodes: &Nodes,
         ipv4: bool,
         wildcard: bool,
-        open: impl FnOnce(SocketAddr) -> E + Send,
-    ) -> Pair<'_, E>
+        open: impl FnOnce(SocketAddr) -> S + Send,
+    ) -> Pair<'_, S>
     where
-        E: Send,
+        S: Send,
     {
         let at = |node| if ipv4 { four(node, 0) } else { six(node, 0) };
         let beside = nodes.inside(0, || UdpSocket::bind(at(0))).unwrap();
@@ -66,18 +66,18 @@ impl<E: SendPath> Pair<'_, E> {
     pub(crate) fn reach(&mut self) {
         let mut number = 0u32;
         self.peer.set_nonblocking(true).unwrap();
-        let mut by_send_path = Vec::new();
+        let mut taken_by_send_path = Vec::new();
         eventually("a packet through the send path", || {
             number += 1;
             let body = number.to_be_bytes();
             if self.send(&[Packet { head: b"reach", body: &body }]) == Some(1) {
-                by_send_path.push(number);
+                taken_by_send_path.push(number);
             }
             let mut buffer = [0; 100];
             while let Ok((bytes, from)) = self.peer.recv_from(&mut buffer) {
                 assert_eq!(from, self.beside.local_addr().unwrap());
                 let number = buffer[..bytes].strip_prefix(b"reach").expect("one of ours");
-                if by_send_path.iter().any(|sent| sent.to_be_bytes() == number) {
+                if taken_by_send_path.iter().any(|sent| sent.to_be_bytes() == number) {
                     return Some(());
                 }
             }

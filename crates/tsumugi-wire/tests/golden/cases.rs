@@ -307,7 +307,7 @@ fn answer(cases: &mut Cases) {
     }
     cases.add("ack_longest", "the longest bitmap", packet(ack(31), &sack(Psn(1054), &longest)));
     cases.add(
-        "ack_full_window",
+        "ack_full_bitmap",
         "everything arrived but ack itself",
         packet(ack(0), &sack(Psn(1023), &[&[0xffff_fffe][..], &[u32::MAX; WORDS_MAX - 2]].concat())),
     );

@@ -2,7 +2,7 @@
 //! under way. Handlers reach no more of a port than this.
 
 use super::error::{ReplyError, RequestError};
-use super::format::{Code, HEAD_BYTES, Head, Kind, SEGMENT_RANGE_BYTES};
+use super::format::{Code, HEAD_BYTES, Head, Kind, SEGMENT_PLACE_BYTES};
 use super::{ActiveMessageOptions, TOKENS_FIRST};
 use crate::PeerId;
 use crate::channel::{Channel, Ticket, TicketStatus};
@@ -98,7 +98,7 @@ impl FlowControl {
             return Err(RequestError::TooLong { bytes, limit });
         }
         let inner = self.channel.shared.inner.borrow();
-        inner.state.may_post(peer, (HEAD_BYTES + SEGMENT_RANGE_BYTES) as u64 + bytes)?;
+        inner.state.may_post(peer, (HEAD_BYTES + SEGMENT_PLACE_BYTES) as u64 + bytes)?;
         drop(inner);
         if self.has_token(peer) { Ok(()) } else { Err(RequestError::WouldBlock) }
     }
@@ -114,7 +114,7 @@ impl FlowControl {
         let ticket = if data[0].is_empty() {
             self.channel.post_reserved(peer, [&head, data[1]])?
         } else {
-            let mut front = [0; HEAD_BYTES + SEGMENT_RANGE_BYTES];
+            let mut front = [0; HEAD_BYTES + SEGMENT_PLACE_BYTES];
             let bytes = HEAD_BYTES + data[0].len();
             front[..HEAD_BYTES].copy_from_slice(&head);
             front[HEAD_BYTES..bytes].copy_from_slice(data[0]);

@@ -15,7 +15,7 @@
 /// Bytes in front of the data.
 pub(super) const HEAD_BYTES: usize = 56;
 /// Bytes in front of what is stored.
-pub(super) const SEGMENT_RANGE_BYTES: usize = 16;
+pub(super) const SEGMENT_PLACE_BYTES: usize = 16;
 
 /// What a message is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -55,7 +55,7 @@ pub(super) struct Head {
 
 /// Where stored data goes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct SegmentRange {
+pub(super) struct SegmentPlace {
     pub(super) segment: u64,
     pub(super) offset: u64,
 }
@@ -93,20 +93,20 @@ impl Head {
     }
 }
 
-impl SegmentRange {
-    pub(super) fn encode(&self) -> [u8; SEGMENT_RANGE_BYTES] {
-        let mut bytes = [0; SEGMENT_RANGE_BYTES];
+impl SegmentPlace {
+    pub(super) fn encode(&self) -> [u8; SEGMENT_PLACE_BYTES] {
+        let mut bytes = [0; SEGMENT_PLACE_BYTES];
         bytes[..8].copy_from_slice(&self.segment.to_le_bytes());
         bytes[8..].copy_from_slice(&self.offset.to_le_bytes());
         bytes
     }
 
     /// The place and what is to be stored there.
-    pub(super) fn decode(data: &[u8]) -> Option<(SegmentRange, &[u8])> {
+    pub(super) fn decode(data: &[u8]) -> Option<(SegmentPlace, &[u8])> {
         let (segment, rest) = data.split_first_chunk()?;
         let (offset, rest) = rest.split_first_chunk()?;
         Some((
-            SegmentRange { segment: u64::from_le_bytes(*segment), offset: u64::from_le_bytes(*offset) },
+            SegmentPlace { segment: u64::from_le_bytes(*segment), offset: u64::from_le_bytes(*offset) },
             rest,
         ))
     }
@@ -151,7 +151,7 @@ mod tests {
                 let again = head.encode();
                 prop_assert_eq!(&again[..4], &bytes[..4]);
                 prop_assert_eq!(&again[8..], &bytes[8..HEAD_BYTES]);
-                if let Some((place, rest)) = SegmentRange::decode(data) {
+                if let Some((place, rest)) = SegmentPlace::decode(data) {
                     prop_assert_eq!(&[&place.encode()[..], rest].concat(), data);
                 }
             }

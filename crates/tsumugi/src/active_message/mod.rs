@@ -69,7 +69,7 @@ use crate::error::{NameError, PortError, SendError};
 use crate::registry::{self, Registry};
 use crate::{Endpoint, PeerId};
 use flow_control::FlowControl;
-use format::{HEAD_BYTES, Head, Kind, SEGMENT_RANGE_BYTES};
+use format::{HEAD_BYTES, Head, Kind, SEGMENT_PLACE_BYTES};
 use slab::Slab;
 use std::cell::RefCell;
 use std::rc::Rc;
@@ -136,7 +136,7 @@ impl<S> ActiveMessages<S> {
         if options.tokens == 0 {
             return Err(PortError::Zero("tokens"));
         }
-        let needed = (HEAD_BYTES + SEGMENT_RANGE_BYTES) as u64 + options.bulk_bytes as u64;
+        let needed = (HEAD_BYTES + SEGMENT_PLACE_BYTES) as u64 + options.bulk_bytes as u64;
         let limit = endpoint.shared.inner.borrow().state.message_bytes_max();
         if needed > limit {
             return Err(PortError::MessageBytes { needed, limit });
@@ -388,7 +388,7 @@ impl<S> ActiveMessages<S> {
             }
             let (channel, has_token) =
                 (self.flow_control.channel.number(), self.flow_control.has_token(peer));
-            let bytes = (HEAD_BYTES + SEGMENT_RANGE_BYTES + data_bytes) as u64;
+            let bytes = (HEAD_BYTES + SEGMENT_PLACE_BYTES + data_bytes) as u64;
             self.flow_control.channel.shared.wait_until(deadline, |state| {
                 let has_room = || !matches!(state.may_post(peer, bytes), Err(SendError::WouldBlock));
                 (state.has_arrived(channel) || has_token && has_room()).then_some(())

@@ -1,7 +1,7 @@
 //! Segments: memory with a name that peers store into and get from.
 
 use super::error::{RequestError, Unanswered};
-use super::format::{Code, Head, Kind, SegmentRange};
+use super::format::{Code, Head, Kind, SegmentPlace};
 use super::reply::{Answer, Reply, Request};
 use super::{ActiveMessages, Asked};
 use crate::error::NameError;
@@ -48,7 +48,7 @@ impl<S> ActiveMessages<S> {
         then: impl FnOnce(&mut S, Result<Answer<'_>, Unanswered>) + 'static,
     ) -> Result<(), RequestError> {
         self.wait_for_room(None, peer, data.len())?;
-        let place = SegmentRange { segment: registry::hash(segment), offset }.encode();
+        let place = SegmentPlace { segment: registry::hash(segment), offset }.encode();
         let hash = registry::hash(handler);
         let asked = Asked { kind: Kind::Store, handler, segment, hash, words, place: &place };
         self.ask(peer, asked, data, Box::new(then))
@@ -79,7 +79,7 @@ impl<S> ActiveMessages<S> {
 
     pub(super) fn on_store(&mut self, source: PeerId, head: &Head, data: &[u8]) {
         let limit = self.flow_control.options.bulk_bytes;
-        let Some((place, data)) = SegmentRange::decode(data) else {
+        let Some((place, data)) = SegmentPlace::decode(data) else {
             self.flow_control.violated();
             return;
         };

@@ -113,7 +113,7 @@ impl State {
         if rides_along && header.flags.has(Flags::HAS_ACK) {
             self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
             if self.flows[header.flow as usize].is_none() {
-                return; // the acknowledgement was nonsense, and the peer is gone over it
+                return; // the acknowledgement was nonsense, and has ended the connection
             }
         }
         match header.kind {
@@ -125,7 +125,7 @@ impl State {
             }
             Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
                 let index = self.prove(now, index, from);
-                self.on_path(now, index, from);
+                self.on_answer_from(now, index, from);
                 let peer = &mut self.peers[index as usize];
                 peer.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
                 peer.doubt.is_away = header.flags.has(Flags::AWAY);
@@ -184,8 +184,8 @@ impl State {
             (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
         let unchecked = &mut peer.unchecked;
         let release = |(psn, key): (Psn, PacketKey)| {
-            let may_write_directly = psn >= unchecked.checked() && sent_packets[key].may_write_directly();
-            if let Some(key) = unchecked.keep(psn, key, may_write_directly) {
+            let may_be_direct = psn >= unchecked.checked() && sent_packets[key].may_be_direct_write();
+            if let Some(key) = unchecked.keep(psn, key, may_be_direct) {
                 super::long_message::release(sent_packets, long_messages, pool, key);
             }
         };
@@ -246,7 +246,7 @@ impl State {
         if header.psn > self.peers[index as usize].reorder.next() {
             self.pass_direct_writes(index, header.psn);
             if self.flows[header.flow as usize] != Some(index) {
-                return; // gone over what had its turn
+                return; // what had its turn ended the connection
             }
         }
         // What has a place goes from here straight there; short messages stay in the receive queue, where the
@@ -276,7 +276,7 @@ impl State {
                 Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data),
                 Some(Frame::Whole { .. }) | None => {}
             }
-            // Unless the peer is gone over it, and the entry closed.
+            // Unless that ended the connection, and closed the entry.
             if placed.is_some() && flow.token.load(Ordering::Relaxed) == header.token {
                 receiver::consumed(flow);
             }

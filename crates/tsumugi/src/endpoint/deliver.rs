@@ -142,7 +142,7 @@ impl Kept {
 
 /// Where a body lies while its frames are handed out.
 #[derive(Clone, Copy)]
-pub(super) enum BodyIn {
+pub(super) enum BodyPlace {
     /// In the queue, from this position on, in this record.
     Queue { record: u64, position: u64 },
     /// In a buffer that will go away.
@@ -209,11 +209,11 @@ impl State {
             self.on_damage(index, psn);
             return;
         }
-        self.take_in(index, psn, body, BodyIn::Queue { record: number, position });
+        self.take_in(index, psn, body, BodyPlace::Queue { record: number, position });
     }
 
     /// A packet has arrived whole and unaltered. Its PSN has been claimed.
-    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: BodyIn) {
+    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: BodyPlace) {
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
             self.on_fragment(index, psn, fragment, data);
             return;
@@ -221,7 +221,7 @@ impl State {
         if psn != self.peers[index as usize].reorder.next() {
             self.pass_direct_writes(index, psn);
             if self.peers[index as usize].local.is_none() {
-                return; // gone over what had its turn
+                return; // what had its turn ended the connection
             }
         }
         let peer = &mut self.peers[index as usize];
@@ -316,7 +316,7 @@ impl State {
         Some(peer.assemblies.len() - 1)
     }
 
-    /// A fragment that is in its place has its turn. `false` when the peer is gone over it.
+    /// A fragment that is in its place has its turn. `false` when that ended the connection.
     fn pass_fragment(&mut self, index: u32, fragment: Fragment, bytes: usize) -> bool {
         let peer = &mut self.peers[index as usize];
         let slot = peer.assemblies.iter().position(|assembly| assembly.message == fragment.message);
@@ -346,7 +346,7 @@ impl State {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
                 Held::Body(body) => {
                     self.arriving_bytes -= body.len() as u64;
-                    let going_on = self.hand_out(index, &body, BodyIn::Passing);
+                    let going_on = self.hand_out(index, &body, BodyPlace::Passing);
                     self.pool.give(body);
                     going_on
                 }
@@ -361,18 +361,18 @@ impl State {
         }
     }
 
-    /// Hands the frames of a packet whose turn it is to their channels. `false` when the peer is gone over it.
-    fn hand_out(&mut self, index: u32, body: &[u8], place: BodyIn) -> bool {
+    /// Hands the frames of a packet whose turn it is to their channels. `false` when that ended the connection.
+    fn hand_out(&mut self, index: u32, body: &[u8], place: BodyPlace) -> bool {
         for frame in Frames::new(body) {
             match frame {
                 Ok(Frame::Whole { channel, at, data }) => {
                     let payload = match place {
-                        BodyIn::Queue { record, position } if self.is_open(channel) => {
+                        BodyPlace::Queue { record, position } if self.is_open(channel) => {
                             self.kept.records[(record - self.kept.first) as usize].messages += 1;
                             Payload::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
                         }
                         // Nobody may ever open the channel: do not let it hold the queue.
-                        BodyIn::Queue { .. } | BodyIn::Passing => {
+                        BodyPlace::Queue { .. } | BodyPlace::Passing => {
                             let Some(mut copy) = self.pool.take(data.len()) else {
                                 self.end_peer(index, Reason::NoMemory(data.len() as u64));
                                 return false;
@@ -546,7 +546,7 @@ impl State {
         }
     }
 
-    /// Gives credit again to everyone it was withheld from, once there is memory. To be called wherever memory
+    /// Grants credit again to everyone it was withheld from, once there is memory. To be called wherever memory
     /// has become free: for a message that was released, a peer that is gone, what waited for its turn.
     pub(super) fn restore_credit(&mut self) {
         if !self.withholds_credit || self.held_bytes() > self.options.receive_bytes {

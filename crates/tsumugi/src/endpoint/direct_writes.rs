@@ -40,7 +40,7 @@ impl State {
             if base <= peer.reorder.next() {
                 return true;
             }
-            if !receiver::has_no_direct_write(flow)
+            if !receiver::no_direct_write_in_progress(flow)
                 || (self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
                     && !defect!(TurnPassedUnread))
             {

@@ -31,7 +31,7 @@ const CREDIT_PACKETS_STEP: u64 = 64;
 pub(super) const REPLIES_MAX: usize = 256;
 
 /// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which connection it would
-/// follow on. See [`tsumugi_proto::handshake::Cookies::make`].
+/// follow. See [`tsumugi_proto::handshake::Cookies::make`].
 fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
     match peer.welcomed {
         // A copy of a HELLO that led to this connection gets the challenge that it got then: another would say
@@ -40,7 +40,7 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
         _ if defect!(CookieWithoutStanding) => 0,
         _ => {
             let another = if peer.epoch == epoch { 0 } else { peer.epoch };
-            // A handshake that led to a connection is another standing than one that led to nothing yet.
+            // The standing differs between a handshake that led to a connection and one that has led to nothing yet.
             let nth = peer.connection.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
             let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
             let used = u32::from(peer.is_used_unheard()).wrapping_mul(0xc2b2_ae35);
@@ -166,7 +166,7 @@ impl State {
 
     /// Queues a packet without body on the flow to a peer.
     pub(super) fn reply_on_flow(&mut self, index: u32, kind: Kind) {
-        let address = self.peers[index as usize].path();
+        let address = self.peers[index as usize].usual_address();
         if let Some(packet) = self.flow_packet(index, kind, 0) {
             self.reply(address, packet.to_vec());
         }
@@ -368,8 +368,10 @@ impl State {
             return;
         }
         let index = self.by_address.get(&from).copied();
-        let handshake = index.map(|index| &self.peers[index as usize].phase);
-        let expected = matches!(handshake, Some(Phase::Handshake(handshake)) if handshake.nonce == offer.nonce && handshake.cookie != 0);
+        let expected = index.is_some_and(|index| match &self.peers[index as usize].phase {
+            Phase::Handshake(handshake) => handshake.nonce == offer.nonce && handshake.cookie != 0,
+            _ => false,
+        });
         match index {
             // We gave up the connection in which the peer offered this flow, and the peer does not know that. What we
             // send in the flow from PSN 0 on would be taken for copies of what we sent then.
@@ -473,7 +475,7 @@ impl State {
             self.drain(now); // what it sent before it left is still delivered
         }
         if self.flows[header.flow as usize] != Some(index) {
-            return; // it is gone over what was read
+            return; // what was read ended the connection
         }
         if !self.peers[index as usize].damaged.is_empty() {
             return; // it is still needed, and says BYE again
@@ -617,11 +619,11 @@ impl State {
             return (Psn(0), 0);
         };
         use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
-        let direct_writes = flow.direct_writes.0.done.load(Relaxed);
+        let done = flow.direct_writes.0.done.load(Relaxed);
         // What we have read, which is all that was deposited or a little less. The flow entry's own word is in the
         // cache of a receive path's CPU; but only that word tells of direct writes.
         let next = peer.reorder.next();
-        let (base, checked) = match direct_writes {
+        let (base, checked) = match done {
             0 => (next, next),
             _ => {
                 let base = peer
@@ -633,7 +635,7 @@ impl State {
                 (next.max(base), if all { next.max(base) } else { next })
             }
         };
-        let limit = flow.limit.load(Relaxed).saturating_add(direct_writes);
+        let limit = flow.limit.load(Relaxed).saturating_add(done);
         let packets = if !full {
             peer.credit_withheld = false;
             // Generous: many peers share the queue, and XOFF stops them when it was too much.
@@ -658,7 +660,7 @@ impl State {
         let limit = if wanted > limit && !plenty {
             flow.checked.store(checked.0, Relaxed);
             let told = if defect!(CreditNotKept) { limit } else { wanted };
-            flow.limit.store(told - direct_writes, Relaxed);
+            flow.limit.store(told - done, Relaxed);
             wanted
         } else {
             limit

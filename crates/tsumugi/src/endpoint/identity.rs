@@ -316,8 +316,8 @@ impl State {
     #[cold]
     fn prove_suspects(&mut self, now: Instant, index: u32, from: SocketAddr) -> u32 {
         let Self { identities, peers, .. } = self;
-        let connects = |suspect: &u32| matches!(peers[*suspect as usize].phase, Phase::Handshake(_));
-        identities.suspects.retain(connects);
+        let is_connecting = |suspect: &u32| matches!(peers[*suspect as usize].phase, Phase::Handshake(_));
+        identities.suspects.retain(is_connecting);
         let is_there = |suspect: &&u32| **suspect != index && peers[**suspect as usize].address == from;
         let suspect = identities.suspects.iter().find(is_there).copied();
         match suspect {

@@ -30,7 +30,7 @@ pub struct PeerView {
     pub local_token: u64,
     /// Longest packet body that both sides take, bytes; 0 while unknown.
     pub body_bytes: usize,
-    /// PSNs from here on are beyond the credit given.
+    /// PSNs from here on are beyond the credit granted.
     pub limit: u64,
     /// It resends by Go-back-N.
     pub goes_back: bool,
@@ -181,8 +181,8 @@ impl State {
 
     fn audit_long_messages(&self) -> Result<(), String> {
         let mut users = vec![0; self.long_messages.iter().map(|(key, _)| key + 1).max().unwrap_or(0)];
-        for (_, payload) in &self.sent_packets {
-            if let Body::Piece { key, .. } = payload.body {
+        for (_, packet) in &self.sent_packets {
+            if let Body::Piece { key, .. } = packet.body {
                 users[key] += 1;
             }
         }
@@ -209,9 +209,9 @@ impl State {
                 return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox_bytes));
             }
         }
-        match self.long_messages.iter().find(|(key, long)| long.users != users[*key]) {
-            Some((key, long)) => {
-                Err(format!("long message {key} has {} users, {} are", long.users, users[key]))
+        match self.long_messages.iter().find(|(key, message)| message.users != users[*key]) {
+            Some((key, message)) => {
+                Err(format!("long message {key} has {} users, {} are", message.users, users[key]))
             }
             None => Ok(()),
         }

@@ -222,7 +222,7 @@ impl State {
                 Some(remote) if remote.listens => Question::Process,
                 _ => Question::Host,
             };
-            let address = peer.path();
+            let address = peer.usual_address();
             if let Some(nic) = link_down(now, peer, rail).filter(|_| !defect!(LinkDownIgnored)) {
                 self.on_evidence(now, index, Evidence::LinkDown(nic), question);
                 let due = self.due(index);
@@ -330,7 +330,7 @@ impl State {
             };
             let peer = &self.peers[index as usize];
             for _ in 0..AWAYS {
-                rail.send(now, peer.path(), &[Packet { head: &packet, body: &[] }])?;
+                rail.send(now, peer.usual_address(), &[Packet { head: &packet, body: &[] }])?;
             }
         }
         Ok(())

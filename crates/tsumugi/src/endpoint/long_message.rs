@@ -122,36 +122,36 @@ impl LongMessage {
 /// The long messages of an endpoint, and the memory that goes back to who has lent it.
 #[derive(Debug, Default)]
 pub(super) struct LongMessages {
-    long_messages: Slab<LongMessage>,
+    messages: Slab<LongMessage>,
     given_back: Vec<(Lender, Buffer)>,
 }
 
 impl LongMessages {
-    pub(super) fn insert(&mut self, long: LongMessage) -> usize {
-        self.long_messages.insert(long)
+    pub(super) fn insert(&mut self, message: LongMessage) -> usize {
+        self.messages.insert(message)
     }
 
     #[inline]
     pub(super) fn get(&self, key: usize) -> &LongMessage {
-        &self.long_messages[key]
+        &self.messages[key]
     }
 
     pub(super) fn get_mut(&mut self, key: usize) -> &mut LongMessage {
-        &mut self.long_messages[key]
+        &mut self.messages[key]
     }
 
     pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &LongMessage)> {
-        self.long_messages.iter()
+        self.messages.iter()
     }
 
     /// A message is needed for one thing less.
     pub(super) fn release(&mut self, pool: &mut Pool, key: usize) {
-        let long = &mut self.long_messages[key];
-        long.users -= 1;
-        if long.users > 0 {
+        let message = &mut self.messages[key];
+        message.users -= 1;
+        if message.users > 0 {
             return;
         }
-        match self.long_messages.remove(key).memory {
+        match self.messages.remove(key).memory {
             Memory::Own(buffer) => pool.give(buffer),
             Memory::Lent { rest, lender: Some(lender), .. } => self.given_back.push((lender, rest)),
             Memory::Lent { .. } => {}
@@ -172,8 +172,8 @@ impl LongMessages {
     /// A channel closes: what it has lent is copied, because the application has its memory back.
     pub(super) fn redeem(&mut self, channel: u16) {
         self.given_back.retain(|(lender, _)| lender.channel != channel);
-        for (_, long) in &mut self.long_messages {
-            if let Memory::Lent { rest, lender, .. } = &mut long.memory
+        for (_, message) in &mut self.messages {
+            if let Memory::Lent { rest, lender, .. } = &mut message.memory
                 && lender.is_some_and(|lender| lender.channel == channel)
             {
                 *rest = Buffer::from(rest.to_vec());
@@ -202,19 +202,19 @@ mod tests {
     use proptest::prelude::*;
 
     /// The message as the receiver puts it together, and the lengths of the fragments.
-    fn put_together(long: &mut LongMessage, most: usize) -> (Vec<u8>, Vec<usize>) {
-        let total = long.bytes() as u64;
+    fn put_together(message: &mut LongMessage, most: usize) -> (Vec<u8>, Vec<usize>) {
+        let total = message.bytes() as u64;
         let mut next = Fragment { channel: 1, message: 0, offset: 0, total };
-        let (mut message, mut lengths) = (Vec::new(), Vec::new());
+        let (mut whole, mut lengths) = (Vec::new(), Vec::new());
         while next.offset < total {
-            let (head, at, bytes, left) = long.cut(&next, most);
-            let data = [&head[FRAGMENT_BYTES..], long.at(at, bytes)].concat();
+            let (head, at, bytes, left) = message.cut(&next, most);
+            let data = [&head[FRAGMENT_BYTES..], message.at(at, bytes)].concat();
             assert!(data.len() <= most && left <= data.len());
-            message.extend_from_slice(&data[..left]);
+            whole.extend_from_slice(&data[..left]);
             lengths.push(data.len());
             next.offset += left as u64;
         }
-        (message, lengths)
+        (whole, lengths)
     }
 
     proptest! {

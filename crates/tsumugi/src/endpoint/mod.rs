@@ -262,8 +262,8 @@ impl Endpoint {
     /// Whether everything that was accepted for a peer has been handed to a NIC at least once. What has not goes out in a later
     /// [`progress`](Endpoint::progress).
     #[must_use]
-    pub fn is_handed_over(&self, id: PeerId) -> bool {
-        self.shared.inner.borrow().state.is_handed_over(id)
+    pub fn is_handed_over(&self, peer: PeerId) -> bool {
+        self.shared.inner.borrow().state.is_handed_over(peer)
     }
 
     /// Begins to connect to a peer, if that was not done yet. Returns whether what is sent to it may go out: not before
@@ -271,9 +271,9 @@ impl Endpoint {
     ///
     /// # Errors
     /// The rail is broken.
-    pub fn connect(&self, id: PeerId) -> Result<bool, RailError> {
+    pub fn connect(&self, peer: PeerId) -> Result<bool, RailError> {
         let now = self.shared.now();
-        let is_connected = self.shared.inner.borrow_mut().state.connect(now, id);
+        let is_connected = self.shared.inner.borrow_mut().state.connect(now, peer);
         if !is_connected {
             self.shared.transmit(now)?;
         }
@@ -286,15 +286,15 @@ impl Endpoint {
     ///
     /// # Errors
     /// The rail is broken.
-    pub fn push(&self, id: PeerId) -> Result<(), RailError> {
-        self.shared.push(id)
+    pub fn push(&self, peer: PeerId) -> Result<(), RailError> {
+        self.shared.push(peer)
     }
 
     /// Somebody waits for what is sent to a peer next to [arrive](TicketStatus::Delivered): the peer is asked to
     /// acknowledge it at once. Otherwise the acknowledgement may ride on what the peer sends, and a process that makes
     /// no call sends nothing.
-    pub fn want_ack(&self, id: PeerId) {
-        self.shared.inner.borrow_mut().state.want_ack(id);
+    pub fn want_ack(&self, peer: PeerId) {
+        self.shared.inner.borrow_mut().state.want_ack(peer);
     }
 
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
@@ -307,16 +307,16 @@ impl Endpoint {
 
     /// A peer's address.
     #[must_use]
-    pub fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
-        self.shared.inner.borrow().state.address_of(id)
+    pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
+        self.shared.inner.borrow().state.address_of(peer)
     }
 
     /// The number that a peer goes by. One endpoint is one peer, whatever it is called: when two of its addresses were added
     /// as two peers, both numbers stay good for sending, and what it sends comes from this one. That the two are the same is
     /// found out when something is sent to both.
     #[must_use]
-    pub fn the(&self, id: PeerId) -> PeerId {
-        self.shared.inner.borrow().state.the(id)
+    pub fn the(&self, peer: PeerId) -> PeerId {
+        self.shared.inner.borrow().state.the(peer)
     }
 
     /// Opens a channel, exclusively.
@@ -414,8 +414,8 @@ impl Endpoint {
 
     /// Forgets that a peer is gone: the next message to it connects anew, and [`Endpoint::flush`] does not tell what
     /// was lost with it.
-    pub fn reset_peer(&self, id: PeerId) {
-        self.shared.inner.borrow_mut().state.reset_peer(id.0);
+    pub fn reset_peer(&self, peer: PeerId) {
+        self.shared.inner.borrow_mut().state.reset_peer(peer.0);
     }
 
     /// The send path in use; `auto` when there are several to choose from.
@@ -470,15 +470,15 @@ impl Endpoint {
     /// What is known of the paths to a peer, in the order of their numbers: one for each of its NICs that is on a link of
     /// one of ours.
     #[must_use]
-    pub fn paths(&self, id: PeerId) -> Vec<PathReport> {
-        self.shared.inner.borrow().state.paths(id.0)
+    pub fn paths(&self, peer: PeerId) -> Vec<PathReport> {
+        self.shared.inner.borrow().state.paths(peer.0)
     }
 
     /// Every address by which a peer was connected to or that it has told of, and whether it is a path to it, or why
     /// not.
     #[must_use]
-    pub fn explain(&self, id: PeerId) -> Vec<(SocketAddr, String)> {
-        self.shared.inner.borrow().state.explain(id.0)
+    pub fn explain(&self, peer: PeerId) -> Vec<(SocketAddr, String)> {
+        self.shared.inner.borrow().state.explain(peer.0)
     }
 
     /// What the endpoint has counted.

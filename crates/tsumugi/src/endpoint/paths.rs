@@ -1,6 +1,6 @@
 //! Multirail: several paths to a peer, found, tried, used, left and taken back.
 //!
-//! A [`Path`] here is the peer's side of a path: the address that its packets go to. There is one for each of the
+//! A [`PeerPath`] is the peer's side of a path: the address that its packets go to. There is one for each of the
 //! peer's NICs that is on a link of one of ours. Path 0 is the address by which the connection was made. The peer tells
 //! of the others in a message of its own on [`CONTROL_CHANNEL`], and they are used once they have answered a PROBE.
 //!
@@ -32,7 +32,7 @@ const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
 
 /// The peer's side of a path.
 #[derive(Clone, Debug)]
-pub(super) struct Path {
+pub(super) struct PeerPath {
     /// Where packets over this path are addressed to.
     pub(super) address: SocketAddr,
     /// The address of our NIC that is or was on its link.
@@ -52,9 +52,9 @@ pub(super) struct Path {
     pause_ns: u64,
 }
 
-impl Path {
-    pub(super) const fn new(address: SocketAddr) -> Path {
-        Path {
+impl PeerPath {
+    pub(super) const fn new(address: SocketAddr) -> PeerPath {
+        PeerPath {
             address,
             nic: None,
             counted: (0, 0),
@@ -116,11 +116,11 @@ impl Peer {
     /// Where packets go beside `address`, by every path that works.
     pub(super) fn elsewhere(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
         let paths = self.paths.iter().zip(self.sender.paths());
-        let others = paths.filter(move |(path, sent)| path.address != address && sent.is_usable());
+        let others = paths.filter(move |(path, stats)| path.address != address && stats.is_usable());
         others.map(|(path, _)| path.address)
     }
 
-    /// The addresses, those of the family by which the connection was made first.
+    /// `rails` in an order: those of the family by which the connection was made come first.
     fn primary_family_first(&self, rails: &[RailAddress]) -> Vec<RailAddress> {
         let first = self.paths.first().map_or(self.address, |path| path.address);
         let mut rails = rails.to_vec();
@@ -134,14 +134,14 @@ impl Peer {
     }
 
     /// The address for what belongs to no path: that of the first path that works.
-    pub(super) fn path(&self) -> SocketAddr {
-        let works = self.sender.paths().iter().position(|sent| sent.is_usable()).unwrap_or(0);
+    pub(super) fn usual_address(&self) -> SocketAddr {
+        let works = self.sender.paths().iter().position(|stats| stats.is_usable()).unwrap_or(0);
         self.paths.get(works).map_or(self.address, |path| path.address)
     }
 
     /// When a silent path is to be probed.
     pub(super) fn probe_due(&self) -> Instant {
-        let silent = self.paths.iter().zip(self.sender.paths()).filter(|(_, sent)| !sent.is_usable());
+        let silent = self.paths.iter().zip(self.sender.paths()).filter(|(_, stats)| !stats.is_usable());
         silent.map(|(path, _)| path.probe_at).min().unwrap_or(Instant::NEVER)
     }
 }
@@ -159,14 +159,14 @@ impl State {
     pub fn paths(&self, index: u32) -> Vec<PathReport> {
         let Some(peer) = self.peers.get(self.the(PeerId(index)).0 as usize) else { return Vec::new() };
         let paths = peer.paths.iter().zip(peer.sender.paths());
-        let report = |(path, sent): (&Path, &tsumugi_proto::sender::Path)| PathReport {
+        let report = |(path, stats): (&PeerPath, &tsumugi_proto::sender::Path)| PathReport {
             address: path.address,
-            is_usable: sent.is_usable(),
-            srtt_ns: sent.srtt_ns,
-            rate: sent.rate(),
-            in_flight: sent.in_flight,
-            delivered: sent.delivered,
-            lost: sent.lost,
+            is_usable: stats.is_usable(),
+            srtt_ns: stats.srtt_ns,
+            rate: stats.rate(),
+            in_flight: stats.in_flight,
+            delivered: stats.delivered,
+            lost: stats.lost,
             datagram_bytes: path.mtu.bytes(),
         };
         paths.map(report).collect()
@@ -244,7 +244,7 @@ impl State {
         // Where two NICs have addresses of both families, that of the connection's is used.
         let peer = &self.peers[index as usize];
         for rail in peer.primary_family_first(&peer.rails) {
-            let Ok(nic) = self.may_be_path(index, &rail) else { continue };
+            let Ok(nic) = self.nic_for_path(index, &rail) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
             let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
@@ -260,7 +260,7 @@ impl State {
     ///
     /// Traffic stays on the kind of network on which the connection was made: what goes to a private address goes to
     /// private ones, what goes through a tunnel goes through tunnels, and nothing else does.
-    fn may_be_path(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoPath> {
+    fn nic_for_path(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoPath> {
         let (peer, address) = (&self.peers[index as usize], rail.address);
         let first = peer.paths.first().map_or(address, |path| path.address).ip();
         let reaching = |ip: IpAddr| self.nics.iter().find(move |nic| nic.reaches(ip));
@@ -286,7 +286,7 @@ impl State {
     }
 
     /// Whether a path, in whichever family, joins a NIC of ours and the one of the peer's that has the address `rail`.
-    fn joins(&self, peer: &Peer, path: &Path, nic: &NicAddress, rail: &RailAddress) -> bool {
+    fn joins(&self, peer: &Peer, path: &PeerPath, nic: &NicAddress, rail: &RailAddress) -> bool {
         let ours = || self.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
         let theirs = || peer.rails.iter().any(|other| other.address == path.address && other.nic == rail.nic);
         !path.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
@@ -298,8 +298,8 @@ impl State {
         let index = self.the(PeerId(index)).0;
         let Some(peer) = self.peers.get(index as usize) else { return Vec::new() };
         let mut found = Vec::new();
-        for (number, (path, sent)) in peer.paths.iter().zip(peer.sender.paths()).enumerate() {
-            let text = match (sent.is_usable(), number) {
+        for (number, (path, stats)) in peer.paths.iter().zip(peer.sender.paths()).enumerate() {
+            let text = match (stats.is_usable(), number) {
                 (true, 0) => "the connection was made there".to_owned(),
                 (true, _) => "the peer has proved to be there".to_owned(),
                 (false, _) => "nobody there has proved to be the peer, or not lately".to_owned(),
@@ -308,7 +308,7 @@ impl State {
         }
         for rail in &peer.rails {
             if found.iter().all(|(address, _)| *address != rail.address) {
-                let why = match self.may_be_path(index, rail) {
+                let why = match self.nic_for_path(index, rail) {
                     Ok(_) => "there are as many paths as there may be".to_owned(),
                     Err(why) => why.to_string(),
                 };
@@ -349,12 +349,12 @@ impl State {
     /// Adds a path to a peer, in the place of one that is gone if there are as many as there may be.
     fn add_path(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
         let peer = &mut self.peers[index as usize];
-        let path = Path { nic: Some(nic), mtu: peer.fresh_mtu(address), ..Path::new(address) };
+        let path = PeerPath { nic: Some(nic), mtu: peer.fresh_mtu(address), ..PeerPath::new(address) };
         if peer.paths.len() < RAILS_MAX {
             peer.sender.add_path(speed_bits);
             peer.paths.push(path);
         } else {
-            let free = |(number, path): &(usize, &Path)| {
+            let free = |(number, path): &(usize, &PeerPath)| {
                 *number > 0 && path.gone && !peer.sender.paths()[*number].is_usable()
             };
             let Some(number) = peer.paths.iter().enumerate().find(free).map(|(number, _)| number) else {
@@ -374,7 +374,11 @@ impl State {
     /// The peer wants to know whether this path to us works: the answer goes back to the address that it came from.
     pub(super) fn answer_probe(&mut self, now: Instant, index: u32, from: SocketAddr) {
         if let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags(0)) {
-            let to = if defect!(AnsweredOverAnotherPath) { self.peers[index as usize].path() } else { from };
+            let to = if defect!(AnsweredOverAnotherPath) {
+                self.peers[index as usize].usual_address()
+            } else {
+                from
+            };
             self.reply(to, packet.to_vec());
         }
     }
@@ -412,7 +416,7 @@ impl State {
     }
 
     /// The peer answered from this address: what was sent there has arrived.
-    pub(super) fn on_path(&mut self, now: Instant, index: u32, from: SocketAddr) {
+    pub(super) fn on_answer_from(&mut self, now: Instant, index: u32, from: SocketAddr) {
         let peer = &mut self.peers[index as usize];
         // A lone path may be silent, too: our NIC had no carrier.
         if !peer.is_multirail() && (peer.sender.paths()[0].is_usable() || defect!(LonePathNotRevived)) {

@@ -2,7 +2,7 @@
 
 use super::liveness::Doubt;
 use super::long_message::PieceHead;
-use super::paths::Path;
+use super::paths::PeerPath;
 use super::place::Store;
 use super::remote::{BulkTransfer, Pending};
 use super::repair::Damaged;
@@ -157,7 +157,7 @@ pub(super) struct Peer {
     /// When its last connection ended, counted in such ends.
     pub(super) ended: u64,
     /// Where its packets are addressed to; the number is the path's.
-    pub(super) paths: Vec<Path>,
+    pub(super) paths: Vec<PeerPath>,
     /// The NICs that it has told of.
     pub(super) rails: Vec<RailAddress>,
     /// It has told of them since the paths to it were found.
@@ -167,7 +167,7 @@ pub(super) struct Peer {
     pub(super) phase: Phase,
     /// Epoch of the incarnation that we talk to; 0 while unknown.
     pub(super) epoch: u32,
-    /// Number of our connections with it, so that a ticket of an earlier one is recognised.
+    /// Number of the present connection with it: a ticket of an earlier one has another.
     pub(super) connection: u32,
     pub(super) remote: Option<Address>,
     /// Longest message that it takes, bytes, as it said last; everything, before it has said so.
@@ -245,7 +245,7 @@ pub(super) struct Peer {
     /// Its long reads that are being replied to, and its long write that was refused last.
     pub(super) replies: usize,
     pub(super) refused: u64,
-    /// On the list of peers to whom credit is to be given ahead.
+    /// On the list of peers to whom credit is to be granted ahead.
     pub(super) to_grant: bool,
     /// On the list of peers of which packets are held.
     pub(super) holds: bool,
@@ -280,7 +280,7 @@ impl Peer {
             introduced_at: None,
             same_as: None,
             ended: 0,
-            paths: vec![Path::new(address)],
+            paths: vec![PeerPath::new(address)],
             rails: Vec::new(),
             has_told: false,
             answer_to: address,
@@ -373,7 +373,7 @@ impl Peer {
         }
     }
 
-    /// Whether it is known to have our flow open: it has sent in it, or given credit for it.
+    /// Whether it is known to have our flow open: it has sent in it, or granted credit for it.
     pub(super) fn is_confirmed(&self) -> bool {
         self.sender.limit() > Psn(0) || self.highest > Psn(0)
     }

@@ -53,14 +53,14 @@ impl Shared {
     /// Has something accepted for a peer; if nothing is in flight to it, it leaves at once.
     pub(crate) fn post_with<T>(
         &self,
-        id: PeerId,
+        peer: PeerId,
         post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let now = self.now();
         self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
         let state = &mut inner.state;
-        let alone = state.is_quiet(now, id);
+        let alone = state.is_quiet(now, peer);
         let posted = post(state, now)?;
         drop(inner);
         if alone {
@@ -120,14 +120,14 @@ impl Shared {
     }
 
     /// Sends what waits for a peer, unless several packets are in flight to it.
-    pub(crate) fn push(&self, id: PeerId) -> Result<(), RailError> {
+    pub(crate) fn push(&self, peer: PeerId) -> Result<(), RailError> {
         let mut inner = self.inner.borrow_mut();
-        if inner.state.is_handed_over(id) {
+        if inner.state.is_handed_over(peer) {
             return Ok(());
         }
         self.check_owner()?;
         let now = self.clock.now();
-        let may_leave = |state: &mut State| state.has_at_most(now, id, PUSHED_PACKETS_MAX);
+        let may_leave = |state: &mut State| state.has_at_most(now, peer, PUSHED_PACKETS_MAX);
         // What was acknowledged meanwhile is not known before it is looked for.
         if !may_leave(&mut inner.state) && now.since(inner.looked_at) > PUSH_LOOK_NS {
             inner.look(now, || now)?;

@@ -41,13 +41,13 @@ impl Ledger {
 
     /// Adds what the paths to a peer have delivered and lost since the last time.
     pub(super) fn count(&mut self, peer: &mut Peer) {
-        for (path, sent) in peer.paths.iter_mut().zip(peer.sender.paths()) {
-            let (delivered, lost) = std::mem::replace(&mut path.counted, (sent.delivered, sent.lost));
+        for (path, stats) in peer.paths.iter_mut().zip(peer.sender.paths()) {
+            let (delivered, lost) = std::mem::replace(&mut path.counted, (stats.delivered, stats.lost));
             if let Some(carried) = path.nic.and_then(|ip| self.of(ip)) {
-                carried.delivered += sent.delivered.saturating_sub(delivered);
-                carried.lost += sent.lost.saturating_sub(lost);
+                carried.delivered += stats.delivered.saturating_sub(delivered);
+                carried.lost += stats.lost.saturating_sub(lost);
                 carried.paths += 1;
-                carried.silent += u32::from(!sent.is_usable());
+                carried.silent += u32::from(!stats.is_usable());
             }
         }
     }

@@ -86,7 +86,7 @@ impl BulkTransfer {
         let _ = self.from.append(self.cut, self.from.bytes() - self.cut, &mut data);
         let (opcode, key, operation) = (self.opcode as u16, self.key, self.operation);
         let address = self.address.wrapping_add(self.cut as u64);
-        SavedOutgoing::Bulk { opcode, key, address, operation, data, messages }
+        SavedOutgoing::BulkTransfer { opcode, key, address, operation, data, messages }
     }
 
     /// What was [saved](BulkTransfer::save), in memory of its own.
@@ -353,7 +353,7 @@ impl State {
         self.refusals.push_back(Refusal::new(ticket, status));
     }
 
-    /// Something came of an operation of ours. `false` when the peer is gone over it.
+    /// Something came of an operation of ours. `false` when that ended the connection.
     pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let Some(status) = RemoteStatus::from_number(remote.key) else {
             self.violated(index, "a reply that says nothing known");

@@ -5,7 +5,7 @@
 //! (DAMAGED), and asks again until it comes: in PIECEs, which no XDP program takes, so that they are compared on
 //! arrival. Meanwhile the packet's turn does not pass.
 
-use super::deliver::BodyIn;
+use super::deliver::BodyPlace;
 use super::peer::{Body, Peer, Phase, SentPacket};
 use super::state::State;
 use crate::error::Reason;
@@ -85,7 +85,7 @@ impl Damaged {
 
 impl SentPacket {
     /// Whether the XDP program may write what it carries directly: then nobody compares it.
-    pub(super) fn may_write_directly(&self) -> bool {
+    pub(super) fn may_be_direct_write(&self) -> bool {
         let Body::Packet(body) = &self.body else { return false };
         let Some(Ok(Frame::Remote(remote, _))) = Frames::new(body).next() else { return false };
         [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode)
@@ -129,7 +129,7 @@ impl State {
             wanted.asks = wanted.asks.saturating_add(1);
             asked.push((wanted.psn, path.map(|path| path.address)));
         }
-        let usual = peer.path();
+        let usual = peer.usual_address();
         for (psn, address) in asked {
             if let Some(packet) = self.flow_packet_about(index, Kind::Damaged, 0, psn) {
                 self.reply(address.unwrap_or(usual), packet.to_vec());
@@ -147,7 +147,7 @@ impl State {
         peer.demand(Kind::Ack, Psn(0));
         self.schedule(index);
         self.tally.packets_repaired += 1;
-        self.take_in(index, psn, body, BodyIn::Passing);
+        self.take_in(index, psn, body, BodyPlace::Passing);
         self.tell_held(index);
         true
     }
@@ -167,7 +167,7 @@ impl State {
             }
         } else if psn >= peer.unchecked.checked() {
             // So much has been written to its memory since that this was given up. It must not wait for ever.
-            let (address, local) = (peer.path(), peer.local);
+            let (address, local) = (peer.usual_address(), peer.local);
             self.end_peer(index, Reason::Violation("it asks for a packet that is not kept any more"));
             if let Some(local) = local {
                 self.reset(address, local.token);
@@ -250,7 +250,7 @@ mod tests {
 
     impl Host {
         /// The XDP program takes what has arrived, damaged or not.
-        fn drive(&mut self, now: Instant, damages: bool) {
+        fn receive_by_xdp(&mut self, now: Instant, damages: bool) {
             let Host { state, rail } = self;
             let mut answers = Vec::new();
             rail.receive(now, &mut |from, bytes| {
@@ -269,7 +269,7 @@ mod tests {
         }
 
         fn call(&mut self, now: Instant) {
-            self.drive(now, false);
+            self.receive_by_xdp(now, false);
             self.state.drain(now);
             self.state.tick(now);
             self.state.transmit(now, &mut self.rail).unwrap();
@@ -325,7 +325,7 @@ mod tests {
         }
         here.state.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
-        there.drive(now, true);
+        there.receive_by_xdp(now, true);
         here.call(now.plus(MILLISECOND_NS));
         assert!(here.state.is_flushed(), "the program has acknowledged all of it");
         there.state.drain(now);
@@ -347,7 +347,7 @@ mod tests {
         }
         here.state.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
-        there.drive(now, true);
+        there.receive_by_xdp(now, true);
         now = now.plus(MILLISECOND_NS);
         here.call(now);
         assert_eq!(here.state.unchecked(), 2);

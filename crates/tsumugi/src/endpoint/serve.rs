@@ -90,7 +90,7 @@ impl Served {
         written.map_err(status_of)
     }
 
-    fn change(&self, remote: &RemoteFrame, data: &[u8]) -> Result<u64, RemoteStatus> {
+    fn atomic(&self, remote: &RemoteFrame, data: &[u8]) -> Result<u64, RemoteStatus> {
         let atomic = Atomic::decode(data).ok_or(RemoteStatus::Malformed)?;
         let (region, at) = self.find(remote, atomic.word.bytes() as u64, Rights::ATOMIC)?;
         region.atomic(at, &atomic).map_err(|error| match error {
@@ -153,14 +153,14 @@ impl State {
         }
     }
 
-    /// Does what a frame says. `false` when the peer is gone over it.
+    /// Does what a frame says. `false` when that ended the connection.
     pub(super) fn on_remote(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
         let done = match Opcode::from_number(remote.opcode) {
             Some(Opcode::Write | Opcode::Piece) => self.serve_write(remote, data).map(|()| None),
             Some(Opcode::Notify) => self.served.notify(PeerId(index), remote, data).map(|()| None),
             Some(Opcode::Atomic) => {
-                defect!(ChangedTwice).then(|| self.served.change(remote, data));
-                self.served.change(remote, data).map(Some)
+                defect!(AtomicTwice).then(|| self.served.atomic(remote, data));
+                self.served.atomic(remote, data).map(Some)
             }
             Some(Opcode::Fence) => Ok(Some(0)),
             Some(Opcode::Read) => match self.serve_read(index, remote, data) {
@@ -221,7 +221,7 @@ impl State {
         Ok(true)
     }
 
-    /// Counts what was not done, and tells its sender. `false` when the peer is gone over it.
+    /// Counts what was not done, and tells its sender. `false` when that ended the connection.
     fn refuse(&mut self, index: u32, remote: &RemoteFrame, status: RemoteStatus) -> bool {
         self.memory.count(Counter::RemoteRefused, 1);
         let peer = &mut self.peers[index as usize];
@@ -233,7 +233,7 @@ impl State {
         self.reply_to(index, remote.operation, status, &[])
     }
 
-    /// Replies in a packet. `false` when the peer is gone over it.
+    /// Replies in a packet. `false` when that ended the connection.
     fn reply_to(&mut self, index: u32, operation: u64, status: RemoteStatus, data: &[u8]) -> bool {
         let peer = &self.peers[index as usize];
         // A peer asks for no more than it may wait for; one that does all the same does not make us grow.

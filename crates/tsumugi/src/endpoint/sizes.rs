@@ -5,7 +5,7 @@
 //! long ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What
 //! was cut before for more than a path carries is sent in [`super::pieces`].
 
-use super::paths::Path;
+use super::paths::PeerPath;
 use super::peer::{Address, Body, Peer, Phase, SentPacket};
 use super::state::State;
 use crate::checksum::crc32c;
@@ -99,7 +99,7 @@ impl Peer {
     pub(super) fn fit(&mut self) {
         let Some(remote) = self.remote else { return };
         let paths = self.paths.iter().zip(self.sender.paths());
-        let usable = paths.filter(|(_, sent)| sent.is_usable()).map(|(path, _)| path.mtu);
+        let usable = paths.filter(|(_, stats)| stats.is_usable()).map(|(path, _)| path.mtu);
         let carried = usable.clone().map(|mtu| mtu.bytes()).min().unwrap_or(usize::MAX);
         self.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
         self.sizes_search = usable.clone().any(|mtu| mtu.is_searching());
@@ -217,13 +217,13 @@ impl State {
     ) -> Result<(), RailError> {
         for number in 0..self.peers[index as usize].paths.len() {
             let peer = &mut self.peers[index as usize];
-            let sent = &peer.sender.paths()[number];
+            let stats = &peer.sender.paths()[number];
             let path = &mut peer.paths[number];
-            if !sent.is_usable() {
+            if !stats.is_usable() {
                 continue;
             }
             let address = path.address;
-            let Some(bytes) = path.mtu.probe(now, sent.srtt_ns) else { continue };
+            let Some(bytes) = path.mtu.probe(now, stats.srtt_ns) else { continue };
             let padding = vec![0; bytes - HEADER_BYTES];
             let Some(head) = self.size_packet(index, Kind::SizeProbe, number as u8, bytes, &padding) else {
                 continue;
@@ -286,7 +286,7 @@ impl State {
     pub(crate) fn short_paths(&self) -> Vec<GivenUp> {
         let open = self.peers.iter().filter(|peer| matches!(peer.phase, Phase::Open | Phase::Leaving(_)));
         let paths = open.flat_map(|peer| peer.paths.iter().map(move |path| (peer.remote, path)));
-        let short = |(remote, path): (Option<Address>, &Path)| {
+        let short = |(remote, path): (Option<Address>, &PeerPath)| {
             let longest = remote?.datagram_bytes_at(path.address);
             let bytes = path.mtu.bytes();
             (bytes < longest).then(|| GivenUp {
@@ -319,8 +319,8 @@ impl Said {
 }
 
 /// Says that a path carries less than before.
-fn tell(path: &Path, before: usize) {
-    let Path { address, mtu, said, .. } = path;
+fn tell(path: &PeerPath, before: usize) {
+    let PeerPath { address, mtu, said, .. } = path;
     log::warn!(
         "path to {address}: datagrams of {} bytes at most, {before} before: {}; {}",
         mtu.bytes(),

@@ -133,7 +133,7 @@ pub struct State {
     pub(super) sent_packets: Slab<SentPacket>,
     pub(super) long_messages: super::long_message::LongMessages,
     pub(super) scheduled: VecDeque<u32>,
-    /// Peers to whom credit is to be given ahead.
+    /// Peers to whom credit is to be granted ahead.
     pub(super) to_grant: Vec<u32>,
     /// Peers that have timers running.
     pub(super) timed: Vec<u32>,

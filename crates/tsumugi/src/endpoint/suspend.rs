@@ -65,7 +65,7 @@ impl State {
                 Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
             Outgoing::BulkTransfer { transfer, messages } => Some(transfer.save(*messages)),
-            Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::Long {
+            Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::LongMessage {
                 data: self.long_messages.get(*key).to_vec(),
                 channel: next.channel,
                 message: next.message,
@@ -213,7 +213,7 @@ impl State {
                     peer.outbox_bytes += body.len() as u64;
                     Outgoing::Packet { body: body.clone(), messages: *messages }
                 }
-                SavedOutgoing::Long { data, channel, message, offset, messages } => {
+                SavedOutgoing::LongMessage { data, channel, message, offset, messages } => {
                     let total = data.len() as u64;
                     if *offset > total {
                         return Err(ContextError::Damaged("an offset beyond its message".to_owned()));
@@ -227,7 +227,7 @@ impl State {
                         messages: *messages,
                     }
                 }
-                SavedOutgoing::Bulk { opcode, key, address, operation, data, messages } => {
+                SavedOutgoing::BulkTransfer { opcode, key, address, operation, data, messages } => {
                     let transfer = BulkTransfer::restore(*opcode, *key, *address, *operation, data)?;
                     peer.outbox_bytes += transfer.waiting_bytes();
                     peer.replies += usize::from(transfer.is_reply());
@@ -278,8 +278,8 @@ impl State {
         peer.unchecked.confirm(Psn(saved.checked), |_| {});
         for (psn, body) in &saved.unchecked {
             let sent = SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
-            let may_write_directly = sent.may_write_directly();
-            if let Some(key) = peer.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_write_directly) {
+            let may_be_direct = sent.may_be_direct_write();
+            if let Some(key) = peer.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_be_direct) {
                 sent_packets.remove(key);
             }
         }

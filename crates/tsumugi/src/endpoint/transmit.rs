@@ -185,9 +185,9 @@ impl State {
             }
             Outgoing::LongMessage { key, next, messages } => {
                 let (key, messages) = (*key, *messages);
-                let long = self.long_messages.get_mut(key);
-                let (head, at, bytes, left) = long.cut(next, data_bytes);
-                let crc = crc32c_of_two(&head, long.at(at, bytes));
+                let message = self.long_messages.get_mut(key);
+                let (head, at, bytes, left) = message.cut(next, data_bytes);
+                let crc = crc32c_of_two(&head, message.at(at, bytes));
                 next.offset += left as u64;
                 peer.outbox_bytes -= left as u64;
                 let last = next.offset == next.total;
@@ -195,7 +195,7 @@ impl State {
                     // The part that is not cut hands its claim on to the last fragment.
                     peer.outbox.pop_front();
                 } else {
-                    long.users += u32::from(!defect!(BufferGivenBackEarly));
+                    message.users += u32::from(!defect!(BufferGivenBackEarly));
                 }
                 let body = Body::Piece { head, key, at, bytes };
                 Some((SentPacket { body, crc }, last.then_some(messages)))

@@ -1,8 +1,8 @@
 //! What the XDP program does without us, as the owner of the receive memory finds it.
 //!
 //! The program deposits and acknowledges. What the peer has acknowledged lies in the record beside the body, or is
-//! noted in the flow's entry when there is no record. Left to the owner: to read all that, to give credit ahead, and to
-//! acknowledge what nobody has asked about.
+//! noted in the flow's entry when there is no record. Left to the owner: to read all that, to grant credit ahead, and
+//! to acknowledge what nobody has asked about.
 
 use super::arrive::UNANSWERED_MAX;
 use super::state::{ACK_DELAY_NS, State};
@@ -19,7 +19,7 @@ impl State {
         self.next_record().is_some() || self.has_direct_writes() || self.owes()
     }
 
-    /// A packet of the peer was deposited by the XDP program. `false` when the peer is gone over what came with it.
+    /// A packet of the peer was deposited by the XDP program. `false` when what came with it ended the connection.
     pub(super) fn on_xdp_record(&mut self, now: Instant, index: u32, record: &Record) -> bool {
         self.tally.packets_by_xdp += 1;
         if record.has_ack {
@@ -35,7 +35,7 @@ impl State {
         peer.highest = peer.highest.max(Psn(record.psn).next());
         peer.unanswered += 1;
         if peer.is_multirail() {
-            peer.answer_to = peer.path(); // a record does not say over which path it came
+            peer.answer_to = peer.usual_address(); // a record does not say over which path it came
         }
         if !peer.to_grant {
             peer.to_grant = true;
@@ -52,7 +52,7 @@ impl State {
         true
     }
 
-    /// Takes in what the XDP program noted of the peer's acknowledgements. `false` when the peer is gone over it.
+    /// Takes in what the XDP program noted of the peer's acknowledgements. `false` when that ended the connection.
     pub(super) fn on_noted(&mut self, now: Instant, index: u32) -> bool {
         let peer = &mut self.peers[index as usize];
         let Some(local) = peer.local else { return true };
@@ -102,7 +102,7 @@ impl State {
         }
     }
 
-    /// Gives credit ahead to the peers whose packets have just been read: what they send next is acknowledged
+    /// Grants credit ahead to the peers whose packets have just been read: what they send next is acknowledged
     /// without us, as far as the credit reaches.
     pub(super) fn grant_credit(&mut self) {
         while let Some(index) = self.to_grant.pop() {

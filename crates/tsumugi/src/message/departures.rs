@@ -4,7 +4,7 @@ use super::header::{DATA_HEADER_BYTES, Header};
 use super::port_state::{Entry, PortState, Stage};
 use super::request::{Completion, Envelope, RequestError, Status};
 use crate::buffer::Buffer;
-use crate::channel;
+use crate::channel::TicketStatus;
 use crate::endpoint::long_message::Lender;
 use crate::endpoint::state::State;
 use crate::error::SendError;
@@ -95,7 +95,7 @@ pub(super) struct Lent {
 impl Lent {
     /// Whether its peer is gone.
     pub(super) fn has_failed(&self, state: &State) -> bool {
-        self.ticket.status(state) == channel::TicketStatus::Failed
+        self.ticket.status(state) == TicketStatus::Failed
     }
 }
 
@@ -190,7 +190,7 @@ impl PortState {
         let (status, ticket) = (lent.status, lent.ticket);
         if let Some(error) = lent.failure.take() {
             self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
-        } else if ticket.status(state) == channel::TicketStatus::Delivered {
+        } else if ticket.status(state) == TicketStatus::Delivered {
             self.complete(number, Completion::sent(status, Some(ticket), Some(buffer)));
         } else {
             lent.buffer = Some(buffer);

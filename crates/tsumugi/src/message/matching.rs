@@ -228,13 +228,13 @@ mod tests {
                 *source = into;
             }
             let messages = &mut self.messages;
-            let mut met = Vec::new();
+            let mut matched = Vec::new();
             self.receives.retain(|(receive, wanted)| {
                 let found = messages.iter().position(|(_, source, tag)| wanted.takes(*source, *tag));
-                met.extend(found.map(|at| (*receive, messages.remove(at).0)));
+                matched.extend(found.map(|at| (*receive, messages.remove(at).0)));
                 found.is_none()
             });
-            met
+            matched
         }
 
         fn probe(&self, wanted: &Wanted) -> Option<u32> {
@@ -315,7 +315,7 @@ mod tests {
                     Step::Merge(from, into) => {
                         matching.merge(from, into);
                         let mut before: Vec<_> = model.receives.clone();
-                        let met = model.merge(from, into);
+                        let matched = model.merge(from, into);
                         before.sort_by_key(|(receive, _)| matching.turn(waiting[receive]));
                         let mut found = Vec::new();
                         for (receive, mut wanted) in before {
@@ -324,7 +324,7 @@ mod tests {
                             found.extend(matching.take(at).map(|message| (receive, message)));
                             matching.cancel(waiting.remove(&receive).expect("it waits"));
                         }
-                        prop_assert_eq!(found, met);
+                        prop_assert_eq!(found, matched);
                     }
                     Step::Probe(wanted) => {
                         let found = matching.find(&wanted).and_then(|at| matching.message(at)).copied();

@@ -146,7 +146,7 @@ impl Default for MessageOptions {
 /// Dropped, it gives up every request and every message that was not received.
 pub struct Port {
     shared: Rc<Shared>,
-    port: Rc<RefCell<PortState>>,
+    state: Rc<RefCell<PortState>>,
     number: u16,
     options: MessageOptions,
     detached: bool,
@@ -195,7 +195,7 @@ impl Port {
         inner.state.hear_closes(number);
         inner.state.set_placer(number, Rc::clone(&port) as Rc<RefCell<_>>);
         drop(inner);
-        Ok(Port { shared, port, number, options, detached: false })
+        Ok(Port { shared, state: port, number, options, detached: false })
     }
 
     /// The channel's number.
@@ -209,7 +209,7 @@ impl Port {
     /// # Errors
     /// There are requests, or messages that were not received: the port comes back.
     pub fn detach(mut self) -> Result<(), Port> {
-        if !self.port.borrow().is_idle() {
+        if !self.state.borrow().is_idle() {
             return Err(self);
         }
         self.detached = true;
@@ -218,7 +218,7 @@ impl Port {
 
     /// The port's and the endpoint's state, for a call that is made now.
     fn with<T>(&self, call: impl FnOnce(&mut PortState, &mut State) -> T) -> T {
-        let mut port = self.port.borrow_mut();
+        let mut port = self.state.borrow_mut();
         port.now = self.shared.now();
         call(&mut port, &mut self.shared.inner.borrow_mut().state)
     }
@@ -458,7 +458,7 @@ impl Port {
     /// come in the order in which they became complete. Makes no progress: see [`Port::progress`].
     #[inline]
     pub fn next_completion(&mut self) -> Option<(u64, Completion)> {
-        self.port.borrow_mut().next_listed()
+        self.state.borrow_mut().next_listed()
     }
 
     /// Ends a receive that no message has matched: it is complete then, with [`RequestError::Cancelled`]. `false` for
@@ -519,13 +519,13 @@ impl Port {
     /// Receives that wait for a message.
     #[must_use]
     pub fn posted(&self) -> usize {
-        self.port.borrow().matching.posted()
+        self.state.borrow().matching.posted()
     }
 
     /// Messages that wait for a receive, claimed ones left out.
     #[must_use]
     pub fn unexpected(&self) -> usize {
-        self.port.borrow().matching.unexpected()
+        self.state.borrow().matching.unexpected()
     }
 
     /// Longest message that may be sent, as far as this endpoint is concerned, bytes.
@@ -538,7 +538,7 @@ impl Port {
 impl Drop for Port {
     fn drop(&mut self) {
         let state = &mut self.shared.inner.borrow_mut().state;
-        self.port.borrow_mut().close(state);
+        self.state.borrow_mut().close(state);
         if self.detached {
             state.detach_channel(self.number);
         } else {

@@ -51,7 +51,7 @@ impl Port {
     }
 
     fn look(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
-        outcome(&mut self.port.borrow_mut(), request)
+        outcome(&mut self.state.borrow_mut(), request)
     }
 
     /// Waits until a request is complete.
@@ -149,7 +149,7 @@ impl Port {
         let mut until = deadline.min(started.plus(LOOK_NS));
         loop {
             let found = self.shared.wait_until(Some(until), |state| {
-                let port = &mut *self.port.borrow_mut();
+                let port = &mut *self.state.borrow_mut();
                 port.take_in(state);
                 if let Some(found) = ready(port, state) {
                     return Some(Found::It(found));
@@ -162,7 +162,7 @@ impl Port {
             })?;
             match found {
                 Some(Found::It(found)) => {
-                    if !self.port.borrow().outgoing.is_empty() {
+                    if !self.state.borrow().outgoing.is_empty() {
                         self.say()?;
                     }
                     return Ok(found);
@@ -172,7 +172,7 @@ impl Port {
                     let now = self.shared.now();
                     let state = &self.shared.inner.borrow().state;
                     if let (Some((held, limit)), false) = (state.exhausted(), state.is_assembling()) {
-                        self.port.borrow_mut().tell_of_full_memory(held, limit);
+                        self.state.borrow_mut().tell_of_full_memory(held, limit);
                     }
                     if let (Some(timeout), true) = (timeout, now >= deadline) {
                         return Err(WaitError::TimedOut(timeout));

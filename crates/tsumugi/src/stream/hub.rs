@@ -22,7 +22,7 @@ struct Want {
     waker: Waker,
 }
 
-/// A connection with a peer, as it was begun with.
+/// A connection: the peer, and the number of the connection with it.
 type Connection = (PeerId, u32);
 
 pub(super) struct Hub {

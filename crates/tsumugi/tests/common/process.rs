@@ -73,10 +73,10 @@ impl Process {
         Process::start_by(Command::new(program), role)
     }
 
-    /// As [`Process::start`], of a copy of this program and by way of other programs.
-    pub(crate) fn start_through(way: &[&str], program: &Path, role: &str) -> Process {
-        let mut command = Command::new(way[0]);
-        command.args(&way[1..]).arg(program);
+    /// As [`Process::start`], of a copy of this program that `wrapper`, a program and its arguments, starts.
+    pub(crate) fn start_through(wrapper: &[&str], program: &Path, role: &str) -> Process {
+        let mut command = Command::new(wrapper[0]);
+        command.args(&wrapper[1..]).arg(program);
         Process::start_by(command, role)
     }
 

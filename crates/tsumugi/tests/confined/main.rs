@@ -90,17 +90,17 @@ fn without_bpf_and_membarrier_an_endpoint_opens() {
     let Some(_watched) = needs("without_bpf_and_membarrier_an_endpoint_opens", true) else { return };
     let up = "mount -t bpf bpf /sys/fs/bpf; play up;";
     let with = confined(&format!("{up} play open; play down"));
-    assert!(with[2].contains("XDP receive path"), "{with:?}");
+    assert!(with[2].contains("receive path xdp"), "{with:?}");
     let without = confined(&format!("{up} play open deny=bpf; play open deny=bpf receive=xdp; play down"));
     assert_eq!(without[..2], ["done", "got it"], "{without:?}");
     contains(
         &without[2],
-        &["socket receive path", "without the XDP receive path", "Operation not permitted"],
+        &["receive path socket", "without the XDP receive path", "Operation not permitted"],
     );
     assert!(without[3].starts_with("refused: ") && without[3].contains("not permitted"), "{without:?}");
     let slow = confined(&format!("{up} play open deny=membarrier; play down"));
     assert_eq!(slow[1], "got it", "{slow:?}");
-    contains(&slow[2], &["XDP receive path", "grace periods (membarrier(2): Operation not permitted"]);
+    contains(&slow[2], &["receive path xdp", "grace periods (membarrier(2): Operation not permitted"]);
 }
 
 #[test]
@@ -113,7 +113,7 @@ fn without_anything_that_is_optional_an_endpoint_opens() {
         ));
         contains(
             &report,
-            &["socket receive path", "send paths udp", "nothing is known of NICs", "long datagrams"],
+            &["receive path socket", "send paths udp", "nothing is known of NICs", "long datagrams"],
         );
         contains(&report, &["a socket for each peer", "UDP GSO", "UDP GRO", "long socket queues"]);
     }
@@ -124,12 +124,12 @@ fn without_proc_or_sys_an_endpoint_opens() {
     let Some(_watched) = needs("without_proc_or_sys_an_endpoint_opens", false) else { return };
     contains(
         &report("mount -t tmpfs none /proc; play open"),
-        &["socket receive path", "/proc", "send paths udp packet"],
+        &["receive path socket", "/proc", "send paths udp packet"],
     );
     contains(&report("mount -t tmpfs none /proc; play open receive=socket"), &["send paths udp packet"]);
     let said = confined("mount -t tmpfs none /proc; play open receive=xdp");
     assert!(said[0].starts_with("refused: ") && said[0].contains("/proc"), "{said:?}");
-    contains(&report("mount -t tmpfs none /sys; play open"), &["socket receive path", "tsumugi up"]);
+    contains(&report("mount -t tmpfs none /sys; play open"), &["receive path socket", "tsumugi up"]);
 }
 
 #[test]
@@ -140,7 +140,7 @@ fn a_bpf_file_system_for_root_alone_keeps_nobody_from_opening() {
     let said = report(&format!("{SHUT} play open user={USER}"));
     contains(
         &said,
-        &["socket receive path", "/sys/fs/bpf is shut to this user", "tsumugi up NIC --owner USER"],
+        &["receive path socket", "/sys/fs/bpf is shut to this user", "tsumugi up NIC --owner USER"],
     );
     // `up` pins what others are to use where they can reach it, and does not touch what it finds.
     let pinned = "[ -d /run/tsumugi/bpf/tsumugi ] && [ ! -e /sys/fs/bpf/tsumugi ] && echo '> there'";
@@ -152,13 +152,13 @@ fn a_bpf_file_system_for_root_alone_keeps_nobody_from_opening() {
             "{SHUT} umask {umask}; play up {access}; {pinned}; {open}; play down; {gone}; {mode}"
         ));
         assert_eq!(said[..3], ["done", "there", "got it"], "{said:?}");
-        contains(&said[3], &["XDP receive path"]);
+        contains(&said[3], &["receive path xdp"]);
         assert_eq!(said[4..], ["done", "gone", "1700"], "{said:?}");
     }
     // What is there for root stays for root until it is taken down.
     let said = confined(&format!("{SHUT} play up; play open; play up mode=666; {mode}; play down"));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["XDP receive path"]);
+    contains(&said[2], &["receive path xdp"]);
     assert!(said[3].contains("`tsumugi down` first"), "{said:?}");
 }
 
@@ -172,13 +172,13 @@ fn a_bpf_file_system_that_cannot_be_written_keeps_nobody_from_opening() {
         "mount -t bpf bpf /sys/fs/bpf; play up; {shut} play open; play open receive=xdp; {opened} play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["socket receive path", "without the XDP receive path", "Read-only file system"]);
+    contains(&said[2], &["receive path socket", "without the XDP receive path", "Read-only file system"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("Read-only"), "{said:?}");
     assert_eq!(said[4], "done", "{said:?}");
     // Where nothing can be pinned, `up` pins elsewhere.
     let said = confined(&format!("mount -t bpf bpf /sys/fs/bpf; {shut} play up; play open; play down"));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["XDP receive path"]);
+    contains(&said[2], &["receive path xdp"]);
 }
 
 #[test]
@@ -189,7 +189,7 @@ fn memory_of_another_version_is_left_alone() {
         "mount -t bpf bpf /sys/fs/bpf; play up; {rename} play open; play open receive=xdp; play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["socket receive path", "without the XDP receive path", "layout 99"]);
+    contains(&said[2], &["receive path socket", "without the XDP receive path", "layout 99"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("layout 99"), "{said:?}");
     assert_eq!(said[4], "done", "{said:?}");
 }
@@ -201,8 +201,8 @@ fn without_memory_to_lock_an_endpoint_opens() {
         "ulimit -l 0; mount -t bpf bpf /sys/fs/bpf; play up mode=666; play open user={USER}; play open; play down"
     ));
     assert_eq!([0, 1, 3, 5].map(|at| &said[at][..]), ["done", "got it", "got it", "done"], "{said:?}");
-    contains(&said[2], &["XDP receive path"]);
-    contains(&said[4], &["XDP receive path"]);
+    contains(&said[2], &["receive path xdp"]);
+    contains(&said[4], &["receive path xdp"]);
 }
 
 #[test]
@@ -213,9 +213,9 @@ fn a_port_of_another_user_is_used_without_xdp() {
          play open user={USER} port=7411 receive=xdp; play open user={USER}; play down"
     ));
     assert_eq!(said[..2], ["done", "got it"], "{said:?}");
-    contains(&said[2], &["socket receive path", "UDP port 7411 is set aside for endpoints of another user"]);
+    contains(&said[2], &["receive path socket", "UDP port 7411 is set aside for endpoints of another user"]);
     assert!(said[3].starts_with("refused: ") && said[3].contains("another user"), "{said:?}");
-    contains(&said[5], &["socket receive path", "without the XDP receive path", "other users'"]);
+    contains(&said[5], &["receive path socket", "without the XDP receive path", "other users'"]);
 }
 
 #[test]

@@ -6,17 +6,17 @@ use crate::real::{Hosts, PORT, ask, nobody_lost, talk};
 use std::time::{Duration, Instant};
 
 /// Waits until a peer's paths are these, while messages go both ways.
-fn until_paths(one: &mut Process, node: &str, other: &mut Process, paths: &str) {
+fn until_paths(one: &mut Process, peer: &str, other: &mut Process, paths: &str) {
     let mut found = String::new();
     for _ in 0..200 {
-        found = ask(one, &format!("paths {node}"));
+        found = ask(one, &format!("paths {peer}"));
         if found == paths {
             return;
         }
-        talk(one, node, other);
+        talk(one, peer, other);
         assert_eq!(ask(one, "quiet 20"), "quiet");
     }
-    panic!("paths {found}, not {paths}: {}", ask(one, &format!("explain {node}")));
+    panic!("paths {found}, not {paths}: {}", ask(one, &format!("explain {peer}")));
 }
 
 #[test]
@@ -128,17 +128,17 @@ fn nics_of_one_family_each_are_two_paths_and_either_may_fail() {
     for (send_path, named) in [("auto", "10.77.0.2"), ("udp", "[fd77:1::1:1]"), ("packet", "10.77.0.2")] {
         let settings = format!("port={PORT} send={send_path}");
         let [mut here, mut there] = [0, 1].map(|node| hosts.open(node, &settings));
-        let node = ask(&mut here, &format!("add {named}:{PORT}"));
-        talk(&mut here, &node, &mut there);
-        until_paths(&mut here, &node, &mut there, "10.77.0.2 fd77:1::1:1");
+        let peer = ask(&mut here, &format!("add {named}:{PORT}"));
+        talk(&mut here, &peer, &mut there);
+        until_paths(&mut here, &peer, &mut there, "10.77.0.2 fd77:1::1:1");
         for (lost, left) in [("nic0", "fd77:1::1:1"), ("nic1", "10.77.0.2")] {
             hosts.shell(0, &format!("ip link set {lost} down"));
-            until_paths(&mut here, &node, &mut there, left);
+            until_paths(&mut here, &peer, &mut there, left);
             for _ in 0..5 {
-                talk(&mut here, &node, &mut there);
+                talk(&mut here, &peer, &mut there);
             }
             hosts.shell(0, &format!("ip link set {lost} up"));
-            until_paths(&mut here, &node, &mut there, "10.77.0.2 fd77:1::1:1");
+            until_paths(&mut here, &peer, &mut there, "10.77.0.2 fd77:1::1:1");
         }
         assert_eq!(ask(&mut here, "peers"), "1");
         nobody_lost([&mut here, &mut there]);
@@ -155,14 +155,14 @@ fn a_nic_with_addresses_of_both_families_is_one_path_and_loses_either() {
         ("[fd77::1:1]", ["fd77:1::1:1 fd77::1:1", "10.77.0.2 fd77:1::1:1"], "fd77:0::0:1/64"),
     ] {
         let [mut here, mut there] = [0, 1].map(|node| hosts.open(node, &format!("port={PORT}")));
-        let node = ask(&mut here, &format!("add {named}:{PORT}"));
-        talk(&mut here, &node, &mut there);
-        until_paths(&mut here, &node, &mut there, used);
-        let why = ask(&mut here, &format!("explain {node}"));
+        let peer = ask(&mut here, &format!("add {named}:{PORT}"));
+        talk(&mut here, &peer, &mut there);
+        until_paths(&mut here, &peer, &mut there, used);
+        let why = ask(&mut here, &format!("explain {peer}"));
         assert_eq!(why.matches("no path: the path to").count(), 2, "{why}");
         // Without the address of one family, the same NICs are joined by the other's.
         hosts.shell(0, &format!("ip addr del {address} dev nic0"));
-        until_paths(&mut here, &node, &mut there, spare);
+        until_paths(&mut here, &peer, &mut there, spare);
         nobody_lost([&mut here, &mut there]);
         hosts
             .shell(0, &format!("ip addr add {address} dev nic0 $(case {address} in *:*) echo nodad;; esac)"));
@@ -178,12 +178,12 @@ fn the_end_of_a_peer_is_heard_of_at_once_in_either_family() {
         for at in ["10.77.0.2", "[fd77::1:1]"] {
             let mut there = hosts.open(1, &format!("port={PORT}"));
             let mut here = hosts.open(0, &format!("send={send_path}"));
-            let node = ask(&mut here, &format!("add {at}:{PORT}"));
-            talk(&mut here, &node, &mut there);
+            let peer = ask(&mut here, &format!("add {at}:{PORT}"));
+            talk(&mut here, &peer, &mut there);
             drop(there); // killed
             let killed = Instant::now();
             // It may have been asked after already.
-            let posted = ask(&mut here, &format!("post {node} anybody-there"));
+            let posted = ask(&mut here, &format!("post {peer} anybody-there"));
             let heard = if posted == "posted" { ask(&mut here, "hear") } else { posted };
             assert!(heard.contains("its process has ended"), "{heard}");
             // Of 180 s for which a host may be silent.

@@ -27,13 +27,13 @@ fn a_host_that_has_ipv6_only_needs_no_setting() {
     }
     let mut there = hosts.open(1, &format!("port={PORT}"));
     let mut here = hosts.open(0, "");
-    let node = ask(&mut here, &format!("add [fd77:0::1:1]:{PORT}"));
-    talk(&mut here, &node, &mut there);
+    let peer = ask(&mut here, &format!("add [fd77:0::1:1]:{PORT}"));
+    talk(&mut here, &peer, &mut there);
     for _ in 0..10 {
         assert_eq!(ask(&mut here, "quiet 50"), "quiet");
-        talk(&mut here, &node, &mut there);
+        talk(&mut here, &peer, &mut there);
     }
-    assert_eq!(ask(&mut here, &format!("paths {node}")), "fd77:1::1:1 fd77::1:1", "both NICs are used");
+    assert_eq!(ask(&mut here, &format!("paths {peer}")), "fd77:1::1:1 fd77::1:1", "both NICs are used");
     nobody_lost([&mut here, &mut there]);
 }
 
@@ -45,8 +45,8 @@ fn an_address_of_a_link_is_said_with_the_nic() {
         // Bound to an address that two NICs have, it takes the first.
         let mut there = hosts.open(1, &format!("port={PORT} bind={bind}"));
         let mut here = hosts.open(0, &format!("bind={own}"));
-        let node = ask(&mut here, &format!("add [fe80::1:7%nic0]:{PORT}"));
-        talk(&mut here, &node, &mut there);
+        let peer = ask(&mut here, &format!("add [fe80::1:7%nic0]:{PORT}"));
+        talk(&mut here, &peer, &mut there);
         nobody_lost([&mut here, &mut there]);
     }
 }
@@ -57,6 +57,6 @@ fn an_address_of_ipv4_may_be_written_as_one_of_ipv6() {
     let mut there = hosts.open(1, &format!("port={PORT}"));
     let mut here = hosts.open(0, "bind=::ffff:10.77.0.1");
     assert_eq!(ask(&mut here, "address"), "10.77.0.1");
-    let node = ask(&mut here, &format!("add [::ffff:10.77.0.2]:{PORT}"));
-    talk(&mut here, &node, &mut there);
+    let peer = ask(&mut here, &format!("add [::ffff:10.77.0.2]:{PORT}"));
+    talk(&mut here, &peer, &mut there);
 }

@@ -4,9 +4,9 @@
 use crate::loopback::{eventually, open, payload};
 use std::cell::RefCell;
 use std::rc::Rc;
-use tsumugi::active_message::{self, ActiveMessages};
+use tsumugi::active_message::{self, ActiveMessageOptions, ActiveMessages};
 use tsumugi::message::{Pattern, Port};
-use tsumugi::stream::{self, Incoming, Streams};
+use tsumugi::stream::{Incoming, StreamOptions, Streams};
 use tsumugi::{Config, Context, Endpoint, Networks, PeerId, Region, Rights, TicketStatus};
 
 /// Reached by every address of the loopback interface, and by no other.
@@ -91,9 +91,7 @@ fn tagged_messages() {
 #[test]
 fn active_messages() {
     let (here, there, peers) = pair();
-    let port = |endpoint, state| {
-        ActiveMessages::open(endpoint, 1, active_message::ActiveMessageOptions::default(), state)
-    };
+    let port = |endpoint, state| ActiveMessages::open(endpoint, 1, ActiveMessageOptions::default(), state);
     let (mut client, mut server) = (port(&here, Vec::new()).unwrap(), port(&there, Vec::new()).unwrap());
     server
         .register("double", |seen: &mut Vec<u64>, request, reply| {
@@ -126,7 +124,7 @@ fn active_messages() {
 #[test]
 fn streams() {
     let (here, there, peers) = pair();
-    let port = |endpoint| Streams::open(endpoint, 1, stream::StreamOptions::default(), Vec::new()).unwrap();
+    let port = |endpoint| Streams::open(endpoint, 1, StreamOptions::default(), Vec::new()).unwrap();
     let (mut from, mut to) = (port(&here), port(&there));
     to.register("keep", |mut incoming: Incoming<Vec<Vec<u8>>>| async move {
         let mut data = vec![0; 100_000];

@@ -51,14 +51,14 @@ pub(crate) fn ask(process: &mut Process, order: &str) -> String {
 }
 
 /// Sends from one to the peer number that it knows the other by, and back; all is from whom it should be.
-pub(crate) fn talk(one: &mut Process, node: &str, other: &mut Process) {
+pub(crate) fn talk(one: &mut Process, peer: &str, other: &mut Process) {
     for text in ["how-do-you-do", "well-and-you"] {
-        assert_eq!(ask(one, &format!("post {node} {text}")), "posted");
+        assert_eq!(ask(one, &format!("post {peer} {text}")), "posted");
         let heard = ask(other, "hear");
         let (source, what) = heard.split_once(' ').expect("a source and a text");
         assert_eq!(what, text);
         assert_eq!(ask(other, &format!("post {source} {text}")), "posted");
-        assert_eq!(ask(one, "hear"), format!("{node} {text}"));
+        assert_eq!(ask(one, "hear"), format!("{peer} {text}"));
     }
 }
 
@@ -89,8 +89,8 @@ fn a_second_address_of_a_nic_answers() {
             let settings = format!("port={PORT} bind={bind} send={send_path}");
             let mut there = hosts.open(1, &settings);
             let mut here = hosts.open(0, &format!("bind={bind} send={send_path}"));
-            let node = ask(&mut here, &format!("add {at}:{PORT}"));
-            talk(&mut here, &node, &mut there);
+            let peer = ask(&mut here, &format!("add {at}:{PORT}"));
+            talk(&mut here, &peer, &mut there);
             nobody_lost([&mut here, &mut there]);
         }
     }
@@ -121,15 +121,15 @@ fn an_address_that_every_host_has_is_no_path() {
     }
     let mut there = hosts.open(1, &format!("port={PORT}"));
     let mut here = hosts.open(0, &format!("port={PORT}"));
-    let node = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
-    talk(&mut here, &node, &mut there);
+    let peer = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
+    talk(&mut here, &peer, &mut there);
     // Long enough for every path to be tried.
     for _ in 0..10 {
         assert_eq!(ask(&mut here, "quiet 50"), "quiet");
-        talk(&mut here, &node, &mut there);
+        talk(&mut here, &peer, &mut there);
     }
     nobody_lost([&mut here, &mut there]);
-    assert_eq!(ask(&mut here, &format!("paths {node}")), "10.77.0.2 10.77.1.2");
+    assert_eq!(ask(&mut here, &format!("paths {peer}")), "10.77.0.2 10.77.1.2");
     assert_eq!(ask(&mut there, "paths 0"), "10.77.0.1 10.77.1.1");
 }
 
@@ -153,16 +153,16 @@ fn whoever_has_the_peer_s_address_elsewhere_ends_nothing() {
     );
     hosts.shell(2, "ip addr add 10.99.0.2/24 dev here && ip link set here up");
     let [mut here, mut there, mut third] = [0, 1, 2].map(|node| hosts.open(node, &format!("port={PORT}")));
-    let node = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
+    let peer = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
     for _ in 0..5 {
-        talk(&mut here, &node, &mut there);
+        talk(&mut here, &peer, &mut there);
         assert_eq!(ask(&mut here, "quiet 20"), "quiet");
     }
-    assert_eq!(ask(&mut here, &format!("paths {node}")), "10.77.0.2");
+    assert_eq!(ask(&mut here, &format!("paths {peer}")), "10.77.0.2");
     // Whoever is there is a peer of its own.
     let from_third = ask(&mut third, &format!("add 10.99.0.1:{PORT}"));
     talk(&mut third, &from_third, &mut here);
-    talk(&mut here, &node, &mut there);
+    talk(&mut here, &peer, &mut there);
     nobody_lost([&mut here, &mut there]);
     assert_eq!(ask(&mut here, "peers"), "2");
 }
@@ -214,10 +214,10 @@ fn only_networks_of_the_list_are_used_and_the_choice_is_explained() {
     let talked = |settings: [&str; 2]| {
         let [mut here, mut there] =
             [0, 1].map(|node| hosts.open(node, &format!("port={PORT} {}", settings[node])));
-        let node = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
-        talk(&mut here, &node, &mut there);
+        let peer = ask(&mut here, &format!("add 10.77.0.2:{PORT}"));
+        talk(&mut here, &peer, &mut there);
         assert_eq!(ask(&mut here, "quiet 200"), "quiet");
-        talk(&mut here, &node, &mut there);
+        talk(&mut here, &peer, &mut there);
         nobody_lost([&mut here, &mut there]);
         [ask(&mut here, "paths 0"), ask(&mut here, "explain 0"), ask(&mut there, "paths 0")]
     };
@@ -262,22 +262,22 @@ fn traffic_stays_on_the_kind_of_network_that_was_named() {
     ] {
         let mut there = hosts.open(1, &format!("port={PORT}"));
         let mut here = hosts.open(0, &format!("port={PORT}"));
-        let node = ask(&mut here, &format!("add {named}:{PORT}"));
-        talk(&mut here, &node, &mut there);
+        let peer = ask(&mut here, &format!("add {named}:{PORT}"));
+        talk(&mut here, &peer, &mut there);
         // The kernel takes a second to say that a new NIC has a carrier.
         let mut explained = String::new();
         for _ in 0..100 {
-            explained = ask(&mut here, &format!("explain {node}"));
+            explained = ask(&mut here, &format!("explain {peer}"));
             if explained.contains(why) {
                 break;
             }
             assert_eq!(ask(&mut here, "quiet 50"), "quiet");
-            talk(&mut here, &node, &mut there);
+            talk(&mut here, &peer, &mut there);
         }
         assert!(explained.contains(why), "{explained}");
         assert_eq!(ask(&mut here, "quiet 200"), "quiet");
-        talk(&mut here, &node, &mut there);
-        assert_eq!(ask(&mut here, &format!("paths {node}")), named);
+        talk(&mut here, &peer, &mut there);
+        assert_eq!(ask(&mut here, &format!("paths {peer}")), named);
         nobody_lost([&mut here, &mut there]);
     }
 }

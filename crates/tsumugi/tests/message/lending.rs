@@ -97,9 +97,9 @@ fn several_messages_fill_a_buffer_one_behind_the_other() {
             match &completion.outcome {
                 Ok(status) => drop(parts.insert(status.tag as usize, (cookie, completion))),
                 Err(RequestError::Filled { room }) => {
-                    let met = parts.values().filter(|(of, _)| *of == cookie).count();
+                    let matched = parts.values().filter(|(of, _)| *of == cookie).count();
                     assert_eq!(
-                        met,
+                        matched,
                         if cookie == 7 { 5 } else { 1 },
                         "{protocol:?}: it ended before its messages"
                     );

@@ -16,7 +16,7 @@ pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
 pub(crate) const PROTOCOLS: [Protocol; 4] =
     [Protocol::Auto, Protocol::Eager, Protocol::Rendezvous, Protocol::ActiveZeroCopy];
 
-/// A payload that tells a message's number and betrays any byte out of place.
+/// The payload of message `number`. Any byte out of place shows.
 pub(crate) fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)

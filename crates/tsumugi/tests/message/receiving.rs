@@ -131,7 +131,7 @@ fn a_message_longer_than_the_buffer_is_cut_and_nothing_is_overrun() {
 }
 
 #[test]
-fn what_is_cancelled_meets_nothing_and_what_has_met_a_message_is_not_cancelled() {
+fn what_is_cancelled_matches_nothing_and_what_has_matched_a_message_is_not_cancelled() {
     let mut pair = pair(&MessageOptions::default());
     let receives: Vec<_> = (0..3).map(|_| pair.to.receive(Pattern::tagged(1), buffer(8))).collect();
     assert!(pair.to.cancel(receives[0]));

@@ -204,9 +204,9 @@ fn addresses_of_the_loopback_interface_have_the_mtu_of_their_path() {
 }
 
 #[test]
-fn with_the_program_in_the_drivers_a_path_shrinks_under_load() {
+fn with_the_xdp_program_a_path_shrinks_under_load() {
     let missing = (!tsumugi_rail::xdp::IS_COMPILED).then_some("needs a build with the XDP program");
-    let Some(_watched) = as_root("with_the_program_in_the_drivers_a_path_shrinks_under_load", missing) else {
+    let Some(_watched) = as_root("with_the_xdp_program_a_path_shrinks_under_load", missing) else {
         return;
     };
     let said = play(&format!(

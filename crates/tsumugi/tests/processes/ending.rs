@@ -239,17 +239,17 @@ fn a_peer_for_which_there_is_no_room_is_told_and_one_that_was_killed_makes_room(
     assert_eq!(killed.hear(), "sent");
     assert_eq!(there.hear(), "4");
     killed.kill();
-    let send = |refused: &mut Channel| {
+    let send_again = |refused: &mut Channel| {
         second.reset_peer(peer);
         refused.post(peer, b"second").unwrap();
     };
-    send(&mut refused);
+    send_again(&mut refused);
     let heard = there.hear_while(|| {
         progress(&second);
         // A slow machine may take longer to find out than a peer is asked again after a refusal.
         if let Some(failure) = second.take_failure() {
             assert_eq!(failure.reason, Reason::Refused(Refusal::Full(1)), "{failure}");
-            send(&mut refused);
+            send_again(&mut refused);
         }
     });
     assert_eq!(heard, "6");

@@ -44,7 +44,7 @@ fn open_roomy() -> (Endpoint, Channel) {
     (endpoint, channel)
 }
 
-/// A payload that tells a message's number and betrays any byte out of place.
+/// The payload of message `number`. Any byte out of place shows.
 fn payload(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64)
         .map(|at| (at.wrapping_mul(31) ^ number.wrapping_mul(0x9e37_79b9) ^ (at >> 8)) as u8)

@@ -265,11 +265,11 @@ fn begun(
 fn a_sender_that_goes_away_in_the_middle_is_an_error_in_the_handler() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
-    let other_node = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let other_peer = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
     let mut to = receiver(&there, StreamOptions::default());
     let (mut from, mut from_other) = (port(&here, ()), port(&other, ()));
     let message = begun(&mut from, &mut to, peer, b"gone");
-    let other_message = begun(&mut from_other, &mut to, other_node, b"stays");
+    let other_message = begun(&mut from_other, &mut to, other_peer, b"stays");
     drop((message, from, here));
     eventually("the handler hears of it", || {
         to.poll().unwrap();

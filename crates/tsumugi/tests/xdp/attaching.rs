@@ -5,7 +5,7 @@ use crate::remote::{conclude, streaming};
 
 #[test]
 fn who_loses_the_program_goes_on_without_it() {
-    let Some(cluster) = Cluster::by_xdp("who_loses_the_program_goes_on_without_it", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("who_loses_the_program_goes_on_without_it", "") else { return };
     let mut remotes = streaming(&cluster, "auto");
     for node in [0, 1] {
         cluster.down(node);
@@ -24,7 +24,9 @@ fn who_loses_the_program_goes_on_without_it() {
 
 #[test]
 fn who_demands_the_program_hears_that_it_is_gone() {
-    let Some(cluster) = Cluster::by_xdp("who_demands_the_program_hears_that_it_is_gone", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("who_demands_the_program_hears_that_it_is_gone", "") else {
+        return;
+    };
     let mut remotes = streaming(&cluster, "xdp");
     cluster.down(1);
     let failure = eventually("an error", || Some(remotes[1].failure()).filter(|it| !it.is_empty()));
@@ -36,20 +38,20 @@ fn who_demands_the_program_hears_that_it_is_gone() {
 
 #[test]
 fn a_program_is_replaced_under_load() {
-    let Some(cluster) = Cluster::by_xdp("a_program_is_replaced_under_load", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_program_is_replaced_under_load", "") else { return };
     let mut remotes = streaming(&cluster, "xdp");
     let attached =
         |node| cluster.shell(node, &format!("ip -o link show {NIC} | grep -o 'prog/xdp id [0-9]*'"));
     for round in 0..3u16 {
         let before = [0, 1].map(attached);
-        let taken = remotes.each_mut().map(|remote| remote.report().get("packets_by_xdp"));
+        let by_xdp = remotes.each_mut().map(|remote| remote.report().get("packets_by_xdp"));
         for node in [0, 1] {
             // More endpoints at the same time.
             cluster.up(node, &format!("port={}", PORT + 2 * round)).unwrap();
         }
         let after = [0, 1].map(attached);
         assert!(before[0] != after[0] && before[1] != after[1], "{before:?}, {after:?}");
-        for (remote, by_xdp) in remotes.iter_mut().zip(taken) {
+        for (remote, by_xdp) in remotes.iter_mut().zip(by_xdp) {
             remote.until("packets by the new program", |report| report.get("packets_by_xdp") > by_xdp + 1000);
         }
     }

@@ -52,7 +52,7 @@ fn whose_answers_are_dropped_goes_on_all_the_same() {
     let (mut writer, mut target, window) = pair(&cluster, PAGES);
     let told = |remote: &mut Remote| {
         let uses = remote.ask("uses");
-        uses.contains("XDP receive path, send paths")
+        uses.contains("receive path xdp, send paths")
             && uses
                 .contains(&format!("without answers by the XDP program (the other end of {NIC} drops what"))
     };

@@ -60,7 +60,7 @@ impl Cluster {
     }
 
     /// Makes the nodes and attaches the program in both.
-    pub(crate) fn by_xdp(test: &str, options: &str) -> Option<Cluster> {
+    pub(crate) fn with_xdp(test: &str, options: &str) -> Option<Cluster> {
         Cluster::with_xdp_and_mtu(test, 1500, options)
     }
 
@@ -124,11 +124,11 @@ impl Cluster {
         let folder = self.public.get_or_insert_with(|| {
             let folder = tempfile::tempdir().expect("a folder");
             std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-            std::fs::copy(std::env::current_exe().expect("this program"), folder.path().join("driver"))
+            std::fs::copy(std::env::current_exe().expect("this program"), folder.path().join("test"))
                 .expect("it can be copied");
             folder
         });
-        folder.path().join("driver")
+        folder.path().join("test")
     }
 
     /// Does in a node what `tsumugi up` does; an error is told as its name and its text.

@@ -19,7 +19,7 @@ fn pair(cluster: &Cluster, receive_path: &str) -> (Remote, Remote) {
 fn a_receiver_that_computes_is_no_obstacle() {
     /// Within the credit.
     const MESSAGES: u64 = 200;
-    let Some(cluster) = Cluster::by_xdp("a_receiver_that_computes_is_no_obstacle", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_receiver_that_computes_is_no_obstacle", "") else { return };
     let (mut sender, mut receiver) = pair(&cluster, "xdp");
     sender.order(&format!("post {MESSAGES}"));
     // Would not be answered if the receiver had to do anything.
@@ -45,7 +45,7 @@ fn a_receiver_that_computes_is_no_obstacle() {
 #[test]
 fn a_receiver_that_sleeps_is_woken() {
     const ROUNDS: u32 = 300;
-    let Some(cluster) = Cluster::by_xdp("a_receiver_that_sleeps_is_woken", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_receiver_that_sleeps_is_woken", "") else { return };
     let [mut one, mut other] = [0, 1].map(|node| {
         let peer = four(1 - node, PORT);
         Remote::open(&cluster, node, &format!("port={PORT} peer={peer} wait=block receive=xdp send=udp"))

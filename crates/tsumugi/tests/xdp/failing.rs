@@ -10,7 +10,7 @@ fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
     /// For the program, which looks for the owner every 100 ms, and for a machine that has other things to do.
     const MARGIN: Duration = Duration::from_secs(1);
     let test = "a_receiver_that_is_killed_is_missed_though_the_program_stays";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let timeout_ms = PEER_TIMEOUT.as_millis();
     let settings =
         format!("port={PORT} peer={} peer_timeout_ms={timeout_ms} send_bytes=100000000", four(1, PORT));
@@ -39,7 +39,7 @@ fn a_receiver_that_is_killed_is_missed_though_the_program_stays() {
 fn a_peer_that_is_killed_is_missed_by_who_waits_for_it_though_all_is_acknowledged() {
     const MARGIN: Duration = Duration::from_secs(5);
     let test = "a_peer_that_is_killed_is_missed_by_who_waits_for_it_though_all_is_acknowledged";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let settings = format!("port={PORT} peer={} receive=xdp", four(1, PORT));
     let mut sender = Remote::open(&cluster, 0, &settings);
     let mut receiver = Remote::open(&cluster, 1, &format!("port={PORT} receive=xdp"));
@@ -60,7 +60,7 @@ fn a_peer_that_is_killed_is_missed_by_who_waits_for_it_though_all_is_acknowledge
 #[test]
 fn a_nic_that_goes_down_for_a_while_loses_nothing() {
     let test = "a_nic_that_goes_down_for_a_while_loses_nothing";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     for send_path in ["udp", "packet"] {
         let mut remotes = [0, 1].map(|node| {
             let peer = four(1 - node, PORT);
@@ -106,7 +106,7 @@ const STANDS_STILL: Duration = Duration::from_secs(3);
 #[test]
 fn a_receiver_that_is_stopped_is_not_dead_and_loses_nothing() {
     let test = "a_receiver_that_is_stopped_is_not_dead_and_loses_nothing";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     for receive_path in ["xdp", "socket"] {
         let settings = |node| {
             let peer = four(1 - node, PORT);
@@ -133,7 +133,7 @@ fn a_receiver_that_is_stopped_is_not_dead_and_loses_nothing() {
 #[test]
 fn a_link_that_is_down_here_for_longer_than_the_time_out_is_not_the_peers_fault() {
     let test = "a_link_that_is_down_here_for_longer_than_the_time_out_is_not_the_peers_fault";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     // Off by root's hand, and without a carrier because the other end is off.
     for (node, receive_path) in [(0, "xdp"), (0, "socket"), (1, "xdp")] {
         let settings = |node| {

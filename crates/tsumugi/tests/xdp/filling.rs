@@ -7,7 +7,7 @@ use crate::remote::Remote;
 fn a_full_queue_stops_the_sender_and_loses_nothing() {
     const MESSAGES: u64 = 2000;
     let test = "a_full_queue_stops_the_sender_and_loses_nothing";
-    let Some(cluster) = Cluster::by_xdp(test, "flows=8 ring=32768") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "flows=8 ring=32768") else { return };
     let settings =
         |node: usize| format!("port={PORT} peer={} lengths=short receive=xdp", four(1 - node, PORT));
     let mut sender = Remote::open(&cluster, 0, &format!("{} send_bytes=65536", settings(0)));

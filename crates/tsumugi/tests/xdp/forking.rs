@@ -14,7 +14,7 @@ fn echo(cluster: &Cluster, receive_path: &str) -> Process {
 
 #[test]
 fn children_of_every_form_leave_the_endpoint_alone() {
-    let Some(cluster) = Cluster::by_xdp("children_of_every_form_leave_the_endpoint_alone", "") else {
+    let Some(cluster) = Cluster::with_xdp("children_of_every_form_leave_the_endpoint_alone", "") else {
         return;
     };
     for (receive_path, send_path) in [("xdp", "auto"), ("socket", "udp"), ("xdp", "packet")] {
@@ -32,7 +32,7 @@ fn children_of_every_form_leave_the_endpoint_alone() {
 
 #[test]
 fn a_child_has_no_descriptor_of_an_endpoint() {
-    let Some(cluster) = Cluster::by_xdp("a_child_has_no_descriptor_of_an_endpoint", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_child_has_no_descriptor_of_an_endpoint", "") else { return };
     for (receive_path, send_path) in
         [("xdp", "auto"), ("xdp", "packet"), ("socket", "xsk"), ("socket", "udp")]
     {
@@ -51,7 +51,7 @@ fn a_child_is_not_taken_for_its_dead_parent() {
     const MARGIN: Duration = Duration::from_secs(3);
     /// Between two looks of the program for the owner, and a little more.
     const LOOK: Duration = Duration::from_millis(150);
-    let Some(cluster) = Cluster::by_xdp("a_child_is_not_taken_for_its_dead_parent", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_child_is_not_taken_for_its_dead_parent", "") else { return };
     for receive_path in ["xdp", "socket"] {
         let settings = format!("port={PORT} receive={receive_path}");
         let mut parent = cluster.start(1, &format!("leaves_a_child {settings}"));
@@ -85,7 +85,7 @@ fn a_child_is_not_taken_for_its_dead_parent() {
 
 #[test]
 fn who_is_gone_has_no_port_any_more() {
-    let Some(cluster) = Cluster::by_xdp("who_is_gone_has_no_port_any_more", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("who_is_gone_has_no_port_any_more", "") else { return };
     for receive_path in ["xdp", "socket"] {
         for _ in 0..5 {
             let echo = echo(&cluster, receive_path);
@@ -100,7 +100,7 @@ fn who_is_gone_has_no_port_any_more() {
 
 #[test]
 fn interrupted_calls_go_on() {
-    let Some(cluster) = Cluster::by_xdp("interrupted_calls_go_on", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("interrupted_calls_go_on", "") else { return };
     for receive_path in ["xdp", "socket"] {
         let _echo = echo(&cluster, receive_path);
         let settings = format!("port={PORT} echo={} receive={receive_path}", four(0, PORT));
@@ -111,7 +111,7 @@ fn interrupted_calls_go_on() {
 
 #[test]
 fn two_endpoints_of_one_process_do_not_mix() {
-    let Some(cluster) = Cluster::by_xdp("two_endpoints_of_one_process_do_not_mix", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("two_endpoints_of_one_process_do_not_mix", "") else { return };
     for receive_path in ["xdp", "socket"] {
         let _echo = echo(&cluster, receive_path);
         let own = four(1, PORT).ip();

@@ -31,7 +31,7 @@ fn counted(cluster: &Cluster, node: usize) -> BTreeMap<String, u64> {
 
 #[test]
 fn an_attack_is_counted_and_harms_nobody() {
-    let Some(cluster) = Cluster::by_xdp("an_attack_is_counted_and_harms_nobody", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("an_attack_is_counted_and_harms_nobody", "") else { return };
     // First, because an endpoint listens on the TCP port of its number, too, if nobody has it.
     let mut echo = cluster.start(1, &format!("tcp_echo at={}", four(1, PORT)));
     assert_eq!(echo.hear(), "listening");

@@ -24,7 +24,7 @@ fn notice(remote: &mut Remote, why: &str) {
     // What it has seen first need not be how it ended.
     let uses = eventually(why, || Some(remote.ask("uses")).filter(|uses| uses.contains(why)));
     println!("after {took:?}: {uses}");
-    assert!(uses.contains("socket receive path"), "{uses}");
+    assert!(uses.contains("receive path socket"), "{uses}");
     assert!(uses.contains("`tsumugi up NIC` attaches it again"), "{uses}");
 }
 
@@ -36,7 +36,7 @@ fn come_back(remote: &mut Remote) {
     });
     assert!(report.uses_xdp());
     let uses = remote.ask("uses");
-    assert!(uses.contains("XDP receive path") && !uses.contains("without the XDP receive path"), "{uses}");
+    assert!(uses.contains("receive path xdp") && !uses.contains("without the XDP receive path"), "{uses}");
 }
 
 /// Ends the endpoints, and sees that nothing is left of the program.
@@ -71,7 +71,7 @@ fn index(cluster: &Cluster, node: usize) -> u32 {
 #[test]
 fn a_link_that_is_detached_is_noticed_and_attached_anew() {
     let test = "a_link_that_is_detached_is_noticed_and_attached_anew";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let mut remotes = streaming(&cluster, "auto");
     cluster.detach(0);
     notice(&mut remotes[0], &format!("it was detached from {NIC}"));
@@ -91,7 +91,7 @@ fn a_link_that_is_detached_is_noticed_and_attached_anew() {
 
 #[test]
 fn a_nic_that_is_made_anew_is_another() {
-    let Some(cluster) = Cluster::by_xdp("a_nic_that_is_made_anew_is_another", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_nic_that_is_made_anew_is_another", "") else { return };
     let mut remotes = streaming(&cluster, "auto");
     let before = [0, 1].map(|node| index(&cluster, node));
     for (indices, why) in [(before.map(|index| index + 100), "is gone"), (before, "is gone")] {
@@ -119,7 +119,7 @@ fn a_nic_that_is_made_anew_is_another() {
 #[test]
 fn who_demands_the_program_hears_that_its_nic_is_gone() {
     let test = "who_demands_the_program_hears_that_its_nic_is_gone";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let mut remotes = streaming(&cluster, "xdp");
     make_anew(&cluster, [200, 201]);
     for remote in &mut remotes {
@@ -131,7 +131,7 @@ fn who_demands_the_program_hears_that_its_nic_is_gone() {
 
 #[test]
 fn another_program_in_its_place_is_named() {
-    let Some(cluster) = Cluster::by_xdp("another_program_in_its_place_is_named", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("another_program_in_its_place_is_named", "") else { return };
     let mut remotes = streaming(&cluster, "auto");
     let folder = tempfile::tempdir().expect("a folder");
     let object = folder.path().join("pass.o");

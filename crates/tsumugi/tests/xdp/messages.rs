@@ -20,7 +20,7 @@ impl Lengths {
     }
 }
 
-/// A payload that tells a message's sender and number, and betrays any byte out of place.
+/// The payload of message `number` of `sender`. Any byte out of place shows.
 pub(crate) fn payload(sender: u64, number: u64, bytes: usize) -> Vec<u8> {
     let salt = sender.wrapping_mul(0xc2b2_ae35) ^ number.wrapping_mul(0x9e37_79b9);
     (0..bytes as u64).map(|at| (at.wrapping_mul(31) ^ salt >> (at & 31) ^ (at >> 8)) as u8).collect()

@@ -61,7 +61,7 @@ fn users_have_memories_of_their_own() {
 #[test]
 fn an_exhausted_pool_is_an_error_only_for_who_demands_it() {
     let test = "an_exhausted_pool_is_an_error_only_for_who_demands_it";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let first = Remote::open(&cluster, 1, "receive=xdp");
     let mut second = Remote::open(&cluster, 1, "receive=auto");
     assert!(second.report().uses_xdp());
@@ -96,7 +96,7 @@ fn an_exhausted_pool_is_an_error_only_for_who_demands_it() {
 #[test]
 fn the_next_owner_sees_nothing_of_one_that_was_killed() {
     let test = "the_next_owner_sees_nothing_of_one_that_was_killed";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let settings = format!("port={PORT} peer={} receive=xdp", four(1, PORT));
     let mut sender = Remote::open(&cluster, 0, &settings);
     let mut receiver = Remote::open(&cluster, 1, &format!("port={PORT} receive=xdp"));
@@ -131,7 +131,7 @@ fn the_next_owner_sees_nothing_of_one_that_was_killed() {
 #[test]
 fn a_port_whose_owner_was_killed_serves_without_xdp() {
     let test = "a_port_whose_owner_was_killed_serves_without_xdp";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let settings = |node: usize| format!("port={PORT} peer={}", four(1 - node, PORT));
     let mut sender = Remote::open(&cluster, 0, &settings(0));
     let mut receiver = Remote::open(&cluster, 1, &format!("{} receive=xdp", settings(1)));

@@ -21,7 +21,7 @@ impl Report {
 
     /// Whether the program deposits, as the endpoint believes.
     pub(crate) fn uses_xdp(&self) -> bool {
-        self.get("by_xdp") != 0
+        self.get("uses_xdp") != 0
     }
 }
 

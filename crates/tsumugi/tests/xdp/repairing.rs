@@ -13,7 +13,7 @@ fn open(cluster: &Cluster, node: usize, corrupt: &str, more: &str) -> Remote {
 #[test]
 fn a_packet_that_is_damaged_on_its_way_to_the_xdp_program_comes_again() {
     let test = "a_packet_that_is_damaged_on_its_way_to_the_xdp_program_comes_again";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let [mut one, mut other] = [0, 1].map(|node| open(&cluster, node, "1%", ""));
     one.order("stream");
     other.order("stream");
@@ -32,7 +32,8 @@ fn a_packet_that_is_damaged_on_its_way_to_the_xdp_program_comes_again() {
 fn what_is_damaged_while_the_process_computes_is_not_lost() {
     /// Within the credit.
     const MESSAGES: u64 = 200;
-    let Some(cluster) = Cluster::by_xdp("what_is_damaged_while_the_process_computes_is_not_lost", "") else {
+    let Some(cluster) = Cluster::with_xdp("what_is_damaged_while_the_process_computes_is_not_lost", "")
+    else {
         return;
     };
     let mut one = open(&cluster, 0, "30%", "lengths=short");

@@ -4,7 +4,7 @@ use crate::cluster::{Cluster, NIC, PORT, four, six};
 use crate::remote::{Remote, Report, conclude};
 use std::net::SocketAddr;
 
-/// Port of an endpoint that the XDP program has no memory of.
+/// Port for which the XDP program has no receive memory.
 const WITHOUT_XDP: u16 = 9000;
 const FAULTS: &str = "loss=1%,dup=1%,reorder=2%";
 
@@ -45,7 +45,7 @@ fn assert_without_xdp(report: &Report) {
 }
 
 fn under_faults(test: &str, send_path: &str) {
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     let settings = [1, 2].map(|seed| format!("receive=xdp send={send_path} faults={FAULTS},seed={seed}"));
     let settings = settings.each_ref().map(String::as_str);
     for report in converse(&cluster, [four(0, PORT), four(1, PORT)], settings, 200) {
@@ -66,16 +66,16 @@ fn messages_of_all_lengths_survive_a_bad_wire_by_frames() {
 
 #[test]
 fn hosts_with_and_without_xdp_talk() {
-    let Some(cluster) = Cluster::by_xdp("hosts_with_and_without_xdp_talk", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("hosts_with_and_without_xdp_talk", "") else { return };
     cluster.add_six();
     let xdp = "receive=xdp send=udp";
-    for user in ["receive=socket", "receive=auto"] {
-        let [by_xdp, plain] = converse(&cluster, [four(0, PORT), four(1, WITHOUT_XDP)], [xdp, user], 50);
-        assert_with_xdp(&by_xdp);
-        assert_without_xdp(&plain);
-        let [plain, by_xdp] = converse(&cluster, [six(0, WITHOUT_XDP), six(1, PORT)], [user, xdp], 50);
-        assert_with_xdp(&by_xdp);
-        assert_without_xdp(&plain);
+    for other in ["receive=socket", "receive=auto"] {
+        let [with, without] = converse(&cluster, [four(0, PORT), four(1, WITHOUT_XDP)], [xdp, other], 50);
+        assert_with_xdp(&with);
+        assert_without_xdp(&without);
+        let [without, with] = converse(&cluster, [six(0, WITHOUT_XDP), six(1, PORT)], [other, xdp], 50);
+        assert_with_xdp(&with);
+        assert_without_xdp(&without);
     }
     for report in converse(&cluster, [six(0, PORT), six(1, PORT)], [xdp; 2], 50) {
         assert_with_xdp(&report);
@@ -86,7 +86,7 @@ fn hosts_with_and_without_xdp_talk() {
 fn an_endpoint_with_xdp_has_peers_of_both_families_at_once() {
     const ROUNDS: u64 = 500;
     let test = "an_endpoint_with_xdp_has_peers_of_both_families_at_once";
-    let Some(cluster) = Cluster::by_xdp(test, "") else { return };
+    let Some(cluster) = Cluster::with_xdp(test, "") else { return };
     cluster.add_six();
     for send_path in ["udp", "packet", "xsk"] {
         let settings = format!("port={PORT} receive=xdp send={send_path}");

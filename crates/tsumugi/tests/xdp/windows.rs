@@ -59,7 +59,8 @@ fn a_process_that_is_stopped_is_written_by_long_packets() {
 #[test]
 fn more_pages_than_translations_lose_nothing() {
     const PAGES: usize = 20;
-    let Some(cluster) = Cluster::by_xdp("more_pages_than_translations_lose_nothing", "translations=4") else {
+    let Some(cluster) = Cluster::with_xdp("more_pages_than_translations_lose_nothing", "translations=4")
+    else {
         return;
     };
     let (mut writer, mut target, window) = pair(&cluster, PAGES);
@@ -76,7 +77,7 @@ fn more_pages_than_translations_lose_nothing() {
 
 #[test]
 fn a_window_that_is_revoked_is_written_no_more() {
-    let Some(cluster) = Cluster::by_xdp("a_window_that_is_revoked_is_written_no_more", "") else { return };
+    let Some(cluster) = Cluster::with_xdp("a_window_that_is_revoked_is_written_no_more", "") else { return };
     let (mut writer, mut target, window) = pair(&cluster, 3);
     fill(&mut writer, &window, 3, 1);
     fill(&mut writer, &window, 3, 2);

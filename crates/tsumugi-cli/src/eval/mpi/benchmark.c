@@ -8,7 +8,7 @@
  * Rank 0 prints one line of JSON for each figure: {"figure": "one_way", "bytes": 8, "value": 2345.6}.
  *
  *   one_way   half a round trip, ns           median of batches
- *   stream    messages a second               windows of messages, each window acknowledged
+ *   stream    messages a second               bursts of messages, each burst acknowledged
  *   barrier   ns                              median of batches
  *
  * Each rank runs on a CPU of its own, as on hosts.
@@ -25,7 +25,7 @@
 #include <sys/socket.h>
 
 /* DATAGRAM_MAX: at MTU 1500. */
-enum { BATCHES_MAX = 4096, BATCH = 64, WINDOW = 64, BYTES_MAX = 4 << 20, DATAGRAM_MAX = 1472 };
+enum { BATCHES_MAX = 4096, BATCH = 64, BURST = 64, BYTES_MAX = 4 << 20, DATAGRAM_MAX = 1472 };
 
 static int rank;
 static double seconds;
@@ -77,16 +77,16 @@ static void barrier(int bytes)
     MPI_Barrier(MPI_COMM_WORLD);
 }
 
-/* A window of messages from rank 0 to rank 1, and a word that they are there. */
-static void window(int bytes)
+/* A burst of messages from rank 0 to rank 1, and a word that they are there. */
+static void burst(int bytes)
 {
-    MPI_Request requests[WINDOW];
-    for (int at = 0; at < WINDOW; at++)
+    MPI_Request requests[BURST];
+    for (int at = 0; at < BURST; at++)
         if (rank == 0)
             MPI_Isend(out, bytes, MPI_CHAR, 1, 2, MPI_COMM_WORLD, &requests[at]);
         else
             MPI_Irecv(in, bytes, MPI_CHAR, 0, 2, MPI_COMM_WORLD, &requests[at]);
-    MPI_Waitall(WINDOW, requests, MPI_STATUSES_IGNORE);
+    MPI_Waitall(BURST, requests, MPI_STATUSES_IGNORE);
     if (rank == 0)
         MPI_Recv(in, 0, MPI_CHAR, 1, 3, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
     else
@@ -205,7 +205,7 @@ int main(int count, char **arguments)
         tell("one_way", one_way[at], median(round_trip, one_way[at], BATCH) / 2);
     for (size_t at = 0; at < sizeof streams / sizeof *streams; at++) {
         int batch = streams[at] < 1024 ? BATCH : 1;
-        tell("stream", streams[at], WINDOW * 1e9 / median(window, streams[at], batch));
+        tell("stream", streams[at], BURST * 1e9 / median(burst, streams[at], batch));
     }
     tell("barrier", 0, median(barrier, 0, BATCH));
     MPI_Finalize();

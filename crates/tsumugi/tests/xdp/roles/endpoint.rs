@@ -193,7 +193,7 @@ impl Actor {
         let pending =
             self.tickets.last().is_some_and(|it| self.endpoint.status(*it) == TicketStatus::Pending);
         let mut report = format!(
-            "port={} by_xdp={} posted={} pending={} taken={} kept={} ended={}",
+            "port={} uses_xdp={} posted={} pending={} taken={} kept={} ended={}",
             self.endpoint.port(),
             u8::from(self.endpoint.uses_xdp()),
             self.tickets.len(),

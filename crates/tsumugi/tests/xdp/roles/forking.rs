@@ -160,8 +160,8 @@ pub(super) fn descriptors(settings: &Settings<'_>) {
     let ours: Vec<_> = new.filter_map(|number| Some((number, open_as(number)?))).collect();
     let all: Vec<_> = ours.iter().map(|(_, what)| what.to_str().unwrap()).collect();
     let file = file.path().to_str().unwrap();
-    let by_xdp: &[&str] = if endpoint.uses_xdp() { &["bpf-map", "/ports/"] } else { &[] };
-    for kind in ["socket", "eventpoll", file].iter().chain(by_xdp) {
+    let of_xdp: &[&str] = if endpoint.uses_xdp() { &["bpf-map", "/ports/"] } else { &[] };
+    for kind in ["socket", "eventpoll", file].iter().chain(of_xdp) {
         assert!(all.iter().any(|what| what.contains(kind)), "no {kind} in {all:?}");
     }
     for (number, what) in &ours {

@@ -72,7 +72,7 @@ enum Harm {
     /// IP says more than there is.
     IpLength,
     /// A HELLO from nobody.
-    Handshake,
+    Hello,
 }
 
 impl Harm {
@@ -88,7 +88,7 @@ impl Harm {
         Harm::Fragment,
         Harm::UdpLength,
         Harm::IpLength,
-        Harm::Handshake,
+        Harm::Hello,
     ];
 
     /// What counts it: the receive memory, or the kernel.
@@ -103,7 +103,7 @@ impl Harm {
             Harm::Fragment => "ReasmReqds",
             Harm::UdpLength => "InErrors",
             Harm::IpLength => "InTruncatedPkts",
-            Harm::Handshake => "handshake_refused",
+            Harm::Hello => "handshake_refused",
         }
     }
 
@@ -116,7 +116,7 @@ impl Harm {
             change(&mut header);
             frame(overheard, &[&header.encode(), body].concat())
         };
-        let number = random.roll();
+        let number = random.next();
         match self {
             Harm::WrongToken => made(&|header| header.token ^= number | 1),
             Harm::WrongEpoch => made(&|header| header.epoch = header.epoch.wrapping_add(1).max(1)),
@@ -128,9 +128,8 @@ impl Harm {
             }),
             Harm::Truncated => frame(overheard, &payload[..number as usize % payload.len()]),
             Harm::Random => loop {
-                let bytes: Vec<u8> = (0..number % 1400).map(|_| random.roll() as u8).collect();
-                // What may be another version's HELLO goes on to the owner, through its socket, where there need not
-                // be room.
+                let bytes: Vec<u8> = (0..number % 1400).map(|_| random.next() as u8).collect();
+                // What may be another version's HELLO goes on to the owner's socket, where there need not be room.
                 if !matches!(Header::kind_in_any_version(&bytes), Some(Kind::Hello | Kind::Reset)) {
                     break frame(overheard, &bytes);
                 }
@@ -161,13 +160,13 @@ impl Harm {
                 frame[IP + 2..IP + 4].copy_from_slice(&(2000 + (number as u16 & 0x7fff)).to_be_bytes());
                 checked(frame)
             }
-            Harm::Handshake => frame(overheard, &handshake(number)),
+            Harm::Hello => frame(overheard, &hello(number)),
         }
     }
 }
 
 /// A HELLO of another job, with a cookie that nobody has given.
-fn handshake(number: u64) -> Vec<u8> {
+fn hello(number: u64) -> Vec<u8> {
     let offer = Offer {
         job: number | 1,
         nonce: number,
@@ -212,7 +211,7 @@ fn checked(mut frame: Vec<u8>) -> Vec<u8> {
 struct Random(u64);
 
 impl Random {
-    fn roll(&mut self) -> u64 {
+    fn next(&mut self) -> u64 {
         self.0 ^= self.0 << 13;
         self.0 ^= self.0 >> 7;
         self.0 ^= self.0 << 17;

@@ -14,7 +14,7 @@ pub(super) struct Window {
 }
 
 /// What is written: no two of different `number` are alike anywhere.
-fn payload(number: u64, bytes: usize) -> Vec<u8> {
+fn pattern(number: u64, bytes: usize) -> Vec<u8> {
     (0..bytes as u64).map(|at| (at / 251 + at + 7 * number) as u8).collect()
 }
 
@@ -37,7 +37,7 @@ impl Window {
     pub(super) fn holds(&self, number: u64) -> bool {
         let mut bytes = vec![0; self.region.bytes()];
         self.region.read(0, &mut bytes).expect("all of it");
-        bytes == payload(number, bytes.len())
+        bytes == pattern(number, bytes.len())
     }
 }
 
@@ -48,16 +48,16 @@ pub(super) fn fill(endpoint: &Endpoint, peer: PeerId, order: &str) -> Result<(),
         panic!("key, address, pages and number: {order}")
     };
     let (to, bytes) = (Target { key, address }, pages as usize * PAGE);
-    let (remote, payload) = (endpoint.remote(), payload(number, bytes));
+    let (remote, data) = (endpoint.remote(), pattern(number, bytes));
     let from = Region::new(bytes)?;
     // What the short writes mend.
-    let mut first = payload.clone();
+    let mut first = data.clone();
     first[..8].fill(0);
     first[bytes - 100..].fill(0);
     from.write(0, &first)?;
     remote.write(peer, to, &from.all())?;
-    remote.write_bytes(peer, to, &payload[..8])?;
+    remote.write_bytes(peer, to, &data[..8])?;
     endpoint.progress()?;
-    remote.write_bytes(peer, to.plus(bytes as u64 - 100), &payload[bytes - 100..])?;
+    remote.write_bytes(peer, to.plus(bytes as u64 - 100), &data[bytes - 100..])?;
     Ok(())
 }
