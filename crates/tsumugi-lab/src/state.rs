@@ -5,7 +5,7 @@ use crate::names;
 use crate::spec::{Spec, Wire};
 use serde::{Deserialize, Serialize};
 use std::fs::{self, File};
-use std::io;
+use std::io::{self, ErrorKind};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -67,11 +67,17 @@ pub(crate) struct Lock {
 impl Lock {
     pub(crate) fn take() -> Result<Lock, LabError> {
         loop {
-            fs::create_dir_all(names::ROOT).context("make the folder", names::ROOT)?;
             let file = match File::open(names::ROOT) {
-                // Removed again by somebody else's last step; make it anew.
-                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
-                other => other.context("open", names::ROOT)?,
+                Err(error) if error.kind() == ErrorKind::NotFound => {
+                    match fs::create_dir_all(names::ROOT) {
+                        // Another process has just removed it, or the folder that it lies in.
+                        Err(error)
+                            if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::AlreadyExists) => {}
+                        made => made.context("make the folder", names::ROOT)?,
+                    }
+                    continue;
+                }
+                opened => opened.context("open", names::ROOT)?,
             };
             file.lock().context("lock", names::ROOT)?;
             let ours = file.metadata().context("look at", names::ROOT)?;
@@ -90,5 +96,23 @@ impl Lock {
         {
             let _ = fs::remove_dir(parent);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::testing::as_root;
+
+    #[test]
+    fn the_folder_may_go_while_another_process_makes_it() {
+        let Some(_watched) = as_root("the_folder_may_go_while_another_process_makes_it", None) else {
+            return;
+        };
+        std::thread::scope(|scope| {
+            for _ in 0..4 {
+                scope.spawn(|| (0..500).for_each(|_| Lock::take().expect("the lock").release()));
+            }
+        });
     }
 }

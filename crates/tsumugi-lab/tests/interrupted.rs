@@ -44,8 +44,8 @@ fn killed_before_any_step() {
     for step in 0..STEPS {
         let name = Spec::unique("killed").name;
         let settings = [("NAME", name.clone()), ("DIE_BEFORE", step.to_string())];
-        let status = role(None, "make_and_die", &settings).status().expect("it starts");
-        assert_eq!(status.signal(), Some(9), "step {step}");
+        let died = role(None, "make_and_die", &settings).output().expect("it starts");
+        assert_eq!(died.status.signal(), Some(9), "step {step}: {}", String::from_utf8_lossy(&died.stderr));
         assert!(!traces(&name).is_empty(), "step {step}: the intent is on record before anything is made");
         assert!(Lab::list().contains(&name));
         assert!(matches!(Lab::open(&name), Err(LabError::HalfMade { .. })), "step {step}");

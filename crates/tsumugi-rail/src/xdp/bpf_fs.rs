@@ -49,15 +49,19 @@ pub(super) fn choose(access: Access) -> Result<(&'static Path, Option<Own<File>>
     if is_usable(system) && is_reachable(system, access) {
         return Ok((system, None));
     }
-    make_public(Path::new(OWN_PARENT)).map_err(failed("making", Path::new(OWN_PARENT)))?;
-    let guard = guard()?;
+    let guard = loop {
+        make_public(Path::new(OWN_PARENT)).map_err(failed("making", Path::new(OWN_PARENT)))?;
+        if let Some(guard) = guard()? {
+            break guard;
+        }
+    };
     mount_own(own)?;
     if is_reachable(own, access) { Ok((own, Some(guard))) } else { Err(XdpError::OutOfReach(own.to_owned())) }
 }
 
 /// Unmounts our own file system when nothing is left in it. Who still uses it keeps it.
 pub(super) fn clear() {
-    let Ok(_guard) = guard() else { return };
+    let Ok(Some(_guard)) = guard() else { return };
     let remove = || {
         let own = Path::new(OWN);
         // Some kernels put files of their own beside ours.
@@ -74,11 +78,19 @@ pub(super) fn clear() {
     }
 }
 
-fn guard() -> Result<Own<File>, XdpError> {
+/// Locks the folder that our own file system is mounted in. `None`: the folder is not there, or not any more: a command
+/// that finds it empty removes it.
+fn guard() -> Result<Option<Own<File>>, XdpError> {
     let parent = Path::new(OWN_PARENT);
-    let folder = File::open(parent).map(Own::new).map_err(failed("opening", parent))?;
+    let folder = match File::open(parent) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => other.map(Own::new).map_err(failed("opening", parent))?,
+    };
     sys::lock(&folder, true).map_err(failed("locking", parent))?;
-    Ok(folder)
+    let locked = folder.metadata().map_err(failed("looking at", parent))?;
+    let is_there =
+        fs::metadata(parent).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
+    Ok(is_there.then_some(folder))
 }
 
 /// Whether a BPF file system is there that can be written to.
@@ -113,17 +125,19 @@ fn mount_own(own: &Path) -> Result<(), XdpError> {
 
 /// Makes a folder and those above it that are not there, for everyone to look into, whatever the caller's umask.
 pub(super) fn make_public(path: &Path) -> io::Result<()> {
-    if path.is_dir() {
-        return Ok(());
+    while !path.is_dir() {
+        if let Some(parent) = path.parent() {
+            make_public(parent)?;
+        }
+        match fs::create_dir(path) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => return Ok(()),
+            // Another command has just removed the folder above, which was empty.
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
+            Err(error) => return Err(error),
+            Ok(()) => return fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
+        }
     }
-    if let Some(parent) = path.parent() {
-        make_public(parent)?;
-    }
-    match fs::create_dir(path) {
-        Err(error) if error.kind() == io::ErrorKind::AlreadyExists => Ok(()),
-        Err(error) => Err(error),
-        Ok(()) => fs::set_permissions(path, fs::Permissions::from_mode(0o755)),
-    }
+    Ok(())
 }
 
 /// Whether everybody to whom `access` gives something can come to what lies in a folder.

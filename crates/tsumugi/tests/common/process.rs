@@ -137,11 +137,19 @@ impl Process {
         line.parse().ok().unwrap_or_else(|| panic!("'{line}' is not the number that was expected"))
     }
 
-    /// Sends a signal.
+    /// Sends a signal. After SIGSTOP it waits until the process stands still: on another CPU it may run on for a moment.
     pub(crate) fn signal(&self, signal: libc::c_int) {
         let pid = libc::pid_t::try_from(self.child.id()).expect("a process number");
         // SAFETY: no memory is involved; the child was not waited for, so the number is still its own.
         assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {pid}");
+        if signal == libc::SIGSTOP {
+            // SAFETY: the kernel writes a siginfo_t, and all zeroes is one. The child stays to be waited for when it ends.
+            let stopped = unsafe {
+                let mut about = std::mem::zeroed();
+                libc::waitid(libc::P_PID, self.child.id(), &mut about, libc::WSTOPPED | libc::WNOWAIT)
+            };
+            assert_eq!(stopped, 0, "{pid} does not stop: {}", std::io::Error::last_os_error());
+        }
     }
 
     /// Kills it as nothing can prevent, and sees it gone.
