@@ -3,6 +3,7 @@
 use std::io::{BufRead, BufReader, Read};
 use std::os::fd::OwnedFd;
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
+use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
 use nix::sys::signal::{Signal, kill};
@@ -12,6 +13,8 @@ use tsumugi_lab::testing::as_root;
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 /// A command ends within this after a signal: on a machine that is busy with other tests.
 const AT_ONCE: Duration = Duration::from_secs(5);
+/// Held for writing while only one test may start commands: every command removes the labs of those that were killed.
+static COMMANDS: RwLock<()> = RwLock::new(());
 
 fn start(arguments: &[&str], stdout: Stdio) -> Child {
     let mut command = Command::new(TSUMUGI);
@@ -72,6 +75,7 @@ fn labs_of(process: u32) -> Vec<String> {
 
 #[test]
 fn measurements_and_servers_end_at_once() {
+    let _beside_others = COMMANDS.read().unwrap_or_else(PoisonError::into_inner);
     let transports = ["tsumugi", "tcp-spin", "tcp-block", "udp"];
     let mut cases: Vec<Vec<&str>> = Vec::new();
     for transport in transports {
@@ -109,6 +113,7 @@ fn measurements_and_servers_end_at_once() {
 
 #[test]
 fn a_terminal_that_hangs_up_leaves_no_lab() {
+    let _beside_others = COMMANDS.read().unwrap_or_else(PoisonError::into_inner);
     let test = "a_terminal_that_hangs_up_leaves_no_lab";
     let Some(_watched) = as_root(test, None) else { return };
     for arguments in [
@@ -133,6 +138,7 @@ fn a_terminal_that_hangs_up_leaves_no_lab() {
 
 #[test]
 fn the_next_command_removes_the_labs_of_one_that_was_killed() {
+    let _alone = COMMANDS.write().unwrap_or_else(PoisonError::into_inner);
     let test = "the_next_command_removes_the_labs_of_one_that_was_killed";
     let Some(_watched) = as_root(test, None) else { return };
     // What others have made on purpose stays.
@@ -158,6 +164,7 @@ fn the_next_command_removes_the_labs_of_one_that_was_killed() {
 
 #[test]
 fn output_that_nobody_takes_is_an_error_and_no_panic() {
+    let _beside_others = COMMANDS.read().unwrap_or_else(PoisonError::into_inner);
     let (server, address) = serve();
     let measure = ["perf", "latency", &address, "--time", "0.02", "--rounds", "1", "--timeout", "60"];
     for arguments in [
