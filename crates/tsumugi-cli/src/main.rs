@@ -3,7 +3,9 @@
 use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use tsumugi::Networks;
+use tsumugi_lab::child;
 use tsumugi_lab::kernel_log::KernelLog;
+use tsumugi_measure::{compare, eval, output, perf};
 
 /// As the standard library's, but that nobody hears it is no reason to die.
 macro_rules! eprintln {
@@ -13,20 +15,8 @@ macro_rules! eprintln {
     }};
 }
 
-mod child;
-mod compare;
-mod costs;
 mod doctor;
-mod eval;
-mod exchange;
 mod lab;
-mod measure;
-mod nics;
-mod output;
-mod peers;
-mod perf;
-mod report;
-mod translate;
 mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
@@ -135,6 +125,3 @@ fn uninterrupted<T>(work: impl FnOnce() -> T) -> T {
     let _ = pthread_sigmask(SigmaskHow::SIG_SETMASK, Some(&before), None);
     done
 }
-
-/// What every command returns: its exit code, or an error that `main` prints.
-type CommandResult = Result<ExitCode, Box<dyn std::error::Error>>;

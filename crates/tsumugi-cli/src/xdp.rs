@@ -108,7 +108,7 @@ enum XdpCommandError {
     NoSuch { kind: &'static str, name: String },
 }
 
-pub(crate) fn up(options: &Up) -> crate::CommandResult {
+pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
     require_root("up")?;
     let owner = match &options.owner {
         Some(name) => Some(user(name)?),
@@ -179,7 +179,7 @@ fn caution(attached: &Attached) -> Option<String> {
     Some(XdpError::Mtu { nic, excess }.to_string() + &then)
 }
 
-pub(crate) fn down(options: &Down) -> crate::CommandResult {
+pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
     require_root("down")?;
     let pins = Pins::here()?;
     let users = xdp::status(&pins)?.ports.iter().filter(|port| port.claimed).count();
@@ -200,7 +200,7 @@ pub(crate) fn down(options: &Down) -> crate::CommandResult {
     Ok(ExitCode::SUCCESS)
 }
 
-pub(crate) fn status(options: &StatusArguments) -> crate::CommandResult {
+pub(crate) fn status(options: &StatusArguments) -> tsumugi_measure::CommandResult {
     show(&xdp::status(&Pins::here()?)?, Some(&Here::tried()), options.json)
 }
 
@@ -382,8 +382,8 @@ impl<'a> Report<'a> {
     }
 }
 
-fn show(status: &xdp::PoolStatus, here: Option<&Here>, json: bool) -> crate::CommandResult {
-    let mut out = crate::output::output();
+fn show(status: &xdp::PoolStatus, here: Option<&Here>, json: bool) -> tsumugi_measure::CommandResult {
+    let mut out = tsumugi_measure::output::output();
     if json {
         writeln!(out, "{}", serde_json::to_string(&Report::new(status, here))?)?;
     } else {

@@ -1,5 +1,7 @@
 //! What scripts may rely on: output, exit codes and traces of `tsumugi lab` and `tsumugi doctor`.
 
+use nix::sys::signal::{Signal, killpg};
+use nix::unistd::Pid;
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -173,10 +175,8 @@ fn ctrl_c_while_a_lab_is_made_undoes_it() {
             std::thread::sleep(Duration::from_micros(100));
         }
         std::thread::sleep(Duration::from_millis(8 * moment));
-        let group = -i32::try_from(child.id()).expect("a process id");
-        // SAFETY: kill takes two integers and no memory; the group is the one made for the child above, which
-        // nobody has waited for yet.
-        assert_eq!(unsafe { libc::kill(group, libc::SIGINT) }, 0, "the signal was not sent");
+        let group = Pid::from_raw(child.id() as i32);
+        killpg(group, Signal::SIGINT).expect("the group of our own child");
         let output = child.wait_with_output().expect("it ends");
         // On a fast machine it may have been ready before the signal came; then it stands, whole.
         if output.status.success() {

@@ -23,13 +23,16 @@
 //! # Ok::<(), tsumugi_lab::LabError>(())
 //! ```
 
+pub mod child;
 pub mod deferred;
 mod enter;
 mod error;
+pub mod interrupt;
 pub mod kernel_log;
 mod lab;
 mod make;
 mod maker;
+pub mod mpi;
 mod names;
 mod remove;
 mod spec;

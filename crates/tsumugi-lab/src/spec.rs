@@ -1,5 +1,6 @@
 //! What a lab should look like, and whether that can be made.
 
+use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::fmt;
 use std::str::FromStr;
@@ -19,15 +20,15 @@ const RATE_MIN: u64 = 64_000;
 const RATE_MAX: u64 = 400_000_000_000;
 
 /// How the nodes' NICs are joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub enum Wire {
     /// One veth pair between exactly two nodes, for each NIC index: the fastest wire there is, without a
     /// port that could be limited.
     Direct,
     /// A switch node: a namespace with one Linux bridge per NIC index and one port per node. Costs a
-    /// second veth and the bridge on every packet. Where the kernel has no bridge, [`Wire::Router`] is
-    /// made instead.
+    /// second veth and the bridge on every packet. Where the kernel has no bridge, a router is made
+    /// instead.
     Switch,
     /// A switch node that forwards by host routes and answers ARP for everybody (proxy ARP): for kernels
     /// without bridges. Unlike a bridge it decrements the TTL and carries IPv4 only.

@@ -1,6 +1,7 @@
 //! What is wanted of several NICs used as one.
 
-use crate::measured::CaseRow;
+use tsumugi_measure::eval::bonding::CaseRow;
+
 use crate::target::{Limit, Target, Unit};
 
 const FEW: &str = "2x4@100M";
@@ -9,7 +10,7 @@ const UNEVEN: &str = "uneven";
 /// All targets. What was measured in the lab counts; what was only simulated counts where nothing else was done.
 pub(crate) fn evaluate(rows: &[CaseRow]) -> Vec<Target> {
     let find = |case: &str, policy: &str| {
-        let of = |row: &&CaseRow| row.case == case && row.policy == policy;
+        let of = |row: &&CaseRow| row.case == case && row.policy.to_string() == policy;
         rows.iter().filter(of).min_by_key(|row| row.simulated)
     };
     let over_tlb = |value: fn(&CaseRow) -> Option<f64>| {
@@ -25,14 +26,14 @@ pub(crate) fn evaluate(rows: &[CaseRow]) -> Vec<Target> {
             AtLeast,
             1.9,
             Unit::Ratio,
-            over_tlb(|row| row.gbit_s),
+            over_tlb(|row| row.row.gbit_s),
         ),
         (
             "2x4@100M: CPU time per byte of adaptive against tlb",
             AtMost,
             1.3,
             Unit::Ratio,
-            over_tlb(|row| row.cpu_ns_per_kib),
+            over_tlb(|row| row.row.cpu_ns_per_kib),
         ),
         (
             "uneven: adaptive has each flow within 5 % of the mean, for good, after",
@@ -50,16 +51,16 @@ pub(crate) fn evaluate(rows: &[CaseRow]) -> Vec<Target> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use tsumugi_measure::row::Row;
 
     fn row(case: &str, policy: &str) -> CaseRow {
-        CaseRow { case: case.into(), policy: policy.into(), ..CaseRow::default() }
+        CaseRow { case: case.into(), policy: policy.parse().expect("a policy"), ..CaseRow::default() }
     }
 
     #[test]
     fn adaptive_is_judged_by_tlb() {
         let figures = |policy, gbit_s, cpu| CaseRow {
-            gbit_s: Some(gbit_s),
-            cpu_ns_per_kib: Some(cpu),
+            row: Row { gbit_s: Some(gbit_s), cpu_ns_per_kib: Some(cpu), ..Row::default() },
             ..row(FEW, policy)
         };
         let rows = [figures("adaptive", 0.4, 100.0), figures("tlb", 0.2, 200.0)];

@@ -1,11 +1,13 @@
 //! Judges what `tsumugi compare`, `eval bonding` and `eval mpi` measured by the project's targets.
 //!
-//! A package of its own, because it reads JSON, and `xtask` depends on nothing. `cargo xtask targets` runs it.
+//! A package of its own, because it reads rows as the command writes them, and `xtask` depends on nothing. `cargo xtask targets`
+//! runs it.
 
 use std::process::ExitCode;
 
 use measured::{Measured, Rows};
 use target::Target;
+use tsumugi_measure::machine::Machine;
 
 mod bonding;
 mod comparison;
@@ -35,7 +37,11 @@ fn main() -> ExitCode {
             Ok(measured) => {
                 let targets = evaluate(&measured.rows);
                 missed |= targets.iter().any(|target| target.met() == Some(false));
-                println!("{file}: {}\n{}", measured.machine, table::text(&targets));
+                let Machine { wire, cpu, load_average, .. } = measured.machine;
+                println!(
+                    "{file}: {wire}; {cpu}; load average {load_average:.1} before\n{}",
+                    table::text(&targets)
+                );
             }
             Err(error) => {
                 eprintln!("targets: cannot read {file}: {error}");

@@ -1,26 +1,27 @@
 //! What is wanted of an MPI over Tsumugi, beside the same MPI over TCP.
 
-use crate::measured::FigureRow;
+use tsumugi_measure::eval::mpi::{Carrier, FigureRow, Kind};
+
 use crate::target::{Limit, Target, Unit};
 
 use Limit::{AtLeast, AtMost};
 
-const SOCKET: &str = "tsumugi-socket";
-const XDP: &str = "tsumugi-xdp";
+const SOCKET: Carrier = Carrier::TsumugiSocket;
+const XDP: Carrier = Carrier::TsumugiXdp;
 const MIB: u64 = 1 << 20;
 
 /// What is wanted: in words; of which figure, size in bytes and receive path; its ratio to TCP's.
-const WANTED: [(&str, &str, u64, &str, Limit, f64); 10] = [
-    ("sockets: 8 B one way against TCP", "one_way", 8, SOCKET, AtMost, 0.60),
-    ("sockets: 1 KiB one way against TCP", "one_way", 1024, SOCKET, AtMost, 0.45),
-    ("sockets: 4 KiB one way against TCP", "one_way", 4096, SOCKET, AtMost, 0.9),
-    ("sockets: 16 KiB one way against TCP", "one_way", 16384, SOCKET, AtMost, 0.9),
-    ("sockets: 64 KiB one way against TCP", "one_way", 65536, SOCKET, AtMost, 0.9),
-    ("sockets: 8 B stream against TCP", "stream", 8, SOCKET, AtLeast, 6.0),
-    ("sockets: 1 MiB stream against TCP", "stream", MIB, SOCKET, AtLeast, 1.3),
-    ("sockets: 4 MiB stream against TCP", "stream", 4 * MIB, SOCKET, AtLeast, 1.3),
-    ("sockets: barrier against TCP", "barrier", 0, SOCKET, AtMost, 0.55),
-    ("XDP: 8 B one way against TCP", "one_way", 8, XDP, AtMost, 0.48),
+const WANTED: [(&str, Kind, u64, Carrier, Limit, f64); 10] = [
+    ("sockets: 8 B one way against TCP", Kind::OneWay, 8, SOCKET, AtMost, 0.60),
+    ("sockets: 1 KiB one way against TCP", Kind::OneWay, 1024, SOCKET, AtMost, 0.45),
+    ("sockets: 4 KiB one way against TCP", Kind::OneWay, 4096, SOCKET, AtMost, 0.9),
+    ("sockets: 16 KiB one way against TCP", Kind::OneWay, 16384, SOCKET, AtMost, 0.9),
+    ("sockets: 64 KiB one way against TCP", Kind::OneWay, 65536, SOCKET, AtMost, 0.9),
+    ("sockets: 8 B stream against TCP", Kind::Stream, 8, SOCKET, AtLeast, 6.0),
+    ("sockets: 1 MiB stream against TCP", Kind::Stream, MIB, SOCKET, AtLeast, 1.3),
+    ("sockets: 4 MiB stream against TCP", Kind::Stream, 4 * MIB, SOCKET, AtLeast, 1.3),
+    ("sockets: barrier against TCP", Kind::Barrier, 0, SOCKET, AtMost, 0.55),
+    ("XDP: 8 B one way against TCP", Kind::OneWay, 8, XDP, AtMost, 0.48),
 ];
 
 /// All targets.
@@ -28,9 +29,7 @@ pub(crate) fn evaluate(rows: &[FigureRow]) -> Vec<Target> {
     WANTED
         .into_iter()
         .map(|(name, figure, size_bytes, over, limit, wanted)| {
-            let is = |row: &&FigureRow| {
-                (row.figure.as_str(), row.size_bytes, row.over.as_str()) == (figure, size_bytes, over)
-            };
+            let is = |row: &&FigureRow| (row.figure, row.size_bytes, row.over) == (figure, size_bytes, over);
             let measured = rows.iter().find(is).and_then(|row| row.over_tcp);
             Target { name, limit, wanted, unit: Unit::Ratio, measured }
         })
@@ -43,17 +42,21 @@ mod tests {
 
     #[test]
     fn each_receive_path_is_judged_by_its_own_figures() {
-        let row = |figure: &str, size_bytes, over: &str, over_tcp| FigureRow {
-            figure: figure.into(),
+        let row = |figure, size_bytes, over, over_tcp| FigureRow {
+            figure,
             size_bytes,
-            over: over.into(),
+            over,
+            value: 1.0,
             over_tcp,
+            values: vec![1.0],
+            rounds: 1,
+            spread: 0.0,
         };
         let rows = [
-            row("one_way", 8, "tcp", None),
-            row("one_way", 8, SOCKET, Some(0.59)),
-            row("one_way", 8, XDP, Some(0.49)),
-            row("stream", 8, SOCKET, Some(5.9)),
+            row(Kind::OneWay, 8, Carrier::Tcp, None),
+            row(Kind::OneWay, 8, SOCKET, Some(0.59)),
+            row(Kind::OneWay, 8, XDP, Some(0.49)),
+            row(Kind::Stream, 8, SOCKET, Some(5.9)),
         ];
         let targets = evaluate(&rows);
         let met = |name: &str| targets.iter().find(|target| target.name.starts_with(name)).unwrap().met();

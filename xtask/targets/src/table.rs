@@ -1,20 +1,16 @@
 //! Targets as a table of text.
 
+use tsumugi_measure::report::columns::Columns;
+
 use crate::target::Target;
 
 const HEADER: [&str; 4] = ["target", "wanted", "measured", ""];
 
-/// Two spaces between columns; words flush left, figures flush right.
+/// A line for each target.
 pub(crate) fn text(targets: &[Target]) -> String {
-    let cells = targets.iter().map(Target::cells);
-    let rows: Vec<[String; 4]> = std::iter::once(HEADER.map(str::to_owned)).chain(cells).collect();
-    let width = |column: usize| rows.iter().map(|row| row[column].chars().count()).max().unwrap_or(0);
-    let (name, wanted, measured) = (width(0), width(1), width(2));
-    let line = |row: &[String; 4]| {
-        let line = format!("{:<name$}  {:>wanted$}  {:>measured$}  {}", row[0], row[1], row[2], row[3]);
-        line.trim_end().to_owned() + "\n"
-    };
-    rows.iter().map(line).collect()
+    let mut columns = Columns::new(&HEADER);
+    targets.iter().for_each(|target| columns.row(target.cells().into()));
+    columns.to_string()
 }
 
 #[cfg(test)]

@@ -3,12 +3,12 @@
 use super::probe;
 use super::taint::kernel_taint;
 use super::{Finding, Part};
-use crate::nics;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
 use std::time::Instant;
 use tsumugi_lab::{Lab, Spec, Wire};
+use tsumugi_measure::nics;
 use tsumugi_rail::kernel_version;
 use tsumugi_rail::xdp::{self, MtuExcess, Pins, Stranger};
 

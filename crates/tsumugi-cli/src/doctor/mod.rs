@@ -96,13 +96,13 @@ struct Report<'a> {
     findings: &'a [Finding],
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
+pub(crate) fn run(arguments: Arguments) -> tsumugi_measure::CommandResult {
     if let Some(host) = &arguments.paths {
         return paths::run(host, arguments.json);
     }
     let findings = checks::all();
     let ok = usable(&findings);
-    let mut out = crate::output::output();
+    let mut out = tsumugi_measure::output::output();
     if arguments.json {
         writeln!(out, "{}", serde_json::to_string(&Report { ok, findings: &findings })?)?;
     } else {

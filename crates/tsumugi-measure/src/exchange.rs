@@ -1,0 +1,273 @@
+//! `tsumugi perf all-to-all`: every node sends to every other at once, with the XDP receive path and with
+//! the socket receive path. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::Serialize;
+use thiserror::Error;
+use tsumugi::ReceiveChoice;
+use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+
+use crate::cpu::{self, machine_ns};
+use crate::machine::Machine;
+use crate::output::{self, EXIT_INTERRUPTED};
+use crate::report::columns::Columns;
+use crate::report::units;
+use crate::sizes::{self, Sizes};
+use crate::statistics::median;
+use tsumugi_lab::child::{ChildError, Running};
+use tsumugi_lab::interrupt::interrupted;
+
+pub(crate) mod member;
+
+use member::{PORT, Received};
+
+/// How the labs are called: `exchange-PID-NUMBER`.
+const LAB_STEM: &str = "exchange";
+const NIC: &str = "nic0";
+/// How long anything but a measurement may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How long processes have to connect.
+const BEGIN: Duration = Duration::from_millis(700);
+/// The first is compared with the second.
+const RECEIVE_PATHS: [ReceiveChoice; 2] = [ReceiveChoice::Xdp, ReceiveChoice::Socket];
+
+const HELP: &str = "\
+As root this makes labs of its own (network namespaces, joined by a veth pair or a switch) and removes them again. In each \
+node a process sends messages to all others in turn and takes what they send; what all of them take together is counted. The \
+XDP receive path, whose program takes packets in and acknowledges them in the NIC driver's poll, is compared with the socket \
+receive path, in a lab without the program, in turn and round by round. The nodes share this machine's CPUs.
+
+The labs' NICs carry packets one by one, as a wire does. With --offloads the kernel hands up to 64 KiB over a veth pair in one \
+piece where there is no program, which no wire does.
+
+Examples:
+  sudo tsumugi perf all-to-all
+  sudo tsumugi perf all-to-all --nodes 2 --size 8K..256K --rounds 9
+  sudo tsumugi perf all-to-all --json | jq '.figures[] | {nodes, size_bytes, ratio}'
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// Options of this command.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct ExchangeOptions {
+    /// Numbers of nodes, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4], value_parser = clap::value_parser!(u32).range(2..=16))]
+    nodes: Vec<u32>,
+    /// Message sizes: `64`, `8K,64K`, or a doubling range `8K..1M`.
+    #[arg(long, default_value = "1K,8K,32K,256K")]
+    size: Sizes,
+    /// Rounds; figures are medians over them.
+    #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds for each figure of a round.
+    #[arg(long, default_value_t = 0.5)]
+    time: f64,
+    /// Leave the NICs' segmentation and coalescing on.
+    #[arg(long)]
+    offloads: bool,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What all nodes together took in a second.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+struct Figure {
+    nodes: u32,
+    size_bytes: u64,
+    xdp_gbit_s: f64,
+    socket_gbit_s: f64,
+    /// The median of the rounds' ratios.
+    ratio: f64,
+    /// CPU time of the processes, ns for a KiB that was taken; what the kernel does for them elsewhere is not in it.
+    xdp_cpu_ns_per_kib: f64,
+    socket_cpu_ns_per_kib: f64,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Output {
+    figures: Vec<Figure>,
+    machine: Machine,
+}
+
+/// Why there is no table.
+#[derive(Debug, Error)]
+enum ExchangeError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("only root can make the labs and attach the program: `sudo tsumugi perf all-to-all`")]
+    NotRoot,
+    #[error("cannot make a lab to measure in: {0}")]
+    Lab(#[from] LabError),
+    #[error(transparent)]
+    Child(#[from] ChildError),
+}
+
+pub(crate) fn run(options: &ExchangeOptions) -> crate::CommandResult {
+    let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
+    match measure(options) {
+        Ok(figures) => {
+            if options.json {
+                output::line(serde_json::to_string(&Output { figures, machine })?)?;
+            } else {
+                output::line(format_args!("{}\n{}", table(&figures), machine.line()))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(ExchangeError::Interrupted | ExchangeError::Child(ChildError::Interrupted)) => {
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, ExchangeError> {
+    if !nix::unistd::geteuid().is_root() {
+        return Err(ExchangeError::NotRoot);
+    }
+    let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len} {eta}");
+    let steps = options.nodes.len() * options.size.0.len() * options.rounds as usize * RECEIVE_PATHS.len();
+    let progress =
+        ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut figures = Vec::new();
+    for &nodes in &options.nodes {
+        let testbeds = [
+            Testbed::make(nodes, RECEIVE_PATHS[0], options)?,
+            Testbed::make(nodes, RECEIVE_PATHS[1], options)?,
+        ];
+        let mut rounds = vec![[const { Vec::new() }; 2]; options.size.0.len()];
+        for round in 0..options.rounds as usize {
+            for (rounds, &size) in rounds.iter_mut().zip(&options.size.0) {
+                // Each is first as often as the other.
+                for at in [round % 2, 1 - round % 2] {
+                    let name = RECEIVE_PATHS[at].to_string();
+                    progress.set_message(format!("{nodes} nodes, {}, {name}", sizes::show(size)));
+                    rounds[at].push(testbeds[at].exchange(size, options.time)?);
+                    progress.inc(1);
+                }
+            }
+        }
+        let of_size = rounds.iter().zip(&options.size.0);
+        figures.extend(of_size.filter_map(|(rounds, &size)| Figure::of(nodes, size, options.time, rounds)));
+    }
+    progress.finish_and_clear();
+    Ok(figures)
+}
+
+impl Figure {
+    fn of(nodes: u32, size_bytes: u64, time: f64, rounds: &[Vec<Received>; 2]) -> Option<Figure> {
+        let gbit_s = |received: &Received| received.bytes as f64 * 8.0 / (time * 1e9);
+        let cpu = |received: &Received| received.cpu_ns as f64 / (received.bytes.max(1) as f64 / 1024.0);
+        let of = |at: usize, figure: &dyn Fn(&Received) -> f64| median(rounds[at].iter().map(figure));
+        let ratios = rounds[0].iter().zip(&rounds[1]).map(|(xdp, socket)| gbit_s(xdp) / gbit_s(socket));
+        Some(Figure {
+            nodes,
+            size_bytes,
+            xdp_gbit_s: of(0, &gbit_s)?,
+            socket_gbit_s: of(1, &gbit_s)?,
+            ratio: median(ratios)?,
+            xdp_cpu_ns_per_kib: of(0, &cpu)?,
+            socket_cpu_ns_per_kib: of(1, &cpu)?,
+        })
+    }
+}
+
+/// A line for each number of nodes and size.
+fn table(figures: &[Figure]) -> String {
+    let header = ["nodes", "size", "xdp", "socket", "ratio", "CPU per KiB, xdp", "socket"];
+    let mut columns = Columns::new(&header);
+    for figure in figures {
+        columns.row(vec![
+            figure.nodes.to_string(),
+            sizes::show(figure.size_bytes),
+            units::bandwidth(figure.xdp_gbit_s),
+            units::bandwidth(figure.socket_gbit_s),
+            format!("{:.2}", figure.ratio),
+            units::time(figure.xdp_cpu_ns_per_kib),
+            units::time(figure.socket_cpu_ns_per_kib),
+        ]);
+    }
+    format!("everyone sends to everyone: what all nodes took together\n{columns}")
+}
+
+/// A lab whose nodes have the program, or have not.
+struct Testbed {
+    lab: LabGuard,
+    receive: ReceiveChoice,
+}
+
+impl Testbed {
+    fn make(
+        nodes: u32,
+        receive_path: ReceiveChoice,
+        options: &ExchangeOptions,
+    ) -> Result<Testbed, ExchangeError> {
+        let spec = Spec { nodes, offloads: options.offloads, ..Spec::unique(LAB_STEM) };
+        let lab = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
+            Ok(lab) => lab.guarded(),
+            Err(_) if interrupted() => return Err(ExchangeError::Interrupted),
+            Err(error) => return Err(error.into()),
+        };
+        if receive_path == ReceiveChoice::Xdp {
+            for node in 0..nodes as usize {
+                let port = PORT.to_string();
+                let up = ["up", NIC, "--endpoints", "1", "--port", &port].map(str::to_owned);
+                Running::ours(Some((&lab, node)), &up)?.output(PATIENCE)?;
+            }
+        }
+        Ok(Testbed { lab, receive: receive_path })
+    }
+
+    /// Has everyone send to everyone; what all of them took.
+    fn exchange(&self, size: u64, time: f64) -> Result<Received, ExchangeError> {
+        let cpus = cpu::allowed().0;
+        let start_ns = machine_ns() + BEGIN.as_nanos() as u64;
+        let address = |node: usize| self.lab.nodes()[node].nics[0].address;
+        let count = self.lab.nodes().len();
+        let member = |node: usize| {
+            let mut arguments = vec!["perf".to_owned(), "all-to-all-member".to_owned()];
+            let others = (1..count).map(|ahead| address((node + ahead) % count));
+            arguments.extend(others.map(|address| format!("--to={address}")));
+            arguments.push(format!("--receive={}", self.receive));
+            arguments.push(format!("--size={size}"));
+            arguments.push(format!("--start-ns={start_ns}"));
+            arguments.push(format!("--time={time}"));
+            arguments.push(format!("--cpu={}", cpus[node % cpus.len()]));
+            Running::ours(Some((&self.lab, node)), &arguments)
+        };
+        let members = (0..count).map(member).collect::<Result<Vec<_>, _>>()?;
+        let limit = PATIENCE + Duration::from_secs_f64(time);
+        let mut sum = Received::default();
+        for member in members {
+            let received: Received = member.json(limit)?;
+            sum.bytes += received.bytes;
+            sum.cpu_ns += received.cpu_ns;
+        }
+        Ok(sum)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_all_took_is_compared_round_by_round() {
+        let received = |bytes| Received { bytes, cpu_ns: 2048 };
+        let rounds =
+            [vec![received(2 << 30), received(1 << 30), received(3 << 30)], vec![received(1 << 30); 3]];
+        let figure = Figure::of(4, 1024, 2.0, &rounds).expect("rounds");
+        assert_eq!((figure.ratio, figure.socket_gbit_s), (2.0, f64::from(1 << 30) * 4.0 / 1e9));
+        let text = table(&[figure]);
+        assert!(
+            text.lines().nth(2).is_some_and(|line| line.starts_with('4') && line.contains("2.00")),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,537 @@
+//! The measuring side of `tsumugi perf`: rounds, sizes, and what is said to the server.
+
+use std::io;
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs, UdpSocket};
+use std::time::Duration;
+
+use indicatif::{ProgressBar, ProgressStyle};
+use thiserror::Error;
+use tsumugi_rail::family::canonical;
+use tsumugi_rail::xdp::Mode;
+
+use super::control::{self, ControlError, Finish, Reply, Request, with_port};
+use super::{Measure, PORT, over_rounds, sample};
+use crate::nics;
+use crate::peers::raw::{self, Raw};
+use crate::peers::tcp::{Tcp, Tuning};
+use crate::peers::udp::{self, Udp};
+use crate::peers::{Failure, Peer, Role, StopReason, Transport, Until, ours};
+use crate::row::{Metric, Row};
+use crate::sizes;
+
+/// Why there is no measurement.
+#[derive(Debug, Error)]
+pub(crate) enum ClientError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("{0}")]
+    Usage(String),
+    #[error("unknown host `{host}`: {cause}; check the spelling, /etc/hosts and the name service")]
+    UnknownHost { host: String, cause: io::Error },
+    #[error(
+        "no `tsumugi perf serve` answers at {address}: {cause}; start it there, and check the port and the firewall"
+    )]
+    NobodyThere { address: String, cause: io::Error },
+    #[error("the server at {address} is not of use: {cause}")]
+    Control { address: String, cause: ControlError },
+    #[error("the server at {address} refused: {why}")]
+    Refused { address: String, why: String },
+    #[error(
+        "the server at {address} ended without a word{here}: see what `tsumugi perf serve` printed there, or whether \
+         it was killed (`dmesg` tells if memory was short), and start it again"
+    )]
+    Gone { address: String, here: String },
+    #[error("measuring {transport} with {address} failed: {cause}")]
+    Failed { transport: &'static str, address: String, cause: Failure },
+}
+
+/// How a transport is set up for one session.
+struct Setting {
+    tuning: Option<Tuning>,
+    /// Limit of bytes in flight.
+    in_flight: Option<u64>,
+    /// Limit of frames in flight, for bare ones.
+    frames: Option<u64>,
+    /// Empty when there is no choice.
+    name: String,
+}
+
+/// This side of a session before the server has opened its own.
+enum Prepared {
+    Udp(UdpSocket),
+    Raw(Box<Raw>),
+    /// Its side comes second.
+    Nothing,
+}
+
+/// A connection to a server, on which one measurement after the other is made.
+pub(super) struct Client<'a> {
+    measure: &'a Measure,
+    metric: Metric,
+    control: TcpStream,
+    server: SocketAddr,
+    address: String,
+}
+
+/// Measures all sizes in all rounds: one row per size.
+pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientError> {
+    let sizes = match (&measure.size, metric) {
+        (Some(sizes), _) => sizes.0.clone(),
+        (None, Metric::Bandwidth | Metric::Overlap) => vec![1 << 20],
+        (None, Metric::Rate) => vec![8],
+        (None, _) => vec![64],
+    };
+    check_usage(metric, measure, &sizes)?;
+    let client = Client::connect(metric, measure)?;
+    let sizes = client.carried(sizes)?;
+    client.warn_of_mtus();
+    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
+    let progress = ProgressBar::new(u64::from(measure.rounds) * sizes.len() as u64)
+        .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut rounds: Vec<Vec<Row>> = vec![Vec::new(); sizes.len()];
+    // Round by round, not size by size: a disturbance hits one round of every size, not one size.
+    for _ in 0..measure.rounds {
+        for (size, rows) in sizes.iter().zip(&mut rounds) {
+            progress.set_message(format!("{} {}", measure.transport.name(), sizes::show(*size)));
+            rows.push(client.round(*size)?);
+            progress.inc(1);
+        }
+    }
+    progress.finish_and_clear();
+    Ok(rounds.iter().filter_map(|rows| over_rounds(rows)).collect())
+}
+
+/// What would fail anyway, said before anything is done.
+pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> Result<(), ClientError> {
+    let usage = |text: String| Err(ClientError::Usage(text));
+    if measure.transport == Transport::Udp && is_whole(metric) {
+        for &size in sizes {
+            Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
+        }
+    }
+    if measure.transport != Transport::RawXdp && measure.mode.is_some() {
+        return usage("--mode is a choice of bare frames: it needs --transport raw-xdp".into());
+    }
+    if measure.transport != Transport::Tsumugi {
+        if measure.faults.is_some() {
+            return usage("--faults are injected by Tsumugi: they need --transport tsumugi".into());
+        }
+        if measure.in_place {
+            return usage("--in-place uses Tsumugi's buffers: it needs --transport tsumugi".into());
+        }
+        if measure.model != ours::Model::Channel {
+            return usage("--model is a way to use Tsumugi: it needs --transport tsumugi".into());
+        }
+        if measure.trace.is_some() {
+            return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
+        }
+    }
+    if measure.model != ours::Model::Channel && measure.in_place {
+        return usage("--in-place uses a channel's buffers: it needs --model channel".into());
+    }
+    if let Some(size) = sizes.iter().find(|size| **size > measure.model.bytes_max()) {
+        let (size, most) = (sizes::show(*size), sizes::show(measure.model.bytes_max()));
+        return usage(format!("this model carries messages of up to {most}, not {size}"));
+    }
+    if measure.model != ours::Model::Message && measure.protocol != ours::Protocol::Auto {
+        return usage("--protocol is how tagged messages travel: it needs --model message".into());
+    }
+    if measure.model != ours::Model::Channel && metric == Metric::Overlap {
+        return usage("overlap is measured with --model channel".into());
+    }
+    if let Some(faults) = &measure.faults {
+        ours::check_faults(faults)
+            .map_err(|why| ClientError::Usage(format!("--faults `{faults}`: {why}")))?;
+    }
+    Ok(())
+}
+
+/// Whether a message is one datagram or one frame for a transport that does not cut messages.
+const fn is_whole(metric: Metric) -> bool {
+    matches!(metric, Metric::RoundTrip | Metric::Overhead | Metric::Overlap)
+}
+
+/// `host`, `host:port`, `[v6]`, `[v6]:port` or a bare IPv6 address.
+fn host_and_port(text: &str) -> Result<(&str, u16), ClientError> {
+    let wrong = |port: &str| ClientError::Usage(format!("`{port}` in `{text}` is not a port (1 to 65535)"));
+    let (host, port) = match text.strip_prefix('[').and_then(|rest| rest.split_once(']')) {
+        Some((host, rest)) => (host, rest.strip_prefix(':')),
+        None => match text.split_once(':') {
+            Some((_, rest)) if rest.contains(':') => (text, None),
+            Some((host, port)) => (host, Some(port)),
+            None => (text, None),
+        },
+    };
+    if host.is_empty() {
+        return Err(ClientError::Usage(format!("`{text}` names no host; write HOST or HOST:PORT")));
+    }
+    let port = match port {
+        None => PORT,
+        Some(port) => port.parse().ok().filter(|&port| port != 0).ok_or_else(|| wrong(port))?,
+    };
+    Ok((host, port))
+}
+
+impl<'a> Client<'a> {
+    pub(super) fn connect(metric: Metric, measure: &'a Measure) -> Result<Client<'a>, ClientError> {
+        let (host, port) = host_and_port(&measure.host)?;
+        let unknown = |cause| ClientError::UnknownHost { host: host.to_owned(), cause };
+        let addresses = (host, port).to_socket_addrs().map_err(unknown)?;
+        let mut refusal = io::Error::from(io::ErrorKind::NotFound);
+        for server in addresses {
+            match TcpStream::connect_timeout(&server, measure.timeout) {
+                Ok(control) => {
+                    let address = format!("{host}:{port}");
+                    control::prepare(&control).map_err(|cause| ClientError::Control {
+                        address: address.clone(),
+                        cause: cause.into(),
+                    })?;
+                    return Ok(Client { measure, metric, control, server: canonical(server), address });
+                }
+                Err(_) if tsumugi_lab::interrupt::interrupted() => return Err(ClientError::Interrupted),
+                Err(cause) => refusal = cause,
+            }
+        }
+        Err(ClientError::NobodyThere { address: format!("{host}:{port}"), cause: refusal })
+    }
+
+    /// Says once that packets are shorter than one of the NICs takes.
+    fn warn_of_mtus(&self) {
+        let spreads = self.measure.transport == Transport::Tsumugi && self.measure.policy != "single";
+        if !spreads || self.server.ip().is_loopback() {
+            return;
+        }
+        if let Some((what, _)) = tsumugi_rail::nics::survey().ok().and_then(|found| nics::uneven_mtus(&found))
+        {
+            eprintln!("tsumugi perf: note: {what}");
+        }
+    }
+
+    /// The sizes that the transport carries. Those that only the NIC is too small for are left out, and named.
+    fn carried(&self, sizes: Vec<u64>) -> Result<Vec<u64>, ClientError> {
+        if self.measure.transport != Transport::RawXdp || !is_whole(self.metric) {
+            return Ok(sizes);
+        }
+        let here = self.here().map_err(|cause| self.failed(cause))?;
+        let nic = raw::nic(here, self.server).map_err(|cause| self.failed(cause))?;
+        let most = raw::payload_bytes_max(nic.mtu_bytes);
+        let (carried, over): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size <= most as u64);
+        if over.is_empty() {
+            return Ok(carried);
+        }
+        let over: Vec<String> = over.into_iter().map(sizes::show).collect();
+        let why = format!("a bare frame carries at most {most} bytes on {}", nic.name);
+        if carried.is_empty() {
+            return Err(ClientError::Usage(format!(
+                "{why}, not {}: choose a smaller --size",
+                over.join(", ")
+            )));
+        }
+        eprintln!("left out: {}: {why}", over.join(", "));
+        Ok(carried)
+    }
+
+    /// This side's address, as the server sees it.
+    fn here(&self) -> Result<SocketAddr, Failure> {
+        self.control.local_addr().map(canonical).map_err(Failure::system("no local address"))
+    }
+
+    /// One round of one size.
+    pub(super) fn round(&self, size: u64) -> Result<Row, ClientError> {
+        // What a bare transport is worth is what it does at its best setting.
+        let settings = self.settings(size);
+        let time = self.time() / (settings.len() as u32).min(2);
+        let mut best: Option<Row> = None;
+        for setting in &settings {
+            let mut row = self.session(size, setting, time)?;
+            row.setting = (settings.len() > 1).then(|| setting.name.clone());
+            if best.as_ref().is_none_or(|best| best.value() < row.value()) {
+                best = Some(row);
+            }
+        }
+        let row = best.unwrap_or_default();
+        let size_bytes = if self.metric == Metric::Idle { 0 } else { size };
+        Ok(Row { metric: self.metric, size_bytes, ..self.describe(row) })
+    }
+
+    /// The settings to try: for streams over bare transports several, otherwise one.
+    fn settings(&self, size: u64) -> Vec<Setting> {
+        let streams = matches!(self.metric, Metric::Bandwidth | Metric::Rate);
+        let in_flight = self.measure.in_flight;
+        let plain = Setting { tuning: None, in_flight, frames: None, name: String::new() };
+        match self.measure.transport {
+            Transport::TcpSpin | Transport::TcpBlock if streams => {
+                let tunings = Tuning::for_stream(size, in_flight).into_iter();
+                tunings
+                    .map(|tuning| Setting { tuning: Some(tuning), name: tuning.name(size), ..plain })
+                    .collect()
+            }
+            Transport::TcpSpin | Transport::TcpBlock => {
+                vec![Setting { tuning: Some(Tuning::PROMPT), ..plain }]
+            }
+            Transport::Udp if streams && in_flight.is_none() => {
+                let name = |bytes| format!("{} in flight", sizes::show(bytes));
+                let limits = udp::IN_FLIGHT_BYTES.into_iter();
+                limits.map(|bytes| Setting { in_flight: Some(bytes), name: name(bytes), ..plain }).collect()
+            }
+            Transport::RawXdp if streams && in_flight.is_none() => {
+                let limits = raw::IN_FLIGHT_FRAMES.into_iter();
+                limits
+                    .map(|frames| Setting {
+                        frames: Some(frames),
+                        name: format!("{frames} frames in flight"),
+                        ..plain
+                    })
+                    .collect()
+            }
+            _ => vec![plain],
+        }
+    }
+
+    /// Time of one round: what was asked for, or as long as the asked-for messages take.
+    fn time(&self) -> Duration {
+        let unlimited = Duration::from_secs(3600);
+        let default = if self.measure.count.is_some() { unlimited } else { Duration::from_millis(500) };
+        self.measure.time.unwrap_or(default)
+    }
+
+    fn describe(&self, row: Row) -> Row {
+        let ours = self.measure.transport == Transport::Tsumugi;
+        let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
+        Row {
+            transport: self.measure.transport.name().to_owned(),
+            mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
+            wait: ours.then(|| self.measure.wait.clone()),
+            model: self.measure.model.name().filter(|_| ours),
+            protocol: self.measure.protocol.name(),
+            one_by_one: self.measure.mix.one_by_one,
+            repeat: repeat.filter(|_| ours),
+            faults: self.measure.faults.clone(),
+            setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
+            ..row
+        }
+    }
+
+    fn mode(&self) -> Mode {
+        self.measure.mode.unwrap_or(Mode::Native)
+    }
+
+    /// Opens both sides, measures, and closes them again.
+    fn session(&self, size: u64, setting: &Setting, time: Duration) -> Result<Row, ClientError> {
+        let mut peer = self.open(size, setting, time)?;
+        let until = Until { time, messages: self.measure.count.unwrap_or(u64::MAX) };
+        let silence_max = self.measure.timeout;
+        let measured = sample::measure(self.metric, peer.as_mut(), size, until, &self.control, silence_max)
+            .map_err(|cause| self.failed(cause))?;
+        self.say(&Finish { finish: true })?;
+        peer.finish();
+        let theirs = match self.hear()? {
+            Reply::Done(streamed) => streamed,
+            _ => return Err(self.out_of_step()),
+        };
+        let row = Row {
+            send: peer.send_path().map(str::to_owned),
+            receive: peer.receive_path().map(str::to_owned),
+            paths: peer.paths(),
+            ..sample::row(self.metric, &measured, &theirs)
+        };
+        peer.close().map_err(|cause| self.failed(cause))?;
+        Ok(row)
+    }
+
+    fn open(&self, size: u64, setting: &Setting, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
+        let transport = self.measure.transport;
+        let options = ours::TsumugiOptions {
+            wait: self.measure.wait.clone(),
+            repeat: self.measure.repeat.clone(),
+            in_flight: self.measure.in_flight,
+            faults: self.measure.faults.clone(),
+            message_bytes_max: size,
+            in_place: self.measure.in_place,
+            send: self.measure.send.clone(),
+            receive: self.measure.receive.clone(),
+            policy: self.measure.policy.clone(),
+            model: self.measure.model,
+            protocol: self.measure.protocol,
+            mix: self.measure.mix,
+            datagram_bytes: self.measure.datagram,
+            peer_timeout_ms: self.measure.timeout.as_millis() as u64,
+        };
+        let prepared = self.prepare().map_err(|cause| self.failed(cause))?;
+        self.say(&Request {
+            tsumugi_perf: control::VERSION,
+            metric: self.metric,
+            transport,
+            message_bytes: size,
+            udp_port: match &prepared {
+                Prepared::Udp(socket) => socket.local_addr().ok().map(|address| address.port()),
+                _ => None,
+            },
+            raw: match &prepared {
+                Prepared::Raw(raw) => Some(raw::RawOptions { mode: self.mode().to_string(), mac: raw.mac() }),
+                _ => None,
+            },
+            tuning: setting.tuning,
+            in_flight: setting.in_flight,
+            ours: (transport == Transport::Tsumugi).then(|| options.clone()),
+            idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
+            silence_max_ms: self.measure.timeout.as_millis() as u64,
+        })?;
+        let Reply::Ready { port, mac } = self.hear()? else {
+            return Err(self.out_of_step());
+        };
+        let server = with_port(self.server, port);
+        let opened = match (prepared, setting.tuning) {
+            (Prepared::Udp(socket), _) => socket
+                .connect(server)
+                .map_err(Failure::system(format!("cannot reach UDP port {port}")))
+                .and_then(|()| Udp::new(socket, setting.in_flight, Role::Asks))
+                .map(|udp| Box::new(udp) as Box<dyn Peer>),
+            (Prepared::Raw(mut raw), _) => {
+                raw.connect(mac.ok_or_else(|| self.out_of_step())?);
+                match (setting.frames, setting.in_flight) {
+                    (Some(frames), _) => raw.limit(frames),
+                    (None, Some(bytes)) => raw.limit_bytes(bytes, size),
+                    (None, None) => {}
+                }
+                Ok(raw as Box<dyn Peer>)
+            }
+            (Prepared::Nothing, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
+                .map_err(Failure::system(format!("cannot connect to TCP port {port}")))
+                .and_then(|stream| Tcp::new(stream, transport == Transport::TcpSpin, tuning))
+                .map(|tcp| Box::new(tcp) as Box<dyn Peer>),
+            (Prepared::Nothing, None) => self
+                .here()
+                .and_then(|here| ours::connect(here.ip(), server, &options, self.measure.trace.as_deref())),
+        };
+        opened.map_err(|cause| self.failed(cause))
+    }
+
+    /// Opens what the server must know of before it opens its own side.
+    fn prepare(&self) -> Result<Prepared, Failure> {
+        let here = self.here()?;
+        Ok(match self.measure.transport {
+            Transport::Udp => Prepared::Udp(
+                UdpSocket::bind(with_port(here, 0)).map_err(Failure::system("cannot open a UDP socket"))?,
+            ),
+            Transport::RawXdp => {
+                let raw = Raw::open(here, self.server, self.mode(), Role::Asks)?;
+                Prepared::Raw(Box::new(raw))
+            }
+            Transport::TcpSpin | Transport::TcpBlock | Transport::Tsumugi => Prepared::Nothing,
+        })
+    }
+
+    fn say(&self, word: &impl serde::Serialize) -> Result<(), ClientError> {
+        control::say(&self.control, word).map_err(|cause| {
+            // It may have said why before it went.
+            match control::hear(&self.control, Some(control::LOOK_UP)) {
+                Ok(Reply::Refused { why }) => ClientError::Refused { address: self.address.clone(), why },
+                _ => self.control_failed(cause),
+            }
+        })
+    }
+
+    /// The server's next word; a refusal is an error.
+    fn hear(&self) -> Result<Reply, ClientError> {
+        // The server may first have to notice that nothing more arrives.
+        let limit = self.measure.timeout + Duration::from_secs(2);
+        match control::hear(&self.control, Some(limit)) {
+            Ok(Reply::Refused { why }) => Err(ClientError::Refused { address: self.address.clone(), why }),
+            Ok(reply) => Ok(reply),
+            Err(cause) => Err(self.control_failed(cause)),
+        }
+    }
+
+    fn control_failed(&self, cause: ControlError) -> ClientError {
+        match cause {
+            ControlError::Interrupted => ClientError::Interrupted,
+            ControlError::Closed => self.gone(String::new()),
+            cause => ClientError::Control { address: self.address.clone(), cause },
+        }
+    }
+
+    fn gone(&self, here: String) -> ClientError {
+        ClientError::Gone { address: self.address.clone(), here }
+    }
+
+    fn out_of_step(&self) -> ClientError {
+        self.control_failed(ControlError::NotOurs("a word out of turn".to_owned()))
+    }
+
+    /// A failure here often has its cause at the server: then the server's word is the better explanation.
+    fn failed(&self, cause: Failure) -> ClientError {
+        if tsumugi_lab::interrupt::interrupted() || matches!(cause, Failure::Stopped(StopReason::Interrupted))
+        {
+            return ClientError::Interrupted;
+        }
+        match control::hear::<Reply>(&self.control, Some(control::LOOK_UP)) {
+            Ok(Reply::Refused { why }) => ClientError::Refused { address: self.address.clone(), why },
+            Err(ControlError::Closed) => match cause {
+                // Its end was noticed, and nothing else.
+                Failure::Stopped(_) => self.gone(String::new()),
+                cause => self.gone(format!(" ({} failed here with: {cause})", self.measure.transport.name())),
+            },
+            _ => ClientError::Failed {
+                transport: self.measure.transport.name(),
+                address: self.address.clone(),
+                cause,
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[derive(clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        measure: Measure,
+    }
+
+    #[test]
+    fn what_a_server_said_before_it_went_is_told_though_nothing_can_be_said_to_it() {
+        use clap::Parser;
+        use nix::sys::socket::{setsockopt, sockopt::Linger};
+        let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
+        let measure = Command::parse_from(["perf", "127.0.0.1"]).measure;
+        for (word, shown) in
+            [(Some("the loom is broken"), "the loom is broken"), (None, "`tsumugi perf serve`")]
+        {
+            let server = listener.local_addr().expect("address");
+            let control = TcpStream::connect(server).expect("connect");
+            control::prepare(&control).expect("prepare");
+            let address = server.to_string();
+            let client = Client { measure: &measure, metric: Metric::Bandwidth, control, server, address };
+            let (far, _) = listener.accept().expect("accept");
+            if let Some(why) = word {
+                control::say(&far, &Reply::Refused { why: why.to_owned() }).expect("say");
+            }
+            // Closed with a reset, as when something is unread.
+            setsockopt(&far, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).expect("linger");
+            drop(far);
+            std::thread::sleep(Duration::from_millis(100));
+            let error = client.say(&Finish { finish: true }).expect_err("nobody is there").to_string();
+            assert!(error.contains(shown), "{error}");
+        }
+    }
+
+    #[test]
+    fn hosts_with_and_without_ports() {
+        for (text, host, port) in [
+            ("node1", "node1", PORT),
+            ("node1:80", "node1", 80),
+            ("10.0.0.1:7500", "10.0.0.1", 7500),
+            ("::1", "::1", PORT),
+            ("[::1]", "::1", PORT),
+            ("[fe80::1]:7500", "fe80::1", 7500),
+        ] {
+            assert_eq!(host_and_port(text).expect(text), (host, port));
+        }
+        for wrong in ["node1:", "node1:0", "node1:http", ":7411", "node1:70000"] {
+            assert!(matches!(host_and_port(wrong), Err(ClientError::Usage(_))), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,308 @@
+//! `tsumugi perf serve`: does what a client's request says, one client at a time.
+
+use std::io::{self, ErrorKind};
+use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
+use std::process::ExitCode;
+use std::time::{Duration, Instant};
+
+use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
+use thiserror::Error;
+use tsumugi_rail::family::canonical;
+use tsumugi_rail::port::when_free;
+
+use super::control::{
+    self, ControlError, Finish, LOOK_UP, OVERLAP_QUESTION_BYTES, Reply, Request, with_port,
+};
+use crate::cpu::process_cpu_time;
+use crate::output;
+use crate::peers::raw::Raw;
+use crate::peers::tcp::{Tcp, Tuning};
+use crate::peers::udp::Udp;
+use crate::peers::{Failure, Peer, Role, StopReason, Stream, Streamed, Transport, Watch, ours};
+use crate::row::Metric;
+use tsumugi_lab::interrupt::interrupted;
+
+/// How long a client may say nothing between two measurements: others may be waiting for their turn.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+/// Why the server cannot serve.
+#[derive(Debug, Error)]
+enum ServeError {
+    #[error("cannot answer on TCP port {port}: {cause}; is another `tsumugi perf serve` running? Use --port")]
+    Bind { port: u16, cause: io::Error },
+    #[error("cannot accept connections on port {port}: {cause}")]
+    Accept { port: u16, cause: io::Error },
+}
+
+pub(crate) fn run(serve: &super::Serve) -> crate::CommandResult {
+    let listener = listen(serve.port).map_err(|cause| ServeError::Bind { port: serve.port, cause })?;
+    let port = listener.local_addr()?.port();
+    output::line(format_args!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends"))?;
+    loop {
+        match accept(&listener, None) {
+            Ok(control) => {
+                let client = control
+                    .peer_addr()
+                    .map_or("a client".to_owned(), |address| canonical(address).to_string());
+                match session(&control, port, serve, SILENCE_MAX) {
+                    Ok(()) => {}
+                    Err(SessionError::Control(ControlError::Interrupted)) => {}
+                    Err(error) => eprintln!("tsumugi perf: {client}: {error}"),
+                }
+            }
+            Err(error) if error.kind() == ErrorKind::Interrupted => {}
+            Err(cause) => return Err(ServeError::Accept { port, cause }.into()),
+        }
+        if interrupted() {
+            return Ok(ExitCode::from(crate::output::EXIT_INTERRUPTED));
+        }
+        if serve.once {
+            return Ok(ExitCode::SUCCESS);
+        }
+    }
+}
+
+/// Listens on both address families, or on IPv4 alone where the kernel has no IPv6.
+fn listen(port: u16) -> io::Result<TcpListener> {
+    let bind = || {
+        TcpListener::bind((Ipv6Addr::UNSPECIFIED, port)).or_else(|error| match error.kind() {
+            ErrorKind::AddrInUse | ErrorKind::PermissionDenied => Err(error),
+            _ => TcpListener::bind((Ipv4Addr::UNSPECIFIED, port)),
+        })
+    };
+    when_free(bind, |error| error.kind() == ErrorKind::AddrInUse)
+}
+
+/// Waits for a connection; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut` after `limit`.
+fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStream> {
+    let start = Instant::now();
+    let look_up = PollTimeout::try_from(LOOK_UP).unwrap_or(PollTimeout::ZERO);
+    loop {
+        if interrupted() {
+            return Err(ErrorKind::Interrupted.into());
+        }
+        if limit.is_some_and(|limit| start.elapsed() > limit) {
+            return Err(ErrorKind::TimedOut.into());
+        }
+        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
+        match poll(&mut fds, look_up) {
+            Ok(0) | Err(nix::Error::EINTR) => continue,
+            Ok(_) => {}
+            Err(error) => return Err(error.into()),
+        }
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            // The client has gone again before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Why a session ended before its client had finished.
+#[derive(Debug, Error)]
+enum SessionError {
+    #[error(transparent)]
+    Control(#[from] ControlError),
+    #[error(transparent)]
+    Failed(#[from] Failure),
+    #[error("the connection broke: {0}")]
+    Io(#[from] io::Error),
+}
+
+/// One client's measurements, one after the other, until it closes its control connection.
+fn session(
+    control: &TcpStream,
+    port: u16,
+    serve: &super::Serve,
+    silence_max: Duration,
+) -> Result<(), SessionError> {
+    control::prepare(control)?;
+    loop {
+        let ended = match control::hear(control, Some(silence_max)) {
+            Ok(request) => measurement(control, port, serve, request),
+            Err(ControlError::Closed) => return Ok(()),
+            Err(error) => Err(error.into()),
+        };
+        if let Err(error) = ended {
+            // The client learns why, if it is still there, and nothing more is expected of it.
+            control::end(control, &Reply::Refused { why: error.to_string() });
+            return Err(error);
+        }
+    }
+}
+
+fn measurement(
+    control: &TcpStream,
+    port: u16,
+    serve: &super::Serve,
+    mut request: Request,
+) -> Result<(), SessionError> {
+    if request.tsumugi_perf != control::VERSION {
+        return Err(Failure::Refused(format!(
+            "this server speaks version {} of the perf protocol, the client version {}: install the same \
+             tsumugi on both hosts",
+            control::VERSION,
+            request.tsumugi_perf
+        ))
+        .into());
+    }
+    if let Some(options) = &mut request.ours {
+        options.wait = serve.wait.clone().unwrap_or_else(|| options.wait.clone());
+        options.receive = serve.receive.clone().unwrap_or_else(|| options.receive.clone());
+    }
+    let mut peer = open(control, port, &request)?;
+    let silence_max = Duration::from_millis(request.silence_max_ms) + Duration::from_secs(1);
+    let mut watch = Watch::new(Some(control), silence_max);
+    let stream = Stream::of(request.message_bytes);
+    let done = match request.metric {
+        Metric::RoundTrip | Metric::Overhead => {
+            answer(peer.as_mut(), request.message_bytes as usize, request.message_bytes, &mut watch)?
+        }
+        Metric::Bandwidth | Metric::Rate => peer.sink(stream, &mut watch)?,
+        Metric::Overlap => answer(peer.as_mut(), OVERLAP_QUESTION_BYTES, request.message_bytes, &mut watch)?,
+        Metric::Idle => idle(peer.as_mut(), Duration::from_millis(request.idle_ms), control)?,
+    };
+    let _: Finish = control::hear(control, Some(silence_max))?;
+    control::say(control, &Reply::Done(done))?;
+    Ok(peer.close()?)
+}
+
+/// Answers each message of `question_bytes` by one of `bytes`, until the client says that it has finished.
+fn answer(
+    peer: &mut dyn Peer,
+    question_bytes: usize,
+    bytes: u64,
+    watch: &mut Watch<'_>,
+) -> Result<Streamed, Failure> {
+    let mut message = vec![0xa5; bytes as usize];
+    let mut answered = Streamed::default();
+    let end = loop {
+        match peer.receive(question_bytes, watch) {
+            Ok(true) => {}
+            Ok(false) => continue,
+            Err(error) => break error,
+        }
+        if let Err(error) = peer.send(&mut message, watch) {
+            break error;
+        }
+        answered.messages += 1;
+        answered.bytes += bytes;
+    };
+    match end {
+        Failure::Stopped(StopReason::Control) => Ok(answered),
+        error => Err(error),
+    }
+}
+
+/// Waits for nothing, and says what that cost.
+fn idle(peer: &mut dyn Peer, time: Duration, control: &TcpStream) -> Result<Streamed, Failure> {
+    let (start, cpu) = (Instant::now(), process_cpu_time());
+    // Silence is what is measured here: only Ctrl-C and the client's end may cut it short.
+    match peer.idle(time, &mut Watch::new(Some(control), Duration::MAX)) {
+        Ok(()) | Err(Failure::Stopped(StopReason::Control)) => {}
+        Err(error) => return Err(error),
+    }
+    Ok(Streamed {
+        elapsed_ns: start.elapsed().as_nanos() as u64,
+        cpu_ns: (process_cpu_time() - cpu).as_nanos() as u64,
+        ..Streamed::default()
+    })
+}
+
+/// Opens this side of the data path, and tells the client that it may open the other.
+fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Peer>, SessionError> {
+    let here = canonical(control.local_addr()?);
+    let there = canonical(control.peer_addr()?);
+    match request.transport {
+        Transport::TcpSpin | Transport::TcpBlock => {
+            let tuning = request.tuning.unwrap_or(Tuning::PROMPT);
+            let listener = TcpListener::bind(with_port(here, 0))?;
+            // Before the connection is made, so that its window scale allows for the buffer.
+            if let Some(bytes) = tuning.buffer_bytes
+                && setsockopt(&listener, RcvBufForce, &bytes).is_err()
+            {
+                let _ = setsockopt(&listener, RcvBuf, &bytes);
+            }
+            control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
+            let stream = loop {
+                let stream = accept(&listener, Some(Duration::from_secs(5)))?;
+                if canonical(stream.peer_addr()?).ip() == there.ip() {
+                    break stream;
+                }
+            };
+            Ok(Box::new(Tcp::new(stream, request.transport == Transport::TcpSpin, tuning)?))
+        }
+        Transport::Udp => {
+            let peer_port = request.udp_port.unwrap_or(0);
+            let socket = UdpSocket::bind(with_port(here, port))
+                .map_err(Failure::system(format!("the server cannot use its UDP port {port}")))?;
+            socket.connect(with_port(there, peer_port)).map_err(Failure::system(format!(
+                "the server cannot reach UDP port {peer_port} of {there}"
+            )))?;
+            let udp = Udp::new(socket, request.in_flight, Role::Answers)?;
+            control::say(control, &Reply::ready(port))?;
+            Ok(Box::new(udp))
+        }
+        Transport::RawXdp => {
+            let options = request
+                .raw
+                .as_ref()
+                .ok_or_else(|| Failure::Refused("the request says nothing about bare frames".to_owned()))?;
+            let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
+            raw.connect(options.mac);
+            control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
+            Ok(Box::new(raw))
+        }
+        Transport::Tsumugi => {
+            let options = request.ours.as_ref().ok_or_else(|| {
+                Failure::Refused("the request says nothing about Tsumugi's settings".to_owned())
+            })?;
+            // The XDP receive path has ports of its own; the client is told which it is.
+            let port = if options.receive == "xdp" { 0 } else { port };
+            let (port, ours) = ours::serve(here.ip(), port, options)?;
+            control::say(control, &Reply::ready(port))?;
+            Ok(ours)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Read;
+
+    /// Both ends of a control connection.
+    fn pair() -> (TcpStream, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").expect("bind");
+        let client = TcpStream::connect(listener.local_addr().expect("address")).expect("connect");
+        let (server, _) = listener.accept().expect("accept");
+        control::prepare(&client).expect("prepare");
+        (client, server)
+    }
+
+    #[test]
+    fn a_client_that_says_nothing_for_too_long_is_told_before_it_is_left() {
+        let (mut client, server) = pair();
+        let serve = super::super::Serve { port: 0, once: true, wait: None, receive: None, cpu: None };
+        let session = std::thread::spawn(move || {
+            session(&server, 0, &serve, Duration::from_millis(50)).expect_err("a silent client").to_string()
+        });
+        let mut said = String::new();
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while !said.ends_with('\n') && Instant::now() < deadline {
+            let mut piece = [0; 1024];
+            match client.read(&mut piece) {
+                Ok(0) => break,
+                Ok(count) => said.push_str(&String::from_utf8_lossy(&piece[..count])),
+                Err(_) => {}
+            }
+        }
+        assert!(said.contains("refused") && said.contains("said nothing"), "{said:?}");
+        drop(client);
+        assert!(session.join().expect("the session").contains("said nothing"));
+    }
+}
