@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|loom|miri|races|kernels|defects|tidy|oldest|fuzz|targets|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|miri|races|kernels|defects|tidy|circles|oldest|fuzz|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -26,6 +26,7 @@ cargo xtask COMMAND
 
   setup   install what building, testing and the demo need (Debian; without root: say what is left out)
   tidy    check the project's style beyond what rustfmt and clippy know
+  circles see whether source files need each other in a circle
   oldest  build with the oldest Rust that the project promises (rust-version in Cargo.toml)
   fuzz    build the fuzz targets, without running them
   test    run every test of the workspace: the simulation, the interleavings, Miri, other kernels and defects included
@@ -48,6 +49,7 @@ fn main() -> ExitCode {
         // A script, because this program cannot be built before a linker is installed.
         ["setup"] => run("sh", &["xtask/setup.sh"], &[]),
         ["tidy"] => tidy(),
+        ["circles"] => run("cargo", &["run", "--quiet", "--package", "xtask-circles"], &[]),
         ["test"] => test(),
         ["loom"] => concluded(interleave),
         ["races"] => races(),
