@@ -10,7 +10,7 @@ use crate::settings::{MESSAGE_BYTES_MAX, Progress, Settings};
 use crate::sockaddr;
 use std::ffi::{CString, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use tsumugi_rail::{family, nics};
+use tsumugi_rail::{dual_stack, nics};
 
 /// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
 pub(crate) const ANY: &str = "tsumugi";
@@ -344,7 +344,7 @@ fn candidates(
 /// The addresses by which peers reach this host first, one of each family, the best one first. The loopback's where there is no
 /// NIC that may be used.
 fn reached_by(settings: &Settings) -> Vec<IpAddr> {
-    let bound = family::on_this_host(Ipv6Addr::UNSPECIFIED.into());
+    let bound = dual_stack::on_this_host(Ipv6Addr::UNSPECIFIED.into());
     let choices = match nics::explain(bound, &settings.networks()) {
         Ok(choices) => choices,
         Err(error) => {

@@ -8,12 +8,13 @@ mod answers;
 mod attachment;
 
 use crate::choose::Chooser;
-use crate::given_up::{GivenUp, RailReport};
+use crate::given_up::GivenUp;
 use crate::liveness::{Evidence, Listener, Question, Questions};
 use crate::memory::{Memory, MemoryError};
 use crate::networks::Networks;
 use crate::nics::{NicAddress, NicName, Nics};
 use crate::packet::{PacketError, PacketSendPath};
+use crate::report::RailReport;
 use crate::send_path::SendPath;
 use crate::sys::{self, Epoll};
 use crate::udp::{Udp, UdpError, UdpOptions};

@@ -6,13 +6,8 @@
 //! single peers are of the peer's family, because the kernel looks up the route of every packet from a connected socket
 //! of IPv6 to a mapped address.
 
-use crate::sys::{self, interfaces};
-use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsFd, BorrowedFd};
-
-/// Where Linux says that no NIC is to have an address of IPv6, unless it is set for that NIC alone.
-const DISABLED: &str = "/proc/sys/net/ipv6/conf/all/disable_ipv6";
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 
 /// Whether an endpoint that is bound to `bound` has peers of both families.
 #[must_use]
@@ -24,13 +19,6 @@ pub fn is_dual(bound: IpAddr) -> bool {
 #[must_use]
 pub fn serves(bound: IpAddr, ip: IpAddr) -> bool {
     is_dual(bound) || bound.is_ipv4() == ip.is_ipv4()
-}
-
-/// What an endpoint binds to that is to be bound to `bind`. On a host without IPv6, `::` is every address of IPv4. An address
-/// of IPv4 may be written as one of IPv6.
-#[must_use]
-pub fn on_this_host(bind: IpAddr) -> IpAddr {
-    if is_dual(bind) && !has_ipv6() { Ipv4Addr::UNSPECIFIED.into() } else { bind.to_canonical() }
 }
 
 /// The address that an endpoint that is bound to `bound` has towards a peer, as far as binding says.
@@ -52,30 +40,29 @@ pub fn canonical(address: SocketAddr) -> SocketAddr {
     }
 }
 
-/// Whether this host has IPv6. It has none where the kernel lacks it, where this program may not use it, or where it is
-/// switched off and no NIC has an address all the same.
-fn has_ipv6() -> bool {
-    let is_off = std::fs::read_to_string(DISABLED).is_ok_and(|text| text.trim() == "1");
-    can_bind().is_ok()
-        && (!is_off || interfaces().list.iter().any(|nic| matches!(nic.address, Some(IpAddr::V6(_)))))
-}
-
-/// Tries a socket for both families.
-fn can_bind() -> io::Result<()> {
-    let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
-    let socket = sys::udp_socket(any)?;
-    set_dual(socket.as_fd(), any)?;
-    sys::bind(socket.as_fd(), any)
-}
-
-/// Has a socket that is about to be bound to `address` take packets of both families if it is the address of both, and of
-/// IPv6 alone if it is another of IPv6.
-pub(crate) fn set_dual(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    if address.is_ipv4() {
-        return Ok(());
+/// Whether two addresses are equal in their first bits.
+pub(crate) fn reaches(own: IpAddr, prefix_bits: u8, other: IpAddr) -> bool {
+    match (own, other) {
+        (IpAddr::V4(own), IpAddr::V4(other)) => {
+            let shift = 32 - u32::from(prefix_bits.min(32));
+            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        (IpAddr::V6(own), IpAddr::V6(other)) => {
+            let shift = 128 - u32::from(prefix_bits.min(128));
+            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
+        }
+        _ => false,
     }
-    let alone = i32::from(!is_dual(address.ip()));
-    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, alone)
+}
+
+/// Smallest MTU of a NIC that carries the protocol, bytes.
+pub(crate) const fn mtu_bytes_min(ipv4: bool) -> usize {
+    DATAGRAM_BYTES_MIN + header_bytes(ipv4)
+}
+
+/// Bytes before a datagram's payload in an IP packet.
+pub(crate) const fn header_bytes(ipv4: bool) -> usize {
+    if ipv4 { IPV4_UDP_BYTES } else { IPV6_UDP_BYTES }
 }
 
 #[cfg(test)]

@@ -3,7 +3,6 @@
 //! Nothing that is optional may keep an endpoint from opening: containers, seccomp filters, a machine without /proc, /sys
 //! or a BPF file system, and users without capabilities all get what is left. What they do not get is remembered here.
 
-use crate::nics::NicReport;
 use std::fmt;
 
 /// Something optional that a rail does without.
@@ -32,19 +31,6 @@ impl fmt::Display for GivenUp {
         let GivenUp { what, why, remedy } = self;
         write!(f, "{what}: {why}; {remedy}")
     }
-}
-
-/// What a rail uses, and what it does without.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct RailReport {
-    /// What sends, in the order of preference until one has proved to be quicker.
-    pub send_paths: Vec<&'static str>,
-    /// The NICs that peers can reach it by; empty where they are not known, and on the loopback interface.
-    pub nics: Vec<NicReport>,
-    /// NICs that peers could reach it by, were their links not down.
-    pub links_down: Vec<String>,
-    /// What it does without.
-    pub given_up: Vec<GivenUp>,
 }
 
 #[cfg(test)]

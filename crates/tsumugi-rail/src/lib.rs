@@ -6,6 +6,7 @@
 //! rail, [`trace`] writes what passes into a pcap file.
 
 mod choose;
+pub mod dual_stack;
 pub mod ether;
 pub mod ethernet;
 pub mod family;
@@ -20,6 +21,7 @@ pub mod packet;
 pub mod port;
 mod random;
 pub mod region;
+mod report;
 pub mod route;
 mod run;
 pub mod send_path;
@@ -34,13 +36,14 @@ pub mod xsk;
 pub use ether::Template;
 pub use ethernet::{Ethernet, EthernetError, EthernetOptions, ReceiveChoice, SendChoice};
 pub use fault::{FaultOptions, Faulty};
-pub use given_up::{GivenUp, RailReport};
+pub use given_up::GivenUp;
 pub use liveness::{Evidence, Question};
 pub use memory::{Memory, MemoryError};
 pub use networks::{Networks, NetworksError};
 pub use nics::{NicAddress, NicName};
 pub use packet::{PacketError, PacketSendPath};
 pub use region::{OutOfRegion, PinError, Region, Slice};
+pub use report::RailReport;
 pub use route::{Reach, RouteError, Routes};
 pub use send_path::SendPath;
 pub use sys::{Own, Owner, kernel_version};

@@ -13,7 +13,7 @@
 //! Nobody accepts from the listening socket. With `TCP_DEFER_ACCEPT` the kernel keeps nothing of a handshake after which no
 //! data come, so that any number of them cost the process nothing and need it for nothing.
 
-use crate::family;
+use crate::dual_stack;
 use crate::nics::{self, NicName};
 use crate::sys::{self, Own};
 use std::fmt;
@@ -142,7 +142,7 @@ impl Listener {
         // Handshakes of which the other side has not heard the end must not keep the port from the next process.
         sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFER_SECONDS)?;
-        family::set_dual(socket.as_fd(), address)?;
+        dual_stack::set_dual(socket.as_fd(), address)?;
         sys::bind(socket.as_fd(), address)?;
         sys::listen(socket.as_fd(), BACKLOG)?;
         Ok(self)

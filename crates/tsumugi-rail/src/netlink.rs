@@ -6,7 +6,6 @@
 mod xdp;
 
 use crate::ether::Mac;
-use crate::route::Nic;
 use crate::sys::Own;
 use netlink_packet_core::{NLM_F_REQUEST, NetlinkBuffer, NetlinkMessage, NetlinkPayload};
 use netlink_packet_route::link::{
@@ -25,6 +24,23 @@ use std::io;
 use std::net::{IpAddr, SocketAddr};
 
 pub(crate) use xdp::{GENERIC, NATIVE, OtherEnd, XdpOn, why_refused};
+
+/// A network interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Nic {
+    /// Its index.
+    pub interface: u32,
+    /// Its name.
+    pub name: String,
+    /// Its hardware address; zeros when it has none.
+    pub mac: Mac,
+    /// Longest IP packet, bytes.
+    pub mtu_bytes: usize,
+    /// Whether it is switched on and has a carrier.
+    pub up: bool,
+    /// Whether Ethernet frames to one receiver can be sent through it.
+    pub ethernet: bool,
+}
 
 /// Room for one answer. The kernel makes none longer than this for a question about one thing
 /// (NLMSG_GOODSIZE), except about NICs with hundreds of virtual functions, which we do not ask for.

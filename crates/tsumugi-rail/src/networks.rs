@@ -1,5 +1,6 @@
 //! Which NICs and networks may be used: a list of what is wanted and what is not.
 
+use crate::family;
 use std::fmt;
 use std::net::{IpAddr, Ipv6Addr};
 use std::str::FromStr;
@@ -249,7 +250,7 @@ impl fmt::Display for Networks {
 }
 
 fn is_within(ip: IpAddr, net: IpAddr, bits: u8) -> bool {
-    crate::NicAddress { ip: net, prefix_bits: bits, speed_mbits: 0, is_overlay: false, nic: 0 }.reaches(ip)
+    family::reaches(net, bits, ip)
 }
 
 /// Whether a name is of a pattern with `*` for any letters and `?` for one.

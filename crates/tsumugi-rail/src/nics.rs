@@ -1,15 +1,15 @@
 //! The NICs of this host that peers can reach an endpoint by.
 
-use crate::family;
 use crate::netlink::{Events, OF_NICS};
 use crate::networks::{self, Networks, Verdict};
 use crate::sys::{self, Interface, Interfaces, interfaces};
-use crate::udp::mtu_bytes_min;
+use crate::{dual_stack, family};
 use arrayvec::ArrayString;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6};
+use std::path::{Path, PathBuf};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::SECOND_NS;
@@ -41,22 +41,7 @@ impl NicAddress {
     /// Whether `ip` is on the NIC's own link, so that no router is between.
     #[must_use]
     pub fn reaches(&self, ip: IpAddr) -> bool {
-        reaches(self.ip, self.prefix_bits, ip)
-    }
-}
-
-/// Whether two addresses are equal in their first bits.
-fn reaches(own: IpAddr, prefix_bits: u8, other: IpAddr) -> bool {
-    match (own, other) {
-        (IpAddr::V4(own), IpAddr::V4(other)) => {
-            let shift = 32 - u32::from(prefix_bits.min(32));
-            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-        }
-        (IpAddr::V6(own), IpAddr::V6(other)) => {
-            let shift = 128 - u32::from(prefix_bits.min(128));
-            (own.to_bits() ^ other.to_bits()).checked_shr(shift).unwrap_or(0) == 0
-        }
-        _ => false,
+        family::reaches(self.ip, self.prefix_bits, ip)
     }
 }
 
@@ -196,7 +181,7 @@ fn leads_to(found: &[Interface], bound: IpAddr, local: Option<IpAddr>, peer: IpA
     let local = local.or_else(|| (!bound.is_unspecified()).then_some(bound));
     let has_it = |nic: &&Interface| local.is_some() && nic.address == local;
     let on_link = |nic: &&Interface| {
-        nic.prefix_bits > 0 && nic.address.is_some_and(|ip| reaches(ip, nic.prefix_bits, peer))
+        nic.prefix_bits > 0 && nic.address.is_some_and(|ip| family::reaches(ip, nic.prefix_bits, peer))
     };
     let nearest = || found.iter().filter(on_link).max_by_key(|nic| nic.prefix_bits);
     let nic = found.iter().find(has_it).or_else(nearest)?;
@@ -238,13 +223,18 @@ pub struct NicReport {
 pub fn survey() -> io::Result<Vec<NicReport>> {
     let interfaces = list()?;
     let networks = Networks::from_environment().unwrap_or_default();
-    Ok(candidates(family::on_this_host(Ipv6Addr::UNSPECIFIED.into()), &networks, &interfaces))
+    Ok(candidates(dual_stack::on_this_host(Ipv6Addr::UNSPECIFIED.into()), &networks, &interfaces))
 }
 
 /// Index of the NIC called `name`, which is the scope of link-local addresses on its link.
 #[must_use]
 pub fn index_of(name: &str) -> Option<u32> {
     sys::interface_index(name)
+}
+
+/// Where the kernel shows what it knows of a NIC, and takes settings.
+pub(crate) fn folder(nic: &str) -> PathBuf {
+    Path::new("/sys/class/net").join(nic)
 }
 
 /// Names of the NICs that are on, without the loopback.
@@ -336,7 +326,7 @@ fn judge(bound: IpAddr, networks: &Networks, interface: &Interface) -> Result<bo
         Verdict::Named => true,
         Verdict::Free => false,
     };
-    let mtu_min = mtu_bytes_min(ip.is_ipv4());
+    let mtu_min = family::mtu_bytes_min(ip.is_ipv4());
     let why = if !family::serves(bound, ip) {
         format!("the endpoint is bound to {bound}, which is of IPv4 only")
     } else if interface.loopback {

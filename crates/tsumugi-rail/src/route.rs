@@ -11,8 +11,9 @@
 //!
 //! What else the socket layer does is bypassed: packet filters, traffic control, IPsec.
 
-use crate::ether::{Hop, Mac, Template};
+use crate::ether::{Hop, Template};
 use crate::family;
+pub use crate::netlink::Nic;
 use crate::netlink::{Events, KernelRoute, News, OF_ROUTES, Questions};
 use std::collections::HashMap;
 use std::collections::hash_map::Entry as MapEntry;
@@ -49,23 +50,6 @@ fn remedy(error: &io::Error) -> String {
     } else {
         known
     }
-}
-
-/// A network interface.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Nic {
-    /// Its index.
-    pub interface: u32,
-    /// Its name.
-    pub name: String,
-    /// Its hardware address; zeros when it has none.
-    pub mac: Mac,
-    /// Longest IP packet, bytes.
-    pub mtu_bytes: usize,
-    /// Whether it is switched on and has a carrier.
-    pub up: bool,
-    /// Whether Ethernet frames to one receiver can be sent through it.
-    pub ethernet: bool,
 }
 
 /// How a packet gets to a peer now.

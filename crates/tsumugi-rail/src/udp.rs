@@ -12,14 +12,13 @@ mod mtu;
 mod options;
 mod send;
 
-pub(crate) use mtu::mtu_bytes_min;
 pub use options::{UdpCounters, UdpError, UdpOptions};
 
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::port::when_free;
 use crate::sys::{self, Epoll, Own, RawAddress};
-use crate::{Deliver, Packet, Rail, RailError, family, nics};
+use crate::{Deliver, Packet, Rail, RailError, dual_stack, family, nics};
 use asked::Asked;
 use send::Sender;
 use std::collections::HashMap;
@@ -551,7 +550,7 @@ fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket
     if address.is_ipv6() {
         let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
     }
-    family::set_dual(socket.as_fd(), address)?;
+    dual_stack::set_dual(socket.as_fd(), address)?;
     Ok(socket.map(UdpSocket::from))
 }
 

@@ -1,22 +1,13 @@
 //! How long a datagram may be: from the MTU of the NICs that hold the rail's address.
 
 use super::UdpError;
-use crate::family;
+use crate::family::{self, header_bytes, mtu_bytes_min};
 use crate::given_up::GivenUp;
 use crate::sys::{self, Interface, Interfaces, interfaces};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 use std::os::fd::AsFd;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
-
-/// Smallest MTU of a NIC that carries the protocol, bytes.
-pub(crate) const fn mtu_bytes_min(ipv4: bool) -> usize {
-    DATAGRAM_BYTES_MIN + headers(ipv4)
-}
-
-const fn headers(ipv4: bool) -> usize {
-    if ipv4 { IPV4_UDP_BYTES } else { IPV6_UDP_BYTES }
-}
+use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 
 /// Largest datagram payload of a rail bound to `address`, bytes; `wanted` overrides what is found. What the rail does
 /// without goes into `given_up`.
@@ -59,7 +50,7 @@ pub(super) fn path_bytes(address: SocketAddr, peer: SocketAddr) -> io::Result<us
         sys::option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
     }?;
     let mtu_bytes = usize::try_from(mtu_bytes).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(mtu_bytes.saturating_sub(headers(peer.is_ipv4())).min(DATAGRAM_BYTES_MAX))
+    Ok(mtu_bytes.saturating_sub(header_bytes(peer.is_ipv4())).min(DATAGRAM_BYTES_MAX))
 }
 
 /// The length that fits every interface that a rail bound to `address` may use.
@@ -67,7 +58,7 @@ fn fitting(address: SocketAddr, found: &Interfaces, given_up: &mut Vec<GivenUp>)
     let ip = address.ip();
     // Of both families, IPv4 has the shorter headers. Paths of IPv6 carry less, as their routes say.
     let ipv4 = family::serves(ip, Ipv4Addr::UNSPECIFIED.into());
-    let (headers, mtu_min) = (headers(ipv4), mtu_bytes_min(ipv4));
+    let (headers, mtu_min) = (header_bytes(ipv4), mtu_bytes_min(ipv4));
     let holder = if ip.is_loopback() {
         smallest(&found.list, |interface| interface.loopback) // all of 127.0.0.0/8, not only the address it shows
     } else {

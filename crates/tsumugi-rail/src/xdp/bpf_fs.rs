@@ -8,8 +8,8 @@
 //! by the caller alone would go with it.
 
 use super::XdpError;
-use super::pins::failed;
-use super::pool::Access;
+use super::access::Access;
+use super::error::failed;
 use crate::sys::{self, BpfMount, Elder, Own};
 use std::fs::{self, File};
 use std::io;

@@ -5,9 +5,9 @@
 //! does not busy-poll then waits for the timer, up to that long; so this is set only on request, and undone.
 
 use super::XdpError;
-use super::pins::failed;
+use super::error::failed;
+use crate::nics::folder;
 use std::fs;
-use std::path::{Path, PathBuf};
 
 /// The settings of one NIC.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,10 +22,6 @@ impl Deferral {
     /// What busy polling needs. Much longer than a look may take: with 50 or 200 µs the timer fired between looks, on
     /// virtio-net in an emulated machine, where 2 ms left 9 to 25 interrupts of 1,990.
     pub const BUSY_POLLING: Deferral = Deferral { polls: 2, flush_ns: 2_000_000 };
-}
-
-pub(super) fn folder(nic: &str) -> PathBuf {
-    Path::new("/sys/class/net").join(nic)
 }
 
 /// Whether a NIC has interrupts that can be spared. Virtual ones, such as veth, run their poll on the CPU of

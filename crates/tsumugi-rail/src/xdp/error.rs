@@ -2,7 +2,7 @@
 
 use super::MEMORY_BYTES_MAX;
 use crate::memory::MemoryError;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Why there is no XDP receive path.
 #[derive(Debug, thiserror::Error)]
@@ -158,4 +158,10 @@ const fn remedy(refused: super::Mode) -> &'static str {
 pub(crate) fn chain(error: &dyn std::error::Error) -> String {
     let causes = std::iter::successors(error.source(), |cause| cause.source());
     causes.fold(error.to_string(), |text, cause| format!("{text}: {cause}"))
+}
+
+/// An error about a file of the BPF file system.
+pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(std::io::Error) -> XdpError {
+    let path = path.to_owned();
+    move |source| XdpError::Pins { doing, path, source }
 }

@@ -9,6 +9,7 @@
 //!
 //! [`Geometry`]: tsumugi_wire::memory::Geometry
 
+mod access;
 mod answers;
 mod bell;
 mod bpf_fs;
@@ -17,6 +18,7 @@ mod claim;
 mod discard;
 mod error;
 mod maps;
+mod mode;
 mod mtu;
 mod nic;
 mod object;
@@ -26,7 +28,9 @@ mod program;
 mod receiver;
 mod runs;
 mod standing;
+mod stranger;
 
+pub use access::Access;
 pub(crate) use answers::SentBack;
 pub use bpf_fs::{BpfFs, bpf_file_systems};
 pub use busy_poll::{Deferral, can_busy_poll};
@@ -34,15 +38,17 @@ pub use claim::{Claim, Wanted};
 pub use discard::Discard;
 pub use error::XdpError;
 pub(crate) use error::chain;
+pub use mode::Mode;
+pub(crate) use mode::{attach_to, is_taken};
 pub use mtu::{MtuExcess, mtu_excess};
-pub use nic::{Attached, Mode};
-pub(crate) use nic::{attach_to, is_taken};
+pub use nic::Attached;
 pub use pins::Pins;
-pub use pool::{Access, PoolOptions, PoolStatus, PortStatus, RailStatus, down, status, up};
+pub use pool::{PoolOptions, PoolStatus, PortStatus, RailStatus, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};
 pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};
-pub use standing::{Standing, Stranger};
+pub use standing::Standing;
+pub use stranger::Stranger;
 
 /// Returns when no run of the program that had begun is still going on, on any CPU; after some milliseconds.
 pub fn wait_for_runs() {
@@ -53,3 +59,5 @@ pub fn wait_for_runs() {
 pub const MEMORY_BYTES_MAX: usize = (1 << 30) - 1;
 /// Most endpoints of one call of [`up`]: a wrong number rather than a big host.
 pub const ENDPOINTS_MAX: u16 = 4096;
+/// Name of the program.
+const PROGRAM: &str = "receive";

@@ -5,8 +5,7 @@
 //! drivers/net/virtio_net.c): without a word, all of TCP's longer packets too. Nothing in the kernel tells, so the
 //! driver is known by its name. Since 6.3 it has packets in several pieces.
 
-use super::busy_poll;
-use crate::sys;
+use crate::{nics, sys};
 use std::fs;
 
 /// Linux with which virtio-net began to hand over packets in several pieces.
@@ -27,7 +26,7 @@ pub struct MtuExcess {
 /// Whether the driver of `nic` loses packets of the NIC's MTU to a program in it; `None`: not as far as is known.
 #[must_use]
 pub fn mtu_excess(nic: &str) -> Option<MtuExcess> {
-    let folder = busy_poll::folder(nic);
+    let folder = nics::folder(nic);
     // A virtual NIC has none.
     let driver = fs::read_link(folder.join("device/driver")).ok()?;
     let driver = driver.file_name()?.to_str()?;

@@ -1,51 +1,20 @@
 //! Attaching the XDP program to NICs.
 
 use super::busy_poll::{self, Deferral};
-use super::error::chain;
+use super::error::{chain, failed};
+use super::mode::{Mode, attach_to, errno, is_taken};
 use super::mtu::mtu_excess;
-use super::pins::{Pins, entries, failed, remove};
+use super::pins::{Pins, entries, remove};
 use super::program::Program;
 use super::standing::{self, Kernel, Standing};
 use super::{XdpError, answers};
 use crate::netlink;
 use crate::sys;
 use aya::programs::links::{FdLink, PinnedLink};
-use aya::programs::xdp::{XdpLink, XdpLinkId};
-use aya::programs::{ProgramError, Xdp, XdpMode};
+use aya::programs::xdp::XdpLink;
 use std::fmt;
 use std::os::fd::AsFd;
 use std::path::PathBuf;
-use std::str::FromStr;
-
-/// Where in the receive path the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Mode {
-    /// In the NIC's driver, before the kernel has made anything of the frame.
-    Native,
-    /// In the kernel's network stack, for NICs whose driver has no place for it.
-    Generic,
-}
-
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Native => "native",
-            Mode::Generic => "generic",
-        })
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Mode, String> {
-        match word {
-            "native" => Ok(Mode::Native),
-            "generic" => Ok(Mode::Generic),
-            other => Err(format!("'{other}' is no mode; choose native or generic")),
-        }
-    }
-}
 
 /// A NIC that the program was attached to, and what became of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -214,26 +183,6 @@ fn attach_as(
         answers_dropped: None,
         pin,
     })
-}
-
-/// Attaches a program to the NIC with this index.
-pub(crate) fn attach_to(program: &mut Xdp, index: u32, mode: Mode) -> Result<XdpLinkId, ProgramError> {
-    let flags = match mode {
-        Mode::Native => XdpMode::Driver,
-        Mode::Generic => XdpMode::Skb,
-    };
-    program.attach_to_if_index(index, flags)
-}
-
-/// Whether the kernel refused because something else is attached.
-pub(crate) fn is_taken(error: &ProgramError) -> bool {
-    errno(error).is_some_and(|error| matches!(error.raw_os_error(), Some(libc::EBUSY | libc::EEXIST)))
-}
-
-/// What the system said, among what caused an error.
-fn errno(error: &ProgramError) -> Option<&std::io::Error> {
-    let mut causes = std::iter::successors(Some(error as &dyn std::error::Error), |cause| cause.source());
-    causes.find_map(|cause| cause.downcast_ref::<std::io::Error>())
 }
 
 /// Puts the program in the place of the one that is attached; no packet sees neither.

@@ -20,7 +20,8 @@
 //! What is pinned outlives the network namespace. The next one to be made gets the former's inode number, but never its
 //! cookie; so nothing of the former is taken for its own, and `up` and `down` remove it.
 
-use super::pool::Access;
+use super::access::Access;
+use super::error::failed;
 use super::{Mode, XdpError, bpf_fs};
 use crate::sys::{self, Own};
 use std::fs::{self, File};
@@ -243,10 +244,4 @@ pub(super) fn remove(path: &Path) -> Result<(), XdpError> {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
         removed => removed.map_err(failed("removing", path)),
     }
-}
-
-/// An error about a file of the BPF file system.
-pub(super) fn failed(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> XdpError {
-    let path = path.to_owned();
-    move |source| XdpError::Pins { doing, path, source }
 }

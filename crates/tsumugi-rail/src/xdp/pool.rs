@@ -1,11 +1,15 @@
 //! The pool of endpoint memories, and what root does: `up`, `down`, `status`.
 
+use super::access::Access;
 use super::busy_poll::can_busy_poll;
+use super::error::failed;
 use super::maps::{self, failed as map_failed};
-use super::nic::{self, Attached, Mode};
-use super::pins::{self, Pins, PoolFolder, failed, remove};
+use super::mode::Mode;
+use super::nic::{self, Attached};
+use super::pins::{self, Pins, PoolFolder, remove};
 use super::program::{self, BELLS, ENDPOINTS, Program};
-use super::standing::{self, Standing, Stranger};
+use super::standing::{self, Standing};
+use super::stranger::Stranger;
 use super::{ENDPOINTS_MAX, XdpError, bpf_fs};
 use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
@@ -16,18 +20,6 @@ use std::path::Path;
 use std::sync::atomic::Ordering;
 use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
 use tsumugi_wire::memory::{Control, Counter, Geometry, PAGE_BYTES, RailCounters};
-
-/// Who may open an endpoint's memory, as of any file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Access {
-    /// Number of the user it belongs to; `None`: root.
-    pub owner: Option<u32>,
-    /// Number of the group it belongs to; `None`: root's.
-    pub group: Option<u32>,
-    /// Permissions, as for `chmod`. Whoever may read and write it may use the endpoint, and read what another
-    /// who may use it has received.
-    pub mode: u32,
-}
 
 /// What to make.
 #[derive(Clone, Debug)]

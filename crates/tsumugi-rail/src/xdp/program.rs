@@ -1,6 +1,6 @@
 //! Loading the program and trying it.
 
-use super::{MEMORY_BYTES_MAX, XdpError, maps, object};
+use super::{MEMORY_BYTES_MAX, PROGRAM, XdpError, maps, object};
 use crate::memory::Memory;
 use aya::maps::MapData;
 use aya::programs::{TestRun, TestRunOptions, Xdp};
@@ -14,8 +14,6 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/receive.bpf.o")
 /// Whether this build contains the program.
 pub const IS_COMPILED: bool = !OBJECT.is_empty();
 
-/// Name of the program.
-pub(super) const PROGRAM: &str = "receive";
 /// Name of the map from UDP ports to receive memories.
 pub(super) const ENDPOINTS: &str = "endpoints";
 /// Name of the map from UDP ports to doorbells.

@@ -52,12 +52,12 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
-use tsumugi_rail::family;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::trace::Traced;
 use tsumugi_rail::udp::UdpOptions;
 use tsumugi_rail::{Ethernet, EthernetOptions, Own, Owner, Rail, RailError};
+use tsumugi_rail::{dual_stack, family};
 use tsumugi_wire::Instant;
 
 /// A process's attachment to the cluster. See the crate's documentation.
@@ -137,7 +137,7 @@ impl Endpoint {
         let geometry = config.check()?;
         let networks = config.networks()?;
         let udp = UdpOptions {
-            address: family::on_this_host(config.bind),
+            address: dual_stack::on_this_host(config.bind),
             port: config.port,
             datagram_bytes: config.datagram_bytes,
             ..UdpOptions::default()

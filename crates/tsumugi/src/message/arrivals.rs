@@ -1,8 +1,9 @@
 //! What arrives at a port, and what it becomes.
 
-use super::departures::Outgoing;
+use super::entry::{At, Stored};
 use super::header::{DATA_HEADER_BYTES, HEADER_BYTES_MAX, Header};
-use super::port_state::{At, PortState, Stored};
+use super::parcel::Outgoing;
+use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
 use crate::endpoint::deliver::{Delivery, Payload};

@@ -3,35 +3,12 @@
 //! Each message that matches it becomes a receive of its own, for a part of the buffer. When the room left is less than
 //! a message must have, and every part is complete, the receive ends as [`RequestError::Filled`].
 
-use super::matching::{Posted, Wanted};
-use super::port_state::{At, Entry, PortState, Receive, Stage, refused, wanted};
+use super::entry::{At, Entry, Many, Receive, Stage};
+use super::matching::Wanted;
+use super::port_state::{PortState, refused, wanted};
 use super::request::{Completion, Pattern, RequestError};
-use crate::PeerId;
 use crate::buffer::Buffer;
 use crate::endpoint::state::State;
-
-/// A receive for several messages.
-#[derive(Debug)]
-pub(super) struct Many {
-    /// What has not been filled.
-    rest: Buffer,
-    /// Room that there must be for a message to match it, bytes.
-    least: usize,
-    /// Where it waits.
-    pub(super) posted: Option<(Posted, Wanted)>,
-    /// Messages that have matched it and are not complete.
-    parts: usize,
-    /// Why it matches no more messages.
-    ended: Option<RequestError>,
-    /// The peer and the connection that something is expected of because of it.
-    pub(super) expects: Option<(PeerId, u32)>,
-}
-
-impl Many {
-    pub(super) fn is_posted_for(&self, peer: PeerId) -> bool {
-        self.posted.is_some_and(|(_, wanted)| wanted.source == Some(peer.0))
-    }
-}
 
 impl PortState {
     /// Posts a receive for several messages, and returns its number.

@@ -1,7 +1,8 @@
 //! Peers that turn out to be one while requests to them wait.
 
-use super::departures::Outgoing;
-use super::port_state::{At, PortState, Receive, Stage, Stored};
+use super::entry::{At, Receive, Stage, Stored};
+use super::parcel::Outgoing;
+use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
 use crate::endpoint::identity::Merge;

@@ -74,10 +74,12 @@
 
 mod arrivals;
 mod departures;
+mod entry;
 mod header;
 mod many;
 pub(crate) mod matching;
 mod merging;
+mod parcel;
 mod port_state;
 mod queues;
 mod request;
@@ -91,8 +93,8 @@ use crate::endpoint::state::State;
 use crate::endpoint::{Endpoint, Shared};
 use crate::error::{ChannelError, SendError};
 use crate::{Failure, PeerId, Ticket};
-use departures::Parcel;
 use header::{HEADER_BYTES_MAX, Header};
+use parcel::Parcel;
 use port_state::PortState;
 use request::Inner;
 use std::cell::RefCell;

@@ -3,12 +3,11 @@
 use super::UNFINISHED_MAX;
 use super::error::WriteError;
 use super::format::{Chunk, End, HEAD_BYTES};
-use super::outgoing::Outgoing;
+use crate::PeerId;
 use crate::endpoint::Shared;
 use crate::endpoint::identity::Merge;
 use crate::endpoint::state::State;
 use crate::error::SendError;
-use crate::{PeerId, registry};
 use std::cell::{Cell, RefCell};
 use std::collections::{BTreeMap, HashMap};
 use std::rc::Rc;
@@ -74,8 +73,8 @@ impl Hub {
         self.held_bytes.get() >= self.held_bytes_max
     }
 
-    /// Begins a message.
-    pub(super) fn begin(self: &Rc<Self>, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
+    /// Has a message begin: the connection that it belongs to, and its number.
+    pub(super) fn begin(&self, peer: PeerId) -> Result<(u32, u32), WriteError> {
         if self.closed.get() {
             return Err(WriteError::Closed);
         }
@@ -96,7 +95,7 @@ impl Hub {
         *count += 1;
         let message = self.next_message.get();
         self.next_message.set(message.wrapping_add(1));
-        Ok(Outgoing::new(Rc::clone(self), peer, connection, message, registry::hash(handler)))
+        Ok((connection, message))
     }
 
     /// Counts the messages to peers that turned out to be one together.

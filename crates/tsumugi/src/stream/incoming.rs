@@ -142,7 +142,7 @@ impl<S> Incoming<S> {
     /// The peer is gone, or too many messages to it are begun.
     pub fn begin(&self, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
         let hub = Rc::clone(&self.inbox.borrow().hub);
-        hub.begin(peer, handler)
+        Outgoing::begin(&hub, peer, handler)
     }
 
     /// Reads until `buffer` is full or the message has ended; waits for what has not arrived. Returns the number of

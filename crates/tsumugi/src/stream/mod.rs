@@ -203,7 +203,7 @@ impl<S: 'static> Streams<S> {
     /// # Errors
     /// The peer is gone, or too many messages to it are begun.
     pub fn begin(&self, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
-        self.hub.begin(peer, handler)
+        Outgoing::begin(&self.hub, peer, handler)
     }
 
     /// Adds a piece to a message; waits for room where there is none.

@@ -3,9 +3,9 @@
 use super::error::WriteError;
 use super::format::{Chunk, End};
 use super::hub::Hub;
-use crate::PeerId;
 use crate::channel::Ticket;
 use crate::error::SendError;
+use crate::{PeerId, registry};
 use std::future::poll_fn;
 use std::rc::Rc;
 use std::task::{Context, Poll};
@@ -30,17 +30,18 @@ pub struct Outgoing {
 }
 
 impl Outgoing {
-    pub(super) fn new(hub: Rc<Hub>, peer: PeerId, connection: u32, message: u32, handler: u64) -> Outgoing {
-        Outgoing {
-            hub,
+    pub(super) fn begin(hub: &Rc<Hub>, peer: PeerId, handler: &str) -> Result<Outgoing, WriteError> {
+        let (connection, message) = hub.begin(peer)?;
+        Ok(Outgoing {
+            hub: Rc::clone(hub),
             peer,
             connection,
             message,
-            handler,
+            handler: registry::hash(handler),
             buffer: Vec::new(),
             buffer_bytes_max: 0,
             is_begun: false,
-        }
+        })
     }
 
     /// The peer that it is for.
