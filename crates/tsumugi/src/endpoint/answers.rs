@@ -19,8 +19,8 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if peer.ack_due != Instant::NEVER {
-                peer.ack_due = Instant::NEVER;
+            if peer.acks.due != Instant::NEVER {
+                peer.acks.due = Instant::NEVER;
                 peer.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             }
@@ -34,21 +34,21 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let Some((kind, psn)) = self.peers[index as usize].answer.take() else { return Ok(true) };
+        let Some((kind, psn)) = self.peers[index as usize].acks.answer.take() else { return Ok(true) };
         let Some(packet) = self.answer_packet(now, index, kind, psn, Flags(0)) else { return Ok(true) };
         let peer = &mut self.peers[index as usize];
-        peer.unanswered = 0;
-        peer.ack_due = Instant::NEVER;
-        let taken = rail.send(now, peer.answer_to, &[Packet { head: &packet, body: &[] }])?;
+        peer.acks.unanswered = 0;
+        peer.acks.due = Instant::NEVER;
+        let taken = rail.send(now, peer.acks.to, &[Packet { head: &packet, body: &[] }])?;
         if taken == 0 {
-            peer.answer = Some((kind, psn));
+            peer.acks.answer = Some((kind, psn));
             return Ok(false);
         }
         self.tally.answers_sent += 1;
         // The sender sends nothing before it has this. The packet that was refused may have come by a path that only
         // the XDP program knows; whether the one that we know still works is uncertain. So XON goes to every address.
         if kind == Kind::Xon {
-            for address in peer.elsewhere(peer.answer_to) {
+            for address in peer.elsewhere(peer.acks.to) {
                 rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
             }
         }
@@ -66,15 +66,16 @@ impl State {
     ) -> Option<AnswerPacket> {
         let (read, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
-        let remote = peer.remote?;
-        let ((base, mut sack), flags) = match peer.local.and_then(|local| self.memory.flow(local.index)) {
-            Some(flow) => (receive_bitmap::snapshot(flow), answer::flags(flow)),
-            None => ((Psn(0), Sack::EMPTY), Flags::HAS_ACK),
-        };
+        let remote = peer.connection.remote?;
+        let ((base, mut sack), flags) =
+            match peer.connection.local.and_then(|local| self.memory.flow(local.index)) {
+                Some(flow) => (receive_bitmap::snapshot(flow), answer::flags(flow)),
+                None => ((Psn(0), Sack::EMPTY), Flags::HAS_ACK),
+            };
         // The credit counts from what was read, the answer from what was deposited, which may be more.
         let unread = if defect!(CreditFromElsewhere) { 0 } else { base.since(read).unwrap_or(0) };
         let credit = u64::from(credit).saturating_sub(unread) as u16;
-        sack.delay_ns = now.since(peer.deposited_at).min(u64::from(u32::MAX)) as u32;
+        sack.delay_ns = now.since(peer.acks.deposited_at).min(u64::from(u32::MAX)) as u32;
         let mut buffer = [0; BODY_BYTES_MAX];
         let body = sack.encode(&mut buffer);
         let mut header = Header::new(kind, self.epoch);

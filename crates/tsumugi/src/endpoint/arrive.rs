@@ -119,16 +119,16 @@ impl State {
         match header.kind {
             Kind::Data => {
                 let peer = &mut self.peers[index as usize];
-                peer.answer_to = from;
-                peer.doubt.is_away = false;
+                peer.acks.to = from;
+                peer.liveness.doubt.is_away = false;
                 self.on_data(now, index, flow, header, body);
             }
             Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
                 let index = self.prove(now, index, from);
                 self.on_answer_from(now, index, from);
                 let peer = &mut self.peers[index as usize];
-                peer.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
-                peer.doubt.is_away = header.flags.has(Flags::AWAY);
+                peer.connection.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
+                peer.liveness.doubt.is_away = header.flags.has(Flags::AWAY);
                 let answer = match header.kind {
                     Kind::Nak => Answer::Nak,
                     // The peer has since taken what it refused then: this is a copy, or late, and the XON that followed
@@ -177,12 +177,12 @@ impl State {
             self.confirm(index, ack); // only answers run ahead of what was compared
         }
         let peer = &mut self.peers[index as usize];
-        if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
+        if !matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
         let (sent_packets, long_messages, pool) =
             (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
-        let unchecked = &mut peer.unchecked;
+        let unchecked = &mut peer.repairs.unchecked;
         let release = |(psn, key): (Psn, PacketKey)| {
             let may_be_direct = psn >= unchecked.checked() && sent_packets[key].may_be_direct_write();
             if let Some(key) = unchecked.keep(psn, key, may_be_direct) {
@@ -193,14 +193,14 @@ impl State {
         match outcome {
             Ok(_) => {
                 let base = peer.sender.base();
-                while let Some(&(psn, messages)) = peer.marks.front()
+                while let Some(&(psn, messages)) = peer.outbox.marks.front()
                     && (psn < base || (psn == base && defect!(DeliveredTooEarly)))
                 {
-                    peer.delivered = messages;
-                    peer.marks.pop_front();
+                    peer.outbox.delivered = messages;
+                    peer.outbox.marks.pop_front();
                 }
                 let holes = peer.sender.has_holes();
-                let more = peer.sender.has_lost() || !peer.outbox.is_empty();
+                let more = peer.sender.has_lost() || !peer.outbox.waiting.is_empty();
                 if more {
                     self.schedule(index);
                 }
@@ -225,7 +225,7 @@ impl State {
             Frame::Remote(remote, data) if body.len() <= remote_frame_bytes(data.len()) => {
                 let early =
                     [Opcode::Piece, Opcode::Part].map(|opcode| opcode as u16).contains(&remote.opcode);
-                early || defect!(ShortWriteEarly) || psn == self.peers[index as usize].reorder.next()
+                early || defect!(ShortWriteEarly) || psn == self.peers[index as usize].receive.reorder.next()
             }
             Frame::Remote(..) | Frame::Whole { .. } => false,
         };
@@ -243,7 +243,7 @@ impl State {
         if self.repairs(index, header.psn, body) {
             return;
         }
-        if header.psn > self.peers[index as usize].reorder.next() {
+        if header.psn > self.peers[index as usize].receive.reorder.next() {
             self.pass_direct_writes(index, header.psn);
             if self.flows[header.flow as usize] != Some(index) {
                 return; // what had its turn ended the connection
@@ -258,17 +258,17 @@ impl State {
         };
         let peer = &mut self.peers[index as usize];
         if verdict == Verdict::Deposited {
-            peer.highest = peer.highest.max(header.psn.next());
-            peer.deposited_at = now;
-            peer.unanswered += 1;
-            let gap = receive_bitmap::base(flow) < peer.highest;
+            peer.acks.highest = peer.acks.highest.max(header.psn.next());
+            peer.acks.deposited_at = now;
+            peer.acks.unanswered += 1;
+            let gap = receive_bitmap::base(flow) < peer.acks.highest;
             let is_waited_for = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
-            if gap || is_waited_for || peer.unanswered >= UNANSWERED_MAX {
+            if gap || is_waited_for || peer.acks.unanswered >= UNANSWERED_MAX {
                 peer.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
-            } else if peer.ack_due == Instant::NEVER {
+            } else if peer.acks.due == Instant::NEVER {
                 let due = now.plus(ACK_DELAY_NS);
-                peer.ack_due = due;
+                peer.acks.due = due;
                 self.schedule_at(index, due);
             }
             match placed {

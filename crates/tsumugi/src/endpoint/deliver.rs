@@ -1,6 +1,6 @@
 //! From the receive queue into channels: in order, whole, once.
 
-use super::peer::{Assembly, Held, Local, Peer, Phase};
+use super::peer::{Assembly, Held, Local, Phase};
 use super::place::{Placer, Store};
 use super::state::State;
 use crate::checksum::crc32c;
@@ -196,7 +196,7 @@ impl State {
 
     fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
         let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
-        let Peer { local: Some(Local { token, .. }), .. } = self.peers[index as usize] else { return };
+        let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return };
         if Record::stamp_of(token) != record.stamp {
             // Deposited for a peer that is gone; its entry has a new tenant.
             return;
@@ -218,17 +218,17 @@ impl State {
             self.on_fragment(index, psn, fragment, data);
             return;
         }
-        if psn != self.peers[index as usize].reorder.next() {
+        if psn != self.peers[index as usize].receive.reorder.next() {
             self.pass_direct_writes(index, psn);
-            if self.peers[index as usize].local.is_none() {
+            if self.peers[index as usize].connection.local.is_none() {
                 return; // what had its turn ended the connection
             }
         }
         let peer = &mut self.peers[index as usize];
-        let skips = (defect!(ReorderSkips) && psn > peer.reorder.next())
+        let skips = (defect!(ReorderSkips) && psn > peer.receive.reorder.next())
             || (defect!(PathsNotInOrder) && peer.is_multirail());
-        if psn == peer.reorder.next() || skips {
-            peer.reorder.pass();
+        if psn == peer.receive.reorder.next() || skips {
+            peer.receive.reorder.pass();
             if self.hand_out(index, body, place) {
                 self.catch_up(index);
             }
@@ -244,7 +244,7 @@ impl State {
             return;
         };
         copy.extend_from_slice(body);
-        if self.peers[index as usize].reorder.hold(psn, Held::Body(copy)) {
+        if self.peers[index as usize].receive.reorder.hold(psn, Held::Body(copy)) {
             self.arriving_bytes += body.len() as u64;
         }
         self.tell_held(index);
@@ -253,11 +253,11 @@ impl State {
     /// A fragment arrived, in or out of turn. Its PSN has been claimed.
     pub(super) fn on_fragment(&mut self, index: u32, psn: Psn, fragment: Fragment, data: &[u8]) {
         let peer = &mut self.peers[index as usize];
-        let in_turn = psn == peer.reorder.next();
-        let known = peer.assemblies.iter().position(|assembly| assembly.message == fragment.message);
+        let in_turn = psn == peer.receive.reorder.next();
+        let known = peer.receive.assemblies.iter().position(|assembly| assembly.message == fragment.message);
         let slot = match known {
             Some(slot) => slot,
-            None if !in_turn && peer.assemblies.len() >= ASSEMBLIES_AHEAD_MAX => {
+            None if !in_turn && peer.receive.assemblies.len() >= ASSEMBLIES_AHEAD_MAX => {
                 let mut body = fragment.encode().to_vec();
                 body.extend_from_slice(data);
                 self.hold(index, psn, &body);
@@ -269,7 +269,7 @@ impl State {
             },
         };
         let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.assemblies[slot];
+        let assembly = &mut peer.receive.assemblies[slot];
         if assembly.total != fragment.total || assembly.channel != fragment.channel {
             self.violated(index, "fragments of one message disagree");
             return;
@@ -278,16 +278,16 @@ impl State {
             self.place(index, slot, data.len(), Some(data));
         }
         let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.assemblies[slot];
+        let assembly = &mut peer.receive.assemblies[slot];
         let offset = if defect!(FragmentOffsetIgnored) { assembly.in_order } else { fragment.offset };
         assembly.store.put(offset as usize, data);
         if in_turn {
-            peer.reorder.pass();
+            peer.receive.reorder.pass();
             if self.pass_fragment(index, fragment, data.len()) {
                 self.catch_up(index);
             }
         } else {
-            peer.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
+            peer.receive.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
             self.tell_held(index);
         }
     }
@@ -304,7 +304,7 @@ impl State {
         };
         self.arriving_bytes += fragment.total;
         let peer = &mut self.peers[index as usize];
-        peer.assemblies.push(Assembly {
+        peer.receive.assemblies.push(Assembly {
             message: fragment.message,
             channel: fragment.channel,
             total: fragment.total,
@@ -313,14 +313,15 @@ impl State {
             store: Store::Own { bytes: buffer, claim: None },
             placed: false,
         });
-        Some(peer.assemblies.len() - 1)
+        Some(peer.receive.assemblies.len() - 1)
     }
 
     /// A fragment that is in its place has its turn. `false` when that ended the connection.
     fn pass_fragment(&mut self, index: u32, fragment: Fragment, bytes: usize) -> bool {
         let peer = &mut self.peers[index as usize];
-        let slot = peer.assemblies.iter().position(|assembly| assembly.message == fragment.message);
-        let Some(slot) = slot.filter(|&slot| peer.assemblies[slot].in_order == fragment.offset) else {
+        let slot = peer.receive.assemblies.iter().position(|assembly| assembly.message == fragment.message);
+        let Some(slot) = slot.filter(|&slot| peer.receive.assemblies[slot].in_order == fragment.offset)
+        else {
             self.violated(index, "a message with a gap or an overlap");
             return false;
         };
@@ -328,11 +329,11 @@ impl State {
             self.place(index, slot, bytes, None);
         }
         let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.assemblies[slot];
+        let assembly = &mut peer.receive.assemblies[slot];
         assembly.in_order += bytes as u64;
         assembly.step = assembly.step.max(bytes as u64);
         if assembly.in_order == assembly.total {
-            let assembly = peer.assemblies.swap_remove(slot);
+            let assembly = peer.receive.assemblies.swap_remove(slot);
             self.complete(index, assembly);
         }
         true
@@ -341,7 +342,7 @@ impl State {
     /// Hands out everything whose turn has come.
     pub(super) fn catch_up(&mut self, index: u32) {
         let mut taken = false;
-        while let Some(held) = self.peers[index as usize].reorder.take() {
+        while let Some(held) = self.peers[index as usize].receive.reorder.take() {
             let going_on = match held {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
                 Held::Body(body) => {
@@ -405,10 +406,10 @@ impl State {
     }
 
     fn assemble(&mut self, index: u32, fragment: Fragment, data: &[u8]) -> bool {
-        let assemblies = &self.peers[index as usize].assemblies;
+        let assemblies = &self.peers[index as usize].receive.assemblies;
         let known = assemblies.iter().position(|assembly| assembly.message == fragment.message);
         let Some(slot) = known.or_else(|| self.begin(index, fragment)) else { return false };
-        let assembly = &mut self.peers[index as usize].assemblies[slot];
+        let assembly = &mut self.peers[index as usize].receive.assemblies[slot];
         if assembly.total != fragment.total || assembly.channel != fragment.channel {
             self.violated(index, "fragments of one message disagree");
             return false;
@@ -536,10 +537,12 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            let Some(flow) = peer.local.and_then(|local| memory.flow(local.index)) else { continue };
+            let Some(flow) = peer.connection.local.and_then(|local| memory.flow(local.index)) else {
+                continue;
+            };
             if flow.received.0.xoff.swap(0, Ordering::AcqRel) != 0 {
                 // An XOFF that has not gone out yet is out of date.
-                peer.answer = None;
+                peer.acks.answer = None;
                 peer.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
                 self.schedule(index);
             }
@@ -556,8 +559,8 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if peer.credit_withheld && matches!(peer.phase, Phase::Open) {
-                peer.credit_withheld = false;
+            if peer.acks.credit_withheld && matches!(peer.connection.phase, Phase::Open) {
+                peer.acks.credit_withheld = false;
                 peer.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             }
@@ -577,7 +580,7 @@ impl State {
             }
         }
         // What is arriving needs nobody's help to become complete.
-        let credit_withheld = self.peers.iter().any(|peer| peer.credit_withheld);
+        let credit_withheld = self.peers.iter().any(|peer| peer.acks.credit_withheld);
         let full = self.complete_bytes > self.options.receive_bytes;
         (credit_withheld && full).then_some((self.complete_bytes, self.options.receive_bytes))
     }

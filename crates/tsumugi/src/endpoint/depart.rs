@@ -17,7 +17,7 @@ impl State {
     pub(super) fn confirm(&mut self, index: u32, checked: Psn) {
         let (sent_packets, long_messages, pool) =
             (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
-        let unchecked = &mut self.peers[index as usize].unchecked;
+        let unchecked = &mut self.peers[index as usize].repairs.unchecked;
         unchecked.confirm(checked, |key| release(sent_packets, long_messages, pool, key));
     }
 
@@ -40,7 +40,7 @@ impl State {
     /// Says why not.
     pub fn may_post(&self, id: PeerId, bytes: u64) -> Result<(), SendError> {
         let peer = self.recipient(self.the(id), bytes)?;
-        if peer.outbox_bytes > 0 && peer.outbox_bytes + bytes > self.options.send_bytes {
+        if peer.outbox.bytes > 0 && peer.outbox.bytes + bytes > self.options.send_bytes {
             return Err(SendError::WouldBlock);
         }
         Ok(())
@@ -49,7 +49,7 @@ impl State {
     /// The peer, if it can take a message of `bytes` at all, sooner or later.
     fn recipient(&self, id: PeerId, bytes: u64) -> Result<&Peer, SendError> {
         let peer = self.peers.get(id.0 as usize).ok_or(SendError::NoSuchPeer(id))?;
-        if let Phase::Gone(reason) = peer.phase {
+        if let Phase::Gone(reason) = peer.connection.phase {
             return Err(SendError::Peer(Box::new(Failure {
                 peer: id,
                 name: peer.name.clone(),
@@ -58,7 +58,7 @@ impl State {
                 undelivered: 0,
             })));
         }
-        let limit = self.options.message_bytes_max.min(peer.message_bytes_max);
+        let limit = self.options.message_bytes_max.min(peer.connection.message_bytes_max);
         if bytes > limit {
             return Err(SendError::TooLong { bytes, limit });
         }
@@ -115,7 +115,7 @@ impl State {
     ) -> Result<u64, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         if self.is_short(id, bytes) {
-            let messages = self.peers[id.0 as usize].accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
             self.queue_frame(id.0, &frame, parts, messages)?;
         } else {
@@ -151,7 +151,7 @@ impl State {
         let key = buffer.map(|buffer| self.long_messages.insert(LongMessage::shared(buffer, long)));
         let frame = frame::encode_whole(channel, bytes as u32);
         let post = |id: &PeerId| {
-            let messages = self.peers[id.0 as usize].accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
             match key {
                 Some(key) if !self.is_short(*id, bytes) => self.queue_shared(id.0, channel, key),
                 _ => {
@@ -181,7 +181,7 @@ impl State {
             return Err((error, buffer));
         }
         if self.is_short(id, bytes) {
-            let messages = self.peers[id.0 as usize].accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
             let frame = frame::encode_whole(channel, bytes as u32);
             if self.append(id.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
@@ -251,10 +251,10 @@ impl State {
     pub(super) fn accepted(&mut self, now: Instant, index: u32) -> u64 {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
-        peer.accepted += 1;
-        peer.may_ask |= !self.posts_unwatched;
-        let number = peer.accepted;
-        match peer.phase {
+        peer.outbox.accepted += 1;
+        peer.outbox.may_ask |= !self.posts_unwatched;
+        let number = peer.outbox.accepted;
+        match peer.connection.phase {
             Phase::Strange => self.start_handshake(now, index),
             Phase::Open | Phase::Leaving(_) => self.schedule(index),
             _ => {}
@@ -266,12 +266,15 @@ impl State {
     pub(super) fn body_bytes(&self, index: u32) -> usize {
         let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
         let peer = &self.peers[index as usize];
-        if peer.remote.is_some() { peer.cut_bytes } else { unknown }
+        if peer.connection.remote.is_some() { peer.sizes.cut_bytes } else { unknown }
     }
 
     /// Longest packet body that both sides take, bytes; as long as the peer has not said, what every one does.
     pub(super) fn agreed_body_bytes(&self, index: u32) -> usize {
-        self.peers[index as usize].remote.map_or_else(|| self.body_bytes(index), |remote| remote.body_bytes)
+        self.peers[index as usize]
+            .connection
+            .remote
+            .map_or_else(|| self.body_bytes(index), |remote| remote.body_bytes)
     }
 
     fn is_short(&self, id: PeerId, bytes: usize) -> bool {
@@ -326,7 +329,7 @@ impl State {
     fn append(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], complete: u64) -> bool {
         let room = self.body_bytes(index);
         let peer = &mut self.peers[index as usize];
-        let Some(Outgoing::Packet { body, messages }) = peer.outbox.back_mut() else { return false };
+        let Some(Outgoing::Packet { body, messages }) = peer.outbox.waiting.back_mut() else { return false };
         let start = body.len().next_multiple_of(8);
         if start + frame.len() + parts[0].len() + parts[1].len() > room {
             return false;
@@ -335,15 +338,15 @@ impl State {
         body.resize(start, 0);
         body.extend_from_slice(frame);
         parts.iter().for_each(|part| body.extend_from_slice(part));
-        peer.outbox_bytes += (body.len() - before) as u64;
+        peer.outbox.bytes += (body.len() - before) as u64;
         *messages = complete;
         true
     }
 
     fn queue_packet(&mut self, index: u32, body: Vec<u8>, messages: u64) {
         let peer = &mut self.peers[index as usize];
-        peer.outbox_bytes += body.len() as u64;
-        peer.outbox.push_back(Outgoing::Packet { body, messages });
+        peer.outbox.bytes += body.len() as u64;
+        peer.outbox.waiting.push_back(Outgoing::Packet { body, messages });
     }
 
     fn queue_long_message(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
@@ -355,16 +358,20 @@ impl State {
     fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
         let total = self.long_messages.get(key).bytes() as u64;
         let peer = &mut self.peers[index as usize];
-        let next = Fragment { channel, message: peer.next_fragmented, offset: 0, total };
-        peer.next_fragmented = peer.next_fragmented.wrapping_add(1);
-        peer.outbox_bytes += total;
-        peer.outbox.push_back(Outgoing::LongMessage { key, next, messages: peer.accepted + 1 });
+        let next = Fragment { channel, message: peer.outbox.next_fragmented, offset: 0, total };
+        peer.outbox.next_fragmented = peer.outbox.next_fragmented.wrapping_add(1);
+        peer.outbox.bytes += total;
+        peer.outbox.waiting.push_back(Outgoing::LongMessage {
+            key,
+            next,
+            messages: peer.outbox.accepted + 1,
+        });
     }
 
     /// Whether everything accepted for a peer has been handed to the NIC at least once.
     #[must_use]
     pub fn is_handed_over(&self, id: PeerId) -> bool {
-        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.waiting.is_empty())
     }
 
     /// Posts something of which nobody will ask whether it has arrived.
@@ -379,7 +386,7 @@ impl State {
     pub(crate) fn want_ack(&mut self, id: PeerId) {
         let id = self.the(id);
         if let Some(peer) = self.peers.get_mut(id.0 as usize) {
-            peer.wants_ack = true;
+            peer.outbox.wants_ack = true;
         }
     }
 
@@ -405,19 +412,19 @@ impl State {
     /// Which connection with the peer this is; tickets of earlier ones have failed.
     #[must_use]
     pub fn connection(&self, id: PeerId) -> u32 {
-        self.peers.get(self.the(id).0 as usize).map_or(0, |peer| peer.connection)
+        self.peers.get(self.the(id).0 as usize).map_or(0, |peer| peer.connection.number)
     }
 
     /// Whether message `number` of the present connection is acknowledged.
     #[must_use]
     pub fn is_delivered(&self, id: PeerId, number: u64) -> bool {
-        self.peers.get(id.0 as usize).is_some_and(|peer| peer.delivered >= number)
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.delivered >= number)
     }
 
     /// Whether message `number` of the connection before the present one had been acknowledged when it ended.
     #[must_use]
     pub fn was_delivered(&self, id: PeerId, number: u64) -> bool {
-        self.peers.get(id.0 as usize).is_some_and(|peer| peer.delivered_before >= number)
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.delivered_before >= number)
     }
 
     /// Whether everything accepted for every peer is acknowledged.

@@ -33,11 +33,13 @@ impl State {
         }
         loop {
             let peer = &self.peers[index as usize];
-            let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { return true };
+            let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
+                return true;
+            };
             // Nor over what has a record, and has to come again.
-            let damaged = peer.damaged.first().filter(|_| !defect!(DamagedPassedOver));
+            let damaged = peer.receive.damaged.first().filter(|_| !defect!(DamagedPassedOver));
             let base = damaged.map_or(until, |psn| psn.min(until)).min(receive_bitmap::base(flow));
-            if base <= peer.reorder.next() {
+            if base <= peer.receive.reorder.next() {
                 return true;
             }
             if !receiver::no_direct_write_in_progress(flow)
@@ -46,7 +48,7 @@ impl State {
             {
                 return false;
             }
-            self.peers[index as usize].reorder.pass_to(base);
+            self.peers[index as usize].receive.reorder.pass_to(base);
             self.catch_up(index);
         }
     }
@@ -60,7 +62,7 @@ impl State {
         if direct_writes != self.direct_writes_seen || !self.holders.is_empty() {
             let mut all = true;
             for index in std::mem::take(&mut self.holders) {
-                self.peers[index as usize].holds = false;
+                self.peers[index as usize].listed.holds = false;
                 all &= defect!(DirectWriteUnseen) || self.pass_direct_writes(index, Psn(u64::MAX));
                 self.tell_held(index);
             }
@@ -77,10 +79,12 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { return };
-        let held = peer.reorder.held() + peer.damaged.len();
+        let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
+            return;
+        };
+        let held = peer.receive.reorder.held() + peer.receive.damaged.len();
         flow.direct_writes.0.held.store(held as u64, Ordering::Release);
-        if held > 0 && !std::mem::replace(&mut peer.holds, true) {
+        if held > 0 && !std::mem::replace(&mut peer.listed.holds, true) {
             self.holders.push(index);
         }
     }

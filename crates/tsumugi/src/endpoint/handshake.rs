@@ -33,16 +33,20 @@ pub(super) const REPLIES_MAX: usize = 256;
 /// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which connection it would
 /// follow. See [`tsumugi_proto::handshake::Cookies::make`].
 fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
-    match peer.welcomed {
+    match peer.connection.welcomed {
         // A copy of a HELLO that led to this connection gets the challenge that it got then: another would say
         // that the cookie is not good any more.
-        Some((welcomed, standing)) if welcomed == nonce && peer.epoch == epoch => standing,
+        Some((welcomed, standing)) if welcomed == nonce && peer.connection.epoch == epoch => standing,
         _ if defect!(CookieWithoutStanding) => 0,
         _ => {
-            let another = if peer.epoch == epoch { 0 } else { peer.epoch };
+            let another = if peer.connection.epoch == epoch { 0 } else { peer.connection.epoch };
             // The standing differs between a handshake that led to a connection and one that has led to nothing yet.
-            let nth = peer.connection.wrapping_mul(2).wrapping_add(u32::from(peer.remote.is_some()));
-            let withdrawn = peer.withdrawn.wrapping_mul(0x85eb_ca6b);
+            let nth = peer
+                .connection
+                .number
+                .wrapping_mul(2)
+                .wrapping_add(u32::from(peer.connection.remote.is_some()));
+            let withdrawn = peer.connection.withdrawn.wrapping_mul(0x85eb_ca6b);
             let used = u32::from(peer.is_used_unheard()).wrapping_mul(0xc2b2_ae35);
             // So that two hardly ever agree.
             another ^ nth.wrapping_add(withdrawn).wrapping_add(used).wrapping_mul(0x9e37_79b1)
@@ -53,12 +57,12 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
 impl State {
     /// Begins the handshake with a peer that something is to be sent to.
     pub(super) fn start_handshake(&mut self, now: Instant, index: u32) {
-        if !matches!(self.peers[index as usize].phase, Phase::Strange) {
+        if !matches!(self.peers[index as usize].connection.phase, Phase::Strange) {
             return;
         }
         let nonce = self.random.random();
         let peer = &mut self.peers[index as usize];
-        peer.phase = Phase::Handshake(Handshake::new(now, nonce));
+        peer.connection.phase = Phase::Handshake(Handshake::new(now, nonce));
         // Errors that the kernel reports for packets to it must reach us.
         self.to_connect.push(peer.address);
         self.schedule(index);
@@ -69,7 +73,7 @@ impl State {
     /// during the handshake.
     pub(crate) fn connect(&mut self, now: Instant, id: PeerId) -> bool {
         let index = self.the(id).0;
-        match self.peers[index as usize].phase {
+        match self.peers[index as usize].connection.phase {
             Phase::Strange => {
                 self.start_handshake(now, index);
                 false
@@ -81,19 +85,19 @@ impl State {
 
     /// The HELLO that is due to a peer, if one is.
     pub(super) fn hello(&mut self, now: Instant, index: u32) -> Option<Vec<u8>> {
-        let Phase::Handshake(handshake) = &self.peers[index as usize].phase else { return None };
+        let Phase::Handshake(handshake) = &self.peers[index as usize].connection.phase else { return None };
         if now < handshake.due {
             return None;
         }
         if handshake.is_refused() {
             self.restart_handshake(now, index);
         }
-        let Phase::Handshake(handshake) = &self.peers[index as usize].phase else { return None };
+        let Phase::Handshake(handshake) = &self.peers[index as usize].connection.phase else { return None };
         let (nonce, cookie) = (handshake.nonce, handshake.cookie);
         // Nothing is offered before the peer has answered.
         let local = if cookie == 0 { Some(Local { index: 0, token: 0 }) } else { self.local_flow(index) };
         let offer = self.offer(self.peers[index as usize].address, local?, nonce, cookie);
-        if let Phase::Handshake(handshake) = &mut self.peers[index as usize].phase {
+        if let Phase::Handshake(handshake) = &mut self.peers[index as usize].connection.phase {
             handshake.said(now);
         }
         Some(self.packet(Kind::Hello, &offer.encode()))
@@ -107,7 +111,7 @@ impl State {
         }
         self.close_flow(index);
         let nonce = self.random.random();
-        self.peers[index as usize].phase = Phase::Handshake(Handshake::new(now, nonce));
+        self.peers[index as usize].connection.phase = Phase::Handshake(Handshake::new(now, nonce));
     }
 
     /// Ends the connection to a peer that has sent something in the flow that we still offer it; `false` if it has not. It has
@@ -188,7 +192,7 @@ impl State {
     ) -> Option<[u8; HEADER_BYTES]> {
         let (ack, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
-        let remote = peer.remote?;
+        let remote = peer.connection.remote?;
         let mut header = Header::new(kind, self.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.flags, header.psn) = (self.has_ack(index), psn);
@@ -198,13 +202,13 @@ impl State {
 
     /// Our entry in the flow table for a peer, made when there is none yet.
     fn local_flow(&mut self, index: u32) -> Option<Local> {
-        if let Some(local) = self.peers[index as usize].local {
+        if let Some(local) = self.peers[index as usize].connection.local {
             return Some(local);
         }
         let free = self.flows.iter().position(Option::is_none)?;
         let local = Local { index: free as u32, token: self.random.random_range(1..=u64::MAX) };
         self.flows[free] = Some(index);
-        self.peers[index as usize].local = Some(local);
+        self.peers[index as usize].connection.local = Some(local);
         Some(local)
     }
 
@@ -215,7 +219,7 @@ impl State {
 
     /// Closes our entry in the flow table for a peer.
     pub(super) fn close_flow(&mut self, index: u32) {
-        if let Some(local) = self.peers[index as usize].local.take() {
+        if let Some(local) = self.peers[index as usize].connection.local.take() {
             if let Some(flow) = self.memory.flow(local.index) {
                 receiver::close(flow);
             }
@@ -247,7 +251,8 @@ impl State {
         let peer = known.map(|index| &self.peers[index as usize]);
         // The HELLO that was accepted, again: its WELCOME was lost.
         let again = known.or(same).map(|index| &self.peers[index as usize]).is_some_and(|peer| {
-            peer.epoch == header.epoch && peer.remote.is_some_and(|remote| remote.token == offer.token)
+            peer.connection.epoch == header.epoch
+                && peer.connection.remote.is_some_and(|remote| remote.token == offer.token)
         });
         let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
         let proved = again
@@ -282,9 +287,9 @@ impl State {
         // It was challenged after it had sent that, so it had given up by then.
         self.end_used_unheard(index);
         let peer = &self.peers[index as usize];
-        let another_epoch = peer.epoch != 0 && peer.epoch != header.epoch;
-        let another_flow = peer.remote.is_some_and(|remote| remote.token != offer.token);
-        match peer.phase {
+        let another_epoch = peer.connection.epoch != 0 && peer.connection.epoch != header.epoch;
+        let another_flow = peer.connection.remote.is_some_and(|remote| remote.token != offer.token);
+        match peer.connection.phase {
             // It, or an incarnation before it, gave up before WELCOME arrived. Nothing was sent to either.
             Phase::Open if (another_epoch || another_flow) && !peer.is_confirmed() => self.withdraw(index),
             // A new incarnation. What was outstanding with the former is lost, and the caller is told.
@@ -294,9 +299,9 @@ impl State {
                 } else {
                     self.end_peer(index, Reason::Restarted);
                 }
-                self.peers[index as usize].phase = Phase::Strange;
+                self.peers[index as usize].connection.phase = Phase::Strange;
             }
-            Phase::Gone(_) => self.peers[index as usize].phase = Phase::Strange,
+            Phase::Gone(_) => self.peers[index as usize].connection.phase = Phase::Strange,
             // What waits here was never sent to anyone: it goes to the new incarnation.
             _ => {}
         }
@@ -305,10 +310,10 @@ impl State {
             return;
         };
         self.accept(now, index, from, header.epoch, offer, 0);
-        if matches!(self.peers[index as usize].phase, Phase::Gone(_)) {
+        if matches!(self.peers[index as usize].connection.phase, Phase::Gone(_)) {
             return; // what waited for it was too long for it
         }
-        self.peers[index as usize].welcomed = Some((offer.nonce, standing));
+        self.peers[index as usize].connection.welcomed = Some((offer.nonce, standing));
         let welcome = self.offer(from, local, offer.nonce, 0);
         let packet = self.packet(Kind::Welcome, &welcome.encode());
         self.reply(from, packet);
@@ -326,11 +331,11 @@ impl State {
             return;
         };
         self.drain(now);
-        if matches!(self.peers[index as usize].phase, Phase::Strange) {
+        if matches!(self.peers[index as usize].connection.phase, Phase::Strange) {
             return self.on_introduction(now, index, header, challenge);
         }
         let peer = &mut self.peers[index as usize];
-        let Phase::Handshake(handshake) = &mut peer.phase else { return };
+        let Phase::Handshake(handshake) = &mut peer.connection.phase else { return };
         let said_at = handshake.said_at;
         if handshake.refused(challenge.nonce, challenge.cookie) {
             peer.hear(now);
@@ -342,7 +347,7 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let Phase::Handshake(handshake) = &mut peer.phase else { return };
+        let Phase::Handshake(handshake) = &mut peer.connection.phase else { return };
         if !handshake.challenged(now, challenge.nonce, challenge.cookie) {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
@@ -368,7 +373,7 @@ impl State {
             return;
         }
         let index = self.by_address.get(&from).copied();
-        let expected = index.is_some_and(|index| match &self.peers[index as usize].phase {
+        let expected = index.is_some_and(|index| match &self.peers[index as usize].connection.phase {
             Phase::Handshake(handshake) => handshake.nonce == offer.nonce && handshake.cookie != 0,
             _ => false,
         });
@@ -377,7 +382,7 @@ impl State {
             // send in the flow from PSN 0 on would be taken for copies of what we sent then.
             Some(index)
                 if expected
-                    && self.peers[index as usize].former_token == offer.token
+                    && self.peers[index as usize].connection.former_token == offer.token
                     && !defect!(FormerFlowTaken) =>
             {
                 self.restart_handshake(now, index);
@@ -387,9 +392,9 @@ impl State {
                 self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
             }
             // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
-            Some(index) if matches!(self.peers[index as usize].phase, Phase::Open) => {
+            Some(index) if matches!(self.peers[index as usize].connection.phase, Phase::Open) => {
                 let peer = &mut self.peers[index as usize];
-                if peer.remote.is_some_and(|remote| remote.token == offer.token) {
+                if peer.connection.remote.is_some_and(|remote| remote.token == offer.token) {
                     peer.sender.grant(CREDIT_PACKETS_INITIAL);
                     self.schedule(index);
                 }
@@ -401,21 +406,21 @@ impl State {
     /// Takes the peer's offer: from now on packets flow. The side that says WELCOME has no credit before the peer has
     /// sent something in the flow, or has answered a PROBE: it may have given up and not know of the flow.
     fn accept(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32, offer: &Offer, credit: u16) {
-        let Some(local) = self.peers[index as usize].local else { return };
+        let Some(local) = self.peers[index as usize].connection.local else { return };
         self.open_flow(index, local, epoch, Some(offer));
         let own_bytes = self.datagram_bytes_at(from);
         let repeat = self.options.repeat;
         let peer = &mut self.peers[index as usize];
-        let fresh = peer.remote.is_none();
+        let fresh = peer.connection.remote.is_none();
         peer.hear(now);
-        peer.remote = Some(Address {
+        peer.connection.remote = Some(Address {
             flow: offer.flow,
             token: offer.token,
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
             over_ipv6: from.is_ipv6(),
             listens: offer.listens,
         });
-        peer.message_bytes_max = offer.message_bytes_max;
+        peer.connection.message_bytes_max = offer.message_bytes_max;
         if fresh {
             let rtt_ns = peer.sender.paths()[0].srtt_ns;
             peer.sender = Sender::new(repeat, 1, credit);
@@ -428,12 +433,12 @@ impl State {
             self.find_paths(now, index);
         }
         let peer = &mut self.peers[index as usize];
-        if !matches!(peer.phase, Phase::Leaving(_)) {
-            peer.phase = Phase::Open;
+        if !matches!(peer.connection.phase, Phase::Leaving(_)) {
+            peer.connection.phase = Phase::Open;
         }
         let limit = offer.message_bytes_max;
         let too_long = |outgoing: &Outgoing| outgoing.message_bytes() > limit;
-        if self.peers[index as usize].outbox.iter().any(too_long) {
+        if self.peers[index as usize].outbox.waiting.iter().any(too_long) {
             // It was accepted before the peer had said its limit. The peer would take it for a violation.
             self.reply_on_flow(index, Kind::Bye);
             self.end_peer(index, Reason::TooLong(limit));
@@ -462,7 +467,7 @@ impl State {
                 tsumugi_wire::handshake::Repeat::Selective,
                 u64::from(CREDIT_PACKETS_INITIAL),
             );
-            peer.epoch = epoch;
+            peer.connection.epoch = epoch;
         }
         if let Some(offer) = offer {
             flow.repeat.store(offer.repeat as u32, Relaxed);
@@ -477,12 +482,13 @@ impl State {
         if self.flows[header.flow as usize] != Some(index) {
             return; // what was read ended the connection
         }
-        if !self.peers[index as usize].damaged.is_empty() {
+        if !self.peers[index as usize].receive.damaged.is_empty() {
             return; // it is still needed, and says BYE again
         }
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
-        let arrived = peer.local.and_then(|local| self.memory.flow(local.index)).map(receive_bitmap::base);
+        let arrived =
+            peer.connection.local.and_then(|local| self.memory.flow(local.index)).map(receive_bitmap::base);
         // What was sent after BYE may arrive before it.
         let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
         let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
@@ -492,7 +498,7 @@ impl State {
     pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) {
         self.drain(now); // as in on_bye: it may have sent something before our BYE arrived
         let peer = &self.peers[index as usize];
-        if !matches!(peer.phase, Phase::Leaving(_)) {
+        if !matches!(peer.connection.phase, Phase::Leaving(_)) {
             return;
         }
         if peer.undelivered() > 0 {
@@ -500,7 +506,7 @@ impl State {
             self.end_peer(index, Reason::Closed);
         } else {
             self.forget(index);
-            self.peers[index as usize].phase = Phase::Gone(Reason::Closed);
+            self.peers[index as usize].connection.phase = Phase::Gone(Reason::Closed);
         }
     }
 
@@ -516,13 +522,14 @@ impl State {
         let index = self.by_address.get(&from).copied();
         let Some(index) = index.filter(|&index| {
             self.peers[index as usize]
+                .connection
                 .remote
                 .is_some_and(|remote| remote.token == header.token || defect!(ResetNotChecked))
         }) else {
             self.memory.count(Counter::WrongToken, 1);
             return;
         };
-        if matches!(self.peers[index as usize].phase, Phase::Leaving(_)) {
+        if matches!(self.peers[index as usize].connection.phase, Phase::Leaving(_)) {
             // It had said BYE too, and is gone.
             self.on_bye_ack(now, index);
         } else if self.peers[index as usize].is_confirmed() {
@@ -537,7 +544,7 @@ impl State {
     fn withdraw_welcome(&mut self, now: Instant, index: u32) {
         self.withdraw(index);
         let peer = &self.peers[index as usize];
-        if !peer.outbox.is_empty() || peer.awaited > 0 {
+        if !peer.outbox.waiting.is_empty() || peer.liveness.awaited > 0 {
             self.start_handshake(now, index);
         }
     }
@@ -547,10 +554,10 @@ impl State {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
         // Neither that HELLO nor a copy of it may displace what follows.
-        (peer.remote, peer.welcomed) = (None, None);
-        peer.withdrawn = peer.withdrawn.wrapping_add(1);
-        peer.outbox.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
-        peer.phase = Phase::Strange;
+        (peer.connection.remote, peer.connection.welcomed) = (None, None);
+        peer.connection.withdrawn = peer.connection.withdrawn.wrapping_add(1);
+        peer.outbox.waiting.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
+        peer.connection.phase = Phase::Strange;
     }
 
     /// Says BYE to every peer that everything has been delivered to.
@@ -558,13 +565,13 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            match peer.phase {
-                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.is_empty() => {
-                    peer.phase = Phase::Leaving(now);
+            match peer.connection.phase {
+                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.waiting.is_empty() => {
+                    peer.connection.phase = Phase::Leaving(now);
                     self.reply_on_flow(index, Kind::Bye);
                     self.arm(now, index);
                 }
-                Phase::Handshake(_) if peer.outbox.is_empty() => self.forget(index),
+                Phase::Handshake(_) if peer.outbox.waiting.is_empty() => self.forget(index),
                 _ => {}
             }
         }
@@ -585,7 +592,7 @@ impl State {
     pub fn abort(&mut self) {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
-            if matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+            if matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
                 self.reply_on_flow(index, Kind::Bye);
             }
         }
@@ -594,14 +601,16 @@ impl State {
     /// Whether every peer has acknowledged BYE.
     #[must_use]
     pub fn has_left(&self) -> bool {
-        self.peers.iter().all(|peer| matches!(peer.phase, Phase::Strange | Phase::Gone(_)))
+        self.peers.iter().all(|peer| matches!(peer.connection.phase, Phase::Strange | Phase::Gone(_)))
     }
 
     /// Forgets that a peer is gone: the next message to it begins a new handshake.
     pub fn reset_peer(&mut self, index: u32) {
         let index = self.the(PeerId(index)).0;
-        if let Some(peer @ Peer { phase: Phase::Gone(_), .. }) = self.peers.get_mut(index as usize) {
-            peer.phase = Phase::Strange;
+        if let Some(peer) = self.peers.get_mut(index as usize)
+            && matches!(peer.connection.phase, Phase::Gone(_))
+        {
+            peer.connection.phase = Phase::Strange;
         }
         self.told(|failure| failure.peer.0 == index);
     }
@@ -615,18 +624,19 @@ impl State {
         // in the cache of a receive path's CPU.
         let free_bytes = self.memory.ring_bytes() - self.kept.used_bytes(self.ring_read);
         let peer = &mut self.peers[index as usize];
-        let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else {
+        let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
         };
         use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
         let done = flow.direct_writes.0.done.load(Relaxed);
         // What we have read, which is all that was deposited or a little less. The flow entry's own word is in the
         // cache of a receive path's CPU; but only that word tells of direct writes.
-        let next = peer.reorder.next();
+        let next = peer.receive.reorder.next();
         let (base, checked) = match done {
             0 => (next, next),
             _ => {
                 let base = peer
+                    .receive
                     .damaged
                     .first()
                     .map_or(receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
@@ -637,12 +647,12 @@ impl State {
         };
         let limit = flow.limit.load(Relaxed).saturating_add(done);
         let packets = if !full {
-            peer.credit_withheld = false;
+            peer.acks.credit_withheld = false;
             // Generous: many peers share the queue, and XOFF stops them when it was too much.
             (free_bytes / body_bytes).clamp(32, REACH_PACKETS)
-        } else if let Some(assembly) = peer.assemblies.iter().find(|assembly| assembly.in_order > 0) {
+        } else if let Some(assembly) = peer.receive.assemblies.iter().find(|assembly| assembly.in_order > 0) {
             // The memory is full, but a message that has begun must be able to end, or nothing would ever be freed.
-            peer.credit_withheld = true;
+            peer.acks.credit_withheld = true;
             // And not the head of the next: it would have begun, too.
             let left = assembly.total - assembly.in_order;
             match assembly.step {
@@ -650,10 +660,10 @@ impl State {
                 step => left.div_ceil(step).min(REACH_PACKETS),
             }
         } else {
-            peer.credit_withheld = true;
+            peer.acks.credit_withheld = true;
             0
         };
-        self.withholds_credit |= peer.credit_withheld;
+        self.withholds_credit |= peer.acks.credit_withheld;
         let wanted = base.0 + if defect!(BitmapNotLimited) { 4 * packets } else { packets };
         // In steps while there is plenty, because receive paths read this with every packet.
         let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
@@ -670,6 +680,6 @@ impl State {
 
     /// The flags that go with [`State::credit`].
     pub(super) fn has_ack(&self, index: u32) -> Flags {
-        if self.peers[index as usize].local.is_some() { Flags::HAS_ACK } else { Flags(0) }
+        if self.peers[index as usize].connection.local.is_some() { Flags::HAS_ACK } else { Flags(0) }
     }
 }

@@ -105,7 +105,7 @@ impl State {
     /// The peer that goes by this number: entries that turned out to be the same have several.
     #[must_use]
     pub fn the(&self, id: PeerId) -> PeerId {
-        match self.peers.get(id.0 as usize).and_then(|peer| peer.same_as) {
+        match self.peers.get(id.0 as usize).and_then(|peer| peer.identity.same_as) {
             Some(index) => PeerId(index),
             None => id,
         }
@@ -144,17 +144,19 @@ impl State {
     /// handshake with it.
     pub(super) fn recognise(&self, epoch: u32, token: u64, from: SocketAddr) -> Option<u32> {
         let is_it = |peer: &Peer| {
-            peer.epoch == epoch
-                && peer.same_as.is_none()
-                && match &peer.phase {
+            peer.connection.epoch == epoch
+                && peer.identity.same_as.is_none()
+                && match &peer.connection.phase {
                     Phase::Open | Phase::Leaving(_) => {
-                        token != 0 && peer.remote.is_some_and(|remote| remote.token == token)
+                        token != 0 && peer.connection.remote.is_some_and(|remote| remote.token == token)
                     }
                     Phase::Handshake(handshake) => {
                         token != 0 && handshake.cookie != 0 && peer.address.port() == from.port()
                     }
                     Phase::Strange => {
-                        token != 0 && peer.introduced_at.is_some() && peer.address.port() == from.port()
+                        token != 0
+                            && peer.identity.introduced_at.is_some()
+                            && peer.address.port() == from.port()
                     }
                     Phase::Gone(_) => false,
                 }
@@ -165,8 +167,8 @@ impl State {
     /// Remembers another address of a peer.
     pub(super) fn add_alias(&mut self, index: u32, address: SocketAddr) {
         let peer = &mut self.peers[index as usize];
-        if peer.aliases.len() < ALIASES_MAX {
-            peer.aliases.push(address);
+        if peer.identity.aliases.len() < ALIASES_MAX {
+            peer.identity.aliases.push(address);
             self.by_address.insert(address, index);
             self.to_connect.push(address);
         }
@@ -176,9 +178,11 @@ impl State {
     pub(super) fn forget_aliases(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
         let own = peer.address;
-        for alias in std::mem::take(&mut peer.aliases) {
+        for alias in std::mem::take(&mut peer.identity.aliases) {
             self.to_disconnect.push(alias);
-            let is_named = |peer: &Peer| peer.named && peer.same_as == Some(index) && peer.address == alias;
+            let is_named = |peer: &Peer| {
+                peer.identity.named && peer.identity.same_as == Some(index) && peer.address == alias
+            };
             if alias != own && !self.peers.iter().any(is_named) && self.by_address.get(&alias) == Some(&index)
             {
                 self.by_address.remove(&alias);
@@ -198,11 +202,13 @@ impl State {
         let peers = self.peers.iter();
         let may_be: Vec<u32> = peers
             .filter(|peer| {
-                let is_unknown = match &peer.phase {
+                let is_unknown = match &peer.connection.phase {
                     Phase::Handshake(handshake) => handshake.cookie == 0,
                     Phase::Strange => {
                         let is_known = |at| now.since(at) < INTRODUCED_NS;
-                        peer.named && peer.same_as.is_none() && !peer.introduced_at.is_some_and(is_known)
+                        peer.identity.named
+                            && peer.identity.same_as.is_none()
+                            && !peer.identity.introduced_at.is_some_and(is_known)
                     }
                     _ => false,
                 };
@@ -230,7 +236,7 @@ impl State {
         self.identities.asked.clear();
         for index in may_be {
             let peer = &mut self.peers[index as usize];
-            if let Phase::Handshake(handshake) = &mut peer.phase {
+            if let Phase::Handshake(handshake) = &mut peer.connection.phase {
                 handshake.due = handshake.due.min(now);
                 self.schedule(index);
             } else {
@@ -255,7 +261,7 @@ impl State {
         let Some(at) = asked.iter().position(|asked| *asked == (index, challenge.nonce)) else { return };
         asked.swap_remove(at);
         let peer = &mut self.peers[index as usize];
-        (peer.epoch, peer.introduced_at) = (header.epoch, Some(now));
+        (peer.connection.epoch, peer.identity.introduced_at) = (header.epoch, Some(now));
         self.let_in(now, header.epoch);
         if self.identities.asked.is_empty() {
             // All have answered: whoever still waits is none of them.
@@ -279,14 +285,14 @@ impl State {
     pub(super) fn is_suspect(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32) -> bool {
         let connecting = &self.peers[index as usize];
         let half_ns = self.options.connect_timeout_ns / 2;
-        if connecting.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
+        if connecting.liveness.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
             return false; // it would have proved it by now
         }
         let is_it = |peer: &&Peer| {
             peer.number != index
-                && peer.epoch == epoch
+                && peer.connection.epoch == epoch
                 && peer.address.port() == from.port()
-                && match &peer.phase {
+                && match &peer.connection.phase {
                     Phase::Open => true,
                     Phase::Handshake(handshake) => handshake.cookie != 0,
                     _ => false,
@@ -294,7 +300,7 @@ impl State {
         };
         let Some(peer) = self.peers.iter().find(is_it) else { return false };
         // If both are in a handshake, one after the other.
-        if matches!(peer.phase, Phase::Open) {
+        if matches!(peer.connection.phase, Phase::Open) {
             let other = peer.number;
             if !self.identities.suspects.contains(&index) {
                 self.identities.suspects.push(index);
@@ -316,12 +322,13 @@ impl State {
     #[cold]
     fn prove_suspects(&mut self, now: Instant, index: u32, from: SocketAddr) -> u32 {
         let Self { identities, peers, .. } = self;
-        let is_connecting = |suspect: &u32| matches!(peers[*suspect as usize].phase, Phase::Handshake(_));
+        let is_connecting =
+            |suspect: &u32| matches!(peers[*suspect as usize].connection.phase, Phase::Handshake(_));
         identities.suspects.retain(is_connecting);
         let is_there = |suspect: &&u32| **suspect != index && peers[**suspect as usize].address == from;
         let suspect = identities.suspects.iter().find(is_there).copied();
         match suspect {
-            Some(suspect) if matches!(self.peers[index as usize].phase, Phase::Open) => {
+            Some(suspect) if matches!(self.peers[index as usize].connection.phase, Phase::Open) => {
                 self.merge(now, index, suspect)
             }
             _ => index,
@@ -335,39 +342,41 @@ impl State {
     /// number keeps that, or they would be counted anew.
     fn merge(&mut self, now: Instant, open: u32, connecting: u32) -> u32 {
         let [connected, waiting] = [open, connecting].map(|index| &self.peers[index as usize]);
-        if waiting.pending.keys().any(|operation| connected.pending.contains_key(operation)) {
+        if waiting.rma.pending.keys().any(|operation| connected.rma.pending.contains_key(operation)) {
             return open; // named alike; when what is under way is done
         }
-        let unused = connected.accepted == 0 || waiting.accepted == 0;
-        let takes_over = unused && waiting.named && (!connected.named || connecting < open);
+        let unused = connected.outbox.accepted == 0 || waiting.outbox.accepted == 0;
+        let takes_over = unused && waiting.identity.named && (!connected.identity.named || connecting < open);
         let (keeps, goes) = if takes_over { (connecting, open) } else { (open, connecting) };
-        let before = connected.accepted;
+        let before = connected.outbox.accepted;
         let [old_open, old_connecting] =
-            [open, connecting].map(|index| (PeerId(index), self.peers[index as usize].connection));
+            [open, connecting].map(|index| (PeerId(index), self.peers[index as usize].connection.number));
         self.close_flow(connecting);
         self.unlist(open);
         self.unlist(connecting);
         let waiting = &mut self.peers[connecting as usize];
-        let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.aliases));
-        let (accepted, outbox) = (waiting.accepted, std::mem::take(&mut waiting.outbox));
-        let outbox_bytes = std::mem::take(&mut waiting.outbox_bytes);
-        let (pending, awaited) = (std::mem::take(&mut waiting.pending), waiting.awaited);
-        let (name, named) = (waiting.name.clone(), waiting.named);
-        let fresh = Peer { named, ..Peer::new(name, address, self.options.repeat) };
-        let (connection, epoch, number) = (waiting.connection, waiting.epoch, waiting.number);
-        *waiting = Peer { connection, epoch, number, ..fresh };
+        let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.identity.aliases));
+        let (accepted, outbox) = (waiting.outbox.accepted, std::mem::take(&mut waiting.outbox.waiting));
+        let outbox_bytes = std::mem::take(&mut waiting.outbox.bytes);
+        let (pending, awaited) = (std::mem::take(&mut waiting.rma.pending), waiting.liveness.awaited);
+        let (name, named) = (waiting.name.clone(), waiting.identity.named);
+        let mut fresh = Peer::new(name, address, self.options.repeat);
+        (fresh.number, fresh.identity.named) = (waiting.number, named);
+        (fresh.connection.number, fresh.connection.epoch) =
+            (waiting.connection.number, waiting.connection.epoch);
+        *waiting = fresh;
         if takes_over {
             self.peers.swap(open, connecting);
             let [peer, other] = self.peers.two(keeps, goes);
             std::mem::swap(&mut peer.name, &mut other.name);
-            std::mem::swap(&mut peer.named, &mut other.named);
+            std::mem::swap(&mut peer.identity.named, &mut other.identity.named);
             std::mem::swap(&mut peer.address, &mut other.address);
             // It has just answered there, and there the application wants it: the address of the connection so far
             // becomes a further one.
             peer.paths[0].address = peer.address;
             peer.paths[0].mtu = peer.fresh_mtu(peer.address);
-            peer.aliases.push(other.address);
-            if let Some(local) = peer.local {
+            peer.identity.aliases.push(other.address);
+            if let Some(local) = peer.connection.local {
                 self.flows[local.index as usize] = Some(keeps);
             }
         }
@@ -375,11 +384,12 @@ impl State {
             *owner = keeps;
         }
         self.by_address.insert(address, keeps);
-        let into = (PeerId(keeps), self.peers[keeps as usize].connection);
+        let into = (PeerId(keeps), self.peers[keeps as usize].connection.number);
         let Self { identities, peers, .. } = self;
         // Tickets of a connection before the last have failed, however they are counted.
-        let is_recent =
-            |(id, connection): (PeerId, u32)| peers[id.0 as usize].connection.wrapping_sub(connection) <= 1;
+        let is_recent = |(id, connection): (PeerId, u32)| {
+            peers[id.0 as usize].connection.number.wrapping_sub(connection) <= 1
+        };
         identities.merged.retain(|merged| is_recent(merged.into));
         for (from, before) in [(old_connecting, before), (old_open, 0)] {
             if from != into || before > 0 {
@@ -390,16 +400,16 @@ impl State {
         self.ends += 1;
         let ends = self.ends;
         let [peer, other] = self.peers.two(keeps, goes);
-        peer.named |= other.named;
-        (other.same_as, other.ended) = (Some(keeps), ends);
-        peer.accepted += accepted;
-        peer.outbox_bytes += outbox_bytes;
-        peer.awaited += awaited;
-        peer.aliases.extend(aliases);
+        peer.identity.named |= other.identity.named;
+        (other.identity.same_as, other.identity.ended) = (Some(keeps), ends);
+        peer.outbox.accepted += accepted;
+        peer.outbox.bytes += outbox_bytes;
+        peer.liveness.awaited += awaited;
+        peer.identity.aliases.extend(aliases);
         if !takes_over {
-            peer.aliases.push(address);
+            peer.identity.aliases.push(address);
         }
-        peer.pending.extend(pending);
+        peer.rma.pending.extend(pending);
         for mut outgoing in outbox {
             match &mut outgoing {
                 Outgoing::Packet { messages, .. } | Outgoing::BulkTransfer { messages, .. } => {
@@ -407,12 +417,12 @@ impl State {
                 }
                 Outgoing::LongMessage { next, messages, .. } => {
                     *messages += before;
-                    next.message = peer.next_fragmented;
-                    peer.next_fragmented = peer.next_fragmented.wrapping_add(1);
+                    next.message = peer.outbox.next_fragmented;
+                    peer.outbox.next_fragmented = peer.outbox.next_fragmented.wrapping_add(1);
                 }
                 Outgoing::Rails => continue,
             }
-            peer.outbox.push_back(outgoing);
+            peer.outbox.waiting.push_back(outgoing);
         }
         for delivery in self.channels.values_mut().flat_map(|inbox| &mut inbox.queue) {
             if let Delivery::Message { source, .. } = delivery
@@ -434,16 +444,16 @@ impl State {
             list.retain(|listed| *listed != index);
         }
         let peer = &mut self.peers[index as usize];
-        (peer.scheduled, peer.timed) = (false, false);
+        (peer.listed.scheduled, peer.listed.timed) = (false, false);
     }
 
     /// Puts it back where it belongs.
     fn relist(&mut self, now: Instant, index: u32) {
         let peer = &self.peers[index as usize];
-        if peer.to_grant {
+        if peer.listed.to_grant {
             self.to_grant.push(index);
         }
-        if peer.holds {
+        if peer.listed.holds {
             self.holders.push(index);
         }
         self.schedule(index);

@@ -47,28 +47,28 @@ impl State {
     #[must_use]
     pub fn view(&self, id: PeerId) -> Option<PeerView> {
         let peer = self.peers.get(id.0 as usize)?;
-        let flow = peer.local.and_then(|local| self.memory.flow(local.index));
+        let flow = peer.connection.local.and_then(|local| self.memory.flow(local.index));
         Some(PeerView {
-            open: matches!(peer.phase, Phase::Open | Phase::Leaving(_)),
-            gone: matches!(peer.phase, Phase::Gone(_)),
+            open: matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)),
+            gone: matches!(peer.connection.phase, Phase::Gone(_)),
             waiting: peer.is_busy(),
             outstanding: peer.sender.outstanding(),
-            epoch: peer.epoch,
-            remote_token: peer.remote.map_or(0, |remote| remote.token),
-            local_token: peer.local.map_or(0, |local| local.token),
-            body_bytes: peer.remote.map_or(0, |remote| remote.body_bytes),
+            epoch: peer.connection.epoch,
+            remote_token: peer.connection.remote.map_or(0, |remote| remote.token),
+            local_token: peer.connection.local.map_or(0, |local| local.token),
+            body_bytes: peer.connection.remote.map_or(0, |remote| remote.body_bytes),
             limit: flow.map_or(0, |flow| receiver::limit(flow).0),
             goes_back: flow.is_some_and(|flow| flow.repeat.load(Ordering::Relaxed) == Repeat::GoBackN as u32),
-            held: peer.reorder.held(),
-            assembling: !peer.assemblies.is_empty(),
-            damaged: peer.damaged.len() as u64 + peer.unrepaired,
+            held: peer.receive.reorder.held(),
+            assembling: !peer.receive.assemblies.is_empty(),
+            damaged: peer.receive.damaged.len() as u64 + peer.receive.unrepaired,
         })
     }
 
     /// Packets that peers have acknowledged, and that are kept until they have compared them with their CRC.
     #[must_use]
     pub fn unchecked(&self) -> usize {
-        self.peers.iter().map(|peer| peer.unchecked.len()).sum()
+        self.peers.iter().map(|peer| peer.repairs.unchecked.len()).sum()
     }
 
     /// The peer that sends in flow `index`.
@@ -119,7 +119,7 @@ impl State {
         })?;
         let (kept, read) = (self.kept.bytes() + self.kept.spare_bytes(), self.ring_read - tail);
         ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
-        let packets = |peer: &super::peer::Peer| peer.sender.outstanding() + peer.unchecked.len();
+        let packets = |peer: &super::peer::Peer| peer.sender.outstanding() + peer.repairs.unchecked.len();
         let outstanding: usize = self.peers.iter().map(packets).sum();
         ensure(self.sent_packets.len() == outstanding, &|| {
             format!("{} packets kept for {outstanding} outstanding or not compared", self.sent_packets.len())
@@ -143,7 +143,7 @@ impl State {
         self.audit_held(lent_bytes)?;
         self.audit_long_messages()?;
         for (index, tenant) in self.flows.iter().enumerate() {
-            let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.local);
+            let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.connection.local);
             if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
                 return Err(format!("flow {index} belongs to {tenant:?}, which has {owner:?}"));
             }
@@ -166,8 +166,8 @@ impl State {
             }
         }
         for peer in &self.peers {
-            held_bytes += peer.assemblies.iter().map(super::peer::Assembly::held_bytes).sum::<u64>();
-            for (_, held) in peer.reorder.iter() {
+            held_bytes += peer.receive.assemblies.iter().map(super::peer::Assembly::held_bytes).sum::<u64>();
+            for (_, held) in peer.receive.reorder.iter() {
                 if let Held::Body(body) = held {
                     held_bytes += body.len() as u64;
                 }
@@ -188,7 +188,7 @@ impl State {
         }
         for peer in &self.peers {
             let (mut bytes, mut replies) = (0, 0);
-            for outgoing in &peer.outbox {
+            for outgoing in &peer.outbox.waiting {
                 match outgoing {
                     Outgoing::Packet { body, .. } => bytes += body.len() as u64,
                     Outgoing::LongMessage { key, next, .. } => {
@@ -202,11 +202,11 @@ impl State {
                     Outgoing::Rails => {}
                 }
             }
-            if replies != peer.replies {
-                return Err(format!("{} replies counted, {replies} are", peer.replies));
+            if replies != peer.outbox.replies {
+                return Err(format!("{} replies counted, {replies} are", peer.outbox.replies));
             }
-            if bytes != peer.outbox_bytes {
-                return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox_bytes));
+            if bytes != peer.outbox.bytes {
+                return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox.bytes));
             }
         }
         match self.long_messages.iter().find(|(key, message)| message.users != users[*key]) {

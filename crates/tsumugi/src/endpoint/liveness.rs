@@ -76,25 +76,25 @@ impl Doubt {
 impl State {
     /// When something is to be done about the silence of a peer.
     pub(super) fn liveness_due(&self, peer: &Peer) -> Instant {
-        let Some(since) = peer.waiting_since else { return Instant::NEVER };
-        let quiet_since = peer.heard_at.max(since);
-        let silent_at = quiet_since.max(peer.doubt.vouched_at).plus(self.patience_ns(peer));
+        let Some(since) = peer.liveness.waiting_since else { return Instant::NEVER };
+        let quiet_since = peer.liveness.heard_at.max(since);
+        let silent_at = quiet_since.max(peer.liveness.doubt.vouched_at).plus(self.patience_ns(peer));
         // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
-        if !matches!(peer.phase, Phase::Open) && !defect!(TimerAlwaysDue) {
+        if !matches!(peer.connection.phase, Phase::Open) && !defect!(TimerAlwaysDue) {
             return silent_at;
         }
         let ask_at = self.ask_at(peer, quiet_since);
-        let due = match peer.asks {
-            ASKS.. if peer.doubt.is_asked() => Instant::NEVER,
+        let due = match peer.liveness.asks {
+            ASKS.. if peer.liveness.doubt.is_asked() => Instant::NEVER,
             ASKS.. => ask_at.max(silent_at),
             _ => ask_at,
         };
-        due.min(peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)))
+        due.min(peer.liveness.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)))
     }
 
     /// How long silence of the peer is borne, ns.
     fn patience_ns(&self, peer: &Peer) -> u64 {
-        match peer.phase {
+        match peer.connection.phase {
             Phase::Handshake(_) => self.options.connect_timeout_ns,
             Phase::Open if defect!(SilenceIgnored) => u64::MAX,
             _ => self.options.peer_timeout_ns,
@@ -103,7 +103,7 @@ impl State {
 
     /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
     fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
-        peer.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
+        peer.liveness.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
     }
 
     /// Somebody waits for what peers may send, though nothing is outstanding with them: from now on those are looked at
@@ -132,11 +132,11 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if !matches!(peer.phase, Phase::Open) {
+            if !matches!(peer.connection.phase, Phase::Open) {
                 continue;
             }
             has_peers = true;
-            peer.is_watched = true;
+            peer.liveness.is_watched = true;
             if !peer.is_busy() && self.on_noted(now, index) && self.is_alive(now, index) {
                 due = due.min(self.liveness_due(&self.peers[index as usize]));
             }
@@ -154,10 +154,10 @@ impl State {
             peer.wait_no_more();
             return true;
         }
-        let since = *peer.waiting_since.get_or_insert(now);
-        let quiet_since = peer.heard_at.max(since);
-        let is_open = matches!(peer.phase, Phase::Open);
-        let is_doubted = is_open && now >= peer.doubt.ask_at.max(quiet_since.plus(DOUBT_NS));
+        let since = *peer.liveness.waiting_since.get_or_insert(now);
+        let quiet_since = peer.liveness.heard_at.max(since);
+        let is_open = matches!(peer.connection.phase, Phase::Open);
+        let is_doubted = is_open && now >= peer.liveness.doubt.ask_at.max(quiet_since.plus(DOUBT_NS));
         if is_doubted {
             self.doubt(now, index);
         }
@@ -166,34 +166,34 @@ impl State {
             return true;
         }
         let late = now >= quiet_since.plus(self.options.peer_timeout_ns) && defect!(SilentUnasked);
-        if is_open && peer.asks < ASKS && !late {
+        if is_open && peer.liveness.asks < ASKS && !late {
             // Ours may all be acknowledged and its message be half here: ask for a sign of life.
             let peer = &mut self.peers[index as usize];
-            peer.asked_at = now;
-            peer.asks += 1;
+            peer.liveness.asked_at = now;
+            peer.liveness.asks += 1;
             self.ask(index);
             return true;
         }
         let patience_ns = self.patience_ns(peer);
-        if now < quiet_since.max(peer.doubt.vouched_at).plus(patience_ns) {
+        if now < quiet_since.max(peer.liveness.doubt.vouched_at).plus(patience_ns) {
             return true;
         }
         // What kernels said last is out of date when they are to be asked again, or an owner that makes no calls was away.
-        if is_doubted || is_open && peer.doubt.is_asked() {
+        if is_doubted || is_open && peer.liveness.doubt.is_asked() {
             return true;
         }
-        if is_open && now.since(peer.doubt.answered_at) > patience_ns / 2 {
+        if is_open && now.since(peer.liveness.doubt.answered_at) > patience_ns / 2 {
             self.doubt(now, index);
             return true;
         }
         let patience = Duration::from_nanos(patience_ns);
-        let reason = match peer.phase {
-            Phase::Handshake(_) => match peer.doubt.version {
+        let reason = match peer.connection.phase {
+            Phase::Handshake(_) => match peer.liveness.doubt.version {
                 Some(version) => Reason::OtherVersion(version),
-                None => Reason::Unreachable(patience, peer.doubt.said),
+                None => Reason::Unreachable(patience, peer.liveness.doubt.said),
             },
             Phase::Leaving(_) => Reason::Closed,
-            _ => Reason::Silent(patience, peer.doubt.said),
+            _ => Reason::Silent(patience, peer.liveness.doubt.said),
         };
         self.end_peer(index, reason);
         false
@@ -201,7 +201,7 @@ impl State {
 
     /// Has kernels asked about a peer with the next packets that are sent.
     fn doubt(&mut self, now: Instant, index: u32) {
-        let doubt = &mut self.peers[index as usize].doubt;
+        let doubt = &mut self.peers[index as usize].liveness.doubt;
         // Before that, only the answer is looked for.
         doubt.ask_at = now.plus(LOOK_NS_MAX);
         if !self.doubted.contains(&index) {
@@ -214,11 +214,12 @@ impl State {
     pub(super) fn ask_kernels<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) {
         while let Some(index) = self.doubted.pop() {
             let peer = &mut self.peers[index as usize];
-            if !matches!(peer.phase, Phase::Open) || !peer.is_waiting() {
+            if !matches!(peer.connection.phase, Phase::Open) || !peer.is_waiting() {
                 continue;
             }
-            let quiet_since = peer.waiting_since.map_or(now, |since| since.max(peer.heard_at));
-            let question = match peer.remote {
+            let quiet_since =
+                peer.liveness.waiting_since.map_or(now, |since| since.max(peer.liveness.heard_at));
+            let question = match peer.connection.remote {
                 Some(remote) if remote.listens => Question::Process,
                 _ => Question::Host,
             };
@@ -229,17 +230,17 @@ impl State {
                 self.schedule_at(index, due);
                 continue;
             }
-            peer.doubt.no_link_since = None;
-            let begins = !peer.doubt.is_asked();
+            peer.liveness.doubt.no_link_since = None;
+            let begins = !peer.liveness.doubt.is_asked();
             if begins {
-                peer.doubt.asked_at = now;
+                peer.liveness.doubt.asked_at = now;
             }
             let is_unasked = defect!(EvidenceNotAsked);
             match if is_unasked { Evidence::None } else { rail.inquire(now, quiet_since, address, question) }
             {
                 Evidence::Asked => {
-                    let waited_ns = now.since(peer.doubt.asked_at);
-                    peer.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
+                    let waited_ns = now.since(peer.liveness.doubt.asked_at);
+                    peer.liveness.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
                 }
                 evidence => self.on_evidence(now, index, evidence, question),
             }
@@ -256,9 +257,9 @@ impl State {
     fn on_evidence(&mut self, now: Instant, index: u32, evidence: Evidence, question: Question) {
         let patience_ns = self.options.peer_timeout_ns;
         let peer = &mut self.peers[index as usize];
-        let quiet_since = peer.waiting_since.map_or(now, |since| since.max(peer.heard_at));
+        let quiet_since = peer.liveness.waiting_since.map_or(now, |since| since.max(peer.liveness.heard_at));
         let quiet_ns = now.since(quiet_since);
-        let doubt = &mut peer.doubt;
+        let doubt = &mut peer.liveness.doubt;
         (doubt.asked_at, doubt.answered_at) = (Instant(0), now);
         let pause_ns = (quiet_ns / 4).clamp(DOUBT_NS, ASK_KERNELS_NS_MAX);
         doubt.ask_at = now.plus(pause_ns.min(patience_ns / u64::from(ASKS + 1)));
@@ -292,7 +293,7 @@ impl State {
                 (doubt.no_link_since, doubt.vouched_at, doubt.refusals) = (Some(since), now, 0);
                 doubt.said = evidence;
                 // What it was asked has not left; it is asked again when the link is back.
-                peer.asks = 0;
+                peer.liveness.asks = 0;
             }
             Evidence::NoRoute(_) => doubt.said = evidence,
             // What was said before is out of date.
@@ -304,14 +305,14 @@ impl State {
     /// Takes in what our own kernel says of a HELLO that was just sent, and asks others after a while.
     pub(super) fn ask_about_handshake<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
         let peer = &mut self.peers[index as usize];
-        let since = peer.waiting_since.unwrap_or(now);
+        let since = peer.liveness.waiting_since.unwrap_or(now);
         let question = if now.since(since) < HANDSHAKE_NS { Question::Errors } else { Question::Host };
         let evidence = rail.inquire(now, since, peer.address, question);
         let evidence = link_down(now, peer, rail).map_or(evidence, Evidence::LinkDown);
         match evidence {
             Evidence::NoRoute(error) if is_final(error) => self.end_peer(index, Reason::NoRoute(error)),
             Evidence::None | Evidence::Asked => {}
-            evidence => peer.doubt.said = evidence,
+            evidence => peer.liveness.doubt.said = evidence,
         }
     }
 
@@ -322,7 +323,7 @@ impl State {
     pub(crate) fn say_away<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
-            if !matches!(self.peers[index as usize].phase, Phase::Open) {
+            if !matches!(self.peers[index as usize].connection.phase, Phase::Open) {
                 continue;
             }
             let Some(packet) = self.answer_packet(now, index, Kind::Ack, Psn(0), Flags::AWAY) else {

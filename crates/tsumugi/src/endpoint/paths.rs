@@ -187,7 +187,7 @@ impl State {
         self.rails = self.nics.iter().map(rail).collect();
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
-            if matches!(self.peers[index as usize].phase, Phase::Open) {
+            if matches!(self.peers[index as usize].connection.phase, Phase::Open) {
                 let is_news = if told_before { !defect!(NicsToldOnce) } else { self.has_several_nics() };
                 if is_news {
                     self.announce(index);
@@ -201,8 +201,8 @@ impl State {
     /// Has a peer told of our NICs before anything else that waits.
     pub(super) fn announce(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
-        if !peer.outbox.iter().any(|outgoing| matches!(outgoing, Outgoing::Rails)) {
-            peer.outbox.push_front(Outgoing::Rails);
+        if !peer.outbox.waiting.iter().any(|outgoing| matches!(outgoing, Outgoing::Rails)) {
+            peer.outbox.waiting.push_front(Outgoing::Rails);
         }
         self.schedule(index);
     }
@@ -229,8 +229,8 @@ impl State {
         match rails::decode(list) {
             Ok(list) => {
                 let peer = &mut self.peers[index as usize];
-                peer.rails = list.filter(|_| !defect!(NicsIgnored)).collect();
-                peer.has_told = true;
+                peer.paths.told = list.filter(|_| !defect!(NicsIgnored)).collect();
+                peer.paths.has_news = true;
                 self.schedule(index);
             }
             Err(_) => self.memory.count(Counter::Violation, 1),
@@ -239,11 +239,11 @@ impl State {
 
     /// Finds the paths to a peer: its NICs that are on a link of one of ours.
     pub(super) fn find_paths(&mut self, now: Instant, index: u32) {
-        self.peers[index as usize].has_told = false;
+        self.peers[index as usize].paths.has_news = false;
         self.review_paths(now, index);
         // Where two NICs have addresses of both families, that of the connection's is used.
         let peer = &self.peers[index as usize];
-        for rail in peer.primary_family_first(&peer.rails) {
+        for rail in peer.primary_family_first(&peer.paths.told) {
             let Ok(nic) = self.nic_for_path(index, &rail) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
@@ -288,7 +288,8 @@ impl State {
     /// Whether a path, in whichever family, joins a NIC of ours and the one of the peer's that has the address `rail`.
     fn joins(&self, peer: &Peer, path: &PeerPath, nic: &NicAddress, rail: &RailAddress) -> bool {
         let ours = || self.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
-        let theirs = || peer.rails.iter().any(|other| other.address == path.address && other.nic == rail.nic);
+        let theirs =
+            || peer.paths.told.iter().any(|other| other.address == path.address && other.nic == rail.nic);
         !path.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
     }
 
@@ -306,7 +307,7 @@ impl State {
             };
             found.push((path.address, text));
         }
-        for rail in &peer.rails {
+        for rail in &peer.paths.told {
             if found.iter().all(|(address, _)| *address != rail.address) {
                 let why = match self.nic_for_path(index, rail) {
                     Ok(_) => "there are as many paths as there may be".to_owned(),
@@ -332,8 +333,8 @@ impl State {
     /// Notices which paths are gone since the last look, and which are back.
     fn review_paths(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
-        for (number, path) in peer.paths.iter_mut().enumerate() {
-            let named = peer.rails.iter().any(|rail| rail.address == path.address);
+        for (number, path) in peer.paths.list.iter_mut().enumerate() {
+            let named = peer.paths.told.iter().any(|rail| rail.address == path.address);
             let reached = self.nics.iter().find(|nic| nic.reaches(path.address.ip()));
             path.nic = reached.map(|nic| nic.ip).or(path.nic);
             // The connection's own path stays one even if the peer does not name it or it goes through a router.
@@ -457,7 +458,7 @@ impl State {
         if !peer.is_multirail() {
             return Some(Pick { path: 0, packets: u32::MAX });
         }
-        let waiting = u32::try_from(peer.outbox_bytes / body_bytes + 1).unwrap_or(u32::MAX);
+        let waiting = u32::try_from(peer.outbox.bytes / body_bytes + 1).unwrap_or(u32::MAX);
         path_policy::pick(&mut *self.policy, now, index, &peer.sender, waiting)
     }
 }

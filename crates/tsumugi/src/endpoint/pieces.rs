@@ -22,12 +22,12 @@ impl State {
     pub(super) fn carried(&self, index: u32, path: u8) -> usize {
         let peer = &self.peers[index as usize];
         let carried = peer.paths[usize::from(path)].mtu.bytes();
-        if self.policy.is_copied() { carried.min(peer.cut_bytes + HEADER_BYTES) } else { carried }
+        if self.policy.is_copied() { carried.min(peer.sizes.cut_bytes + HEADER_BYTES) } else { carried }
     }
 
     /// Whether none of the collected packets is longer than that.
     pub(super) fn burst_fits(&self, index: u32, carried: usize) -> bool {
-        let agreed = self.peers[index as usize].remote.map_or(0, |remote| remote.datagram_bytes());
+        let agreed = self.peers[index as usize].connection.remote.map_or(0, |remote| remote.datagram_bytes());
         let fits = |(_, key, _): &(_, PacketKey, _)| self.sent_packets[*key].datagram_bytes() <= carried;
         carried >= agreed || self.burst.packets.iter().all(fits)
     }
@@ -77,7 +77,7 @@ impl State {
         let (ack, credit) = self.credit(index);
         let flags = flags.with(self.has_ack(index));
         let peer = &mut self.peers[index as usize];
-        let Some(remote) = peer.remote else { return Ok(true) };
+        let Some(remote) = peer.connection.remote else { return Ok(true) };
         let sent = &self.sent_packets[key];
         let whole = match &sent.body {
             Body::Packet(body) => body.clone(),
@@ -138,13 +138,14 @@ impl State {
             return;
         };
         let peer = &mut self.peers[index as usize];
-        peer.answer_to = from;
-        peer.doubt.is_away = false;
+        peer.acks.to = from;
+        peer.liveness.doubt.is_away = false;
         let base = peer
+            .receive
             .damaged
             .first()
             .map_or_else(|| receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
-        if header.psn < receive_bitmap::base(flow) && !peer.damaged.has(header.psn) {
+        if header.psn < receive_bitmap::base(flow) && !peer.receive.damaged.has(header.psn) {
             if header.flags.has(Flags::ACK_REQUEST) {
                 peer.demand(Kind::Ack, Psn(0)); // its ACK is lost
                 self.schedule(index);
@@ -154,7 +155,7 @@ impl State {
         if header.psn >= receive_bitmap::base(flow).plus(BITMAP_PACKETS) {
             return;
         }
-        let Some(whole) = peer.pieces.put(base, header.psn, &piece, data) else { return };
+        let Some(whole) = peer.receive.pieces.put(base, header.psn, &piece, data) else { return };
         if crc32c(&whole) != piece.packet_crc {
             self.memory.count(Counter::Corrupt, 1);
             return;

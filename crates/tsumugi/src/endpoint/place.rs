@@ -132,7 +132,8 @@ impl State {
             return;
         }
         for peer in &mut self.peers {
-            for assembly in peer.assemblies.iter_mut().filter(|assembly| assembly.channel == channel) {
+            for assembly in peer.receive.assemblies.iter_mut().filter(|assembly| assembly.channel == channel)
+            {
                 match &mut assembly.store {
                     Store::Own { claim, .. } => *claim = None,
                     store => *store = Store::Nowhere,
@@ -144,20 +145,20 @@ impl State {
     /// The head of a message, `bytes` long, has its turn: asks where the message is to go. `head` when it is not in its
     /// place yet.
     pub(super) fn place(&mut self, index: u32, slot: usize, bytes: usize, head: Option<&[u8]>) {
-        let assembly = &mut self.peers[index as usize].assemblies[slot];
+        let assembly = &mut self.peers[index as usize].receive.assemblies[slot];
         if std::mem::replace(&mut assembly.placed, true) {
             return;
         }
         let incoming = Incoming { source: index, message: assembly.message, total: assembly.total };
         let channel = assembly.channel;
         let Some(placer) = self.placer(channel) else { return };
-        let assembly = &self.peers[index as usize].assemblies[slot];
+        let assembly = &self.peers[index as usize].receive.assemblies[slot];
         let seen = head.unwrap_or_else(|| assembly.store.head());
         let bytes = bytes.min(seen.len()).min(HEAD_BYTES_MAX);
         let mut head = [0; HEAD_BYTES_MAX];
         head[..bytes].copy_from_slice(&seen[..bytes]);
         let room = placer.borrow_mut().on_head(self, incoming, &head[..bytes]);
-        let assembly = &mut self.peers[index as usize].assemblies[slot];
+        let assembly = &mut self.peers[index as usize].receive.assemblies[slot];
         match (room, &mut assembly.store) {
             (Room::Claimed(key), Store::Own { claim, .. }) => *claim = Some(key),
             (Room::Lent(lent), _) => self.move_into(index, slot, Store::Lent(lent)),
@@ -169,7 +170,8 @@ impl State {
     /// Lends memory for a message that is arriving and was claimed under `claim`. It comes back when it is not
     /// arriving any more.
     pub(crate) fn lend(&mut self, incoming: Incoming, claim: usize, lent: Lent) -> Result<(), Lent> {
-        let assemblies = self.peers.get(incoming.source as usize).map_or(&[][..], |peer| &peer.assemblies);
+        let assemblies =
+            self.peers.get(incoming.source as usize).map_or(&[][..], |peer| &peer.receive.assemblies);
         let slot = assemblies.iter().position(|assembly| {
             let own = matches!(assembly.store, Store::Own { claim: Some(key), .. } if key == claim);
             own && assembly.message == incoming.message
@@ -185,7 +187,7 @@ impl State {
 
     /// Moves what is there of a message out of the endpoint's memory.
     fn move_into(&mut self, index: u32, slot: usize, mut store: Store) {
-        let assembly = &mut self.peers[index as usize].assemblies[slot];
+        let assembly = &mut self.peers[index as usize].receive.assemblies[slot];
         let held_bytes = assembly.held_bytes();
         if let Store::Own { bytes, .. } = std::mem::replace(&mut assembly.store, Store::Nowhere) {
             store.put(0, &bytes);
@@ -267,7 +269,7 @@ impl State {
 
     /// Whether a long message is arriving, which may end however full the memory is.
     pub(crate) fn is_assembling(&self) -> bool {
-        self.peers.iter().flat_map(|peer| &peer.assemblies).any(|assembly| assembly.in_order > 0)
+        self.peers.iter().flat_map(|peer| &peer.receive.assemblies).any(|assembly| assembly.in_order > 0)
     }
 }
 

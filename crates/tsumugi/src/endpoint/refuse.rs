@@ -34,7 +34,7 @@ impl State {
             self.reply(from, packet);
         }
         if let Some(index) = known {
-            self.peers[index as usize].doubt.version = Some(version);
+            self.peers[index as usize].liveness.doubt.version = Some(version);
         }
         if (connects || known.is_some()) && !std::mem::replace(&mut self.has_told_of_version, true) {
             log::warn!(
@@ -72,9 +72,9 @@ impl State {
         };
         let patience_ns = REFUSED_NS.min(self.options.connect_timeout_ns / 2);
         let peer = &self.peers[index as usize];
-        match &peer.phase {
+        match &peer.connection.phase {
             Phase::Handshake(handshake) if handshake.nonce == nonce => {
-                if peer.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
+                if peer.liveness.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
                     self.end_peer(index, Reason::Refused(refusal));
                 }
             }

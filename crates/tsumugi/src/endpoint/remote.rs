@@ -169,7 +169,7 @@ impl State {
         let operation = self.next_operation(id.0);
         let transfer =
             BulkTransfer { opcode: Opcode::Piece, key, address, operation, from: from.clone(), cut: 0 };
-        self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].accepted + 1);
+        self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].outbox.accepted + 1);
         Ok(self.accepted(now, id.0))
     }
 
@@ -246,7 +246,7 @@ impl State {
         let operation = self.next_operation(id.0);
         let remote =
             RemoteFrame { opcode: Opcode::Notify as u16, key: to.key, address: to.address, operation };
-        let messages = self.peers[id.0 as usize].accepted + 1;
+        let messages = self.peers[id.0 as usize].outbox.accepted + 1;
         self.queue_frame_in(id.0, &remote.encode(notice.len() as u32), [&notice, &[]], messages, spare);
         Ok(self.accepted(now, id.0))
     }
@@ -299,7 +299,7 @@ impl State {
     ) -> Result<Promise, SendError> {
         let id = self.the(id);
         self.may_post(id, 0)?;
-        if self.peers[id.0 as usize].pending.len() >= OPERATIONS_MAX {
+        if self.peers[id.0 as usize].rma.pending.len() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
         }
         let operation = self.next_operation(id.0);
@@ -307,7 +307,7 @@ impl State {
         let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
         let promise = Promise::default();
         let pending = Pending { promise: Rc::clone(&promise), into, missing };
-        self.peers[id.0 as usize].pending.insert(operation, pending);
+        self.peers[id.0 as usize].rma.pending.insert(operation, pending);
         Ok(promise)
     }
 
@@ -326,7 +326,7 @@ impl State {
         }
         let operation = self.next_operation(index);
         let remote = RemoteFrame { opcode: opcode as u16, key: at.key, address: at.address, operation };
-        let messages = self.peers[index as usize].accepted + 1;
+        let messages = self.peers[index as usize].outbox.accepted + 1;
         self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
         Ok(self.accepted(now, index))
     }
@@ -335,18 +335,18 @@ impl State {
     /// lasts, and must not be taken for another's.
     fn next_operation(&self, index: u32) -> u64 {
         let peer = &self.peers[index as usize];
-        u64::from(peer.connection) << NUMBER_BITS | (peer.accepted + 1) & NUMBER_MASK
+        u64::from(peer.connection.number) << NUMBER_BITS | (peer.outbox.accepted + 1) & NUMBER_MASK
     }
 
     pub(super) fn queue_bulk_transfer(&mut self, index: u32, transfer: BulkTransfer, messages: u64) {
         let peer = &mut self.peers[index as usize];
-        peer.outbox_bytes += transfer.waiting_bytes();
-        peer.outbox.push_back(Outgoing::BulkTransfer { transfer, messages });
+        peer.outbox.bytes += transfer.waiting_bytes();
+        peer.outbox.waiting.push_back(Outgoing::BulkTransfer { transfer, messages });
     }
 
     /// A write was refused, by the other side or by our own memory.
     pub(super) fn was_refused(&mut self, index: u32, number: u64, status: RemoteStatus) {
-        let ticket = Ticket::new(PeerId(index), self.peers[index as usize].connection, number);
+        let ticket = Ticket::new(PeerId(index), self.peers[index as usize].connection.number, number);
         if self.refusals.len() >= REFUSALS_MAX {
             self.refusals.pop_front();
         }
@@ -360,12 +360,14 @@ impl State {
             return false;
         };
         let peer = &mut self.peers[index as usize];
-        let Some(pending) = peer.pending.get_mut(&remote.operation) else {
-            if remote.operation >> NUMBER_BITS != u64::from(peer.connection) & (u64::MAX >> NUMBER_BITS) {
+        let Some(pending) = peer.rma.pending.get_mut(&remote.operation) else {
+            if remote.operation >> NUMBER_BITS
+                != u64::from(peer.connection.number) & (u64::MAX >> NUMBER_BITS)
+            {
                 return true; // whoever asked has been told that no reply will come
             }
             let number = remote.operation & NUMBER_MASK;
-            if status == RemoteStatus::Done || number > peer.accepted {
+            if status == RemoteStatus::Done || number > peer.outbox.accepted {
                 self.memory.count(Counter::Violation, 1);
                 return true;
             }
@@ -394,7 +396,7 @@ impl State {
             (_, refused) => Some(Err(RemoteError::refused(refused))),
         };
         if let Some(kept) = kept
-            && let Some(pending) = peer.pending.remove(&remote.operation)
+            && let Some(pending) = peer.rma.pending.remove(&remote.operation)
         {
             let _ = pending.promise.set(kept); // unless it was told already
         }
@@ -405,7 +407,7 @@ impl State {
 impl Peer {
     /// Tells those who wait for replies that none will come.
     pub(super) fn break_promises(&mut self, id: PeerId) {
-        for pending in std::mem::take(&mut self.pending).into_values() {
+        for pending in std::mem::take(&mut self.rma.pending).into_values() {
             let _ = pending.promise.set(Err(RemoteError::PeerGone(id)));
         }
     }

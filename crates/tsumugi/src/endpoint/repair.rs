@@ -105,12 +105,12 @@ impl State {
                  corrupt and packets_repaired tell how many do: look for a bad cable, switch, NIC or tunnel between the two"
             );
         }
-        if psn < peer.reorder.next() || peer.damaged.len() >= UNCHECKED_MAX {
+        if psn < peer.receive.reorder.next() || peer.receive.damaged.len() >= UNCHECKED_MAX {
             // No receive path takes a packet twice, or so many beyond the credit: garbage was written into our memory.
             self.violated(index, "packets that cannot have been deposited");
             return;
         }
-        peer.damaged.add(psn);
+        peer.receive.damaged.add(psn);
         self.tell_held(index);
         self.schedule(index);
     }
@@ -122,7 +122,7 @@ impl State {
         let patience_ns = 2 * srtt_ns + MILLISECOND_NS;
         let mut asked = Vec::new();
         let most = if defect!(DamagedNotWanted) { 0 } else { ASKED_MAX };
-        for wanted in peer.damaged.0.iter_mut().take(most).filter(|wanted| wanted.due <= now) {
+        for wanted in peer.receive.damaged.0.iter_mut().take(most).filter(|wanted| wanted.due <= now) {
             wanted.due = now.plus((patience_ns << wanted.asks.min(10)).min(ASK_NS_MAX.max(patience_ns)));
             // First over a path that works, as far as is known; then over each.
             let path = peer.paths.get(wanted.asks as usize % peer.paths.len()).filter(|_| wanted.asks > 0);
@@ -141,7 +141,7 @@ impl State {
     #[inline]
     pub(super) fn repairs(&mut self, index: u32, psn: Psn, body: &[u8]) -> bool {
         let peer = &mut self.peers[index as usize];
-        if peer.damaged.is_empty() || !peer.damaged.remove(psn) {
+        if peer.receive.damaged.is_empty() || !peer.receive.damaged.remove(psn) {
             return false;
         }
         peer.demand(Kind::Ack, Psn(0));
@@ -155,19 +155,19 @@ impl State {
     /// A packet of ours has arrived damaged, and the peer wants it again.
     pub(super) fn on_wanted_again(&mut self, index: u32, psn: Psn) {
         let peer = &mut self.peers[index as usize];
-        if !matches!(peer.phase, Phase::Open | Phase::Leaving(_)) {
+        if !matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
         if psn >= peer.sender.next() {
             self.memory.count(Counter::Violation, 1);
-        } else if peer.sender.packet(psn).or_else(|| peer.unchecked.get(psn)).is_some() {
-            if peer.repairs.len() < REPAIRS_MAX && !peer.repairs.contains(&psn) {
-                peer.repairs.push(psn);
+        } else if peer.sender.packet(psn).or_else(|| peer.repairs.unchecked.get(psn)).is_some() {
+            if peer.repairs.wanted.len() < REPAIRS_MAX && !peer.repairs.wanted.contains(&psn) {
+                peer.repairs.wanted.push(psn);
                 self.schedule(index);
             }
-        } else if psn >= peer.unchecked.checked() {
+        } else if psn >= peer.repairs.unchecked.checked() {
             // So much has been written to its memory since that this was given up. It must not wait for ever.
-            let (address, local) = (peer.usual_address(), peer.local);
+            let (address, local) = (peer.usual_address(), peer.connection.local);
             self.end_peer(index, Reason::Violation("it asks for a packet that is not kept any more"));
             if let Some(local) = local {
                 self.reset(address, local.token);
@@ -183,10 +183,12 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let wanted = std::mem::take(&mut self.peers[index as usize].repairs);
+        let wanted = std::mem::take(&mut self.peers[index as usize].repairs.wanted);
         for (at, &psn) in wanted.iter().enumerate() {
             let peer = &mut self.peers[index as usize];
-            let Some(&key) = peer.sender.packet(psn).or_else(|| peer.unchecked.get(psn)) else { continue };
+            let Some(&key) = peer.sender.packet(psn).or_else(|| peer.repairs.unchecked.get(psn)) else {
+                continue;
+            };
             // One path after the other: it may be one of them that does the damage. In datagrams that every path carries, because
             // nobody would find out that one carries less than it did.
             let usable: Vec<u8> = (0..)
@@ -194,11 +196,11 @@ impl State {
                 .filter(|(_, path)| path.is_usable())
                 .map(|(path, _)| path)
                 .collect();
-            let path = usable.get(peer.repaired as usize % usable.len().max(1)).copied().unwrap_or(0);
-            peer.repaired = peer.repaired.wrapping_add(1);
+            let path = usable.get(peer.repairs.sent as usize % usable.len().max(1)).copied().unwrap_or(0);
+            peer.repairs.sent = peer.repairs.sent.wrapping_add(1);
             self.tally.packets_resent += 1;
             if !self.send_pieces_of(now, index, path, DATAGRAM_BYTES_MIN, (psn, key, Flags::RESENT), rail)? {
-                self.peers[index as usize].repairs.extend_from_slice(&wanted[at..]);
+                self.peers[index as usize].repairs.wanted.extend_from_slice(&wanted[at..]);
                 return Ok(false);
             }
         }
@@ -351,7 +353,7 @@ mod tests {
         now = now.plus(MILLISECOND_NS);
         here.call(now);
         assert_eq!(here.state.unchecked(), 2);
-        let keys: Vec<_> = here.state.peers[id.0 as usize].unchecked.drain().collect();
+        let keys: Vec<_> = here.state.peers[id.0 as usize].repairs.unchecked.drain().collect();
         keys.into_iter().for_each(|key| here.state.release_packet(key));
         exchange(&mut here, &mut there, &mut now, 20_000);
         let reasons = [&mut here, &mut there].map(|host| host.state.take_failure().unwrap().reason);

@@ -144,8 +144,8 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        if psn == peer.reorder.next() {
-            peer.reorder.pass();
+        if psn == peer.receive.reorder.next() {
+            peer.receive.reorder.pass();
             self.catch_up(index);
         } else {
             // An empty body has its turn, when there is nothing left to do.
@@ -211,11 +211,11 @@ impl State {
             return Ok(going_on);
         }
         let peer = &mut self.peers[index as usize];
-        if peer.replies >= OPERATIONS_MAX {
+        if peer.outbox.replies >= OPERATIONS_MAX {
             return Err(RemoteStatus::TooMany);
         }
-        peer.replies += 1;
-        let messages = peer.accepted;
+        peer.outbox.replies += 1;
+        let messages = peer.outbox.accepted;
         self.queue_bulk_transfer(index, BulkTransfer::reply(remote.operation, slice), messages);
         self.schedule(index);
         Ok(true)
@@ -226,7 +226,7 @@ impl State {
         self.memory.count(Counter::RemoteRefused, 1);
         let peer = &mut self.peers[index as usize];
         if remote.opcode == Opcode::Piece as u16
-            && std::mem::replace(&mut peer.refused, remote.operation) == remote.operation
+            && std::mem::replace(&mut peer.rma.refused, remote.operation) == remote.operation
         {
             return true; // it has been told
         }
@@ -238,11 +238,11 @@ impl State {
         let peer = &self.peers[index as usize];
         // A peer asks for no more than it may wait for; one that does all the same does not make us grow.
         let most = OPERATIONS_MAX as u64 * self.body_bytes(index) as u64;
-        if peer.outbox_bytes > self.options.send_bytes + most {
+        if peer.outbox.bytes > self.options.send_bytes + most {
             self.violated(index, "it asks for more than it takes");
             return false;
         }
-        let messages = peer.accepted;
+        let messages = peer.outbox.accepted;
         let head = RemoteFrame { opcode: Opcode::Reply as u16, key: status as u64, address: 0, operation }
             .encode(data.len() as u32);
         if self.queue_frame(index, &head, [data, &[]], messages).is_err() {

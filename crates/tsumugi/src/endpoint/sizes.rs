@@ -92,18 +92,20 @@ impl Address {
 impl Peer {
     /// What a path that has just become one carries, as long as nothing else is known.
     pub(super) fn fresh_mtu(&self, address: SocketAddr) -> PathMtu {
-        PathMtu::new(self.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes_at(address)))
+        PathMtu::new(
+            self.connection.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes_at(address)),
+        )
     }
 
     /// Cuts packets from now on for the path in use that carries least, so that each may take any of them.
     pub(super) fn fit(&mut self) {
-        let Some(remote) = self.remote else { return };
+        let Some(remote) = self.connection.remote else { return };
         let paths = self.paths.iter().zip(self.sender.paths());
         let usable = paths.filter(|(_, stats)| stats.is_usable()).map(|(path, _)| path.mtu);
         let carried = usable.clone().map(|mtu| mtu.bytes()).min().unwrap_or(usize::MAX);
-        self.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
-        self.sizes_search = usable.clone().any(|mtu| mtu.is_searching());
-        self.sizes_due = usable.map(|mtu| mtu.due()).min().unwrap_or(Instant::NEVER);
+        self.sizes.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
+        self.sizes.searches = usable.clone().any(|mtu| mtu.is_searching());
+        self.sizes.due = usable.map(|mtu| mtu.due()).min().unwrap_or(Instant::NEVER);
     }
 }
 
@@ -112,7 +114,7 @@ impl State {
     pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
         let Some(&index) = self.by_address.get(&address) else { return };
         let peer = &mut self.peers[index as usize];
-        if peer.remote.is_none() {
+        if peer.connection.remote.is_none() {
             return; // what both take is not known either
         }
         let Some(number) = peer.paths.iter().position(|path| path.address == address) else { return };
@@ -134,15 +136,15 @@ impl State {
     pub(super) fn suspect_size<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
         let peer = &mut self.peers[index as usize];
         let Some((sends, sent_at, number)) = peer.sender.lost_head() else { return };
-        if sends < ASK_SENDS || sent_at == peer.sizes_asked {
+        if sends < ASK_SENDS || sent_at == peer.sizes.asked_about {
             return;
         }
-        peer.sizes_asked = sent_at;
+        peer.sizes.asked_about = sent_at;
         let Some(&key) = peer.sender.head() else { return };
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
         let bytes = self.sent_packets[key].datagram_bytes().min(before);
-        if sends < LOST_SENDS || peer.heard_at <= sent_at {
+        if sends < LOST_SENDS || peer.liveness.heard_at <= sent_at {
             self.ask_behind(index, number);
             return;
         }
@@ -166,7 +168,7 @@ impl State {
         } else if bytes <= DATAGRAM_BYTES_MIN {
             // The XDP program of a stopped process answers, too, but takes no pieces: the process itself must have
             // answered.
-            let is_process_there = peer.size_acked_at > sent_at;
+            let is_process_there = peer.sizes.acked_at > sent_at;
             self.ask_behind(index, number);
             if is_process_there {
                 self.suspect_all(now, index);
@@ -188,8 +190,8 @@ impl State {
     /// Not even what every path must carry arrives, though the peer answers. After a while the connection ends.
     fn suspect_all(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
-        let stuck = Stuck::suspect(peer.stuck, peer.sender.base(), now);
-        peer.stuck = Some(stuck);
+        let stuck = Stuck::suspect(peer.sizes.stuck, peer.sender.base(), now);
+        peer.sizes.stuck = Some(stuck);
         if now.since(stuck.since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
         }
@@ -264,7 +266,7 @@ impl State {
     /// So long a datagram of ours has arrived.
     pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
         let peer = &mut self.peers[index as usize];
-        peer.size_acked_at = now;
+        peer.sizes.acked_at = now;
         let Some(path) = peer.paths.get_mut(usize::from(header.path)) else { return };
         let before = path.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
@@ -272,7 +274,8 @@ impl State {
             self.schedule(index);
             return;
         }
-        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && path.mtu.on_arrived(now, bytes) {
+        if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && path.mtu.on_arrived(now, bytes)
+        {
             log::info!(
                 "path to {}: datagrams of {bytes} bytes arrive; {before} were known to before",
                 path.address
@@ -284,8 +287,9 @@ impl State {
 
     /// The paths that carry less than both ends take, and why, as far as is known.
     pub(crate) fn short_paths(&self) -> Vec<GivenUp> {
-        let open = self.peers.iter().filter(|peer| matches!(peer.phase, Phase::Open | Phase::Leaving(_)));
-        let paths = open.flat_map(|peer| peer.paths.iter().map(move |path| (peer.remote, path)));
+        let open =
+            self.peers.iter().filter(|peer| matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)));
+        let paths = open.flat_map(|peer| peer.paths.iter().map(move |path| (peer.connection.remote, path)));
         let short = |(remote, path): (Option<Address>, &PeerPath)| {
             let longest = remote?.datagram_bytes_at(path.address);
             let bytes = path.mtu.bytes();

@@ -178,10 +178,8 @@ impl State {
         memory.control().seal.store(random.random(), Ordering::Relaxed);
         memory.control().epoch.store(epoch, Ordering::Release);
         let memory = Rc::new(Mapped(memory));
-        let nobody = Peer {
-            phase: Phase::Gone(Reason::Closed),
-            ..Peer::new(String::new(), (Ipv4Addr::UNSPECIFIED, 0).into(), options.repeat)
-        };
+        let mut nobody = Peer::new(String::new(), (Ipv4Addr::UNSPECIFIED, 0).into(), options.repeat);
+        nobody.connection.phase = Phase::Gone(Reason::Closed);
         State {
             epoch,
             window: Window::new(&memory),
@@ -236,7 +234,7 @@ impl State {
     /// Adds a peer for the application, or finds it when its address is known.
     pub fn add_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
         let id = self.enter_peer(name, address)?;
-        self.peers[id.0 as usize].named = true;
+        self.peers[id.0 as usize].identity.named = true;
         Ok(id)
     }
 
@@ -251,9 +249,9 @@ impl State {
         } else {
             // The one that has been away for longest.
             let is_gone = |number: u32| self.peers[number as usize].is_idle();
-            let is_spare = |peer: &Peer| peer.is_forgettable() && peer.same_as.is_none_or(is_gone);
+            let is_spare = |peer: &Peer| peer.is_forgettable() && peer.identity.same_as.is_none_or(is_gone);
             let spare = self.peers.iter().enumerate().filter(|(_, peer)| is_spare(peer));
-            let Some((place, old)) = spare.min_by_key(|(_, peer)| peer.ended) else {
+            let Some((place, old)) = spare.min_by_key(|(_, peer)| peer.identity.ended) else {
                 return Err(PeerError::TooMany(self.options.peers_max));
             };
             if self.by_address.get(&old.address) == Some(&old.number) {
@@ -392,8 +390,8 @@ impl State {
 
     pub(super) fn schedule(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
-        if !peer.scheduled {
-            peer.scheduled = true;
+        if !peer.listed.scheduled {
+            peer.listed.scheduled = true;
             self.scheduled.push_back(index);
         }
     }
@@ -410,12 +408,12 @@ impl State {
         let mut timed = std::mem::take(&mut self.timed_before);
         std::mem::swap(&mut timed, &mut self.timed);
         for &index in &timed {
-            self.peers[index as usize].timed = false;
+            self.peers[index as usize].listed.timed = false;
         }
         for &index in &timed {
             self.tick_peer(now, index);
             // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
-            if !self.peers[index as usize].scheduled {
+            if !self.peers[index as usize].listed.scheduled {
                 let due = self.due(index);
                 self.schedule_at(index, due);
             }
@@ -436,8 +434,8 @@ impl State {
         }
         self.deadline = self.deadline.min(due);
         let peer = &mut self.peers[index as usize];
-        if !peer.timed {
-            peer.timed = true;
+        if !peer.listed.timed {
+            peer.listed.timed = true;
             self.timed.push(index);
         }
     }
@@ -445,18 +443,18 @@ impl State {
     /// When the peer's next timer is due.
     pub(super) fn due(&self, index: u32) -> Instant {
         let peer = &self.peers[index as usize];
-        let mut due = peer.ack_due.min(peer.damaged.due());
-        match &peer.phase {
+        let mut due = peer.acks.due.min(peer.receive.damaged.due());
+        match &peer.connection.phase {
             Phase::Handshake(handshake) => due = due.min(handshake.due),
             // Who watches has a timer for all: see `State::watch`.
-            Phase::Open if !peer.is_busy() && !peer.sizes_search => return due.min(peer.sender.timeout()),
-            Phase::Open if peer.waiting_since.is_some() || peer.sizes_search => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
+            Phase::Open if !peer.is_busy() && !peer.sizes.searches => return due.min(peer.sender.timeout()),
+            Phase::Open if peer.liveness.waiting_since.is_some() || peer.sizes.searches => {
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
             // BYE may not have reached the peer, which may ask for something and wait for the reply.
             Phase::Leaving(said_at) => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes_due);
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
                 due = due.min(said_at.plus(super::handshake::BYE_INTERVAL_NS));
             }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
@@ -469,7 +467,7 @@ impl State {
     pub(super) fn arm(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         if peer.is_waiting() {
-            peer.waiting_since.get_or_insert(now);
+            peer.liveness.waiting_since.get_or_insert(now);
         } else {
             peer.wait_no_more();
         }
@@ -482,17 +480,17 @@ impl State {
             return;
         }
         let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = peer.probe_due().min(peer.sizes_due).min(peer.damaged.due()) <= now;
-        if now >= peer.ack_due {
+        let mut wants_to_send = peer.probe_due().min(peer.sizes.due).min(peer.receive.damaged.due()) <= now;
+        if now >= peer.acks.due {
             peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
-            peer.ack_due = Instant::NEVER;
+            peer.acks.due = Instant::NEVER;
             wants_to_send = true;
         }
-        if matches!(peer.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
+        if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
             peer.sender.on_timeout(now);
             wants_to_send = true;
         }
-        match &mut peer.phase {
+        match &mut peer.connection.phase {
             Phase::Handshake(handshake) => wants_to_send |= now >= handshake.due,
             Phase::Leaving(said_at) if now >= said_at.plus(super::handshake::BYE_INTERVAL_NS) => {
                 *said_at = now;
@@ -508,7 +506,7 @@ impl State {
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
     pub(super) fn end_peer(&mut self, index: u32, reason: Reason) {
         let peer = &mut self.peers[index as usize];
-        let is_awaited = !peer.pending.is_empty() || peer.awaited > 0;
+        let is_awaited = !peer.rma.pending.is_empty() || peer.liveness.awaited > 0;
         let failure = Failure {
             peer: PeerId(index),
             name: peer.name.clone(),
@@ -517,7 +515,7 @@ impl State {
             undelivered: peer.undelivered(),
         };
         self.forget(index);
-        self.peers[index as usize].phase = Phase::Gone(reason);
+        self.peers[index as usize].connection.phase = Phase::Gone(reason);
         self.tally.peers_lost += 1;
         let is_end = !failure.is_orderly() || is_awaited || self.is_last(index);
         let hears = |inbox: &&mut Inbox| inbox.open && (is_end || inbox.hears_closes);
@@ -536,8 +534,8 @@ impl State {
     /// Whether a peer that the application had added was the last that anything could have come from: who waits for a
     /// message would wait for ever. Who came by itself may come again, and so may others.
     fn is_last(&self, index: u32) -> bool {
-        let is_connected = |peer: &Peer| !matches!(peer.phase, Phase::Strange | Phase::Gone(_));
-        self.peers[index as usize].named && !self.peers.iter().any(is_connected)
+        let is_connected = |peer: &Peer| !matches!(peer.connection.phase, Phase::Strange | Phase::Gone(_));
+        self.peers[index as usize].identity.named && !self.peers.iter().any(is_connected)
     }
 
     /// Gives everything back that belongs to the connection with a peer. What was delivered stays.
@@ -545,7 +543,7 @@ impl State {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
         self.ledger.count(peer);
-        for path in std::mem::take(&mut peer.paths) {
+        for path in std::mem::take(&mut *peer.paths) {
             if path.address != peer.address && self.by_address.get(&path.address) == Some(&index) {
                 self.by_address.remove(&path.address);
             }
@@ -553,53 +551,23 @@ impl State {
         }
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
-        defect!(PromiseForgotten).then(|| peer.pending.clear());
+        defect!(PromiseForgotten).then(|| peer.rma.pending.clear());
         peer.break_promises(PeerId(index));
-        let keys: Vec<_> = peer.sender.abandon().chain(peer.unchecked.drain()).collect();
-        let lost = peer.damaged.len() as u64;
-        self.tally.packets_unrepaired += lost;
-        let unrepaired = peer.unrepaired + lost;
-        let outbox = std::mem::take(&mut peer.outbox);
-        let assemblies = std::mem::take(&mut peer.assemblies);
-        let fresh = Peer::new(std::mem::take(&mut peer.name), peer.address, self.options.repeat);
-        let (connection, epoch) = (peer.connection.wrapping_add(1), peer.epoch);
-        let (scheduled, timed, to_grant, holds) = (peer.scheduled, peer.timed, peer.to_grant, peer.holds);
-        let (number, named) = (peer.number, peer.named);
         self.ends += 1;
-        let delivered_before = peer.delivered;
-        let message_bytes_max = peer.message_bytes_max;
-        let former_token = peer.remote.map_or(peer.former_token, |remote| remote.token);
-        let old = std::mem::replace(
-            peer,
-            Peer {
-                number,
-                ended: self.ends,
-                named,
-                connection,
-                delivered_before,
-                unrepaired,
-                scheduled,
-                timed,
-                to_grant,
-                holds,
-                epoch,
-                message_bytes_max,
-                former_token,
-                ..fresh
-            },
-        );
-        for (_, held) in old.reorder.iter() {
+        let mut old = peer.end(self.ends, self.options.repeat);
+        self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
+        for (_, held) in old.receive.reorder.iter() {
             if let super::peer::Held::Body(body) = held {
                 self.arriving_bytes -= body.len() as u64;
             }
         }
-        for assembly in assemblies {
+        for assembly in old.receive.assemblies {
             self.lose(assembly);
         }
-        for key in keys {
+        for key in old.sender.abandon().chain(old.repairs.unchecked.drain()) {
             self.release_packet(key);
         }
-        for outgoing in outbox {
+        for outgoing in old.outbox.waiting {
             self.discard(outgoing);
         }
         self.restore_credit();

@@ -60,7 +60,7 @@ impl State {
     }
 
     fn save_peer(&self, peer: &Peer) -> SavedPeer {
-        let outbox = peer.outbox.iter().filter_map(|outgoing| match outgoing {
+        let outbox = peer.outbox.waiting.iter().filter_map(|outgoing| match outgoing {
             Outgoing::Packet { body, messages } => {
                 Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
@@ -77,23 +77,25 @@ impl State {
         });
         SavedPeer {
             number: peer.number,
-            named: peer.named,
+            named: peer.identity.named,
             name: peer.name.clone(),
             address: peer.address,
-            aliases: peer.aliases.clone(),
-            same_as: peer.same_as,
-            epoch: peer.epoch,
-            connection: peer.connection,
-            accepted: peer.accepted,
-            delivered: peer.delivered,
-            next_fragmented: peer.next_fragmented,
+            aliases: peer.identity.aliases.clone(),
+            same_as: peer.identity.same_as,
+            epoch: peer.connection.epoch,
+            connection: peer.connection.number,
+            accepted: peer.outbox.accepted,
+            delivered: peer.outbox.delivered,
+            next_fragmented: peer.outbox.next_fragmented,
             outbox: outbox.collect(),
             open: self.save_flow(peer),
         }
     }
 
     fn save_flow(&self, peer: &Peer) -> Option<SavedFlow> {
-        let (Phase::Open, Some(remote), Some(local)) = (&peer.phase, peer.remote, peer.local) else {
+        let (Phase::Open, Some(remote), Some(local)) =
+            (&peer.connection.phase, peer.connection.remote, peer.connection.local)
+        else {
             return None;
         };
         let flow = self.memory.flow(local.index)?;
@@ -105,8 +107,8 @@ impl State {
             }
         };
         let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
-        let unchecked = peer.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
-        let held = peer.reorder.iter().map(|(psn, held)| {
+        let unchecked = peer.repairs.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
+        let held = peer.receive.reorder.iter().map(|(psn, held)| {
             let held = match held {
                 Held::Body(body) => SavedHeld::Body(body.clone()),
                 Held::Placed { fragment: Fragment { channel, message, offset, total }, bytes } => {
@@ -121,7 +123,7 @@ impl State {
             };
             (psn.0, held)
         });
-        let assemblies = peer.assemblies.iter().map(|assembly| SavedAssembly {
+        let assemblies = peer.receive.assemblies.iter().map(|assembly| SavedAssembly {
             message: assembly.message,
             channel: assembly.channel,
             total: assembly.total,
@@ -137,24 +139,24 @@ impl State {
             remote_token: remote.token,
             body_bytes: remote.body_bytes as u64,
             listens: remote.listens,
-            message_bytes_max: peer.message_bytes_max,
+            message_bytes_max: peer.connection.message_bytes_max,
             repeat: self.options.repeat as u32,
             sent_base: peer.sender.base().0,
             sent_limit: peer.sender.limit().0,
             sent: sent.collect(),
-            checked: peer.unchecked.checked().0,
+            checked: peer.repairs.unchecked.checked().0,
             unchecked: unchecked.collect(),
-            marks: peer.marks.iter().map(|(psn, messages)| (psn.0, *messages)).collect(),
+            marks: peer.outbox.marks.iter().map(|(psn, messages)| (psn.0, *messages)).collect(),
             index: local.index,
             token: local.token,
             peer_repeat: flow.repeat.load(Ordering::Relaxed),
             base: base.0,
             limit: receiver::limit(flow).0,
             bitmap: sack.bitmap[..sack.words].to_vec(),
-            highest: peer.highest.0,
-            next: peer.reorder.next().0,
+            highest: peer.acks.highest.0,
+            next: peer.receive.reorder.next().0,
             held: held.collect(),
-            damaged: peer.damaged.psns().map(|psn| psn.0).collect(),
+            damaged: peer.receive.damaged.psns().map(|psn| psn.0).collect(),
             assemblies: assemblies.collect(),
         })
     }
@@ -177,7 +179,7 @@ impl State {
             }
             self.to_connect.extend(&saved.aliases);
             let peer = &mut self.peers[saved.number as usize];
-            (peer.same_as, peer.aliases) = (saved.same_as, saved.aliases.clone());
+            (peer.identity.same_as, peer.identity.aliases) = (saved.same_as, saved.aliases.clone());
         }
         self.identities.restore_merged(&saved.merged);
         for channel in &saved.channels {
@@ -199,18 +201,18 @@ impl State {
             return Err(ContextError::Damaged(format!("{id} cannot have been number {}", saved.number)));
         }
         let index = saved.number;
-        self.peers[index as usize].named = saved.named;
+        self.peers[index as usize].identity.named = saved.named;
         let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.repeat));
         self.options.repeat = repeat;
         let peer = &mut self.peers[index as usize];
-        peer.epoch = saved.epoch;
-        peer.connection = saved.connection;
-        (peer.accepted, peer.delivered) = (saved.accepted, saved.delivered);
-        peer.next_fragmented = saved.next_fragmented;
+        peer.connection.epoch = saved.epoch;
+        peer.connection.number = saved.connection;
+        (peer.outbox.accepted, peer.outbox.delivered) = (saved.accepted, saved.delivered);
+        peer.outbox.next_fragmented = saved.next_fragmented;
         for outgoing in &saved.outbox {
             let outgoing = match outgoing {
                 SavedOutgoing::Packet { body, messages } => {
-                    peer.outbox_bytes += body.len() as u64;
+                    peer.outbox.bytes += body.len() as u64;
                     Outgoing::Packet { body: body.clone(), messages: *messages }
                 }
                 SavedOutgoing::LongMessage { data, channel, message, offset, messages } => {
@@ -218,7 +220,7 @@ impl State {
                     if *offset > total {
                         return Err(ContextError::Damaged("an offset beyond its message".to_owned()));
                     }
-                    peer.outbox_bytes += total - offset;
+                    peer.outbox.bytes += total - offset;
                     let buffer = [&[0; WHOLE_BYTES][..], data].concat();
                     let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
                     Outgoing::LongMessage {
@@ -229,12 +231,12 @@ impl State {
                 }
                 SavedOutgoing::BulkTransfer { opcode, key, address, operation, data, messages } => {
                     let transfer = BulkTransfer::restore(*opcode, *key, *address, *operation, data)?;
-                    peer.outbox_bytes += transfer.waiting_bytes();
-                    peer.replies += usize::from(transfer.is_reply());
+                    peer.outbox.bytes += transfer.waiting_bytes();
+                    peer.outbox.replies += usize::from(transfer.is_reply());
                     Outgoing::BulkTransfer { transfer, messages: *messages }
                 }
             };
-            peer.outbox.push_back(outgoing);
+            peer.outbox.waiting.push_back(outgoing);
         }
         match &saved.open {
             Some(flow) => self.restore_flow(index, flow),
@@ -262,7 +264,7 @@ impl State {
         *slot = Some(index);
         let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
         sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
-        let epoch = self.peers[index as usize].epoch;
+        let epoch = self.peers[index as usize].connection.epoch;
         receiver::open(flow, saved.token, epoch, repeat_of(saved.peer_repeat), saved.limit);
         receive_bitmap::restore(flow, Psn(saved.base), &sack);
         answer::address(flow, saved.remote_flow, saved.remote_token);
@@ -275,19 +277,21 @@ impl State {
         });
         let sent: Vec<_> = sent.collect();
         let peer = &mut self.peers[index as usize];
-        peer.unchecked.confirm(Psn(saved.checked), |_| {});
+        peer.repairs.unchecked.confirm(Psn(saved.checked), |_| {});
         for (psn, body) in &saved.unchecked {
             let sent = SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
             let may_be_direct = sent.may_be_direct_write();
-            if let Some(key) = peer.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_be_direct) {
+            if let Some(key) =
+                peer.repairs.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_be_direct)
+            {
                 sent_packets.remove(key);
             }
         }
-        saved.damaged.iter().for_each(|psn| peer.damaged.add(Psn(*psn)));
+        saved.damaged.iter().for_each(|psn| peer.receive.damaged.add(Psn(*psn)));
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
-        peer.phase = Phase::Open;
-        peer.remote = Some(Address {
+        peer.connection.phase = Phase::Open;
+        peer.connection.remote = Some(Address {
             flow: saved.remote_flow,
             token: saved.remote_token,
             body_bytes,
@@ -296,11 +300,11 @@ impl State {
         });
         peer.paths[0].mtu = peer.fresh_mtu(peer.address);
         peer.fit();
-        peer.message_bytes_max = saved.message_bytes_max;
-        peer.local = Some(Local { index: saved.index, token: saved.token });
-        peer.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
-        peer.highest = Psn(saved.highest);
-        peer.reorder = Reorder::starting_at(Psn(saved.next));
+        peer.connection.message_bytes_max = saved.message_bytes_max;
+        peer.connection.local = Some(Local { index: saved.index, token: saved.token });
+        peer.outbox.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
+        peer.acks.highest = Psn(saved.highest);
+        peer.receive.reorder = Reorder::starting_at(Psn(saved.next));
         for (psn, held) in &saved.held {
             let held = match held {
                 SavedHeld::Body(body) => {
@@ -317,7 +321,7 @@ impl State {
                     bytes: *bytes as usize,
                 },
             };
-            peer.reorder.hold(Psn(*psn), held);
+            peer.receive.reorder.hold(Psn(*psn), held);
         }
         for assembly in &saved.assemblies {
             let store = match &assembly.buffer {
@@ -334,7 +338,7 @@ impl State {
                 placed: assembly.in_order > 0,
             };
             self.arriving_bytes += assembly.held_bytes();
-            peer.assemblies.push(assembly);
+            peer.receive.assemblies.push(assembly);
         }
         self.to_connect.push(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.

@@ -53,7 +53,7 @@ impl State {
             self.ask_kernels(now, rail);
         }
         while let Some(index) = self.scheduled.pop_front() {
-            self.peers[index as usize].scheduled = false;
+            self.peers[index as usize].listed.scheduled = false;
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
             if !all_taken {
@@ -85,25 +85,25 @@ impl State {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.ask_about_handshake(now, index, rail);
         }
-        if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+        if !matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
         }
-        if self.peers[index as usize].has_told {
+        if self.peers[index as usize].paths.has_news {
             self.find_paths(now, index);
         }
         if self.peers[index as usize].sender.has_lost() {
             self.suspect_size(now, index, rail);
-            if !matches!(self.peers[index as usize].phase, Phase::Open | Phase::Leaving(_)) {
+            if !matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
                 return Ok(true); // nothing that is sent to it arrives
             }
         }
-        if self.peers[index as usize].sizes_due <= now {
+        if self.peers[index as usize].sizes.due <= now {
             self.probe_sizes(now, index, rail)?;
         }
-        if self.peers[index as usize].damaged.due() <= now {
+        if self.peers[index as usize].receive.damaged.due() <= now {
             self.ask_for_damaged(now, index);
         }
-        if !self.peers[index as usize].repairs.is_empty() && !self.send_repairs(now, index, rail)? {
+        if !self.peers[index as usize].repairs.wanted.is_empty() && !self.send_repairs(now, index, rail)? {
             return Ok(false);
         }
         while let Some(pick) = self.pick(now, index) {
@@ -126,13 +126,13 @@ impl State {
         }
         self.probe_paths(now, index);
         let peer = &mut self.peers[index as usize];
-        if !peer.outbox.is_empty() {
+        if !peer.outbox.waiting.is_empty() {
             peer.sender.starve(now);
         }
         if peer.sender.take_probe() {
             self.reply_on_flow(index, Kind::Probe);
         }
-        if self.peers[index as usize].answer.is_some() {
+        if self.peers[index as usize].acks.answer.is_some() {
             return self.send_answer(now, index, rail);
         }
         Ok(true)
@@ -161,7 +161,7 @@ impl State {
                 let peer = &mut self.peers[index as usize];
                 let psn = peer.sender.send(now, pick.path, key);
                 if let Some(messages) = messages {
-                    peer.marks.push_back((psn, messages));
+                    peer.outbox.marks.push_back((psn, messages));
                 }
                 self.burst.packets.push((psn, key, Flags(0)));
                 self.tally.packets_sent += 1;
@@ -176,10 +176,12 @@ impl State {
         let most = self.body_bytes(index);
         let data_bytes = most - FRAGMENT_BYTES;
         let peer = &mut self.peers[index as usize];
-        match peer.outbox.front_mut()? {
+        match peer.outbox.waiting.front_mut()? {
             Outgoing::Packet { .. } => {
-                let Some(Outgoing::Packet { body, messages }) = peer.outbox.pop_front() else { return None };
-                peer.outbox_bytes -= body.len() as u64;
+                let Some(Outgoing::Packet { body, messages }) = peer.outbox.waiting.pop_front() else {
+                    return None;
+                };
+                peer.outbox.bytes -= body.len() as u64;
                 let crc = crc32c(&body);
                 Some((SentPacket { body: Body::Packet(body), crc }, Some(messages)))
             }
@@ -189,11 +191,11 @@ impl State {
                 let (head, at, bytes, left) = message.cut(next, data_bytes);
                 let crc = crc32c_of_two(&head, message.at(at, bytes));
                 next.offset += left as u64;
-                peer.outbox_bytes -= left as u64;
+                peer.outbox.bytes -= left as u64;
                 let last = next.offset == next.total;
                 if last {
                     // The part that is not cut hands its claim on to the last fragment.
-                    peer.outbox.pop_front();
+                    peer.outbox.waiting.pop_front();
                 } else {
                     message.users += u32::from(!defect!(BufferGivenBackEarly));
                 }
@@ -205,12 +207,12 @@ impl State {
                 let mut body = self.pool.take(most)?;
                 let before = transfer.waiting_bytes();
                 let was_there = transfer.next(most, &mut body);
-                peer.outbox_bytes -= before - transfer.waiting_bytes();
+                peer.outbox.bytes -= before - transfer.waiting_bytes();
                 let lacking = (!was_there && !transfer.is_reply()).then(|| transfer.number());
                 let last = transfer.is_cut();
                 if last {
-                    peer.replies -= usize::from(transfer.is_reply());
-                    peer.outbox.pop_front();
+                    peer.outbox.replies -= usize::from(transfer.is_reply());
+                    peer.outbox.waiting.pop_front();
                 }
                 if let Some(number) = lacking {
                     self.was_refused(index, number, RemoteStatus::NotMapped);
@@ -220,7 +222,7 @@ impl State {
             }
             Outgoing::Rails => {
                 let body = self.rails_body(index)?;
-                self.peers[index as usize].outbox.pop_front();
+                self.peers[index as usize].outbox.waiting.pop_front();
                 let crc = crc32c(&body);
                 Some((SentPacket { body: Body::Packet(body), crc }, None))
             }
@@ -239,7 +241,7 @@ impl State {
         let flags = self.has_ack(index);
         let count = self.burst.packets.len();
         let peer = &mut self.peers[index as usize];
-        let Some(remote) = peer.remote else { return Ok(true) };
+        let Some(remote) = peer.connection.remote else { return Ok(true) };
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what it may send, after a
         // resend, where somebody wants a buffer back or said so, and after a long message that somebody may ask about.
         // After one that nobody asks about, it may take its time.
@@ -259,9 +261,9 @@ impl State {
             };
             let is_lent =
                 matches!(sent.body, Body::Piece { key, .. } if self.long_messages.get(key).is_lent());
-            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.wants_ack);
+            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack);
             let ends_long = last && (count > 1 || !frame.is_empty());
-            let asked = if waits || ends_long && peer.may_ask {
+            let asked = if waits || ends_long && peer.outbox.may_ask {
                 Flags::ACK_REQUEST
             } else if ends_long {
                 Flags::ACK_REQUEST.with(Flags::AT_LEISURE)
@@ -274,7 +276,7 @@ impl State {
             header.body_bytes = (frame.len() + body.len()) as u16;
             let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
             // Nobody may answer it where it arrives. Who sends one again has asked in vain, maybe for that reason.
-            *probed |= ask && long && (peer.ask_by_probe || *resent == Flags::RESENT);
+            *probed |= ask && long && (peer.connection.ask_by_probe || *resent == Flags::RESENT);
             header.body_crc = sent.crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
@@ -294,15 +296,15 @@ impl State {
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
         }
-        if taken == count && peer.outbox.is_empty() {
-            (peer.wants_ack, peer.may_ask) = (false, false);
+        if taken == count && peer.outbox.waiting.is_empty() {
+            (peer.outbox.wants_ack, peer.outbox.may_ask) = (false, false);
         }
         if taken > 0 {
             // The acknowledgement rode along; only a gap needs an answer of its own.
-            peer.unanswered = 0;
-            peer.ack_due = Instant::NEVER;
-            if matches!(peer.answer, Some((Kind::Ack, _))) && ack >= peer.highest {
-                peer.answer = None;
+            peer.acks.unanswered = 0;
+            peer.acks.due = Instant::NEVER;
+            if matches!(peer.acks.answer, Some((Kind::Ack, _))) && ack >= peer.acks.highest {
+                peer.acks.answer = None;
             }
         }
         Ok(taken == count)

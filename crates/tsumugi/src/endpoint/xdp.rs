@@ -30,23 +30,23 @@ impl State {
         }
         let peer = &mut self.peers[index as usize];
         peer.hear(now);
-        peer.doubt.is_away = false;
-        peer.deposited_at = now;
-        peer.highest = peer.highest.max(Psn(record.psn).next());
-        peer.unanswered += 1;
+        peer.liveness.doubt.is_away = false;
+        peer.acks.deposited_at = now;
+        peer.acks.highest = peer.acks.highest.max(Psn(record.psn).next());
+        peer.acks.unanswered += 1;
         if peer.is_multirail() {
-            peer.answer_to = peer.usual_address(); // a record does not say over which path it came
+            peer.acks.to = peer.usual_address(); // a record does not say over which path it came
         }
-        if !peer.to_grant {
-            peer.to_grant = true;
+        if !peer.listed.to_grant {
+            peer.listed.to_grant = true;
             self.to_grant.push(index);
         }
-        if peer.unanswered >= UNANSWERED_MAX {
+        if peer.acks.unanswered >= UNANSWERED_MAX {
             peer.demand(Kind::Ack, Psn(0));
             self.schedule(index);
-        } else if peer.ack_due == Instant::NEVER {
+        } else if peer.acks.due == Instant::NEVER {
             let due = now.plus(ACK_DELAY_NS);
-            peer.ack_due = due;
+            peer.acks.due = due;
             self.schedule_at(index, due);
         }
         true
@@ -55,14 +55,14 @@ impl State {
     /// Takes in what the XDP program noted of the peer's acknowledgements. `false` when that ended the connection.
     pub(super) fn on_noted(&mut self, now: Instant, index: u32) -> bool {
         let peer = &mut self.peers[index as usize];
-        let Some(local) = peer.local else { return true };
+        let Some(local) = peer.connection.local else { return true };
         let Some(flow) = self.memory.flow(local.index) else { return true };
         let ack = flow.acknowledged.0.ack.load(Ordering::Acquire);
         let limit = flow.acknowledged.0.limit.load(Ordering::Acquire);
-        if (ack, limit) == peer.noted {
+        if (ack, limit) == peer.acks.noted {
             return true;
         }
-        peer.noted = (ack, limit);
+        peer.acks.noted = (ack, limit);
         peer.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
@@ -94,7 +94,9 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            let Some(flow) = peer.local.and_then(|local| self.memory.flow(local.index)) else { continue };
+            let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
+                continue;
+            };
             if let Some(kind) = answer::take_owed(flow, None) {
                 peer.demand(kind, Psn(0));
                 self.schedule(index);
@@ -106,7 +108,7 @@ impl State {
     /// without us, as far as the credit reaches.
     pub(super) fn grant_credit(&mut self) {
         while let Some(index) = self.to_grant.pop() {
-            self.peers[index as usize].to_grant = false;
+            self.peers[index as usize].listed.to_grant = false;
             self.credit(index);
         }
     }
