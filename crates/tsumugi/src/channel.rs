@@ -2,8 +2,8 @@
 
 use crate::PeerId;
 use crate::endpoint::Shared;
-use crate::endpoint::deliver::{Delivery, Payload};
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
+use crate::endpoint::core::deliver::{Delivery, Payload};
 use crate::error::{ReceiveError, SendError};
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;

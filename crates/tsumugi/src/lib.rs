@@ -103,7 +103,7 @@ pub use config::{Config, ConfigError};
 pub use context::{Context, ContextError};
 pub use counters::Counters;
 pub use endpoint::Endpoint;
-pub use endpoint::paths::PathReport;
+pub use endpoint::core::paths::PathReport;
 pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
 };
@@ -123,10 +123,10 @@ pub use wait::{ParseWaitError, Wait};
 /// measurements look through.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::endpoint::deliver::{Delivery, Payload};
-    pub use crate::endpoint::inspect::PeerView;
-    pub use crate::endpoint::remote::Promise;
-    pub use crate::endpoint::state::{EndpointOptions, State};
+    pub use crate::endpoint::core::deliver::{Delivery, Payload};
+    pub use crate::endpoint::core::inspect::PeerView;
+    pub use crate::endpoint::core::{EndpointOptions, State};
+    pub use crate::endpoint::peer::rma::Promise;
     pub use crate::endpoint::{open_simulated, open_through};
     pub use crate::message::matching::{Matching, Posted, Wanted};
 }

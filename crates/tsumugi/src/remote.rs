@@ -70,8 +70,8 @@
 use crate::PeerId;
 use crate::channel::Ticket;
 use crate::endpoint::Shared;
-use crate::endpoint::remote::Promise;
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
+use crate::endpoint::peer::rma::Promise;
 use crate::error::SendError;
 use std::rc::Rc;
 use std::time::Duration;

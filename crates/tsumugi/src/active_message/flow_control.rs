@@ -6,7 +6,7 @@ use super::format::{Code, HEAD_BYTES, Head, Kind, SEGMENT_PLACE_BYTES};
 use super::{ActiveMessageOptions, TOKENS_FIRST};
 use crate::PeerId;
 use crate::channel::{Channel, Ticket, TicketStatus};
-use crate::endpoint::identity::Merge;
+use crate::endpoint::core::identity::Merge;
 use crate::error::SendError;
 use std::collections::VecDeque;
 use tsumugi_proto::ReceiveMemory;

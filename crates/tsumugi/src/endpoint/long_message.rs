@@ -4,8 +4,8 @@
 //! there until every one has been acknowledged and, if the peer's XDP program took it in, compared with its CRC. Then
 //! the memory goes back: to the pool, or to the lender.
 
-use super::peer::{Body, PacketKey, SentPacket};
 use crate::buffer::Buffer;
+use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use crate::pool::Pool;
 use arrayvec::ArrayVec;
 use slab::Slab;

@@ -1,36 +1,14 @@
 //! The endpoint: a process's attachment to the cluster.
 
-pub(crate) mod state;
+pub(crate) mod core;
 
-mod answers;
-mod arrive;
 mod bell;
 mod closing;
-pub(crate) mod deliver;
-mod depart;
-mod direct_writes;
-mod handshake;
-pub(crate) mod identity;
-pub(crate) mod inspect;
-mod liveness;
 pub(crate) mod long_message;
-mod models;
-pub(crate) mod paths;
-mod peer;
-mod pieces;
-pub(crate) mod place;
+pub(crate) mod peer;
 mod progress;
-mod rails;
-mod refuse;
-pub(crate) mod remote;
-mod repair;
-mod serve;
-mod sizes;
-pub(crate) mod suspend;
-mod table;
-mod transmit;
+mod sent;
 mod window;
-mod xdp;
 
 use crate::channel::{Channel, Ticket, TicketStatus};
 use crate::clock::Clock;
@@ -43,8 +21,8 @@ use crate::report::Report;
 use crate::wait::{Wait, Waiter};
 use crate::{PeerId, Policy, Remote, peers};
 use bell::Bell;
-use paths::PathReport;
-use state::{EndpointOptions, State};
+use core::paths::PathReport;
+use core::{EndpointOptions, State};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;

@@ -1,7 +1,7 @@
 //! How an endpoint makes progress: it looks for what has arrived and follows up, and waits in between.
 
 use super::bell::Bell;
-use super::state::State;
+use super::core::State;
 use super::{Inner, Shared};
 use crate::error::SendError;
 use crate::wait::Step;

@@ -6,10 +6,11 @@ use super::parcel::Outgoing;
 use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
-use crate::endpoint::deliver::{Delivery, Payload};
-use crate::endpoint::place::{Incoming, Lent, Placer, Room};
+use crate::endpoint::core::deliver::{Delivery, Payload};
+use crate::endpoint::core::place::{Incoming, Placer, Room};
+use crate::endpoint::peer::receive::Lent;
 
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
 
 impl PortState {
     /// Takes in everything that the channel has.

@@ -4,8 +4,8 @@ use super::matching::{Posted, Wanted};
 use super::parcel::{Lent, Offered};
 use super::request::{Completion, RequestError, Status};
 use crate::buffer::Buffer;
-use crate::endpoint::deliver::Payload;
-use crate::endpoint::place::Incoming;
+use crate::endpoint::core::deliver::Payload;
+use crate::endpoint::core::place::Incoming;
 use crate::{Failure, PeerId};
 
 /// A request.

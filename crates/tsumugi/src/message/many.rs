@@ -8,7 +8,7 @@ use super::matching::Wanted;
 use super::port_state::{PortState, refused, wanted};
 use super::request::{Completion, Pattern, RequestError};
 use crate::buffer::Buffer;
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
 
 impl PortState {
     /// Posts a receive for several messages, and returns its number.

@@ -5,8 +5,8 @@ use super::parcel::Outgoing;
 use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
-use crate::endpoint::identity::Merge;
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
+use crate::endpoint::core::identity::Merge;
 
 impl PortState {
     /// Has everything be known by the number that its peer goes by.

@@ -89,7 +89,7 @@ mod waiting;
 pub use crate::buffer::Buffer;
 pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
 
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
 use crate::endpoint::{Endpoint, Shared};
 use crate::error::{ChannelError, SendError};
 use crate::{Failure, PeerId, Ticket};

@@ -4,7 +4,7 @@ use super::header::{DATA_HEADER_BYTES, Header};
 use super::request::{RequestError, Status};
 use crate::buffer::Buffer;
 use crate::channel::{Ticket, TicketStatus};
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
 use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// Bytes in front of the data in a buffer of a message.

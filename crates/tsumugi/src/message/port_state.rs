@@ -10,9 +10,9 @@ use super::parcel::Outgoing;
 use super::request::{Completion, Pattern, RequestError, Status};
 use super::table::Table;
 use crate::buffer::Buffer;
-use crate::endpoint::deliver::Payload;
-use crate::endpoint::place;
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
+use crate::endpoint::core::deliver::Payload;
+use crate::endpoint::peer::receive;
 use crate::error::SendError;
 use crate::{Failure, PeerId};
 use slab::Slab;
@@ -186,15 +186,15 @@ impl PortState {
     }
 
     /// Lends a receive's buffer for a message that is arriving and whose data begin at `skip`.
-    pub(super) fn lend(&mut self, number: u64, status: Status, skip: usize) -> Option<place::Lent> {
+    pub(super) fn lend(&mut self, number: u64, status: Status, skip: usize) -> Option<receive::Lent> {
         let receive = self.receive_mut(number)?;
         receive.at = At::Placing(status);
         let buffer = receive.buffer.take()?;
-        Some(place::Lent { buffer, skip, key: number })
+        Some(receive::Lent { buffer, skip, key: number })
     }
 
     /// Gives a receive its buffer back, for a message that did not arrive.
-    pub(super) fn take_back(&mut self, lent: place::Lent) {
+    pub(super) fn take_back(&mut self, lent: receive::Lent) {
         if let Some(receive) = self.receive_mut(lent.key) {
             receive.buffer = Some(lent.buffer);
             if let At::Placing(status) = receive.at {
@@ -210,7 +210,7 @@ impl PortState {
     }
 
     /// The message that was lent for is complete.
-    pub(super) fn placed(&mut self, state: &mut State, lent: place::Lent) {
+    pub(super) fn placed(&mut self, state: &mut State, lent: receive::Lent) {
         let number = lent.key;
         if let Some(receive) = self.receive_mut(number) {
             receive.buffer = Some(lent.buffer);

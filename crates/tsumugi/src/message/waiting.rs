@@ -4,7 +4,7 @@ use super::port_state::PortState;
 use super::request::{Completion, Inner, WaitError};
 use super::{Claim, Pattern, Port, Request};
 use crate::PeerId;
-use crate::endpoint::state::State;
+use crate::endpoint::core::State;
 use crate::error::SendError;
 use std::time::Duration;
 use tsumugi_rail::RailError;

@@ -7,7 +7,7 @@ use super::task::{Polled, TaskId};
 use super::{Streams, UNFINISHED_MAX};
 use crate::PeerId;
 use crate::channel::Message;
-use crate::endpoint::identity::Merge;
+use crate::endpoint::core::identity::Merge;
 use crate::error::{Failure, ReceiveError};
 use std::cell::RefCell;
 use std::rc::Rc;

@@ -1,9 +1,11 @@
 //! Bursts: what waits for a peer becomes packets, and packets are sent, as many at once as a path takes.
 
-use super::long_message::FRONT_BYTES_MAX;
-use super::peer::{Body, Outgoing, PacketKey, Phase, SentPacket};
-use super::state::State;
+use super::State;
 use crate::checksum::{crc32c, crc32c_of_two};
+use crate::endpoint::long_message::FRONT_BYTES_MAX;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use arrayvec::ArrayVec;
 use tsumugi_proto::path_policy::Pick;
 use tsumugi_rail::{Packet, Rail, RailError};

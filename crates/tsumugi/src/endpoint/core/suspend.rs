@@ -1,15 +1,18 @@
 //! Turning an endpoint's state into a context and back.
 
+use super::State;
 use super::deliver::{Delivery, Payload};
-use super::long_message::LongMessage;
-use super::peer::{Address, Assembly, Body, Held, Local, Outgoing, PacketKey, Peer, Phase, SentPacket};
-use super::place::Store;
-use super::remote::BulkTransfer;
-use super::state::State;
 use crate::checksum::crc32c;
 use crate::context::{
     Context, ContextError, Saved, SavedAssembly, SavedChannel, SavedFlow, SavedHeld, SavedOutgoing, SavedPeer,
 };
+use crate::endpoint::long_message::LongMessage;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::{Address, Local, Phase};
+use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::peer::receive::{Assembly, Held, Store};
+use crate::endpoint::peer::rma::BulkTransfer;
+use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::handshake::Cookies;
@@ -342,7 +345,7 @@ impl State {
         }
         self.to_connect.push(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.
-        self.peers[index as usize].demand(tsumugi_wire::Kind::Ack, Psn(0));
+        self.peers[index as usize].acks.demand(tsumugi_wire::Kind::Ack, Psn(0));
         self.schedule(index);
         self.arm(Instant(0), index);
         Ok(())

@@ -5,7 +5,7 @@
 //! to acknowledge what nobody has asked about.
 
 use super::arrive::UNANSWERED_MAX;
-use super::state::{ACK_DELAY_NS, State};
+use super::{ACK_DELAY_NS, State};
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, answer};
 use tsumugi_wire::atomic::Ordering;
@@ -29,7 +29,7 @@ impl State {
             }
         }
         let peer = &mut self.peers[index as usize];
-        peer.hear(now);
+        peer.liveness.hear(now);
         peer.liveness.doubt.is_away = false;
         peer.acks.deposited_at = now;
         peer.acks.highest = peer.acks.highest.max(Psn(record.psn).next());
@@ -42,7 +42,7 @@ impl State {
             self.to_grant.push(index);
         }
         if peer.acks.unanswered >= UNANSWERED_MAX {
-            peer.demand(Kind::Ack, Psn(0));
+            peer.acks.demand(Kind::Ack, Psn(0));
             self.schedule(index);
         } else if peer.acks.due == Instant::NEVER {
             let due = now.plus(ACK_DELAY_NS);
@@ -63,7 +63,7 @@ impl State {
             return true;
         }
         peer.acks.noted = (ack, limit);
-        peer.hear(now);
+        peer.liveness.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
         self.flows[local.index as usize] == Some(index)
@@ -98,7 +98,7 @@ impl State {
                 continue;
             };
             if let Some(kind) = answer::take_owed(flow, None) {
-                peer.demand(kind, Psn(0));
+                peer.acks.demand(kind, Psn(0));
                 self.schedule(index);
             }
         }
@@ -117,7 +117,7 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::state::EndpointOptions;
+    use crate::endpoint::core::EndpointOptions;
     use tsumugi_rail::memory::Memory;
     use tsumugi_wire::handshake::Repeat;
     use tsumugi_wire::memory::Geometry;

@@ -13,8 +13,9 @@
 //! A peer that has never answered is waited for, for [`crate::Config::connect_timeout`], because it may start late; unless
 //! our own kernel says that nothing can be sent to it.
 
-use super::peer::{Peer, Phase};
-use super::state::State;
+use super::State;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
 use std::time::Duration;
 use tsumugi_rail::{Evidence, NicName, Packet, Question, Rail, RailError};
@@ -43,35 +44,6 @@ const WATCH_NS_MAX: u64 = 5 * DOUBT_NS;
 pub(super) const LINK_DOWN_TIMES: u32 = 10;
 /// Times that AWAY is said: nobody acknowledges it.
 const AWAYS: usize = 3;
-
-/// What kernels have said of a peer that is silent.
-#[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Doubt {
-    /// When they were asked, and when they are asked, or looked for an answer from, next.
-    pub(super) asked_at: Instant,
-    pub(super) ask_at: Instant,
-    /// When they answered last, if only that nothing is known; and when the peer's said that its process is there, or ours
-    /// that the peer is not to blame.
-    answered_at: Instant,
-    vouched_at: Instant,
-    /// Since when no link here has led to it, as far as was noticed.
-    no_link_since: Option<Instant>,
-    /// ICMP errors that say that its port is closed, less the times that none came where one would have been due.
-    refusals: u32,
-    /// The last answer that said something.
-    said: Evidence,
-    /// The version of the protocol that it seems to speak, if not ours.
-    pub(super) version: Option<u8>,
-    /// Its process has left, and another will go on: that its port is closed means nothing.
-    pub(super) is_away: bool,
-}
-
-impl Doubt {
-    /// Whether a question waits for its answer.
-    fn is_asked(&self) -> bool {
-        self.asked_at != Instant(0)
-    }
-}
 
 impl State {
     /// When something is to be done about the silence of a peer.
@@ -151,7 +123,7 @@ impl State {
     pub(super) fn is_alive(&mut self, now: Instant, index: u32) -> bool {
         let peer = &mut self.peers[index as usize];
         if !peer.is_waiting() {
-            peer.wait_no_more();
+            peer.liveness.wait_no_more();
             return true;
         }
         let since = *peer.liveness.waiting_since.get_or_insert(now);

@@ -1,10 +1,14 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
+use super::State;
 use super::deliver::{Delivery, Payload};
 use super::handshake::REPLIES_MAX;
-use super::peer::{Body, Held, Outgoing, Phase};
-use super::state::State;
 use crate::PeerId;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::peer::receive::{Assembly, Held};
+use crate::endpoint::sent::Body;
 use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
@@ -119,7 +123,7 @@ impl State {
         })?;
         let (kept, read) = (self.kept.bytes() + self.kept.spare_bytes(), self.ring_read - tail);
         ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
-        let packets = |peer: &super::peer::Peer| peer.sender.outstanding() + peer.repairs.unchecked.len();
+        let packets = |peer: &Peer| peer.sender.outstanding() + peer.repairs.unchecked.len();
         let outstanding: usize = self.peers.iter().map(packets).sum();
         ensure(self.sent_packets.len() == outstanding, &|| {
             format!("{} packets kept for {outstanding} outstanding or not compared", self.sent_packets.len())
@@ -166,7 +170,7 @@ impl State {
             }
         }
         for peer in &self.peers {
-            held_bytes += peer.receive.assemblies.iter().map(super::peer::Assembly::held_bytes).sum::<u64>();
+            held_bytes += peer.receive.assemblies.iter().map(Assembly::held_bytes).sum::<u64>();
             for (_, held) in peer.receive.reorder.iter() {
                 if let Held::Body(body) = held {
                     held_bytes += body.len() as u64;

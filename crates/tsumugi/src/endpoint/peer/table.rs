@@ -3,11 +3,11 @@
 //! A number names one peer for ever: who answers a message that has lain for long must not reach somebody else. Places are
 //! used again, for new numbers, so that a server may see any number of clients, one after the other.
 
-use super::peer::Peer;
+use super::Peer;
 use std::ops::{Index, IndexMut};
 use std::slice::{Iter, IterMut};
 
-pub(super) struct Peers {
+pub(crate) struct Peers {
     /// A number's place is its remainder by a power of two that is no less than the most peers there may be.
     places: Vec<Peer>,
     mask: u32,
@@ -16,26 +16,26 @@ pub(super) struct Peers {
 }
 
 impl Peers {
-    pub(super) fn new(peers_max: u32, nobody: Peer) -> Peers {
+    pub(crate) fn new(peers_max: u32, nobody: Peer) -> Peers {
         Peers { places: Vec::new(), mask: peers_max.next_power_of_two() - 1, nobody: Box::new(nobody) }
     }
 
     /// Places in use.
-    pub(super) fn len(&self) -> usize {
+    pub(crate) fn len(&self) -> usize {
         self.places.len()
     }
 
-    pub(super) fn iter(&self) -> Iter<'_, Peer> {
+    pub(crate) fn iter(&self) -> Iter<'_, Peer> {
         self.places.iter()
     }
 
-    pub(super) fn iter_mut(&mut self) -> IterMut<'_, Peer> {
+    pub(crate) fn iter_mut(&mut self) -> IterMut<'_, Peer> {
         self.places.iter_mut()
     }
 
     /// The number of the peer in a place.
     #[inline]
-    pub(super) fn number_at(&self, place: usize) -> u32 {
+    pub(crate) fn number_at(&self, place: usize) -> u32 {
         self.places[place].number
     }
 
@@ -45,38 +45,38 @@ impl Peers {
     }
 
     #[inline]
-    pub(super) fn get(&self, number: usize) -> Option<&Peer> {
+    pub(crate) fn get(&self, number: usize) -> Option<&Peer> {
         self.places.get(self.place_of(number)).filter(|peer| peer.number as usize == number)
     }
 
     #[inline]
-    pub(super) fn get_mut(&mut self, number: usize) -> Option<&mut Peer> {
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut Peer> {
         let place = self.place_of(number);
         self.places.get_mut(place).filter(|peer| peer.number as usize == number)
     }
 
     /// Puts a peer in the next place that was never used. Returns its number.
-    pub(super) fn push(&mut self, peer: Peer) -> u32 {
+    pub(crate) fn push(&mut self, peer: Peer) -> u32 {
         let number = self.places.len() as u32;
         self.places.push(Peer { number, ..peer });
         number
     }
 
     /// Puts a peer in the place of another that is forgotten. Returns its number.
-    pub(super) fn replace(&mut self, place: usize, peer: Peer) -> u32 {
+    pub(crate) fn replace(&mut self, place: usize, peer: Peer) -> u32 {
         let number = self.places[place].number.wrapping_add(self.mask + 1);
         self.places[place] = Peer { number, ..peer };
         number
     }
 
     /// Two peers at once.
-    pub(super) fn two(&mut self, one: u32, other: u32) -> [&mut Peer; 2] {
+    pub(crate) fn two(&mut self, one: u32, other: u32) -> [&mut Peer; 2] {
         let places = [one, other].map(|number| self.place_of(number as usize));
         self.places.get_disjoint_mut(places).expect("two numbers in use")
     }
 
     /// Has two peers change places. Their numbers stay with the places.
-    pub(super) fn swap(&mut self, one: u32, other: u32) {
+    pub(crate) fn swap(&mut self, one: u32, other: u32) {
         let [one, other] = self.two(one, other);
         std::mem::swap(one, other);
         std::mem::swap(&mut one.number, &mut other.number);
@@ -84,7 +84,7 @@ impl Peers {
 
     /// Has the peer that was pushed last go by a number of its own, as before it was suspended. `false`: that is none of
     /// its place.
-    pub(super) fn renumber_last(&mut self, number: u32) -> bool {
+    pub(crate) fn renumber_last(&mut self, number: u32) -> bool {
         let place = self.place_of(number as usize);
         match self.places.last_mut() {
             Some(peer) if peer.number as usize == place => peer.number = number,

@@ -1,8 +1,8 @@
 //! What the programming models built on channels ask of an endpoint beyond what a channel's owner does.
 
-use super::peer::Phase;
-use super::state::State;
+use super::State;
 use crate::PeerId;
+use crate::endpoint::peer::connection::Phase;
 use rand::Rng;
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::WHOLE_BYTES;

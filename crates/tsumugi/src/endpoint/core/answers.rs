@@ -1,6 +1,6 @@
 //! Answers: what tells a peer how far its packets have arrived, and how many more may come.
 
-use super::state::State;
+use super::State;
 use crate::checksum::crc32c;
 use arrayvec::ArrayVec;
 use tsumugi_proto::{ReceiveMemory, answer, receive_bitmap};
@@ -21,7 +21,7 @@ impl State {
             let peer = &mut self.peers[index as usize];
             if peer.acks.due != Instant::NEVER {
                 peer.acks.due = Instant::NEVER;
-                peer.demand(Kind::Ack, Psn(0));
+                peer.acks.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             }
         }

@@ -1,8 +1,9 @@
 //! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
 
-use super::peer::{PacketKey, Phase};
-use super::state::{ACK_DELAY_NS, State};
+use super::{ACK_DELAY_NS, State};
 use crate::checksum::crc32c;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::sent::PacketKey;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -98,7 +99,7 @@ impl State {
             }
         };
         let Some(index) = self.flows[header.flow as usize] else { return };
-        self.peers[index as usize].hear(now);
+        self.peers[index as usize].liveness.hear(now);
         let rides_along = matches!(
             header.kind,
             Kind::Data
@@ -186,7 +187,7 @@ impl State {
         let release = |(psn, key): (Psn, PacketKey)| {
             let may_be_direct = psn >= unchecked.checked() && sent_packets[key].may_be_direct_write();
             if let Some(key) = unchecked.keep(psn, key, may_be_direct) {
-                super::long_message::release(sent_packets, long_messages, pool, key);
+                crate::endpoint::long_message::release(sent_packets, long_messages, pool, key);
             }
         };
         let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);
@@ -264,7 +265,7 @@ impl State {
             let gap = receive_bitmap::base(flow) < peer.acks.highest;
             let is_waited_for = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
             if gap || is_waited_for || peer.acks.unanswered >= UNANSWERED_MAX {
-                peer.demand(Kind::Ack, Psn(0));
+                peer.acks.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             } else if peer.acks.due == Instant::NEVER {
                 let due = now.plus(ACK_DELAY_NS);
@@ -281,7 +282,7 @@ impl State {
                 receiver::consumed(flow);
             }
         } else if let Some(kind) = verdict.answer() {
-            peer.demand(kind, header.psn);
+            peer.acks.demand(kind, header.psn);
             self.schedule(index);
         }
     }

@@ -5,92 +5,23 @@
 //! (DAMAGED), and asks again until it comes: in PIECEs, which no XDP program takes, so that they are compared on
 //! arrival. Meanwhile the packet's turn does not pass.
 
+use super::State;
 use super::deliver::BodyPlace;
-use super::peer::{Body, Peer, Phase, SentPacket};
-use super::state::State;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::damaged::ASKED_MAX;
 use crate::error::Reason;
+use std::net::SocketAddr;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_proto::pieces::JOINS_MAX;
 use tsumugi_proto::unchecked::UNCHECKED_MAX;
 use tsumugi_rail::{Rail, RailError};
-use tsumugi_wire::defect;
-use tsumugi_wire::frame::{Frame, Frames};
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
-/// Packets of a peer that are asked for at a time: as many as may be in pieces.
-const ASKED_MAX: usize = JOINS_MAX;
 /// Packets that a peer may have asked for and not got: more it will ask for again.
 const REPAIRS_MAX: usize = 2 * ASKED_MAX;
-/// Longest time after which a packet is asked for again, ns.
-const ASK_NS_MAX: u64 = 100 * MILLISECOND_NS;
-
-/// A packet that arrived damaged.
-#[derive(Clone, Copy, Debug)]
-struct Wanted {
-    psn: Psn,
-    /// When it is to be asked for, again.
-    due: Instant,
-    /// How often it has been.
-    asks: u32,
-}
-
-/// The packets of a peer that arrived damaged and are wanted again, in the order of their PSNs.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Damaged(Vec<Wanted>);
-
-impl Damaged {
-    pub(super) const fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    pub(super) const fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The first of them: its turn does not pass before it has come.
-    pub(super) fn first(&self) -> Option<Psn> {
-        self.0.first().map(|wanted| wanted.psn)
-    }
-
-    pub(super) fn has(&self, psn: Psn) -> bool {
-        self.0.binary_search_by_key(&psn, |wanted| wanted.psn).is_ok()
-    }
-
-    /// When some are to be asked for.
-    #[inline]
-    pub(super) fn due(&self) -> Instant {
-        self.0.iter().take(ASKED_MAX).map(|wanted| wanted.due).min().unwrap_or(Instant::NEVER)
-    }
-
-    /// Adds a packet, which is asked for as soon as may be.
-    pub(super) fn add(&mut self, psn: Psn) {
-        if let Err(at) = self.0.binary_search_by_key(&psn, |wanted| wanted.psn) {
-            self.0.insert(at, Wanted { psn, due: Instant(0), asks: 0 });
-        }
-    }
-
-    fn remove(&mut self, psn: Psn) -> bool {
-        let found = self.0.binary_search_by_key(&psn, |wanted| wanted.psn).ok();
-        found.map(|at| self.0.remove(at)).is_some()
-    }
-
-    pub(super) fn psns(&self) -> impl Iterator<Item = Psn> + '_ {
-        self.0.iter().map(|wanted| wanted.psn)
-    }
-}
-
-impl SentPacket {
-    /// Whether the XDP program may write what it carries directly: then nobody compares it.
-    pub(super) fn may_be_direct_write(&self) -> bool {
-        let Body::Packet(body) = &self.body else { return false };
-        let Some(Ok(Frame::Remote(remote, _))) = Frames::new(body).next() else { return false };
-        [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode)
-    }
-}
 
 impl State {
     /// A packet in the receive queue is not what its CRC says.
@@ -120,19 +51,13 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let srtt_ns = peer.sender.paths().iter().map(|path| path.srtt_ns).max().unwrap_or(0);
         let patience_ns = 2 * srtt_ns + MILLISECOND_NS;
-        let mut asked = Vec::new();
-        let most = if defect!(DamagedNotWanted) { 0 } else { ASKED_MAX };
-        for wanted in peer.receive.damaged.0.iter_mut().take(most).filter(|wanted| wanted.due <= now) {
-            wanted.due = now.plus((patience_ns << wanted.asks.min(10)).min(ASK_NS_MAX.max(patience_ns)));
-            // First over a path that works, as far as is known; then over each.
-            let path = peer.paths.get(wanted.asks as usize % peer.paths.len()).filter(|_| wanted.asks > 0);
-            wanted.asks = wanted.asks.saturating_add(1);
-            asked.push((wanted.psn, path.map(|path| path.address)));
-        }
         let usual = peer.usual_address();
-        for (psn, address) in asked {
+        let addresses: Vec<SocketAddr> = peer.paths.iter().map(|path| path.address).collect();
+        for (psn, asks) in peer.receive.damaged.ask(now, patience_ns) {
+            // First over a path that works, as far as is known; then over each.
+            let address = addresses.get(asks as usize % addresses.len()).filter(|_| asks > 0);
             if let Some(packet) = self.flow_packet_about(index, Kind::Damaged, 0, psn) {
-                self.reply(address.unwrap_or(usual), packet.to_vec());
+                self.reply(address.copied().unwrap_or(usual), packet.to_vec());
             }
         }
     }
@@ -144,7 +69,7 @@ impl State {
         if peer.receive.damaged.is_empty() || !peer.receive.damaged.remove(psn) {
             return false;
         }
-        peer.demand(Kind::Ack, Psn(0));
+        peer.acks.demand(Kind::Ack, Psn(0));
         self.schedule(index);
         self.tally.packets_repaired += 1;
         self.take_in(index, psn, body, BodyPlace::Passing);
@@ -211,10 +136,9 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::endpoint::deliver::Delivery;
-    use crate::endpoint::state::EndpointOptions;
+    use crate::endpoint::core::EndpointOptions;
+    use crate::endpoint::core::deliver::Delivery;
     use crate::{Context, PeerId};
-    use std::net::SocketAddr;
     use tsumugi_proto::xdp::{self, Fate};
     use tsumugi_rail::Packet;
     use tsumugi_rail::memory::Memory;

@@ -1,10 +1,11 @@
 //! Connections: HELLO, CHALLENGE, WELCOME, BYE and RESET.
 
-use super::peer::{Address, Local, Outgoing, Peer, Phase};
-use super::sizes::over_ipv6;
-use super::state::State;
+use super::State;
 use crate::PeerId;
 use crate::checksum::crc32c;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::{Address, Local, Phase, over_ipv6};
+use crate::endpoint::peer::outbox::Outgoing;
 use crate::error::Reason;
 use rand::Rng;
 use std::net::SocketAddr;
@@ -338,12 +339,12 @@ impl State {
         let Phase::Handshake(handshake) = &mut peer.connection.phase else { return };
         let said_at = handshake.said_at;
         if handshake.refused(challenge.nonce, challenge.cookie) {
-            peer.hear(now);
+            peer.liveness.hear(now);
             return;
         }
         let is_first = challenge.nonce == handshake.nonce && handshake.cookie == 0;
         if is_first && self.is_suspect(now, index, from, header.epoch) {
-            self.peers[index as usize].hear(now);
+            self.peers[index as usize].liveness.hear(now);
             return;
         }
         let peer = &mut self.peers[index as usize];
@@ -352,7 +353,7 @@ impl State {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
-        peer.hear(now);
+        peer.liveness.hear(now);
         peer.sender.sample(0, now.since(said_at).max(1));
         self.schedule(index);
         // It may ask by PROBE as soon as it has our next HELLO, and overtake its own WELCOME.
@@ -412,7 +413,7 @@ impl State {
         let repeat = self.options.repeat;
         let peer = &mut self.peers[index as usize];
         let fresh = peer.connection.remote.is_none();
-        peer.hear(now);
+        peer.liveness.hear(now);
         peer.connection.remote = Some(Address {
             flow: offer.flow,
             token: offer.token,

@@ -1,7 +1,7 @@
 //! What each of our NICs has carried, shown in the control page to whoever looks on (`tsumugi status`).
 
-use super::peer::Peer;
-use super::state::State;
+use super::State;
+use crate::endpoint::peer::Peer;
 use std::net::IpAddr;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::Instant;

@@ -1,7 +1,7 @@
 //! Peers that are refused, and peers that refuse.
 
-use super::peer::Phase;
-use super::state::State;
+use super::State;
+use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use tsumugi_proto::ReceiveMemory;

@@ -16,11 +16,13 @@
 //!
 //! The entry that keeps its number is the application's own; the other becomes a second name of it.
 
+use super::State;
 use super::deliver::Delivery;
-use super::peer::{Outgoing, Peer, Phase};
-use super::state::State;
 use crate::PeerId;
 use crate::context::SavedMerged;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::outbox::Outgoing;
 use rand::Rng;
 use std::net::SocketAddr;
 use tsumugi_wire::handshake::{Challenge, Offer};

@@ -7,67 +7,24 @@
 //! A path that falls silent while others deliver is suspended by the sender; from then on it is probed from time to time,
 //! and used again when it answers.
 
-use super::peer::{Outgoing, Peer, Phase};
-use super::sizes::Said;
-use super::state::State;
+use super::State;
 use crate::PeerId;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::peer::paths::PeerPath;
+use crate::endpoint::peer::paths::{PROBE_NS_MAX, PROBE_NS_MIN};
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_proto::path_policy::{self, Pick, PolicyChoice};
 use tsumugi_rail::networks::NetworkKind;
 use tsumugi_rail::{Networks, NicAddress};
 use tsumugi_wire::defect;
 use tsumugi_wire::frame;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, RAILS_MAX};
+use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::rails::{self, CONTROL_CHANNEL, RAILS_BYTES_MAX, RailAddress};
-use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
-
-/// Time between the first two PROBEs of a silent path, ns; it doubles.
-const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
-/// Longest time between two PROBEs of a silent path, ns.
-const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
-
-/// The peer's side of a path.
-#[derive(Clone, Debug)]
-pub(super) struct PeerPath {
-    /// Where packets over this path are addressed to.
-    pub(super) address: SocketAddr,
-    /// The address of our NIC that is or was on its link.
-    pub(super) nic: Option<IpAddr>,
-    /// What its path had delivered and lost when that was counted last.
-    pub(super) counted: (u64, u64),
-    /// How long datagrams over it may be, and who said so if that is less than both ends take.
-    pub(super) mtu: PathMtu,
-    pub(super) said: Said,
-    /// What its path had delivered when it came back last.
-    pub(super) delivered_when_revived: Option<u64>,
-    /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
-    gone: bool,
-    /// When a silent path was probed last, when it is probed next, and how long after the PROBE before.
-    probed_at: Instant,
-    probe_at: Instant,
-    pause_ns: u64,
-}
-
-impl PeerPath {
-    pub(super) const fn new(address: SocketAddr) -> PeerPath {
-        PeerPath {
-            address,
-            nic: None,
-            counted: (0, 0),
-            mtu: PathMtu::new(DATAGRAM_BYTES_MAX),
-            said: Said::Kernel,
-            delivered_when_revived: None,
-            gone: false,
-            probed_at: Instant(0),
-            probe_at: Instant(0),
-            pause_ns: PROBE_NS_MIN,
-        }
-    }
-}
 
 /// Why an address that a peer has told of is no path to it.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -110,40 +67,6 @@ pub struct PathReport {
     pub lost: u64,
     /// Longest datagram that it carries, as far as is known, bytes.
     pub datagram_bytes: usize,
-}
-
-impl Peer {
-    /// Where packets go beside `address`, by every path that works.
-    pub(super) fn elsewhere(&self, address: SocketAddr) -> impl Iterator<Item = SocketAddr> {
-        let paths = self.paths.iter().zip(self.sender.paths());
-        let others = paths.filter(move |(path, stats)| path.address != address && stats.is_usable());
-        others.map(|(path, _)| path.address)
-    }
-
-    /// `rails` in an order: those of the family by which the connection was made come first.
-    fn primary_family_first(&self, rails: &[RailAddress]) -> Vec<RailAddress> {
-        let first = self.paths.first().map_or(self.address, |path| path.address);
-        let mut rails = rails.to_vec();
-        rails.sort_by_key(|rail| rail.address.is_ipv4() != first.is_ipv4());
-        rails
-    }
-
-    /// Whether there are several paths to it.
-    pub(super) fn is_multirail(&self) -> bool {
-        self.paths.len() > 1
-    }
-
-    /// The address for what belongs to no path: that of the first path that works.
-    pub(super) fn usual_address(&self) -> SocketAddr {
-        let works = self.sender.paths().iter().position(|stats| stats.is_usable()).unwrap_or(0);
-        self.paths.get(works).map_or(self.address, |path| path.address)
-    }
-
-    /// When a silent path is to be probed.
-    pub(super) fn probe_due(&self) -> Instant {
-        let silent = self.paths.iter().zip(self.sender.paths()).filter(|(_, stats)| !stats.is_usable());
-        silent.map(|(path, _)| path.probe_at).min().unwrap_or(Instant::NEVER)
-    }
 }
 
 impl State {

@@ -1,20 +1,46 @@
 //! Everything an endpoint knows, without a socket and without a clock: whoever drives it says what
 //! arrived and what time it is, and takes what is to be sent.
 //!
-//! The parts: [`super::arrive`] takes packets in, [`super::deliver`] puts their frames in order and into
-//! channels, [`super::depart`] makes packets, [`super::handshake`] begins and ends connections.
+//! The parts: [`arrive`] takes packets in, [`deliver`] puts their frames in order and into
+//! channels, [`depart`] makes packets, [`handshake`] begins and ends connections.
 
-use super::deliver::{Delivery, Inbox, Kept};
-use super::peer::{Peer, Phase, SentPacket};
-use super::table::Peers;
-use super::window::Window;
+mod answers;
+mod arrive;
+pub(crate) mod deliver;
+mod depart;
+mod direct_writes;
+mod handshake;
+pub(crate) mod identity;
+pub(crate) mod inspect;
+mod liveness;
+mod models;
+pub(crate) mod paths;
+mod pieces;
+pub(crate) mod place;
+mod rails;
+mod refuse;
+pub(crate) mod remote;
+mod repair;
+mod serve;
+mod sizes;
+pub(crate) mod suspend;
+mod transmit;
+mod xdp;
+
 use crate::PeerId;
 use crate::channel::Ticket;
 use crate::counters::Counters;
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::receive::Held;
+use crate::endpoint::peer::table::Peers;
+use crate::endpoint::sent::SentPacket;
+use crate::endpoint::window::Window;
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
 use crate::remote::{Refusal, Rights, Target};
+use deliver::{Delivery, Inbox, Kept};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use slab::Slab;
@@ -37,7 +63,7 @@ use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Instant, Kind};
 
 /// How long an ACK may wait for a packet to ride on, ns.
-pub(super) const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
+const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
 
 /// What [`State`] needs of a configuration.
 #[derive(Clone, Debug)]
@@ -70,23 +96,23 @@ pub struct EndpointOptions {
 
 /// Events that only the library counts.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Tally {
-    pub(super) packets_sent: u64,
-    pub(super) packets_resent: u64,
-    pub(super) answers_sent: u64,
+struct Tally {
+    packets_sent: u64,
+    packets_resent: u64,
+    answers_sent: u64,
     /// Packets read that the XDP program had deposited.
-    pub(super) packets_by_xdp: u64,
-    pub(super) messages_sent: u64,
-    pub(super) messages_received: u64,
-    pub(super) peers_lost: u64,
+    packets_by_xdp: u64,
+    messages_sent: u64,
+    messages_received: u64,
+    peers_lost: u64,
     /// Packets that were damaged and arrived again as they had been sent.
-    pub(super) packets_repaired: u64,
+    packets_repaired: u64,
     /// Packets that were damaged, and whose sender was gone before they had come again.
-    pub(super) packets_unrepaired: u64,
+    packets_unrepaired: u64,
 }
 
 /// A failure that nobody has asked for.
-pub(super) struct Unasked {
+struct Unasked {
     failure: Failure,
     /// The application knows of it all the same: the owner of a channel was told, or the peer was reset.
     is_told: bool,
@@ -94,78 +120,78 @@ pub(super) struct Unasked {
 
 /// Everything an endpoint knows.
 pub struct State {
-    pub(super) options: EndpointOptions,
-    pub(super) epoch: u32,
+    options: EndpointOptions,
+    epoch: u32,
     pub(crate) memory: Rc<Mapped>,
-    pub(super) cookies: Cookies,
-    pub(super) random: StdRng,
-    pub(super) peers: Peers,
+    cookies: Cookies,
+    random: StdRng,
+    peers: Peers,
     /// Connections that have ended.
-    pub(super) ends: u64,
+    ends: u64,
     /// How many HELLOs were refused for want of room, and the last one's sender.
-    pub(super) turned_away: Option<(u64, SocketAddr)>,
+    turned_away: Option<(u64, SocketAddr)>,
     /// Of what is posted now nobody will ask whether it has arrived.
-    pub(super) posts_unwatched: bool,
+    posts_unwatched: bool,
     /// That somebody speaks another version of the protocol was said once.
-    pub(super) has_told_of_version: bool,
+    has_told_of_version: bool,
     /// Which peer proved to be at an address: that of its connection, others that it came from, and those of its paths
     /// that it has answered on.
-    pub(super) by_address: HashMap<SocketAddr, u32>,
-    pub(super) identities: super::identity::Identities,
+    by_address: HashMap<SocketAddr, u32>,
+    identities: identity::Identities,
     /// Which peer sends in flow `index`.
-    pub(super) flows: Vec<Option<u32>>,
-    pub(super) channels: BTreeMap<u16, Inbox>,
+    flows: Vec<Option<u32>>,
+    channels: BTreeMap<u16, Inbox>,
     /// Position up to which the receive queue has been read.
-    pub(super) ring_read: u64,
-    pub(super) window: Window,
+    ring_read: u64,
+    window: Window,
     /// Direct writes into it that were done when we looked last.
-    pub(super) direct_writes_seen: u64,
+    direct_writes_seen: u64,
     /// Peers of which packets are held, if any of theirs may be written directly.
-    pub(super) holders: Vec<u32>,
-    pub(super) kept: Kept,
+    holders: Vec<u32>,
+    kept: Kept,
     /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
-    pub(super) arriving_bytes: u64,
+    arriving_bytes: u64,
     /// Bytes of messages outside the queue that are complete and not released.
-    pub(super) complete_bytes: u64,
+    complete_bytes: u64,
     /// Credit is withheld from some peer for want of memory.
-    pub(super) withholds_credit: bool,
+    withholds_credit: bool,
     pub(crate) pool: Pool,
-    pub(super) sent_packets: Slab<SentPacket>,
-    pub(super) long_messages: super::long_message::LongMessages,
-    pub(super) scheduled: VecDeque<u32>,
+    sent_packets: Slab<SentPacket>,
+    long_messages: crate::endpoint::long_message::LongMessages,
+    scheduled: VecDeque<u32>,
     /// Peers to whom credit is to be granted ahead.
-    pub(super) to_grant: Vec<u32>,
+    to_grant: Vec<u32>,
     /// Peers that have timers running.
-    pub(super) timed: Vec<u32>,
+    timed: Vec<u32>,
     /// Empty; the room of the list before, so that a tick allocates nothing.
     timed_before: Vec<u32>,
     /// No timer of any peer is due before this.
-    pub(super) deadline: Instant,
+    deadline: Instant,
     /// The application receives: whoever may send is asked for signs of life, next at this time.
-    pub(super) watches: bool,
-    pub(super) watch_due: Instant,
-    pub(super) failures: VecDeque<Unasked>,
+    watches: bool,
+    watch_due: Instant,
+    failures: VecDeque<Unasked>,
     /// Addresses that peers have taken up or left, for the rail.
-    pub(super) to_connect: Vec<SocketAddr>,
-    pub(super) to_disconnect: Vec<SocketAddr>,
+    to_connect: Vec<SocketAddr>,
+    to_disconnect: Vec<SocketAddr>,
     /// Peers of which kernels are to be asked.
-    pub(super) doubted: Vec<u32>,
+    doubted: Vec<u32>,
     /// Stateless answers waiting to be sent: to whom, and the whole packet.
-    pub(super) replies: Vec<(SocketAddr, Vec<u8>)>,
+    replies: Vec<(SocketAddr, Vec<u8>)>,
     /// The NICs that peers can reach us by, and what is said of them.
-    pub(super) nics: Vec<NicAddress>,
-    pub(super) rails: Vec<RailAddress>,
+    nics: Vec<NicAddress>,
+    rails: Vec<RailAddress>,
     /// See [`State::shorten_over_ipv6`].
-    pub(super) is_shorter_over_ipv6: bool,
-    pub(super) networks: Networks,
-    pub(super) ledger: super::rails::Ledger,
+    is_shorter_over_ipv6: bool,
+    networks: Networks,
+    ledger: rails::Ledger,
     /// Our memory that others may reach, and theirs that would not be written.
-    pub(crate) served: super::serve::Served,
-    pub(super) refusals: VecDeque<Refusal>,
+    pub(crate) served: serve::Served,
+    refusals: VecDeque<Refusal>,
     /// The path policy: spreads packets over the paths to a peer.
-    pub(super) policy: Box<dyn Policy>,
-    pub(super) tally: Tally,
-    pub(super) burst: super::transmit::Burst,
+    policy: Box<dyn Policy>,
+    tally: Tally,
+    burst: transmit::Burst,
 }
 
 impl State {
@@ -194,7 +220,7 @@ impl State {
             posts_unwatched: false,
             has_told_of_version: false,
             by_address: HashMap::new(),
-            identities: super::identity::Identities::default(),
+            identities: identity::Identities::default(),
             flows: vec![None; flows],
             channels: BTreeMap::new(),
             ring_read: 0,
@@ -204,7 +230,7 @@ impl State {
             withholds_credit: false,
             pool: Pool::default(),
             sent_packets: Slab::new(),
-            long_messages: super::long_message::LongMessages::default(),
+            long_messages: crate::endpoint::long_message::LongMessages::default(),
             scheduled: VecDeque::new(),
             to_grant: Vec::new(),
             timed: Vec::new(),
@@ -221,12 +247,12 @@ impl State {
             rails: Vec::new(),
             is_shorter_over_ipv6: false,
             networks: Networks::default(),
-            ledger: super::rails::Ledger::default(),
-            served: super::serve::Served::default(),
+            ledger: rails::Ledger::default(),
+            served: serve::Served::default(),
             refusals: VecDeque::new(),
             policy: PolicyChoice::default().under(options.repeat).policy(),
             tally: Tally::default(),
-            burst: super::transmit::Burst::default(),
+            burst: transmit::Burst::default(),
             options,
         }
     }
@@ -239,7 +265,7 @@ impl State {
     }
 
     /// The entry of a peer, made if there is none yet.
-    pub(super) fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
+    fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
         if let Some(&index) = self.by_address.get(&address) {
             return Ok(PeerId(index));
         }
@@ -329,7 +355,7 @@ impl State {
     }
 
     /// Longest packet body of our own, bytes.
-    pub(super) fn own_body_bytes(&self) -> usize {
+    fn own_body_bytes(&self) -> usize {
         self.options.datagram_bytes - HEADER_BYTES
     }
 
@@ -388,7 +414,7 @@ impl State {
         Ticket::new(id, self.connection(id), number)
     }
 
-    pub(super) fn schedule(&mut self, index: u32) {
+    fn schedule(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
         if !peer.listed.scheduled {
             peer.listed.scheduled = true;
@@ -428,7 +454,7 @@ impl State {
 
     /// Sees to it that the peer is looked at when `due`.
     #[inline]
-    pub(super) fn schedule_at(&mut self, index: u32, due: Instant) {
+    fn schedule_at(&mut self, index: u32, due: Instant) {
         if due == Instant::NEVER {
             return;
         }
@@ -441,7 +467,7 @@ impl State {
     }
 
     /// When the peer's next timer is due.
-    pub(super) fn due(&self, index: u32) -> Instant {
+    fn due(&self, index: u32) -> Instant {
         let peer = &self.peers[index as usize];
         let mut due = peer.acks.due.min(peer.receive.damaged.due());
         match &peer.connection.phase {
@@ -455,7 +481,7 @@ impl State {
             // BYE may not have reached the peer, which may ask for something and wait for the reply.
             Phase::Leaving(said_at) => {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
-                due = due.min(said_at.plus(super::handshake::BYE_INTERVAL_NS));
+                due = due.min(said_at.plus(handshake::BYE_INTERVAL_NS));
             }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
         }
@@ -464,12 +490,12 @@ impl State {
     }
 
     /// Makes sure that the peer's next timer will be seen.
-    pub(super) fn arm(&mut self, now: Instant, index: u32) {
+    fn arm(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         if peer.is_waiting() {
             peer.liveness.waiting_since.get_or_insert(now);
         } else {
-            peer.wait_no_more();
+            peer.liveness.wait_no_more();
         }
         let due = self.due(index);
         self.schedule_at(index, due);
@@ -482,7 +508,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let mut wants_to_send = peer.probe_due().min(peer.sizes.due).min(peer.receive.damaged.due()) <= now;
         if now >= peer.acks.due {
-            peer.demand(Kind::Ack, tsumugi_wire::Psn(0));
+            peer.acks.demand(Kind::Ack, tsumugi_wire::Psn(0));
             peer.acks.due = Instant::NEVER;
             wants_to_send = true;
         }
@@ -492,7 +518,7 @@ impl State {
         }
         match &mut peer.connection.phase {
             Phase::Handshake(handshake) => wants_to_send |= now >= handshake.due,
-            Phase::Leaving(said_at) if now >= said_at.plus(super::handshake::BYE_INTERVAL_NS) => {
+            Phase::Leaving(said_at) if now >= said_at.plus(handshake::BYE_INTERVAL_NS) => {
                 *said_at = now;
                 self.repeat_bye(index);
             }
@@ -504,7 +530,7 @@ impl State {
     }
 
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
-    pub(super) fn end_peer(&mut self, index: u32, reason: Reason) {
+    fn end_peer(&mut self, index: u32, reason: Reason) {
         let peer = &mut self.peers[index as usize];
         let is_awaited = !peer.rma.pending.is_empty() || peer.liveness.awaited > 0;
         let failure = Failure {
@@ -539,7 +565,7 @@ impl State {
     }
 
     /// Gives everything back that belongs to the connection with a peer. What was delivered stays.
-    pub(super) fn forget(&mut self, index: u32) {
+    fn forget(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
         self.ledger.count(peer);
@@ -557,7 +583,7 @@ impl State {
         let mut old = peer.end(self.ends, self.options.repeat);
         self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
         for (_, held) in old.receive.reorder.iter() {
-            if let super::peer::Held::Body(body) = held {
+            if let Held::Body(body) = held {
                 self.arriving_bytes -= body.len() as u64;
             }
         }

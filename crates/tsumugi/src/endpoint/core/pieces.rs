@@ -4,9 +4,9 @@
 //! So when a path carries less than it was cut for, the same packet is sent in several datagrams
 //! (`tsumugi_wire::piece`).
 
-use super::peer::{Body, PacketKey, SentPacket};
-use super::state::State;
+use super::State;
 use crate::checksum::{crc32c, crc32c_of_two};
+use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use slab::Slab;
 use std::net::SocketAddr;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap};
@@ -147,7 +147,7 @@ impl State {
             .map_or_else(|| receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
         if header.psn < receive_bitmap::base(flow) && !peer.receive.damaged.has(header.psn) {
             if header.flags.has(Flags::ACK_REQUEST) {
-                peer.demand(Kind::Ack, Psn(0)); // its ACK is lost
+                peer.acks.demand(Kind::Ack, Psn(0)); // its ACK is lost
                 self.schedule(index);
             }
             return;

@@ -4,10 +4,9 @@
 //! the message is to go; what came ahead of its turn is moved there, everything else goes there from the wire. The
 //! owner's memory belongs to the assembly until the message is complete or its sender gone, and comes back then.
 
+use super::State;
 use super::deliver::Payload;
-use super::peer::Assembly;
-use super::state::State;
-use crate::buffer::Buffer;
+use crate::endpoint::peer::receive::{Assembly, Lent, Store};
 use std::cell::RefCell;
 use std::rc::Rc;
 use tsumugi_wire::memory::Counter;
@@ -40,24 +39,6 @@ pub(crate) enum Room {
     Nowhere,
 }
 
-/// Memory of a channel's owner for one message.
-#[derive(Debug)]
-pub(crate) struct Lent {
-    /// What does not fit is dropped.
-    pub(crate) buffer: Buffer,
-    /// Bytes at the beginning of the message that do not go there.
-    pub(crate) skip: usize,
-    /// The owner's name for it.
-    pub(crate) key: u64,
-}
-
-impl Lent {
-    fn put(&mut self, offset: usize, data: &[u8]) {
-        let data = &data[self.skip.saturating_sub(offset).min(data.len())..];
-        self.buffer.write(offset.saturating_sub(self.skip), data);
-    }
-}
-
 /// The owner of a channel that says where long messages go.
 ///
 /// It is called while the state does other things. What it calls in turn may only take messages, give them back and
@@ -74,43 +55,6 @@ pub(crate) trait Placer {
 
     /// The peer is gone before the message was complete; the [failure](super::deliver::Delivery::Failed) follows.
     fn on_lost(&mut self, state: &mut State, room: Room);
-}
-
-/// Where the bytes of an assembly go.
-#[derive(Debug)]
-pub(super) enum Store {
-    /// Memory of the endpoint; what lies beyond a gap is there already, the gap is zeroes.
-    Own {
-        bytes: Vec<u8>,
-        /// The placer's name for it.
-        claim: Option<usize>,
-    },
-    Lent(Lent),
-    Nowhere,
-}
-
-impl Store {
-    pub(super) fn put(&mut self, offset: usize, data: &[u8]) {
-        match self {
-            Store::Own { bytes, .. } => put(bytes, offset, data),
-            Store::Lent(lent) => lent.put(offset, data),
-            Store::Nowhere => {}
-        }
-    }
-
-    fn head(&self) -> &[u8] {
-        match self {
-            Store::Own { bytes, .. } => bytes,
-            Store::Lent(_) | Store::Nowhere => &[],
-        }
-    }
-}
-
-impl Assembly {
-    /// Bytes of the endpoint's memory that it takes up.
-    pub(super) fn held_bytes(&self) -> u64 {
-        if matches!(self.store, Store::Own { .. }) { self.total } else { 0 }
-    }
 }
 
 impl State {
@@ -271,18 +215,4 @@ impl State {
     pub(crate) fn is_assembling(&self) -> bool {
         self.peers.iter().flat_map(|peer| &peer.receive.assemblies).any(|assembly| assembly.in_order > 0)
     }
-}
-
-/// Puts `data` at `offset` of a message that is being assembled.
-fn put(buffer: &mut Vec<u8>, offset: usize, data: &[u8]) {
-    if offset == buffer.len() {
-        // In order: nothing is zeroed first.
-        buffer.extend_from_slice(data);
-        return;
-    }
-    let end = offset + data.len();
-    if end > buffer.len() {
-        buffer.resize(end, 0);
-    }
-    buffer[offset..end].copy_from_slice(data);
 }

@@ -1,9 +1,10 @@
 //! From the receive queue into channels: in order, whole, once.
 
-use super::peer::{Assembly, Held, Local, Phase};
-use super::place::{Placer, Store};
-use super::state::State;
+use super::State;
+use super::place::Placer;
 use crate::checksum::crc32c;
+use crate::endpoint::peer::connection::{Local, Phase};
+use crate::endpoint::peer::receive::{Assembly, Held, Store};
 use crate::error::{Failure, Reason};
 use std::cell::RefCell;
 use std::collections::VecDeque;
@@ -543,7 +544,7 @@ impl State {
             if flow.received.0.xoff.swap(0, Ordering::AcqRel) != 0 {
                 // An XOFF that has not gone out yet is out of date.
                 peer.acks.answer = None;
-                peer.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
+                peer.acks.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
                 self.schedule(index);
             }
         }
@@ -561,7 +562,7 @@ impl State {
             let peer = &mut self.peers[index as usize];
             if peer.acks.credit_withheld && matches!(peer.connection.phase, Phase::Open) {
                 peer.acks.credit_withheld = false;
-                peer.demand(Kind::Ack, Psn(0));
+                peer.acks.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             }
         }
@@ -588,9 +589,10 @@ impl State {
 
 #[cfg(test)]
 mod tests {
-    use super::super::place::{Incoming, Lent, Room};
-    use super::super::state::EndpointOptions;
+    use super::super::EndpointOptions;
+    use super::super::place::{Incoming, Room};
     use super::*;
+    use crate::endpoint::peer::receive::Lent;
     use std::net::SocketAddr;
     use tsumugi_proto::xdp::{self, Fate};
     use tsumugi_rail::Rail;

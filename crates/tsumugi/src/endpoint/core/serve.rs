@@ -8,9 +8,10 @@
 //! 3. What is done is done once, because a PSN is claimed once.
 //! 4. What is refused is counted, and its sender told; of a long write once.
 
-use super::remote::{BulkTransfer, OPERATIONS_MAX};
-use super::state::State;
+use super::State;
+use super::remote::OPERATIONS_MAX;
 use crate::PeerId;
+use crate::endpoint::peer::rma::BulkTransfer;
 use crate::error::Reason;
 use crate::remote::{Notification, Rights};
 use std::collections::{HashMap, VecDeque};

@@ -1,9 +1,12 @@
 //! What departs: messages are accepted, and wait as packets or whole until [`super::transmit`] sends them.
 
-use super::long_message::{Lender, LongMessage, PADDING_BYTES, release};
-use super::peer::{Outgoing, PacketKey, Peer, Phase};
-use super::state::State;
+use super::State;
 use crate::buffer::Buffer;
+use crate::endpoint::long_message::{Lender, LongMessage, PADDING_BYTES, release};
+use crate::endpoint::peer::Peer;
+use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::sent::PacketKey;
 use crate::error::SendError;
 use crate::{Failure, PeerId};
 use tsumugi_wire::frame::{self, Fragment, WHOLE_BYTES};
@@ -442,7 +445,7 @@ impl State {
 
     /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = (&str, std::net::SocketAddr, u64)> {
-        let lacks = |peer: &&super::peer::Peer| peer.undelivered() > 0;
+        let lacks = |peer: &&Peer| peer.undelivered() > 0;
         self.peers.iter().filter(lacks).map(|peer| (&*peer.name, peer.address, peer.undelivered()))
     }
 }

@@ -5,7 +5,7 @@
 //! passes over a PSN without a record only when none can come any more (invariant 4 of [`tsumugi_wire::memory`]): when
 //! the PSN lies before the base, no direct write is in progress, and every record has been read, checked in this order.
 
-use super::state::State;
+use super::State;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap, receiver};
 use tsumugi_wire::Psn;
 use tsumugi_wire::atomic::Ordering;

@@ -5,17 +5,18 @@
 //! long ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What
 //! was cut before for more than a path carries is sent in [`super::pieces`].
 
-use super::paths::PeerPath;
-use super::peer::{Address, Body, Peer, Phase, SentPacket};
-use super::state::State;
+use super::State;
 use crate::checksum::crc32c;
+use crate::endpoint::peer::connection::{Address, Phase};
+use crate::endpoint::peer::paths::PeerPath;
+use crate::endpoint::peer::sizes::Said;
+use crate::endpoint::peer::sizes::Stuck;
 use crate::error::Reason;
 use crate::report::GivenUp;
 use std::net::SocketAddr;
-use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_rail::{Packet, Rail, RailError};
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::time::SECOND_NS;
 use tsumugi_wire::{Header, Instant, Kind, Psn};
 
@@ -26,88 +27,6 @@ const ASK_SENDS: u8 = 2;
 
 /// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
 const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
-
-/// Time after which the same packet is suspected again while the peer answers, ns, at most: in between it was silent,
-/// because it was stopped or our link was down, and that is no fault of the packet's length.
-const STUCK_NS_MAX: u64 = SECOND_NS;
-
-/// A packet that does not arrive though it is as short as any.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Stuck {
-    base: Psn,
-    /// When that was suspected first, and last.
-    since: Instant,
-    suspected_at: Instant,
-}
-
-impl Stuck {
-    /// The packet `base` is suspected again, or for the first time.
-    fn suspect(before: Option<Stuck>, base: Psn, now: Instant) -> Stuck {
-        let goes_on = |it: &Stuck| it.base == base && now.since(it.suspected_at) < STUCK_NS_MAX;
-        let since = before.filter(goes_on).map_or(now, |it| it.since);
-        Stuck { base, since, suspected_at: now }
-    }
-}
-
-/// Longest datagram over IPv6 where one over IPv4 has so many bytes.
-pub(super) const fn over_ipv6(bytes: usize) -> usize {
-    let shorter = bytes.saturating_sub(IPV6_UDP_BYTES - IPV4_UDP_BYTES);
-    if shorter < DATAGRAM_BYTES_MIN { DATAGRAM_BYTES_MIN } else { shorter }
-}
-
-/// Who said last that a path carries less than both ends take.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Said {
-    /// Our kernel: its NIC's or its route's MTU, or a router's ICMP.
-    Kernel,
-    /// Nobody: long packets were lost.
-    Nobody,
-}
-
-impl SentPacket {
-    /// Length of the datagram that carries it, bytes.
-    pub(super) fn datagram_bytes(&self) -> usize {
-        HEADER_BYTES
-            + match &self.body {
-                Body::Packet(body) => body.len(),
-                Body::Piece { head, bytes, .. } => head.len() + bytes,
-            }
-    }
-}
-
-impl Address {
-    /// Longest datagram that both sides take, bytes.
-    pub(super) const fn datagram_bytes(&self) -> usize {
-        self.body_bytes + HEADER_BYTES
-    }
-
-    /// The same at an address of the peer: what both have agreed on over IPv4 is too long for the same NICs over IPv6.
-    pub(super) fn datagram_bytes_at(&self, address: SocketAddr) -> usize {
-        let is_shorter = address.is_ipv6() && !self.over_ipv6;
-        let bytes = self.datagram_bytes();
-        if is_shorter { over_ipv6(bytes) } else { bytes }
-    }
-}
-
-impl Peer {
-    /// What a path that has just become one carries, as long as nothing else is known.
-    pub(super) fn fresh_mtu(&self, address: SocketAddr) -> PathMtu {
-        PathMtu::new(
-            self.connection.remote.map_or(DATAGRAM_BYTES_MAX, |remote| remote.datagram_bytes_at(address)),
-        )
-    }
-
-    /// Cuts packets from now on for the path in use that carries least, so that each may take any of them.
-    pub(super) fn fit(&mut self) {
-        let Some(remote) = self.connection.remote else { return };
-        let paths = self.paths.iter().zip(self.sender.paths());
-        let usable = paths.filter(|(_, stats)| stats.is_usable()).map(|(path, _)| path.mtu);
-        let carried = usable.clone().map(|mtu| mtu.bytes()).min().unwrap_or(usize::MAX);
-        self.sizes.cut_bytes = carried.min(remote.datagram_bytes()) - HEADER_BYTES;
-        self.sizes.searches = usable.clone().any(|mtu| mtu.is_searching());
-        self.sizes.due = usable.map(|mtu| mtu.due()).min().unwrap_or(Instant::NEVER);
-    }
-}
 
 impl State {
     /// Takes in what our kernel expects to pass to an address: when the address is new, and when a packet was too long.
@@ -300,25 +219,6 @@ impl State {
             })
         };
         paths.filter_map(short).collect()
-    }
-}
-
-impl Said {
-    const fn why(self) -> &'static str {
-        match self {
-            Said::Kernel => "the kernel says so here (MTU of its NIC or route, or a router's ICMP)",
-            Said::Nobody => "longer ones are lost though the peer answers, and nobody says why",
-        }
-    }
-
-    fn remedy(self, address: SocketAddr) -> String {
-        match self {
-            Said::Kernel => format!("`ip route get {}` and `tracepath {0}` show where", address.ip()),
-            Said::Nobody => format!(
-                "`tracepath {}` shows how far long packets come; let that device have the ends' MTU, or let its ICMP pass",
-                address.ip()
-            ),
-        }
     }
 }
 

@@ -1,0 +1,173 @@
+//! One peer, as the endpoint knows it.
+
+mod acks;
+pub(crate) mod connection;
+pub(crate) mod damaged;
+mod liveness;
+pub(crate) mod outbox;
+pub(crate) mod paths;
+pub(crate) mod receive;
+mod repairs;
+pub(crate) mod rma;
+pub(crate) mod sizes;
+pub(crate) mod table;
+
+use crate::endpoint::sent::PacketKey;
+use acks::Acks;
+use connection::{Connection, Phase};
+use liveness::Liveness;
+use outbox::Outbox;
+use paths::Paths;
+use receive::Receive;
+use repairs::Repairs;
+use rma::Rma;
+use sizes::Sizes;
+use std::net::SocketAddr;
+use tsumugi_proto::Sender;
+use tsumugi_wire::defect;
+use tsumugi_wire::handshake::Repeat;
+use tsumugi_wire::{Instant, Psn};
+
+/// Who it is.
+#[derive(Debug, Default)]
+pub(crate) struct Identity {
+    /// Further addresses that it has come from.
+    pub(crate) aliases: Vec<SocketAddr>,
+    /// The application has added it; it has not come by itself.
+    pub(crate) named: bool,
+    /// When it said its epoch because it was asked who it is, before any handshake with it.
+    pub(crate) introduced_at: Option<Instant>,
+    /// It turned out to be this one, by another name.
+    pub(crate) same_as: Option<u32>,
+    /// When its last connection ended, counted in such ends.
+    pub(crate) ended: u64,
+}
+
+/// The lists of the endpoint that it is on.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Listed {
+    /// It has something to send.
+    pub(crate) scheduled: bool,
+    /// It has timers running.
+    pub(crate) timed: bool,
+    /// Credit is to be granted ahead.
+    pub(crate) to_grant: bool,
+    /// Packets of it are held.
+    pub(crate) holds: bool,
+}
+
+/// One peer.
+#[derive(Debug)]
+pub(crate) struct Peer {
+    /// By which the application knows it.
+    pub(crate) number: u32,
+    pub(crate) name: String,
+    pub(crate) address: SocketAddr,
+    pub(crate) identity: Identity,
+    pub(crate) listed: Listed,
+    pub(crate) connection: Connection,
+    pub(crate) paths: Paths,
+    pub(crate) sizes: Sizes,
+    pub(crate) outbox: Outbox,
+    pub(crate) sender: Sender<PacketKey>,
+    pub(crate) repairs: Repairs,
+    pub(crate) receive: Receive,
+    pub(crate) acks: Acks,
+    pub(crate) rma: Rma,
+    pub(crate) liveness: Liveness,
+}
+
+impl Peer {
+    pub(crate) fn new(name: String, address: SocketAddr, repeat: Repeat) -> Peer {
+        Peer {
+            number: 0,
+            name,
+            address,
+            identity: Identity::default(),
+            listed: Listed::default(),
+            connection: Connection::default(),
+            paths: Paths::new(address),
+            sizes: Sizes::default(),
+            outbox: Outbox::default(),
+            sender: Sender::new(repeat, 1, 0),
+            repairs: Repairs::default(),
+            receive: Receive::default(),
+            acks: Acks::new(address),
+            rma: Rma::default(),
+            liveness: Liveness::default(),
+        }
+    }
+
+    /// The connection is over. What the peer is stays, and what the next connection must know of this one. Returns the rest.
+    pub(crate) fn end(&mut self, ended: u64, repeat: Repeat) -> Peer {
+        let mut fresh = Peer::new(std::mem::take(&mut self.name), self.address, repeat);
+        let before = &self.connection;
+        (fresh.number, fresh.listed) = (self.number, self.listed);
+        (fresh.identity.named, fresh.identity.ended) = (self.identity.named, ended);
+        fresh.connection = Connection {
+            number: before.number.wrapping_add(1),
+            epoch: before.epoch,
+            message_bytes_max: before.message_bytes_max,
+            former_token: before.remote.map_or(before.former_token, |remote| remote.token),
+            ..Connection::default()
+        };
+        fresh.outbox.delivered_before = self.outbox.delivered;
+        fresh.receive.unrepaired = self.receive.unrepaired + self.receive.damaged.len() as u64;
+        std::mem::replace(self, fresh)
+    }
+
+    /// Whether its place may be given to another: it came by itself, has left, and nothing refers to it any more.
+    pub(crate) fn is_forgettable(&self) -> bool {
+        self.is_idle()
+            && !self.identity.named
+            && !(self.listed.scheduled || self.listed.timed || self.listed.to_grant || self.listed.holds)
+    }
+
+    /// Whether there is no connection with it, and none is wanted.
+    pub(crate) fn is_idle(&self) -> bool {
+        match self.connection.phase {
+            Phase::Gone(_) => true,
+            Phase::Strange => self.outbox.waiting.is_empty(),
+            Phase::Handshake(_) | Phase::Open | Phase::Leaving(_) => false,
+        }
+    }
+
+    /// Whether anything is under way in either direction that the peer's death would leave unfinished.
+    pub(crate) fn is_busy(&self) -> bool {
+        match self.connection.phase {
+            Phase::Open => {
+                self.sender.outstanding() > 0
+                    || !self.outbox.waiting.is_empty()
+                    || !self.rma.pending.is_empty()
+                    || !self.receive.assemblies.is_empty()
+                    || self.receive.reorder.held() > 0
+                    || !self.receive.damaged.is_empty()
+                    || self.liveness.awaited > 0
+            }
+            Phase::Handshake(_) | Phase::Leaving(_) => true,
+            Phase::Strange | Phase::Gone(_) => false,
+        }
+    }
+
+    /// Whether it is known to have our flow open: it has sent in it, or granted credit for it.
+    pub(crate) fn is_confirmed(&self) -> bool {
+        self.sender.limit() > Psn(0) || self.acks.highest > Psn(0)
+    }
+
+    /// Whether it has sent something in the flow that we offer in our HELLO, though its WELCOME has not arrived.
+    pub(crate) fn is_used_unheard(&self) -> bool {
+        matches!(self.connection.phase, Phase::Handshake(_))
+            && self.acks.highest > Psn(0)
+            && !defect!(FormerFlowTaken)
+    }
+
+    /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
+    pub(crate) fn is_waiting(&self) -> bool {
+        self.is_busy() || self.liveness.is_watched && matches!(self.connection.phase, Phase::Open)
+    }
+
+    /// Messages accepted and not acknowledged.
+    pub(crate) fn undelivered(&self) -> u64 {
+        self.outbox.accepted - self.outbox.delivered
+    }
+}

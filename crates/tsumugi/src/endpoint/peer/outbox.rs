@@ -1,0 +1,66 @@
+//! What waits to be sent to a peer, and how far what was accepted for it has got.
+
+use super::rma::BulkTransfer;
+use std::collections::VecDeque;
+use tsumugi_wire::Psn;
+use tsumugi_wire::frame::Fragment;
+
+/// Something that waits to become packets.
+#[derive(Debug)]
+pub(crate) enum Outgoing {
+    /// A packet's body, complete or still being filled with small messages.
+    Packet {
+        body: Vec<u8>,
+        /// Messages of the flow up to and including the last in this body.
+        messages: u64,
+    },
+    /// A message that is cut into fragments as room appears.
+    LongMessage {
+        /// Key in [`crate::endpoint::core::State::long_messages`].
+        key: usize,
+        /// The fragment to be cut next.
+        next: Fragment,
+        /// Messages of the flow up to and including this one.
+        messages: u64,
+    },
+    /// Data from or for remote memory that leave packet by packet.
+    BulkTransfer {
+        transfer: BulkTransfer,
+        /// Messages of the flow up to and including this one.
+        messages: u64,
+    },
+    /// The list of our NICs, as it will be when its turn comes. It is none of the messages that were accepted.
+    Rails,
+}
+
+impl Outgoing {
+    /// Length of the long message; 0 for what every peer takes.
+    pub(crate) fn message_bytes(&self) -> u64 {
+        match self {
+            Outgoing::Packet { .. } | Outgoing::BulkTransfer { .. } | Outgoing::Rails => 0,
+            Outgoing::LongMessage { next, .. } => next.total,
+        }
+    }
+}
+
+/// What waits to be sent to it, and how far what was accepted for it has got.
+#[derive(Debug, Default)]
+pub(crate) struct Outbox {
+    pub(crate) waiting: VecDeque<Outgoing>,
+    /// Bytes of messages in it.
+    pub(crate) bytes: u64,
+    pub(crate) next_fragmented: u32,
+    /// Replies to its long reads in it.
+    pub(crate) replies: usize,
+    /// Somebody waits for something in it to arrive; and somebody may ask whether something in it has.
+    pub(crate) wants_ack: bool,
+    pub(crate) may_ask: bool,
+    /// Messages accepted, ever.
+    pub(crate) accepted: u64,
+    /// Messages acknowledged by it in this connection.
+    pub(crate) delivered: u64,
+    /// The same of the connection before this one: what the peer had acknowledged does not fail with that.
+    pub(crate) delivered_before: u64,
+    /// PSN of a packet, and messages complete when everything up to it is acknowledged.
+    pub(crate) marks: VecDeque<(Psn, u64)>,
+}

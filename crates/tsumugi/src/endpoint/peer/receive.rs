@@ -1,0 +1,114 @@
+//! Packets that arrive from a peer, until they have their turn and are whole.
+
+use super::damaged::Damaged;
+use crate::buffer::Buffer;
+use tsumugi_proto::pieces::Pieces;
+use tsumugi_proto::reorder::Reorder;
+use tsumugi_wire::frame::Fragment;
+
+/// A packet whose turn has not come.
+#[derive(Debug)]
+pub(crate) enum Held {
+    /// A body with frames, copied out of the receive queue.
+    Body(Vec<u8>),
+    /// A fragment that has been put in its place already.
+    Placed { fragment: Fragment, bytes: usize },
+}
+
+/// A long message that is arriving.
+#[derive(Debug)]
+pub(crate) struct Assembly {
+    pub(crate) message: u32,
+    pub(crate) channel: u16,
+    pub(crate) total: u64,
+    /// How far it has arrived in order of PSNs.
+    pub(crate) in_order: u64,
+    /// Length of its fragments, all but the last, as far as is known; 0 when nothing is, bytes.
+    pub(crate) step: u64,
+    /// Where its bytes go.
+    pub(crate) store: Store,
+    /// Its head has had its turn: the channel's owner was asked where it is to go.
+    pub(crate) placed: bool,
+}
+
+/// Packets that arrive from it, until they have their turn and are whole.
+#[derive(Debug, Default)]
+pub(crate) struct Receive {
+    pub(crate) reorder: Reorder<Held>,
+    /// Packets that arrive in pieces.
+    pub(crate) pieces: Pieces,
+    /// Packets that have arrived damaged, and are wanted again.
+    pub(crate) damaged: Damaged,
+    /// The same of connections that have ended: nobody was left to send them again.
+    pub(crate) unrepaired: u64,
+    pub(crate) assemblies: Vec<Assembly>,
+}
+
+/// Memory of a channel's owner for one message.
+#[derive(Debug)]
+pub(crate) struct Lent {
+    /// What does not fit is dropped.
+    pub(crate) buffer: Buffer,
+    /// Bytes at the beginning of the message that do not go there.
+    pub(crate) skip: usize,
+    /// The owner's name for it.
+    pub(crate) key: u64,
+}
+
+impl Lent {
+    pub(crate) fn put(&mut self, offset: usize, data: &[u8]) {
+        let data = &data[self.skip.saturating_sub(offset).min(data.len())..];
+        self.buffer.write(offset.saturating_sub(self.skip), data);
+    }
+}
+
+/// Where the bytes of an assembly go.
+#[derive(Debug)]
+pub(crate) enum Store {
+    /// Memory of the endpoint; what lies beyond a gap is there already, the gap is zeroes.
+    Own {
+        bytes: Vec<u8>,
+        /// The placer's name for it.
+        claim: Option<usize>,
+    },
+    Lent(Lent),
+    Nowhere,
+}
+
+impl Store {
+    pub(crate) fn put(&mut self, offset: usize, data: &[u8]) {
+        match self {
+            Store::Own { bytes, .. } => put(bytes, offset, data),
+            Store::Lent(lent) => lent.put(offset, data),
+            Store::Nowhere => {}
+        }
+    }
+
+    pub(crate) fn head(&self) -> &[u8] {
+        match self {
+            Store::Own { bytes, .. } => bytes,
+            Store::Lent(_) | Store::Nowhere => &[],
+        }
+    }
+}
+
+impl Assembly {
+    /// Bytes of the endpoint's memory that it takes up.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        if matches!(self.store, Store::Own { .. }) { self.total } else { 0 }
+    }
+}
+
+/// Puts `data` at `offset` of a message that is being assembled.
+fn put(buffer: &mut Vec<u8>, offset: usize, data: &[u8]) {
+    if offset == buffer.len() {
+        // In order: nothing is zeroed first.
+        buffer.extend_from_slice(data);
+        return;
+    }
+    let end = offset + data.len();
+    if end > buffer.len() {
+        buffer.resize(end, 0);
+    }
+    buffer[offset..end].copy_from_slice(data);
+}
