@@ -7,6 +7,7 @@ mod closing;
 pub(crate) mod long_message;
 pub(crate) mod peer;
 mod progress;
+mod schedule;
 mod sent;
 mod window;
 

@@ -6,6 +6,7 @@
 //! the PSN lies before the base, no direct write is in progress, and every record has been read, checked in this order.
 
 use super::State;
+use crate::endpoint::schedule::Schedule;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap, receiver};
 use tsumugi_wire::Psn;
 use tsumugi_wire::atomic::Ordering;
@@ -59,10 +60,10 @@ impl State {
             return;
         }
         let direct_writes = self.direct_writes();
-        if direct_writes != self.direct_writes_seen || !self.holders.is_empty() {
+        if direct_writes != self.direct_writes_seen || self.schedule.is_holding() {
             let mut all = true;
-            for index in std::mem::take(&mut self.holders) {
-                self.peers[index as usize].listed.holds = false;
+            for index in self.schedule.take_holding() {
+                Schedule::held(&mut self.peers[index as usize].listed);
                 all &= defect!(DirectWriteUnseen) || self.pass_direct_writes(index, Psn(u64::MAX));
                 self.tell_held(index);
             }
@@ -84,8 +85,8 @@ impl State {
         };
         let held = peer.receive.reorder.held() + peer.receive.damaged.len();
         flow.direct_writes.0.held.store(held as u64, Ordering::Release);
-        if held > 0 && !std::mem::replace(&mut peer.listed.holds, true) {
-            self.holders.push(index);
+        if held > 0 {
+            self.schedule.hold(&mut peer.listed, index);
         }
     }
 }

@@ -440,24 +440,12 @@ impl State {
 
     /// Takes a peer off every list by number.
     fn unlist(&mut self, index: u32) {
-        self.scheduled.retain(|listed| *listed != index);
-        self.doubted.retain(|listed| *listed != index);
-        for list in [&mut self.timed, &mut self.to_grant, &mut self.holders] {
-            list.retain(|listed| *listed != index);
-        }
-        let peer = &mut self.peers[index as usize];
-        (peer.listed.scheduled, peer.listed.timed) = (false, false);
+        self.schedule.unlist(&mut self.peers[index as usize].listed, index);
     }
 
     /// Puts it back where it belongs.
     fn relist(&mut self, now: Instant, index: u32) {
-        let peer = &self.peers[index as usize];
-        if peer.listed.to_grant {
-            self.to_grant.push(index);
-        }
-        if peer.listed.holds {
-            self.holders.push(index);
-        }
+        self.schedule.relist(self.peers[index as usize].listed, index);
         self.schedule(index);
         self.arm(now, index);
     }

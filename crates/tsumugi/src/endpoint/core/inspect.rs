@@ -133,9 +133,8 @@ impl State {
         ensure(peers <= peers_max && failures <= peers_max && replies <= REPLIES_MAX, &|| {
             format!("{peers} peers, {failures} failures, {replies} replies for at most {peers_max} peers")
         })?;
-        ensure(self.scheduled.len() <= peers, &|| {
-            format!("{} of {peers} peers scheduled", self.scheduled.len())
-        })
+        let scheduled = self.schedule.to_send();
+        ensure(scheduled <= peers, &|| format!("{scheduled} of {peers} peers scheduled"))
     }
 
     /// What must hold, the whole of it. `lent_bytes` are those of messages outside the queue that the caller has.

@@ -82,23 +82,16 @@ impl State {
     /// that are silent, as if something were. All at once and now and then, because an endpoint may have many, and what
     /// a packet costs must not depend on how many.
     pub(crate) fn watch(&mut self) {
-        if !self.watches {
-            self.watches = true;
-            (self.watch_due, self.deadline) = (Instant(0), Instant(0));
-        }
+        self.schedule.watch();
     }
 
     /// A peer has come that is to be watched.
     pub(super) fn watch_soon(&mut self, now: Instant) {
-        if self.watches {
-            self.watch_due = self.watch_due.min(now.plus(WATCH_NS_MAX));
-            self.deadline = self.deadline.min(self.watch_due);
-        }
+        self.schedule.watch_by(now.plus(WATCH_NS_MAX));
     }
 
     /// Looks at the peers of whom nothing is outstanding. The others have timers of their own.
     pub(super) fn watch_all(&mut self, now: Instant) {
-        self.watch_due = Instant::NEVER;
         let mut due = Instant::NEVER;
         let mut has_peers = false;
         for place in 0..self.peers.len() {
@@ -113,9 +106,8 @@ impl State {
                 due = due.min(self.liveness_due(&self.peers[index as usize]));
             }
         }
-        if has_peers {
-            self.watch_due = due.max(now.plus(WATCH_NS_MIN)).min(now.plus(WATCH_NS_MAX));
-        }
+        let look = due.max(now.plus(WATCH_NS_MIN)).min(now.plus(WATCH_NS_MAX));
+        self.schedule.watch_at(if has_peers { look } else { Instant::NEVER });
     }
 
     /// Asks about a peer that has been quiet for a while, and ends the connection with one that has been silent for too
@@ -176,15 +168,13 @@ impl State {
         let doubt = &mut self.peers[index as usize].liveness.doubt;
         // Before that, only the answer is looked for.
         doubt.ask_at = now.plus(LOOK_NS_MAX);
-        if !self.doubted.contains(&index) {
-            self.doubted.push(index);
-        }
+        self.schedule.doubt(index);
         self.schedule(index);
     }
 
     /// Asks kernels about the peers of whom that is due.
     pub(super) fn ask_kernels<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) {
-        while let Some(index) = self.doubted.pop() {
+        while let Some(index) = self.schedule.next_doubted() {
             let peer = &mut self.peers[index as usize];
             if !matches!(peer.connection.phase, Phase::Open) || !peer.is_waiting() {
                 continue;

@@ -34,6 +34,7 @@ use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::receive::Held;
 use crate::endpoint::peer::table::Peers;
+use crate::endpoint::schedule::Schedule;
 use crate::endpoint::sent::SentPacket;
 use crate::endpoint::window::Window;
 use crate::error::{Failure, PeerError, Reason};
@@ -146,8 +147,6 @@ pub struct State {
     window: Window,
     /// Direct writes into it that were done when we looked last.
     direct_writes_seen: u64,
-    /// Peers of which packets are held, if any of theirs may be written directly.
-    holders: Vec<u32>,
     kept: Kept,
     /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
     arriving_bytes: u64,
@@ -158,24 +157,11 @@ pub struct State {
     pub(crate) pool: Pool,
     sent_packets: Slab<SentPacket>,
     long_messages: crate::endpoint::long_message::LongMessages,
-    scheduled: VecDeque<u32>,
-    /// Peers to whom credit is to be granted ahead.
-    to_grant: Vec<u32>,
-    /// Peers that have timers running.
-    timed: Vec<u32>,
-    /// Empty; the room of the list before, so that a tick allocates nothing.
-    timed_before: Vec<u32>,
-    /// No timer of any peer is due before this.
-    deadline: Instant,
-    /// The application receives: whoever may send is asked for signs of life, next at this time.
-    watches: bool,
-    watch_due: Instant,
+    schedule: Schedule,
     failures: VecDeque<Unasked>,
     /// Addresses that peers have taken up or left, for the rail.
     to_connect: Vec<SocketAddr>,
     to_disconnect: Vec<SocketAddr>,
-    /// Peers of which kernels are to be asked.
-    doubted: Vec<u32>,
     /// Stateless answers waiting to be sent: to whom, and the whole packet.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     /// The NICs that peers can reach us by, and what is said of them.
@@ -210,7 +196,6 @@ impl State {
             epoch,
             window: Window::new(&memory),
             direct_writes_seen: 0,
-            holders: Vec::new(),
             memory,
             cookies: Cookies::new((random.random(), random.random())),
             random,
@@ -231,17 +216,10 @@ impl State {
             pool: Pool::default(),
             sent_packets: Slab::new(),
             long_messages: crate::endpoint::long_message::LongMessages::default(),
-            scheduled: VecDeque::new(),
-            to_grant: Vec::new(),
-            timed: Vec::new(),
-            timed_before: Vec::new(),
-            deadline: Instant::NEVER,
-            watches: false,
-            watch_due: Instant::NEVER,
+            schedule: Schedule::default(),
             failures: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
-            doubted: Vec::new(),
             replies: Vec::new(),
             nics: Vec::new(),
             rails: Vec::new(),
@@ -329,15 +307,15 @@ impl State {
     /// When [`State::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.deadline
+        self.schedule.deadline()
     }
 
     /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a receive path that
     /// waits for room.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        now >= self.deadline
-            || !self.scheduled.is_empty()
+        now >= self.schedule.deadline()
+            || self.schedule.to_send() > 0
             || !self.replies.is_empty()
             || self.memory.control().xoff.0.load(Ordering::Relaxed) != 0
     }
@@ -415,55 +393,40 @@ impl State {
     }
 
     fn schedule(&mut self, index: u32) {
-        let peer = &mut self.peers[index as usize];
-        if !peer.listed.scheduled {
-            peer.listed.scheduled = true;
-            self.scheduled.push_back(index);
-        }
+        self.schedule.send(&mut self.peers[index as usize].listed, index);
     }
 
     /// Lets timers that are due run.
     pub fn tick(&mut self, now: Instant) {
-        if now < self.deadline {
+        if now < self.schedule.deadline() {
             return;
         }
         // Nobody is silent who sent something that was not read yet.
         self.drain(now);
-        self.deadline = Instant::NEVER;
         // Only peers with something going on are looked at, however many there are.
-        let mut timed = std::mem::take(&mut self.timed_before);
-        std::mem::swap(&mut timed, &mut self.timed);
+        let Self { schedule, peers, .. } = self;
+        let timed = schedule.tick();
         for &index in &timed {
-            self.peers[index as usize].listed.timed = false;
+            Schedule::ticks(&mut peers[index as usize].listed);
         }
         for &index in &timed {
             self.tick_peer(now, index);
             // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
-            if !self.peers[index as usize].listed.scheduled {
+            if !self.peers[index as usize].listed.is_to_send() {
                 let due = self.due(index);
                 self.schedule_at(index, due);
             }
         }
-        timed.clear();
-        self.timed_before = timed;
-        if now >= self.watch_due {
+        if self.schedule.is_watch_due(now) {
             self.watch_all(now);
         }
-        self.deadline = self.deadline.min(self.watch_due);
+        self.schedule.tock(timed);
     }
 
     /// Sees to it that the peer is looked at when `due`.
     #[inline]
     fn schedule_at(&mut self, index: u32, due: Instant) {
-        if due == Instant::NEVER {
-            return;
-        }
-        self.deadline = self.deadline.min(due);
-        let peer = &mut self.peers[index as usize];
-        if !peer.listed.timed {
-            peer.listed.timed = true;
-            self.timed.push(index);
-        }
+        self.schedule.set_timer(&mut self.peers[index as usize].listed, index, due);
     }
 
     /// When the peer's next timer is due.

@@ -51,18 +51,15 @@ impl State {
         while let Some(address) = rail.too_long() {
             self.hear_size(now, address, rail);
         }
-        if !self.doubted.is_empty() {
-            self.ask_kernels(now, rail);
-        }
-        while let Some(index) = self.scheduled.pop_front() {
-            self.peers[index as usize].listed.scheduled = false;
+        self.ask_kernels(now, rail);
+        while let Some(index) = self.schedule.next_to_send(|index| &mut self.peers[index as usize].listed) {
             let all_taken = self.transmit_to(now, index, rail)?;
             self.arm(now, index);
             if !all_taken {
                 // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
                 // before it can help, whatever timer is due: what that asked for cannot be sent either.
                 self.schedule(index);
-                self.deadline = now.plus(RETRY_NS);
+                self.schedule.retry(now.plus(RETRY_NS));
                 break;
             }
         }

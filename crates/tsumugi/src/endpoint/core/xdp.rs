@@ -37,10 +37,7 @@ impl State {
         if peer.is_multirail() {
             peer.acks.to = peer.usual_address(); // a record does not say over which path it came
         }
-        if !peer.listed.to_grant {
-            peer.listed.to_grant = true;
-            self.to_grant.push(index);
-        }
+        self.schedule.grant(&mut peer.listed, index);
         if peer.acks.unanswered >= UNANSWERED_MAX {
             peer.acks.demand(Kind::Ack, Psn(0));
             self.schedule(index);
@@ -72,7 +69,7 @@ impl State {
     /// Takes in what was noted of the acknowledgements of all peers that owe us some: those rode on direct writes.
     pub(super) fn read_notes(&mut self, now: Instant) {
         let mut at = 0;
-        while let Some(&index) = self.timed.get(at) {
+        while let Some(index) = self.schedule.timed(at) {
             self.on_noted(now, index);
             at += 1;
         }
@@ -107,8 +104,7 @@ impl State {
     /// Grants credit ahead to the peers whose packets have just been read: what they send next is acknowledged
     /// without us, as far as the credit reaches.
     pub(super) fn grant_credit(&mut self) {
-        while let Some(index) = self.to_grant.pop() {
-            self.peers[index as usize].listed.to_grant = false;
+        while let Some(index) = self.schedule.next_to_grant(|index| &mut self.peers[index as usize].listed) {
             self.credit(index);
         }
     }

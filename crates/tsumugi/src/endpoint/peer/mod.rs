@@ -12,6 +12,7 @@ pub(crate) mod rma;
 pub(crate) mod sizes;
 pub(crate) mod table;
 
+use crate::endpoint::schedule::Listed;
 use crate::endpoint::sent::PacketKey;
 use acks::Acks;
 use connection::{Connection, Phase};
@@ -41,19 +42,6 @@ pub(crate) struct Identity {
     pub(crate) same_as: Option<u32>,
     /// When its last connection ended, counted in such ends.
     pub(crate) ended: u64,
-}
-
-/// The lists of the endpoint that it is on.
-#[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Listed {
-    /// It has something to send.
-    pub(crate) scheduled: bool,
-    /// It has timers running.
-    pub(crate) timed: bool,
-    /// Credit is to be granted ahead.
-    pub(crate) to_grant: bool,
-    /// Packets of it are held.
-    pub(crate) holds: bool,
 }
 
 /// One peer.
@@ -118,9 +106,7 @@ impl Peer {
 
     /// Whether its place may be given to another: it came by itself, has left, and nothing refers to it any more.
     pub(crate) fn is_forgettable(&self) -> bool {
-        self.is_idle()
-            && !self.identity.named
-            && !(self.listed.scheduled || self.listed.timed || self.listed.to_grant || self.listed.holds)
+        self.is_idle() && !self.identity.named && !self.listed.is_anywhere()
     }
 
     /// Whether there is no connection with it, and none is wanted.
