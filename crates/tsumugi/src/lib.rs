@@ -123,10 +123,11 @@ pub use wait::{ParseWaitError, Wait};
 /// measurements look through.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::endpoint::core::deliver::{Delivery, Payload};
+    pub use crate::endpoint::core::deliver::Delivery;
     pub use crate::endpoint::core::inspect::PeerView;
     pub use crate::endpoint::core::{EndpointOptions, State};
     pub use crate::endpoint::peer::rma::Promise;
+    pub use crate::endpoint::receive_queue::Payload;
     pub use crate::endpoint::{open_simulated, open_through};
     pub use crate::message::matching::{Matching, Posted, Wanted};
 }

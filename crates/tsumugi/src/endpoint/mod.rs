@@ -3,10 +3,12 @@
 pub(crate) mod core;
 
 mod bell;
+mod budget;
 mod closing;
 pub(crate) mod long_message;
 pub(crate) mod peer;
 mod progress;
+pub(crate) mod receive_queue;
 mod schedule;
 mod sent;
 mod window;

@@ -4,8 +4,8 @@ use super::matching::{Posted, Wanted};
 use super::parcel::{Lent, Offered};
 use super::request::{Completion, RequestError, Status};
 use crate::buffer::Buffer;
-use crate::endpoint::core::deliver::Payload;
 use crate::endpoint::core::place::Incoming;
+use crate::endpoint::receive_queue::Payload;
 use crate::{Failure, PeerId};
 
 /// A request.

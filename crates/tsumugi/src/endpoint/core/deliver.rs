@@ -5,11 +5,12 @@ use super::place::Placer;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Local, Phase};
 use crate::endpoint::peer::receive::{Assembly, Held, Store};
+use crate::endpoint::receive_queue::{Payload, Taken};
 use crate::error::{Failure, Reason};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
-use tsumugi_proto::{ReceiveMemory, queue};
+use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
@@ -19,31 +20,6 @@ use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
 const ASSEMBLIES_AHEAD_MAX: usize = 4;
-
-/// Pieces in which the queue is given back.
-const PIECES: u64 = 16;
-
-/// Part of the queue that must be free before senders that had XOFF get XON: one in so many.
-const ROOM_FOR_XON: u64 = 4;
-
-/// A message's bytes.
-#[derive(Debug)]
-pub enum Payload {
-    /// In the receive queue, in record number `record`.
-    InPlace {
-        /// Number of the record that it is a part of.
-        record: u64,
-        /// Where the record's body begins in the ring. Only from there on are its bytes contiguous: they may run
-        /// into the pad.
-        position: u64,
-        /// Where the message begins in the body, bytes.
-        at: u32,
-        /// How long it is, bytes.
-        bytes: u32,
-    },
-    /// In memory of its own.
-    Owned(Vec<u8>),
-}
 
 /// What a channel hands to its owner.
 #[derive(Debug)]
@@ -72,80 +48,11 @@ pub(crate) struct Inbox {
     pub(super) placer: Option<Rc<RefCell<dyn Placer>>>,
 }
 
-#[derive(Debug)]
-struct KeptRecord {
-    span: u64,
-    /// Messages in it that somebody still needs, and one while it is read.
-    messages: u32,
-}
-
-/// The records of the receive queue that were read and not given back.
-#[derive(Debug, Default)]
-pub(crate) struct Kept {
-    records: VecDeque<KeptRecord>,
-    /// Number of the first of them.
-    first: u64,
-    /// Where it begins.
-    position: u64,
-    /// Everything before this position is given back to the receive paths.
-    given_back: u64,
-}
-
-impl Kept {
-    /// A record is needed for one thing less. Returns whether it is the first, and nobody needs it.
-    fn let_go(&mut self, record: u64) -> bool {
-        let Some(kept) = self.records.get_mut((record - self.first) as usize) else { return false };
-        kept.messages -= 1;
-        kept.messages == 0 && record == self.first
-    }
-
-    fn next_number(&self) -> u64 {
-        self.first + self.records.len() as u64
-    }
-
-    /// Bytes of the queue that are read and not given back.
-    pub(super) fn bytes(&self) -> u64 {
-        self.records.iter().map(|record| record.span).sum()
-    }
-
-    /// Bytes of the queue that are not given back, of what was `read` so far.
-    pub(super) const fn used_bytes(&self, read: u64) -> u64 {
-        read - self.given_back
-    }
-
-    /// Bytes of the queue that nobody needs and that are not given back yet.
-    pub(super) const fn spare_bytes(&self) -> u64 {
-        self.position - self.given_back
-    }
-
-    /// Counts off what nobody needs any more. It is given back in large pieces, unless a receive path waits for room:
-    /// the words written for it are in the cache of the receive path's CPU, and every access here takes them away.
-    fn release<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
-        while let Some(record) = self.records.front()
-            && record.messages <= u32::from(defect!(RecordReleasedEarly))
-        {
-            self.position += record.span;
-            self.first += 1;
-            self.records.pop_front();
-        }
-        if self.spare_bytes() >= memory.ring_bytes() / PIECES {
-            self.give_back(memory);
-        }
-    }
-
-    fn give_back<M: ReceiveMemory + ?Sized>(&mut self, memory: &M) {
-        if self.spare_bytes() > 0 {
-            queue::release(memory, self.position);
-            self.given_back = self.position;
-        }
-    }
-}
-
 /// Where a body lies while its frames are handed out.
 #[derive(Clone, Copy)]
 pub(super) enum BodyPlace {
-    /// In the queue, from this position on, in this record.
-    Queue { record: u64, position: u64 },
+    /// In the queue, in this record.
+    Queue(Taken),
     /// In a buffer that will go away.
     Passing,
 }
@@ -159,26 +66,19 @@ impl State {
             self.read_notes(now);
         }
         while let Some(record) = self.next_record() {
-            let span = Record::span(record.bytes);
-            if self.ring_read + span > self.kept.given_back + memory.ring_bytes() {
-                // Somebody wrote garbage into our memory. Nothing behind it can be found any more.
+            let Some(taken) = self.queue.take(&*memory, &record) else {
                 memory.count(Counter::Violation, 1);
                 break;
-            }
+            };
             read = true;
-            let position = self.ring_read + Record::HEADER_BYTES;
-            let number = self.kept.next_number();
-            self.ring_read += span;
-            // Kept while it is read: the owner of a channel may give messages back meanwhile.
-            self.kept.records.push_back(KeptRecord { span, messages: 1 });
             // SAFETY: the record is published, and kept until the next line but one.
-            let body = unsafe { memory.body(position, 0, record.bytes as usize) };
-            self.on_record(now, &record, number, position, body);
-            self.kept.let_go(number);
+            let body = unsafe { memory.body(taken.position, 0, record.bytes as usize) };
+            self.on_record(now, &record, taken, body);
+            self.queue.let_go(taken.record);
         }
         if read {
             self.grant_credit();
-            self.kept.release(&*memory);
+            self.queue.release(&*memory);
             self.restore_credit();
         }
         self.pass_all_direct_writes();
@@ -192,10 +92,10 @@ impl State {
     /// The record that was deposited next.
     #[inline]
     pub(super) fn next_record(&self) -> Option<Record> {
-        queue::read(&*self.memory, self.ring_read)
+        self.queue.next(&*self.memory)
     }
 
-    fn on_record(&mut self, now: Instant, record: &Record, number: u64, position: u64, body: &[u8]) {
+    fn on_record(&mut self, now: Instant, record: &Record, taken: Taken, body: &[u8]) {
         let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
         let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return };
         if Record::stamp_of(token) != record.stamp {
@@ -210,7 +110,7 @@ impl State {
             self.on_damage(index, psn);
             return;
         }
-        self.take_in(index, psn, body, BodyPlace::Queue { record: number, position });
+        self.take_in(index, psn, body, BodyPlace::Queue(taken));
     }
 
     /// A packet has arrived whole and unaltered. Its PSN has been claimed.
@@ -246,7 +146,7 @@ impl State {
         };
         copy.extend_from_slice(body);
         if self.peers[index as usize].receive.reorder.hold(psn, Held::Body(copy)) {
-            self.arriving_bytes += body.len() as u64;
+            self.budget.arrive(body.len() as u64);
         }
         self.tell_held(index);
     }
@@ -303,7 +203,7 @@ impl State {
             self.end_peer(index, Reason::NoMemory(fragment.total));
             return None;
         };
-        self.arriving_bytes += fragment.total;
+        self.budget.arrive(fragment.total);
         let peer = &mut self.peers[index as usize];
         peer.receive.assemblies.push(Assembly {
             message: fragment.message,
@@ -347,7 +247,7 @@ impl State {
             let going_on = match held {
                 Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
                 Held::Body(body) => {
-                    self.arriving_bytes -= body.len() as u64;
+                    self.budget.leave(body.len() as u64);
                     let going_on = self.hand_out(index, &body, BodyPlace::Passing);
                     self.pool.give(body);
                     going_on
@@ -369,18 +269,18 @@ impl State {
             match frame {
                 Ok(Frame::Whole { channel, at, data }) => {
                     let payload = match place {
-                        BodyPlace::Queue { record, position } if self.is_open(channel) => {
-                            self.kept.records[(record - self.kept.first) as usize].messages += 1;
+                        BodyPlace::Queue(Taken { record, position }) if self.is_open(channel) => {
+                            self.queue.need(record);
                             Payload::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
                         }
                         // Nobody may ever open the channel: do not let it hold the queue.
-                        BodyPlace::Queue { .. } | BodyPlace::Passing => {
+                        BodyPlace::Queue(_) | BodyPlace::Passing => {
                             let Some(mut copy) = self.pool.take(data.len()) else {
                                 self.end_peer(index, Reason::NoMemory(data.len() as u64));
                                 return false;
                             };
                             copy.extend_from_slice(data);
-                            self.complete_bytes += data.len() as u64;
+                            self.budget.charge(data.len() as u64);
                             Payload::Owned(copy)
                         }
                     };
@@ -510,28 +410,27 @@ impl State {
     pub fn release_message(&mut self, payload: Payload) {
         match payload {
             Payload::InPlace { record, .. } => {
-                if self.kept.let_go(record) {
-                    self.kept.release(&*self.memory);
+                if self.queue.let_go(record) {
+                    self.queue.release(&*self.memory);
                     self.send_xon();
                 }
             }
             Payload::Owned(buffer) => {
-                self.complete_bytes -= if defect!(MemoryNeverFree) { 0 } else { buffer.len() as u64 };
+                self.budget.discharge(if defect!(MemoryNeverFree) { 0 } else { buffer.len() as u64 });
                 self.pool.give(buffer);
                 self.restore_credit();
             }
         }
     }
 
-    /// Says XON to every peer that had XOFF, once [a quarter](ROOM_FOR_XON) of the queue is free.
+    /// Says XON to every peer that had XOFF, once enough of the queue is free.
     fn send_xon(&mut self) {
         if self.memory.control().xoff.0.load(Ordering::Acquire) == 0 {
             return;
         }
         let memory = Rc::clone(&self.memory);
         let control = memory.control();
-        self.kept.give_back(&*memory);
-        if queue::free_bytes(&*memory) < memory.ring_bytes() / ROOM_FOR_XON {
+        if !self.queue.make_room(&*memory) {
             return;
         }
         control.xoff.0.store(0, Ordering::Release);
@@ -553,10 +452,9 @@ impl State {
     /// Grants credit again to everyone it was withheld from, once there is memory. To be called wherever memory
     /// has become free: for a message that was released, a peer that is gone, what waited for its turn.
     pub(super) fn restore_credit(&mut self) {
-        if !self.withholds_credit || self.held_bytes() > self.options.receive_bytes {
+        if !self.budget.take_restoration() {
             return;
         }
-        self.withholds_credit = false;
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
@@ -575,15 +473,13 @@ impl State {
         if self.memory.control().xoff.0.load(Ordering::Relaxed) != 0 {
             // A receive path may have found the queue full since it was last read. While reading it makes enough room
             // for XON, nobody has to release anything.
-            let (kept, ring) = (self.kept.bytes(), self.memory.ring_bytes());
-            if ring - kept < ring / ROOM_FOR_XON {
-                return Some((kept, ring));
+            let exhausted = self.queue.exhausted(&*self.memory);
+            if exhausted.is_some() {
+                return exhausted;
             }
         }
-        // What is arriving needs nobody's help to become complete.
         let credit_withheld = self.peers.iter().any(|peer| peer.acks.credit_withheld);
-        let full = self.complete_bytes > self.options.receive_bytes;
-        (credit_withheld && full).then_some((self.complete_bytes, self.options.receive_bytes))
+        self.budget.exhausted().filter(|_| credit_withheld)
     }
 }
 
@@ -614,7 +510,7 @@ mod tests {
                 state.release_message(payload);
             }
             self.heads += 1;
-            self.kept.push(state.kept.records.len());
+            self.kept.push(state.queue.kept());
             Room::Own
         }
         fn on_placed(&mut self, _: &mut State, _: Lent) {}

@@ -44,8 +44,7 @@ impl State {
                 return true;
             }
             if !receiver::no_direct_write_in_progress(flow)
-                || (self.memory.control().ring_head.0.load(Ordering::Acquire) != self.ring_read
-                    && !defect!(TurnPassedUnread))
+                || (!self.queue.is_all_read(&*self.memory) && !defect!(TurnPassedUnread))
             {
                 return false;
             }
@@ -71,7 +70,7 @@ impl State {
                 self.direct_writes_seen = direct_writes;
             }
         }
-        self.memory.control().ring_read.0.store(self.ring_read, Ordering::Release);
+        self.queue.tell_read(&*self.memory);
     }
 
     /// Says how many packets of a peer are held: while there are any, nothing that has a turn is written directly.

@@ -618,17 +618,15 @@ impl State {
 
     /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
-        let full = self.held_bytes() > self.options.receive_bytes && !defect!(CreditWithoutMemory);
+        let full = self.budget.is_full() && !defect!(CreditWithoutMemory);
         // What the peer sends is no longer than both take; what our packets to it are does not matter here.
         let body_bytes = self.agreed_body_bytes(index) as u64;
-        // Less what was read and not given back. The queue's head would say how far receive paths have got, but it is
-        // in the cache of a receive path's CPU.
-        let free_bytes = self.memory.ring_bytes() - self.kept.used_bytes(self.ring_read);
+        let free_bytes = self.queue.unused_bytes(&*self.memory);
         let peer = &mut self.peers[index as usize];
         let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
             return (Psn(0), 0);
         };
-        use tsumugi_wire::atomic::Ordering::{Acquire, Relaxed};
+        use tsumugi_wire::atomic::Ordering::Relaxed;
         let done = flow.direct_writes.0.done.load(Relaxed);
         // What we have read, which is all that was deposited or a little less. The flow entry's own word is in the
         // cache of a receive path's CPU; but only that word tells of direct writes.
@@ -642,7 +640,7 @@ impl State {
                     .first()
                     .map_or(receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
                 // Nor has what lies in the queue been compared. The base was read first.
-                let all = self.memory.control().ring_head.0.load(Acquire) == self.ring_read;
+                let all = self.queue.is_all_read(&*self.memory);
                 (next.max(base), if all { next.max(base) } else { next })
             }
         };
@@ -664,7 +662,9 @@ impl State {
             peer.acks.credit_withheld = true;
             0
         };
-        self.withholds_credit |= peer.acks.credit_withheld;
+        if peer.acks.credit_withheld {
+            self.budget.withhold();
+        }
         let wanted = base.0 + if defect!(BitmapNotLimited) { 4 * packets } else { packets };
         // In steps while there is plenty, because receive paths read this with every packet.
         let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;

@@ -1,13 +1,14 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
 use super::State;
-use super::deliver::{Delivery, Payload};
+use super::deliver::Delivery;
 use super::handshake::REPLIES_MAX;
 use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::peer::receive::{Assembly, Held};
+use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::sent::Body;
 use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
@@ -112,17 +113,8 @@ impl State {
     /// # Errors
     /// What does not hold.
     pub fn audit(&self) -> Result<(), String> {
-        let control = self.memory.control();
-        let head = control.ring_head.0.load(Ordering::Relaxed);
-        let tail = control.ring_tail.0.load(Ordering::Relaxed);
-        let ring = self.memory.ring_bytes();
+        self.queue.audit(&*self.memory)?;
         let ensure = |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
-        ensure(tail <= head && head <= tail + ring, &|| format!("ring: tail {tail}, head {head} of {ring}"))?;
-        ensure(tail <= self.ring_read && self.ring_read <= head, &|| {
-            format!("ring: read up to {} between {tail} and {head}", self.ring_read)
-        })?;
-        let (kept, read) = (self.kept.bytes() + self.kept.spare_bytes(), self.ring_read - tail);
-        ensure(kept == read, &|| format!("queue: {kept} bytes kept, {read} read and not given back"))?;
         let packets = |peer: &Peer| peer.sender.outstanding() + peer.repairs.unchecked.len();
         let outstanding: usize = self.peers.iter().map(packets).sum();
         ensure(self.sent_packets.len() == outstanding, &|| {

@@ -30,10 +30,12 @@ mod xdp;
 use crate::PeerId;
 use crate::channel::Ticket;
 use crate::counters::Counters;
+use crate::endpoint::budget::ReceiveBudget;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::receive::Held;
 use crate::endpoint::peer::table::Peers;
+use crate::endpoint::receive_queue::ReceiveQueue;
 use crate::endpoint::schedule::Schedule;
 use crate::endpoint::sent::SentPacket;
 use crate::endpoint::window::Window;
@@ -41,7 +43,7 @@ use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
 use crate::remote::{Refusal, Rights, Target};
-use deliver::{Delivery, Inbox, Kept};
+use deliver::{Delivery, Inbox};
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use slab::Slab;
@@ -142,18 +144,11 @@ pub struct State {
     /// Which peer sends in flow `index`.
     flows: Vec<Option<u32>>,
     channels: BTreeMap<u16, Inbox>,
-    /// Position up to which the receive queue has been read.
-    ring_read: u64,
     window: Window,
     /// Direct writes into it that were done when we looked last.
     direct_writes_seen: u64,
-    kept: Kept,
-    /// Bytes of messages outside the queue that are arriving: fragments in place, packets out of turn.
-    arriving_bytes: u64,
-    /// Bytes of messages outside the queue that are complete and not released.
-    complete_bytes: u64,
-    /// Credit is withheld from some peer for want of memory.
-    withholds_credit: bool,
+    queue: ReceiveQueue,
+    budget: ReceiveBudget,
     pub(crate) pool: Pool,
     sent_packets: Slab<SentPacket>,
     long_messages: crate::endpoint::long_message::LongMessages,
@@ -208,11 +203,8 @@ impl State {
             identities: identity::Identities::default(),
             flows: vec![None; flows],
             channels: BTreeMap::new(),
-            ring_read: 0,
-            kept: Kept::default(),
-            arriving_bytes: 0,
-            complete_bytes: 0,
-            withholds_credit: false,
+            queue: ReceiveQueue::default(),
+            budget: ReceiveBudget::new(options.receive_bytes),
             pool: Pool::default(),
             sent_packets: Slab::new(),
             long_messages: crate::endpoint::long_message::LongMessages::default(),
@@ -323,7 +315,7 @@ impl State {
     /// Bytes of received messages outside the queue, complete or arriving.
     #[must_use]
     pub fn held_bytes(&self) -> u64 {
-        self.arriving_bytes + self.complete_bytes
+        self.budget.held()
     }
 
     /// Says that datagrams over IPv6 are to be as much shorter as its headers are longer: this endpoint is of both families,
@@ -547,7 +539,7 @@ impl State {
         self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
         for (_, held) in old.receive.reorder.iter() {
             if let Held::Body(body) = held {
-                self.arriving_bytes -= body.len() as u64;
+                self.budget.leave(body.len() as u64);
             }
         }
         for assembly in old.receive.assemblies {

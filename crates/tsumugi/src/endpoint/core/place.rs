@@ -5,8 +5,8 @@
 //! owner's memory belongs to the assembly until the message is complete or its sender gone, and comes back then.
 
 use super::State;
-use super::deliver::Payload;
 use crate::endpoint::peer::receive::{Assembly, Lent, Store};
+use crate::endpoint::receive_queue::Payload;
 use std::cell::RefCell;
 use std::rc::Rc;
 use tsumugi_wire::memory::Counter;
@@ -138,7 +138,7 @@ impl State {
             self.pool.give(bytes);
         }
         assembly.store = store;
-        self.arriving_bytes -= held_bytes;
+        self.budget.leave(held_bytes);
         self.restore_credit();
     }
 
@@ -148,8 +148,7 @@ impl State {
         let placer = self.placer(assembly.channel);
         match (assembly.store, placer) {
             (Store::Own { bytes, claim }, placer) => {
-                self.arriving_bytes -= held_bytes;
-                self.complete_bytes += held_bytes;
+                self.budget.complete(held_bytes);
                 let payload = Payload::Owned(bytes);
                 match (claim, placer) {
                     (Some(key), Some(placer)) => {
@@ -169,7 +168,7 @@ impl State {
 
     /// A long message will never be complete.
     pub(super) fn lose(&mut self, assembly: Assembly) {
-        self.arriving_bytes -= assembly.held_bytes();
+        self.budget.leave(assembly.held_bytes());
         let placer = self.placer(assembly.channel);
         let lost = match assembly.store {
             Store::Own { bytes, claim } => {
@@ -190,19 +189,19 @@ impl State {
         let Payload::InPlace { bytes, .. } = payload else { return payload };
         let Some(mut copy) = self.pool.take(bytes as usize) else { return payload };
         copy.extend_from_slice(self.bytes_of(&payload));
-        self.complete_bytes += u64::from(bytes);
+        self.budget.charge(u64::from(bytes));
         self.release_message(payload);
         Payload::Owned(copy)
     }
 
     /// Counts memory that a channel's owner keeps because of what arrived, against the same limit as messages.
     pub(crate) fn charge(&mut self, bytes: u64) {
-        self.complete_bytes += bytes;
+        self.budget.charge(bytes);
     }
 
     /// What was [charged](State::charge) is free again.
     pub(crate) fn discharge(&mut self, bytes: u64) {
-        self.complete_bytes -= bytes;
+        self.budget.discharge(bytes);
         self.restore_credit();
     }
 

@@ -1,7 +1,7 @@
 //! Turning an endpoint's state into a context and back.
 
 use super::State;
-use super::deliver::{Delivery, Payload};
+use super::deliver::Delivery;
 use crate::checksum::crc32c;
 use crate::context::{
     Context, ContextError, Saved, SavedAssembly, SavedChannel, SavedFlow, SavedHeld, SavedOutgoing, SavedPeer,
@@ -12,6 +12,7 @@ use crate::endpoint::peer::connection::{Address, Local, Phase};
 use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::peer::receive::{Assembly, Held, Store};
 use crate::endpoint::peer::rma::BulkTransfer;
+use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use std::net::SocketAddr;
 use std::rc::Rc;
@@ -188,7 +189,7 @@ impl State {
         for channel in &saved.channels {
             let inbox = self.channels.entry(channel.number).or_default();
             for (source, bytes) in &channel.messages {
-                self.complete_bytes += bytes.len() as u64;
+                self.budget.charge(bytes.len() as u64);
                 let payload = Payload::Owned(bytes.clone());
                 inbox.queue.push_back(Delivery::Message { source: *source, payload });
             }
@@ -311,7 +312,7 @@ impl State {
         for (psn, held) in &saved.held {
             let held = match held {
                 SavedHeld::Body(body) => {
-                    self.arriving_bytes += body.len() as u64;
+                    self.budget.arrive(body.len() as u64);
                     Held::Body(body.clone())
                 }
                 SavedHeld::Placed { channel, message, offset, total, bytes } => Held::Placed {
@@ -340,7 +341,7 @@ impl State {
                 store,
                 placed: assembly.in_order > 0,
             };
-            self.arriving_bytes += assembly.held_bytes();
+            self.budget.arrive(assembly.held_bytes());
             peer.receive.assemblies.push(assembly);
         }
         self.to_connect.push(self.peers[index as usize].address);
