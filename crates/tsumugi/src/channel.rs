@@ -3,7 +3,7 @@
 use crate::PeerId;
 use crate::endpoint::Shared;
 use crate::endpoint::core::State;
-use crate::endpoint::core::deliver::Delivery;
+use crate::endpoint::core::channels::Delivery;
 use crate::endpoint::receive_queue::Payload;
 use crate::error::{ReceiveError, SendError};
 use std::ops::{Deref, DerefMut};

@@ -123,7 +123,7 @@ pub use wait::{ParseWaitError, Wait};
 /// measurements look through.
 #[doc(hidden)]
 pub mod internal {
-    pub use crate::endpoint::core::deliver::Delivery;
+    pub use crate::endpoint::core::channels::Delivery;
     pub use crate::endpoint::core::inspect::PeerView;
     pub use crate::endpoint::core::{EndpointOptions, State};
     pub use crate::endpoint::peer::rma::Promise;

@@ -5,7 +5,6 @@
 //! the memory goes back: to the pool, or to the lender.
 
 use crate::buffer::Buffer;
-use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use crate::pool::Pool;
 use arrayvec::ArrayVec;
 use slab::Slab;
@@ -180,19 +179,6 @@ impl LongMessages {
                 *lender = None;
             }
         }
-    }
-}
-
-/// Gives a packet's payload back.
-pub(super) fn release(
-    sent_packets: &mut Slab<SentPacket>,
-    long_messages: &mut LongMessages,
-    pool: &mut Pool,
-    key: PacketKey,
-) {
-    match sent_packets.remove(key).body {
-        Body::Packet(body) => pool.give(body),
-        Body::Piece { key, .. } => long_messages.release(pool, key),
     }
 }
 

@@ -6,7 +6,7 @@ use super::parcel::Outgoing;
 use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
-use crate::endpoint::core::deliver::Delivery;
+use crate::endpoint::core::channels::Delivery;
 use crate::endpoint::core::place::{Incoming, Placer, Room};
 use crate::endpoint::peer::receive::Lent;
 use crate::endpoint::receive_queue::Payload;

@@ -181,13 +181,12 @@ impl State {
         if !matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) {
             return;
         }
-        let (sent_packets, long_messages, pool) =
-            (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
+        let (sent, pool) = (&mut self.sent, &mut self.pool);
         let unchecked = &mut peer.repairs.unchecked;
         let release = |(psn, key): (Psn, PacketKey)| {
-            let may_be_direct = psn >= unchecked.checked() && sent_packets[key].may_be_direct_write();
+            let may_be_direct = psn >= unchecked.checked() && sent[key].may_be_direct_write();
             if let Some(key) = unchecked.keep(psn, key, may_be_direct) {
-                crate::endpoint::long_message::release(sent_packets, long_messages, pool, key);
+                sent.release(pool, key);
             }
         };
         let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);

@@ -1,14 +1,11 @@
 //! From the receive queue into channels: in order, whole, once.
 
 use super::State;
-use super::place::Placer;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Local, Phase};
 use crate::endpoint::peer::receive::{Assembly, Held, Store};
 use crate::endpoint::receive_queue::{Payload, Taken};
-use crate::error::{Failure, Reason};
-use std::cell::RefCell;
-use std::collections::VecDeque;
+use crate::error::Reason;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::atomic::Ordering;
@@ -20,33 +17,6 @@ use tsumugi_wire::{Instant, Kind, Psn};
 
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
 const ASSEMBLIES_AHEAD_MAX: usize = 4;
-
-/// What a channel hands to its owner.
-#[derive(Debug)]
-pub enum Delivery {
-    /// A message.
-    Message {
-        /// The peer that sent it.
-        source: u32,
-        /// Its bytes.
-        payload: Payload,
-    },
-    /// A peer is gone.
-    Failed(Box<Failure>),
-}
-
-/// What has arrived on a channel.
-#[derive(Default)]
-pub(crate) struct Inbox {
-    /// Whether somebody has the channel open. What arrives before waits.
-    pub(crate) open: bool,
-    /// What has arrived and was not taken.
-    pub(crate) queue: VecDeque<Delivery>,
-    /// Its owner is told of every peer that closes, also of those that leave in good order with nothing lost.
-    pub(crate) hears_closes: bool,
-    /// Says where long messages go.
-    pub(super) placer: Option<Rc<RefCell<dyn Placer>>>,
-}
 
 /// Where a body lies while its frames are handed out.
 #[derive(Clone, Copy)]
@@ -269,7 +239,7 @@ impl State {
             match frame {
                 Ok(Frame::Whole { channel, at, data }) => {
                     let payload = match place {
-                        BodyPlace::Queue(Taken { record, position }) if self.is_open(channel) => {
+                        BodyPlace::Queue(Taken { record, position }) if self.channels.is_open(channel) => {
                             self.queue.need(record);
                             Payload::InPlace { record, position, at: at as u32, bytes: data.len() as u32 }
                         }
@@ -319,10 +289,6 @@ impl State {
         self.pass_fragment(index, fragment, data.len())
     }
 
-    fn is_open(&self, channel: u16) -> bool {
-        self.channels.get(&channel).is_some_and(|inbox| inbox.open)
-    }
-
     pub(super) fn push(&mut self, source: u32, channel: u16, payload: Payload) {
         if channel == CONTROL_CHANNEL {
             if let Payload::Owned(list) = &payload {
@@ -332,78 +298,12 @@ impl State {
             return;
         }
         self.tally.messages_received += 1;
-        let inbox = self.channels.entry(channel).or_default();
-        inbox.queue.push_back(Delivery::Message { source, payload });
+        self.channels.push(channel, source, payload);
     }
 
     pub(super) fn violated(&mut self, index: u32, what: &'static str) {
         self.memory.count(Counter::Violation, 1);
         self.end_peer(index, Reason::Violation(what));
-    }
-
-    /// Opens a channel; `false` when it is open already.
-    pub fn open_channel(&mut self, channel: u16) -> bool {
-        if channel == CONTROL_CHANNEL {
-            return false; // for good
-        }
-        let inbox = self.channels.entry(channel).or_default();
-        if !inbox.open {
-            inbox.hears_closes = false;
-        }
-        !std::mem::replace(&mut inbox.open, true)
-    }
-
-    /// The owner of a channel is told of every peer that closes. Without this it is not told of those that leave in
-    /// good order, unless no peer is left that could send.
-    pub fn hear_closes(&mut self, channel: u16) {
-        if let Some(inbox) = self.channels.get_mut(&channel) {
-            inbox.hears_closes = true;
-        }
-    }
-
-    /// Leaves a channel without closing it: what arrives waits for whoever opens it next.
-    pub(crate) fn detach_channel(&mut self, channel: u16) {
-        self.remove_placer(channel);
-        if let Some(inbox) = self.channels.get_mut(&channel) {
-            inbox.open = false;
-        }
-    }
-
-    /// Closes a channel; what had arrived on it is dropped.
-    pub fn close_channel(&mut self, channel: u16) {
-        self.remove_placer(channel);
-        if let Some(inbox) = self.channels.remove(&channel) {
-            for delivery in inbox.queue {
-                if let Delivery::Message { payload, .. } = delivery {
-                    self.release_message(payload);
-                }
-            }
-        }
-    }
-
-    /// Takes what arrived next on an open channel.
-    pub fn take(&mut self, channel: u16) -> Option<Delivery> {
-        let next = self.channels.get_mut(&channel)?.queue.pop_front();
-        if next.is_none() {
-            self.watch();
-        }
-        next
-    }
-
-    /// Takes what arrived next on an open channel and gives it back at once; returns its length, bytes.
-    #[doc(hidden)]
-    pub fn take_and_release(&mut self, channel: u16) -> Option<usize> {
-        match self.take(channel)? {
-            Delivery::Message { payload, .. } => {
-                let bytes = match &payload {
-                    Payload::InPlace { bytes, .. } => *bytes as usize,
-                    Payload::Owned(buffer) => buffer.len(),
-                };
-                self.release_message(payload);
-                Some(bytes)
-            }
-            Delivery::Failed(_) => None,
-        }
     }
 
     /// Gives a message's memory back.
@@ -486,7 +386,10 @@ impl State {
 #[cfg(test)]
 mod tests {
     use super::super::EndpointOptions;
-    use super::super::place::{Incoming, Room};
+    use super::super::channels::Delivery;
+    use super::super::place::{Incoming, Placer, Room};
+    use std::cell::RefCell;
+
     use super::*;
     use crate::endpoint::peer::receive::Lent;
     use std::net::SocketAddr;

@@ -2,7 +2,7 @@
 
 use super::State;
 use crate::buffer::Buffer;
-use crate::endpoint::long_message::{Lender, LongMessage, PADDING_BYTES, release};
+use crate::endpoint::long_message::{Lender, LongMessage, PADDING_BYTES};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::outbox::Outgoing;
@@ -18,21 +18,20 @@ impl State {
     /// The peer has compared everything before `checked`.
     #[inline]
     pub(super) fn confirm(&mut self, index: u32, checked: Psn) {
-        let (sent_packets, long_messages, pool) =
-            (&mut self.sent_packets, &mut self.long_messages, &mut self.pool);
+        let (sent, pool) = (&mut self.sent, &mut self.pool);
         let unchecked = &mut self.peers[index as usize].repairs.unchecked;
-        unchecked.confirm(checked, |key| release(sent_packets, long_messages, pool, key));
+        unchecked.confirm(checked, |key| sent.release(pool, key));
     }
 
     pub(super) fn release_packet(&mut self, key: PacketKey) {
-        release(&mut self.sent_packets, &mut self.long_messages, &mut self.pool, key);
+        self.sent.release(&mut self.pool, key);
     }
 
     /// Drops something that has not become packets.
     pub(super) fn discard(&mut self, outgoing: Outgoing) {
         match outgoing {
             Outgoing::Packet { body, .. } => self.pool.give(body),
-            Outgoing::LongMessage { key, .. } => self.long_messages.release(&mut self.pool, key),
+            Outgoing::LongMessage { key, .. } => self.sent.long_messages.release(&mut self.pool, key),
             Outgoing::BulkTransfer { .. } | Outgoing::Rails => {}
         }
     }
@@ -151,7 +150,7 @@ impl State {
         let buffer = if long > 0 { Some(self.long_buffer(parts)?) } else { None };
         let spares = short.iter().map(|id| self.spare_packet(id.0)).collect::<Result<Vec<_>, _>>()?;
         let mut spares = spares.into_iter();
-        let key = buffer.map(|buffer| self.long_messages.insert(LongMessage::shared(buffer, long)));
+        let key = buffer.map(|buffer| self.sent.long_messages.insert(LongMessage::shared(buffer, long)));
         let frame = frame::encode_whole(channel, bytes as u32);
         let post = |id: &PeerId| {
             let messages = self.peers[id.0 as usize].outbox.accepted + 1;
@@ -222,7 +221,7 @@ impl State {
                 Err(error) => Err((error, rest)),
             };
         }
-        let key = self.long_messages.insert(LongMessage::lent(front, rest, lender));
+        let key = self.sent.long_messages.insert(LongMessage::lent(front, rest, lender));
         self.queue_shared(id.0, lender.channel, key);
         Ok((self.accepted(now, id.0), None))
     }
@@ -230,7 +229,7 @@ impl State {
     /// Takes memory that a channel has lent for messages and that is needed no more, with the key it was lent under.
     #[inline]
     pub(crate) fn take_lent(&mut self, channel: u16) -> Option<(u64, Buffer)> {
-        self.long_messages.take_back(channel)
+        self.sent.long_messages.take_back(channel)
     }
 
     /// A long message in a buffer, with room for a frame header in front.
@@ -353,13 +352,13 @@ impl State {
     }
 
     fn queue_long_message(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
-        let key = self.long_messages.insert(LongMessage::new(buffer));
+        let key = self.sent.long_messages.insert(LongMessage::new(buffer));
         self.queue_shared(index, channel, key);
     }
 
     /// Queues a long message of which one use is meant for this peer.
     fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
-        let total = self.long_messages.get(key).bytes() as u64;
+        let total = self.sent.long_messages.get(key).bytes() as u64;
         let peer = &mut self.peers[index as usize];
         let next = Fragment { channel, message: peer.outbox.next_fragmented, offset: 0, total };
         peer.outbox.next_fragmented = peer.outbox.next_fragmented.wrapping_add(1);

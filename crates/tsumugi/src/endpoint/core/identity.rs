@@ -17,7 +17,6 @@
 //! The entry that keeps its number is the application's own; the other becomes a second name of it.
 
 use super::State;
-use super::deliver::Delivery;
 use crate::PeerId;
 use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
@@ -426,13 +425,7 @@ impl State {
             }
             peer.outbox.waiting.push_back(outgoing);
         }
-        for delivery in self.channels.values_mut().flat_map(|inbox| &mut inbox.queue) {
-            if let Delivery::Message { source, .. } = delivery
-                && *source == goes
-            {
-                *source = keeps;
-            }
-        }
+        self.channels.renumber(goes, keeps);
         self.to_connect.push(self.peers[keeps as usize].address);
         self.relist(now, keeps);
         keeps

@@ -1,15 +1,12 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
 use super::State;
-use super::deliver::Delivery;
 use super::handshake::REPLIES_MAX;
 use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::peer::receive::{Assembly, Held};
 use crate::endpoint::receive_queue::Payload;
-use crate::endpoint::sent::Body;
 use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
@@ -117,10 +114,10 @@ impl State {
         let ensure = |holds: bool, what: &dyn Fn() -> String| if holds { Ok(()) } else { Err(what()) };
         let packets = |peer: &Peer| peer.sender.outstanding() + peer.repairs.unchecked.len();
         let outstanding: usize = self.peers.iter().map(packets).sum();
-        ensure(self.sent_packets.len() == outstanding, &|| {
-            format!("{} packets kept for {outstanding} outstanding or not compared", self.sent_packets.len())
+        ensure(self.sent.len() == outstanding, &|| {
+            format!("{} packets kept for {outstanding} outstanding or not compared", self.sent.len())
         })?;
-        let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.failures.len());
+        let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.channels.failures());
         let peers_max = self.options.peers_max as usize;
         ensure(peers <= peers_max && failures <= peers_max && replies <= REPLIES_MAX, &|| {
             format!("{peers} peers, {failures} failures, {replies} replies for at most {peers_max} peers")
@@ -136,7 +133,8 @@ impl State {
     pub fn audit_all(&self, lent_bytes: u64) -> Result<(), String> {
         self.audit()?;
         self.audit_held(lent_bytes)?;
-        self.audit_long_messages()?;
+        self.peers.iter().try_for_each(|peer| peer.outbox.audit())?;
+        self.sent.audit(self.peers.iter().flat_map(|peer| peer.outbox.long_messages()))?;
         for (index, tenant) in self.flows.iter().enumerate() {
             let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.connection.local);
             if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
@@ -154,12 +152,7 @@ impl State {
     }
 
     fn audit_held(&self, lent_bytes: u64) -> Result<(), String> {
-        let mut held_bytes = lent_bytes;
-        for delivery in self.channels.values().flat_map(|inbox| &inbox.queue) {
-            if let Delivery::Message { payload: Payload::Owned(buffer), .. } = delivery {
-                held_bytes += buffer.len() as u64;
-            }
-        }
+        let mut held_bytes = lent_bytes + self.channels.owned_bytes();
         for peer in &self.peers {
             held_bytes += peer.receive.assemblies.iter().map(Assembly::held_bytes).sum::<u64>();
             for (_, held) in peer.receive.reorder.iter() {
@@ -172,43 +165,5 @@ impl State {
             return Err(format!("{} bytes counted as held, {held_bytes} are", self.held_bytes()));
         }
         Ok(())
-    }
-
-    fn audit_long_messages(&self) -> Result<(), String> {
-        let mut users = vec![0; self.long_messages.iter().map(|(key, _)| key + 1).max().unwrap_or(0)];
-        for (_, packet) in &self.sent_packets {
-            if let Body::Piece { key, .. } = packet.body {
-                users[key] += 1;
-            }
-        }
-        for peer in &self.peers {
-            let (mut bytes, mut replies) = (0, 0);
-            for outgoing in &peer.outbox.waiting {
-                match outgoing {
-                    Outgoing::Packet { body, .. } => bytes += body.len() as u64,
-                    Outgoing::LongMessage { key, next, .. } => {
-                        users[*key] += 1;
-                        bytes += next.total - next.offset;
-                    }
-                    Outgoing::BulkTransfer { transfer, .. } => {
-                        replies += usize::from(transfer.is_reply());
-                        bytes += transfer.waiting_bytes();
-                    }
-                    Outgoing::Rails => {}
-                }
-            }
-            if replies != peer.outbox.replies {
-                return Err(format!("{} replies counted, {replies} are", peer.outbox.replies));
-            }
-            if bytes != peer.outbox.bytes {
-                return Err(format!("outbox: {} bytes counted, {bytes} are", peer.outbox.bytes));
-            }
-        }
-        match self.long_messages.iter().find(|(key, message)| message.users != users[*key]) {
-            Some((key, message)) => {
-                Err(format!("long message {key} has {} users, {} are", message.users, users[key]))
-            }
-            None => Ok(()),
-        }
     }
 }

@@ -6,7 +6,8 @@
 
 mod answers;
 mod arrive;
-pub(crate) mod deliver;
+pub(crate) mod channels;
+mod deliver;
 mod depart;
 mod direct_writes;
 mod handshake;
@@ -37,17 +38,16 @@ use crate::endpoint::peer::receive::Held;
 use crate::endpoint::peer::table::Peers;
 use crate::endpoint::receive_queue::ReceiveQueue;
 use crate::endpoint::schedule::Schedule;
-use crate::endpoint::sent::SentPacket;
+use crate::endpoint::sent::Sent;
 use crate::endpoint::window::Window;
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
 use crate::remote::{Refusal, Rights, Target};
-use deliver::{Delivery, Inbox};
+use channels::Channels;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use slab::Slab;
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
@@ -114,13 +114,6 @@ struct Tally {
     packets_unrepaired: u64,
 }
 
-/// A failure that nobody has asked for.
-struct Unasked {
-    failure: Failure,
-    /// The application knows of it all the same: the owner of a channel was told, or the peer was reset.
-    is_told: bool,
-}
-
 /// Everything an endpoint knows.
 pub struct State {
     options: EndpointOptions,
@@ -143,17 +136,15 @@ pub struct State {
     identities: identity::Identities,
     /// Which peer sends in flow `index`.
     flows: Vec<Option<u32>>,
-    channels: BTreeMap<u16, Inbox>,
+    channels: Channels,
     window: Window,
     /// Direct writes into it that were done when we looked last.
     direct_writes_seen: u64,
     queue: ReceiveQueue,
     budget: ReceiveBudget,
     pub(crate) pool: Pool,
-    sent_packets: Slab<SentPacket>,
-    long_messages: crate::endpoint::long_message::LongMessages,
+    sent: Sent,
     schedule: Schedule,
-    failures: VecDeque<Unasked>,
     /// Addresses that peers have taken up or left, for the rail.
     to_connect: Vec<SocketAddr>,
     to_disconnect: Vec<SocketAddr>,
@@ -202,14 +193,12 @@ impl State {
             by_address: HashMap::new(),
             identities: identity::Identities::default(),
             flows: vec![None; flows],
-            channels: BTreeMap::new(),
+            channels: Channels::new(options.peers_max as usize),
             queue: ReceiveQueue::default(),
             budget: ReceiveBudget::new(options.receive_bytes),
             pool: Pool::default(),
-            sent_packets: Slab::new(),
-            long_messages: crate::endpoint::long_message::LongMessages::default(),
+            sent: Sent::default(),
             schedule: Schedule::default(),
-            failures: VecDeque::new(),
             to_connect: Vec::new(),
             to_disconnect: Vec::new(),
             replies: Vec::new(),
@@ -275,25 +264,6 @@ impl State {
     #[must_use]
     pub fn epoch(&self) -> u32 {
         self.epoch
-    }
-
-    /// Takes the next failure that has not been asked for.
-    pub fn take_failure(&mut self) -> Option<Failure> {
-        self.failures.pop_front().map(|unasked| unasked.failure)
-    }
-
-    /// Takes the next failure with which messages were lost, unless the application knows of it.
-    pub(crate) fn take_loss(&mut self) -> Option<Failure> {
-        let is_news = |unasked: &Unasked| !unasked.is_told && unasked.failure.undelivered > 0;
-        let at = self.failures.iter().position(is_news)?;
-        self.failures.remove(at).map(|unasked| unasked.failure)
-    }
-
-    /// The application knows of failures.
-    pub(crate) fn told(&mut self, is_known: impl Fn(&Failure) -> bool) {
-        for unasked in self.failures.iter_mut().filter(|unasked| is_known(&unasked.failure)) {
-            unasked.is_told = true;
-        }
     }
 
     /// When [`State::tick`] has something to do.
@@ -499,17 +469,7 @@ impl State {
         self.peers[index as usize].connection.phase = Phase::Gone(reason);
         self.tally.peers_lost += 1;
         let is_end = !failure.is_orderly() || is_awaited || self.is_last(index);
-        let hears = |inbox: &&mut Inbox| inbox.open && (is_end || inbox.hears_closes);
-        for inbox in self.channels.values_mut().filter(hears).filter(|_| !defect!(ChannelsNotTold)) {
-            inbox.queue.push_back(Delivery::Failed(Box::new(failure.clone())));
-        }
-        // A caller that never asks must not make us grow.
-        if self.failures.len() >= self.options.peers_max as usize {
-            self.failures.pop_front();
-        }
-        if !defect!(FailureNotReported) {
-            self.failures.push_back(Unasked { failure, is_told: false });
-        }
+        self.channels.fail(failure, is_end);
     }
 
     /// Whether a peer that the application had added was the last that anything could have come from: who waits for a

@@ -30,11 +30,6 @@ impl State {
         }
     }
 
-    /// Whether something has arrived on a channel and was not taken.
-    pub(crate) fn has_arrived(&self, channel: u16) -> bool {
-        self.channels.get(&channel).is_some_and(|inbox| !inbox.queue.is_empty())
-    }
-
     /// Where numbers begin that nobody who had the channel before should have used.
     pub(crate) fn random_number(&mut self) -> u32 {
         self.random.random()

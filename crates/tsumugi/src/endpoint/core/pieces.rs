@@ -6,8 +6,7 @@
 
 use super::State;
 use crate::checksum::{crc32c, crc32c_of_two};
-use crate::endpoint::sent::{Body, PacketKey, SentPacket};
-use slab::Slab;
+use crate::endpoint::sent::{PacketKey, Sent};
 use std::net::SocketAddr;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap};
 use tsumugi_rail::{Packet, Rail, RailError};
@@ -28,7 +27,7 @@ impl State {
     /// Whether none of the collected packets is longer than that.
     pub(super) fn burst_fits(&self, index: u32, carried: usize) -> bool {
         let agreed = self.peers[index as usize].connection.remote.map_or(0, |remote| remote.datagram_bytes());
-        let fits = |(_, key, _): &(_, PacketKey, _)| self.sent_packets[*key].datagram_bytes() <= carried;
+        let fits = |(_, key, _): &(_, PacketKey, _)| self.sent[*key].datagram_bytes() <= carried;
         carried >= agreed || self.burst.packets.iter().all(fits)
     }
 
@@ -44,16 +43,14 @@ impl State {
     ) -> Result<bool, RailError> {
         let mut packets = std::mem::take(&mut self.burst.packets);
         let mut all = true;
-        let fits =
-            |sent_packets: &Slab<SentPacket>, key: PacketKey| sent_packets[key].datagram_bytes() <= carried;
-        let sent_packets = &self.sent_packets;
-        let runs = packets
-            .chunk_by(|(_, one, _), (_, next, _)| fits(sent_packets, *one) && fits(sent_packets, *next));
+        let fits = |sent: &Sent, key: PacketKey| sent[key].datagram_bytes() <= carried;
+        let sent = &self.sent;
+        let runs = packets.chunk_by(|(_, one, _), (_, next, _)| fits(sent, *one) && fits(sent, *next));
         for run in runs.map(<[_]>::to_vec).collect::<Vec<_>>() {
             all = if !all {
                 run.iter().for_each(|(psn, ..)| self.peers[index as usize].sender.not_taken(*psn));
                 false
-            } else if fits(&self.sent_packets, run[0].1) {
+            } else if fits(&self.sent, run[0].1) {
                 self.burst.packets.clone_from(&run);
                 self.send_burst(now, index, path, rail)?
             } else {
@@ -78,13 +75,8 @@ impl State {
         let flags = flags.with(self.has_ack(index));
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.connection.remote else { return Ok(true) };
-        let sent = &self.sent_packets[key];
-        let whole = match &sent.body {
-            Body::Packet(body) => body.clone(),
-            Body::Piece { head, key, at, bytes } => {
-                [head, self.long_messages.get(*key).at(*at, *bytes)].concat()
-            }
-        };
+        let (head, body) = self.sent.body(key);
+        let whole = [head, body].concat();
         let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);
         let mut header = Header::new(Kind::Piece, self.epoch);
@@ -92,8 +84,11 @@ impl State {
         (header.ack, header.credit) = (ack, credit);
         let mut heads = Vec::with_capacity(count);
         for (nth, data) in whole.chunks(step).enumerate() {
-            let piece =
-                Piece { packet_bytes: whole.len() as u16, at: (nth * step) as u16, packet_crc: sent.crc };
+            let piece = Piece {
+                packet_bytes: whole.len() as u16,
+                at: (nth * step) as u16,
+                packet_crc: self.sent[key].crc,
+            };
             let piece = piece.encode();
             let last = nth + 1 == count;
             header.flags = flags.with(if last { Flags::ACK_REQUEST } else { Flags(0) });

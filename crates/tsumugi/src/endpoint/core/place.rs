@@ -53,26 +53,20 @@ pub(crate) trait Placer {
     /// A message is complete that was [claimed](Room::Claimed).
     fn on_collected(&mut self, key: usize, payload: Payload);
 
-    /// The peer is gone before the message was complete; the [failure](super::deliver::Delivery::Failed) follows.
+    /// The peer is gone before the message was complete; the [failure](super::channels::Delivery::Failed) follows.
     fn on_lost(&mut self, state: &mut State, room: Room);
 }
 
 impl State {
-    fn placer(&self, channel: u16) -> Option<Rc<RefCell<dyn Placer>>> {
-        self.channels.get(&channel)?.placer.clone()
-    }
-
     /// Asks from now on where long messages of an open channel are to go.
     pub(crate) fn set_placer(&mut self, channel: u16, placer: Rc<RefCell<dyn Placer>>) {
-        if let Some(inbox) = self.channels.get_mut(&channel) {
-            inbox.placer = Some(placer);
-        }
+        self.channels.set_placer(channel, placer);
     }
 
     /// The channel's placer is asked no more, and gets what it has lent: nothing is written or read there any more.
     pub(super) fn remove_placer(&mut self, channel: u16) {
-        self.long_messages.redeem(channel);
-        if self.channels.get_mut(&channel).and_then(|inbox| inbox.placer.take()).is_none() {
+        self.sent.long_messages.redeem(channel);
+        if !self.channels.remove_placer(channel) {
             return;
         }
         for peer in &mut self.peers {
@@ -95,7 +89,7 @@ impl State {
         }
         let incoming = Incoming { source: index, message: assembly.message, total: assembly.total };
         let channel = assembly.channel;
-        let Some(placer) = self.placer(channel) else { return };
+        let Some(placer) = self.channels.placer(channel) else { return };
         let assembly = &self.peers[index as usize].receive.assemblies[slot];
         let seen = head.unwrap_or_else(|| assembly.store.head());
         let bytes = bytes.min(seen.len()).min(HEAD_BYTES_MAX);
@@ -145,7 +139,7 @@ impl State {
     /// A long message is complete.
     pub(super) fn complete(&mut self, index: u32, assembly: Assembly) {
         let held_bytes = assembly.held_bytes();
-        let placer = self.placer(assembly.channel);
+        let placer = self.channels.placer(assembly.channel);
         match (assembly.store, placer) {
             (Store::Own { bytes, claim }, placer) => {
                 self.budget.complete(held_bytes);
@@ -169,7 +163,7 @@ impl State {
     /// A long message will never be complete.
     pub(super) fn lose(&mut self, assembly: Assembly) {
         self.budget.leave(assembly.held_bytes());
-        let placer = self.placer(assembly.channel);
+        let placer = self.channels.placer(assembly.channel);
         let lost = match assembly.store {
             Store::Own { bytes, claim } => {
                 self.pool.give(bytes);

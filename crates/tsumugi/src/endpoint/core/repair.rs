@@ -137,7 +137,7 @@ impl State {
 mod tests {
     use super::*;
     use crate::endpoint::core::EndpointOptions;
-    use crate::endpoint::core::deliver::Delivery;
+    use crate::endpoint::core::channels::Delivery;
     use crate::{Context, PeerId};
     use tsumugi_proto::xdp::{self, Fate};
     use tsumugi_rail::Packet;

@@ -62,7 +62,7 @@ impl State {
         let Some(&key) = peer.sender.head() else { return };
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
-        let bytes = self.sent_packets[key].datagram_bytes().min(before);
+        let bytes = self.sent[key].datagram_bytes().min(before);
         if sends < LOST_SENDS || peer.liveness.heard_at <= sent_at {
             self.ask_behind(index, number);
             return;

@@ -1,7 +1,6 @@
 //! Turning an endpoint's state into a context and back.
 
 use super::State;
-use super::deliver::Delivery;
 use crate::checksum::crc32c;
 use crate::context::{
     Context, ContextError, Saved, SavedAssembly, SavedChannel, SavedFlow, SavedHeld, SavedOutgoing, SavedPeer,
@@ -39,13 +38,11 @@ impl State {
             self.pass_direct_writes(index, Psn(u64::MAX));
         }
         let mut channels = Vec::new();
-        for (number, inbox) in std::mem::take(&mut self.channels) {
+        for (number, taken) in self.channels.take_all() {
             let mut messages = Vec::new();
-            for delivery in inbox.queue {
-                if let Delivery::Message { source, payload } = delivery {
-                    messages.push((source, self.bytes_of(&payload).to_vec()));
-                    self.release_message(payload);
-                }
+            for (source, payload) in taken {
+                messages.push((source, self.bytes_of(&payload).to_vec()));
+                self.release_message(payload);
             }
             channels.push(SavedChannel { number, messages });
         }
@@ -70,7 +67,7 @@ impl State {
             }
             Outgoing::BulkTransfer { transfer, messages } => Some(transfer.save(*messages)),
             Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::LongMessage {
-                data: self.long_messages.get(*key).to_vec(),
+                data: self.sent.long_messages.get(*key).to_vec(),
                 channel: next.channel,
                 message: next.message,
                 offset: next.offset,
@@ -104,11 +101,9 @@ impl State {
         };
         let flow = self.memory.flow(local.index)?;
         let (base, sack) = receive_bitmap::snapshot(flow);
-        let body_of = |key: &PacketKey| match &self.sent_packets[*key].body {
-            Body::Packet(body) => body.clone(),
-            Body::Piece { head, key, at, bytes } => {
-                [head, self.long_messages.get(*key).at(*at, *bytes)].concat()
-            }
+        let body_of = |key: &PacketKey| {
+            let (head, body) = self.sent.body(*key);
+            [head, body].concat()
         };
         let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
         let unchecked = peer.repairs.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
@@ -187,11 +182,9 @@ impl State {
         }
         self.identities.restore_merged(&saved.merged);
         for channel in &saved.channels {
-            let inbox = self.channels.entry(channel.number).or_default();
             for (source, bytes) in &channel.messages {
                 self.budget.charge(bytes.len() as u64);
-                let payload = Payload::Owned(bytes.clone());
-                inbox.queue.push_back(Delivery::Message { source: *source, payload });
+                self.channels.push(channel.number, *source, Payload::Owned(bytes.clone()));
             }
         }
         Ok(())
@@ -228,7 +221,7 @@ impl State {
                     let buffer = [&[0; WHOLE_BYTES][..], data].concat();
                     let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
                     Outgoing::LongMessage {
-                        key: self.long_messages.insert(LongMessage::new(buffer)),
+                        key: self.sent.long_messages.insert(LongMessage::new(buffer)),
                         next,
                         messages: *messages,
                     }
@@ -273,11 +266,10 @@ impl State {
         receive_bitmap::restore(flow, Psn(saved.base), &sack);
         answer::address(flow, saved.remote_flow, saved.remote_token);
 
-        let sent_packets = &mut self.sent_packets;
+        let kept = &mut self.sent;
         let sent = saved.sent.iter().map(|body| {
-            body.as_ref().map(|body| {
-                sent_packets.insert(SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) })
-            })
+            body.as_ref()
+                .map(|body| kept.insert(SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) }))
         });
         let sent: Vec<_> = sent.collect();
         let peer = &mut self.peers[index as usize];
@@ -285,10 +277,8 @@ impl State {
         for (psn, body) in &saved.unchecked {
             let sent = SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
             let may_be_direct = sent.may_be_direct_write();
-            if let Some(key) =
-                peer.repairs.unchecked.keep(Psn(*psn), sent_packets.insert(sent), may_be_direct)
-            {
-                sent_packets.remove(key);
+            if let Some(key) = peer.repairs.unchecked.keep(Psn(*psn), kept.insert(sent), may_be_direct) {
+                kept.release(&mut self.pool, key);
             }
         }
         saved.damaged.iter().for_each(|psn| peer.receive.damaged.add(Psn(*psn)));

@@ -149,14 +149,13 @@ impl State {
         while self.burst.packets.len() < most {
             let peer = &mut self.peers[index as usize];
             if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
-                let another =
-                    if defect!(BodyChangedOnResend) { self.sent_packets.iter().next() } else { None };
+                let another = if defect!(BodyChangedOnResend) { self.sent.iter().next() } else { None };
                 self.burst.packets.push((psn, another.map_or(key, |(key, _)| key), Flags::RESENT));
                 self.tally.packets_resent += 1;
             } else if peer.sender.room(pick.path) > 0
                 && let Some((sent, messages)) = self.cut(index)
             {
-                let key = self.sent_packets.insert(sent);
+                let key = self.sent.insert(sent);
                 let peer = &mut self.peers[index as usize];
                 let psn = peer.sender.send(now, pick.path, key);
                 if let Some(messages) = messages {
@@ -186,7 +185,7 @@ impl State {
             }
             Outgoing::LongMessage { key, next, messages } => {
                 let (key, messages) = (*key, *messages);
-                let message = self.long_messages.get_mut(key);
+                let message = self.sent.long_messages.get_mut(key);
                 let (head, at, bytes, left) = message.cut(next, data_bytes);
                 let crc = crc32c_of_two(&head, message.at(at, bytes));
                 next.offset += left as u64;
@@ -252,14 +251,9 @@ impl State {
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.ack, header.credit) = (ack, credit);
         for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
-            let sent = &self.sent_packets[*key];
             let last = at + 1 == count;
-            let (frame, body): (&[u8], &[u8]) = match &sent.body {
-                Body::Packet(body) => (&[], body),
-                Body::Piece { head, key, at, bytes } => (head, self.long_messages.get(*key).at(*at, *bytes)),
-            };
-            let is_lent =
-                matches!(sent.body, Body::Piece { key, .. } if self.long_messages.get(key).is_lent());
+            let (frame, body) = self.sent.body(*key);
+            let is_lent = self.sent.is_lent(*key);
             let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack);
             let ends_long = last && (count > 1 || !frame.is_empty());
             let asked = if waits || ends_long && peer.outbox.may_ask {
@@ -276,7 +270,7 @@ impl State {
             let long = HEADER_BYTES + usize::from(header.body_bytes) > ONE_BUFFER_BYTES;
             // Nobody may answer it where it arrives. Who sends one again has asked in vain, maybe for that reason.
             *probed |= ask && long && (peer.connection.ask_by_probe || *resent == Flags::RESENT);
-            header.body_crc = sent.crc;
+            header.body_crc = self.sent[*key].crc;
             head[..HEADER_BYTES].copy_from_slice(&header.encode());
             head[HEADER_BYTES..HEADER_BYTES + frame.len()].copy_from_slice(frame);
             out.push(Packet { head: &head[..HEADER_BYTES + frame.len()], body });

@@ -16,7 +16,7 @@ pub(crate) enum Outgoing {
     },
     /// A message that is cut into fragments as room appears.
     LongMessage {
-        /// Key in [`crate::endpoint::core::State::long_messages`].
+        /// Key in [`crate::endpoint::sent::Sent::long_messages`].
         key: usize,
         /// The fragment to be cut next.
         next: Fragment,
@@ -63,4 +63,40 @@ pub(crate) struct Outbox {
     pub(crate) delivered_before: u64,
     /// PSN of a packet, and messages complete when everything up to it is acknowledged.
     pub(crate) marks: VecDeque<(Psn, u64)>,
+}
+
+impl Outbox {
+    /// What must hold.
+    ///
+    /// # Errors
+    /// What does not.
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        let (mut bytes, mut replies) = (0, 0);
+        for outgoing in &self.waiting {
+            match outgoing {
+                Outgoing::Packet { body, .. } => bytes += body.len() as u64,
+                Outgoing::LongMessage { next, .. } => bytes += next.total - next.offset,
+                Outgoing::BulkTransfer { transfer, .. } => {
+                    replies += usize::from(transfer.is_reply());
+                    bytes += transfer.waiting_bytes();
+                }
+                Outgoing::Rails => {}
+            }
+        }
+        if replies != self.replies {
+            return Err(format!("{} replies counted, {replies} are", self.replies));
+        }
+        if bytes != self.bytes {
+            return Err(format!("outbox: {} bytes counted, {bytes} are", self.bytes));
+        }
+        Ok(())
+    }
+
+    /// Keys of the long messages in it.
+    pub(crate) fn long_messages(&self) -> impl Iterator<Item = usize> {
+        self.waiting.iter().filter_map(|outgoing| match outgoing {
+            Outgoing::LongMessage { key, .. } => Some(*key),
+            _ => None,
+        })
+    }
 }
