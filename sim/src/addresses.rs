@@ -1,7 +1,7 @@
 //! Where hosts are: the addresses that each has, and the one by which each knows each other.
 
 use crate::ledger::Wrong;
-use crate::multirail::MultirailPlan;
+use crate::plan::MultirailPlan;
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_rail::sim::SimNic;
 

@@ -1,10 +1,10 @@
 //! A whole run: hosts, a network, virtual time, and the order in which things happen.
 
 use crate::addresses::AddressPlan;
-use crate::evidence;
 use crate::host::Host;
 use crate::ledger::{Ledger, Wrong};
-use crate::plan::{Event, Plan};
+use crate::plan::Event;
+use crate::planner;
 use crate::wire::Wire;
 use crate::world::{Phase, World};
 use std::cell::RefCell;
@@ -81,7 +81,7 @@ struct Cluster {
 
 /// Runs a seed.
 pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong> {
-    let plan = Plan::new(seed);
+    let plan = planner::plan(seed);
     let network = Network::new(seed, plan.link);
     network.set_host_options(plan.habits);
     if plan.has_kernels {
@@ -92,8 +92,8 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     let addresses: Vec<SocketAddr> = (0..count).map(|host| address_plan.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
-    let mutes = (0..count).map(|host| evidence::mutes(&plan, host)).collect();
-    let pauses = (0..count).map(|host| evidence::pauses(&plan, host)).collect();
+    let mutes = (0..count).map(|host| plan.mutes(host)).collect();
+    let pauses = (0..count).map(|host| plan.pauses(host)).collect();
     let mut world = World {
         mutes,
         pauses,

@@ -1,7 +1,7 @@
 //! One host: an endpoint without socket and clock, and an application that posts, reads and keeps.
 
 mod judge;
-pub(crate) mod silence;
+mod silence;
 
 use crate::forge;
 use crate::ledger::Wrong;

@@ -1,17 +1,10 @@
-//! What a run will be like. Everything follows from the seed.
+//! What a run is like, as plain data. `planner.rs` makes it.
 
-use crate::evidence;
-use crate::multirail::MultirailPlan;
-use crate::random::Random;
+use tsumugi::Policy;
 use tsumugi::internal::EndpointOptions;
-use tsumugi::{Policy, Repeat};
 use tsumugi_rail::sim::{HostOptions, LinkOptions, NicOptions};
 use tsumugi_wire::Instant;
-use tsumugi_wire::limits::ONE_BUFFER_BYTES;
-use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
-
-/// Longest message of any run, bytes.
-const MESSAGE_BYTES_MAX: u64 = 300 << 10;
+use tsumugi_wire::time::SECOND_NS;
 
 /// One thing that goes wrong, or gets right again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -115,249 +108,78 @@ pub(crate) struct Plan {
     pub(crate) multirail: Option<MultirailPlan>,
 }
 
-/// A probability between 0 and `most`, often 0.
-pub(crate) fn share(random: &mut Random, most: f64) -> f64 {
-    if random.one_in(3) { 0.0 } else { most * random.below(1000) as f64 / 1000.0 }
+/// A network.
+#[derive(Clone, Debug)]
+pub(crate) struct NetworkPlan {
+    /// What it is like from everybody to everybody.
+    pub(crate) link: LinkOptions,
+    /// Speed that NICs on it say they have, megabits a second; 0: they do not say.
+    pub(crate) speed_mbits: u32,
+}
+
+/// A host's part.
+#[derive(Clone, Debug)]
+pub(crate) struct MultirailHost {
+    /// Networks that it has a NIC on, in its own order.
+    pub(crate) networks: Vec<usize>,
+    /// How it spreads packets at first; `None`: it knows of no NICs and uses the one that it connected over.
+    pub(crate) policy: Option<Policy>,
+}
+
+/// Networks, and who is on them.
+#[derive(Clone, Debug)]
+pub(crate) struct MultirailPlan {
+    pub(crate) networks: Vec<NetworkPlan>,
+    pub(crate) hosts: Vec<MultirailHost>,
+    /// The network on which each pair of hosts connects: `[from][to]`.
+    pub(crate) connect_on: Vec<Vec<usize>>,
+    /// This network works all the time, and loses little.
+    pub(crate) sound: Option<usize>,
+}
+
+/// Time in which nothing passes a host's NIC.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Mute {
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
+    /// Whether its own kernel believes that something does.
+    pub(crate) carrier: bool,
+}
+
+/// Time in which a process makes no call.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pause {
+    pub(crate) from: Instant,
+    pub(crate) until: Instant,
 }
 
 impl Plan {
-    /// The plan of a seed.
-    pub(crate) fn new(seed: u64) -> Plan {
-        let random = &mut Random::new(seed, 1);
-        let calm = random.one_in(3);
-        let count = random.pick(&[2, 2, 2, 3, 3, 4, 5, 6]);
-        let flood = random.one_in(12);
-        let ends_at = Instant(random.pick(&[5, 20, 60, 200]) * MILLISECOND_NS);
-        let timeout_ns =
-            if calm { 3 * SECOND_NS } else { random.pick(&[50, 100, 300, 2000]) * MILLISECOND_NS };
-        let most = if calm { 0.05 } else { random.pick(&[0.02, 0.1, 0.3]) };
-        let link = LinkOptions {
-            latency_ns: random.pick(&[1, 5, 20, 100]) * MICROSECOND_NS,
-            jitter_ns: random.pick(&[0, 0, 2, 50]) * MICROSECOND_NS,
-            rate_bits_per_s: random.pick(&[0, 0, 1_000_000_000, 10_000_000_000]),
-            queue_bytes: random.pick(&[20_000, 1 << 20]),
-            loss: share(random, most),
-            duplicate: share(random, most),
-            reorder: share(random, 4.0 * most),
-            corrupt: share(random, most / 2.0),
-            ..LinkOptions::default()
-        };
-        let habits = HostOptions { short_burst: share(random, 0.2), coalesce: share(random, 0.9) };
-        let message_bytes_max = if flood { 8 << 10 } else { random.pick(&[2000, 20_000, MESSAGE_BYTES_MAX]) };
-        let hosts = (0..count).map(|_| HostPlan::new(random, timeout_ns, ends_at, flood)).collect();
-        let events = if calm {
-            calm_events(random, count, ends_at)
-        } else {
-            events(random, count, ends_at, timeout_ns)
-        };
-        let mut plan = Plan {
-            calm,
-            patient: false,
-            hosts,
-            channels: random.between(1, 3) as u16,
-            link,
-            habits,
-            events,
-            ends_at,
-            message_bytes_max,
-            long_one_in: if flood { 2 } else { random.pick(&[5, 20, 50]) },
-            bytes_max: if flood { 4 << 20 } else { 700 << 10 },
-            forged_one_in: if random.one_in(2) { random.pick(&[3, 10, 50]) } else { 0 },
-            has_kernels: false,
-            memory: Random::new(seed, 4).one_in(3),
-            multirail: None,
-        };
-        // Chance of its own: the other seeds stay as they are.
-        let random = &mut Random::new(seed, 2);
-        if random.one_in(2) {
-            plan.attach_xdp(random);
-        }
-        let random = &mut Random::new(seed, 3);
-        if random.one_in(4) {
-            MultirailPlan::apply(random, &mut plan);
-        }
-        let random = &mut Random::new(seed, 5);
-        for host in &mut plan.hosts {
-            host.buffer_bytes = random.pick(&[ONE_BUFFER_BYTES as u64, 3500, u64::MAX]) as usize;
-        }
-        let random = &mut Random::new(seed, 7);
-        for host in &mut plan.hosts {
-            let left_ns = random.pick(&[0, 0, 0, 1, 50, 1000]) * MILLISECOND_NS;
-            // Where the XDP program alone may be there to answer, its answers leave the NIC.
-            if !plan.patient && host.computes_ns == 0 {
-                host.answers_left_ns = left_ns;
-            }
-        }
-        let random = &mut Random::new(seed, 6);
-        if plan.multirail.is_none() && random.one_in(3) {
-            plan.change_mtus(random);
-        }
-        let random = &mut Random::new(seed, 8);
-        if !plan.calm && !plan.patient && plan.multirail.is_none() && random.one_in(4) {
-            evidence::apply(random, &mut plan);
-        }
-        plan
-    }
-
-    /// Puts routers between the hosts, or tunnels, that carry less than the hosts' NICs, and not always the same.
-    fn change_mtus(&mut self, random: &mut Random) {
-        let always_tells = random.one_in(3);
-        for nth in 0..random.between(1, 4) {
-            let at = Instant(if nth == 0 && random.one_in(2) { 0 } else { random.below(self.ends_at.0) });
-            let most = random.pick(&[508, 600, 1200, 1300, 1372, 1472, 3000, 9000]);
-            let least = most.min(508 + random.below(800));
-            let datagram_bytes = random.between(least, most) as usize;
-            self.events.push((at, Event::Mtu { datagram_bytes, tells: always_tells || random.one_in(2) }));
-        }
-        self.events.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Attaches XDP programs to the NICs of some hosts.
-    fn attach_xdp(&mut self, random: &mut Random) {
-        self.patient = !self.calm && random.one_in(4);
-        for host in &mut self.hosts {
-            host.uses_xdp = self.patient || !random.one_in(3);
-            if host.uses_xdp {
-                host.computes_ns =
-                    random.pick(&[0, 100 * MICROSECOND_NS, 2 * MILLISECOND_NS, 20 * MILLISECOND_NS]);
-            }
-        }
-        if !self.calm && random.one_in(2) {
-            self.link.corrupt = 0.0;
-        }
-        if self.patient {
-            self.be_patient(random);
-        } else {
-            for host in 0..self.hosts.len() {
-                if self.hosts[host].uses_xdp && random.one_in(4) {
-                    let at = Instant(random.below(self.ends_at.0));
-                    self.events.push((at, Event::Program { host, attached: false }));
-                    let again = at.plus(random.below(20 * MILLISECOND_NS));
-                    self.events.push((again, Event::Program { host, attached: true }));
-                }
-            }
-        }
-        self.events.sort_by_key(|(at, _)| *at);
-    }
-
-    /// Hosts that compute for longer than the time-out, and nothing else that could make one silent.
-    fn be_patient(&mut self, random: &mut Random) {
-        let timeout_ns = 50 * MILLISECOND_NS;
-        self.ends_at = Instant(random.pick(&[100, 300]) * MILLISECOND_NS);
-        self.link.loss = self.link.loss.min(0.02);
-        self.link.corrupt = 0.0;
-        self.link.queue_bytes = 1 << 20;
-        self.habits.short_burst = 0.0;
-        self.events.clear();
-        for host in &mut self.hosts {
-            host.options.peer_timeout_ns = timeout_ns;
-            host.options.connect_timeout_ns = timeout_ns;
-            host.gap_ns = self.ends_at.0 / 20;
-        }
-        for _ in 0..random.between(1, 5) {
-            let at = Instant(random.below(self.ends_at.0));
-            let host = random.below(self.hosts.len() as u64) as usize;
-            let until = at.plus(random.between(timeout_ns / 2, 3 * timeout_ns));
-            self.events.push((at, Event::Silence { host, until }));
-        }
-    }
-
     /// How long after the last fault everything must be settled, ns.
     pub(crate) fn patience_ns(&self) -> u64 {
         let timeout = self.hosts.iter().map(|host| host.options.peer_timeout_ns).max().unwrap_or(0);
         timeout + SECOND_NS
     }
-}
 
-impl HostPlan {
-    fn new(random: &mut Random, timeout_ns: u64, ends_at: Instant, flood: bool) -> HostPlan {
-        let slow = flood || random.one_in(4);
-        let opens = |random: &mut Random| Instant(if random.one_in(5) { random.below(ends_at.0) } else { 0 });
-        HostPlan {
-            options: EndpointOptions {
-                job: 7,
-                accept_unknown: true,
-                peers_max: 12,
-                repeat: if random.one_in(3) { Repeat::GoBackN } else { Repeat::Selective },
-                peer_timeout_ns: timeout_ns,
-                connect_timeout_ns: timeout_ns,
-                listens: false,
-                message_bytes_max: MESSAGE_BYTES_MAX,
-                receive_bytes: if slow { 64 << 10 } else { random.pick(&[256 << 10, 4 << 20]) },
-                send_bytes: random.pick(&[4 << 10, 64 << 10, 1 << 20]),
-                datagram_bytes: random.pick(&[508, 1472, 1472, 1472, 3472, 8972]) as usize,
-                seed: None,
-            },
-            queue_bytes: random.pick(&[32 << 10, 32 << 10, 128 << 10]),
-            uses_xdp: false,
-            buffer_bytes: usize::MAX,
-            answers_left_ns: 0,
-            computes_ns: 0,
-            reader: Reader {
-                keep_max: if slow { random.pick(&[20, 1000, 1_000_000]) } else { random.pick(&[0, 0, 5]) }
-                    as usize,
-                keep_ns: if slow { random.between(1, 40) * MILLISECOND_NS } else { 300 * MICROSECOND_NS },
-                take_max: random.pick(&[1, 4, 1000]),
-                every_ns: random.pick(&[1, 10, 200]) * MICROSECOND_NS,
-                opens_at: [opens(random), opens(random), opens(random)],
-            },
-            call_ns: random.pick(&[300, 2000, 20_000]),
-            flushes_acks: random.one_in(2),
-            messages: if flood { 2000 } else { random.pick(&[0, 5, 40, 150]) },
-            burst_max: if flood { 200 } else { random.pick(&[1, 5, 40]) },
-            gap_ns: ends_at.0 / random.pick(&[5, 20, 100]),
-            errand_gap_ns: 0,
-            sulks_ns: random.pick(&[0, 1, 20]) * MILLISECOND_NS,
+    /// When nothing passes the NIC of a host, where hosts have kernels.
+    pub(crate) fn mutes(&self, host: usize) -> Vec<Mute> {
+        if !self.has_kernels {
+            return Vec::new();
         }
+        let changes = self.events.iter().filter_map(|(at, event)| match event {
+            Event::Nic { host: of, options, .. } if *of == host => Some((*at, *options)),
+            _ => None,
+        });
+        let changes: Vec<_> = changes.collect();
+        let pairs = changes.windows(2).filter(|pair| pair[0].1 != NicOptions::WORKS);
+        pairs.map(|pair| Mute { from: pair[0].0, until: pair[1].0, carrier: pair[0].1.carrier }).collect()
     }
-}
 
-/// Faults that no peer may give up over: far shorter than the time-out, and never two of them.
-fn calm_events(random: &mut Random, count: usize, ends_at: Instant) -> Vec<(Instant, Event)> {
-    let mut events = Vec::new();
-    let at = Instant(random.below(ends_at.0));
-    let long_ns = random.between(1, 300) * MILLISECOND_NS;
-    let host = random.below(count as u64) as usize;
-    match random.below(3) {
-        0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
-        1 => {
-            let to = (host + 1) % count;
-            events.push((at, Event::Cut { from: host, to, one_way: random.one_in(3) }));
-            events.push((at.plus(long_ns), Event::Heal { from: host, to }));
-        }
-        _ => {}
+    /// When the process on a host makes no call.
+    pub(crate) fn pauses(&self, host: usize) -> Vec<Pause> {
+        let pauses = self.events.iter().filter_map(|(from, event)| match event {
+            Event::Silence { host: of, until } if *of == host => Some(Pause { from: *from, until: *until }),
+            _ => None,
+        });
+        pauses.collect()
     }
-    events
-}
-
-/// Faults of every kind, as long as they like.
-fn events(random: &mut Random, count: usize, ends_at: Instant, timeout_ns: u64) -> Vec<(Instant, Event)> {
-    let mut events = Vec::new();
-    for _ in 0..random.between(0, 5) {
-        let at = Instant(random.below(ends_at.0));
-        let host = random.below(count as u64) as usize;
-        let long_ns =
-            random.pick(&[timeout_ns / 8, timeout_ns / 2, timeout_ns, 2 * timeout_ns, MILLISECOND_NS]);
-        let long_ns = random.between(long_ns / 2, long_ns);
-        match random.below(5) {
-            0 => events.push((at, Event::Silence { host, until: at.plus(long_ns) })),
-            1 => {
-                let to = (host + 1 + random.below(count as u64 - 1) as usize) % count;
-                events.push((at, Event::Cut { from: host, to, one_way: random.one_in(3) }));
-                events.push((at.plus(long_ns), Event::Heal { from: host, to }));
-            }
-            2 | 3 => {
-                let down_ns = random.pick(&[1000, MILLISECOND_NS, long_ns]);
-                events.push((at, Event::Stop { host, orderly: random.one_in(3) }));
-                events.push((at.plus(down_ns), Event::Start { host }));
-            }
-            _ => {
-                events.push((at, Event::Leave { host }));
-                events.push((at.plus(long_ns), Event::Stop { host, orderly: false }));
-                events.push((at.plus(long_ns + 1000), Event::Start { host }));
-            }
-        }
-    }
-    events.sort_by_key(|(at, _)| *at);
-    events
 }

@@ -33,6 +33,11 @@ impl Random {
         self.below(in_all) == 0
     }
 
+    /// A probability between 0 and `most`, often 0.
+    pub(crate) fn share(&mut self, most: f64) -> f64 {
+        if self.one_in(3) { 0.0 } else { most * self.below(1000) as f64 / 1000.0 }
+    }
+
     /// One of `all`, which is not empty.
     pub(crate) fn pick<T: Copy>(&mut self, all: &[T]) -> T {
         all[self.below(all.len() as u64) as usize]

@@ -1,10 +1,9 @@
 //! What all hosts of a run share: the plan, the network, the ledger, and what each knows of the others.
 
 use crate::addresses::AddressPlan;
-use crate::host::silence::{Mute, Pause};
 use crate::ledger::Ledger;
 use crate::memory::Lanes;
-use crate::plan::Plan;
+use crate::plan::{Mute, Pause, Plan};
 use crate::random::Random;
 use crate::wire::Wire;
 use std::cell::RefCell;

@@ -5,6 +5,7 @@
 //! not the peer's fault, and is waited for ten times as long.
 
 use super::Host;
+use crate::plan::Mute;
 use crate::world::World;
 use tsumugi::internal::PeerView;
 use tsumugi::{Evidence, Reason};
@@ -20,22 +21,6 @@ const ANSWER_NS: u64 = 150 * MILLISECOND_NS;
 const ANSWERS_NS: u64 = 2 * ANSWER_NS;
 /// The same for a process that has ended: the pause before the first question, and one answer that is lost altogether.
 const GONE_NS: u64 = 350 * MILLISECOND_NS;
-
-/// Time in which nothing passes a host's NIC.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Mute {
-    pub(crate) from: Instant,
-    pub(crate) until: Instant,
-    /// Whether its own kernel believes that something does.
-    pub(crate) carrier: bool,
-}
-
-/// Time in which a process makes no call.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Pause {
-    pub(crate) from: Instant,
-    pub(crate) until: Instant,
-}
 
 impl Host {
     /// Whether a peer on host `other` may be called gone for this reason.

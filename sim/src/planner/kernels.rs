@@ -1,7 +1,6 @@
 //! Runs in which hosts have kernels: processes that stop for long, are killed, or whose hosts fall silent, and links that
 //! are down. What may be said of each is in `host/silence.rs`.
 
-use crate::host::silence::{Mute, Pause};
 use crate::plan::{Event, Plan};
 use crate::random::Random;
 use tsumugi_rail::sim::NicOptions;
@@ -12,7 +11,7 @@ use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 const LOSS_MAX: f64 = 0.02;
 
 /// Gives the hosts of a plan kernels, and replaces what goes wrong there by what those are to tell apart.
-pub(crate) fn apply(random: &mut Random, plan: &mut Plan) {
+pub(super) fn apply(random: &mut Random, plan: &mut Plan) {
     plan.has_kernels = true;
     plan.link.loss = plan.link.loss.min(LOSS_MAX);
     plan.link.corrupt = plan.link.corrupt.min(LOSS_MAX);
@@ -68,27 +67,4 @@ pub(crate) fn apply(random: &mut Random, plan: &mut Plan) {
         // Such a run lasts for seconds; it need not be busy all the time.
         host.errand_gap_ns = host.gap_ns / 10;
     }
-}
-
-/// When nothing passes the NIC of a host.
-pub(crate) fn mutes(plan: &Plan, host: usize) -> Vec<Mute> {
-    if !plan.has_kernels {
-        return Vec::new();
-    }
-    let changes = plan.events.iter().filter_map(|(at, event)| match event {
-        Event::Nic { host: of, options, .. } if *of == host => Some((*at, *options)),
-        _ => None,
-    });
-    let changes: Vec<_> = changes.collect();
-    let pairs = changes.windows(2).filter(|pair| pair[0].1 != NicOptions::WORKS);
-    pairs.map(|pair| Mute { from: pair[0].0, until: pair[1].0, carrier: pair[0].1.carrier }).collect()
-}
-
-/// When the process on a host makes no call.
-pub(crate) fn pauses(plan: &Plan, host: usize) -> Vec<Pause> {
-    let pauses = plan.events.iter().filter_map(|(from, event)| match event {
-        Event::Silence { host: of, until } if *of == host => Some(Pause { from: *from, until: *until }),
-        _ => None,
-    });
-    pauses.collect()
 }
