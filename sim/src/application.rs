@@ -231,7 +231,16 @@ impl Host {
 
     /// Silent paths are probed while there is something to send: keeps sending until all work again.
     fn use_paths(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        let (back, missing) = self.paths_missing(process, world, now)?;
+        let (mut back, mut missing) = (true, Vec::new());
+        let Process { state, known, .. } = process;
+        for index in 0..state.peers() {
+            let paths = &mut known.entry(index).or_default().paths;
+            let (all, asks) = paths.look_at_missing(&self.subject(), state, world, now, index)?;
+            back &= all;
+            if asks {
+                missing.push(index);
+            }
+        }
         for index in missing {
             let address = process.state.address_of(PeerId(index)).ok_or("a peer without address")?;
             let to = world.address_plan.host_of(address)?;

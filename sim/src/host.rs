@@ -1,22 +1,23 @@
 //! One host: an endpoint without socket and clock, and an application that posts, reads and keeps.
 
 mod judge;
-mod silence;
 
+use crate::addresses::PORT;
+use crate::check::Subject;
+use crate::check::follow::Follower;
+use crate::check::paths::PathsKnown;
 use crate::forge;
 use crate::ledger::Wrong;
 use crate::memory::{self, Errand};
 use crate::message::Label;
-use crate::multirail::check::{AWAY_NS, PathsKnown};
-use crate::multirail::follow::Follow;
 use crate::plan::HostPlan;
 use crate::random::Random;
 use crate::wire::{Spy, show};
-use crate::world::{Phase, World};
+use crate::world::{AWAY_NS, Phase, World};
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tsumugi::internal::{Delivery, Payload, PeerView, State};
+use tsumugi::internal::{Delivery, EndpointOptions, Payload, PeerView, State};
 use tsumugi::{PeerId, Policy, Replacement};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
@@ -30,6 +31,8 @@ const BLIND_ONE_IN: u64 = 3;
 const COMPUTES_ONE_IN: u64 = 50;
 /// Translations that a window has room for: none, fewer than it has pages, and enough.
 const TRANSLATIONS: [u32; 4] = [0, 2, 8, 64];
+/// Time between two looks at the NICs, ns: as an endpoint looks.
+const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
 /// See [`Process::overdue`].
 const OVERDUE_MAX: u32 = 4;
 
@@ -99,13 +102,10 @@ pub(crate) struct Process {
     pub(crate) nics_at: Instant,
     /// All paths were there at the last look in Recovery.
     pub(crate) paths_back: bool,
-    /// Its NICs take every burst as a whole.
-    pub(crate) whole_bursts: bool,
     /// What it has under way in other hosts' memory, and the last counts there: connection and value.
     pub(crate) errands: Vec<Errand>,
     pub(crate) counts: HashMap<u32, (u32, u64)>,
-    /// Where the last packets to each peer went.
-    pub(crate) follows: HashMap<u32, Follow>,
+    pub(crate) follower: Follower,
 }
 
 impl Host {
@@ -177,8 +177,7 @@ impl Host {
             leaving: false,
             nics_at: Instant(0),
             paths_back: false,
-            whole_bursts: world.plan.habits.short_burst == 0.0,
-            follows: HashMap::new(),
+            follower: Follower::new(world.plan.habits.short_burst == 0.0),
             errands: Vec::new(),
             counts: HashMap::new(),
         });
@@ -385,8 +384,19 @@ impl Host {
         wrong.map_or(Ok(()), Err)
     }
 
+    /// Tells the endpoint of its NICs now and then, as its owner does.
+    fn look_at_nics(&mut self, process: &mut Process, now: Instant) {
+        if self.policy.is_none() || now < process.nics_at {
+            return;
+        }
+        process.nics_at = now.plus(NICS_EVERY_NS);
+        if let Some(nics) = process.spy.rail.nics(now) {
+            process.state.set_nics(now, PORT, nics);
+        }
+    }
+
     pub(crate) fn transmit(&mut self, process: &mut Process, now: Instant) -> Result<(), Wrong> {
-        let Process { state, spy, .. } = process;
+        let Process { state, spy, follower, .. } = process;
         spy.pairs.clear();
         for index in 0..state.peers() {
             if let Some(view) = state.view(PeerId(index)).filter(|view| view.remote_token != 0) {
@@ -401,7 +411,7 @@ impl Host {
             let flow = (view.local_token, view.epoch);
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
-        process.follow(now, self.policy)
+        follower.look(now, self.policy, state, spy)
     }
 
     /// Whether everything is as the phase wants it, or what is not.
@@ -468,6 +478,27 @@ impl Host {
         if let Some(process) = &mut self.process {
             process.arrived = true;
             process.leaving |= phase == Phase::Closing;
+        }
+    }
+
+    /// From now on the host follows another path policy.
+    pub(crate) fn set_policy(&mut self, policy: Policy) {
+        self.policy = Some(policy.under(self.plan.options.repeat));
+        if let Some(process) = &mut self.process {
+            process.state.set_policy(policy);
+            process.follower.forget();
+        }
+    }
+
+    /// What checks have to know of the host.
+    pub(crate) fn subject(&self) -> Subject {
+        let EndpointOptions { peer_timeout_ns, repeat, .. } = self.plan.options;
+        Subject {
+            index: self.index,
+            timeout_ns: peer_timeout_ns,
+            repeat,
+            away_ns: self.away_ns,
+            policy: self.policy,
         }
     }
 

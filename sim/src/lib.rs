@@ -7,6 +7,7 @@
 
 mod addresses;
 mod application;
+mod check;
 mod cluster;
 pub mod defects;
 mod forge;
@@ -15,7 +16,6 @@ mod ledger;
 mod memory;
 mod message;
 mod models;
-mod multirail;
 mod nic;
 mod plan;
 mod planner;

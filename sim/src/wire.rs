@@ -1,7 +1,6 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
 use crate::ledger::Wrong;
-use crate::multirail::follow::Sent;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
@@ -31,6 +30,19 @@ pub(crate) struct Captured {
     pub(crate) from: SocketAddr,
     pub(crate) to: SocketAddr,
     pub(crate) bytes: Vec<u8>,
+}
+
+/// A DATA packet that a host handed to its rail.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Sent {
+    pub(crate) to: SocketAddr,
+    /// Token of its flow.
+    pub(crate) token: u64,
+    pub(crate) psn: u64,
+    /// Number of the path that was picked for it.
+    pub(crate) path: u8,
+    /// Sent again, or to see whether the receiver has room: a time-out may have chosen the path.
+    pub(crate) again: bool,
 }
 
 /// Names a flow: its token and the epoch of the sender.

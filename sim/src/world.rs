@@ -12,6 +12,10 @@ use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_rail::sim::{LinkOptions, Network, NicOptions, SimRail};
 use tsumugi_wire::Instant;
+use tsumugi_wire::time::MILLISECOND_NS;
+
+/// A host that makes no call for longer is away, ns, and neither answers nor notices anything.
+pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
 
 /// What every host shares.
 pub(crate) struct World {

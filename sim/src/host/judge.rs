@@ -1,8 +1,9 @@
 //! Whether what an endpoint says of its peers is so: that one is gone and why, what it has delivered, how long it waits.
 
 use super::{Host, Process};
+use crate::check::paths::PathsKnown;
+use crate::check::silence;
 use crate::ledger::{Ledger, Wrong};
-use crate::multirail::check::PathsKnown;
 use crate::world::{Phase, World};
 use tsumugi::{Failure, PeerId, Reason};
 use tsumugi_wire::Instant;
@@ -61,9 +62,11 @@ impl Host {
             // There is always a route.
             Reason::NoRoute(_) => false,
             Reason::Gone | Reason::LinkDown(..) if !world.plan.has_kernels => false,
-            Reason::Gone | Reason::LinkDown(..) => self.has_evidence(world, now, other, view, failure.reason),
+            Reason::Gone | Reason::LinkDown(..) => {
+                silence::has_evidence(&self.subject(), world, now, other, view, failure.reason)
+            }
             Reason::Silent(..) if world.plan.has_kernels => {
-                self.has_evidence(world, now, other, view, failure.reason)
+                silence::has_evidence(&self.subject(), world, now, other, view, failure.reason)
             }
             // Everybody has room for all, in the same job.
             Reason::Refused(_) => false,
@@ -164,12 +167,13 @@ impl Host {
             }
             peer.quiet_since = Some(peer.quiet_since.unwrap_or(now).plus(self.away_ns).min(now));
             let quiet_since = peer.quiet_since.unwrap_or(now);
-            if view.waiting && now > self.told_by(world, now, other, &view, quiet_since) {
+            if view.waiting && now > silence::told_by(&self.subject(), world, now, other, &view, quiet_since)
+            {
                 let quiet_ns = now.since(quiet_since);
                 return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
             }
             if world.plan.multirail.is_some() {
-                self.look_at_paths(state, &mut peer.paths, world, now, (other, index), &view)?;
+                peer.paths.look(&self.subject(), state, world, now, (other, index), &view)?;
             }
             peer.view = Some(view);
         }

@@ -1,5 +1,5 @@
 //! Runs in which hosts have kernels: processes that stop for long, are killed, or whose hosts fall silent, and links that
-//! are down. What may be said of each is in `host/silence.rs`.
+//! are down. What may be said of each is in `check/silence.rs`.
 
 use crate::plan::{Event, Plan};
 use crate::random::Random;

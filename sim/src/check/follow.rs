@@ -1,8 +1,9 @@
 //! Whether packets take the paths that the policy says.
 
-use crate::host::Process;
 use crate::ledger::Wrong;
-use std::net::SocketAddr;
+use crate::wire::{Sent, Spy};
+use std::collections::HashMap;
+use tsumugi::internal::State;
 use tsumugi::{PathReport, PeerId, Policy};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::SECOND_NS;
@@ -12,49 +13,60 @@ const TURN_PACKETS: u32 = 16;
 /// How long ties of tlb last, ns.
 const TIE_NS: u64 = 10 * SECOND_NS;
 
-/// A DATA packet that a host handed to its rail.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Sent {
-    pub(crate) to: SocketAddr,
-    /// Token of its flow.
-    pub(crate) token: u64,
-    pub(crate) psn: u64,
-    /// Number of the path that was picked for it.
-    pub(crate) path: u8,
-    /// Sent again, or to see whether the receiver has room: a time-out may have chosen the path.
-    pub(crate) again: bool,
-}
-
 /// What was sent to a peer last.
 #[derive(Debug, Default)]
-pub(crate) struct Follow {
+struct Follow {
     usable: Vec<bool>,
     /// The last path, how many new packets took it in a row, and when the first did.
     last: Option<(usize, u32, Instant)>,
 }
 
-impl Process {
+/// Follows the packets of a process.
+#[derive(Debug)]
+pub(crate) struct Follower {
+    /// Its NICs take every burst as a whole.
+    whole_bursts: bool,
+    /// What was sent to each peer last.
+    peers: HashMap<u32, Follow>,
+}
+
+impl Follower {
+    pub(crate) fn new(whole_bursts: bool) -> Follower {
+        Follower { whole_bursts, peers: HashMap::new() }
+    }
+
+    /// Another policy holds from now on: what was sent before says nothing of it.
+    pub(crate) fn forget(&mut self) {
+        self.peers.clear();
+    }
+
     /// Looks where the packets went that were sent just now.
-    pub(crate) fn follow(&mut self, now: Instant, policy: Option<Policy>) -> Result<(), Wrong> {
-        let Some(sent) = &mut self.spy.sent else { return Ok(()) };
+    pub(crate) fn look(
+        &mut self,
+        now: Instant,
+        policy: Option<Policy>,
+        state: &State,
+        spy: &mut Spy,
+    ) -> Result<(), Wrong> {
+        let Some(sent) = &mut spy.sent else { return Ok(()) };
         let sent = std::mem::take(sent);
-        let peers = 0..self.state.peers();
-        let spread = peers.clone().filter(|index| self.state.paths(*index).len() > 1).count();
+        let peers = 0..state.peers();
+        let spread = peers.clone().filter(|index| state.paths(*index).len() > 1).count();
         for index in peers {
-            let Some(view) = self.state.view(PeerId(index)).filter(|view| view.remote_token != 0) else {
+            let Some(view) = state.view(PeerId(index)).filter(|view| view.remote_token != 0) else {
                 continue;
             };
-            let paths = self.state.paths(index);
-            let follow = self.follows.entry(index).or_default();
+            let paths = state.paths(index);
+            let follow = self.peers.entry(index).or_default();
             let usable: Vec<bool> = paths.iter().map(|path| path.is_usable).collect();
             // Another flow may have changed what this one is tied to, or whose turn it is.
             let lost = |(before, now): &(&bool, &bool)| **before && !**now;
-            self.spy.wire.borrow_mut().left += follow.usable.iter().zip(&usable).filter(lost).count() as u64;
+            spy.wire.borrow_mut().left += follow.usable.iter().zip(&usable).filter(lost).count() as u64;
             if follow.usable != usable || spread != 1 {
                 *follow = Follow { usable, last: None };
             }
             for sent in sent.iter().filter(|sent| sent.token == view.remote_token) {
-                self.spy.wire.borrow_mut().followed += u64::from(paths.len() > 1);
+                spy.wire.borrow_mut().followed += u64::from(paths.len() > 1);
                 let judged = judge(follow, now, index, &paths, sent, policy, spread == 1);
                 judged.map_err(|wrong| format!("{wrong}: {sent:?} by {policy:?}, paths {paths:?}"))?;
             }

@@ -1,21 +1,16 @@
 //! What must hold between hosts with several NICs beside everything else.
 
+use super::Subject;
 use crate::addresses::AddressPlan;
-use crate::host::{Host, Process};
 use crate::ledger::Wrong;
-use crate::world::World;
+use crate::world::{AWAY_NS, World};
 use std::net::SocketAddr;
 use tsumugi::internal::{PeerView, State};
 use tsumugi::{PathReport, PeerId, Policy, Repeat};
-use tsumugi_rail::Rail;
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
 use tsumugi_wire::time::MILLISECOND_NS;
 
-/// Time between two looks at the NICs, ns: as an endpoint looks.
-const NICS_EVERY_NS: u64 = 5 * MILLISECOND_NS;
-/// A host that makes no call for longer is away, ns, and neither answers nor notices anything.
-pub(crate) const AWAY_NS: u64 = MILLISECOND_NS;
 /// Longest time without an acknowledgement while something is outstanding and one network works, ns.
 const STALL_NS_MAX: u64 = 40 * MILLISECOND_NS;
 /// Longest time-out, in round trips of the slowest path: two and four times their variation.
@@ -69,54 +64,41 @@ impl PathsKnown {
     pub(crate) fn is_sound_for(&self, now: Instant, ns: u64) -> bool {
         self.sound_since.is_some_and(|since| now.since(since) > ns)
     }
-}
-
-impl Host {
-    /// Tells the endpoint of its NICs now and then, as its owner does.
-    pub(crate) fn look_at_nics(&mut self, process: &mut Process, now: Instant) {
-        if self.policy.is_none() || now < process.nics_at {
-            return;
-        }
-        process.nics_at = now.plus(NICS_EVERY_NS);
-        if let Some(nics) = process.spy.rail.nics(now) {
-            process.state.set_nics(now, crate::addresses::PORT, nics);
-        }
-    }
 
     /// Looks at the paths to host `other`, peer `index`, after a call.
-    pub(crate) fn look_at_paths(
-        &self,
+    pub(crate) fn look(
+        &mut self,
+        subject: &Subject,
         state: &State,
-        known: &mut PathsKnown,
         world: &World,
         now: Instant,
         (other, index): (usize, u32),
         view: &PeerView,
     ) -> Result<(), Wrong> {
         let paths = state.paths(index);
-        if !self.is_joined(world, now, other, view, &paths) {
-            known.sound_since = None;
+        if !is_joined(subject, world, now, other, view, &paths) {
+            self.sound_since = None;
             return Ok(());
         }
-        self.look_at_silent(known, world, now, other, &paths)?;
-        let since = *known.sound_since.get_or_insert(now);
+        self.look_at_silent(subject, world, now, other, &paths)?;
+        let since = *self.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
         let refused = world.wire.borrow().refuses(now, (view.remote_token, state.epoch()));
-        let moves = view.outstanding == 0 || refused || delivered != known.delivered;
-        if since == now || !known.waited || moves {
-            known.delivered = delivered;
-            known.progress_at = now;
+        let moves = view.outstanding == 0 || refused || delivered != self.delivered;
+        if since == now || !self.waited || moves {
+            self.delivered = delivered;
+            self.progress_at = now;
         }
-        known.waited = view.outstanding > 0;
-        let stalled_ns = now.since(known.progress_at);
+        self.waited = view.outstanding > 0;
+        let stalled_ns = now.since(self.progress_at);
         // Time-outs, the last resort, are as long as the slowest path that was used needs.
         let slowest_ns = paths.iter().filter(|path| path.delivered > 0).map(|path| path.srtt_ns).max();
         let stall_ns_max = STALL_NS_MAX + TIMEOUT_ROUND_TRIPS * slowest_ns.unwrap_or(0);
         // Go-back-N forgets what arrived after a loss, and starts again as often as something is lost.
-        if stalled_ns > stall_ns_max && self.plan.options.repeat == Repeat::Selective {
+        if stalled_ns > stall_ns_max && subject.repeat == Repeat::Selective {
             return Err(format!(
                 "host {} has had nothing acknowledged by host {other} for {stalled_ns} ns, though a network joins them: {} packets outstanding, paths {paths:?}",
-                self.index, view.outstanding
+                subject.index, view.outstanding
             ));
         }
         Ok(())
@@ -124,20 +106,20 @@ impl Host {
 
     /// Whether silent paths to host `other` are left: nothing under way there, and nothing more lost.
     fn look_at_silent(
-        &self,
-        known: &mut PathsKnown,
+        &mut self,
+        subject: &Subject,
         world: &World,
         now: Instant,
         other: usize,
         paths: &[PathReport],
     ) -> Result<(), Wrong> {
         let any = paths.iter().any(|path| path.is_usable);
-        for (path, dead) in paths.iter().zip(&mut known.dead) {
+        for (path, dead) in paths.iter().zip(&mut self.dead) {
             if any && !path.is_usable && path.in_flight > KEPT_MAX {
-                return Err(format!("host {} waits for packets on a silent path: {path:?}", self.index));
+                return Err(format!("host {} waits for packets on a silent path: {path:?}", subject.index));
             }
             let died_at = AddressPlan::network_of(path.address)
-                .and_then(|network| world.dead_since(self.index, other, network));
+                .and_then(|network| world.dead_since(subject.index, other, network));
             let Some(died_at) = died_at else {
                 *dead = None;
                 continue;
@@ -165,87 +147,84 @@ impl Host {
             (dead.delivered, dead.last_at) = (path.delivered, now);
             let first_at = *dead.first_at.get_or_insert(now);
             // So do the copies that a broadcast sends over the others.
-            let vouched = world.plan.forged_one_in > 0 || self.policy == Some(Policy::Broadcast);
+            let vouched = world.plan.forged_one_in > 0 || subject.policy == Some(Policy::Broadcast);
             if path.is_usable && now.since(first_at) > most_ns && !vouched {
                 return Err(format!(
                     "host {} still uses a path to host {other} that is dead since {died_at:?}: {paths:?}",
-                    self.index
+                    subject.index
                 ));
             }
         }
         Ok(())
     }
 
-    /// Whether a network that works joins this host and another, both know, and both make calls.
-    fn is_joined(
-        &self,
+    /// Whether packets go to peer `index` over every network that they should go over, in a phase in which all networks
+    /// work; and if they do not, whether it is time to send it something because of that. `Err`: for too long.
+    pub(crate) fn look_at_missing(
+        &mut self,
+        subject: &Subject,
+        state: &State,
         world: &World,
         now: Instant,
-        other: usize,
-        view: &PeerView,
-        paths: &[PathReport],
-    ) -> bool {
-        let sound = world.plan.multirail.as_ref().and_then(|multirail| multirail.sound);
-        let there = sound.and_then(|network| world.address_plan.address_on(other, network));
-        let here = sound.and_then(|network| world.address_plan.address_on(self.index, network));
-        view.open
-            && here.is_some()
-            && there.is_some_and(|address| paths.iter().any(|path| path.address == address))
-            && self.away_ns <= AWAY_NS
-            && world.present_since[other] < now
-            && world.epochs[other] == view.epoch
-            && world.doors[other].contains_key(&view.remote_token)
-    }
-
-    /// Whether there is a path over every network to every peer, in a phase in which all networks work, and peers to send
-    /// something to because there is not. `Err`: for too long.
-    pub(crate) fn paths_missing(
-        &self,
-        process: &mut Process,
-        world: &World,
-        now: Instant,
-    ) -> Result<(bool, Vec<u32>), Wrong> {
-        let (mut back, mut all) = (true, Vec::new());
-        for index in 0..process.state.peers() {
-            let missing = self.missing(process, world, index)?;
-            let known = process.known.entry(index).or_default();
-            if missing.is_empty() {
-                known.paths.missing_since = None;
-                continue;
-            }
-            if now >= known.paths.asked_at.plus(ASK_EVERY_NS) {
-                known.paths.asked_at = now;
-                all.push(index);
-            }
-            back = false;
-            let since = *known.paths.missing_since.get_or_insert(now);
-            if now.since(since) > REVIVAL_NS_MAX {
-                let paths = process.state.paths(index);
-                return Err(format!(
-                    "host {} does not use {missing:?} though all networks work: paths {paths:?}",
-                    self.index
-                ));
-            }
+        index: u32,
+    ) -> Result<(bool, bool), Wrong> {
+        let missing = missing(subject, state, world, index)?;
+        if missing.is_empty() {
+            self.missing_since = None;
+            return Ok((true, false));
         }
-        Ok((back, all))
-    }
-
-    /// Addresses of a peer that packets should go to and do not.
-    fn missing(&self, process: &Process, world: &World, index: u32) -> Result<Vec<SocketAddr>, Wrong> {
-        let id = PeerId(index);
-        let Some(multirail) = &world.plan.multirail else { return Ok(Vec::new()) };
-        let Some(view) = process.state.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
-        let address = process.state.address_of(id).ok_or("a peer without address")?;
-        let other = world.address_plan.host_of(address)?;
-        if world.epochs[other] != view.epoch {
-            return Ok(Vec::new());
+        let asks = now >= self.asked_at.plus(ASK_EVERY_NS);
+        if asks {
+            self.asked_at = now;
         }
-        let told = self.policy.is_some() && world.address_plan.addresses(other).count() > 1;
-        let told = told && multirail.hosts[other].policy.is_some();
-        let paths = process.state.paths(index);
-        let wanted = world.address_plan.common(self.index, other).into_iter().map(|(_, _, there)| there);
-        let wanted = wanted.filter(|there| told || *there == address);
-        let used = |there: &SocketAddr| paths.iter().any(|path| path.address == *there && path.is_usable);
-        Ok(wanted.filter(|there| !used(there)).collect())
+        let since = *self.missing_since.get_or_insert(now);
+        if now.since(since) > REVIVAL_NS_MAX {
+            let paths = state.paths(index);
+            return Err(format!(
+                "host {} does not use {missing:?} though all networks work: paths {paths:?}",
+                subject.index
+            ));
+        }
+        Ok((false, asks))
     }
+}
+
+/// Whether a network that works joins this host and another, both know, and both make calls.
+fn is_joined(
+    subject: &Subject,
+    world: &World,
+    now: Instant,
+    other: usize,
+    view: &PeerView,
+    paths: &[PathReport],
+) -> bool {
+    let sound = world.plan.multirail.as_ref().and_then(|multirail| multirail.sound);
+    let there = sound.and_then(|network| world.address_plan.address_on(other, network));
+    let here = sound.and_then(|network| world.address_plan.address_on(subject.index, network));
+    view.open
+        && here.is_some()
+        && there.is_some_and(|address| paths.iter().any(|path| path.address == address))
+        && subject.away_ns <= AWAY_NS
+        && world.present_since[other] < now
+        && world.epochs[other] == view.epoch
+        && world.doors[other].contains_key(&view.remote_token)
+}
+
+/// Addresses of a peer that packets should go to and do not.
+fn missing(subject: &Subject, state: &State, world: &World, index: u32) -> Result<Vec<SocketAddr>, Wrong> {
+    let id = PeerId(index);
+    let Some(multirail) = &world.plan.multirail else { return Ok(Vec::new()) };
+    let Some(view) = state.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
+    let address = state.address_of(id).ok_or("a peer without address")?;
+    let other = world.address_plan.host_of(address)?;
+    if world.epochs[other] != view.epoch {
+        return Ok(Vec::new());
+    }
+    let told = subject.policy.is_some() && world.address_plan.addresses(other).count() > 1;
+    let told = told && multirail.hosts[other].policy.is_some();
+    let paths = state.paths(index);
+    let wanted = world.address_plan.common(subject.index, other).into_iter().map(|(_, _, there)| there);
+    let wanted = wanted.filter(|there| told || *there == address);
+    let used = |there: &SocketAddr| paths.iter().any(|path| path.address == *there && path.is_usable);
+    Ok(wanted.filter(|there| !used(there)).collect())
 }
