@@ -1,5 +1,6 @@
 //! One host: an endpoint without socket and clock, and an application that posts, reads and keeps.
 
+mod errands;
 mod judge;
 
 use crate::addresses::PORT;
