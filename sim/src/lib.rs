@@ -3,10 +3,13 @@
 //! [`run`] takes a seed and makes everything of it: hosts, traffic, faults, their times. The endpoints are the
 //! library's own, without socket and clock; the network is [`tsumugi_rail::sim`]. [`run_models`] does the same with whole
 //! endpoints that use every programming model at once. `docs/simulation.md` says what is simulated and what is checked.
+//!
+//! From the bottom up: a *plan* says what a run is like, and the *planner* makes one of the seed. The *wire* watches what
+//! hosts send, the *ledger* what they were promised. The *world* is what all hosts share, and a *check* says what must hold
+//! of one of them. A *host* acts in the world and calls the checks. A *cluster* runs them all.
 #![forbid(unsafe_code)]
 
 mod addresses;
-mod application;
 mod check;
 mod cluster;
 pub mod defects;
@@ -16,7 +19,6 @@ mod ledger;
 mod memory;
 mod message;
 mod models;
-mod nic;
 mod plan;
 mod planner;
 mod random;

@@ -16,7 +16,7 @@ const LONG_ONE_IN: u64 = 3;
 
 impl Host {
     /// Goes on with errands, and begins one now and then.
-    pub(crate) fn errands(
+    pub(super) fn errands(
         &mut self,
         process: &mut Process,
         world: &mut World,

@@ -1,15 +1,16 @@
 //! What a host's application does: it opens channels, posts, reads, keeps and gives back.
 
-use crate::host::{Host, Kept, Process, check_kept, taken};
+use super::{Host, Kept, Process, check_kept, taken};
 use crate::ledger::Wrong;
 use crate::message::LABEL_BYTES;
 use crate::world::{Phase, World};
+use tsumugi::PeerId;
 use tsumugi::internal::Delivery;
-use tsumugi::{PeerId, SendError};
 use tsumugi_wire::Instant;
 
 impl Host {
-    pub(crate) fn application(
+    /// What the application does in one call.
+    pub(super) fn application(
         &mut self,
         process: &mut Process,
         world: &mut World,
@@ -170,31 +171,6 @@ impl Host {
         Ok(true)
     }
 
-    /// Somebody to whom a message of `bytes` may be posted; `None`: not now.
-    pub(crate) fn partner(
-        &self,
-        process: &mut Process,
-        world: &World,
-        now: Instant,
-        to: usize,
-        bytes: u64,
-    ) -> Result<Option<PeerId>, Wrong> {
-        let Process { state, known, .. } = process;
-        let address = world.address_plan.known_as(self.index, to);
-        let id = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
-        let peer = known.entry(id.0).or_default();
-        if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
-            return Ok(None);
-        }
-        peer.failed_at = None;
-        state.reset_peer(id.0);
-        match state.may_post(id, bytes) {
-            Ok(()) => Ok(Some(id)),
-            Err(SendError::WouldBlock) => Ok(None),
-            Err(error) => Err(format!("host {} cannot post: {error}", self.index)),
-        }
-    }
-
     /// Sends everybody one more message, again if the connection turns out to be of the past.
     fn recover(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         for to in 0..world.address_plan.hosts() {
@@ -248,11 +224,5 @@ impl Host {
         }
         process.paths_back = back;
         Ok(())
-    }
-
-    pub(crate) fn has_recovered(&self, world: &World) -> bool {
-        let Some(process) = &self.process else { return false };
-        let reached = process.known.values().filter(|peer| peer.reached).count();
-        reached + 1 == world.address_plan.hosts() && process.paths_back
     }
 }

@@ -1,7 +1,7 @@
 //! The XDP program on a host's NIC: it gets what arrives first, when it arrives, whether the process runs or not.
 
+use super::{Host, watch};
 use crate::forge::crc32c;
-use crate::host::{Host, watch};
 use crate::ledger::Wrong;
 use crate::world::World;
 use std::net::SocketAddr;
@@ -50,7 +50,7 @@ impl Host {
     }
 
     /// The program takes a datagram.
-    pub(crate) fn run_xdp_on(
+    pub(super) fn run_xdp_on(
         &mut self,
         world: &mut World,
         now: Instant,
