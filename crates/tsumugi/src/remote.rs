@@ -71,7 +71,7 @@ use crate::PeerId;
 use crate::channel::Ticket;
 use crate::endpoint::Shared;
 use crate::endpoint::core::State;
-use crate::endpoint::peer::rma::Promise;
+use crate::endpoint::peer::operations::Promise;
 use crate::error::SendError;
 use std::rc::Rc;
 use std::time::Duration;
@@ -357,7 +357,7 @@ impl Remote {
     /// [`Registration::try_notification`] takes is not told of here. Makes no progress.
     #[must_use]
     pub fn take_notification(&self) -> Option<(u64, Notification)> {
-        self.shared.inner.borrow_mut().state.served.take_any_notification()
+        self.shared.inner.borrow_mut().state.rma.served.take_any_notification()
     }
 
     /// Reads into `into`, without waiting.
@@ -478,12 +478,12 @@ impl Registration {
     pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
         let key = self.target.key;
         self.shared.inner.borrow_mut().state.watch();
-        self.shared.wait_until(self.shared.deadline(timeout), |state| state.served.take_notification(key))
+        self.shared.wait_until(self.shared.deadline(timeout), |state| state.rma.served.take_notification(key))
     }
 
     /// Takes the next notification, if one has been taken in.
     pub(crate) fn take_notification(&self) -> Option<Notification> {
-        self.shared.inner.borrow_mut().state.served.take_notification(self.target.key)
+        self.shared.inner.borrow_mut().state.rma.served.take_notification(self.target.key)
     }
 }
 

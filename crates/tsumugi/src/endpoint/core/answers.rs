@@ -78,7 +78,7 @@ impl State {
         sack.delay_ns = now.since(peer.acks.deposited_at).min(u64::from(u32::MAX)) as u32;
         let mut buffer = [0; BODY_BYTES_MAX];
         let body = sack.encode(&mut buffer);
-        let mut header = Header::new(kind, self.epoch);
+        let mut header = Header::new(kind, self.incarnation.epoch);
         (header.flow, header.token) = (remote.flow, remote.token);
         header.flags = flags.with(more);
         // What was read has been compared, and nothing else.

@@ -98,7 +98,7 @@ impl State {
                 return;
             }
         };
-        let Some(index) = self.flows[header.flow as usize] else { return };
+        let Some(index) = self.peers.in_flow(header.flow) else { return };
         self.peers[index as usize].liveness.hear(now);
         let rides_along = matches!(
             header.kind,
@@ -113,7 +113,7 @@ impl State {
         );
         if rides_along && header.flags.has(Flags::HAS_ACK) {
             self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
-            if self.flows[header.flow as usize].is_none() {
+            if self.peers.in_flow(header.flow).is_none() {
                 return; // the acknowledgement was nonsense, and has ended the connection
             }
         }
@@ -245,7 +245,7 @@ impl State {
         }
         if header.psn > self.peers[index as usize].receive.reorder.next() {
             self.pass_direct_writes(index, header.psn);
-            if self.flows[header.flow as usize] != Some(index) {
+            if self.peers.in_flow(header.flow) != Some(index) {
                 return; // what had its turn ended the connection
             }
         }

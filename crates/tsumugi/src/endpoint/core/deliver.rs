@@ -66,7 +66,7 @@ impl State {
     }
 
     fn on_record(&mut self, now: Instant, record: &Record, taken: Taken, body: &[u8]) {
-        let Some(index) = self.flows.get(record.flow as usize).copied().flatten() else { return };
+        let Some(index) = self.peers.in_flow(record.flow) else { return };
         let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return };
         if Record::stamp_of(token) != record.stamp {
             // Deposited for a peer that is gone; its entry has a new tenant.

@@ -254,7 +254,7 @@ impl State {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
         peer.outbox.accepted += 1;
-        peer.outbox.may_ask |= !self.posts_unwatched;
+        peer.outbox.may_ask |= !self.egress.unwatched;
         let number = peer.outbox.accepted;
         match peer.connection.phase {
             Phase::Strange => self.start_handshake(now, index),
@@ -378,9 +378,9 @@ impl State {
 
     /// Posts something of which nobody will ask whether it has arrived.
     pub fn unwatched<T>(&mut self, post: impl FnOnce(&mut State) -> T) -> T {
-        self.posts_unwatched = true;
+        self.egress.unwatched = true;
         let posted = post(self);
-        self.posts_unwatched = false;
+        self.egress.unwatched = false;
         posted
     }
 
@@ -439,7 +439,7 @@ impl State {
     /// that was accepted gets on.
     pub(crate) fn acknowledged(&self) -> (u64, u64) {
         let packets = self.peers.iter().map(|peer| peer.sender.next().0 - peer.sender.outstanding() as u64);
-        (packets.sum(), self.ends)
+        (packets.sum(), self.peers.ends())
     }
 
     /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.

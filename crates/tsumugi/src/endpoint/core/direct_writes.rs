@@ -23,13 +23,13 @@ impl State {
     /// Whether there were direct writes since the last look.
     #[inline]
     pub(super) fn has_direct_writes(&self) -> bool {
-        self.window.is_there() && self.direct_writes() != self.direct_writes_seen
+        self.rma.window.is_there() && self.direct_writes() != self.rma.direct_writes_seen
     }
 
     /// Passes the turns of direct writes before `until`, as far as they are known to be done, and hands out what was
     /// waiting for them. `false` when that is not known yet.
     pub(super) fn pass_direct_writes(&mut self, index: u32, until: Psn) -> bool {
-        if !self.window.is_there() {
+        if !self.rma.window.is_there() {
             return true;
         }
         loop {
@@ -55,11 +55,11 @@ impl State {
 
     /// Looks whether held packets were waiting for direct writes, and says how far the queue has been read.
     pub(super) fn pass_all_direct_writes(&mut self) {
-        if !self.window.is_there() {
+        if !self.rma.window.is_there() {
             return;
         }
         let direct_writes = self.direct_writes();
-        if direct_writes != self.direct_writes_seen || self.schedule.is_holding() {
+        if direct_writes != self.rma.direct_writes_seen || self.schedule.is_holding() {
             let mut all = true;
             for index in self.schedule.take_holding() {
                 Schedule::held(&mut self.peers[index as usize].listed);
@@ -67,7 +67,7 @@ impl State {
                 self.tell_held(index);
             }
             if all {
-                self.direct_writes_seen = direct_writes;
+                self.rma.direct_writes_seen = direct_writes;
             }
         }
         self.queue.tell_read(&*self.memory);
@@ -75,7 +75,7 @@ impl State {
 
     /// Says how many packets of a peer are held: while there are any, nothing that has a turn is written directly.
     pub(super) fn tell_held(&mut self, index: u32) {
-        if !self.window.is_there() {
+        if !self.rma.window.is_there() {
             return;
         }
         let peer = &mut self.peers[index as usize];

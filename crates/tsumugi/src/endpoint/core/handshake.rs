@@ -28,8 +28,6 @@ pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
 /// A sender with more credit than this gets the next only in steps.
 const CREDIT_PACKETS_PLENTY: u64 = 256;
 const CREDIT_PACKETS_STEP: u64 = 64;
-/// Stateless replies that may wait at once; more are not sent, the peer will ask again.
-pub(super) const REPLIES_MAX: usize = 256;
 
 /// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which connection it would
 /// follow. See [`tsumugi_proto::handshake::Cookies::make`].
@@ -61,11 +59,11 @@ impl State {
         if !matches!(self.peers[index as usize].connection.phase, Phase::Strange) {
             return;
         }
-        let nonce = self.random.random();
+        let nonce = self.incarnation.random.random();
         let peer = &mut self.peers[index as usize];
         peer.connection.phase = Phase::Handshake(Handshake::new(now, nonce));
         // Errors that the kernel reports for packets to it must reach us.
-        self.to_connect.push(peer.address);
+        self.egress.connect(peer.address);
         self.schedule(index);
         self.arm(now, index);
     }
@@ -111,7 +109,7 @@ impl State {
             return;
         }
         self.close_flow(index);
-        let nonce = self.random.random();
+        let nonce = self.incarnation.random.random();
         self.peers[index as usize].connection.phase = Phase::Handshake(Handshake::new(now, nonce));
     }
 
@@ -133,7 +131,7 @@ impl State {
     /// Longest datagram of ours to or from a peer that we talk with at this address, bytes.
     fn datagram_bytes_at(&self, address: SocketAddr) -> usize {
         let bytes = self.options.datagram_bytes;
-        if self.is_shorter_over_ipv6 && address.is_ipv6() { over_ipv6(bytes) } else { bytes }
+        if self.multirail.is_shorter_over_ipv6 && address.is_ipv6() { over_ipv6(bytes) } else { bytes }
     }
 
     fn offer(&self, to: SocketAddr, local: Local, nonce: u64, cookie: u64) -> Offer {
@@ -152,7 +150,7 @@ impl State {
 
     /// A whole packet of no flow.
     pub(super) fn packet(&self, kind: Kind, body: &[u8]) -> Vec<u8> {
-        let mut header = Header::new(kind, self.epoch);
+        let mut header = Header::new(kind, self.incarnation.epoch);
         header.body_bytes = body.len() as u16;
         header.body_crc = crc32c(body);
         let mut packet = header.encode().to_vec();
@@ -161,12 +159,7 @@ impl State {
     }
 
     pub(super) fn reply(&mut self, to: SocketAddr, packet: Vec<u8>) {
-        // Once is enough. Equal packets in a row may be coalesced before the XDP program sees them, which then answers
-        // none.
-        let waits = self.replies.iter().any(|(other, reply)| *other == to && *reply == packet);
-        if self.replies.len() < REPLIES_MAX && !waits {
-            self.replies.push((to, packet));
-        }
+        self.egress.reply(to, packet);
     }
 
     /// Queues a packet without body on the flow to a peer.
@@ -194,7 +187,7 @@ impl State {
         let (ack, credit) = self.credit(index);
         let peer = &self.peers[index as usize];
         let remote = peer.connection.remote?;
-        let mut header = Header::new(kind, self.epoch);
+        let mut header = Header::new(kind, self.incarnation.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.flags, header.psn) = (self.has_ack(index), psn);
         (header.ack, header.credit) = (ack, credit);
@@ -206,9 +199,9 @@ impl State {
         if let Some(local) = self.peers[index as usize].connection.local {
             return Some(local);
         }
-        let free = self.flows.iter().position(Option::is_none)?;
-        let local = Local { index: free as u32, token: self.random.random_range(1..=u64::MAX) };
-        self.flows[free] = Some(index);
+        let free = self.peers.free_flow()?;
+        let local = Local { index: free, token: self.incarnation.random.random_range(1..=u64::MAX) };
+        self.peers.set_flow(free, Some(index));
         self.peers[index as usize].connection.local = Some(local);
         Some(local)
     }
@@ -224,14 +217,14 @@ impl State {
             if let Some(flow) = self.memory.flow(local.index) {
                 receiver::close(flow);
             }
-            self.flows[local.index as usize] = None;
+            self.peers.set_flow(local.index, None);
         }
     }
 
     pub(super) fn on_hello(&mut self, now: Instant, from: SocketAddr, header: &Header, offer: &Offer) {
         // First of all: what was deposited before it may change how things stand with the peer.
         self.drain(now);
-        let known = self.by_address.get(&from).copied();
+        let known = self.peers.at(from);
         let same = if known.is_none() { self.recognise(header.epoch, offer.token, from) } else { None };
         let listed = known.or(same).is_some() || self.options.accept_unknown;
         let refusal = if offer.job != self.options.job {
@@ -257,10 +250,10 @@ impl State {
         });
         let standing = peer.map_or(0, |peer| standing(peer, header.epoch, offer.nonce));
         let proved = again
-            || self.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie)
+            || self.incarnation.cookies.check(now, from, header.epoch, offer.nonce, standing, offer.cookie)
             || (offer.cookie != 0 && defect!(CookieNotChecked));
         if !proved {
-            let cookie = self.cookies.make(now, from, header.epoch, offer.nonce, standing);
+            let cookie = self.incarnation.cookies.make(now, from, header.epoch, offer.nonce, standing);
             let packet = self.packet(Kind::Challenge, &Challenge { nonce: offer.nonce, cookie }.encode());
             self.reply(from, packet);
             return;
@@ -327,7 +320,7 @@ impl State {
         header: &Header,
         challenge: Challenge,
     ) {
-        let Some(&index) = self.by_address.get(&from) else {
+        let Some(index) = self.peers.at(from) else {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         };
@@ -373,7 +366,7 @@ impl State {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         }
-        let index = self.by_address.get(&from).copied();
+        let index = self.peers.at(from);
         let expected = index.is_some_and(|index| match &self.peers[index as usize].connection.phase {
             Phase::Handshake(handshake) => handshake.nonce == offer.nonce && handshake.cookie != 0,
             _ => false,
@@ -430,7 +423,7 @@ impl State {
             peer.paths.truncate(1);
             peer.paths[0].mtu = peer.fresh_mtu(peer.paths[0].address);
             peer.fit();
-            self.to_connect.push(peer.address);
+            self.egress.connect(peer.address);
             self.find_paths(now, index);
         }
         let peer = &mut self.peers[index as usize];
@@ -480,7 +473,7 @@ impl State {
         if !defect!(ByeBeforeReading) {
             self.drain(now); // what it sent before it left is still delivered
         }
-        if self.flows[header.flow as usize] != Some(index) {
+        if self.peers.in_flow(header.flow) != Some(index) {
             return; // what was read ended the connection
         }
         if !self.peers[index as usize].receive.damaged.is_empty() {
@@ -513,14 +506,14 @@ impl State {
 
     /// Tells the sender of a flow that it is not open here. The flow's token is repeated as proof.
     pub(super) fn reset(&mut self, to: SocketAddr, token: u64) {
-        let mut reset = Header::new(Kind::Reset, self.epoch);
+        let mut reset = Header::new(Kind::Reset, self.incarnation.epoch);
         reset.token = token;
         self.reply(to, reset.encode().to_vec());
     }
 
     pub(super) fn on_reset(&mut self, now: Instant, from: SocketAddr, header: &Header) {
         self.drain(now);
-        let index = self.by_address.get(&from).copied();
+        let index = self.peers.at(from);
         let Some(index) = index.filter(|&index| {
             self.peers[index as usize]
                 .connection

@@ -52,6 +52,10 @@ pub(super) struct Identities {
     merged: Vec<Merged>,
     /// The numbers of entries that were merged, in the order in which they were.
     merges: Vec<Merge>,
+    /// How many HELLOs were refused for want of room, and the last one's sender.
+    pub(super) turned_away: Option<(u64, SocketAddr)>,
+    /// That somebody speaks another version of the protocol was said once.
+    pub(super) has_told_of_version: bool,
 }
 
 /// Two numbers turned out to be the same peer's.
@@ -170,8 +174,8 @@ impl State {
         let peer = &mut self.peers[index as usize];
         if peer.identity.aliases.len() < ALIASES_MAX {
             peer.identity.aliases.push(address);
-            self.by_address.insert(address, index);
-            self.to_connect.push(address);
+            self.peers.settle(address, index);
+            self.egress.connect(address);
         }
     }
 
@@ -180,13 +184,12 @@ impl State {
         let peer = &mut self.peers[index as usize];
         let own = peer.address;
         for alias in std::mem::take(&mut peer.identity.aliases) {
-            self.to_disconnect.push(alias);
+            self.egress.disconnect(alias);
             let is_named = |peer: &Peer| {
                 peer.identity.named && peer.identity.same_as == Some(index) && peer.address == alias
             };
-            if alias != own && !self.peers.iter().any(is_named) && self.by_address.get(&alias) == Some(&index)
-            {
-                self.by_address.remove(&alias);
+            if alias != own && !self.peers.iter().any(is_named) {
+                self.peers.leave(alias, index);
             }
         }
     }
@@ -241,7 +244,7 @@ impl State {
                 handshake.due = handshake.due.min(now);
                 self.schedule(index);
             } else {
-                let (address, nonce) = (peer.address, self.random.random());
+                let (address, nonce) = (peer.address, self.incarnation.random.random());
                 self.identities.asked.push((index, nonce));
                 let question = self.question(address, nonce);
                 self.reply(address, question);
@@ -343,7 +346,12 @@ impl State {
     /// number keeps that, or they would be counted anew.
     fn merge(&mut self, now: Instant, open: u32, connecting: u32) -> u32 {
         let [connected, waiting] = [open, connecting].map(|index| &self.peers[index as usize]);
-        if waiting.rma.pending.keys().any(|operation| connected.rma.pending.contains_key(operation)) {
+        if waiting
+            .operations
+            .pending
+            .keys()
+            .any(|operation| connected.operations.pending.contains_key(operation))
+        {
             return open; // named alike; when what is under way is done
         }
         let unused = connected.outbox.accepted == 0 || waiting.outbox.accepted == 0;
@@ -359,7 +367,7 @@ impl State {
         let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.identity.aliases));
         let (accepted, outbox) = (waiting.outbox.accepted, std::mem::take(&mut waiting.outbox.waiting));
         let outbox_bytes = std::mem::take(&mut waiting.outbox.bytes);
-        let (pending, awaited) = (std::mem::take(&mut waiting.rma.pending), waiting.liveness.awaited);
+        let (pending, awaited) = (std::mem::take(&mut waiting.operations.pending), waiting.liveness.awaited);
         let (name, named) = (waiting.name.clone(), waiting.identity.named);
         let mut fresh = Peer::new(name, address, self.options.repeat);
         (fresh.number, fresh.identity.named) = (waiting.number, named);
@@ -378,13 +386,11 @@ impl State {
             peer.paths[0].mtu = peer.fresh_mtu(peer.address);
             peer.identity.aliases.push(other.address);
             if let Some(local) = peer.connection.local {
-                self.flows[local.index as usize] = Some(keeps);
+                self.peers.set_flow(local.index, Some(keeps));
             }
         }
-        for owner in self.by_address.values_mut().filter(|owner| **owner == goes) {
-            *owner = keeps;
-        }
-        self.by_address.insert(address, keeps);
+        self.peers.move_all(goes, keeps);
+        self.peers.settle(address, keeps);
         let into = (PeerId(keeps), self.peers[keeps as usize].connection.number);
         let Self { identities, peers, .. } = self;
         // Tickets of a connection before the last have failed, however they are counted.
@@ -398,8 +404,7 @@ impl State {
             }
         }
         identities.merges.push(Merge { from: PeerId(goes), into: PeerId(keeps) });
-        self.ends += 1;
-        let ends = self.ends;
+        let ends = self.peers.count_end();
         let [peer, other] = self.peers.two(keeps, goes);
         peer.identity.named |= other.identity.named;
         (other.identity.same_as, other.identity.ended) = (Some(keeps), ends);
@@ -410,7 +415,7 @@ impl State {
         if !takes_over {
             peer.identity.aliases.push(address);
         }
-        peer.rma.pending.extend(pending);
+        peer.operations.pending.extend(pending);
         for mut outgoing in outbox {
             match &mut outgoing {
                 Outgoing::Packet { messages, .. } | Outgoing::BulkTransfer { messages, .. } => {
@@ -426,7 +431,7 @@ impl State {
             peer.outbox.waiting.push_back(outgoing);
         }
         self.channels.renumber(goes, keeps);
-        self.to_connect.push(self.peers[keeps as usize].address);
+        self.egress.connect(self.peers[keeps as usize].address);
         self.relist(now, keeps);
         keeps
     }

@@ -1,8 +1,8 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
 use super::State;
-use super::handshake::REPLIES_MAX;
 use crate::PeerId;
+use crate::endpoint::egress::REPLIES_MAX;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::receive::{Assembly, Held};
@@ -76,7 +76,7 @@ impl State {
     /// The peer that sends in flow `index`.
     #[must_use]
     pub fn peer_of_flow(&self, index: u32) -> Option<PeerId> {
-        self.flows.get(index as usize).copied().flatten().map(PeerId)
+        self.peers.in_flow(index).map(PeerId)
     }
 
     /// The bytes of a message.
@@ -117,7 +117,7 @@ impl State {
         ensure(self.sent.len() == outstanding, &|| {
             format!("{} packets kept for {outstanding} outstanding or not compared", self.sent.len())
         })?;
-        let (peers, replies, failures) = (self.peers.len(), self.replies.len(), self.channels.failures());
+        let (peers, replies, failures) = (self.peers.len(), self.egress.replies(), self.channels.failures());
         let peers_max = self.options.peers_max as usize;
         ensure(peers <= peers_max && failures <= peers_max && replies <= REPLIES_MAX, &|| {
             format!("{peers} peers, {failures} failures, {replies} replies for at most {peers_max} peers")
@@ -135,12 +135,7 @@ impl State {
         self.audit_held(lent_bytes)?;
         self.peers.iter().try_for_each(|peer| peer.outbox.audit())?;
         self.sent.audit(self.peers.iter().flat_map(|peer| peer.outbox.long_messages()))?;
-        for (index, tenant) in self.flows.iter().enumerate() {
-            let owner = tenant.and_then(|peer| self.peers.get(peer as usize)?.connection.local);
-            if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
-                return Err(format!("flow {index} belongs to {tenant:?}, which has {owner:?}"));
-            }
-        }
+        self.peers.audit()?;
         // Invariant 1 of the layout.
         let control = self.memory.control();
         let head = control.ring_head.0.load(Ordering::Relaxed);

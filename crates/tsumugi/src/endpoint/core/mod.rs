@@ -32,14 +32,17 @@ use crate::PeerId;
 use crate::channel::Ticket;
 use crate::counters::Counters;
 use crate::endpoint::budget::ReceiveBudget;
+use crate::endpoint::egress::Egress;
+use crate::endpoint::multirail::Multirail;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::receive::Held;
 use crate::endpoint::peer::table::Peers;
 use crate::endpoint::receive_queue::ReceiveQueue;
+use crate::endpoint::rma::Rma;
 use crate::endpoint::schedule::Schedule;
 use crate::endpoint::sent::Sent;
-use crate::endpoint::window::Window;
+
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
@@ -47,21 +50,18 @@ use crate::remote::{Refusal, Rights, Target};
 use channels::Channels;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
-use std::collections::{HashMap, VecDeque};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::handshake::Cookies;
-use tsumugi_proto::path_policy::{Policy, PolicyChoice};
 use tsumugi_proto::translation::ReplacementChoice;
 use tsumugi_rail::memory::Memory;
-use tsumugi_rail::{Networks, NicAddress, Region, Slice};
+use tsumugi_rail::{Region, Slice};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Instant, Kind};
 
@@ -114,56 +114,30 @@ struct Tally {
     packets_unrepaired: u64,
 }
 
-/// Everything an endpoint knows.
-pub struct State {
-    options: EndpointOptions,
+/// What tells this incarnation of the endpoint from others.
+struct Incarnation {
     epoch: u32,
-    pub(crate) memory: Rc<Mapped>,
     cookies: Cookies,
     random: StdRng,
-    peers: Peers,
-    /// Connections that have ended.
-    ends: u64,
-    /// How many HELLOs were refused for want of room, and the last one's sender.
-    turned_away: Option<(u64, SocketAddr)>,
-    /// Of what is posted now nobody will ask whether it has arrived.
-    posts_unwatched: bool,
-    /// That somebody speaks another version of the protocol was said once.
-    has_told_of_version: bool,
-    /// Which peer proved to be at an address: that of its connection, others that it came from, and those of its paths
-    /// that it has answered on.
-    by_address: HashMap<SocketAddr, u32>,
-    identities: identity::Identities,
-    /// Which peer sends in flow `index`.
-    flows: Vec<Option<u32>>,
-    channels: Channels,
-    window: Window,
-    /// Direct writes into it that were done when we looked last.
-    direct_writes_seen: u64,
+}
+
+/// Everything an endpoint knows, in parts.
+pub struct State {
+    options: EndpointOptions,
+    incarnation: Incarnation,
+    pub(crate) memory: Rc<Mapped>,
     queue: ReceiveQueue,
     budget: ReceiveBudget,
     pub(crate) pool: Pool,
+    peers: Peers,
+    identities: identity::Identities,
+    channels: Channels,
+    pub(crate) rma: Rma,
     sent: Sent,
     schedule: Schedule,
-    /// Addresses that peers have taken up or left, for the rail.
-    to_connect: Vec<SocketAddr>,
-    to_disconnect: Vec<SocketAddr>,
-    /// Stateless answers waiting to be sent: to whom, and the whole packet.
-    replies: Vec<(SocketAddr, Vec<u8>)>,
-    /// The NICs that peers can reach us by, and what is said of them.
-    nics: Vec<NicAddress>,
-    rails: Vec<RailAddress>,
-    /// See [`State::shorten_over_ipv6`].
-    is_shorter_over_ipv6: bool,
-    networks: Networks,
-    ledger: rails::Ledger,
-    /// Our memory that others may reach, and theirs that would not be written.
-    pub(crate) served: serve::Served,
-    refusals: VecDeque<Refusal>,
-    /// The path policy: spreads packets over the paths to a peer.
-    policy: Box<dyn Policy>,
+    multirail: Multirail,
+    egress: Egress,
     tally: Tally,
-    burst: transmit::Burst,
 }
 
 impl State {
@@ -179,39 +153,24 @@ impl State {
         let mut nobody = Peer::new(String::new(), (Ipv4Addr::UNSPECIFIED, 0).into(), options.repeat);
         nobody.connection.phase = Phase::Gone(Reason::Closed);
         State {
-            epoch,
-            window: Window::new(&memory),
-            direct_writes_seen: 0,
-            memory,
-            cookies: Cookies::new((random.random(), random.random())),
-            random,
-            peers: Peers::new(options.peers_max, nobody),
-            ends: 0,
-            turned_away: None,
-            posts_unwatched: false,
-            has_told_of_version: false,
-            by_address: HashMap::new(),
-            identities: identity::Identities::default(),
-            flows: vec![None; flows],
-            channels: Channels::new(options.peers_max as usize),
             queue: ReceiveQueue::default(),
             budget: ReceiveBudget::new(options.receive_bytes),
             pool: Pool::default(),
+            peers: Peers::new(options.peers_max, flows, nobody),
+            identities: identity::Identities::default(),
+            channels: Channels::new(options.peers_max as usize),
+            rma: Rma::new(&memory),
             sent: Sent::default(),
             schedule: Schedule::default(),
-            to_connect: Vec::new(),
-            to_disconnect: Vec::new(),
-            replies: Vec::new(),
-            nics: Vec::new(),
-            rails: Vec::new(),
-            is_shorter_over_ipv6: false,
-            networks: Networks::default(),
-            ledger: rails::Ledger::default(),
-            served: serve::Served::default(),
-            refusals: VecDeque::new(),
-            policy: PolicyChoice::default().under(options.repeat).policy(),
+            multirail: Multirail::new(options.repeat),
+            egress: Egress::default(),
             tally: Tally::default(),
-            burst: transmit::Burst::default(),
+            incarnation: Incarnation {
+                epoch,
+                cookies: Cookies::new((random.random(), random.random())),
+                random,
+            },
+            memory,
             options,
         }
     }
@@ -225,7 +184,7 @@ impl State {
 
     /// The entry of a peer, made if there is none yet.
     fn enter_peer(&mut self, name: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
-        if let Some(&index) = self.by_address.get(&address) {
+        if let Some(index) = self.peers.at(address) {
             return Ok(PeerId(index));
         }
         let peer = Peer::new(name.to_owned(), address, self.options.repeat);
@@ -239,12 +198,11 @@ impl State {
             let Some((place, old)) = spare.min_by_key(|(_, peer)| peer.identity.ended) else {
                 return Err(PeerError::TooMany(self.options.peers_max));
             };
-            if self.by_address.get(&old.address) == Some(&old.number) {
-                self.by_address.remove(&old.address);
-            }
+            let (address, number) = (old.address, old.number);
+            self.peers.leave(address, number);
             self.peers.replace(place, peer)
         };
-        self.by_address.insert(address, index);
+        self.peers.settle(address, index);
         Ok(PeerId(index))
     }
 
@@ -263,7 +221,7 @@ impl State {
     /// The endpoint's epoch.
     #[must_use]
     pub fn epoch(&self) -> u32 {
-        self.epoch
+        self.incarnation.epoch
     }
 
     /// When [`State::tick`] has something to do.
@@ -278,7 +236,7 @@ impl State {
     pub fn is_due(&self, now: Instant) -> bool {
         now >= self.schedule.deadline()
             || self.schedule.to_send() > 0
-            || !self.replies.is_empty()
+            || self.egress.replies() > 0
             || self.memory.control().xoff.0.load(Ordering::Relaxed) != 0
     }
 
@@ -291,7 +249,7 @@ impl State {
     /// Says that datagrams over IPv6 are to be as much shorter as its headers are longer: this endpoint is of both families,
     /// and `datagram_bytes` is what its NICs carry over IPv4.
     pub fn shorten_over_ipv6(&mut self) {
-        self.is_shorter_over_ipv6 = true;
+        self.multirail.is_shorter_over_ipv6 = true;
     }
 
     /// Longest packet body of our own, bytes.
@@ -302,21 +260,21 @@ impl State {
     /// Lets others reach memory by a key that nobody can guess.
     pub fn register(&mut self, slice: Slice, rights: Rights) -> u64 {
         let key = loop {
-            let key = self.random.random();
-            if key != 0 && !self.served.is_key(key) {
+            let key = self.incarnation.random.random();
+            if key != 0 && !self.rma.served.is_key(key) {
                 break key;
             }
         };
         let base = slice.region().address() + slice.at() as u64;
-        self.served.register(key, base, slice, rights);
+        self.rma.served.register(key, base, slice, rights);
         key
     }
 
     /// Lets others reach memory by a key and addresses that the caller chooses. `false`: the key is in use.
     pub fn register_as(&mut self, target: Target, slice: Slice, rights: Rights) -> bool {
-        let free = !self.served.is_key(target.key);
+        let free = !self.rma.served.is_key(target.key);
         if free {
-            self.served.register(target.key, target.address, slice, rights);
+            self.rma.served.register(target.key, target.address, slice, rights);
         }
         free
     }
@@ -324,28 +282,28 @@ impl State {
     /// Nothing more is done under a key. Returns whether the XDP program may be doing something under it at this
     /// moment.
     pub fn revoke(&mut self, key: u64) -> bool {
-        self.served.revoke(key);
-        self.window.forget(&self.memory, key)
+        self.rma.served.revoke(key);
+        self.rma.window.forget(&self.memory, key)
     }
 
     /// A region of zeroes that may be written without us; `None` when the window has no room for it.
     pub fn lend_window(&self, bytes: usize) -> Option<Region> {
-        self.window.lend(&self.memory, bytes)
+        self.rma.window.lend(&self.memory, bytes)
     }
 
     /// Whether memory may be written without us.
     pub(crate) fn is_in_window(&self, slice: &Slice) -> bool {
-        self.window.holds(slice)
+        self.rma.window.holds(slice)
     }
 
     /// How translations make room for others from now on.
     pub fn set_replacement(&mut self, choice: ReplacementChoice) {
-        self.window.set_replacement(choice);
+        self.rma.window.set_replacement(choice);
     }
 
     /// Takes the next write of ours that was refused.
     pub(crate) fn take_refusal(&mut self) -> Option<Refusal> {
-        self.refusals.pop_front()
+        self.rma.take_refusal()
     }
 
     /// Names message `number` of the present connection.
@@ -457,7 +415,7 @@ impl State {
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
     fn end_peer(&mut self, index: u32, reason: Reason) {
         let peer = &mut self.peers[index as usize];
-        let is_awaited = !peer.rma.pending.is_empty() || peer.liveness.awaited > 0;
+        let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited > 0;
         let failure = Failure {
             peer: PeerId(index),
             name: peer.name.clone(),
@@ -483,19 +441,20 @@ impl State {
     fn forget(&mut self, index: u32) {
         self.close_flow(index);
         let peer = &mut self.peers[index as usize];
-        self.ledger.count(peer);
+        self.multirail.ledger.count(peer);
+        let own = peer.address;
         for path in std::mem::take(&mut *peer.paths) {
-            if path.address != peer.address && self.by_address.get(&path.address) == Some(&index) {
-                self.by_address.remove(&path.address);
+            if path.address != own {
+                self.peers.leave(path.address, index);
             }
-            self.to_disconnect.push(path.address);
+            self.egress.disconnect(path.address);
         }
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
-        defect!(PromiseForgotten).then(|| peer.rma.pending.clear());
+        defect!(PromiseForgotten).then(|| peer.operations.pending.clear());
         peer.break_promises(PeerId(index));
-        self.ends += 1;
-        let mut old = peer.end(self.ends, self.options.repeat);
+        let ended = self.peers.count_end();
+        let mut old = self.peers[index as usize].end(ended, self.options.repeat);
         self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
         for (_, held) in old.receive.reorder.iter() {
             if let Held::Body(body) = held {

@@ -32,7 +32,7 @@ impl State {
 
     /// Where numbers begin that nobody who had the channel before should have used.
     pub(crate) fn random_number(&mut self) -> u32 {
-        self.random.random()
+        self.incarnation.random.random()
     }
 
     /// Longest message that this endpoint sends and takes, bytes.

@@ -73,7 +73,7 @@ impl State {
     /// Changes the path policy.
     pub fn set_policy(&mut self, policy: PolicyChoice) {
         if self.peers.len() == 0 || !defect!(PolicyNotChanged) {
-            self.policy = policy.under(self.options.repeat).policy();
+            self.multirail.policy = policy.under(self.options.repeat).policy();
         }
     }
 
@@ -97,17 +97,17 @@ impl State {
 
     /// Says at which addresses this endpoint is reached. Peers are told when there are several, and of every change.
     pub fn set_nics(&mut self, now: Instant, port: u16, nics: Vec<NicAddress>) {
-        if nics == self.nics {
+        if nics == self.multirail.nics {
             return;
         }
         let told_before = self.has_several_nics();
-        self.nics = nics;
+        self.multirail.nics = nics;
         let rail = |nic: &NicAddress| RailAddress {
             address: SocketAddr::new(nic.ip, port),
             nic: nic.nic,
             speed_mbits: nic.speed_mbits,
         };
-        self.rails = self.nics.iter().map(rail).collect();
+        self.multirail.told = self.multirail.nics.iter().map(rail).collect();
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             if matches!(self.peers[index as usize].connection.phase, Phase::Open) {
@@ -134,7 +134,7 @@ impl State {
     /// come first, because a list has room for some only.
     pub(super) fn rails_body(&mut self, index: u32) -> Option<Vec<u8>> {
         let mut buffer = [0; RAILS_BYTES_MAX];
-        let told = self.peers[index as usize].primary_family_first(&self.rails);
+        let told = self.peers[index as usize].primary_family_first(&self.multirail.told);
         let list = rails::encode(&told, &mut buffer);
         let mut body = self.pool.take(frame::whole_frame_bytes(list.len()))?;
         body.extend_from_slice(&frame::encode_whole(CONTROL_CHANNEL, list.len() as u32));
@@ -144,7 +144,7 @@ impl State {
 
     /// Whether there is something to tell a peer that has just become one.
     pub(super) fn has_several_nics(&self) -> bool {
-        self.nics.len() > 1
+        self.multirail.nics.len() > 1
     }
 
     /// A message of the peer's endpoint itself.
@@ -186,13 +186,13 @@ impl State {
     fn nic_for_path(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoPath> {
         let (peer, address) = (&self.peers[index as usize], rail.address);
         let first = peer.paths.first().map_or(address, |path| path.address).ip();
-        let reaching = |ip: IpAddr| self.nics.iter().find(move |nic| nic.reaches(ip));
+        let reaching = |ip: IpAddr| self.multirail.nics.iter().find(move |nic| nic.reaches(ip));
         let ip = address.ip();
-        if let Some(why) = self.networks.refusal(ip) {
+        if let Some(why) = self.multirail.networks.refusal(ip) {
             return Err(NoPath::NotAllowed(why));
         }
         // It leads to us: a bridge for containers has the same address on many hosts.
-        if self.nics.iter().any(|nic| nic.ip == ip) {
+        if self.multirail.nics.iter().any(|nic| nic.ip == ip) {
             return Err(NoPath::Ours);
         }
         let Some(nic) = reaching(ip) else { return Err(NoPath::Elsewhere) };
@@ -210,7 +210,8 @@ impl State {
 
     /// Whether a path, in whichever family, joins a NIC of ours and the one of the peer's that has the address `rail`.
     fn joins(&self, peer: &Peer, path: &PeerPath, nic: &NicAddress, rail: &RailAddress) -> bool {
-        let ours = || self.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
+        let ours =
+            || self.multirail.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
         let theirs =
             || peer.paths.told.iter().any(|other| other.address == path.address && other.nic == rail.nic);
         !path.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
@@ -244,13 +245,13 @@ impl State {
 
     /// Says which networks may be used.
     pub fn set_networks(&mut self, networks: Networks) {
-        self.networks = networks;
+        self.multirail.networks = networks;
     }
 
     /// Which networks may be used.
     #[must_use]
     pub fn networks(&self) -> &Networks {
-        &self.networks
+        &self.multirail.networks
     }
 
     /// Notices which paths are gone since the last look, and which are back.
@@ -258,7 +259,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         for (number, path) in peer.paths.list.iter_mut().enumerate() {
             let named = peer.paths.told.iter().any(|rail| rail.address == path.address);
-            let reached = self.nics.iter().find(|nic| nic.reaches(path.address.ip()));
+            let reached = self.multirail.nics.iter().find(|nic| nic.reaches(path.address.ip()));
             path.nic = reached.map(|nic| nic.ip).or(path.nic);
             // The connection's own path stays one even if the peer does not name it or it goes through a router.
             let gone = if named { path.nic.is_some() && reached.is_none() } else { number > 0 };
@@ -284,15 +285,13 @@ impl State {
             let Some(number) = peer.paths.iter().enumerate().find(free).map(|(number, _)| number) else {
                 return; // when one is gone, the peer or our own NICs will tell, and we look again
             };
-            self.ledger.count(peer);
+            self.multirail.ledger.count(peer);
             peer.sender.replace_path(number as u8, speed_bits);
             let former = std::mem::replace(&mut peer.paths[number], path).address;
-            if self.by_address.get(&former) == Some(&index) {
-                self.by_address.remove(&former);
-            }
-            self.to_disconnect.push(former);
+            self.peers.leave(former, index);
+            self.egress.disconnect(former);
         }
-        self.to_connect.push(address);
+        self.egress.connect(address);
     }
 
     /// The peer wants to know whether this path to us works: the answer goes back to the address that it came from.
@@ -351,14 +350,14 @@ impl State {
         path.pause_ns = PROBE_NS_MIN;
         if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
             peer.sender.revive(now, number as u8);
-            // Only the peer can answer there: from now on what comes from this address without a token is believed.
-            self.by_address.entry(from).or_insert(index);
             // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was in
             // flight: the path will never be so empty again.
             let rtt_ns = now.since(path.probed_at);
             if rtt_ns < PROBE_NS_MIN {
                 peer.sender.sample(number as u8, rtt_ns.max(1));
             }
+            // Only the peer can answer there: from now on what comes from this address without a token is believed.
+            self.peers.settle_if_free(from, index);
             self.suspect_revived(now, index, number);
             self.schedule(index);
         }
@@ -382,6 +381,6 @@ impl State {
             return Some(Pick { path: 0, packets: u32::MAX });
         }
         let waiting = u32::try_from(peer.outbox.bytes / body_bytes + 1).unwrap_or(u32::MAX);
-        path_policy::pick(&mut *self.policy, now, index, &peer.sender, waiting)
+        path_policy::pick(&mut *self.multirail.policy, now, index, &peer.sender, waiting)
     }
 }

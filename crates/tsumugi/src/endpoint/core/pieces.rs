@@ -21,14 +21,18 @@ impl State {
     pub(super) fn carried(&self, index: u32, path: u8) -> usize {
         let peer = &self.peers[index as usize];
         let carried = peer.paths[usize::from(path)].mtu.bytes();
-        if self.policy.is_copied() { carried.min(peer.sizes.cut_bytes + HEADER_BYTES) } else { carried }
+        if self.multirail.policy.is_copied() {
+            carried.min(peer.sizes.cut_bytes + HEADER_BYTES)
+        } else {
+            carried
+        }
     }
 
     /// Whether none of the collected packets is longer than that.
     pub(super) fn burst_fits(&self, index: u32, carried: usize) -> bool {
         let agreed = self.peers[index as usize].connection.remote.map_or(0, |remote| remote.datagram_bytes());
         let fits = |(_, key, _): &(_, PacketKey, _)| self.sent[*key].datagram_bytes() <= carried;
-        carried >= agreed || self.burst.packets.iter().all(fits)
+        carried >= agreed || self.egress.burst.packets.iter().all(fits)
     }
 
     /// Sends the collected packets over a path that carries `carried` bytes, too few for some of them. `false` when the NIC
@@ -41,7 +45,7 @@ impl State {
         carried: usize,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let mut packets = std::mem::take(&mut self.burst.packets);
+        let mut packets = std::mem::take(&mut self.egress.burst.packets);
         let mut all = true;
         let fits = |sent: &Sent, key: PacketKey| sent[key].datagram_bytes() <= carried;
         let sent = &self.sent;
@@ -51,14 +55,14 @@ impl State {
                 run.iter().for_each(|(psn, ..)| self.peers[index as usize].sender.not_taken(*psn));
                 false
             } else if fits(&self.sent, run[0].1) {
-                self.burst.packets.clone_from(&run);
+                self.egress.burst.packets.clone_from(&run);
                 self.send_burst(now, index, path, rail)?
             } else {
                 self.send_pieces_of(now, index, path, carried, run[0], rail)?
             };
         }
         packets.clear();
-        self.burst.packets = packets; // for its room
+        self.egress.burst.packets = packets; // for its room
         Ok(all)
     }
 
@@ -79,7 +83,7 @@ impl State {
         let whole = [head, body].concat();
         let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);
-        let mut header = Header::new(Kind::Piece, self.epoch);
+        let mut header = Header::new(Kind::Piece, self.incarnation.epoch);
         (header.flow, header.token, header.path, header.psn) = (remote.flow, remote.token, path, psn);
         (header.ack, header.credit) = (ack, credit);
         let mut heads = Vec::with_capacity(count);
@@ -105,8 +109,8 @@ impl State {
         let all = rail.send(now, address, &pieces)? == count;
         if all {
             if peer.is_multirail() {
-                self.policy.on_sent(index, path, 1, whole.len() as u64);
-                if self.policy.is_copied() {
+                self.multirail.policy.on_sent(index, path, 1, whole.len() as u64);
+                if self.multirail.policy.is_copied() {
                     for address in peer.elsewhere(address) {
                         rail.send(now, address, &pieces)?;
                     }

@@ -28,7 +28,7 @@ impl State {
     /// that its sender learns our version; nothing else is, or two versions would answer each other for ever.
     pub(super) fn on_other_version(&mut self, from: SocketAddr, version: u8, packet: &[u8]) {
         let connects = Header::kind_in_any_version(packet) == Some(Kind::Hello);
-        let known = self.by_address.get(&from).copied();
+        let known = self.peers.at(from);
         if connects && packet.len() >= HEADER_BYTES {
             let packet = self.packet(Kind::Reset, &[]);
             self.reply(from, packet);
@@ -36,7 +36,8 @@ impl State {
         if let Some(index) = known {
             self.peers[index as usize].liveness.doubt.version = Some(version);
         }
-        if (connects || known.is_some()) && !std::mem::replace(&mut self.has_told_of_version, true) {
+        if (connects || known.is_some()) && !std::mem::replace(&mut self.identities.has_told_of_version, true)
+        {
             log::warn!(
                 "{from} speaks version {version} of the protocol, and this is version {VERSION}: install the same version of Tsumugi \
                  on both hosts"
@@ -47,8 +48,8 @@ impl State {
     /// There is no room for another peer.
     pub(super) fn turn_away(&mut self, from: SocketAddr, nonce: u64) {
         let peers_max = self.options.peers_max;
-        let count = self.turned_away.map_or(0, |(count, _)| count) + 1;
-        self.turned_away = Some((count, from));
+        let count = self.identities.turned_away.map_or(0, |(count, _)| count) + 1;
+        self.identities.turned_away = Some((count, from));
         if count == 1 {
             log::warn!(
                 "{from} was refused: there is room for {peers_max} peers, and all are there; raise Config::peers_max"
@@ -61,12 +62,12 @@ impl State {
 
     /// How many HELLOs were refused for want of room, the last one's sender, and how many peers there may be.
     pub(crate) fn turned_away(&self) -> Option<(u64, SocketAddr, u32)> {
-        self.turned_away.map(|(count, from)| (count, from, self.options.peers_max))
+        self.identities.turned_away.map(|(count, from)| (count, from, self.options.peers_max))
     }
 
     /// The peer refuses the connection. A while later it may accept: when another has left, or it was started anew.
     pub(super) fn on_refusal(&mut self, now: Instant, from: SocketAddr, nonce: u64, refusal: Refusal) {
-        let Some(&index) = self.by_address.get(&from) else {
+        let Some(index) = self.peers.at(from) else {
             self.memory.count(Counter::HandshakeRefused, 1);
             return;
         };

@@ -2,9 +2,9 @@
 
 use super::State;
 use crate::channel::Ticket;
+use crate::endpoint::peer::operations::{BulkTransfer, Pending, Promise};
+use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
 use crate::endpoint::peer::outbox::Outgoing;
-use crate::endpoint::peer::rma::{BulkTransfer, Pending, Promise};
-use crate::endpoint::peer::rma::{NUMBER_BITS, NUMBER_MASK};
 use crate::error::SendError;
 use crate::remote::{Refusal, RemoteError};
 use crate::{PeerId, Target};
@@ -19,8 +19,6 @@ use tsumugi_wire::remote::{Atomic, Notice, Opcode, RemoteStatus};
 
 /// Operations of one peer that may wait for replies at once.
 pub(super) const OPERATIONS_MAX: usize = 1024;
-/// Refusals of writes that wait to be taken, at most; older ones are forgotten.
-const REFUSALS_MAX: usize = 1024;
 
 impl State {
     /// Writes what is in `from` to memory of a peer. Returns the message's number, for [`State::is_delivered`].
@@ -177,7 +175,7 @@ impl State {
     ) -> Result<Promise, SendError> {
         let id = self.the(id);
         self.may_post(id, 0)?;
-        if self.peers[id.0 as usize].rma.pending.len() >= OPERATIONS_MAX {
+        if self.peers[id.0 as usize].operations.pending.len() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
         }
         let operation = self.next_operation(id.0);
@@ -185,7 +183,7 @@ impl State {
         let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
         let promise = Promise::default();
         let pending = Pending { promise: Rc::clone(&promise), into, missing };
-        self.peers[id.0 as usize].rma.pending.insert(operation, pending);
+        self.peers[id.0 as usize].operations.pending.insert(operation, pending);
         Ok(promise)
     }
 
@@ -225,10 +223,7 @@ impl State {
     /// A write was refused, by the other side or by our own memory.
     pub(super) fn was_refused(&mut self, index: u32, number: u64, status: RemoteStatus) {
         let ticket = Ticket::new(PeerId(index), self.peers[index as usize].connection.number, number);
-        if self.refusals.len() >= REFUSALS_MAX {
-            self.refusals.pop_front();
-        }
-        self.refusals.push_back(Refusal::new(ticket, status));
+        self.rma.push_refusal(Refusal::new(ticket, status));
     }
 
     /// Something came of an operation of ours. `false` when that ended the connection.
@@ -238,7 +233,7 @@ impl State {
             return false;
         };
         let peer = &mut self.peers[index as usize];
-        let Some(pending) = peer.rma.pending.get_mut(&remote.operation) else {
+        let Some(pending) = peer.operations.pending.get_mut(&remote.operation) else {
             if remote.operation >> NUMBER_BITS
                 != u64::from(peer.connection.number) & (u64::MAX >> NUMBER_BITS)
             {
@@ -274,7 +269,7 @@ impl State {
             (_, refused) => Some(Err(RemoteError::refused(refused))),
         };
         if let Some(kept) = kept
-            && let Some(pending) = peer.rma.pending.remove(&remote.operation)
+            && let Some(pending) = peer.operations.pending.remove(&remote.operation)
         {
             let _ = pending.promise.set(kept); // unless it was told already
         }

@@ -31,7 +31,7 @@ const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
 impl State {
     /// Takes in what our kernel expects to pass to an address: when the address is new, and when a packet was too long.
     pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
-        let Some(&index) = self.by_address.get(&address) else { return };
+        let Some(index) = self.peers.at(address) else { return };
         let peer = &mut self.peers[index as usize];
         if peer.connection.remote.is_none() {
             return; // what both take is not known either

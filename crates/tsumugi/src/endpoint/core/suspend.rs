@@ -8,9 +8,9 @@ use crate::context::{
 use crate::endpoint::long_message::LongMessage;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase};
+use crate::endpoint::peer::operations::BulkTransfer;
 use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::peer::receive::{Assembly, Held, Store};
-use crate::endpoint::peer::rma::BulkTransfer;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use std::net::SocketAddr;
@@ -49,10 +49,10 @@ impl State {
         let peers = self.peers.iter().map(|peer| self.save_peer(peer)).collect();
         let saved = Saved {
             address,
-            epoch: self.epoch,
+            epoch: self.incarnation.epoch,
             job: self.options.job,
-            flows: self.flows.len() as u32,
-            cookie_key: self.cookies.key(),
+            flows: self.peers.flows(),
+            cookie_key: self.incarnation.cookies.key(),
             peers,
             channels,
             merged: self.identities.save_merged(),
@@ -163,10 +163,10 @@ impl State {
     /// Goes on with a context in a fresh state.
     pub(crate) fn restore(&mut self, context: &Context) -> Result<(), ContextError> {
         let saved = &context.saved;
-        self.epoch = saved.epoch;
+        self.incarnation.epoch = saved.epoch;
         self.options.job = saved.job;
         self.memory.control().epoch.store(saved.epoch, Ordering::Release);
-        self.cookies = Cookies::new(saved.cookie_key);
+        self.incarnation.cookies = Cookies::new(saved.cookie_key);
         for peer in &saved.peers {
             self.restore_peer(peer)?;
         }
@@ -174,9 +174,9 @@ impl State {
         for saved in &saved.peers {
             let the = saved.same_as.unwrap_or(saved.number);
             for address in saved.aliases.iter().chain([&saved.address]) {
-                self.by_address.insert(*address, the);
+                self.peers.settle(*address, the);
             }
-            self.to_connect.extend(&saved.aliases);
+            saved.aliases.iter().for_each(|alias| self.egress.connect(*alias));
             let peer = &mut self.peers[saved.number as usize];
             (peer.identity.same_as, peer.identity.aliases) = (saved.same_as, saved.aliases.clone());
         }
@@ -254,11 +254,10 @@ impl State {
         let damaged = |what: &str| ContextError::Damaged(what.to_owned());
         let memory = Rc::clone(&self.memory);
         let flow = memory.flow(saved.index).ok_or_else(|| damaged("a flow beyond the table"))?;
-        let slot = &mut self.flows[saved.index as usize];
-        if slot.is_some() || saved.bitmap.len() > WORDS_MAX {
+        if self.peers.in_flow(saved.index).is_some() || saved.bitmap.len() > WORDS_MAX {
             return Err(damaged("two peers in one flow, or a receive bitmap too long"));
         }
-        *slot = Some(index);
+        self.peers.set_flow(saved.index, Some(index));
         let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
         sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
         let epoch = self.peers[index as usize].connection.epoch;
@@ -334,7 +333,7 @@ impl State {
             self.budget.arrive(assembly.held_bytes());
             peer.receive.assemblies.push(assembly);
         }
-        self.to_connect.push(self.peers[index as usize].address);
+        self.egress.connect(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.
         self.peers[index as usize].acks.demand(tsumugi_wire::Kind::Ack, Psn(0));
         self.schedule(index);

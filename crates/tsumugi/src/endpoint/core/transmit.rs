@@ -2,10 +2,10 @@
 
 use super::State;
 use crate::checksum::{crc32c, crc32c_of_two};
-use crate::endpoint::long_message::FRONT_BYTES_MAX;
+use crate::endpoint::egress::{Burst, HEAD_BYTES_MAX};
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::outbox::Outgoing;
-use crate::endpoint::sent::{Body, PacketKey, SentPacket};
+use crate::endpoint::sent::{Body, SentPacket};
 use arrayvec::ArrayVec;
 use tsumugi_proto::path_policy::Pick;
 use tsumugi_rail::{Packet, Rail, RailError};
@@ -15,7 +15,7 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
 use tsumugi_wire::remote::RemoteStatus;
 use tsumugi_wire::time::MICROSECOND_NS;
-use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// Packets of a burst, at most: as many as segmentation offload takes at once.
 const BURST_PACKETS_MAX: usize = 64;
@@ -24,29 +24,15 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// After this time a NIC whose queue was full is tried again, ns: some packets later.
 const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 
-/// Longest head of a packet: header, frame header, and the beginning of a message that lies elsewhere, bytes.
-const HEAD_BYTES_MAX: usize = HEADER_BYTES + FRAGMENT_BYTES + FRONT_BYTES_MAX;
-
-/// Room to put a burst together, kept so that nothing is allocated for it.
-#[derive(Debug, Default)]
-pub(crate) struct Burst {
-    pub(super) packets: Vec<(Psn, PacketKey, Flags)>,
-    /// A PROBE goes behind it: its packets do not bring back the answer that it needs.
-    probed: bool,
-    heads: Vec<[u8; HEAD_BYTES_MAX]>,
-}
-
 impl State {
     /// Sends what may be sent now.
     ///
     /// # Errors
     /// The rail is broken.
     pub fn transmit<R: Rail + ?Sized>(&mut self, now: Instant, rail: &mut R) -> Result<(), RailError> {
-        if !self.to_connect.is_empty() {
-            for address in std::mem::take(&mut self.to_connect) {
-                rail.connect(address);
-                self.hear_size(now, address, rail);
-            }
+        for address in self.egress.take_connects() {
+            rail.connect(address);
+            self.hear_size(now, address, rail);
         }
         while let Some(address) = rail.too_long() {
             self.hear_size(now, address, rail);
@@ -63,11 +49,11 @@ impl State {
                 break;
             }
         }
-        for (to, packet) in self.replies.drain(..) {
+        for (to, packet) in self.egress.take_replies() {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.tally.answers_sent += 1;
         }
-        for address in self.to_disconnect.drain(..) {
+        for address in self.egress.take_disconnects() {
             rail.disconnect(address);
         }
         Ok(())
@@ -107,7 +93,7 @@ impl State {
         }
         while let Some(pick) = self.pick(now, index) {
             self.gather(now, index, pick);
-            if self.burst.packets.is_empty() {
+            if self.egress.burst.packets.is_empty() {
                 break;
             }
             let carried = self.carried(index, pick.path);
@@ -119,7 +105,7 @@ impl State {
             if !all {
                 return Ok(false);
             }
-            if self.burst.probed {
+            if self.egress.burst.probed {
                 self.probe_behind(now, index, pick.path, rail)?;
             }
         }
@@ -139,18 +125,18 @@ impl State {
 
     /// Collects the packets that may be sent to a peer over a path now: first again, then anew.
     fn gather(&mut self, now: Instant, index: u32, pick: Pick) {
-        self.burst.packets.clear();
+        self.egress.burst.packets.clear();
         // After a time-out the path of the answers may be at fault, too. Only a PROBE is answered by every receiver to
         // the address that it came from.
         let peer = &self.peers[index as usize];
-        self.burst.probed = peer.is_multirail() && peer.sender.is_urgent() && !defect!(TriedUnasked);
+        self.egress.burst.probed = peer.is_multirail() && peer.sender.is_urgent() && !defect!(TriedUnasked);
         let fitting = BURST_BYTES_MAX / (HEADER_BYTES + self.body_bytes(index));
         let most = fitting.clamp(1, BURST_PACKETS_MAX).min(pick.packets as usize);
-        while self.burst.packets.len() < most {
+        while self.egress.burst.packets.len() < most {
             let peer = &mut self.peers[index as usize];
             if let Some((psn, &key)) = peer.sender.resend(now, pick.path) {
                 let another = if defect!(BodyChangedOnResend) { self.sent.iter().next() } else { None };
-                self.burst.packets.push((psn, another.map_or(key, |(key, _)| key), Flags::RESENT));
+                self.egress.burst.packets.push((psn, another.map_or(key, |(key, _)| key), Flags::RESENT));
                 self.tally.packets_resent += 1;
             } else if peer.sender.room(pick.path) > 0
                 && let Some((sent, messages)) = self.cut(index)
@@ -161,7 +147,7 @@ impl State {
                 if let Some(messages) = messages {
                     peer.outbox.marks.push_back((psn, messages));
                 }
-                self.burst.packets.push((psn, key, Flags(0)));
+                self.egress.burst.packets.push((psn, key, Flags(0)));
                 self.tally.packets_sent += 1;
             } else {
                 break;
@@ -237,17 +223,17 @@ impl State {
     ) -> Result<bool, RailError> {
         let (ack, credit) = self.credit(index);
         let flags = self.has_ack(index);
-        let count = self.burst.packets.len();
+        let count = self.egress.burst.packets.len();
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.connection.remote else { return Ok(true) };
         // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what it may send, after a
         // resend, where somebody wants a buffer back or said so, and after a long message that somebody may ask about.
         // After one that nobody asks about, it may take its time.
         let full = peer.sender.room(path) == 0;
-        let Burst { packets, probed, heads } = &mut self.burst;
+        let Burst { packets, probed, heads } = &mut self.egress.burst;
         heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
-        let mut header = Header::new(Kind::Data, self.epoch);
+        let mut header = Header::new(Kind::Data, self.incarnation.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
         (header.ack, header.credit) = (ack, credit);
         for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
@@ -279,8 +265,8 @@ impl State {
         let taken = rail.send(now, address, &out)?;
         if peer.is_multirail() {
             let bytes = out[..taken].iter().map(|packet| packet.bytes() as u64).sum();
-            self.policy.on_sent(index, path, taken as u32, bytes);
-            if self.policy.is_copied() && !defect!(BroadcastOverOnePath) {
+            self.multirail.policy.on_sent(index, path, taken as u32, bytes);
+            if self.multirail.policy.is_copied() && !defect!(BroadcastOverOnePath) {
                 for address in peer.elsewhere(address) {
                     rail.send(now, address, &out[..taken])?;
                 }

@@ -24,7 +24,7 @@ impl State {
         self.tally.packets_by_xdp += 1;
         if record.has_ack {
             self.on_answer(now, index, Answer::Piggyback, Psn(record.ack), record.credit, None);
-            if self.flows[record.flow as usize] != Some(index) {
+            if self.peers.in_flow(record.flow) != Some(index) {
                 return false;
             }
         }
@@ -63,7 +63,7 @@ impl State {
         peer.liveness.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
-        self.flows[local.index as usize] == Some(index)
+        self.peers.in_flow(local.index) == Some(index)
     }
 
     /// Takes in what was noted of the acknowledgements of all peers that owe us some: those rode on direct writes.

@@ -4,11 +4,11 @@ mod acks;
 pub(crate) mod connection;
 pub(crate) mod damaged;
 mod liveness;
+pub(crate) mod operations;
 pub(crate) mod outbox;
 pub(crate) mod paths;
 pub(crate) mod receive;
 mod repairs;
-pub(crate) mod rma;
 pub(crate) mod sizes;
 pub(crate) mod table;
 
@@ -17,11 +17,11 @@ use crate::endpoint::sent::PacketKey;
 use acks::Acks;
 use connection::{Connection, Phase};
 use liveness::Liveness;
+use operations::Operations;
 use outbox::Outbox;
 use paths::Paths;
 use receive::Receive;
 use repairs::Repairs;
-use rma::Rma;
 use sizes::Sizes;
 use std::net::SocketAddr;
 use tsumugi_proto::Sender;
@@ -61,7 +61,7 @@ pub(crate) struct Peer {
     pub(crate) repairs: Repairs,
     pub(crate) receive: Receive,
     pub(crate) acks: Acks,
-    pub(crate) rma: Rma,
+    pub(crate) operations: Operations,
     pub(crate) liveness: Liveness,
 }
 
@@ -81,7 +81,7 @@ impl Peer {
             repairs: Repairs::default(),
             receive: Receive::default(),
             acks: Acks::new(address),
-            rma: Rma::default(),
+            operations: Operations::default(),
             liveness: Liveness::default(),
         }
     }
@@ -124,7 +124,7 @@ impl Peer {
             Phase::Open => {
                 self.sender.outstanding() > 0
                     || !self.outbox.waiting.is_empty()
-                    || !self.rma.pending.is_empty()
+                    || !self.operations.pending.is_empty()
                     || !self.receive.assemblies.is_empty()
                     || self.receive.reorder.held() > 0
                     || !self.receive.damaged.is_empty()

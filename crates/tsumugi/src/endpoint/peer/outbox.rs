@@ -1,6 +1,6 @@
 //! What waits to be sent to a peer, and how far what was accepted for it has got.
 
-use super::rma::BulkTransfer;
+use super::operations::BulkTransfer;
 use std::collections::VecDeque;
 use tsumugi_wire::Psn;
 use tsumugi_wire::frame::Fragment;

@@ -4,6 +4,8 @@
 //! used again, for new numbers, so that a server may see any number of clients, one after the other.
 
 use super::Peer;
+use std::collections::HashMap;
+use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use std::slice::{Iter, IterMut};
 
@@ -13,11 +15,25 @@ pub(crate) struct Peers {
     mask: u32,
     /// What is found under a number that is not in use: a peer that is gone.
     nobody: Box<Peer>,
+    /// Which peer proved to be at an address: that of its connection, others that it came from, and those of its paths
+    /// that it has answered on.
+    by_address: HashMap<SocketAddr, u32>,
+    /// Which peer sends in a flow.
+    flows: Vec<Option<u32>>,
+    /// Connections that have ended.
+    ends: u64,
 }
 
 impl Peers {
-    pub(crate) fn new(peers_max: u32, nobody: Peer) -> Peers {
-        Peers { places: Vec::new(), mask: peers_max.next_power_of_two() - 1, nobody: Box::new(nobody) }
+    pub(crate) fn new(peers_max: u32, flows: usize, nobody: Peer) -> Peers {
+        Peers {
+            places: Vec::new(),
+            mask: peers_max.next_power_of_two() - 1,
+            nobody: Box::new(nobody),
+            by_address: HashMap::new(),
+            flows: vec![None; flows],
+            ends: 0,
+        }
     }
 
     /// Places in use.
@@ -67,6 +83,80 @@ impl Peers {
         let number = self.places[place].number.wrapping_add(self.mask + 1);
         self.places[place] = Peer { number, ..peer };
         number
+    }
+
+    /// The peer that proved to be at an address.
+    #[inline]
+    pub(crate) fn at(&self, address: SocketAddr) -> Option<u32> {
+        self.by_address.get(&address).copied()
+    }
+
+    /// A peer is at an address.
+    pub(crate) fn settle(&mut self, address: SocketAddr, number: u32) {
+        self.by_address.insert(address, number);
+    }
+
+    /// A peer is at an address, if nobody is yet.
+    pub(crate) fn settle_if_free(&mut self, address: SocketAddr, number: u32) {
+        self.by_address.entry(address).or_insert(number);
+    }
+
+    /// A peer is not at an address any more, if it was.
+    pub(crate) fn leave(&mut self, address: SocketAddr, number: u32) {
+        if self.at(address) == Some(number) {
+            self.by_address.remove(&address);
+        }
+    }
+
+    /// Whoever was at addresses under one number is there under another.
+    pub(crate) fn move_all(&mut self, from: u32, into: u32) {
+        self.by_address.values_mut().filter(|owner| **owner == from).for_each(|owner| *owner = into);
+    }
+
+    /// The peer that sends in a flow.
+    #[inline]
+    pub(crate) fn in_flow(&self, flow: u32) -> Option<u32> {
+        self.flows.get(flow as usize).copied().flatten()
+    }
+
+    /// A flow that nobody sends in.
+    pub(crate) fn free_flow(&self) -> Option<u32> {
+        self.flows.iter().position(Option::is_none).map(|flow| flow as u32)
+    }
+
+    /// A peer sends in a flow from now on, or nobody.
+    pub(crate) fn set_flow(&mut self, flow: u32, number: Option<u32>) {
+        self.flows[flow as usize] = number;
+    }
+
+    /// How many flows there are.
+    pub(crate) fn flows(&self) -> u32 {
+        self.flows.len() as u32
+    }
+
+    /// Connections that have ended.
+    pub(crate) fn ends(&self) -> u64 {
+        self.ends
+    }
+
+    /// Counts a connection that has ended; how many have, with it.
+    pub(crate) fn count_end(&mut self) -> u64 {
+        self.ends += 1;
+        self.ends
+    }
+
+    /// What must hold.
+    ///
+    /// # Errors
+    /// What does not.
+    pub(crate) fn audit(&self) -> Result<(), String> {
+        for (index, tenant) in self.flows.iter().enumerate() {
+            let owner = tenant.and_then(|peer| self.get(peer as usize)?.connection.local);
+            if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
+                return Err(format!("flow {index} belongs to {tenant:?}, which has {owner:?}"));
+            }
+        }
+        Ok(())
     }
 
     /// Two peers at once.

@@ -138,7 +138,7 @@ impl BulkTransfer {
 impl Peer {
     /// Tells those who wait for replies that none will come.
     pub(crate) fn break_promises(&mut self, id: PeerId) {
-        for pending in std::mem::take(&mut self.rma.pending).into_values() {
+        for pending in std::mem::take(&mut self.operations.pending).into_values() {
             let _ = pending.promise.set(Err(RemoteError::PeerGone(id)));
         }
     }
@@ -146,7 +146,7 @@ impl Peer {
 
 /// Operations on memory, ours on its and its on ours.
 #[derive(Debug, Default)]
-pub(crate) struct Rma {
+pub(crate) struct Operations {
     /// Operations on its memory that wait for replies, by number.
     pub(crate) pending: HashMap<u64, Pending>,
     /// Its long write that was refused last.
