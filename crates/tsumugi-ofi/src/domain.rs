@@ -19,6 +19,9 @@ use std::ops::Deref;
 use std::ptr::NonNull;
 use std::rc::Weak;
 
+/// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
+pub(crate) const ANY: &str = "tsumugi";
+
 /// A domain.
 #[repr(C)]
 pub(crate) struct Domain {

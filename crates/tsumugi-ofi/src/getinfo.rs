@@ -5,15 +5,15 @@
 //! domain is named by, because somebody has asked for it.
 
 use crate::abi::*;
+use crate::domain::ANY;
 use crate::host::{self, Info, say};
-use crate::settings::{MESSAGE_BYTES_MAX, Progress, Settings};
+use crate::limits::{ERROR_TEXT_BYTES, INJECT_BYTES, MESSAGE_BYTES_MAX, OPERATIONS, PIECES_MAX};
+use crate::settings::{Progress, Settings};
 use crate::sockaddr;
 use std::ffi::{CString, c_char, c_int};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use tsumugi_rail::{dual_stack, nics};
 
-/// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
-pub(crate) const ANY: &str = "tsumugi";
 /// The fabric's name.
 const FABRIC: &str = "ethernet";
 /// What endpoints speak: a number of our own, and its version.
@@ -59,12 +59,6 @@ const ORDER: u64 = FI_ORDER_SAS
 /// Longest accesses, bytes, of which a later write is not seen by a read, or is what remains: those that fit any packet.
 const ORDERED_BYTES: usize = 256;
 
-/// Longest message that is sent from a copy if its sender wants it, bytes.
-pub(crate) const INJECT_BYTES: usize = 64 << 10;
-/// Most pieces of a buffer.
-pub(crate) const PIECES_MAX: usize = 8;
-/// Operations that can be outstanding. There is no limit but memory; this is what is said where nobody asks for more.
-const OPERATIONS: usize = 1 << 16;
 /// Bytes of a key, and of an operation's data.
 const KEY_BYTES: usize = 8;
 
@@ -477,7 +471,7 @@ fn describe(version: u32, hints: &Hints<'_>, settings: &Settings, candidate: &Ca
     (domain.max_ep_tx_ctx, domain.max_ep_rx_ctx) = (1, 1);
     domain.mr_iov_limit = 1;
     domain.caps = caps & (FI_LOCAL_COMM | FI_REMOTE_COMM);
-    domain.max_err_data = crate::queue::ERROR_TEXT_BYTES;
+    domain.max_err_data = ERROR_TEXT_BYTES;
     fabric.name = text(FABRIC);
     fabric.prov_version = host::VERSION;
     Some(made)

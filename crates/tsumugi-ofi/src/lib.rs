@@ -28,6 +28,7 @@ mod events;
 mod fabric;
 mod getinfo;
 mod host;
+mod limits;
 mod lock;
 mod memory;
 mod object;

@@ -4,6 +4,7 @@ use crate::abi::*;
 use crate::domain::{self, Child, Domain, OfDomain};
 use crate::error::{Trouble, negative};
 use crate::host::host;
+use crate::limits::ERROR_TEXT_BYTES;
 use crate::lock::{Lock, Object, enter};
 use crate::object::{Head, Table, functions, give, head, put_text};
 use crate::waiting::{self, Sources};
@@ -12,9 +13,6 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::ptr;
 use std::rc::Rc;
-
-/// Longest text that goes with an error, bytes, the zero behind it included.
-pub(crate) const ERROR_TEXT_BYTES: usize = 512;
 
 /// An operation that is complete, or has failed.
 #[derive(Clone, Copy, Debug)]

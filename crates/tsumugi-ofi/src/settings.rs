@@ -2,6 +2,7 @@
 
 use crate::abi::{FI_LOG_CORE, FI_LOG_WARN, FI_PARAM_STRING};
 use crate::host::{Host, say};
+use crate::limits::MESSAGE_BYTES_MAX;
 use std::ffi::CStr;
 use std::fmt::Display;
 use std::str::FromStr;
@@ -195,9 +196,6 @@ impl Settings {
         self.networks.clone().unwrap_or_else(|| Networks::from_environment().unwrap_or_default())
     }
 }
-
-/// Longest message, bytes: the longest that the wire format has room for.
-pub(crate) const MESSAGE_BYTES_MAX: u64 = 1 << 40;
 
 #[cfg(test)]
 mod tests {

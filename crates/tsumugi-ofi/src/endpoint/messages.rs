@@ -5,7 +5,7 @@ use super::user_buffer::{UserBuffer, lent, view};
 use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::error::{self, Trouble, negative};
-use crate::getinfo::INJECT_BYTES;
+use crate::limits::INJECT_BYTES;
 use crate::lock::enter;
 use crate::object::Table;
 use crate::queue::Entry;

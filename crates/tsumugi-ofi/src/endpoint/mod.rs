@@ -23,8 +23,8 @@ use crate::addresses::Addresses;
 use crate::counter::Counter;
 use crate::domain::{self, Child, Domain, OfDomain};
 use crate::error;
-use crate::getinfo;
 use crate::host::say;
+use crate::limits::OPERATIONS;
 use crate::lock::{Lock, Object, enter};
 use crate::memory::Memory;
 use crate::object::{Head, Table, functions, give, head, unsupported};
@@ -231,7 +231,7 @@ impl Endpoint {
             domain: OfDomain::new(domain),
             itself: Weak::clone(itself),
             source,
-            exact: name.is_none_or(|name| name != getinfo::ANY),
+            exact: name.is_none_or(|name| name != domain::ANY),
             job: key,
             caps: info.caps,
             send_flags: Cell::new(sends.map_or(0, |attr| attr.op_flags)),
@@ -479,7 +479,7 @@ unsafe extern "C" fn getname(fid: fid_t, place: *mut c_void, length: *mut usize)
 fn option(endpoint: &Endpoint, name: c_int) -> Option<usize> {
     match name {
         FI_OPT_MIN_MULTI_RECV => Some(endpoint.multi_receive_bytes.get()),
-        FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Some(1 << 16),
+        FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Some(OPERATIONS),
         _ => None,
     }
 }

@@ -6,7 +6,7 @@ use super::user_buffer::UserBuffer;
 use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::error::{self, negative};
-use crate::getinfo::INJECT_BYTES;
+use crate::limits::INJECT_BYTES;
 use crate::lock::enter;
 use crate::object::Table;
 use libc::iovec;
