@@ -11,6 +11,8 @@ use std::sync::OnceLock;
 
 /// The host's functions.
 pub(crate) struct Host {
+    /// What it knows of us.
+    provider: &'static Provider,
     /// Its version, as [`FI_VERSION`] has it.
     pub(crate) version: u32,
     dupinfo: fi_dupinfo_fn,
@@ -30,24 +32,16 @@ pub(crate) struct Provider(UnsafeCell<fi_provider>);
 // SAFETY: written by `fi_prov_ini`, which the host calls once and first, and by the host; we only take its address.
 unsafe impl Sync for Provider {}
 
-pub(crate) static PROVIDER: Provider = Provider(UnsafeCell::new(fi_provider {
-    version: VERSION,
-    fi_version: 0,
-    context: fi_context { internal: [ptr::null_mut(); 4] },
-    name: NAME.as_ptr(),
-    getinfo: Some(crate::getinfo::getinfo),
-    fabric: Some(crate::fabric::open),
-    cleanup: Some(crate::cleanup),
-}));
-
 impl Provider {
+    pub(crate) const fn new(value: fi_provider) -> Provider {
+        Provider(UnsafeCell::new(value))
+    }
+
     pub(crate) fn get(&self) -> *mut fi_provider {
         self.0.get()
     }
 }
 
-/// The provider's name.
-pub(crate) const NAME: &CStr = c"tsumugi";
 /// The provider's version.
 pub(crate) const VERSION: u32 = FI_VERSION(0, 1);
 
@@ -56,14 +50,14 @@ pub(crate) fn host() -> &'static Host {
     HOST.get().expect("fi_prov_ini has found it")
 }
 
-/// Finds the host among who calls now.
-pub(crate) fn find() -> Result<&'static Host, String> {
+/// Finds the host among who calls now. It knows us by `provider`.
+pub(crate) fn find(provider: &'static Provider) -> Result<&'static Host, String> {
     if let Some(host) = HOST.get() {
         return Ok(host);
     }
     let object = caller().and_then(|name| open_loaded(&name));
     let object = object.or_else(|| open_loaded(c"libfabric.so.1")).ok_or("no libfabric is loaded")?;
-    let host = Host::of(object)?;
+    let host = Host::of(object, provider)?;
     Ok(HOST.get_or_init(|| host))
 }
 
@@ -96,7 +90,7 @@ fn open_loaded(name: &CStr) -> Option<NonNull<c_void>> {
 }
 
 impl Host {
-    fn of(object: NonNull<c_void>) -> Result<Host, String> {
+    fn of(object: NonNull<c_void>, provider: &'static Provider) -> Result<Host, String> {
         macro_rules! function {
             ($name:literal, $kind:ty) => {{
                 // SAFETY: the object is open.
@@ -110,6 +104,7 @@ impl Host {
         }
         let version = function!(c"fi_version", fi_version_fn);
         Ok(Host {
+            provider,
             // SAFETY: it takes nothing.
             version: unsafe { version() },
             dupinfo: function!(c"fi_dupinfo", fi_dupinfo_fn),
@@ -137,7 +132,7 @@ impl Host {
     /// Whether a line would be shown.
     pub(crate) fn logs(&self, level: fi_log_level, part: fi_log_subsys) -> bool {
         // SAFETY: the provider is the one that the host was given.
-        unsafe { (self.log_enabled)(PROVIDER.get(), level, part) != 0 }
+        unsafe { (self.log_enabled)(self.provider.get(), level, part) != 0 }
     }
 
     /// Writes a line to the host's log, if it is to be shown.
@@ -147,7 +142,7 @@ impl Host {
         }
         let whole = |text: &str| CString::new(text.replace('\0', "")).unwrap_or_default();
         let (function, line, text) = (whole(place.0), place.1 as c_int, whole(text));
-        let provider = PROVIDER.get();
+        let provider = self.provider.get();
         // SAFETY: the format takes one string.
         unsafe {
             (self.log)(provider, level, part, function.as_ptr(), line, c"%s\n".as_ptr(), text.as_ptr());
@@ -159,7 +154,7 @@ impl Host {
         let help = CString::new(help).unwrap_or_default();
         // SAFETY: the format takes one string.
         unsafe {
-            (self.param_define)(PROVIDER.get(), name.as_ptr(), kind, c"%s".as_ptr(), help.as_ptr());
+            (self.param_define)(self.provider.get(), name.as_ptr(), kind, c"%s".as_ptr(), help.as_ptr());
         }
     }
 
@@ -167,7 +162,7 @@ impl Host {
     pub(crate) fn text(&self, name: &CStr) -> Option<String> {
         let mut value: *const c_char = ptr::null();
         // SAFETY: of a parameter that was defined as text, a pointer is written.
-        let found = unsafe { (self.param_get)(PROVIDER.get(), name.as_ptr(), (&raw mut value).cast()) };
+        let found = unsafe { (self.param_get)(self.provider.get(), name.as_ptr(), (&raw mut value).cast()) };
         if found != FI_SUCCESS || value.is_null() {
             return None;
         }

@@ -33,17 +33,19 @@ mod lock;
 mod memory;
 mod object;
 mod poll;
+mod provider;
 mod queue;
 mod settings;
 mod sockaddr;
 mod waiting;
 
 use abi::fi_provider;
+use provider::PROVIDER;
 
 /// What libfabric calls first, once: returns what the provider is, or null if it can be none.
 #[unsafe(no_mangle)]
 pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
-    let host = match host::find() {
+    let host = match host::find(&PROVIDER) {
         Ok(host) => host,
         Err(error) => {
             // There is no log to write it to.
@@ -52,7 +54,7 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
         }
     };
     settings::define(host);
-    let provider = host::PROVIDER.get();
+    let provider = PROVIDER.get();
     // A provider that is older than what the caller wants is passed over, and every version is served.
     // SAFETY: the host calls this before it has the provider.
     unsafe { (*provider).fi_version = host.version };
@@ -60,9 +62,4 @@ pub extern "C" fn fi_prov_ini() -> *mut fi_provider {
         log::set_max_level(log::LevelFilter::Debug);
     }
     provider
-}
-
-/// What libfabric calls last. Objects that are still open stay as they are: the process ends, or their owner has lost them.
-unsafe extern "C" fn cleanup() {
-    log::set_max_level(log::LevelFilter::Off);
 }
