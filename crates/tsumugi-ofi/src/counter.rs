@@ -4,7 +4,6 @@ use crate::abi::*;
 use crate::domain::{self, Child, Domain, OfDomain};
 use crate::lock::{Lock, Object, enter};
 use crate::object::{Head, Table, functions, give, head};
-use crate::queue::control_wait;
 use crate::waiting::{self, Sources};
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -90,7 +89,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     // SAFETY: the host's call.
     let counter = unsafe { enter::<Counter, _>(fid) };
     // SAFETY: the host's call; the command says what the argument is.
-    unsafe { control_wait(&counter.sources, command, arg) }
+    unsafe { counter.sources.control(command, arg) }
 }
 
 impl Counter {

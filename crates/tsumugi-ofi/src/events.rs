@@ -5,7 +5,6 @@ use crate::error::negative;
 use crate::fabric::OfFabric;
 use crate::host::host;
 use crate::object::{Head, Table, functions, give, head, put_text};
-use crate::queue::control_wait;
 use crate::waiting::{self, Sources};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
@@ -94,7 +93,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     // SAFETY: the host's call.
     let inner = unsafe { (*fid.cast::<Events>()).hold() };
     // SAFETY: the host's call; the command says what the argument is.
-    unsafe { control_wait(&inner.sources, command, arg) }
+    unsafe { inner.sources.control(command, arg) }
 }
 
 impl Events {

@@ -130,31 +130,7 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
     // SAFETY: the host's call.
     let queue = unsafe { enter::<Queue, _>(fid) };
     // SAFETY: the host's call; the command says what the argument is.
-    unsafe { control_wait(&queue.sources, command, arg) }
-}
-
-/// What a queue or a counter says of what one sleeps on.
-///
-/// # Safety
-/// The argument is what the command says.
-pub(crate) unsafe fn control_wait(sources: &Sources, command: c_int, arg: *mut c_void) -> c_int {
-    match command {
-        FI_GETWAIT => match sources.descriptor() {
-            Some(descriptor) if !arg.is_null() => {
-                // SAFETY: as the caller promises.
-                unsafe { *arg.cast::<c_int>() = descriptor };
-                FI_SUCCESS
-            }
-            Some(_) => -FI_EINVAL,
-            None => -FI_ENODATA,
-        },
-        FI_GETWAITOBJ => {
-            // SAFETY: as the caller promises.
-            unsafe { *arg.cast::<fi_wait_obj>() = sources.object() };
-            FI_SUCCESS
-        }
-        _ => -FI_ENOSYS,
-    }
+    unsafe { queue.sources.control(command, arg) }
 }
 
 impl Queue {

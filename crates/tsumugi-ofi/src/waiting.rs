@@ -9,6 +9,7 @@ use crate::endpoint::Endpoint;
 use crate::error::Trouble;
 use crate::host::say;
 use std::cell::{Cell, RefCell};
+use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
@@ -127,11 +128,35 @@ impl Sources {
     }
 
     /// What sort of object the caller sleeps on.
-    pub(crate) fn object(&self) -> fi_wait_obj {
+    fn object(&self) -> fi_wait_obj {
         match &self.sleep {
             None => FI_WAIT_NONE,
             Some(Sleep { object: FI_WAIT_UNSPEC, .. }) => FI_WAIT_FD,
             Some(sleep) => sleep.object,
+        }
+    }
+
+    /// What the caller is told of what it sleeps on, if it asks for that by `fi_control(3)`.
+    ///
+    /// # Safety
+    /// The argument is what the command says.
+    pub(crate) unsafe fn control(&self, command: c_int, arg: *mut c_void) -> c_int {
+        match command {
+            FI_GETWAIT => match self.descriptor() {
+                Some(descriptor) if !arg.is_null() => {
+                    // SAFETY: as the caller promises.
+                    unsafe { *arg.cast::<c_int>() = descriptor };
+                    FI_SUCCESS
+                }
+                Some(_) => -FI_EINVAL,
+                None => -FI_ENODATA,
+            },
+            FI_GETWAITOBJ => {
+                // SAFETY: as the caller promises.
+                unsafe { *arg.cast::<fi_wait_obj>() = self.object() };
+                FI_SUCCESS
+            }
+            _ => -FI_ENOSYS,
         }
     }
 }
