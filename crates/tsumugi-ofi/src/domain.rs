@@ -11,6 +11,7 @@ use crate::fabric::OfFabric;
 use crate::host;
 use crate::lock::{Guard, Lock, Object};
 use crate::object::{Head, Table, functions, give, head, unsupported};
+use crate::registry::Registry;
 use crate::settings::{Progress, Settings};
 use crate::{addresses, atomics, counter, endpoint, memory, poll, queue};
 use std::cell::{Cell, OnceCell, RefCell};
@@ -35,7 +36,7 @@ pub(crate) struct Domain {
     /// Objects that are open.
     children: Cell<usize>,
     pub(crate) endpoints: RefCell<Vec<Weak<Endpoint>>>,
-    pub(crate) memory: memory::Registry,
+    pub(crate) memory: Registry,
 }
 
 impl Domain {
@@ -168,7 +169,7 @@ pub(crate) unsafe extern "C" fn open(
         assistant: OnceCell::new(),
         children: Cell::new(0),
         endpoints: RefCell::new(Vec::new()),
-        memory: memory::Registry::new(basic),
+        memory: Registry::new(basic),
     });
     // SAFETY: the caller wants it there.
     unsafe { give(domain, Box::into_raw(made)) };

@@ -35,6 +35,7 @@ mod object;
 mod poll;
 mod provider;
 mod queue;
+mod registry;
 mod settings;
 mod sockaddr;
 mod waiting;

@@ -5,89 +5,20 @@
 
 use crate::abi::*;
 use crate::domain::{self, Child, Domain, OfDomain};
-use crate::host::say;
 use crate::lock::{Lock, Object, enter};
 use crate::object::{Head, Table, functions, give, head};
+use crate::registry::Registered;
 use libc::iovec;
-use std::cell::RefCell;
-use std::collections::HashMap;
 use std::ffi::{c_int, c_void};
-use std::hash::{BuildHasher, RandomState};
-use std::ptr::NonNull;
 use std::rc::{Rc, Weak};
-use tsumugi::remote::Refused;
-use tsumugi::{Region, Rights, Target};
-
-/// A region longer than this is no memory but a range of addresses: an MPI's dynamic window, to which memory is
-/// attached and detached.
-const RANGE_BYTES_MIN: usize = 1 << 46;
-
-/// A domain's regions by their keys.
-pub(crate) struct Registry {
-    basic: bool,
-    regions: RefCell<HashMap<u64, Weak<Memory>>>,
-}
-
-impl Registry {
-    pub(crate) fn new(basic: bool) -> Registry {
-        Registry { basic, regions: RefCell::default() }
-    }
-
-    fn get(&self, key: u64) -> Option<Rc<Memory>> {
-        self.regions.borrow().get(&key)?.upgrade()
-    }
-
-    /// Every region that peers may reach.
-    pub(crate) fn all(&self) -> Vec<Rc<Memory>> {
-        self.regions
-            .borrow()
-            .values()
-            .filter_map(Weak::upgrade)
-            .filter(|memory| memory.region.is_some())
-            .collect()
-    }
-
-    /// The region under a key, and the place in it of `bytes` at an address, if the rights are there.
-    pub(crate) fn find(
-        &self,
-        target: Target,
-        bytes: usize,
-        rights: Rights,
-    ) -> Result<(Region, usize), Refused> {
-        let memory = self.get(target.key).ok_or(Refused::NoSuchKey)?;
-        let region = memory.region.clone().ok_or(Refused::NotPermitted)?;
-        if !memory.rights.is_some_and(|given| given.has(rights)) {
-            return Err(Refused::NotPermitted);
-        }
-        let ahead = target.address.checked_sub(memory.base).ok_or(Refused::OutOfBounds)?;
-        match usize::try_from(ahead) {
-            Ok(at) if bytes <= region.bytes() && at <= region.bytes() - bytes => Ok((region, at)),
-            _ => Err(Refused::OutOfBounds),
-        }
-    }
-
-    /// A key that nobody has and nobody can guess.
-    fn new_key(&self) -> u64 {
-        loop {
-            let key = RandomState::new().hash_one(0u8);
-            if key != FI_KEY_NOTAVAIL && !self.regions.borrow().contains_key(&key) {
-                return key;
-            }
-        }
-    }
-}
+use tsumugi::Target;
 
 /// A registered region.
 #[repr(C)]
 pub(crate) struct Memory {
     fid: Head<fid_mr>,
     domain: OfDomain,
-    key: u64,
-    /// What peers call its first byte.
-    base: u64,
-    rights: Option<Rights>,
-    /// The memory, if peers may reach any.
-    region: Option<Region>,
+    registered: Rc<Registered>,
 }
 
 impl Object for Memory {
@@ -183,56 +114,20 @@ impl Memory {
         key: u64,
         context: *mut c_void,
     ) -> Result<Rc<Memory>, i32> {
-        let registry = &domain.memory;
-        let key = if registry.basic { registry.new_key() } else { key };
-        if registry.get(key).is_some() {
-            say!(FI_LOG_INFO, FI_LOG_MR, "key {key:#x} is in use: regions of a domain have different keys");
-            return Err(FI_ENOKEY);
-        }
-        let reads = (access & FI_REMOTE_READ != 0).then_some(Rights::READ);
-        let writes = (access & FI_REMOTE_WRITE != 0).then_some(Rights::WRITE);
-        let rights = reads.into_iter().chain(writes).reduce(Rights::and);
-        // Nobody has anything at address 0, so a range of addresses begins behind it.
-        let start = place.cast::<u8>().cast_mut();
-        let skipped = usize::from(start.is_null() && bytes > 0);
-        let region =
-            NonNull::new(start.wrapping_add(skipped)).filter(|_| rights.is_some() && bytes > skipped);
-        let region = region.map(|start| {
-            let bytes = bytes - skipped;
-            if bytes >= RANGE_BYTES_MIN {
-                // SAFETY: as below, but that the memory may not be there, which is asked for each time.
-                unsafe { Region::from_raw_checked(start, bytes) }
-            } else {
-                // SAFETY: the caller promises that the memory is there as long as it is registered.
-                unsafe { Region::from_raw(start, bytes) }
-            }
-        });
-        let base = if registry.basic { start.addr() as u64 } else { 0 } + skipped as u64;
-        let fid = fid_mr { fid: head(FI_CLASS_MR, context, &FUNCTIONS), mem_desc: std::ptr::null_mut(), key };
-        let domain = OfDomain::new(domain);
-        let made = Rc::new(Memory { fid: Head::new(fid), domain, key, base, rights, region });
+        let registered = domain.memory.register(place, bytes, access, key)?;
+        let fid = fid_mr {
+            fid: head(FI_CLASS_MR, context, &FUNCTIONS),
+            mem_desc: std::ptr::null_mut(),
+            key: registered.key(),
+        };
+        let made = Rc::new(Memory { fid: Head::new(fid), domain: OfDomain::new(domain), registered });
         // SAFETY: nobody else has it yet.
         unsafe { (*made.fid.get()).mem_desc = Rc::as_ptr(&made).cast_mut().cast() };
-        made.domain.memory.regions.borrow_mut().insert(key, Rc::downgrade(&made));
         let endpoints: Vec<_> = made.domain.endpoints.borrow().iter().filter_map(Weak::upgrade).collect();
         for endpoint in endpoints {
-            endpoint.expose(&made)?;
+            endpoint.expose(&made.registered)?;
         }
         Ok(made)
-    }
-
-    pub(crate) fn key(&self) -> u64 {
-        self.key
-    }
-
-    /// What peers say to reach its first byte.
-    pub(crate) fn target(&self) -> Target {
-        Target { key: self.key, address: self.base }
-    }
-
-    /// The memory and what peers may do with it, if they may do anything.
-    pub(crate) fn exposed(&self) -> Option<(&Region, Rights)> {
-        self.region.as_ref().zip(self.rights)
     }
 }
 
@@ -240,9 +135,9 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: the host's call.
     unsafe {
         domain::close::<Memory>(fid, |memory| {
-            memory.domain.memory.regions.borrow_mut().remove(&memory.key);
+            memory.domain.memory.remove(&memory.registered);
             for endpoint in memory.domain.endpoints.borrow().iter().filter_map(Weak::upgrade) {
-                endpoint.hide(memory.key);
+                endpoint.hide(memory.registered.key());
             }
         })
     }
@@ -268,8 +163,9 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
                 if room < size_of::<u64>() {
                     return -FI_ETOOSMALL;
                 }
-                wanted.base_addr.write(memory.base);
-                wanted.raw_key.cast::<u64>().write_unaligned(memory.key);
+                let Target { key, address } = memory.registered.target();
+                wanted.base_addr.write(address);
+                wanted.raw_key.cast::<u64>().write_unaligned(key);
             }
             FI_SUCCESS
         }

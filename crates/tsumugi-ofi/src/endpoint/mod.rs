@@ -26,9 +26,9 @@ use crate::error;
 use crate::host::say;
 use crate::limits::OPERATIONS;
 use crate::lock::{Lock, Object, enter};
-use crate::memory::Memory;
 use crate::object::{Head, Table, functions, give, head, unsupported};
 use crate::queue::Queue;
+use crate::registry::Registered;
 use crate::sockaddr;
 use operations::{Operations, Reports};
 use peers::Peers;
@@ -259,7 +259,7 @@ impl Endpoint {
     }
 
     /// Lets peers reach memory.
-    pub(crate) fn expose(&self, memory: &Memory) -> Result<(), i32> {
+    pub(crate) fn expose(&self, memory: &Registered) -> Result<(), i32> {
         let (Some(running), Some((region, rights))) = (self.running.get(), memory.exposed()) else {
             return Ok(());
         };
