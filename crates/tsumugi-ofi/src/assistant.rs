@@ -3,11 +3,11 @@
 //! It sleeps until a descriptor of theirs is readable, holds the domain like any caller, and ends before the domain does.
 
 use crate::abi::{FI_EOTHER, FI_LOG_DOMAIN, FI_LOG_WARN};
-use crate::domain::Domain;
+use crate::active::Endpoints;
 use crate::host::say;
+use crate::lock::Lock;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::NonNull;
-use std::rc::Weak;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
@@ -25,8 +25,11 @@ struct Watched {
     ended: AtomicBool,
 }
 
-/// The domain, which outlives the thread.
-struct Assisted(NonNull<Domain>);
+/// What the thread uses of the domain, which outlives it.
+struct Assisted {
+    lock: NonNull<Lock>,
+    endpoints: NonNull<Endpoints>,
+}
 
 // SAFETY: the thread enters the domain as every caller does, by its lock.
 unsafe impl Send for Assisted {}
@@ -40,20 +43,21 @@ fn owned(descriptor: i32) -> Result<OwnedFd, i32> {
 }
 
 impl Assistant {
-    /// Begins to assist.
+    /// Begins to assist the endpoints of a domain, which has this lock.
     ///
     /// # Safety
     /// The domain stays where it is until this is dropped.
-    pub(crate) unsafe fn start(domain: &Domain) -> Result<Assistant, i32> {
+    pub(crate) unsafe fn start(lock: &Lock, endpoints: &Endpoints) -> Result<Assistant, i32> {
         // SAFETY: they take no pointers.
         let (epoll, bell) = unsafe {
             (owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?, owned(libc::eventfd(0, libc::EFD_CLOEXEC))?)
         };
         let watched = Arc::new(Watched { epoll, bell, ended: AtomicBool::new(false) });
         watched.add(watched.bell.as_raw_fd())?;
-        let (assisted, shared) = (Assisted(NonNull::from(domain)), Arc::clone(&watched));
+        let assisted = Assisted { lock: NonNull::from(lock), endpoints: NonNull::from(endpoints) };
+        let shared = Arc::clone(&watched);
         let thread = std::thread::Builder::new().name("tsumugi-progress".to_owned()).spawn(move || {
-            // All of it goes along, not only the pointer.
+            // All of it goes along, not only the pointers.
             let assisted = assisted;
             shared.assist(&assisted);
         });
@@ -107,10 +111,9 @@ impl Watched {
                 break;
             }
             // SAFETY: the domain waits for this thread before it ends.
-            let domain = unsafe { assisted.0.as_ref() };
-            let _guard = domain.lock.hold();
-            let endpoints: Vec<_> = domain.endpoints.borrow().iter().filter_map(Weak::upgrade).collect();
-            for endpoint in endpoints {
+            let (lock, endpoints) = unsafe { (assisted.lock.as_ref(), assisted.endpoints.as_ref()) };
+            let _guard = lock.hold();
+            for endpoint in endpoints.all() {
                 // What is wrong is said to who reads a queue.
                 let _ = endpoint.progress();
             }

@@ -5,8 +5,8 @@
 //! and a peer's endpoint is an address, as libfabric has it. The price is that memory is registered with each endpoint.
 
 use crate::abi::*;
+use crate::active::{Active, Endpoints};
 use crate::assistant::Assistant;
-use crate::endpoint::Endpoint;
 use crate::fabric::OfFabric;
 use crate::host;
 use crate::lock::{Guard, Lock, Object};
@@ -14,11 +14,10 @@ use crate::object::{Head, Table, functions, give, head, unsupported};
 use crate::registry::Registry;
 use crate::settings::{Progress, Settings};
 use crate::{addresses, atomics, counter, endpoint, memory, poll, queue};
-use std::cell::{Cell, OnceCell, RefCell};
+use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::ptr::NonNull;
-use std::rc::Weak;
 
 /// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
 pub(crate) const ANY: &str = "tsumugi";
@@ -35,19 +34,19 @@ pub(crate) struct Domain {
     assistant: OnceCell<Assistant>,
     /// Objects that are open.
     children: Cell<usize>,
-    pub(crate) endpoints: RefCell<Vec<Weak<Endpoint>>>,
+    pub(crate) endpoints: Endpoints,
     pub(crate) memory: Registry,
 }
 
 impl Domain {
     /// An endpoint has begun to run.
-    pub(crate) fn assist(&self, endpoint: &Endpoint) -> Result<(), i32> {
+    pub(crate) fn assist(&self, endpoint: &dyn Active) -> Result<(), i32> {
         if !self.auto {
             return Ok(());
         }
         if self.assistant.get().is_none() {
             // SAFETY: the domain lies in a box, and takes its fields with it, the assistant first, when it is closed.
-            let _ = self.assistant.set(unsafe { Assistant::start(self)? });
+            let _ = self.assistant.set(unsafe { Assistant::start(&self.lock, &self.endpoints)? });
         }
         match (self.assistant.get(), endpoint.descriptor()) {
             (Some(assistant), Some(descriptor)) => assistant.watch(descriptor),
@@ -168,7 +167,7 @@ pub(crate) unsafe extern "C" fn open(
         auto,
         assistant: OnceCell::new(),
         children: Cell::new(0),
-        endpoints: RefCell::new(Vec::new()),
+        endpoints: Endpoints::default(),
         memory: Registry::new(basic),
     });
     // SAFETY: the caller wants it there.

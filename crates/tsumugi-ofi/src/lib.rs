@@ -17,6 +17,7 @@
 
 pub mod abi;
 
+mod active;
 mod addresses;
 mod assistant;
 mod atomics;

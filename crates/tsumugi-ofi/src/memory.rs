@@ -10,7 +10,7 @@ use crate::object::{Head, Table, functions, give, head};
 use crate::registry::Registered;
 use libc::iovec;
 use std::ffi::{c_int, c_void};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use tsumugi::Target;
 
 /// A registered region.
@@ -123,8 +123,7 @@ impl Memory {
         let made = Rc::new(Memory { fid: Head::new(fid), domain: OfDomain::new(domain), registered });
         // SAFETY: nobody else has it yet.
         unsafe { (*made.fid.get()).mem_desc = Rc::as_ptr(&made).cast_mut().cast() };
-        let endpoints: Vec<_> = made.domain.endpoints.borrow().iter().filter_map(Weak::upgrade).collect();
-        for endpoint in endpoints {
+        for endpoint in made.domain.endpoints.all() {
             endpoint.expose(&made.registered)?;
         }
         Ok(made)
@@ -136,7 +135,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     unsafe {
         domain::close::<Memory>(fid, |memory| {
             memory.domain.memory.remove(&memory.registered);
-            for endpoint in memory.domain.endpoints.borrow().iter().filter_map(Weak::upgrade) {
+            for endpoint in memory.domain.endpoints.all() {
                 endpoint.hide(memory.registered.key());
             }
         })

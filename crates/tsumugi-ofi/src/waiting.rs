@@ -5,13 +5,13 @@
 //! there meanwhile. A queue that nobody sleeps on has none of it.
 
 use crate::abi::*;
-use crate::endpoint::Endpoint;
+use crate::active::{Active, Endpoints};
 use crate::error::Trouble;
 use crate::host::say;
-use std::cell::{Cell, RefCell};
+use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::rc::{Rc, Weak};
+use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tsumugi_rail::RailError;
 
@@ -21,7 +21,7 @@ const LOOK_FOR: Duration = Duration::from_micros(20);
 /// The endpoints that write to a queue or a counter, and what one sleeps on until they have.
 #[derive(Default)]
 pub(crate) struct Sources {
-    endpoints: RefCell<Vec<Weak<Endpoint>>>,
+    endpoints: Endpoints,
     sleep: Option<Sleep>,
 }
 
@@ -55,36 +55,27 @@ impl Sources {
             })?),
             _ => return Err(FI_ENOSYS),
         };
-        Ok(Sources { endpoints: RefCell::default(), sleep })
+        Ok(Sources { endpoints: Endpoints::default(), sleep })
     }
 
     /// An endpoint writes here from now on.
-    pub(crate) fn add(&self, endpoint: &Rc<Endpoint>) -> Result<(), i32> {
-        let mut endpoints = self.endpoints.borrow_mut();
-        endpoints.retain(|known| known.strong_count() > 0);
-        if endpoints.iter().any(|known| std::ptr::eq(known.as_ptr(), Rc::as_ptr(endpoint))) {
+    pub(crate) fn add(&self, endpoint: &Rc<dyn Active>) -> Result<(), i32> {
+        if self.endpoints.contains(endpoint.as_ref()) {
             return Ok(());
         }
-        // An endpoint whose descriptor was asked for sets a timer with each call.
         if let Some(sleep) = &self.sleep
             && let Some(descriptor) = endpoint.descriptor()
         {
             sleep.watch(descriptor)?;
         }
-        endpoints.push(Rc::downgrade(endpoint));
+        self.endpoints.add(Rc::downgrade(endpoint));
         Ok(())
     }
 
     /// Makes progress with all of them.
     #[inline]
     pub(crate) fn progress(&self) -> Result<(), Trouble> {
-        let endpoints = self.endpoints.borrow();
-        for endpoint in endpoints.iter() {
-            if let Some(endpoint) = endpoint.upgrade() {
-                endpoint.progress()?;
-            }
-        }
-        Ok(())
+        self.endpoints.progress()
     }
 
     /// Something has happened.

@@ -19,10 +19,11 @@ mod remote;
 mod user_buffer;
 
 use crate::abi::*;
+use crate::active::Active;
 use crate::addresses::Addresses;
 use crate::counter::Counter;
 use crate::domain::{self, Child, Domain, OfDomain};
-use crate::error;
+use crate::error::{self, Trouble};
 use crate::host::say;
 use crate::limits::OPERATIONS;
 use crate::lock::{Lock, Object, enter};
@@ -106,6 +107,39 @@ impl Object for Endpoint {
 impl Child for Endpoint {
     fn domain(&self) -> &OfDomain {
         &self.domain
+    }
+}
+
+impl Active for Endpoint {
+    fn progress(&self) -> Result<(), Trouble> {
+        self.make_progress()
+    }
+
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.running.get()?.endpoint.descriptor()?.as_raw_fd())
+    }
+
+    fn expose(&self, memory: &Registered) -> Result<(), i32> {
+        let (Some(running), Some((region, rights))) = (self.running.get(), memory.exposed()) else {
+            return Ok(());
+        };
+        match running.remote.register_as(&region.all(), rights, memory.target()) {
+            Ok(registration) => {
+                running.exposed.borrow_mut().insert(memory.key(), registration);
+                Ok(())
+            }
+            Err(error) => {
+                say!(FI_LOG_WARN, FI_LOG_MR, "{error}");
+                Err(FI_ENOKEY)
+            }
+        }
+    }
+
+    fn hide(&self, key: u64) {
+        if let Some(running) = self.running.get() {
+            let hidden = running.exposed.borrow_mut().remove(&key);
+            drop(hidden);
+        }
     }
 }
 
@@ -241,9 +275,7 @@ impl Endpoint {
             running: OnceCell::new(),
             idle_looks: Cell::new(0),
         });
-        let mut endpoints = domain.endpoints.borrow_mut();
-        endpoints.retain(|known| known.strong_count() > 0);
-        endpoints.push(Rc::downgrade(&made));
+        domain.endpoints.add(made.itself.clone());
         Ok(made)
     }
 
@@ -251,36 +283,6 @@ impl Endpoint {
     #[inline]
     fn running(&self) -> Result<&Running, i32> {
         self.running.get().ok_or(FI_EOPBADSTATE)
-    }
-
-    /// Readable when there is progress to make.
-    pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        Some(self.running.get()?.endpoint.descriptor()?.as_raw_fd())
-    }
-
-    /// Lets peers reach memory.
-    pub(crate) fn expose(&self, memory: &Registered) -> Result<(), i32> {
-        let (Some(running), Some((region, rights))) = (self.running.get(), memory.exposed()) else {
-            return Ok(());
-        };
-        match running.remote.register_as(&region.all(), rights, memory.target()) {
-            Ok(registration) => {
-                running.exposed.borrow_mut().insert(memory.key(), registration);
-                Ok(())
-            }
-            Err(error) => {
-                say!(FI_LOG_WARN, FI_LOG_MR, "{error}");
-                Err(FI_ENOKEY)
-            }
-        }
-    }
-
-    /// Peers reach memory no more.
-    pub(crate) fn hide(&self, key: u64) {
-        if let Some(running) = self.running.get() {
-            let hidden = running.exposed.borrow_mut().remove(&key);
-            drop(hidden);
-        }
     }
 
     /// Opens the library's endpoint.
@@ -313,7 +315,7 @@ impl Endpoint {
         for memory in self.domain.memory.all() {
             self.expose(&memory)?;
         }
-        let itself = self.itself.upgrade().ok_or(FI_EOPBADSTATE)?;
+        let itself: Rc<dyn Active> = self.itself.upgrade().ok_or(FI_EOPBADSTATE)?;
         self.running()?.reports.sources().try_for_each(|sources| sources.add(&itself))?;
         self.domain.assist(self)
     }
@@ -387,12 +389,7 @@ fn in_full(error: &dyn std::error::Error) -> String {
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     // SAFETY: the host's call.
-    unsafe {
-        domain::close::<Endpoint>(fid, |endpoint| {
-            let mut endpoints = endpoint.domain.endpoints.borrow_mut();
-            endpoints.retain(|known| !std::ptr::eq(known.as_ptr(), endpoint));
-        })
-    }
+    unsafe { domain::close::<Endpoint>(fid, |endpoint| endpoint.domain.endpoints.remove(endpoint)) }
 }
 
 unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {

@@ -22,7 +22,7 @@ const IDLE_LOOKS_MAX: u32 = 16;
 impl Endpoint {
     /// Takes in what has arrived, sends what may be sent, and tells who waits.
     #[inline]
-    pub(crate) fn progress(&self) -> Result<(), Trouble> {
+    pub(super) fn make_progress(&self) -> Result<(), Trouble> {
         let Some(running) = self.running.get() else { return Ok(()) };
         let arrived =
             running.endpoint.progress().map_err(|error| Trouble::new(error::of_rail(&error), error))?;

@@ -51,7 +51,7 @@ impl Endpoint {
             Err(code) => {
                 if code == FI_EAGAIN {
                     // Who only tries again makes progress by that. What is wrong is said by the queue.
-                    let _ = self.progress();
+                    let _ = self.make_progress();
                 }
                 negative(code)
             }
