@@ -1,4 +1,4 @@
-//! `fi_domain(3)`: what endpoints, queues and memory belong to that use the same NICs.
+//! Domains: what endpoints, queues and memory belong to that use the same NICs.
 //!
 //! Each endpoint is an endpoint of the library's, with a port and receive memory of its own, not a channel of one that the domain
 //! has: so endpoints that different threads use with domains of their own (an MPI's virtual interfaces) run beside each other,
@@ -10,10 +10,9 @@ use crate::assistant::Assistant;
 use crate::fabric::OfFabric;
 use crate::host;
 use crate::lock::{Guard, Lock, Object};
-use crate::object::{Head, Table, functions, give, head, unsupported};
+use crate::object::{Head, Table, functions, head};
 use crate::registry::Registry;
 use crate::settings::{Progress, Settings};
-use crate::{addresses, atomics, counter, endpoint, memory, poll, queue};
 use std::cell::{Cell, OnceCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
@@ -38,7 +37,38 @@ pub(crate) struct Domain {
     pub(crate) memory: Registry,
 }
 
+static FUNCTIONS: Table<fi_ops> = functions(close_domain, Some(bind), None);
+
 impl Domain {
+    /// A domain, whose objects are opened by the first functions, and its memory registered by the others.
+    pub(crate) fn new(
+        ops: &'static Table<fi_ops_domain>,
+        mr: &'static Table<fi_ops_mr>,
+        fabric: OfFabric,
+        attributes: Option<&fi_domain_attr>,
+        context: *mut c_void,
+    ) -> Box<Domain> {
+        let threading = attributes.map_or(FI_THREAD_SAFE, |it| it.threading);
+        let auto = attributes.is_some_and(|it| it.data_progress == FI_PROGRESS_AUTO);
+        let settings = Settings::read(host::host());
+        let auto = auto || settings.progress == Some(Progress::Auto);
+        let fid =
+            fid_domain { fid: head(FI_CLASS_DOMAIN, context, &FUNCTIONS), ops: ops.get(), mr: mr.get() };
+        let basic = attributes.is_some_and(|it| it.mr_mode & FI_MR_BASIC != 0);
+        Box::new(Domain {
+            fid: Head::new(fid),
+            // With a thread of our own there, the caller's promise is not enough.
+            lock: Lock::new(threading == FI_THREAD_DOMAIN && !auto),
+            fabric,
+            settings,
+            auto,
+            assistant: OnceCell::new(),
+            children: Cell::new(0),
+            endpoints: Endpoints::default(),
+            memory: Registry::new(basic),
+        })
+    }
+
     /// An endpoint has begun to run.
     pub(crate) fn assist(&self, endpoint: &dyn Active) -> Result<(), i32> {
         if !self.auto {
@@ -120,74 +150,6 @@ pub(crate) unsafe fn close<T: Child>(fid: *mut fid, prepare: impl FnOnce(&T)) ->
     drop(object);
     drop(guard);
     FI_SUCCESS
-}
-
-static FUNCTIONS: Table<fi_ops> = functions(close_domain, Some(bind), None);
-static DOMAIN: Table<fi_ops_domain> = Table::new(fi_ops_domain {
-    size: size_of::<fi_ops_domain>(),
-    av_open: Some(addresses::open),
-    cq_open: Some(queue::open),
-    endpoint: Some(endpoint::open),
-    scalable_ep: unsupported!(),
-    cntr_open: Some(counter::open),
-    poll_open: Some(poll::open),
-    stx_ctx: unsupported!(),
-    srx_ctx: unsupported!(),
-    query_atomic: Some(atomics::query),
-    query_collective: unsupported!(),
-    endpoint2: Some(endpoint::open2),
-});
-
-/// `fi_domain`.
-pub(crate) unsafe extern "C" fn open(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    domain: *mut *mut fid_domain,
-    context: *mut c_void,
-) -> c_int {
-    // SAFETY: the host's call; an info has all its attributes.
-    let attributes = unsafe { (*info).domain_attr.as_ref() };
-    let threading = attributes.map_or(FI_THREAD_SAFE, |it| it.threading);
-    let auto = attributes.is_some_and(|it| it.data_progress == FI_PROGRESS_AUTO);
-    let settings = Settings::read(host::host());
-    let auto = auto || settings.progress == Some(Progress::Auto);
-    let fid = fid_domain {
-        fid: head(FI_CLASS_DOMAIN, context, &FUNCTIONS),
-        ops: DOMAIN.get(),
-        mr: memory::TABLE.get(),
-    };
-    let basic = attributes.is_some_and(|it| it.mr_mode & FI_MR_BASIC != 0);
-    let made = Box::new(Domain {
-        fid: Head::new(fid),
-        // With a thread of our own there, the caller's promise is not enough.
-        lock: Lock::new(threading == FI_THREAD_DOMAIN && !auto),
-        // SAFETY: the host's call.
-        fabric: unsafe { OfFabric::new(fabric) },
-        settings,
-        auto,
-        assistant: OnceCell::new(),
-        children: Cell::new(0),
-        endpoints: Endpoints::default(),
-        memory: Registry::new(basic),
-    });
-    // SAFETY: the caller wants it there.
-    unsafe { give(domain, Box::into_raw(made)) };
-    FI_SUCCESS
-}
-
-/// `fi_domain2`: the flags ask for what is not offered.
-pub(crate) unsafe extern "C" fn open2(
-    fabric: *mut fid_fabric,
-    info: *mut fi_info,
-    domain: *mut *mut fid_domain,
-    flags: u64,
-    context: *mut c_void,
-) -> c_int {
-    if flags != 0 {
-        return -FI_EBADFLAGS;
-    }
-    // SAFETY: the host's call.
-    unsafe { open(fabric, info, domain, context) }
 }
 
 unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {

@@ -1,8 +1,7 @@
-//! `fi_fabric(3)`: what domains and event queues belong to.
+//! Fabrics: what domains and event queues belong to.
 
 use crate::abi::*;
-use crate::object::{Head, Table, functions, give, head, unsupported};
-use crate::{counter, domain, events, queue};
+use crate::object::{Head, Table, functions, head};
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -13,6 +12,29 @@ pub(crate) struct Fabric {
     fid: Head<fid_fabric>,
     /// Domains and event queues that are open.
     children: AtomicUsize,
+}
+
+static FUNCTIONS: Table<fi_ops> = functions(close, None, None);
+
+impl Fabric {
+    /// A fabric, whose domains and event queues are opened by these functions.
+    pub(crate) fn new(ops: &'static Table<fi_ops_fabric>, context: *mut c_void) -> Box<Fabric> {
+        let fid =
+            fid_fabric { fid: head(FI_CLASS_FABRIC, context, &FUNCTIONS), ops: ops.get(), api_version: 0 };
+        Box::new(Fabric { fid: Head::new(fid), children: AtomicUsize::new(0) })
+    }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    let fabric = fid.cast::<Fabric>();
+    // SAFETY: the caller closes an open one.
+    unsafe {
+        if (*fabric).children.load(Ordering::Relaxed) > 0 {
+            return -FI_EBUSY;
+        }
+        drop(Box::from_raw(fabric));
+    }
+    FI_SUCCESS
 }
 
 /// What belongs to a fabric: it is open as long as this lives.
@@ -40,61 +62,4 @@ impl Drop for OfFabric {
         // SAFETY: it is open as long as it has children.
         unsafe { self.0.as_ref() }.children.fetch_sub(1, Ordering::Relaxed);
     }
-}
-
-static FUNCTIONS: Table<fi_ops> = functions(close, None, None);
-static FABRIC: Table<fi_ops_fabric> = Table::new(fi_ops_fabric {
-    size: size_of::<fi_ops_fabric>(),
-    domain: Some(domain::open),
-    passive_ep: unsupported!(),
-    eq_open: Some(events::open),
-    wait_open: unsupported!(),
-    trywait: Some(trywait),
-    domain2: Some(domain::open2),
-});
-
-/// `fi_fabric`.
-pub(crate) unsafe extern "C" fn open(
-    _: *mut fi_fabric_attr,
-    fabric: *mut *mut fid_fabric,
-    context: *mut c_void,
-) -> c_int {
-    let fid =
-        fid_fabric { fid: head(FI_CLASS_FABRIC, context, &FUNCTIONS), ops: FABRIC.get(), api_version: 0 };
-    let made = Box::new(Fabric { fid: Head::new(fid), children: AtomicUsize::new(0) });
-    // SAFETY: the caller wants it there.
-    unsafe { give(fabric, Box::into_raw(made)) };
-    FI_SUCCESS
-}
-
-unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    let fabric = fid.cast::<Fabric>();
-    // SAFETY: the caller closes an open one.
-    unsafe {
-        if (*fabric).children.load(Ordering::Relaxed) > 0 {
-            return -FI_EBUSY;
-        }
-        drop(Box::from_raw(fabric));
-    }
-    FI_SUCCESS
-}
-
-/// `fi_trywait`: whether all of these may be slept for.
-unsafe extern "C" fn trywait(_: *mut fid_fabric, fids: *mut *mut fid, count: c_int) -> c_int {
-    for at in 0..usize::try_from(count).unwrap_or(0) {
-        // SAFETY: there are so many, and each is an object of ours.
-        let answer = unsafe {
-            let fid = *fids.add(at);
-            match (*fid).fclass {
-                FI_CLASS_CQ => queue::may_sleep(fid.cast()),
-                FI_CLASS_CNTR => counter::may_sleep(fid.cast()),
-                FI_CLASS_EQ => events::may_sleep(fid.cast()),
-                _ => -FI_ENOSYS,
-            }
-        };
-        if answer != FI_SUCCESS {
-            return answer;
-        }
-    }
-    FI_SUCCESS
 }

@@ -39,6 +39,7 @@ mod queue;
 mod registry;
 mod settings;
 mod sockaddr;
+mod tables;
 mod waiting;
 
 use abi::fi_provider;

@@ -2,7 +2,7 @@
 
 use crate::abi::{fi_context, fi_provider};
 use crate::host::{Provider, VERSION};
-use crate::{fabric, getinfo};
+use crate::{getinfo, tables};
 use std::ffi::CStr;
 use std::ptr;
 
@@ -16,7 +16,7 @@ pub(crate) static PROVIDER: Provider = Provider::new(fi_provider {
     context: fi_context { internal: [ptr::null_mut(); 4] },
     name: NAME.as_ptr(),
     getinfo: Some(getinfo::getinfo),
-    fabric: Some(fabric::open),
+    fabric: Some(tables::open_fabric),
     cleanup: Some(cleanup),
 });
 
