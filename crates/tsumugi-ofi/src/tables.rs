@@ -21,7 +21,7 @@ static DOMAIN: Table<fi_ops_domain> = Table::new(fi_ops_domain {
     size: size_of::<fi_ops_domain>(),
     av_open: Some(addresses::open),
     cq_open: Some(queue::open),
-    endpoint: Some(endpoint::open),
+    endpoint: Some(endpoint::tables::open),
     scalable_ep: unsupported!(),
     cntr_open: Some(counter::open),
     poll_open: Some(poll::open),
@@ -29,7 +29,7 @@ static DOMAIN: Table<fi_ops_domain> = Table::new(fi_ops_domain {
     srx_ctx: unsupported!(),
     query_atomic: Some(atomics::query),
     query_collective: unsupported!(),
-    endpoint2: Some(endpoint::open2),
+    endpoint2: Some(endpoint::tables::open2),
 });
 
 /// `fi_fabric`.

@@ -1,0 +1,237 @@
+//! `fi_endpoint(3)`: the functions of an endpoint, but for those that begin operations.
+
+use super::{Endpoint, atomics, messages, remote};
+use crate::abi::*;
+use crate::addresses::Addresses;
+use crate::counter::Counter;
+use crate::domain::{self, Domain};
+use crate::limits::OPERATIONS;
+use crate::lock::enter;
+use crate::object::{Table, functions, give, head, unsupported};
+use crate::queue::Queue;
+use crate::sockaddr;
+use std::ffi::{c_int, c_void};
+use std::rc::Rc;
+
+static FUNCTIONS: Table<fi_ops> = functions(close, Some(bind), Some(control));
+static ENDPOINT: Table<fi_ops_ep> = Table::new(fi_ops_ep {
+    size: size_of::<fi_ops_ep>(),
+    cancel: Some(messages::cancel),
+    getopt: Some(getopt),
+    setopt: Some(setopt),
+    tx_ctx: unsupported!(),
+    rx_ctx: unsupported!(),
+    rx_size_left: unsupported!(),
+    tx_size_left: unsupported!(),
+});
+static NAMES: Table<fi_ops_cm> = Table::new(fi_ops_cm {
+    size: size_of::<fi_ops_cm>(),
+    setname: unsupported!(),
+    getname: Some(getname),
+    getpeer: unsupported!(),
+    connect: unsupported!(),
+    listen: unsupported!(),
+    accept: unsupported!(),
+    reject: unsupported!(),
+    shutdown: unsupported!(),
+    join: unsupported!(),
+});
+static COLLECTIVES: Table<fi_ops_collective> = Table::new(fi_ops_collective {
+    size: size_of::<fi_ops_collective>(),
+    barrier: unsupported!(),
+    broadcast: unsupported!(),
+    alltoall: unsupported!(),
+    allreduce: unsupported!(),
+    allgather: unsupported!(),
+    reduce_scatter: unsupported!(),
+    reduce: unsupported!(),
+    scatter: unsupported!(),
+    gather: unsupported!(),
+    msg: unsupported!(),
+    barrier2: unsupported!(),
+});
+
+/// `fi_endpoint`.
+pub(crate) unsafe extern "C" fn open(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    context: *mut c_void,
+) -> c_int {
+    // SAFETY: the host's call.
+    let domain = unsafe { enter::<Domain, _>(domain) };
+    let fid = fid_ep {
+        fid: head(FI_CLASS_EP, context, &FUNCTIONS),
+        ops: ENDPOINT.get(),
+        cm: NAMES.get(),
+        msg: messages::MESSAGES.get(),
+        rma: remote::REMOTE.get(),
+        tagged: messages::TAGGED.get(),
+        atomic: atomics::ATOMICS.get(),
+        collective: COLLECTIVES.get(),
+    };
+    // SAFETY: the host's call; what an info points to is whole.
+    match unsafe { Endpoint::new(&domain, &*info, fid) } {
+        Ok(made) => {
+            // SAFETY: the caller wants it there.
+            unsafe { give(endpoint, Rc::into_raw(made)) };
+            FI_SUCCESS
+        }
+        Err(code) => -code,
+    }
+}
+
+/// `fi_endpoint2`: the flags ask for what is not offered.
+pub(crate) unsafe extern "C" fn open2(
+    domain: *mut fid_domain,
+    info: *mut fi_info,
+    endpoint: *mut *mut fid_ep,
+    flags: u64,
+    context: *mut c_void,
+) -> c_int {
+    if flags != 0 {
+        return -FI_EBADFLAGS;
+    }
+    // SAFETY: the host's call.
+    unsafe { open(domain, info, endpoint, context) }
+}
+
+unsafe extern "C" fn close(fid: *mut fid) -> c_int {
+    // SAFETY: the host's call.
+    unsafe { domain::close::<Endpoint>(fid, |endpoint| endpoint.domain.endpoints.remove(endpoint)) }
+}
+
+unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    if endpoint.running.get().is_some() {
+        return -FI_EOPBADSTATE;
+    }
+    let mut bound = endpoint.bound.borrow_mut();
+    // SAFETY: the host's call; an object is of the class that it says.
+    unsafe {
+        match (*to).fclass {
+            FI_CLASS_AV => bound.addresses = Some(shared::<Addresses>(to)),
+            FI_CLASS_CQ => {
+                if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+                    return -FI_EBADFLAGS;
+                }
+                let queue = shared::<Queue>(to);
+                return if bound.reports.bind_queue(&queue, flags) { FI_SUCCESS } else { -FI_EINVAL };
+            }
+            FI_CLASS_CNTR => {
+                if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+                    return -FI_ENOSYS;
+                }
+                bound.reports.bind_counter(&shared::<Counter>(to), flags);
+            }
+            // Nothing of an endpoint without connections is told of there.
+            FI_CLASS_EQ => {}
+            FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX => return -FI_ENOSYS,
+            _ => return -FI_EINVAL,
+        }
+    }
+    FI_SUCCESS
+}
+
+/// Another hold on an object that the caller has a pointer to.
+///
+/// # Safety
+/// The pointer is to an open object of this type, whose domain is held.
+unsafe fn shared<T>(fid: *mut fid) -> Rc<T> {
+    let object = fid.cast::<T>().cast_const();
+    // SAFETY: as the caller promises; the caller's own hold stays.
+    unsafe {
+        Rc::increment_strong_count(object);
+        Rc::from_raw(object)
+    }
+}
+
+unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    match command {
+        FI_ENABLE => endpoint.enable().map_or_else(|code| -code, |()| FI_SUCCESS),
+        FI_GETOPSFLAG | FI_SETOPSFLAG => {
+            // SAFETY: the command's argument.
+            let flags = unsafe { &mut *arg.cast::<u64>() };
+            let of = match *flags & (FI_TRANSMIT | FI_RECV) {
+                FI_TRANSMIT => &endpoint.send_flags,
+                FI_RECV => &endpoint.receive_flags,
+                _ => return -FI_EINVAL,
+            };
+            if command == FI_GETOPSFLAG {
+                *flags = of.get();
+            } else {
+                of.set(*flags & !(FI_TRANSMIT | FI_RECV));
+            }
+            FI_SUCCESS
+        }
+        _ => -FI_ENOSYS,
+    }
+}
+
+unsafe extern "C" fn getname(fid: fid_t, place: *mut c_void, length: *mut usize) -> c_int {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    match endpoint.name() {
+        // SAFETY: the host's call.
+        Ok(name) => unsafe { sockaddr::write(name, place, length) },
+        Err(code) => -code,
+    }
+}
+
+/// The values that can be asked for, all of them sizes.
+fn option(endpoint: &Endpoint, name: c_int) -> Option<usize> {
+    match name {
+        FI_OPT_MIN_MULTI_RECV => Some(endpoint.multi_receive_bytes.get()),
+        FI_OPT_TX_SIZE | FI_OPT_RX_SIZE => Some(OPERATIONS),
+        _ => None,
+    }
+}
+
+unsafe extern "C" fn getopt(
+    fid: fid_t,
+    level: c_int,
+    name: c_int,
+    place: *mut c_void,
+    length: *mut usize,
+) -> c_int {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    let Some(value) = option(&endpoint, name).filter(|_| level == FI_OPT_ENDPOINT) else {
+        return -FI_ENOPROTOOPT;
+    };
+    // SAFETY: the host's call.
+    unsafe {
+        let room = length.replace(size_of::<usize>());
+        if room < size_of::<usize>() {
+            return -FI_ETOOSMALL;
+        }
+        place.cast::<usize>().write_unaligned(value);
+    }
+    FI_SUCCESS
+}
+
+unsafe extern "C" fn setopt(
+    fid: fid_t,
+    level: c_int,
+    name: c_int,
+    place: *const c_void,
+    length: usize,
+) -> c_int {
+    // SAFETY: the host's call.
+    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
+    match name {
+        _ if level != FI_OPT_ENDPOINT => -FI_ENOPROTOOPT,
+        FI_OPT_MIN_MULTI_RECV if length == size_of::<usize>() => {
+            // SAFETY: the host's call.
+            endpoint.multi_receive_bytes.set(unsafe { place.cast::<usize>().read_unaligned() });
+            FI_SUCCESS
+        }
+        FI_OPT_MIN_MULTI_RECV => -FI_EINVAL,
+        // There is no memory but the host's.
+        FI_OPT_FI_HMEM_P2P => FI_SUCCESS,
+        _ => -FI_ENOPROTOOPT,
+    }
+}
