@@ -1,4 +1,4 @@
-//! Atomics, `fi_atomic(3)`: a request to whoever has the memory, which does it and replies.
+//! Atomics: a request to whoever has the memory, which does it and replies.
 //!
 //! The peer does them when it makes progress, in the order in which they were sent to it, each whole. A request that comes while
 //! replies wait for room waits in its channel, and so its sender for credit.
@@ -18,40 +18,19 @@
 //!
 //! Behind that come a request's operands and what is to be compared, or what a reply gives: what was there before.
 
+use super::Running;
 use super::operations::{Begun, Pieces, Side};
-use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::atomics::{OPERAND_BYTES_MAX, Sort, apply, size_of_type};
 use crate::error;
 use crate::host::say;
-use crate::limits::PIECES_MAX;
-use crate::lock::enter;
-use crate::object::Table;
 use crate::registry::Registry;
 use libc::iovec;
 use slab::Slab;
 use std::collections::VecDeque;
-use std::ffi::{c_int, c_void};
-use std::ptr;
+use std::ffi::c_void;
 use tsumugi::remote::{Refused, RemoteError, Target};
 use tsumugi::{Failure, PeerId, ReceiveError, Rights, SendError};
-
-pub(super) static ATOMICS: Table<fi_ops_atomic> = Table::new(fi_ops_atomic {
-    size: size_of::<fi_ops_atomic>(),
-    write: Some(write),
-    writev: Some(writev),
-    writemsg: Some(writemsg),
-    inject: Some(inject),
-    readwrite: Some(readwrite),
-    readwritev: Some(readwritev),
-    readwritemsg: Some(readwritemsg),
-    compwrite: Some(compwrite),
-    compwritev: Some(compwritev),
-    compwritemsg: Some(compwritemsg),
-    writevalid: Some(writevalid),
-    readwritevalid: Some(readwritevalid),
-    compwritevalid: Some(compwritevalid),
-});
 
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;
@@ -261,24 +240,24 @@ impl Running {
 }
 
 /// An atomic that the caller wants.
-struct Wanted<'a> {
-    peer: fi_addr_t,
-    target: Target,
-    datatype: fi_datatype,
-    op: fi_op,
-    sort: Sort,
-    operand: &'a [fi_ioc],
-    compare: &'a [fi_ioc],
-    result: &'a [fi_ioc],
-    flags: u64,
-    told: bool,
-    context: *mut c_void,
+pub(super) struct Wanted<'a> {
+    pub(super) peer: fi_addr_t,
+    pub(super) target: Target,
+    pub(super) datatype: fi_datatype,
+    pub(super) op: fi_op,
+    pub(super) sort: Sort,
+    pub(super) operand: &'a [fi_ioc],
+    pub(super) compare: &'a [fi_ioc],
+    pub(super) result: &'a [fi_ioc],
+    pub(super) flags: u64,
+    pub(super) told: bool,
+    pub(super) context: *mut c_void,
 }
 
 impl Running {
     /// # Safety
     /// Operands are there until this returns, and where the result goes until the operation is complete.
-    unsafe fn atomic(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
+    pub(super) unsafe fn atomic(&self, wanted: &Wanted<'_>) -> Result<(), i32> {
         let Wanted { sort, datatype, op, .. } = *wanted;
         let peer = self.peer(wanted.peer)?;
         let size = size_of_type(datatype, op, sort).ok_or(FI_EOPNOTSUPP)?;
@@ -332,311 +311,4 @@ impl Running {
         drop(service);
         self.push_untold(peer, is_told)
     }
-}
-
-/// Pieces of an operand; none of null.
-///
-/// # Safety
-/// There are so many.
-unsafe fn pieces<'a>(pieces: *const fi_ioc, count: usize) -> &'a [fi_ioc] {
-    if pieces.is_null() || count == 0 {
-        return &[];
-    }
-    // SAFETY: as the caller promises.
-    unsafe { std::slice::from_raw_parts(pieces, count.min(PIECES_MAX)) }
-}
-
-fn piece(place: *const c_void, count: usize) -> [fi_ioc; 1] {
-    [fi_ioc { addr: place.cast_mut(), count }]
-}
-
-unsafe extern "C" fn write(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let operand = &piece(buf, count);
-        let (sort, compare, result) = (Sort::Write, &[], &[]);
-        let told = true;
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let operand = pieces(iov, count);
-        let (sort, compare, result) = (Sort::Write, &[], &[]);
-        let told = true;
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-/// An operation as the caller describes it.
-///
-/// # Safety
-/// The description is whole.
-unsafe fn described<'a>(
-    msg: &'a fi_msg_atomic,
-    sort: Sort,
-    compare: &'a [fi_ioc],
-    result: &'a [fi_ioc],
-    flags: u64,
-) -> Result<Wanted<'a>, i32> {
-    if msg.rma_iov_count != 1 || flags & FI_REMOTE_CQ_DATA != 0 {
-        return Err(FI_EINVAL);
-    }
-    // SAFETY: as the caller promises.
-    let (there, operand) = unsafe { (&*msg.rma_iov, pieces(msg.msg_iov, msg.iov_count)) };
-    let target = Target { key: there.key, address: there.addr };
-    let fi_msg_atomic { addr: peer, datatype, op, context, .. } = *msg;
-    Ok(Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told: true, context })
-}
-
-unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_atomic, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| running.atomic(&described(msg, Sort::Write, &[], &[], flags)?))
-    }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags, context) = (Target { key, address }, FI_INJECT, ptr::null_mut());
-        let operand = &piece(buf, count);
-        let (sort, compare, result) = (Sort::Write, &[], &[]);
-        let told = false;
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn readwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    result: *mut c_void,
-    _: *mut c_void,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let (operand, result) = (&piece(buf, count), &piece(result, count));
-        let (sort, compare, told) = (Sort::Fetch, &[], true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn readwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    resultv: *mut fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let (operand, result) = (pieces(iov, count), pieces(resultv, result_count));
-        let (sort, compare, told) = (Sort::Fetch, &[], true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn readwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    resultv: *mut fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let result = pieces(resultv, result_count);
-        ep.attempt(|running| running.atomic(&described(msg, Sort::Fetch, &[], result, flags)?))
-    }
-}
-
-unsafe extern "C" fn compwrite(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    count: usize,
-    _: *mut c_void,
-    compare: *const c_void,
-    _: *mut c_void,
-    result: *mut c_void,
-    _: *mut c_void,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let (operand, compare, result) = (&piece(buf, count), &piece(compare, count), &piece(result, count));
-        let (sort, told) = (Sort::Compare, true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn compwritev(
-    ep: *mut fid_ep,
-    iov: *const fi_ioc,
-    _: *mut *mut c_void,
-    count: usize,
-    comparev: *const fi_ioc,
-    _: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    datatype: fi_datatype,
-    op: fi_op,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let operand = pieces(iov, count);
-        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        let (sort, told) = (Sort::Compare, true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
-    }
-}
-
-unsafe extern "C" fn compwritemsg(
-    ep: *mut fid_ep,
-    msg: *const fi_msg_atomic,
-    comparev: *const fi_ioc,
-    _: *mut *mut c_void,
-    compare_count: usize,
-    resultv: *mut fi_ioc,
-    _: *mut *mut c_void,
-    result_count: usize,
-    flags: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        ep.attempt(|running| running.atomic(&described(msg, Sort::Compare, compare, result, flags)?))
-    }
-}
-
-/// Whether an operation is there, and for how many words at once.
-unsafe fn valid(sort: Sort, datatype: fi_datatype, op: fi_op, count: *mut usize) -> c_int {
-    match size_of_type(datatype, op, sort) {
-        Some(size) => {
-            // SAFETY: the host's call.
-            unsafe { *count = OPERAND_BYTES_MAX / size };
-            FI_SUCCESS
-        }
-        None => -FI_EOPNOTSUPP,
-    }
-}
-
-unsafe extern "C" fn writevalid(
-    _: *mut fid_ep,
-    datatype: fi_datatype,
-    op: fi_op,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY: the host's call.
-    unsafe { valid(Sort::Write, datatype, op, count) }
-}
-
-unsafe extern "C" fn readwritevalid(
-    _: *mut fid_ep,
-    datatype: fi_datatype,
-    op: fi_op,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY: the host's call.
-    unsafe { valid(Sort::Fetch, datatype, op, count) }
-}
-
-unsafe extern "C" fn compwritevalid(
-    _: *mut fid_ep,
-    datatype: fi_datatype,
-    op: fi_op,
-    count: *mut usize,
-) -> c_int {
-    // SAFETY: the host's call.
-    unsafe { valid(Sort::Compare, datatype, op, count) }
 }

@@ -1,4 +1,4 @@
-//! Messages, with tags and without: `fi_msg(3)` and `fi_tagged(3)`.
+//! Messages, with tags and without: sends and receives begin here.
 
 use super::operations::{Begun, Pieces, Side};
 use super::user_buffer::{UserBuffer, lent, view};
@@ -6,50 +6,18 @@ use super::{Endpoint, Running};
 use crate::abi::*;
 use crate::error::{self, Trouble, negative};
 use crate::limits::INJECT_BYTES;
-use crate::lock::enter;
-use crate::object::Table;
 use crate::queue::Entry;
-use libc::iovec;
 use std::cell::RefCell;
 use std::ffi::c_void;
-use std::ptr;
 use tsumugi::message::{Buffer, Envelope, Pattern, Port};
 use tsumugi::{PeerId, SendError};
 
 /// A message up to this long is sent from a copy: lending its buffer costs more, bytes.
 const COPY_BYTES: usize = 8 << 10;
 
-/// Without tags.
-pub(super) static MESSAGES: Table<fi_ops_msg> = Table::new(fi_ops_msg {
-    size: size_of::<fi_ops_msg>(),
-    recv: Some(recv),
-    recvv: Some(recvv),
-    recvmsg: Some(recvmsg),
-    send: Some(send),
-    sendv: Some(sendv),
-    sendmsg: Some(sendmsg),
-    inject: Some(inject),
-    senddata: Some(senddata),
-    injectdata: Some(injectdata),
-});
-
-/// With tags.
-pub(super) static TAGGED: Table<fi_ops_tagged> = Table::new(fi_ops_tagged {
-    size: size_of::<fi_ops_tagged>(),
-    recv: Some(trecv),
-    recvv: Some(trecvv),
-    recvmsg: Some(trecvmsg),
-    send: Some(tsend),
-    sendv: Some(tsendv),
-    sendmsg: Some(tsendmsg),
-    inject: Some(tinject),
-    senddata: Some(tsenddata),
-    injectdata: Some(tinjectdata),
-});
-
 /// One of the two kinds of messages.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Kind {
+pub(super) enum Kind {
     Plain,
     Tagged,
 }
@@ -74,24 +42,24 @@ impl Kind {
 }
 
 /// What goes out.
-struct Sent {
-    kind: Kind,
-    to: fi_addr_t,
-    envelope: Envelope,
-    flags: u64,
+pub(super) struct Sent {
+    pub(super) kind: Kind,
+    pub(super) to: fi_addr_t,
+    pub(super) envelope: Envelope,
+    pub(super) flags: u64,
     /// Whether its success is an entry of the queue, if the flags want it.
-    told: bool,
-    context: *mut c_void,
+    pub(super) told: bool,
+    pub(super) context: *mut c_void,
 }
 
 /// What somebody wants to receive.
-struct Wanted {
-    kind: Kind,
-    from: fi_addr_t,
-    tag: u64,
-    ignore: u64,
-    flags: u64,
-    context: *mut c_void,
+pub(super) struct Wanted {
+    pub(super) kind: Kind,
+    pub(super) from: fi_addr_t,
+    pub(super) tag: u64,
+    pub(super) ignore: u64,
+    pub(super) flags: u64,
+    pub(super) context: *mut c_void,
 }
 
 /// Completion levels at which the peer has the message.
@@ -101,7 +69,7 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
     #[inline]
-    unsafe fn send(&self, user_buffer: UserBuffer<'_>, sent: Sent) -> isize {
+    pub(super) unsafe fn send(&self, user_buffer: UserBuffer<'_>, sent: Sent) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
@@ -122,7 +90,7 @@ impl Endpoint {
     /// # Safety
     /// The buffer is there until the operation is complete.
     #[inline]
-    unsafe fn receive(&self, user_buffer: UserBuffer<'_>, wanted: Wanted) -> isize {
+    pub(super) unsafe fn receive(&self, user_buffer: UserBuffer<'_>, wanted: Wanted) -> isize {
         let running = match self.running() {
             Ok(running) => running,
             Err(code) => return negative(code),
@@ -143,6 +111,20 @@ impl Endpoint {
             _ => unsafe { running.look(user_buffer, pattern, &wanted) },
         };
         outcome.map_or_else(negative, |()| 0)
+    }
+
+    /// Ends the receive that has this context, if no message has matched it.
+    pub(super) fn cancel(&self, context: *mut c_void) -> Result<(), i32> {
+        let running = self.running()?;
+        let found = running.operations.borrow().begun.iter().find_map(|(_, begun)| {
+            let request = begun.request.filter(|_| begun.context == context)?;
+            Some((request, begun.flags & FI_TAGGED != 0))
+        });
+        let (request, tagged) = found.ok_or(FI_ENOENT)?;
+        let port = if tagged { &running.tagged } else { &running.messages };
+        // One that has matched a message continues, which its completion tells.
+        let _ = port.borrow_mut().cancel(request);
+        running.complete_all(&self.domain.memory).map_err(|error| error::of_rail(&error))
     }
 }
 
@@ -354,317 +336,5 @@ impl Running {
         }
         self.reports.done(Side::Receive, entry, true);
         Ok(())
-    }
-}
-
-/// `fi_cancel`: ends the receive that has this context, if no message has matched it.
-pub(super) unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
-    // SAFETY: the host's call.
-    let endpoint = unsafe { enter::<Endpoint, _>(fid) };
-    let running = match endpoint.running() {
-        Ok(running) => running,
-        Err(code) => return negative(code),
-    };
-    let found = running.operations.borrow().begun.iter().find_map(|(_, begun)| {
-        let request = begun.request.filter(|_| begun.context == context)?;
-        Some((request, begun.flags & FI_TAGGED != 0))
-    });
-    let Some((request, tagged)) = found else { return negative(FI_ENOENT) };
-    let port = if tagged { &running.tagged } else { &running.messages };
-    // One that has matched a message continues, which its completion tells.
-    let _ = port.borrow_mut().cancel(request);
-    running
-        .complete_all(&endpoint.domain.memory)
-        .map_or_else(|error| negative(error::of_rail(&error)), |()| 0)
-}
-
-unsafe extern "C" fn send(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    to: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn sendv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    to: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let sent = Sent { kind: Kind::Plain, to, envelope: Envelope::default(), flags, told: true, context };
-        ep.send(UserBuffer::of(iov, count), sent)
-    }
-}
-
-unsafe extern "C" fn sendmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let immediate = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-        let envelope = Envelope { tag: 0, immediate };
-        let sent =
-            Sent { kind: Kind::Plain, to: msg.addr, envelope, flags, told: true, context: msg.context };
-        ep.send(UserBuffer::of(msg.msg_iov, msg.iov_count), sent)
-    }
-}
-
-unsafe extern "C" fn inject(ep: *mut fid_ep, buf: *const c_void, len: usize, to: fi_addr_t) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (kind, envelope, context) = (Kind::Plain, Envelope::default(), ptr::null_mut());
-        let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn senddata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    data: u64,
-    to: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let envelope = Envelope { tag: 0, immediate: Some(data) };
-        let sent = Sent { kind: Kind::Plain, to, envelope, flags, told: true, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn injectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: fi_addr_t,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let envelope = Envelope { tag: 0, immediate: Some(data) };
-        let (kind, context) = (Kind::Plain, ptr::null_mut());
-        let sent = Sent { kind, to, envelope, flags: FI_INJECT, told: false, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-/// A receive of messages without tags.
-fn any(from: fi_addr_t, flags: u64, context: *mut c_void) -> Wanted {
-    Wanted { kind: Kind::Plain, from, tag: 0, ignore: u64::MAX, flags, context }
-}
-
-unsafe extern "C" fn recv(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _: *mut c_void,
-    from: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.receive_flags.get();
-        ep.receive(UserBuffer::One(buf, len), any(from, flags, context))
-    }
-}
-
-unsafe extern "C" fn recvv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    from: fi_addr_t,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.receive_flags.get();
-        ep.receive(UserBuffer::of(iov, count), any(from, flags, context))
-    }
-}
-
-unsafe extern "C" fn recvmsg(ep: *mut fid_ep, msg: *const fi_msg, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.receive(UserBuffer::of(msg.msg_iov, msg.iov_count), any(msg.addr, flags, msg.context))
-    }
-}
-
-unsafe extern "C" fn tsend(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    to: fi_addr_t,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn tsendv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    to: fi_addr_t,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let sent = Sent { kind: Kind::Tagged, to, envelope: tag.into(), flags, told: true, context };
-        ep.send(UserBuffer::of(iov, count), sent)
-    }
-}
-
-unsafe extern "C" fn tsendmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let immediate = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-        let envelope = Envelope { tag: msg.tag, immediate };
-        let (kind, to, context) = (Kind::Tagged, msg.addr, msg.context);
-        ep.send(
-            UserBuffer::of(msg.msg_iov, msg.iov_count),
-            Sent { kind, to, envelope, flags, told: true, context },
-        )
-    }
-}
-
-unsafe extern "C" fn tinject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    to: fi_addr_t,
-    tag: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (kind, context) = (Kind::Tagged, ptr::null_mut());
-        let sent = Sent { kind, to, envelope: tag.into(), flags: FI_INJECT, told: false, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn tsenddata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    data: u64,
-    to: fi_addr_t,
-    tag: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.send_flags.get();
-        let envelope = Envelope { tag, immediate: Some(data) };
-        let sent = Sent { kind: Kind::Tagged, to, envelope, flags, told: true, context };
-        ep.send(UserBuffer::One(buf.cast_mut(), len), sent)
-    }
-}
-
-unsafe extern "C" fn tinjectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    to: fi_addr_t,
-    tag: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let envelope = Envelope { tag, immediate: Some(data) };
-        let (kind, context) = (Kind::Tagged, ptr::null_mut());
-        ep.send(
-            UserBuffer::One(buf.cast_mut(), len),
-            Sent { kind, to, envelope, flags: FI_INJECT, told: false, context },
-        )
-    }
-}
-
-unsafe extern "C" fn trecv(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _: *mut c_void,
-    from: fi_addr_t,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
-        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(UserBuffer::One(buf, len), wanted)
-    }
-}
-
-unsafe extern "C" fn trecvv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    from: fi_addr_t,
-    tag: u64,
-    ignore: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let flags = ep.receive_flags.get() & !FI_MULTI_RECV;
-        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(UserBuffer::of(iov, count), wanted)
-    }
-}
-
-unsafe extern "C" fn trecvmsg(ep: *mut fid_ep, msg: *const fi_msg_tagged, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let fi_msg_tagged { addr: from, tag, ignore, context, .. } = *msg;
-        let wanted = Wanted { kind: Kind::Tagged, from, tag, ignore, flags, context };
-        ep.receive(UserBuffer::of(msg.msg_iov, msg.iov_count), wanted)
     }
 }

@@ -1,4 +1,4 @@
-//! Endpoints, `fi_endpoint(3)`: each has one of the library's, opened when it is enabled.
+//! Endpoints: each has one of the library's, opened when it is enabled.
 //!
 //! | what the caller does | what carries it |
 //! |---|---|
@@ -7,8 +7,8 @@
 //! | remote memory | the library's, [`Remote`](tsumugi::Remote) |
 //! | atomics | requests and replies on channel [`SERVICE`] (`atomics`) |
 //!
-//! `messages`, `remote` and `atomics` begin operations; `operations` knows those that are under way, and `progress` says what
-//! has become of them.
+//! `tables` has the functions that the caller has of an endpoint. `messages`, `remote` and `atomics` begin operations for them;
+//! `operations` knows those that are under way, and `progress` says what has become of them.
 
 mod atomics;
 mod messages;
@@ -23,7 +23,7 @@ use crate::abi::*;
 use crate::active::Active;
 use crate::addresses::Addresses;
 use crate::domain::{self, Child, Domain, OfDomain};
-use crate::error::{self, Trouble};
+use crate::error::{self, Trouble, negative};
 use crate::host::say;
 use crate::lock::{Lock, Object};
 use crate::object::Head;
@@ -198,6 +198,21 @@ impl Endpoint {
     #[inline]
     fn running(&self) -> Result<&Running, i32> {
         self.running.get().ok_or(FI_EOPBADSTATE)
+    }
+
+    /// Does something, and makes progress when there is no room for it.
+    #[inline]
+    fn attempt(&self, attempt: impl FnOnce(&Running) -> Result<(), i32>) -> isize {
+        match self.running().and_then(attempt) {
+            Ok(()) => 0,
+            Err(code) => {
+                if code == FI_EAGAIN {
+                    // Who only tries again makes progress by that. What is wrong is said by the queue.
+                    let _ = self.make_progress();
+                }
+                negative(code)
+            }
+        }
     }
 
     /// Opens the library's endpoint.

@@ -1,62 +1,31 @@
-//! Remote memory, `fi_rma(3)`. A write is complete when the peer's memory has it, whatever level was asked for: a fence behind
-//! all the writes of one look says so, and only it tells of those that were refused.
+//! Remote memory: reads and writes begin here.
+//!
+//! A write is complete when the peer's memory has it, whatever level was asked for: a fence behind all the writes of one look says
+//! so, and only it tells of those that were refused.
 
+use super::Running;
 use super::operations::{Begun, Behind, Pieces, Side};
 use super::user_buffer::UserBuffer;
-use super::{Endpoint, Running};
 use crate::abi::*;
-use crate::error::{self, negative};
+use crate::error;
 use crate::limits::INJECT_BYTES;
-use crate::lock::enter;
-use crate::object::Table;
-use libc::iovec;
 use std::ffi::c_void;
-use std::ptr::{self, NonNull};
+use std::ptr::NonNull;
 use tsumugi::remote::Target;
 use tsumugi::{Region, Slice};
 
 /// What is written from a copy: longer data are read when there is room to send them, bytes.
 const COPY_BYTES: usize = 4 << 10;
 
-pub(super) static REMOTE: Table<fi_ops_rma> = Table::new(fi_ops_rma {
-    size: size_of::<fi_ops_rma>(),
-    read: Some(read),
-    readv: Some(readv),
-    readmsg: Some(readmsg),
-    write: Some(write),
-    writev: Some(writev),
-    writemsg: Some(writemsg),
-    inject: Some(inject),
-    writedata: Some(writedata),
-    injectdata: Some(injectdata),
-});
-
 /// An access to a peer's memory.
-struct Access {
-    peer: fi_addr_t,
-    target: Target,
-    data: Option<u64>,
-    flags: u64,
+pub(super) struct Access {
+    pub(super) peer: fi_addr_t,
+    pub(super) target: Target,
+    pub(super) data: Option<u64>,
+    pub(super) flags: u64,
     /// Whether its success is an entry of the queue, if the flags want it.
-    told: bool,
-    context: *mut c_void,
-}
-
-impl Endpoint {
-    /// Does something, and makes progress when there is no room for it.
-    #[inline]
-    pub(super) fn attempt(&self, attempt: impl FnOnce(&Running) -> Result<(), i32>) -> isize {
-        match self.running().and_then(attempt) {
-            Ok(()) => 0,
-            Err(code) => {
-                if code == FI_EAGAIN {
-                    // Who only tries again makes progress by that. What is wrong is said by the queue.
-                    let _ = self.make_progress();
-                }
-                negative(code)
-            }
-        }
-    }
+    pub(super) told: bool,
+    pub(super) context: *mut c_void,
 }
 
 /// The caller's memory as a slice that the library copies from or to.
@@ -72,7 +41,7 @@ unsafe fn slice(start: *mut c_void, bytes: usize) -> Result<Slice, i32> {
 impl Running {
     /// # Safety
     /// The buffer is there: until this returns if it is injected, until the operation is complete otherwise.
-    unsafe fn write(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+    pub(super) unsafe fn write(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
         let peer = self.peer(access.peer)?;
         let (bytes, injected) = (user_buffer.bytes(), access.flags & FI_INJECT != 0);
         if injected && bytes > INJECT_BYTES {
@@ -111,7 +80,7 @@ impl Running {
 
     /// # Safety
     /// The buffer is there until the operation is complete.
-    unsafe fn read(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
+    pub(super) unsafe fn read(&self, user_buffer: UserBuffer<'_>, access: &Access) -> Result<(), i32> {
         let peer = self.peer(access.peer)?;
         if access.flags & FI_FENCE != 0 && !self.operations.borrow().is_clear(peer) {
             return Err(FI_EAGAIN);
@@ -152,179 +121,5 @@ impl Running {
             pieces,
             request: None,
         })
-    }
-}
-
-/// The only piece of remote memory that an operation may name.
-///
-/// # Safety
-/// There are as many as it says.
-unsafe fn target_of(pieces: *const fi_rma_iov, count: usize) -> Result<Target, i32> {
-    match count {
-        // SAFETY: as the caller promises.
-        1 => Ok(unsafe { Target { key: (*pieces).key, address: (*pieces).addr } }),
-        _ => Err(FI_EINVAL),
-    }
-}
-
-unsafe extern "C" fn read(
-    ep: *mut fid_ep,
-    buf: *mut c_void,
-    len: usize,
-    _: *mut c_void,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.read(UserBuffer::One(buf, len), &access))
-    }
-}
-
-unsafe extern "C" fn readv(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.read(UserBuffer::of(iov, count), &access))
-    }
-}
-
-/// An access as the caller describes it.
-///
-/// # Safety
-/// The description is whole.
-unsafe fn described(msg: &fi_msg_rma, flags: u64) -> Result<Access, i32> {
-    // SAFETY: as the caller promises.
-    let target = unsafe { target_of(msg.rma_iov, msg.rma_iov_count)? };
-    let data = (flags & FI_REMOTE_CQ_DATA != 0).then_some(msg.data);
-    Ok(Access { peer: msg.addr, target, data, flags, told: true, context: msg.context })
-}
-
-unsafe extern "C" fn readmsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| {
-            running.read(UserBuffer::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?)
-        })
-    }
-}
-
-unsafe extern "C" fn write(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
-    }
-}
-
-unsafe extern "C" fn writev(
-    ep: *mut fid_ep,
-    iov: *const iovec,
-    _: *mut *mut c_void,
-    count: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let access = Access { peer, target, data: None, flags, told: true, context };
-        ep.attempt(|running| running.write(UserBuffer::of(iov, count), &access))
-    }
-}
-
-unsafe extern "C" fn writemsg(ep: *mut fid_ep, msg: *const fi_msg_rma, flags: u64) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        ep.attempt(|running| {
-            running.write(UserBuffer::of(msg.msg_iov, msg.iov_count), &described(msg, flags)?)
-        })
-    }
-}
-
-unsafe extern "C" fn inject(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, context) = (Target { key, address }, ptr::null_mut());
-        let access = Access { peer, target, data: None, flags: FI_INJECT, told: false, context };
-        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
-    }
-}
-
-unsafe extern "C" fn writedata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    _: *mut c_void,
-    data: u64,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-    context: *mut c_void,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let access = Access { peer, target, data: Some(data), flags, told: true, context };
-        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
-    }
-}
-
-unsafe extern "C" fn injectdata(
-    ep: *mut fid_ep,
-    buf: *const c_void,
-    len: usize,
-    data: u64,
-    peer: fi_addr_t,
-    address: u64,
-    key: u64,
-) -> isize {
-    // SAFETY: the host's call.
-    unsafe {
-        let ep = enter::<Endpoint, _>(ep);
-        let (target, context) = (Target { key, address }, ptr::null_mut());
-        let access = Access { peer, target, data: Some(data), flags: FI_INJECT, told: false, context };
-        ep.attempt(|running| running.write(UserBuffer::One(buf.cast_mut(), len), &access))
     }
 }

@@ -1,10 +1,19 @@
-//! `fi_endpoint(3)`: the functions of an endpoint, but for those that begin operations.
+//! The functions of an endpoint: those that open it and set it up, `fi_endpoint(3)`.
+//!
+//! Those that begin operations are in `msg`, `tagged`, `rma` and `atomic`, which are called like the fields of
+//! [`fid_ep`](crate::abi::fid_ep) that lead to them.
 
-use super::{Endpoint, atomics, messages, remote};
+mod atomic;
+mod msg;
+mod rma;
+mod tagged;
+
+use super::Endpoint;
 use crate::abi::*;
 use crate::addresses::Addresses;
 use crate::counter::Counter;
 use crate::domain::{self, Domain};
+use crate::error::negative;
 use crate::limits::OPERATIONS;
 use crate::lock::enter;
 use crate::object::{Table, functions, give, head, unsupported};
@@ -16,7 +25,7 @@ use std::rc::Rc;
 static FUNCTIONS: Table<fi_ops> = functions(close, Some(bind), Some(control));
 static ENDPOINT: Table<fi_ops_ep> = Table::new(fi_ops_ep {
     size: size_of::<fi_ops_ep>(),
-    cancel: Some(messages::cancel),
+    cancel: Some(cancel),
     getopt: Some(getopt),
     setopt: Some(setopt),
     tx_ctx: unsupported!(),
@@ -64,10 +73,10 @@ pub(crate) unsafe extern "C" fn open(
         fid: head(FI_CLASS_EP, context, &FUNCTIONS),
         ops: ENDPOINT.get(),
         cm: NAMES.get(),
-        msg: messages::MESSAGES.get(),
-        rma: remote::REMOTE.get(),
-        tagged: messages::TAGGED.get(),
-        atomic: atomics::ATOMICS.get(),
+        msg: msg::MSG.get(),
+        rma: rma::RMA.get(),
+        tagged: tagged::TAGGED.get(),
+        atomic: atomic::ATOMIC.get(),
         collective: COLLECTIVES.get(),
     };
     // SAFETY: the host's call; what an info points to is whole.
@@ -169,6 +178,11 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
         }
         _ => -FI_ENOSYS,
     }
+}
+
+unsafe extern "C" fn cancel(fid: fid_t, context: *mut c_void) -> isize {
+    // SAFETY: the host's call.
+    unsafe { enter::<Endpoint, _>(fid) }.cancel(context).map_or_else(negative, |()| 0)
 }
 
 unsafe extern "C" fn getname(fid: fid_t, place: *mut c_void, length: *mut usize) -> c_int {
