@@ -1,19 +1,27 @@
 //! A provider that lets libfabric, and so the MPIs on top of it, send through Tsumugi.
 //!
 //! libfabric finds the library in a folder of `FI_PROVIDER_PATH` by its name, `lib*-fi.so`, and calls [`fi_prov_ini`].
-//! From then on it calls what is in the tables of functions of the objects that it opens:
+//! From then on it calls what is in the tables of functions of the objects that it opens. A file needs only files further down:
 //!
 //! | module | object | |
 //! |---|---|---|
+//! | `provider` | [`fi_provider`] | what libfabric is given for that call |
 //! | `getinfo` | | what is offered, and whether that is what the caller wants |
-//! | `fabric`, `domain` | [`fid_fabric`](abi::fid_fabric), [`fid_domain`](abi::fid_domain) | what the others belong to |
-//! | `addresses` | [`fid_av`](abi::fid_av) | peers' addresses by number |
+//! | `tables` | | how fabrics and domains are opened, and every object of theirs |
 //! | `endpoint` | [`fid_ep`](abi::fid_ep) | messages, remote memory, atomics: each is an endpoint of the library's |
+//! | `addresses` | [`fid_av`](abi::fid_av) | peers' addresses by number |
+//! | `poll` | [`fid_poll`](abi::fid_poll) | queues and counters that are looked at together |
 //! | `queue`, `counter` | [`fid_cq`](abi::fid_cq), [`fid_cntr`](abi::fid_cntr) | what has become of operations |
-//! | `events`, `poll` | [`fid_eq`](abi::fid_eq), [`fid_poll`](abi::fid_poll) | |
 //! | `memory` | [`fid_mr`](abi::fid_mr) | registered memory |
+//! | `domain`, `assistant` | [`fid_domain`](abi::fid_domain) | what all these belong to, and a thread that makes progress for it |
+//! | `events` | [`fid_eq`](abi::fid_eq) | what callers are told of what is done later |
+//! | `fabric` | [`fid_fabric`](abi::fid_fabric) | what domains and event queues belong to |
+//! | `waiting` | | sleeping until something happens to a queue, a counter or an event queue |
+//! | `active`, `registry` | | what domains, queues and counters know of endpoints; what endpoints know of registered memory |
+//! | `settings`, `host` | | what users set; the libfabric that has loaded the library, its log and its parameters |
 //!
-//! `lock` says why objects may be used by several threads; `host` finds the libfabric that has loaded the library.
+//! `lock` says why objects may be used by several threads, and `object` is what they are made of. `limits`, `error`, `sockaddr` and
+//! `atomics`, the arithmetic, need no other file but `abi`, libfabric's interface.
 
 pub mod abi;
 

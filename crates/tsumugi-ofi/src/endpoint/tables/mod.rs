@@ -1,7 +1,7 @@
 //! The functions of an endpoint: those that open it and set it up, `fi_endpoint(3)`.
 //!
 //! Those that begin operations are in `msg`, `tagged`, `rma` and `atomic`, which are called like the fields of
-//! [`fid_ep`](crate::abi::fid_ep) that lead to them.
+//! [`fid_ep`] that lead to them.
 
 mod atomic;
 mod msg;
