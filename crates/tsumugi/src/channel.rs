@@ -1,11 +1,12 @@
 //! Channels: reliable datagrams to (peer, channel). The caller sets up no connection (P1, P4's PM).
 
 use crate::PeerId;
-use crate::endpoint::Shared;
 use crate::endpoint::core::State;
 use crate::endpoint::core::channels::Delivery;
 use crate::endpoint::receive_queue::Payload;
+use crate::endpoint::shared::Shared;
 use crate::error::{ReceiveError, SendError};
+use crate::ticket::Ticket;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
 use std::time::Duration;
@@ -18,59 +19,6 @@ pub struct Channel {
     number: u16,
     /// Dropping it leaves the channel open for the next holder.
     detached: bool,
-}
-
-/// Names a message that was accepted, to ask later what became of it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Ticket {
-    peer: PeerId,
-    connection: u32,
-    number: u64,
-}
-
-/// What became of a message.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum TicketStatus {
-    /// Under way.
-    Pending,
-    /// Acknowledged: it lies in the receiver's memory.
-    Delivered,
-    /// Its peer is gone, and it is not known whether it had arrived. For a message that had, too, once the peer
-    /// is gone for the second time since.
-    Failed,
-}
-
-impl Ticket {
-    pub(crate) fn new(peer: PeerId, connection: u32, number: u64) -> Ticket {
-        Ticket { peer, connection, number }
-    }
-
-    /// The peer that the message is for.
-    #[must_use]
-    pub fn peer(&self) -> PeerId {
-        self.peer
-    }
-
-    /// In which connection with its peer it was accepted.
-    pub(crate) fn connection(&self) -> u32 {
-        self.connection
-    }
-
-    /// The same message as it is counted now, after entries of its peer were merged.
-    pub(crate) fn now(self, state: &State) -> Ticket {
-        let (peer, connection, number) = state.counted_now(self.peer, self.connection, self.number);
-        Ticket { peer, connection, number }
-    }
-
-    pub(crate) fn status(&self, state: &State) -> TicketStatus {
-        let Ticket { peer, connection, number } = self.now(state);
-        match state.connection(peer).wrapping_sub(connection) {
-            0 if state.is_delivered(peer, number) => TicketStatus::Delivered,
-            0 => TicketStatus::Pending,
-            1 if state.was_delivered(peer, number) => TicketStatus::Delivered,
-            _ => TicketStatus::Failed,
-        }
-    }
 }
 
 impl Channel {

@@ -96,9 +96,10 @@ pub mod remote;
 pub mod remote_memory;
 mod report;
 pub mod stream;
+mod ticket;
 mod wait;
 
-pub use channel::{Channel, Message, SendBuffer, Ticket, TicketStatus};
+pub use channel::{Channel, Message, SendBuffer};
 pub use config::{Config, ConfigError};
 pub use context::{Context, ContextError};
 pub use counters::Counters;
@@ -110,6 +111,7 @@ pub use error::{
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use report::{GivenUp, NicInUse, Report};
+pub use ticket::{Ticket, TicketStatus};
 pub use tsumugi_proto::path_policy::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownReplacement};
 pub use tsumugi_rail::ethernet::{ParseReceiveChoiceError, ParseSendChoiceError, ReceiveChoice, SendChoice};

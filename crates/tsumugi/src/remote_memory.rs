@@ -44,9 +44,10 @@
 
 mod wire;
 
-use crate::channel::{Channel, Ticket};
+use crate::channel::Channel;
 use crate::error::{ChannelError, ReceiveError, SendError};
 use crate::remote::{Notification, Operation, RegisterError, Registration, Remote, Rights, Target};
+use crate::ticket::Ticket;
 use crate::{Endpoint, PeerId};
 use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};

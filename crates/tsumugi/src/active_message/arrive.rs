@@ -35,7 +35,7 @@ impl<S> ActiveMessages<S> {
         if self.flow_control.follow() {
             let inner = self.flow_control.channel.shared.inner.borrow();
             for (_, outstanding) in &mut self.requests {
-                outstanding.ticket = outstanding.ticket.now(&inner.state);
+                outstanding.ticket = inner.state.ticket_now(outstanding.ticket);
             }
         }
     }

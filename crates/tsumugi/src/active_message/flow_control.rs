@@ -5,9 +5,10 @@ use super::error::{ReplyError, RequestError};
 use super::format::{Code, HEAD_BYTES, Head, Kind, SEGMENT_PLACE_BYTES};
 use super::{ActiveMessageOptions, TOKENS_FIRST};
 use crate::PeerId;
-use crate::channel::{Channel, Ticket, TicketStatus};
+use crate::channel::Channel;
 use crate::endpoint::core::identity::Merge;
 use crate::error::SendError;
+use crate::ticket::{Ticket, TicketStatus};
 use std::collections::VecDeque;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::memory::Counter;
@@ -149,7 +150,7 @@ impl FlowControl {
         while account
             .replies
             .front()
-            .is_some_and(|ticket| ticket.status(&inner.state) != TicketStatus::Pending)
+            .is_some_and(|ticket| inner.state.status_of(*ticket) != TicketStatus::Pending)
         {
             account.replies.pop_front();
         }

@@ -64,9 +64,9 @@ mod segment;
 pub use error::{CallError, ReplyError, RequestError, Unanswered};
 pub use reply::{Answer, Reply, Request};
 
-use crate::channel::Ticket;
 use crate::error::{NameError, PortError, SendError};
 use crate::registry::{self, Registry};
+use crate::ticket::Ticket;
 use crate::{Endpoint, PeerId};
 use flow_control::FlowControl;
 use format::{HEAD_BYTES, Head, Kind, SEGMENT_PLACE_BYTES};

@@ -1,6 +1,7 @@
 //! The end of an endpoint: closed, or dropped with something under way.
 
-use super::{Endpoint, Inner, Shared};
+use super::Endpoint;
+use super::shared::{Inner, Shared};
 use crate::error::SendError;
 use std::time::Duration;
 use tsumugi_wire::Instant;

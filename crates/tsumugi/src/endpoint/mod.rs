@@ -14,21 +14,22 @@ pub(crate) mod receive_queue;
 mod rma;
 mod schedule;
 mod sent;
+pub(crate) mod shared;
 mod window;
 
-use crate::channel::{Channel, Ticket, TicketStatus};
+use crate::channel::Channel;
 use crate::clock::Clock;
 use crate::config::Config;
 use crate::context::{Context, ContextError};
 use crate::counters::Counters;
 use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
-use crate::memory::Mapped;
 use crate::report::Report;
+use crate::ticket::{Ticket, TicketStatus};
 use crate::wait::{Wait, Waiter};
 use crate::{PeerId, Policy, Remote, peers};
-use bell::Bell;
 use core::paths::PathReport;
 use core::{EndpointOptions, State};
+use shared::{Inner, Shared};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
 use std::io::BufWriter;
@@ -52,37 +53,6 @@ use tsumugi_wire::Instant;
 /// after it has forked.
 pub struct Endpoint {
     pub(crate) shared: Rc<Shared>,
-}
-
-/// What an endpoint shares with its channels, messages and buffers.
-pub(crate) struct Shared {
-    pub(crate) memory: Rc<Mapped>,
-    /// The process that opened it.
-    owner: Owner,
-    clock: Clock,
-    pub(crate) inner: RefCell<Inner>,
-}
-
-pub(crate) struct Inner {
-    pub(crate) state: State,
-    rail: Box<dyn Rail>,
-    waiter: Waiter,
-    /// Whether NICs are used beside those by which connections were made, and when they are looked at next.
-    spreads: bool,
-    nics_at: Instant,
-    /// When something was last looked for; a few looks out of date while nothing arrives.
-    looked_at: Instant,
-    /// Looks since the last sleep.
-    spins: u32,
-    /// Leave without BYE: another process will go on in our place.
-    silent: bool,
-    /// The application has a descriptor of ours in an event loop of its own.
-    shown: bool,
-    /// That descriptor, where it could be had: the rail's with a timer beside it.
-    bell: Option<Bell>,
-    /// How long to go on after the last holder is gone, for what is not acknowledged, ns.
-    flush_ns: u64,
-    linger_ns: u64,
 }
 
 /// Opens an endpoint whose rail is what `wrap` makes of it.
@@ -387,7 +357,7 @@ impl Endpoint {
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.
     #[must_use]
     pub fn status(&self, ticket: Ticket) -> TicketStatus {
-        ticket.status(&self.shared.inner.borrow().state)
+        self.shared.inner.borrow().state.status_of(ticket)
     }
 
     /// Takes the next failure of a peer that nobody has asked for.
@@ -469,20 +439,6 @@ impl Endpoint {
     #[must_use]
     pub fn counters(&self) -> Counters {
         self.shared.inner.borrow().state.counters()
-    }
-}
-
-impl Inner {
-    /// Adds a peer that goes by a name.
-    fn add_peer(&mut self, peer: &str, address: SocketAddr) -> Result<PeerId, PeerError> {
-        let bound = self.rail.address();
-        if !family::serves(bound.ip(), address.ip()) {
-            return Err(PeerError::Family { address, bound });
-        }
-        if let Some(why) = self.state.networks().refusal(address.ip()) {
-            return Err(PeerError::NotAllowed { address, why });
-        }
-        self.state.add_peer(peer, address)
     }
 }
 

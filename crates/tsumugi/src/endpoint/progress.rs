@@ -2,7 +2,7 @@
 
 use super::bell::Bell;
 use super::core::State;
-use super::{Inner, Shared};
+use super::shared::{Inner, Shared};
 use crate::error::SendError;
 use crate::wait::Step;
 use crate::{PeerId, Policy};

@@ -3,7 +3,8 @@
 use super::window::Window;
 use crate::PeerId;
 use crate::memory::Mapped;
-use crate::remote::{Notification, Refusal, Rights};
+use crate::remote::outcome::{Notification, Refusal};
+use crate::remote::target::Rights;
 use std::collections::{HashMap, VecDeque};
 use tsumugi_rail::region::AtomicError;
 use tsumugi_rail::{OutOfRegion, Region, Slice};

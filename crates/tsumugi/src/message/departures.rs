@@ -6,10 +6,10 @@ use super::parcel::{FRONT_BYTES, Lent, Offered, Outgoing, Parcel};
 use super::port_state::PortState;
 use super::request::{Completion, Envelope, RequestError, Status};
 use crate::buffer::Buffer;
-use crate::channel::TicketStatus;
 use crate::endpoint::core::State;
 use crate::endpoint::long_message::Lender;
 use crate::error::SendError;
+use crate::ticket::TicketStatus;
 use crate::{PeerId, Ticket};
 use tsumugi_wire::frame::WHOLE_BYTES;
 
@@ -97,7 +97,7 @@ impl PortState {
         let (status, ticket) = (lent.status, lent.ticket);
         if let Some(error) = lent.failure.take() {
             self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
-        } else if ticket.status(state) == TicketStatus::Delivered {
+        } else if state.status_of(ticket) == TicketStatus::Delivered {
             self.complete(number, Completion::sent(status, Some(ticket), Some(buffer)));
         } else {
             lent.buffer = Some(buffer);

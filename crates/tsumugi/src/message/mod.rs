@@ -89,8 +89,9 @@ mod waiting;
 pub use crate::buffer::Buffer;
 pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
 
+use crate::endpoint::Endpoint;
 use crate::endpoint::core::State;
-use crate::endpoint::{Endpoint, Shared};
+use crate::endpoint::shared::Shared;
 use crate::error::{ChannelError, SendError};
 use crate::{Failure, PeerId, Ticket};
 use header::{HEADER_BYTES_MAX, Header};

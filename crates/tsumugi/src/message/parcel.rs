@@ -3,8 +3,8 @@
 use super::header::{DATA_HEADER_BYTES, Header};
 use super::request::{RequestError, Status};
 use crate::buffer::Buffer;
-use crate::channel::{Ticket, TicketStatus};
 use crate::endpoint::core::State;
+use crate::ticket::{Ticket, TicketStatus};
 use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// Bytes in front of the data in a buffer of a message.
@@ -89,7 +89,7 @@ pub(super) struct Lent {
 impl Lent {
     /// Whether its peer is gone.
     pub(super) fn has_failed(&self, state: &State) -> bool {
-        self.ticket.status(state) == TicketStatus::Failed
+        state.status_of(self.ticket) == TicketStatus::Failed
     }
 }
 

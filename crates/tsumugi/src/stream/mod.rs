@@ -66,9 +66,10 @@ pub use error::{ReadError, WaitError, WriteError};
 pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
-use crate::channel::{Channel, Ticket};
+use crate::channel::Channel;
 use crate::error::{NameError, PortError};
 use crate::registry::Registry;
+use crate::ticket::Ticket;
 use crate::{Endpoint, PeerId};
 use arrive::Arriving;
 use hub::Hub;

@@ -3,8 +3,8 @@
 use super::error::WriteError;
 use super::format::{Chunk, End};
 use super::hub::Hub;
-use crate::channel::Ticket;
 use crate::error::SendError;
+use crate::ticket::Ticket;
 use crate::{PeerId, registry};
 use std::future::poll_fn;
 use std::rc::Rc;

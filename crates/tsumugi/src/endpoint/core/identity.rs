@@ -22,6 +22,7 @@ use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::outbox::Outgoing;
+use crate::ticket::{Ticket, TicketStatus};
 use rand::Rng;
 use std::net::SocketAddr;
 use tsumugi_wire::handshake::{Challenge, Offer};
@@ -143,6 +144,25 @@ impl State {
             }
         }
         (now.0, now.1, number)
+    }
+
+    /// A message as it is counted now, after entries of its peer were merged.
+    pub(crate) fn ticket_now(&self, ticket: Ticket) -> Ticket {
+        let (peer, connection, number) =
+            self.counted_now(ticket.peer(), ticket.connection(), ticket.number());
+        Ticket::new(peer, connection, number)
+    }
+
+    /// What became of a message.
+    pub(crate) fn status_of(&self, ticket: Ticket) -> TicketStatus {
+        let (peer, connection, number) =
+            self.counted_now(ticket.peer(), ticket.connection(), ticket.number());
+        match self.connection(peer).wrapping_sub(connection) {
+            0 if self.is_delivered(peer, number) => TicketStatus::Delivered,
+            0 => TicketStatus::Pending,
+            1 if self.was_delivered(peer, number) => TicketStatus::Delivered,
+            _ => TicketStatus::Failed,
+        }
     }
 
     /// Who says HELLO from an unknown address: a peer, if it offers the token that we have from it, or if we are in a

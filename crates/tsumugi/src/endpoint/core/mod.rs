@@ -29,7 +29,6 @@ mod transmit;
 mod xdp;
 
 use crate::PeerId;
-use crate::channel::Ticket;
 use crate::counters::Counters;
 use crate::endpoint::budget::ReceiveBudget;
 use crate::endpoint::egress::Egress;
@@ -42,11 +41,13 @@ use crate::endpoint::receive_queue::ReceiveQueue;
 use crate::endpoint::rma::Rma;
 use crate::endpoint::schedule::Schedule;
 use crate::endpoint::sent::Sent;
+use crate::ticket::Ticket;
 
 use crate::error::{Failure, PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
-use crate::remote::{Refusal, Rights, Target};
+use crate::remote::outcome::Refusal;
+use crate::remote::target::{Rights, Target};
 use channels::Channels;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};

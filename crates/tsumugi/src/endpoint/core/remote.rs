@@ -1,12 +1,12 @@
 //! Our operations on the memory of others: what departs for them, and what comes back.
 
 use super::State;
-use crate::channel::Ticket;
 use crate::endpoint::peer::operations::{BulkTransfer, Pending, Promise};
 use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
 use crate::endpoint::peer::outbox::Outgoing;
 use crate::error::SendError;
-use crate::remote::{Refusal, RemoteError};
+use crate::remote::outcome::{Refusal, RemoteError};
+use crate::ticket::Ticket;
 use crate::{PeerId, Target};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;

@@ -14,7 +14,7 @@ use crate::PeerId;
 use crate::endpoint::peer::operations::BulkTransfer;
 use crate::endpoint::rma::status_of;
 use crate::error::Reason;
-use crate::remote::Rights;
+use crate::remote::target::Rights;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::Psn;
 use tsumugi_wire::defect;

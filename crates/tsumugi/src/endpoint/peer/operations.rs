@@ -3,7 +3,7 @@
 use super::Peer;
 use crate::PeerId;
 use crate::context::{ContextError, SavedOutgoing};
-use crate::remote::RemoteError;
+use crate::remote::outcome::RemoteError;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;

@@ -67,152 +67,22 @@
 //!
 //! [`Config::replacement`]: crate::Config::replacement
 
+pub(crate) mod outcome;
+pub(crate) mod target;
+
 use crate::PeerId;
-use crate::channel::Ticket;
-use crate::endpoint::Shared;
 use crate::endpoint::core::State;
 use crate::endpoint::peer::operations::Promise;
+use crate::endpoint::shared::Shared;
 use crate::error::SendError;
+use crate::ticket::Ticket;
+pub use outcome::{Notification, Refusal, Refused, RemoteError};
 use std::rc::Rc;
 use std::time::Duration;
+pub use target::{Rights, Target};
 use tsumugi_rail::{RailError, Region, Slice};
 use tsumugi_wire::Instant;
-use tsumugi_wire::remote::RemoteStatus;
 pub use tsumugi_wire::remote::{Atomic, AtomicOperation, Word};
-
-/// Names memory of another process.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Target {
-    /// The key that its owner handed out.
-    pub key: u64,
-    /// Address in its owner's process.
-    pub address: u64,
-}
-
-impl Target {
-    /// So many bytes further on.
-    #[must_use]
-    pub const fn plus(self, bytes: u64) -> Target {
-        Target { address: self.address.wrapping_add(bytes), ..self }
-    }
-}
-
-/// What a key permits.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Rights(u8);
-
-impl Rights {
-    /// To read.
-    pub const READ: Rights = Rights(1);
-    /// To write.
-    pub const WRITE: Rights = Rights(2);
-    /// To change words atomically, and see what they were.
-    pub const ATOMIC: Rights = Rights(4);
-    /// Everything.
-    pub const ALL: Rights = Rights(7);
-    /// Nothing.
-    pub(crate) const NONE: Rights = Rights(0);
-
-    /// As they travel.
-    pub(crate) const fn bits(self) -> u8 {
-        self.0
-    }
-
-    pub(crate) const fn from_bits(bits: u8) -> Option<Rights> {
-        if bits <= Rights::ALL.0 { Some(Rights(bits)) } else { None }
-    }
-
-    /// These and `other`.
-    #[must_use]
-    pub const fn and(self, other: Rights) -> Rights {
-        Rights(self.0 | other.0)
-    }
-
-    /// Whether they include `other`.
-    #[must_use]
-    pub const fn has(self, other: Rights) -> bool {
-        self.0 & other.0 == other.0
-    }
-}
-
-/// Why the owner of memory refused an operation.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
-pub enum Refused {
-    /// It was guessed, or is revoked, or its owner has restarted.
-    #[error("no memory has this key: it was never handed out, or is registered no more")]
-    NoSuchKey,
-    /// It reaches beyond the memory that was registered.
-    #[error("it reaches beyond the memory that is registered under this key")]
-    OutOfBounds,
-    /// The key does not give the right.
-    #[error("the key does not permit this; ask the memory's owner for the right")]
-    NotPermitted,
-    /// Words lie at multiples of their size.
-    #[error("the word's address is no multiple of its size")]
-    Misaligned,
-    /// The other side has too much to do.
-    #[error("too many operations wait there; wait for some first")]
-    TooMany,
-    /// The memory went away while others could reach it.
-    #[error(
-        "the memory is registered, but was unmapped or protected by the process that it is of; it must stay until it is registered no more"
-    )]
-    NotMapped,
-    /// The request is not of this version's making.
-    #[error("the other side does not understand the request")]
-    Malformed,
-}
-
-/// What became of an operation that failed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RemoteError {
-    /// The memory's owner refused it, and nothing was done.
-    #[error("the operation on remote memory was refused: {0}")]
-    Refused(Refused),
-    /// The peer is gone, and it is not known whether it was done. [`crate::Endpoint::take_failure`] says why.
-    #[error("{0} is gone before it answered")]
-    PeerGone(PeerId),
-}
-
-impl RemoteError {
-    pub(crate) fn refused(status: RemoteStatus) -> RemoteError {
-        RemoteError::Refused(match status {
-            RemoteStatus::NoSuchKey => Refused::NoSuchKey,
-            RemoteStatus::OutOfBounds => Refused::OutOfBounds,
-            RemoteStatus::NotPermitted => Refused::NotPermitted,
-            RemoteStatus::Misaligned => Refused::Misaligned,
-            RemoteStatus::TooMany => Refused::TooMany,
-            RemoteStatus::NotMapped => Refused::NotMapped,
-            RemoteStatus::Malformed | RemoteStatus::Done => Refused::Malformed,
-        })
-    }
-}
-
-/// A write or a notification that was refused. Nobody waits for those, so they are told here.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Refusal {
-    /// Which one.
-    pub ticket: Ticket,
-    /// Why.
-    pub error: RemoteError,
-}
-
-impl Refusal {
-    pub(crate) fn new(ticket: Ticket, status: RemoteStatus) -> Refusal {
-        Refusal { ticket, error: RemoteError::refused(status) }
-    }
-}
-
-/// Memory of ours was written, and the writer wants us to know.
-#[derive(Clone, Debug)]
-pub struct Notification {
-    /// Who wrote.
-    pub source: PeerId,
-    /// The handler that the writer has chosen.
-    pub handler: u64,
-    /// What was written.
-    pub slice: Slice,
-}
 
 /// An endpoint's remote memory. Cheap to make: see [`crate::Endpoint::remote`].
 #[derive(Clone)]
