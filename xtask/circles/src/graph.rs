@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 
 use crate::modules::{Module, ModulePath, Modules};
 
-/// How many imports of imports are followed: more is a circle of imports, which the compiler refuses.
-const IMPORTS_MAX: usize = 16;
+/// What has been looked up on the way: modules that import everything of each other would lead around for ever.
+type Seen = BTreeSet<(ModulePath, Vec<String>)>;
 
 /// The files of a crate.
 #[derive(Debug, Default)]
@@ -22,7 +22,9 @@ impl Graph {
         for (path, module) in modules {
             let from = graph.file(&module.file);
             let paths = module.imported.values().chain(&module.named);
-            for (target, name) in paths.filter_map(|written| resolve(modules, path, written, IMPORTS_MAX)) {
+            for (target, name) in
+                paths.filter_map(|written| resolve(modules, path, written, &mut Seen::new()))
+            {
                 let is_own_ground = path.starts_with(&target);
                 let to = graph.file(&modules[&target].file);
                 if to != from && !is_own_ground {
@@ -74,8 +76,11 @@ fn resolve(
     modules: &Modules,
     from: &ModulePath,
     written: &[String],
-    imports: usize,
+    seen: &mut Seen,
 ) -> Option<(ModulePath, String)> {
+    if !seen.insert((from.clone(), written.to_vec())) {
+        return None;
+    }
     let (first, mut rest) = written.split_first()?;
     let mut at = from.clone();
     match first.as_str() {
@@ -100,7 +105,7 @@ fn resolve(
             (at, rest) = (child, further);
             continue;
         }
-        return imported(modules, &at, module, name, further, imports.checked_sub(1)?);
+        return imported(modules, &at, module, name, further, seen);
     }
     None
 }
@@ -112,15 +117,15 @@ fn imported(
     module: &Module,
     name: &str,
     rest: &[String],
-    imports: usize,
+    seen: &mut Seen,
 ) -> Option<(ModulePath, String)> {
     if let Some(path) = module.imported.get(name) {
         // A name that stands for a crate of this name.
         let is_itself = path.len() == 1 && path[0] == name;
-        return if is_itself { None } else { resolve(modules, at, &[path, rest].concat(), imports) };
+        return if is_itself { None } else { resolve(modules, at, &[path, rest].concat(), seen) };
     }
     let through =
-        |glob: &Vec<String>| resolve(modules, at, &[&glob[..], &[name.to_owned()], rest].concat(), imports);
+        |glob: &Vec<String>| resolve(modules, at, &[&glob[..], &[name.to_owned()], rest].concat(), seen);
     module.globs.iter().find_map(through)
 }
 
@@ -175,6 +180,20 @@ mod tests {
         assert!(circles(&[root, ground, ("a/x.rs", "pub struct X(super::A);"), ("b.rs", "")]).is_empty());
         let (x, b) = (("a/x.rs", "pub struct X(crate::b::B);"), ("b.rs", "pub struct B(crate::a::A);"));
         assert_eq!(circles(&[root, ground, x, b]), [["a/mod.rs", "a/x.rs", "b.rs"]]);
+    }
+
+    #[test]
+    fn modules_that_import_all_of_each_other_are_looked_up_once() {
+        let children: String = ('b'..='l').map(|name| format!("mod {name}; pub use {name}::*; ")).collect();
+        let root = format!("mod z; {children}");
+        let mut files =
+            vec![("lib.rs".to_owned(), root), ("z.rs".to_owned(), "fn f(a: Unknown) {}".to_owned())];
+        files.extend(
+            ('b'..='l').map(|name| (format!("{name}.rs"), "use super::*; fn g(a: Unknown) {}".to_owned())),
+        );
+        let files: Vec<(&str, &str)> =
+            files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
+        assert!(circles(&files).is_empty());
     }
 
     #[test]
