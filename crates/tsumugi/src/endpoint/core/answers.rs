@@ -19,9 +19,7 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if peer.acks.due != Instant::NEVER {
-                peer.acks.due = Instant::NEVER;
-                peer.acks.demand(Kind::Ack, Psn(0));
+            if peer.acks.hurry(Instant::NEVER) {
                 self.schedule(index);
             }
         }
@@ -37,8 +35,7 @@ impl State {
         let Some((kind, psn)) = self.peers[index as usize].acks.answer.take() else { return Ok(true) };
         let Some(packet) = self.answer_packet(now, index, kind, psn, Flags(0)) else { return Ok(true) };
         let peer = &mut self.peers[index as usize];
-        peer.acks.unanswered = 0;
-        peer.acks.due = Instant::NEVER;
+        peer.acks.on_answered();
         let taken = rail.send(now, peer.acks.to, &[Packet { head: &packet, body: &[] }])?;
         if taken == 0 {
             peer.acks.answer = Some((kind, psn));

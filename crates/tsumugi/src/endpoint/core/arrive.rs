@@ -1,26 +1,22 @@
 //! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
 
-use super::{ACK_DELAY_NS, State};
+use super::{Ended, State};
 use crate::checksum::crc32c;
+use crate::endpoint::peer::acks::AckDue;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::sent::PacketKey;
-use crate::error::Reason;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receive_bitmap, receiver};
 use tsumugi_wire::ack::Sack;
-use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
-use tsumugi_wire::memory::Counter;
+use tsumugi_wire::memory::{Counter, Flow};
 use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
-
-/// Packets of one flow after which an ACK is due though nobody asked.
-pub(super) const UNANSWERED_MAX: u32 = 64;
 
 impl State {
     /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
@@ -99,6 +95,20 @@ impl State {
             }
         };
         let Some(index) = self.peers.in_flow(header.flow) else { return };
+        let outcome = self.on_packet_of(now, index, from, flow, header, body);
+        self.apply(outcome);
+    }
+
+    /// A packet of a peer has come, in its flow.
+    fn on_packet_of(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: SocketAddr,
+        flow: &Flow,
+        header: &Header,
+        body: &[u8],
+    ) -> Result<(), Ended> {
         self.peers[index as usize].liveness.hear(now);
         let rides_along = matches!(
             header.kind,
@@ -112,17 +122,14 @@ impl State {
                 | Kind::Damaged
         );
         if rides_along && header.flags.has(Flags::HAS_ACK) {
-            self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None);
-            if self.peers.in_flow(header.flow).is_none() {
-                return; // the acknowledgement was nonsense, and has ended the connection
-            }
+            self.on_answer(now, index, Answer::Piggyback, header.ack, header.credit, None)?;
         }
         match header.kind {
             Kind::Data => {
                 let peer = &mut self.peers[index as usize];
                 peer.acks.to = from;
                 peer.liveness.doubt.is_away = false;
-                self.on_data(now, index, flow, header, body);
+                self.on_data(now, index, flow, header, body)?;
             }
             Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
                 let index = self.prove(now, index, from);
@@ -150,19 +157,20 @@ impl State {
                     self.confirm(index, header.psn.min(header.ack));
                 }
                 match Sack::decode(body) {
-                    Ok(sack) => self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack)),
+                    Ok(sack) => self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack))?,
                     Err(_) => self.memory.count(Counter::Violation, 1),
                 }
             }
             Kind::Probe => self.answer_probe(now, index, from),
-            Kind::Bye => self.on_bye(now, index, header),
-            Kind::ByeAck => self.on_bye_ack(now, index),
-            Kind::Piece => self.on_piece(now, index, from, flow, header, body),
+            Kind::Bye => self.on_bye(now, index, header)?,
+            Kind::ByeAck => self.on_bye_ack(now, index)?,
+            Kind::Piece => self.on_piece(now, index, from, flow, header, body)?,
             Kind::SizeProbe => self.on_size_probe(index, from, header),
             Kind::SizeAck => self.on_size_ack(now, index, header),
-            Kind::Damaged => self.on_wanted_again(index, header.psn),
+            Kind::Damaged => self.on_wanted_again(index, header.psn)?,
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
         }
+        Ok(())
     }
 
     pub(super) fn on_answer(
@@ -173,13 +181,13 @@ impl State {
         ack: Psn,
         credit: u16,
         sack: Option<&Sack>,
-    ) {
+    ) -> Result<(), Ended> {
         if matches!(answer, Answer::Piggyback) {
             self.confirm(index, ack); // only answers run ahead of what was compared
         }
         let peer = &mut self.peers[index as usize];
         if !matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) {
-            return;
+            return Ok(());
         }
         let (sent, pool) = (&mut self.sent, &mut self.pool);
         let unchecked = &mut peer.repairs.unchecked;
@@ -189,31 +197,19 @@ impl State {
                 sent.release(pool, key);
             }
         };
-        let outcome = peer.sender.on_answer(now, answer, ack, credit, sack, release);
-        match outcome {
-            Ok(_) => {
-                let base = peer.sender.base();
-                while let Some(&(psn, messages)) = peer.outbox.marks.front()
-                    && (psn < base || (psn == base && defect!(DeliveredTooEarly)))
-                {
-                    peer.outbox.delivered = messages;
-                    peer.outbox.marks.pop_front();
-                }
-                let holes = peer.sender.has_holes();
-                let more = peer.sender.has_lost() || !peer.outbox.waiting.is_empty();
-                if more {
-                    self.schedule(index);
-                }
-                // What was acknowledged moves timers back; only a hole can bring one forward.
-                if holes {
-                    self.arm(now, index);
-                }
-            }
-            Err(_) => {
-                self.memory.count(Counter::Violation, 1);
-                self.end_peer(index, Reason::Violation("it acknowledged what was never sent"));
-            }
+        if peer.sender.on_answer(now, answer, ack, credit, sack, release).is_err() {
+            return Err(self.violation(index, "it acknowledged what was never sent"));
         }
+        peer.outbox.on_acknowledged(peer.sender.base());
+        let holes = peer.sender.has_holes();
+        if peer.sender.has_lost() || !peer.outbox.waiting.is_empty() {
+            self.schedule(index);
+        }
+        // What was acknowledged moves timers back; only a hole can bring one forward.
+        if holes {
+            self.arm(now, index);
+        }
+        Ok(())
     }
 
     /// The only frame of a packet that may go to its place as it arrives: a fragment, a part of something long that is
@@ -236,18 +232,15 @@ impl State {
         &mut self,
         now: Instant,
         index: u32,
-        flow: &tsumugi_wire::memory::Flow,
+        flow: &Flow,
         header: &Header,
         body: &[u8],
-    ) {
-        if self.repairs(index, header.psn, body) {
-            return;
+    ) -> Result<(), Ended> {
+        if self.repairs(index, header.psn, body)? {
+            return Ok(());
         }
         if header.psn > self.peers[index as usize].receive.reorder.next() {
-            self.pass_direct_writes(index, header.psn);
-            if self.peers.in_flow(header.flow) != Some(index) {
-                return; // what had its turn ended the connection
-            }
+            self.pass_direct_writes(index, header.psn)?;
         }
         // What has a place goes from here straight there; short messages stay in the receive queue, where the
         // application reads them.
@@ -256,33 +249,33 @@ impl State {
             Some(_) => receiver::consume(&*self.memory, flow, header),
             None => receiver::deposit(&*self.memory, flow, header, body, true),
         };
-        let peer = &mut self.peers[index as usize];
-        if verdict == Verdict::Deposited {
-            peer.acks.highest = peer.acks.highest.max(header.psn.next());
-            peer.acks.deposited_at = now;
-            peer.acks.unanswered += 1;
-            let gap = receive_bitmap::base(flow) < peer.acks.highest;
-            let is_waited_for = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
-            if gap || is_waited_for || peer.acks.unanswered >= UNANSWERED_MAX {
-                peer.acks.demand(Kind::Ack, Psn(0));
+        if verdict != Verdict::Deposited {
+            if let Some(kind) = verdict.answer() {
+                self.peers[index as usize].acks.demand(kind, header.psn);
                 self.schedule(index);
-            } else if peer.acks.due == Instant::NEVER {
-                let due = now.plus(ACK_DELAY_NS);
-                peer.acks.due = due;
-                self.schedule_at(index, due);
             }
-            match placed {
-                Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data),
-                Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data),
-                Some(Frame::Whole { .. }) | None => {}
-            }
-            // Unless that ended the connection, and closed the entry.
-            if placed.is_some() && flow.token.load(Ordering::Relaxed) == header.token {
-                receiver::consumed(flow);
-            }
-        } else if let Some(kind) = verdict.answer() {
-            peer.acks.demand(kind, header.psn);
-            self.schedule(index);
+            return Ok(());
+        }
+        let highest = self.peers[index as usize].acks.highest.max(header.psn.next());
+        let gap = receive_bitmap::base(flow) < highest;
+        let is_asked = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
+        self.on_deposited(now, index, header.psn, gap || is_asked);
+        match placed {
+            Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data)?,
+            Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data)?,
+            Some(Frame::Whole { .. }) | None => return Ok(()),
+        }
+        receiver::consumed(flow);
+        Ok(())
+    }
+
+    /// A packet of a peer was deposited, by whichever receive path: it is acknowledged at once if somebody waits for that, or so
+    /// many are not, and otherwise in a while.
+    pub(super) fn on_deposited(&mut self, now: Instant, index: u32, psn: Psn, is_waited_for: bool) {
+        match self.peers[index as usize].acks.on_deposited(now, psn, is_waited_for) {
+            AckDue::Now => self.schedule(index),
+            AckDue::At(due) => self.schedule_at(index, due),
+            AckDue::Known => {}
         }
     }
 }

@@ -1,9 +1,9 @@
 //! From the receive queue into channels: in order, whole, once.
 
-use super::State;
+use super::{Ended, State};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Local, Phase};
-use crate::endpoint::peer::receive::{Assembly, Held, Store};
+use crate::endpoint::peer::receive::{Assembly, Held};
 use crate::endpoint::receive_queue::{Payload, Taken};
 use crate::error::Reason;
 use std::rc::Rc;
@@ -43,7 +43,8 @@ impl State {
             read = true;
             // SAFETY: the record is published, and kept until the next line but one.
             let body = unsafe { memory.body(taken.position, 0, record.bytes as usize) };
-            self.on_record(now, &record, taken, body);
+            let outcome = self.on_record(now, &record, taken, body);
+            self.apply(outcome);
             self.queue.let_go(taken.record);
         }
         if read {
@@ -65,176 +66,163 @@ impl State {
         self.queue.next(&*self.memory)
     }
 
-    fn on_record(&mut self, now: Instant, record: &Record, taken: Taken, body: &[u8]) {
-        let Some(index) = self.peers.in_flow(record.flow) else { return };
-        let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return };
+    fn on_record(&mut self, now: Instant, record: &Record, taken: Taken, body: &[u8]) -> Result<(), Ended> {
+        let Some(index) = self.peers.in_flow(record.flow) else { return Ok(()) };
+        let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return Ok(()) };
         if Record::stamp_of(token) != record.stamp {
             // Deposited for a peer that is gone; its entry has a new tenant.
-            return;
-        }
-        if !record.checked && !self.on_xdp_record(now, index, record) {
-            return;
+            return Ok(());
         }
         let psn = Psn(record.psn);
-        if !record.checked && crc32c(body) != record.body_crc && !defect!(XdpRecordNotCompared) {
-            self.on_damage(index, psn);
-            return;
+        if !record.checked {
+            self.on_xdp_record(now, index, record)?;
+            if crc32c(body) != record.body_crc && !defect!(XdpRecordNotCompared) {
+                return self.on_damage(index, psn);
+            }
         }
-        self.take_in(index, psn, body, BodyPlace::Queue(taken));
+        self.take_in(index, psn, body, BodyPlace::Queue(taken))
     }
 
     /// A packet has arrived whole and unaltered. Its PSN has been claimed.
-    pub(super) fn take_in(&mut self, index: u32, psn: Psn, body: &[u8], place: BodyPlace) {
+    pub(super) fn take_in(
+        &mut self,
+        index: u32,
+        psn: Psn,
+        body: &[u8],
+        place: BodyPlace,
+    ) -> Result<(), Ended> {
         if let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() {
-            self.on_fragment(index, psn, fragment, data);
-            return;
+            return self.on_fragment(index, psn, fragment, data);
         }
         if psn != self.peers[index as usize].receive.reorder.next() {
-            self.pass_direct_writes(index, psn);
-            if self.peers[index as usize].connection.local.is_none() {
-                return; // what had its turn ended the connection
-            }
+            self.pass_direct_writes(index, psn)?;
         }
         let peer = &mut self.peers[index as usize];
         let skips = (defect!(ReorderSkips) && psn > peer.receive.reorder.next())
             || (defect!(PathsNotInOrder) && peer.is_multirail());
         if psn == peer.receive.reorder.next() || skips {
             peer.receive.reorder.pass();
-            if self.hand_out(index, body, place) {
-                self.catch_up(index);
-            }
+            self.hand_out(index, body, place)?;
+            self.catch_up(index)
         } else {
             // Copied out, so that a gap never holds the queue that must take what fills it.
-            self.hold(index, psn, body);
+            self.hold(index, psn, body)
         }
     }
 
-    pub(super) fn hold(&mut self, index: u32, psn: Psn, body: &[u8]) {
-        let Some(mut copy) = self.pool.take(body.len()) else {
-            self.end_peer(index, Reason::NoMemory(body.len() as u64));
-            return;
-        };
+    pub(super) fn hold(&mut self, index: u32, psn: Psn, body: &[u8]) -> Result<(), Ended> {
+        let mut copy = self.room_for(index, body.len())?;
         copy.extend_from_slice(body);
         if self.peers[index as usize].receive.reorder.hold(psn, Held::Body(copy)) {
             self.budget.arrive(body.len() as u64);
         }
         self.tell_held(index);
+        Ok(())
+    }
+
+    /// Room for what a peer has sent.
+    pub(super) fn room_for(&mut self, index: u32, bytes: usize) -> Result<Vec<u8>, Ended> {
+        self.pool.take(bytes).ok_or(Ended(index, Reason::NoMemory(bytes as u64)))
     }
 
     /// A fragment arrived, in or out of turn. Its PSN has been claimed.
-    pub(super) fn on_fragment(&mut self, index: u32, psn: Psn, fragment: Fragment, data: &[u8]) {
-        let peer = &mut self.peers[index as usize];
-        let in_turn = psn == peer.receive.reorder.next();
-        let known = peer.receive.assemblies.iter().position(|assembly| assembly.message == fragment.message);
-        let slot = match known {
-            Some(slot) => slot,
-            None if !in_turn && peer.receive.assemblies.len() >= ASSEMBLIES_AHEAD_MAX => {
-                let mut body = fragment.encode().to_vec();
-                body.extend_from_slice(data);
-                self.hold(index, psn, &body);
-                return;
-            }
-            None => match self.begin(index, fragment) {
-                Some(slot) => slot,
-                None => return,
-            },
-        };
-        let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.receive.assemblies[slot];
-        if assembly.total != fragment.total || assembly.channel != fragment.channel {
-            self.violated(index, "fragments of one message disagree");
-            return;
+    pub(super) fn on_fragment(
+        &mut self,
+        index: u32,
+        psn: Psn,
+        fragment: Fragment,
+        data: &[u8],
+    ) -> Result<(), Ended> {
+        let receive = &mut self.peers[index as usize].receive;
+        if psn == receive.reorder.next() {
+            receive.reorder.pass();
+            self.assemble(index, fragment, data)?;
+            return self.catch_up(index);
         }
-        if in_turn && fragment.offset == 0 {
+        if receive.assembly_of(&fragment).is_none() && receive.assemblies.len() >= ASSEMBLIES_AHEAD_MAX {
+            let mut body = fragment.encode().to_vec();
+            body.extend_from_slice(data);
+            return self.hold(index, psn, &body);
+        }
+        let slot = self.slot_of(index, &fragment)?;
+        let receive = &mut self.peers[index as usize].receive;
+        receive.assemblies[slot].put(&fragment, data);
+        receive.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
+        self.tell_held(index);
+        Ok(())
+    }
+
+    /// A fragment has its turn, and goes to its place.
+    fn assemble(&mut self, index: u32, fragment: Fragment, data: &[u8]) -> Result<(), Ended> {
+        let slot = self.slot_of(index, &fragment)?;
+        if fragment.offset == 0 {
             self.place(index, slot, data.len(), Some(data));
         }
-        let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.receive.assemblies[slot];
-        let offset = if defect!(FragmentOffsetIgnored) { assembly.in_order } else { fragment.offset };
-        assembly.store.put(offset as usize, data);
-        if in_turn {
-            peer.receive.reorder.pass();
-            if self.pass_fragment(index, fragment, data.len()) {
-                self.catch_up(index);
+        self.peers[index as usize].receive.assemblies[slot].put(&fragment, data);
+        self.pass_fragment(index, fragment, data.len())
+    }
+
+    /// Where among the long messages of a peer that are arriving a fragment's is. If it is the first of them, room is made.
+    fn slot_of(&mut self, index: u32, fragment: &Fragment) -> Result<usize, Ended> {
+        let receive = &self.peers[index as usize].receive;
+        if let Some(slot) = receive.assembly_of(fragment) {
+            let assembly = &receive.assemblies[slot];
+            if assembly.total != fragment.total || assembly.channel != fragment.channel {
+                return Err(self.violation(index, "fragments of one message disagree"));
             }
-        } else {
-            peer.receive.reorder.hold(psn, Held::Placed { fragment, bytes: data.len() });
-            self.tell_held(index);
+            return Ok(slot);
         }
-    }
-
-    /// Makes room for a long message.
-    fn begin(&mut self, index: u32, fragment: Fragment) -> Option<usize> {
         if fragment.total > self.options.message_bytes_max {
-            self.violated(index, "a message over the limit that was agreed");
-            return None;
+            return Err(self.violation(index, "a message over the limit that was agreed"));
         }
-        let Some(buffer) = self.pool.take(fragment.total as usize) else {
-            self.end_peer(index, Reason::NoMemory(fragment.total));
-            return None;
-        };
+        let room = self.room_for(index, fragment.total as usize)?;
         self.budget.arrive(fragment.total);
-        let peer = &mut self.peers[index as usize];
-        peer.receive.assemblies.push(Assembly {
-            message: fragment.message,
-            channel: fragment.channel,
-            total: fragment.total,
-            in_order: 0,
-            step: 0,
-            store: Store::Own { bytes: buffer, claim: None },
-            placed: false,
-        });
-        Some(peer.receive.assemblies.len() - 1)
+        let assemblies = &mut self.peers[index as usize].receive.assemblies;
+        assemblies.push(Assembly::new(fragment, room));
+        Ok(assemblies.len() - 1)
     }
 
-    /// A fragment that is in its place has its turn. `false` when that ended the connection.
-    fn pass_fragment(&mut self, index: u32, fragment: Fragment, bytes: usize) -> bool {
-        let peer = &mut self.peers[index as usize];
-        let slot = peer.receive.assemblies.iter().position(|assembly| assembly.message == fragment.message);
-        let Some(slot) = slot.filter(|&slot| peer.receive.assemblies[slot].in_order == fragment.offset)
-        else {
-            self.violated(index, "a message with a gap or an overlap");
-            return false;
+    /// A fragment that is in its place has its turn.
+    fn pass_fragment(&mut self, index: u32, fragment: Fragment, bytes: usize) -> Result<(), Ended> {
+        let receive = &mut self.peers[index as usize].receive;
+        let slot = receive.assembly_of(&fragment);
+        let Some(slot) = slot.filter(|&slot| receive.assemblies[slot].in_order == fragment.offset) else {
+            return Err(self.violation(index, "a message with a gap or an overlap"));
         };
         if fragment.offset == 0 {
             self.place(index, slot, bytes, None);
         }
-        let peer = &mut self.peers[index as usize];
-        let assembly = &mut peer.receive.assemblies[slot];
-        assembly.in_order += bytes as u64;
-        assembly.step = assembly.step.max(bytes as u64);
-        if assembly.in_order == assembly.total {
-            let assembly = peer.receive.assemblies.swap_remove(slot);
+        let assemblies = &mut self.peers[index as usize].receive.assemblies;
+        if assemblies[slot].pass(bytes as u64) {
+            let assembly = assemblies.swap_remove(slot);
             self.complete(index, assembly);
         }
-        true
+        Ok(())
     }
 
     /// Hands out everything whose turn has come.
-    pub(super) fn catch_up(&mut self, index: u32) {
+    pub(super) fn catch_up(&mut self, index: u32) -> Result<(), Ended> {
         let mut taken = false;
         while let Some(held) = self.peers[index as usize].receive.reorder.take() {
-            let going_on = match held {
-                Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes),
+            match held {
+                Held::Placed { fragment, bytes } => self.pass_fragment(index, fragment, bytes)?,
                 Held::Body(body) => {
                     self.budget.leave(body.len() as u64);
-                    let going_on = self.hand_out(index, &body, BodyPlace::Passing);
+                    let outcome = self.hand_out(index, &body, BodyPlace::Passing);
                     self.pool.give(body);
-                    going_on
+                    outcome?;
                 }
-            };
-            if !going_on {
-                return;
             }
             taken = true;
         }
         if taken {
             self.tell_held(index);
         }
+        Ok(())
     }
 
-    /// Hands the frames of a packet whose turn it is to their channels. `false` when that ended the connection.
-    fn hand_out(&mut self, index: u32, body: &[u8], place: BodyPlace) -> bool {
+    /// Hands the frames of a packet whose turn it is to their channels.
+    fn hand_out(&mut self, index: u32, body: &[u8], place: BodyPlace) -> Result<(), Ended> {
         for frame in Frames::new(body) {
             match frame {
                 Ok(Frame::Whole { channel, at, data }) => {
@@ -245,10 +233,7 @@ impl State {
                         }
                         // Nobody may ever open the channel: do not let it hold the queue.
                         BodyPlace::Queue(_) | BodyPlace::Passing => {
-                            let Some(mut copy) = self.pool.take(data.len()) else {
-                                self.end_peer(index, Reason::NoMemory(data.len() as u64));
-                                return false;
-                            };
+                            let mut copy = self.room_for(index, data.len())?;
                             copy.extend_from_slice(data);
                             self.budget.charge(data.len() as u64);
                             Payload::Owned(copy)
@@ -257,36 +242,12 @@ impl State {
                     self.push(index, channel, payload);
                 }
                 // A fragment that had to wait as it was.
-                Ok(Frame::Fragment(fragment, data)) => {
-                    if !self.assemble(index, fragment, data) {
-                        return false;
-                    }
-                }
-                Ok(Frame::Remote(remote, data)) => {
-                    if !self.on_remote(index, &remote, data) {
-                        return false;
-                    }
-                }
-                Err(_) => {
-                    self.violated(index, "a packet that does not parse");
-                    return false;
-                }
+                Ok(Frame::Fragment(fragment, data)) => self.assemble(index, fragment, data)?,
+                Ok(Frame::Remote(remote, data)) => self.on_remote(index, &remote, data)?,
+                Err(_) => return Err(self.violation(index, "a packet that does not parse")),
             }
         }
-        true
-    }
-
-    fn assemble(&mut self, index: u32, fragment: Fragment, data: &[u8]) -> bool {
-        let assemblies = &self.peers[index as usize].receive.assemblies;
-        let known = assemblies.iter().position(|assembly| assembly.message == fragment.message);
-        let Some(slot) = known.or_else(|| self.begin(index, fragment)) else { return false };
-        let assembly = &mut self.peers[index as usize].receive.assemblies[slot];
-        if assembly.total != fragment.total || assembly.channel != fragment.channel {
-            self.violated(index, "fragments of one message disagree");
-            return false;
-        }
-        assembly.store.put(fragment.offset as usize, data);
-        self.pass_fragment(index, fragment, data.len())
+        Ok(())
     }
 
     pub(super) fn push(&mut self, source: u32, channel: u16, payload: Payload) {
@@ -299,11 +260,6 @@ impl State {
         }
         self.tally.messages_received += 1;
         self.channels.push(channel, source, payload);
-    }
-
-    pub(super) fn violated(&mut self, index: u32, what: &'static str) {
-        self.memory.count(Counter::Violation, 1);
-        self.end_peer(index, Reason::Violation(what));
     }
 
     /// Gives a message's memory back.

@@ -406,7 +406,10 @@ impl State {
             |state: &State| state.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
         match few(self) {
             // Direct writes may have carried its acknowledgements.
-            Some(false) if self.has_direct_writes() => self.on_noted(now, id.0) && few(self) == Some(true),
+            Some(false) if self.has_direct_writes() => {
+                let outcome = self.on_noted(now, id.0);
+                self.apply(outcome).is_some() && few(self) == Some(true)
+            }
             known => known == Some(true),
         }
     }

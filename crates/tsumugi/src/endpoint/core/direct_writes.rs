@@ -5,7 +5,7 @@
 //! passes over a PSN without a record only when none can come any more (invariant 4 of [`tsumugi_wire::memory`]): when
 //! the PSN lies before the base, no direct write is in progress, and every record has been read, checked in this order.
 
-use super::State;
+use super::{Ended, State};
 use crate::endpoint::schedule::Schedule;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap, receiver};
 use tsumugi_wire::Psn;
@@ -28,28 +28,28 @@ impl State {
 
     /// Passes the turns of direct writes before `until`, as far as they are known to be done, and hands out what was
     /// waiting for them. `false` when that is not known yet.
-    pub(super) fn pass_direct_writes(&mut self, index: u32, until: Psn) -> bool {
+    pub(super) fn pass_direct_writes(&mut self, index: u32, until: Psn) -> Result<bool, Ended> {
         if !self.rma.window.is_there() {
-            return true;
+            return Ok(true);
         }
         loop {
             let peer = &self.peers[index as usize];
             let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
-                return true;
+                return Ok(true);
             };
             // Nor over what has a record, and has to come again.
             let damaged = peer.receive.damaged.first().filter(|_| !defect!(DamagedPassedOver));
             let base = damaged.map_or(until, |psn| psn.min(until)).min(receive_bitmap::base(flow));
             if base <= peer.receive.reorder.next() {
-                return true;
+                return Ok(true);
             }
             if !receiver::no_direct_write_in_progress(flow)
                 || (!self.queue.is_all_read(&*self.memory) && !defect!(TurnPassedUnread))
             {
-                return false;
+                return Ok(false);
             }
             self.peers[index as usize].receive.reorder.pass_to(base);
-            self.catch_up(index);
+            self.catch_up(index)?;
         }
     }
 
@@ -63,7 +63,10 @@ impl State {
             let mut all = true;
             for index in self.schedule.take_holding() {
                 Schedule::held(&mut self.peers[index as usize].listed);
-                all &= defect!(DirectWriteUnseen) || self.pass_direct_writes(index, Psn(u64::MAX));
+                if !defect!(DirectWriteUnseen) {
+                    let outcome = self.pass_direct_writes(index, Psn(u64::MAX));
+                    all &= self.apply(outcome).unwrap_or(true);
+                }
                 self.tell_held(index);
             }
             if all {

@@ -1,6 +1,6 @@
 //! Connections: HELLO, CHALLENGE, WELCOME, BYE and RESET.
 
-use super::State;
+use super::{Ended, State};
 use crate::PeerId;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
@@ -118,7 +118,7 @@ impl State {
     fn end_used_unheard(&mut self, index: u32) -> bool {
         let is = self.peers[index as usize].is_used_unheard();
         if is {
-            self.end_peer(index, Reason::Restarted);
+            self.end(Ended(index, Reason::Restarted));
         }
         is
     }
@@ -291,7 +291,7 @@ impl State {
                 if defect!(RestartUnnoticed) {
                     self.forget(index);
                 } else {
-                    self.end_peer(index, Reason::Restarted);
+                    self.end(Ended(index, Reason::Restarted));
                 }
                 self.peers[index as usize].connection.phase = Phase::Strange;
             }
@@ -303,9 +303,9 @@ impl State {
             self.turn_away(from, offer.nonce);
             return;
         };
-        self.accept(now, index, from, header.epoch, offer, 0);
-        if matches!(self.peers[index as usize].connection.phase, Phase::Gone(_)) {
-            return; // what waited for it was too long for it
+        let accepted = self.accept(now, index, from, header.epoch, offer, 0);
+        if self.apply(accepted).is_none() {
+            return;
         }
         self.peers[index as usize].connection.welcomed = Some((offer.nonce, standing));
         let welcome = self.offer(from, local, offer.nonce, 0);
@@ -383,7 +383,8 @@ impl State {
                 self.schedule(index);
             }
             Some(index) if expected => {
-                self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
+                let accepted = self.accept(now, index, from, header.epoch, offer, CREDIT_PACKETS_INITIAL);
+                self.apply(accepted);
             }
             // A second WELCOME after a HELLO that was sent twice, or its answer to ours that crossed its own.
             Some(index) if matches!(self.peers[index as usize].connection.phase, Phase::Open) => {
@@ -399,8 +400,16 @@ impl State {
 
     /// Takes the peer's offer: from now on packets flow. The side that says WELCOME has no credit before the peer has
     /// sent something in the flow, or has answered a PROBE: it may have given up and not know of the flow.
-    fn accept(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32, offer: &Offer, credit: u16) {
-        let Some(local) = self.peers[index as usize].connection.local else { return };
+    fn accept(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: SocketAddr,
+        epoch: u32,
+        offer: &Offer,
+        credit: u16,
+    ) -> Result<(), Ended> {
+        let Some(local) = self.peers[index as usize].connection.local else { return Ok(()) };
         self.open_flow(index, local, epoch, Some(offer));
         let own_bytes = self.datagram_bytes_at(from);
         let repeat = self.options.repeat;
@@ -435,8 +444,7 @@ impl State {
         if self.peers[index as usize].outbox.waiting.iter().any(too_long) {
             // It was accepted before the peer had said its limit. The peer would take it for a violation.
             self.reply_on_flow(index, Kind::Bye);
-            self.end_peer(index, Reason::TooLong(limit));
-            return;
+            return Err(Ended(index, Reason::TooLong(limit)));
         }
         if fresh && self.has_several_nics() {
             self.announce(index);
@@ -444,6 +452,7 @@ impl State {
         self.schedule(index);
         self.arm(now, index);
         self.watch_soon(now);
+        Ok(())
     }
 
     /// Opens the entry of the flow table, unless it is open for this epoch already.
@@ -469,15 +478,15 @@ impl State {
         }
     }
 
-    pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) {
+    pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) -> Result<(), Ended> {
         if !defect!(ByeBeforeReading) {
             self.drain(now); // what it sent before it left is still delivered
         }
         if self.peers.in_flow(header.flow) != Some(index) {
-            return; // what was read ended the connection
+            return Ok(()); // what was read ended the connection
         }
         if !self.peers[index as usize].receive.damaged.is_empty() {
-            return; // it is still needed, and says BYE again
+            return Ok(()); // it is still needed, and says BYE again
         }
         self.reply_on_flow(index, Kind::ByeAck);
         let peer = &self.peers[index as usize];
@@ -486,22 +495,22 @@ impl State {
         // What was sent after BYE may arrive before it.
         let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
         let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
-        self.end_peer(index, reason);
+        Err(Ended(index, reason))
     }
 
-    pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) {
+    pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
         self.drain(now); // as in on_bye: it may have sent something before our BYE arrived
         let peer = &self.peers[index as usize];
         if !matches!(peer.connection.phase, Phase::Leaving(_)) {
-            return;
+            return Ok(());
         }
         if peer.undelivered() > 0 {
             // Accepted after BYE was said, and the peer did not wait for it.
-            self.end_peer(index, Reason::Closed);
-        } else {
-            self.forget(index);
-            self.peers[index as usize].connection.phase = Phase::Gone(Reason::Closed);
+            return Err(Ended(index, Reason::Closed));
         }
+        self.forget(index);
+        self.peers[index as usize].connection.phase = Phase::Gone(Reason::Closed);
+        Ok(())
     }
 
     /// Tells the sender of a flow that it is not open here. The flow's token is repeated as proof.
@@ -525,9 +534,10 @@ impl State {
         };
         if matches!(self.peers[index as usize].connection.phase, Phase::Leaving(_)) {
             // It had said BYE too, and is gone.
-            self.on_bye_ack(now, index);
+            let outcome = self.on_bye_ack(now, index);
+            self.apply(outcome);
         } else if self.peers[index as usize].is_confirmed() {
-            self.end_peer(index, Reason::Restarted);
+            self.end(Ended(index, Reason::Restarted));
         } else {
             self.withdraw_welcome(now, index);
         }

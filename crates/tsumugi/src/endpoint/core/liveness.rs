@@ -13,7 +13,7 @@
 //! A peer that has never answered is waited for, for [`crate::Config::connect_timeout`], because it may start late; unless
 //! our own kernel says that nothing can be sent to it.
 
-use super::State;
+use super::{Ended, State};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
@@ -102,21 +102,23 @@ impl State {
             }
             has_peers = true;
             peer.liveness.is_watched = true;
-            if !peer.is_busy() && self.on_noted(now, index) && self.is_alive(now, index) {
-                due = due.min(self.liveness_due(&self.peers[index as usize]));
+            if !peer.is_busy() {
+                let outcome = self.on_noted(now, index).and_then(|()| self.is_alive(now, index));
+                if self.apply(outcome).is_some() {
+                    due = due.min(self.liveness_due(&self.peers[index as usize]));
+                }
             }
         }
         let look = due.max(now.plus(WATCH_NS_MIN)).min(now.plus(WATCH_NS_MAX));
         self.schedule.watch_at(if has_peers { look } else { Instant::NEVER });
     }
 
-    /// Asks about a peer that has been quiet for a while, and ends the connection with one that has been silent for too
-    /// long: `false`.
-    pub(super) fn is_alive(&mut self, now: Instant, index: u32) -> bool {
+    /// Asks about a peer that has been quiet for a while. The connection with one that has been silent for too long is to end.
+    pub(super) fn is_alive(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
         if !peer.is_waiting() {
             peer.liveness.wait_no_more();
-            return true;
+            return Ok(());
         }
         let since = *peer.liveness.waiting_since.get_or_insert(now);
         let quiet_since = peer.liveness.heard_at.max(since);
@@ -127,7 +129,7 @@ impl State {
         }
         let peer = &self.peers[index as usize];
         if is_open && now < self.ask_at(peer, quiet_since) {
-            return true;
+            return Ok(());
         }
         let late = now >= quiet_since.plus(self.options.peer_timeout_ns) && defect!(SilentUnasked);
         if is_open && peer.liveness.asks < ASKS && !late {
@@ -136,19 +138,19 @@ impl State {
             peer.liveness.asked_at = now;
             peer.liveness.asks += 1;
             self.ask(index);
-            return true;
+            return Ok(());
         }
         let patience_ns = self.patience_ns(peer);
         if now < quiet_since.max(peer.liveness.doubt.vouched_at).plus(patience_ns) {
-            return true;
+            return Ok(());
         }
         // What kernels said last is out of date when they are to be asked again, or an owner that makes no calls was away.
         if is_doubted || is_open && peer.liveness.doubt.is_asked() {
-            return true;
+            return Ok(());
         }
         if is_open && now.since(peer.liveness.doubt.answered_at) > patience_ns / 2 {
             self.doubt(now, index);
-            return true;
+            return Ok(());
         }
         let patience = Duration::from_nanos(patience_ns);
         let reason = match peer.connection.phase {
@@ -159,8 +161,7 @@ impl State {
             Phase::Leaving(_) => Reason::Closed,
             _ => Reason::Silent(patience, peer.liveness.doubt.said),
         };
-        self.end_peer(index, reason);
-        false
+        Err(Ended(index, reason))
     }
 
     /// Has kernels asked about a peer with the next packets that are sent.
@@ -187,7 +188,8 @@ impl State {
             };
             let address = peer.usual_address();
             if let Some(nic) = link_down(now, peer, rail).filter(|_| !defect!(LinkDownIgnored)) {
-                self.on_evidence(now, index, Evidence::LinkDown(nic), question);
+                let outcome = self.on_evidence(now, index, Evidence::LinkDown(nic), question);
+                self.apply(outcome);
                 let due = self.due(index);
                 self.schedule_at(index, due);
                 continue;
@@ -204,7 +206,10 @@ impl State {
                     let waited_ns = now.since(peer.liveness.doubt.asked_at);
                     peer.liveness.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
                 }
-                evidence => self.on_evidence(now, index, evidence, question),
+                evidence => {
+                    let outcome = self.on_evidence(now, index, evidence, question);
+                    self.apply(outcome);
+                }
             }
             if begins {
                 // The peer's kernel reports a packet that nobody takes.
@@ -216,7 +221,13 @@ impl State {
     }
 
     /// A kernel has said something of a peer that is silent.
-    fn on_evidence(&mut self, now: Instant, index: u32, evidence: Evidence, question: Question) {
+    fn on_evidence(
+        &mut self,
+        now: Instant,
+        index: u32,
+        evidence: Evidence,
+        question: Question,
+    ) -> Result<(), Ended> {
         let patience_ns = self.options.peer_timeout_ns;
         let peer = &mut self.peers[index as usize];
         let quiet_since = peer.liveness.waiting_since.map_or(now, |since| since.max(peer.liveness.heard_at));
@@ -227,12 +238,12 @@ impl State {
         doubt.ask_at = now.plus(pause_ns.min(patience_ns / u64::from(ASKS + 1)));
         match evidence {
             Evidence::Gone | Evidence::PortUnreachable if doubt.is_away || defect!(RefusalNotBelieved) => {}
-            Evidence::Gone => self.end_peer(index, Reason::Gone),
+            Evidence::Gone => return Err(Ended(index, Reason::Gone)),
             Evidence::PortUnreachable => {
                 doubt.refusals += 1;
                 doubt.ask_at = now.plus(LOOK_NS_MAX);
                 if doubt.refusals >= REFUSALS {
-                    self.end_peer(index, Reason::Gone);
+                    return Err(Ended(index, Reason::Gone));
                 } else {
                     doubt.said = evidence;
                 }
@@ -250,7 +261,7 @@ impl State {
                 let since = doubt.no_link_since.filter(|since| *since >= quiet_since).unwrap_or(now);
                 let patience = Duration::from_nanos(patience_ns) * LINK_DOWN_TIMES;
                 if u128::from(now.since(since)) >= patience.as_nanos() {
-                    return self.end_peer(index, Reason::LinkDown(patience, nic));
+                    return Err(Ended(index, Reason::LinkDown(patience, nic)));
                 }
                 (doubt.no_link_since, doubt.vouched_at, doubt.refusals) = (Some(since), now, 0);
                 doubt.said = evidence;
@@ -262,20 +273,27 @@ impl State {
             Evidence::None => doubt.said = Evidence::None,
             Evidence::Asked => {}
         }
+        Ok(())
     }
 
     /// Takes in what our own kernel says of a HELLO that was just sent, and asks others after a while.
-    pub(super) fn ask_about_handshake<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
+    pub(super) fn ask_about_handshake<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
         let since = peer.liveness.waiting_since.unwrap_or(now);
         let question = if now.since(since) < HANDSHAKE_NS { Question::Errors } else { Question::Host };
         let evidence = rail.inquire(now, since, peer.address, question);
         let evidence = link_down(now, peer, rail).map_or(evidence, Evidence::LinkDown);
         match evidence {
-            Evidence::NoRoute(error) if is_final(error) => self.end_peer(index, Reason::NoRoute(error)),
+            Evidence::NoRoute(error) if is_final(error) => return Err(Ended(index, Reason::NoRoute(error))),
             Evidence::None | Evidence::Asked => {}
             evidence => peer.liveness.doubt.said = evidence,
         }
+        Ok(())
     }
 
     /// Tells peers that this process leaves and another will go on.

@@ -58,16 +58,12 @@ use tsumugi_proto::handshake::Cookies;
 use tsumugi_proto::translation::ReplacementChoice;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::{Region, Slice};
+use tsumugi_wire::Instant;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::time::MICROSECOND_NS;
-use tsumugi_wire::{Instant, Kind};
-
-/// How long an ACK may wait for a packet to ride on, ns.
-const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
 
 /// What [`State`] needs of a configuration.
 #[derive(Clone, Debug)]
@@ -121,6 +117,13 @@ struct Incarnation {
     cookies: Cookies,
     random: StdRng,
 }
+
+/// The connection with this peer is to end, for this reason.
+///
+/// Connections end between the packets, timers and calls that are handled, never under them: what handles one returns this, and
+/// whoever called it has [`State::apply`] end the connection.
+#[derive(Clone, Copy, Debug)]
+struct Ended(u32, Reason);
 
 /// Everything an endpoint knows, in parts.
 pub struct State {
@@ -331,7 +334,8 @@ impl State {
             Schedule::ticks(&mut peers[index as usize].listed);
         }
         for &index in &timed {
-            self.tick_peer(now, index);
+            let outcome = self.tick_peer(now, index);
+            self.apply(outcome);
             // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
             if !self.peers[index as usize].listed.is_to_send() {
                 let due = self.due(index);
@@ -385,17 +389,12 @@ impl State {
         self.schedule_at(index, due);
     }
 
-    fn tick_peer(&mut self, now: Instant, index: u32) {
-        if !self.on_noted(now, index) || !self.is_alive(now, index) {
-            return;
-        }
+    fn tick_peer(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
+        self.on_noted(now, index)?;
+        self.is_alive(now, index)?;
         let peer = &mut self.peers[index as usize];
         let mut wants_to_send = peer.probe_due().min(peer.sizes.due).min(peer.receive.damaged.due()) <= now;
-        if now >= peer.acks.due {
-            peer.acks.demand(Kind::Ack, tsumugi_wire::Psn(0));
-            peer.acks.due = Instant::NEVER;
-            wants_to_send = true;
-        }
+        wants_to_send |= peer.acks.hurry(now);
         if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
             peer.sender.on_timeout(now);
             wants_to_send = true;
@@ -411,10 +410,28 @@ impl State {
         if wants_to_send {
             self.schedule(index);
         }
+        Ok(())
+    }
+
+    /// Ends the connection that is to end, if one is. Returns what came of it otherwise.
+    fn apply<T>(&mut self, outcome: Result<T, Ended>) -> Option<T> {
+        match outcome {
+            Ok(done) => Some(done),
+            Err(ended) => {
+                self.end(ended);
+                None
+            }
+        }
+    }
+
+    /// Counts that a peer has done what none may.
+    fn violation(&self, index: u32, what: &'static str) -> Ended {
+        self.memory.count(Counter::Violation, 1);
+        Ended(index, Reason::Violation(what))
     }
 
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
-    fn end_peer(&mut self, index: u32, reason: Reason) {
+    fn end(&mut self, Ended(index, reason): Ended) {
         let peer = &mut self.peers[index as usize];
         let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited > 0;
         let failure = Failure {

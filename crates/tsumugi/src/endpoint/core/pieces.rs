@@ -4,7 +4,7 @@
 //! So when a path carries less than it was cut for, the same packet is sent in several datagrams
 //! (`tsumugi_wire::piece`).
 
-use super::State;
+use super::{Ended, State};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::sent::{PacketKey, Sent};
 use std::net::SocketAddr;
@@ -131,10 +131,10 @@ impl State {
         flow: &Flow,
         header: &Header,
         body: &[u8],
-    ) {
+    ) -> Result<(), Ended> {
         let Ok((piece, data)) = Piece::decode(body) else {
             self.memory.count(Counter::Violation, 1);
-            return;
+            return Ok(());
         };
         let peer = &mut self.peers[index as usize];
         peer.acks.to = from;
@@ -149,15 +149,15 @@ impl State {
                 peer.acks.demand(Kind::Ack, Psn(0)); // its ACK is lost
                 self.schedule(index);
             }
-            return;
+            return Ok(());
         }
         if header.psn >= receive_bitmap::base(flow).plus(BITMAP_PACKETS) {
-            return;
+            return Ok(());
         }
-        let Some(whole) = peer.receive.pieces.put(base, header.psn, &piece, data) else { return };
+        let Some(whole) = peer.receive.pieces.put(base, header.psn, &piece, data) else { return Ok(()) };
         if crc32c(&whole) != piece.packet_crc {
             self.memory.count(Counter::Corrupt, 1);
-            return;
+            return Ok(());
         }
         let header = Header {
             kind: Kind::Data,
@@ -165,6 +165,6 @@ impl State {
             body_crc: piece.packet_crc,
             ..*header
         };
-        self.on_data(now, index, flow, &header, &whole);
+        self.on_data(now, index, flow, &header, &whole)
     }
 }

@@ -1,6 +1,6 @@
 //! Peers that are refused, and peers that refuse.
 
-use super::State;
+use super::{Ended, State};
 use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
 use std::net::SocketAddr;
@@ -76,7 +76,7 @@ impl State {
         match &peer.connection.phase {
             Phase::Handshake(handshake) if handshake.nonce == nonce => {
                 if peer.liveness.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
-                    self.end_peer(index, Reason::Refused(refusal));
+                    self.end(Ended(index, Reason::Refused(refusal)));
                 }
             }
             _ => self.memory.count(Counter::HandshakeRefused, 1),

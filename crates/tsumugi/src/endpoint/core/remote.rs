@@ -1,6 +1,6 @@
 //! Our operations on the memory of others: what departs for them, and what comes back.
 
-use super::State;
+use super::{Ended, State};
 use crate::endpoint::peer::operations::{BulkTransfer, Pending, Promise};
 use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
 use crate::endpoint::peer::outbox::Outgoing;
@@ -226,26 +226,25 @@ impl State {
         self.rma.push_refusal(Refusal::new(ticket, status));
     }
 
-    /// Something came of an operation of ours. `false` when that ended the connection.
-    pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
+    /// Something came of an operation of ours.
+    pub(super) fn on_reply(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<(), Ended> {
         let Some(status) = RemoteStatus::from_number(remote.key) else {
-            self.violated(index, "a reply that says nothing known");
-            return false;
+            return Err(self.violation(index, "a reply that says nothing known"));
         };
         let peer = &mut self.peers[index as usize];
         let Some(pending) = peer.operations.pending.get_mut(&remote.operation) else {
             if remote.operation >> NUMBER_BITS
                 != u64::from(peer.connection.number) & (u64::MAX >> NUMBER_BITS)
             {
-                return true; // whoever asked has been told that no reply will come
+                return Ok(()); // whoever asked has been told that no reply will come
             }
             let number = remote.operation & NUMBER_MASK;
             if status == RemoteStatus::Done || number > peer.outbox.accepted {
                 self.memory.count(Counter::Violation, 1);
-                return true;
+                return Ok(());
             }
             self.was_refused(index, number, status);
-            return true;
+            return Ok(());
         };
         let kept = match (&pending.into, status) {
             (Some(into), RemoteStatus::Done) => {
@@ -253,8 +252,7 @@ impl State {
                 let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
                 let written = into.write(at, data);
                 if bytes > pending.missing || matches!(written, Err(OutOfRegion::Beyond { .. })) {
-                    self.violated(index, "more data than was asked for");
-                    return false;
+                    return Err(self.violation(index, "more data than was asked for"));
                 }
                 if written.is_err() {
                     // Our memory is not there any more. Who waits is told now; what comes yet is taken all the same.
@@ -273,6 +271,6 @@ impl State {
         {
             let _ = pending.promise.set(kept); // unless it was told already
         }
-        true
+        Ok(())
     }
 }

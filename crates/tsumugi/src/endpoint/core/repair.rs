@@ -5,8 +5,8 @@
 //! (DAMAGED), and asks again until it comes: in PIECEs, which no XDP program takes, so that they are compared on
 //! arrival. Meanwhile the packet's turn does not pass.
 
-use super::State;
 use super::deliver::BodyPlace;
+use super::{Ended, State};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::damaged::ASKED_MAX;
@@ -25,7 +25,7 @@ const REPAIRS_MAX: usize = 2 * ASKED_MAX;
 
 impl State {
     /// A packet in the receive queue is not what its CRC says.
-    pub(super) fn on_damage(&mut self, index: u32, psn: Psn) {
+    pub(super) fn on_damage(&mut self, index: u32, psn: Psn) -> Result<(), Ended> {
         let is_first = self.counted(Counter::Corrupt) == 0;
         self.memory.count(Counter::Corrupt, 1);
         let peer = &mut self.peers[index as usize];
@@ -38,12 +38,12 @@ impl State {
         }
         if psn < peer.receive.reorder.next() || peer.receive.damaged.len() >= UNCHECKED_MAX {
             // No receive path takes a packet twice, or so many beyond the credit: garbage was written into our memory.
-            self.violated(index, "packets that cannot have been deposited");
-            return;
+            return Err(self.violation(index, "packets that cannot have been deposited"));
         }
         peer.receive.damaged.add(psn);
         self.tell_held(index);
         self.schedule(index);
+        Ok(())
     }
 
     /// Asks for packets that arrived damaged.
@@ -64,24 +64,24 @@ impl State {
 
     /// Takes a packet in that has come again, if it was wanted. It has been compared.
     #[inline]
-    pub(super) fn repairs(&mut self, index: u32, psn: Psn, body: &[u8]) -> bool {
+    pub(super) fn repairs(&mut self, index: u32, psn: Psn, body: &[u8]) -> Result<bool, Ended> {
         let peer = &mut self.peers[index as usize];
         if peer.receive.damaged.is_empty() || !peer.receive.damaged.remove(psn) {
-            return false;
+            return Ok(false);
         }
         peer.acks.demand(Kind::Ack, Psn(0));
         self.schedule(index);
         self.tally.packets_repaired += 1;
-        self.take_in(index, psn, body, BodyPlace::Passing);
+        self.take_in(index, psn, body, BodyPlace::Passing)?;
         self.tell_held(index);
-        true
+        Ok(true)
     }
 
     /// A packet of ours has arrived damaged, and the peer wants it again.
-    pub(super) fn on_wanted_again(&mut self, index: u32, psn: Psn) {
+    pub(super) fn on_wanted_again(&mut self, index: u32, psn: Psn) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
         if !matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) {
-            return;
+            return Ok(());
         }
         if psn >= peer.sender.next() {
             self.memory.count(Counter::Violation, 1);
@@ -93,12 +93,13 @@ impl State {
         } else if psn >= peer.repairs.unchecked.checked() {
             // So much has been written to its memory since that this was given up. It must not wait for ever.
             let (address, local) = (peer.usual_address(), peer.connection.local);
-            self.end_peer(index, Reason::Violation("it asks for a packet that is not kept any more"));
             if let Some(local) = local {
                 self.reset(address, local.token);
             }
+            return Err(Ended(index, Reason::Violation("it asks for a packet that is not kept any more")));
         }
         // Otherwise it has got it: this is a copy, or late.
+        Ok(())
     }
 
     /// Sends the packets again that the peer has asked for. `false` when the NIC did not take them all.

@@ -8,14 +8,15 @@
 //! 3. What is done is done once, because a PSN is claimed once.
 //! 4. What is refused is counted, and its sender told; of a long write once.
 
-use super::State;
 use super::remote::OPERATIONS_MAX;
+use super::{Ended, State};
 use crate::PeerId;
 use crate::endpoint::peer::operations::BulkTransfer;
 use crate::endpoint::rma::status_of;
 use crate::error::Reason;
 use crate::remote::target::Rights;
 use tsumugi_proto::ReceiveMemory;
+use tsumugi_rail::Slice;
 use tsumugi_wire::Psn;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
@@ -25,22 +26,26 @@ use tsumugi_wire::remote::{Opcode, RemoteStatus};
 impl State {
     /// A frame about remote memory that is alone in its packet and may be done at once: it is a part of a long write or
     /// reply, or has its turn. Its PSN has been claimed.
-    pub(super) fn on_remote_at_once(&mut self, index: u32, psn: Psn, remote: &RemoteFrame, data: &[u8]) {
-        if !self.on_remote(index, remote, data) {
-            return;
-        }
+    pub(super) fn on_remote_at_once(
+        &mut self,
+        index: u32,
+        psn: Psn,
+        remote: &RemoteFrame,
+        data: &[u8],
+    ) -> Result<(), Ended> {
+        self.on_remote(index, remote, data)?;
         let peer = &mut self.peers[index as usize];
         if psn == peer.receive.reorder.next() {
             peer.receive.reorder.pass();
-            self.catch_up(index);
+            self.catch_up(index)
         } else {
             // An empty body has its turn, when there is nothing left to do.
-            self.hold(index, psn, &[]);
+            self.hold(index, psn, &[])
         }
     }
 
-    /// Does what a frame says. `false` when that ended the connection.
-    pub(super) fn on_remote(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> bool {
+    /// Does what a frame says.
+    pub(super) fn on_remote(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<(), Ended> {
         let done = match Opcode::from_number(remote.opcode) {
             Some(Opcode::Write | Opcode::Piece) => self.rma.write(&self.memory, remote, data).map(|()| None),
             Some(Opcode::Notify) => self.rma.served.notify(PeerId(index), remote, data).map(|()| None),
@@ -49,18 +54,15 @@ impl State {
                 self.rma.served.atomic(remote, data).map(Some)
             }
             Some(Opcode::Fence) => Ok(Some(0)),
-            Some(Opcode::Read) => match self.serve_read(index, remote, data) {
-                Ok(going_on) => return going_on,
+            Some(Opcode::Read) => match self.asked_for(remote, data) {
+                Ok(slice) => return self.serve_read(index, remote, slice),
                 Err(refused) => Err(refused),
             },
             Some(Opcode::Reply | Opcode::Part) => return self.on_reply(index, remote, data),
-            None => {
-                self.violated(index, "something unknown to be done to memory");
-                return false;
-            }
+            None => return Err(self.violation(index, "something unknown to be done to memory")),
         };
         match done {
-            Ok(None) => true,
+            Ok(None) => Ok(()),
             Ok(Some(value)) => {
                 self.reply_to(index, remote.operation, RemoteStatus::Done, &value.to_le_bytes())
             }
@@ -68,61 +70,66 @@ impl State {
         }
     }
 
-    fn serve_read(&mut self, index: u32, remote: &RemoteFrame, data: &[u8]) -> Result<bool, RemoteStatus> {
+    /// The memory that is to be read.
+    fn asked_for(&self, remote: &RemoteFrame, data: &[u8]) -> Result<Slice, RemoteStatus> {
         let bytes = <[u8; 8]>::try_from(data).map(u64::from_le_bytes).map_err(|_| RemoteStatus::Malformed)?;
         let (region, at) = self.rma.served.find(remote, bytes, Rights::READ)?;
-        let slice = region.slice(at..at + bytes as usize).map_err(status_of)?;
+        region.slice(at..at + bytes as usize).map_err(status_of)
+    }
+
+    fn serve_read(&mut self, index: u32, remote: &RemoteFrame, slice: Slice) -> Result<(), Ended> {
         if REMOTE_BYTES + slice.bytes() <= self.body_bytes(index) {
-            let Some(mut copy) = self.pool.take(slice.bytes()) else {
-                self.end_peer(index, Reason::NoMemory(bytes));
-                return Ok(false);
-            };
+            let mut copy = self.room_for(index, slice.bytes())?;
             let status =
                 slice.append(0, slice.bytes(), &mut copy).map_or_else(status_of, |()| RemoteStatus::Done);
-            let going_on = self.reply_to(index, remote.operation, status, &copy);
+            let outcome = self.reply_to(index, remote.operation, status, &copy);
             self.pool.give(copy);
-            return Ok(going_on);
+            return outcome;
         }
         let peer = &mut self.peers[index as usize];
         if peer.outbox.replies >= OPERATIONS_MAX {
-            return Err(RemoteStatus::TooMany);
+            return self.refuse(index, remote, RemoteStatus::TooMany);
         }
         peer.outbox.replies += 1;
         let messages = peer.outbox.accepted;
         self.queue_bulk_transfer(index, BulkTransfer::reply(remote.operation, slice), messages);
         self.schedule(index);
-        Ok(true)
+        Ok(())
     }
 
-    /// Counts what was not done, and tells its sender. `false` when that ended the connection.
-    fn refuse(&mut self, index: u32, remote: &RemoteFrame, status: RemoteStatus) -> bool {
+    /// Counts what was not done, and tells its sender.
+    fn refuse(&mut self, index: u32, remote: &RemoteFrame, status: RemoteStatus) -> Result<(), Ended> {
         self.memory.count(Counter::RemoteRefused, 1);
         let peer = &mut self.peers[index as usize];
         if remote.opcode == Opcode::Piece as u16
             && std::mem::replace(&mut peer.operations.refused, remote.operation) == remote.operation
         {
-            return true; // it has been told
+            return Ok(()); // it has been told
         }
         self.reply_to(index, remote.operation, status, &[])
     }
 
-    /// Replies in a packet. `false` when that ended the connection.
-    fn reply_to(&mut self, index: u32, operation: u64, status: RemoteStatus, data: &[u8]) -> bool {
+    /// Replies in a packet.
+    fn reply_to(
+        &mut self,
+        index: u32,
+        operation: u64,
+        status: RemoteStatus,
+        data: &[u8],
+    ) -> Result<(), Ended> {
         let peer = &self.peers[index as usize];
         // A peer asks for no more than it may wait for; one that does all the same does not make us grow.
         let most = OPERATIONS_MAX as u64 * self.body_bytes(index) as u64;
         if peer.outbox.bytes > self.options.send_bytes + most {
-            self.violated(index, "it asks for more than it takes");
-            return false;
+            return Err(self.violation(index, "it asks for more than it takes"));
         }
         let messages = peer.outbox.accepted;
         let head = RemoteFrame { opcode: Opcode::Reply as u16, key: status as u64, address: 0, operation }
             .encode(data.len() as u32);
         if self.queue_frame(index, &head, [data, &[]], messages).is_err() {
-            self.end_peer(index, Reason::NoMemory(data.len() as u64));
-            return false;
+            return Err(Ended(index, Reason::NoMemory(data.len() as u64)));
         }
         self.schedule(index);
-        true
+        Ok(())
     }
 }

@@ -5,7 +5,7 @@
 //! long ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What
 //! was cut before for more than a path carries is sent in [`super::pieces`].
 
-use super::State;
+use super::{Ended, State};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Address, Phase};
 use crate::endpoint::peer::paths::PeerPath;
@@ -52,20 +52,25 @@ impl State {
     }
 
     /// Looks whether it is for its length that the first packet outstanding is lost again and again.
-    pub(super) fn suspect_size<R: Rail + ?Sized>(&mut self, now: Instant, index: u32, rail: &mut R) {
+    pub(super) fn suspect_size<R: Rail + ?Sized>(
+        &mut self,
+        now: Instant,
+        index: u32,
+        rail: &mut R,
+    ) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
-        let Some((sends, sent_at, number)) = peer.sender.lost_head() else { return };
+        let Some((sends, sent_at, number)) = peer.sender.lost_head() else { return Ok(()) };
         if sends < ASK_SENDS || sent_at == peer.sizes.asked_about {
-            return;
+            return Ok(());
         }
         peer.sizes.asked_about = sent_at;
-        let Some(&key) = peer.sender.head() else { return };
+        let Some(&key) = peer.sender.head() else { return Ok(()) };
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
         let bytes = self.sent[key].datagram_bytes().min(before);
         if sends < LOST_SENDS || peer.liveness.heard_at <= sent_at {
             self.ask_behind(index, number);
-            return;
+            return Ok(());
         }
         // Our kernel may have been told, and not we.
         let known = rail.path_bytes(path.address).filter(|known| *known < bytes);
@@ -90,9 +95,10 @@ impl State {
             let is_process_there = peer.sizes.acked_at > sent_at;
             self.ask_behind(index, number);
             if is_process_there {
-                self.suspect_all(now, index);
+                return self.suspect_all(now, index);
             }
         }
+        Ok(())
     }
 
     /// Asks by short packets, behind one that may be too long, whether those come through. The PROBE may be answered by
@@ -107,13 +113,14 @@ impl State {
     }
 
     /// Not even what every path must carry arrives, though the peer answers. After a while the connection ends.
-    fn suspect_all(&mut self, now: Instant, index: u32) {
+    fn suspect_all(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
         let stuck = Stuck::suspect(peer.sizes.stuck, peer.sender.base(), now);
         peer.sizes.stuck = Some(stuck);
         if now.since(stuck.since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
-            self.end_peer(index, Reason::Narrow(DATAGRAM_BYTES_MIN));
+            return Err(Ended(index, Reason::Narrow(DATAGRAM_BYTES_MIN)));
         }
+        Ok(())
     }
 
     /// A path has come back and lost all it was given before: it may carry short packets only.

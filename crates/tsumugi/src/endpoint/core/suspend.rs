@@ -35,7 +35,8 @@ impl State {
         self.drain(now);
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
-            self.pass_direct_writes(index, Psn(u64::MAX));
+            let outcome = self.pass_direct_writes(index, Psn(u64::MAX));
+            self.apply(outcome);
         }
         let mut channels = Vec::new();
         for (number, taken) in self.channels.take_all() {

@@ -1,6 +1,6 @@
 //! Bursts: what waits for a peer becomes packets, and packets are sent, as many at once as a path takes.
 
-use super::State;
+use super::{Ended, State};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::egress::{Burst, HEAD_BYTES_MAX};
 use crate::endpoint::peer::connection::Phase;
@@ -24,6 +24,24 @@ const BURST_BYTES_MAX: usize = 65_507;
 /// After this time a NIC whose queue was full is tried again, ns: some packets later.
 const RETRY_NS: u64 = 20 * MICROSECOND_NS;
 
+/// Why nothing more is sent to a peer.
+enum Stop {
+    Rail(RailError),
+    Ended(Ended),
+}
+
+impl From<RailError> for Stop {
+    fn from(error: RailError) -> Stop {
+        Stop::Rail(error)
+    }
+}
+
+impl From<Ended> for Stop {
+    fn from(ended: Ended) -> Stop {
+        Stop::Ended(ended)
+    }
+}
+
 impl State {
     /// Sends what may be sent now.
     ///
@@ -39,7 +57,11 @@ impl State {
         }
         self.ask_kernels(now, rail);
         while let Some(index) = self.schedule.next_to_send(|index| &mut self.peers[index as usize].listed) {
-            let all_taken = self.transmit_to(now, index, rail)?;
+            let all_taken = match self.transmit_to(now, index, rail) {
+                Ok(all_taken) => all_taken,
+                Err(Stop::Ended(ended)) => self.apply(Err(ended)).unwrap_or(true),
+                Err(Stop::Rail(error)) => return Err(error),
+            };
             self.arm(now, index);
             if !all_taken {
                 // The NIC's queue is full: leave the rest for the next call, and see to it that there is one. Not
@@ -64,11 +86,11 @@ impl State {
         now: Instant,
         index: u32,
         rail: &mut R,
-    ) -> Result<bool, RailError> {
+    ) -> Result<bool, Stop> {
         if let Some(packet) = self.hello(now, index) {
             let to = self.peers[index as usize].address;
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
-            self.ask_about_handshake(now, index, rail);
+            self.ask_about_handshake(now, index, rail)?;
         }
         if !matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
@@ -77,10 +99,7 @@ impl State {
             self.find_paths(now, index);
         }
         if self.peers[index as usize].sender.has_lost() {
-            self.suspect_size(now, index, rail);
-            if !matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
-                return Ok(true); // nothing that is sent to it arrives
-            }
+            self.suspect_size(now, index, rail)?;
         }
         if self.peers[index as usize].sizes.due <= now {
             self.probe_sizes(now, index, rail)?;
@@ -118,7 +137,7 @@ impl State {
             self.reply_on_flow(index, Kind::Probe);
         }
         if self.peers[index as usize].acks.answer.is_some() {
-            return self.send_answer(now, index, rail);
+            return Ok(self.send_answer(now, index, rail)?);
         }
         Ok(true)
     }
@@ -279,12 +298,7 @@ impl State {
             (peer.outbox.wants_ack, peer.outbox.may_ask) = (false, false);
         }
         if taken > 0 {
-            // The acknowledgement rode along; only a gap needs an answer of its own.
-            peer.acks.unanswered = 0;
-            peer.acks.due = Instant::NEVER;
-            if matches!(peer.acks.answer, Some((Kind::Ack, _))) && ack >= peer.acks.highest {
-                peer.acks.answer = None;
-            }
+            peer.acks.on_ridden_along(ack);
         }
         Ok(taken == count)
     }

@@ -4,13 +4,12 @@
 //! noted in the flow's entry when there is no record. Left to the owner: to read all that, to grant credit ahead, and
 //! to acknowledge what nobody has asked about.
 
-use super::arrive::UNANSWERED_MAX;
-use super::{ACK_DELAY_NS, State};
+use super::{Ended, State};
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, answer};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::Record;
-use tsumugi_wire::{Instant, Kind, Psn};
+use tsumugi_wire::{Instant, Psn};
 
 impl State {
     /// Whether something was deposited that has not been read, or was written directly, or an answer was left to us.
@@ -19,58 +18,46 @@ impl State {
         self.next_record().is_some() || self.has_direct_writes() || self.owes()
     }
 
-    /// A packet of the peer was deposited by the XDP program. `false` when what came with it ended the connection.
-    pub(super) fn on_xdp_record(&mut self, now: Instant, index: u32, record: &Record) -> bool {
+    /// A packet of the peer was deposited by the XDP program.
+    pub(super) fn on_xdp_record(&mut self, now: Instant, index: u32, record: &Record) -> Result<(), Ended> {
         self.tally.packets_by_xdp += 1;
         if record.has_ack {
-            self.on_answer(now, index, Answer::Piggyback, Psn(record.ack), record.credit, None);
-            if self.peers.in_flow(record.flow) != Some(index) {
-                return false;
-            }
+            self.on_answer(now, index, Answer::Piggyback, Psn(record.ack), record.credit, None)?;
         }
         let peer = &mut self.peers[index as usize];
         peer.liveness.hear(now);
         peer.liveness.doubt.is_away = false;
-        peer.acks.deposited_at = now;
-        peer.acks.highest = peer.acks.highest.max(Psn(record.psn).next());
-        peer.acks.unanswered += 1;
         if peer.is_multirail() {
             peer.acks.to = peer.usual_address(); // a record does not say over which path it came
         }
         self.schedule.grant(&mut peer.listed, index);
-        if peer.acks.unanswered >= UNANSWERED_MAX {
-            peer.acks.demand(Kind::Ack, Psn(0));
-            self.schedule(index);
-        } else if peer.acks.due == Instant::NEVER {
-            let due = now.plus(ACK_DELAY_NS);
-            peer.acks.due = due;
-            self.schedule_at(index, due);
-        }
-        true
+        // Who waits for an ACK has got it from the program, or is owed it.
+        self.on_deposited(now, index, Psn(record.psn), false);
+        Ok(())
     }
 
-    /// Takes in what the XDP program noted of the peer's acknowledgements. `false` when that ended the connection.
-    pub(super) fn on_noted(&mut self, now: Instant, index: u32) -> bool {
+    /// Takes in what the XDP program noted of the peer's acknowledgements.
+    pub(super) fn on_noted(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
-        let Some(local) = peer.connection.local else { return true };
-        let Some(flow) = self.memory.flow(local.index) else { return true };
+        let Some(local) = peer.connection.local else { return Ok(()) };
+        let Some(flow) = self.memory.flow(local.index) else { return Ok(()) };
         let ack = flow.acknowledged.0.ack.load(Ordering::Acquire);
         let limit = flow.acknowledged.0.limit.load(Ordering::Acquire);
         if (ack, limit) == peer.acks.noted {
-            return true;
+            return Ok(());
         }
         peer.acks.noted = (ack, limit);
         peer.liveness.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
-        self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None);
-        self.peers.in_flow(local.index) == Some(index)
+        self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None)
     }
 
     /// Takes in what was noted of the acknowledgements of all peers that owe us some: those rode on direct writes.
     pub(super) fn read_notes(&mut self, now: Instant) {
         let mut at = 0;
         while let Some(index) = self.schedule.timed(at) {
-            self.on_noted(now, index);
+            let outcome = self.on_noted(now, index);
+            self.apply(outcome);
             at += 1;
         }
     }

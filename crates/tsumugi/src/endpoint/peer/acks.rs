@@ -1,7 +1,23 @@
 //! What is to be acknowledged to a peer, and when.
 
 use std::net::SocketAddr;
+use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Instant, Kind, Psn};
+
+/// How long an ACK may wait for a packet to ride on, ns.
+const ACK_DELAY_NS: u64 = 100 * MICROSECOND_NS;
+/// Packets of one flow after which an ACK is due though nobody asked.
+const UNANSWERED_MAX: u32 = 64;
+
+/// When a packet is to be acknowledged.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum AckDue {
+    Now,
+    /// By then at the latest.
+    At(Instant),
+    /// With others, as was said before.
+    Known,
+}
 
 /// What is to be acknowledged, and when.
 #[derive(Debug)]
@@ -48,5 +64,45 @@ impl Acks {
         if self.answer.is_none_or(|(have, _)| urgency(kind) >= urgency(have)) {
             self.answer = Some((kind, psn));
         }
+    }
+
+    /// A packet was deposited.
+    pub(crate) fn on_deposited(&mut self, now: Instant, psn: Psn, is_waited_for: bool) -> AckDue {
+        self.highest = self.highest.max(psn.next());
+        self.deposited_at = now;
+        self.unanswered += 1;
+        if is_waited_for || self.unanswered >= UNANSWERED_MAX {
+            self.demand(Kind::Ack, Psn(0));
+            return AckDue::Now;
+        }
+        if self.due != Instant::NEVER {
+            return AckDue::Known;
+        }
+        self.due = now.plus(ACK_DELAY_NS);
+        AckDue::At(self.due)
+    }
+
+    /// An acknowledgement of everything before `ack` went out with something else: only a gap needs an answer of its own.
+    pub(crate) fn on_ridden_along(&mut self, ack: Psn) {
+        self.on_answered();
+        if matches!(self.answer, Some((Kind::Ack, _))) && ack >= self.highest {
+            self.answer = None;
+        }
+    }
+
+    /// An acknowledgement is on its way.
+    pub(crate) fn on_answered(&mut self) {
+        self.unanswered = 0;
+        self.due = Instant::NEVER;
+    }
+
+    /// An acknowledgement that would be due later, or is due by now, is demanded now. `false` if there is none.
+    pub(crate) fn hurry(&mut self, now: Instant) -> bool {
+        let is_due = self.due != Instant::NEVER && now >= self.due;
+        if is_due {
+            self.demand(Kind::Ack, Psn(0));
+            self.due = Instant::NEVER;
+        }
+        is_due
     }
 }

@@ -1,6 +1,6 @@
 //! One peer, as the endpoint knows it.
 
-mod acks;
+pub(crate) mod acks;
 pub(crate) mod connection;
 pub(crate) mod damaged;
 mod liveness;

@@ -3,6 +3,7 @@
 use super::operations::BulkTransfer;
 use std::collections::VecDeque;
 use tsumugi_wire::Psn;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::Fragment;
 
 /// Something that waits to become packets.
@@ -66,6 +67,17 @@ pub(crate) struct Outbox {
 }
 
 impl Outbox {
+    /// The peer has acknowledged every packet before `base`.
+    #[inline]
+    pub(crate) fn on_acknowledged(&mut self, base: Psn) {
+        while let Some(&(psn, messages)) = self.marks.front()
+            && (psn < base || (psn == base && defect!(DeliveredTooEarly)))
+        {
+            self.delivered = messages;
+            self.marks.pop_front();
+        }
+    }
+
     /// What must hold.
     ///
     /// # Errors

@@ -4,6 +4,7 @@ use super::damaged::Damaged;
 use crate::buffer::Buffer;
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
+use tsumugi_wire::defect;
 use tsumugi_wire::frame::Fragment;
 
 /// A packet whose turn has not come.
@@ -92,7 +93,40 @@ impl Store {
     }
 }
 
+impl Receive {
+    /// Where among the messages that are arriving a fragment's is.
+    pub(crate) fn assembly_of(&self, fragment: &Fragment) -> Option<usize> {
+        self.assemblies.iter().position(|assembly| assembly.message == fragment.message)
+    }
+}
+
 impl Assembly {
+    /// A message of which nothing is there yet, in memory of the endpoint.
+    pub(crate) fn new(fragment: &Fragment, room: Vec<u8>) -> Assembly {
+        Assembly {
+            message: fragment.message,
+            channel: fragment.channel,
+            total: fragment.total,
+            in_order: 0,
+            step: 0,
+            store: Store::Own { bytes: room, claim: None },
+            placed: false,
+        }
+    }
+
+    /// Puts a fragment in its place.
+    pub(crate) fn put(&mut self, fragment: &Fragment, data: &[u8]) {
+        let offset = if defect!(FragmentOffsetIgnored) { self.in_order } else { fragment.offset };
+        self.store.put(offset as usize, data);
+    }
+
+    /// The next fragment has its turn, of so many bytes. Returns whether the message is complete.
+    pub(crate) fn pass(&mut self, bytes: u64) -> bool {
+        self.in_order += bytes;
+        self.step = self.step.max(bytes);
+        self.in_order == self.total
+    }
+
     /// Bytes of the endpoint's memory that it takes up.
     pub(crate) fn held_bytes(&self) -> u64 {
         if matches!(self.store, Store::Own { .. }) { self.total } else { 0 }
