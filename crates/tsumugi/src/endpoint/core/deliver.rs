@@ -2,18 +2,17 @@
 
 use super::{Ended, State};
 use crate::checksum::crc32c;
-use crate::endpoint::peer::connection::{Local, Phase};
+use crate::endpoint::peer::connection::Local;
 use crate::endpoint::peer::receive::{Assembly, Held};
 use crate::endpoint::receive_queue::{Payload, Taken};
 use crate::error::Reason;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Fragment, Frame, Frames};
 use tsumugi_wire::memory::{Counter, Record};
 use tsumugi_wire::rails::CONTROL_CHANNEL;
-use tsumugi_wire::{Instant, Kind, Psn};
+use tsumugi_wire::{Instant, Psn};
 
 /// Long messages of one peer that may be assembled ahead of their turn. Fragments of later ones wait as they are.
 const ASSEMBLIES_AHEAD_MAX: usize = 4;
@@ -277,65 +276,6 @@ impl State {
                 self.restore_credit();
             }
         }
-    }
-
-    /// Says XON to every peer that had XOFF, once enough of the queue is free.
-    fn send_xon(&mut self) {
-        if self.memory.control().xoff.0.load(Ordering::Acquire) == 0 {
-            return;
-        }
-        let memory = Rc::clone(&self.memory);
-        let control = memory.control();
-        if !self.queue.make_room(&*memory) {
-            return;
-        }
-        control.xoff.0.store(0, Ordering::Release);
-        for place in 0..self.peers.len() {
-            let index = self.peers.number_at(place);
-            let peer = &mut self.peers[index as usize];
-            let Some(flow) = peer.connection.local.and_then(|local| memory.flow(local.index)) else {
-                continue;
-            };
-            if flow.received.0.xoff.swap(0, Ordering::AcqRel) != 0 {
-                // An XOFF that has not gone out yet is out of date.
-                peer.acks.answer = None;
-                peer.acks.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
-                self.schedule(index);
-            }
-        }
-    }
-
-    /// Grants credit again to everyone it was withheld from, once there is memory. To be called wherever memory
-    /// has become free: for a message that was released, a peer that is gone, what waited for its turn.
-    pub(super) fn restore_credit(&mut self) {
-        if !self.budget.take_restoration() {
-            return;
-        }
-        for place in 0..self.peers.len() {
-            let index = self.peers.number_at(place);
-            let peer = &mut self.peers[index as usize];
-            if peer.acks.credit_withheld && matches!(peer.connection.phase, Phase::Open) {
-                peer.acks.credit_withheld = false;
-                peer.acks.demand(Kind::Ack, Psn(0));
-                self.schedule(index);
-            }
-        }
-    }
-
-    /// Bytes of received messages that are held, and how many there may be, when either kind of memory is
-    /// full so that nothing more can arrive.
-    #[must_use]
-    pub fn exhausted(&self) -> Option<(u64, u64)> {
-        if self.memory.control().xoff.0.load(Ordering::Relaxed) != 0 {
-            // A receive path may have found the queue full since it was last read. While reading it makes enough room
-            // for XON, nobody has to release anything.
-            let exhausted = self.queue.exhausted(&*self.memory);
-            if exhausted.is_some() {
-                return exhausted;
-            }
-        }
-        let credit_withheld = self.peers.iter().any(|peer| peer.acks.credit_withheld);
-        self.budget.exhausted().filter(|_| credit_withheld)
     }
 }
 

@@ -1,4 +1,4 @@
-//! Connections: HELLO, CHALLENGE, WELCOME, BYE and RESET.
+//! How connections begin: HELLO, CHALLENGE and WELCOME.
 
 use super::{Ended, State};
 use crate::PeerId;
@@ -10,24 +10,16 @@ use crate::error::Reason;
 use rand::Rng;
 use std::net::SocketAddr;
 use tsumugi_proto::handshake::Handshake;
-use tsumugi_proto::receive_bitmap::REACH_PACKETS;
-use tsumugi_proto::{ReceiveMemory, Sender, answer, receive_bitmap, receiver};
+use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver};
 use tsumugi_wire::defect;
-use tsumugi_wire::frame::FRAGMENT_BYTES;
 use tsumugi_wire::handshake::{Challenge, Offer, Refusal};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
-use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+use tsumugi_wire::{Header, Instant, Kind, Psn};
 
-/// Time between two BYEs, ns.
-pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
 /// Credit that a new flow begins with, packets.
 pub(super) const CREDIT_PACKETS_INITIAL: u16 = 256;
-/// A sender with more credit than this gets the next only in steps.
-const CREDIT_PACKETS_PLENTY: u64 = 256;
-const CREDIT_PACKETS_STEP: u64 = 64;
 
 /// What a cookie for a HELLO of `epoch` from a known peer is bound to beside the HELLO: which connection it would
 /// follow. See [`tsumugi_proto::handshake::Cookies::make`].
@@ -476,214 +468,5 @@ impl State {
             flow.repeat.store(offer.repeat as u32, Relaxed);
             answer::address(flow, offer.flow, offer.token);
         }
-    }
-
-    pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) -> Result<(), Ended> {
-        if !defect!(ByeBeforeReading) {
-            self.drain(now); // what it sent before it left is still delivered
-        }
-        if self.peers.in_flow(header.flow) != Some(index) {
-            return Ok(()); // what was read ended the connection
-        }
-        if !self.peers[index as usize].receive.damaged.is_empty() {
-            return Ok(()); // it is still needed, and says BYE again
-        }
-        self.reply_on_flow(index, Kind::ByeAck);
-        let peer = &self.peers[index as usize];
-        let arrived =
-            peer.connection.local.and_then(|local| self.memory.flow(local.index)).map(receive_bitmap::base);
-        // What was sent after BYE may arrive before it.
-        let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
-        let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
-        Err(Ended(index, reason))
-    }
-
-    pub(super) fn on_bye_ack(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
-        self.drain(now); // as in on_bye: it may have sent something before our BYE arrived
-        let peer = &self.peers[index as usize];
-        if !matches!(peer.connection.phase, Phase::Leaving(_)) {
-            return Ok(());
-        }
-        if peer.undelivered() > 0 {
-            // Accepted after BYE was said, and the peer did not wait for it.
-            return Err(Ended(index, Reason::Closed));
-        }
-        self.forget(index);
-        self.peers[index as usize].connection.phase = Phase::Gone(Reason::Closed);
-        Ok(())
-    }
-
-    /// Tells the sender of a flow that it is not open here. The flow's token is repeated as proof.
-    pub(super) fn reset(&mut self, to: SocketAddr, token: u64) {
-        let mut reset = Header::new(Kind::Reset, self.incarnation.epoch);
-        reset.token = token;
-        self.reply(to, reset.encode().to_vec());
-    }
-
-    pub(super) fn on_reset(&mut self, now: Instant, from: SocketAddr, header: &Header) {
-        self.drain(now);
-        let index = self.peers.at(from);
-        let Some(index) = index.filter(|&index| {
-            self.peers[index as usize]
-                .connection
-                .remote
-                .is_some_and(|remote| remote.token == header.token || defect!(ResetNotChecked))
-        }) else {
-            self.memory.count(Counter::WrongToken, 1);
-            return;
-        };
-        if matches!(self.peers[index as usize].connection.phase, Phase::Leaving(_)) {
-            // It had said BYE too, and is gone.
-            let outcome = self.on_bye_ack(now, index);
-            self.apply(outcome);
-        } else if self.peers[index as usize].is_confirmed() {
-            self.end(Ended(index, Reason::Restarted));
-        } else {
-            self.withdraw_welcome(now, index);
-        }
-    }
-
-    /// The peer had given up its handshake before WELCOME arrived. Nothing was sent in the flow: what waits is kept
-    /// for the next.
-    fn withdraw_welcome(&mut self, now: Instant, index: u32) {
-        self.withdraw(index);
-        let peer = &self.peers[index as usize];
-        if !peer.outbox.waiting.is_empty() || peer.liveness.awaited > 0 {
-            self.start_handshake(now, index);
-        }
-    }
-
-    /// Takes back a WELCOME that has not reached the peer.
-    fn withdraw(&mut self, index: u32) {
-        self.close_flow(index);
-        let peer = &mut self.peers[index as usize];
-        // Neither that HELLO nor a copy of it may displace what follows.
-        (peer.connection.remote, peer.connection.welcomed) = (None, None);
-        peer.connection.withdrawn = peer.connection.withdrawn.wrapping_add(1);
-        peer.outbox.waiting.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
-        peer.connection.phase = Phase::Strange;
-    }
-
-    /// Says BYE to every peer that everything has been delivered to.
-    pub fn leave(&mut self, now: Instant) {
-        for place in 0..self.peers.len() {
-            let index = self.peers.number_at(place);
-            let peer = &mut self.peers[index as usize];
-            match peer.connection.phase {
-                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.waiting.is_empty() => {
-                    peer.connection.phase = Phase::Leaving(now);
-                    self.reply_on_flow(index, Kind::Bye);
-                    self.arm(now, index);
-                }
-                Phase::Handshake(_) if peer.outbox.waiting.is_empty() => self.forget(index),
-                _ => {}
-            }
-        }
-    }
-
-    /// Says BYE again to a peer that has not answered, over every path: nothing else may be in flight that would show
-    /// which of them work.
-    pub(super) fn repeat_bye(&mut self, index: u32) {
-        for number in 0..self.peers[index as usize].paths.len() {
-            let address = self.peers[index as usize].paths[number].address;
-            if let Some(packet) = self.flow_packet(index, Kind::Bye, number as u8) {
-                self.reply(address, packet.to_vec());
-            }
-        }
-    }
-
-    /// Says BYE at once to everyone, whatever is outstanding.
-    pub fn abort(&mut self) {
-        for place in 0..self.peers.len() {
-            let index = self.peers.number_at(place);
-            if matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
-                self.reply_on_flow(index, Kind::Bye);
-            }
-        }
-    }
-
-    /// Whether every peer has acknowledged BYE.
-    #[must_use]
-    pub fn has_left(&self) -> bool {
-        self.peers.iter().all(|peer| matches!(peer.connection.phase, Phase::Strange | Phase::Gone(_)))
-    }
-
-    /// Forgets that a peer is gone: the next message to it begins a new handshake.
-    pub fn reset_peer(&mut self, index: u32) {
-        let index = self.the(PeerId(index)).0;
-        if let Some(peer) = self.peers.get_mut(index as usize)
-            && matches!(peer.connection.phase, Phase::Gone(_))
-        {
-            peer.connection.phase = Phase::Strange;
-        }
-        self.told(|failure| failure.peer.0 == index);
-    }
-
-    /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
-    pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
-        let full = self.budget.is_full() && !defect!(CreditWithoutMemory);
-        // What the peer sends is no longer than both take; what our packets to it are does not matter here.
-        let body_bytes = self.agreed_body_bytes(index) as u64;
-        let free_bytes = self.queue.unused_bytes(&*self.memory);
-        let peer = &mut self.peers[index as usize];
-        let Some(flow) = peer.connection.local.and_then(|local| self.memory.flow(local.index)) else {
-            return (Psn(0), 0);
-        };
-        use tsumugi_wire::atomic::Ordering::Relaxed;
-        let done = flow.direct_writes.0.done.load(Relaxed);
-        // What we have read, which is all that was deposited or a little less. The flow entry's own word is in the
-        // cache of a receive path's CPU; but only that word tells of direct writes.
-        let next = peer.receive.reorder.next();
-        let (base, checked) = match done {
-            0 => (next, next),
-            _ => {
-                let base = peer
-                    .receive
-                    .damaged
-                    .first()
-                    .map_or(receive_bitmap::base(flow), |psn| psn.min(receive_bitmap::base(flow)));
-                // Nor has what lies in the queue been compared. The base was read first.
-                let all = self.queue.is_all_read(&*self.memory);
-                (next.max(base), if all { next.max(base) } else { next })
-            }
-        };
-        let limit = flow.limit.load(Relaxed).saturating_add(done);
-        let packets = if !full {
-            peer.acks.credit_withheld = false;
-            // Generous: many peers share the queue, and XOFF stops them when it was too much.
-            (free_bytes / body_bytes).clamp(32, REACH_PACKETS)
-        } else if let Some(assembly) = peer.receive.assemblies.iter().find(|assembly| assembly.in_order > 0) {
-            // The memory is full, but a message that has begun must be able to end, or nothing would ever be freed.
-            peer.acks.credit_withheld = true;
-            // And not the head of the next: it would have begun, too.
-            let left = assembly.total - assembly.in_order;
-            match assembly.step {
-                0 => (left.div_ceil(body_bytes - FRAGMENT_BYTES as u64) + 1).min(REACH_PACKETS),
-                step => left.div_ceil(step).min(REACH_PACKETS),
-            }
-        } else {
-            peer.acks.credit_withheld = true;
-            0
-        };
-        if peer.acks.credit_withheld {
-            self.budget.withhold();
-        }
-        let wanted = base.0 + if defect!(BitmapNotLimited) { 4 * packets } else { packets };
-        // In steps while there is plenty, because receive paths read this with every packet.
-        let plenty = limit > base.0 + CREDIT_PACKETS_PLENTY && wanted < limit + CREDIT_PACKETS_STEP;
-        let limit = if wanted > limit && !plenty {
-            flow.checked.store(checked.0, Relaxed);
-            let told = if defect!(CreditNotKept) { limit } else { wanted };
-            flow.limit.store(told - done, Relaxed);
-            wanted
-        } else {
-            limit
-        };
-        (checked, limit.saturating_sub(checked.0).min(u64::from(u16::MAX)) as u16)
-    }
-
-    /// The flags that go with [`State::credit`].
-    pub(super) fn has_ack(&self, index: u32) -> Flags {
-        if self.peers[index as usize].connection.local.is_some() { Flags::HAS_ACK } else { Flags(0) }
     }
 }

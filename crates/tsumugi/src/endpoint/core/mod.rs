@@ -10,9 +10,12 @@ pub(crate) mod channels;
 mod deliver;
 mod depart;
 mod direct_writes;
+mod ending;
+mod flow_control;
 mod handshake;
 pub(crate) mod identity;
 pub(crate) mod inspect;
+mod leaving;
 mod liveness;
 mod models;
 pub(crate) mod paths;
@@ -25,6 +28,7 @@ mod repair;
 mod serve;
 mod sizes;
 pub(crate) mod suspend;
+mod timers;
 mod transmit;
 mod xdp;
 
@@ -35,7 +39,6 @@ use crate::endpoint::egress::Egress;
 use crate::endpoint::multirail::Multirail;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::receive::Held;
 use crate::endpoint::peer::table::Peers;
 use crate::endpoint::receive_queue::ReceiveQueue;
 use crate::endpoint::rma::Rma;
@@ -43,12 +46,13 @@ use crate::endpoint::schedule::Schedule;
 use crate::endpoint::sent::Sent;
 use crate::ticket::Ticket;
 
-use crate::error::{Failure, PeerError, Reason};
+use crate::error::{PeerError, Reason};
 use crate::memory::Mapped;
 use crate::pool::Pool;
 use crate::remote::outcome::Refusal;
 use crate::remote::target::{Rights, Target};
 use channels::Channels;
+use ending::Ended;
 use rand::rngs::StdRng;
 use rand::{Rng, SeedableRng};
 use std::net::{Ipv4Addr, SocketAddr};
@@ -60,7 +64,6 @@ use tsumugi_rail::memory::Memory;
 use tsumugi_rail::{Region, Slice};
 use tsumugi_wire::Instant;
 use tsumugi_wire::atomic::Ordering;
-use tsumugi_wire::defect;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
@@ -117,13 +120,6 @@ struct Incarnation {
     cookies: Cookies,
     random: StdRng,
 }
-
-/// The connection with this peer is to end, for this reason.
-///
-/// Connections end between the packets, timers and calls that are handled, never under them: what handles one returns this, and
-/// whoever called it has [`State::apply`] end the connection.
-#[derive(Clone, Copy, Debug)]
-struct Ended(u32, Reason);
 
 /// Everything an endpoint knows, in parts.
 pub struct State {
@@ -314,181 +310,6 @@ impl State {
     pub(crate) fn ticket(&self, id: PeerId, number: u64) -> Ticket {
         let id = self.the(id);
         Ticket::new(id, self.connection(id), number)
-    }
-
-    fn schedule(&mut self, index: u32) {
-        self.schedule.send(&mut self.peers[index as usize].listed, index);
-    }
-
-    /// Lets timers that are due run.
-    pub fn tick(&mut self, now: Instant) {
-        if now < self.schedule.deadline() {
-            return;
-        }
-        // Nobody is silent who sent something that was not read yet.
-        self.drain(now);
-        // Only peers with something going on are looked at, however many there are.
-        let Self { schedule, peers, .. } = self;
-        let timed = schedule.tick();
-        for &index in &timed {
-            Schedule::ticks(&mut peers[index as usize].listed);
-        }
-        for &index in &timed {
-            let outcome = self.tick_peer(now, index);
-            self.apply(outcome);
-            // For whom something is sent, that is seen to then: sending is what a timer may be waiting for.
-            if !self.peers[index as usize].listed.is_to_send() {
-                let due = self.due(index);
-                self.schedule_at(index, due);
-            }
-        }
-        if self.schedule.is_watch_due(now) {
-            self.watch_all(now);
-        }
-        self.schedule.tock(timed);
-    }
-
-    /// Sees to it that the peer is looked at when `due`.
-    #[inline]
-    fn schedule_at(&mut self, index: u32, due: Instant) {
-        self.schedule.set_timer(&mut self.peers[index as usize].listed, index, due);
-    }
-
-    /// When the peer's next timer is due.
-    fn due(&self, index: u32) -> Instant {
-        let peer = &self.peers[index as usize];
-        let mut due = peer.acks.due.min(peer.receive.damaged.due());
-        match &peer.connection.phase {
-            Phase::Handshake(handshake) => due = due.min(handshake.due),
-            // Who watches has a timer for all: see `State::watch`.
-            Phase::Open if !peer.is_busy() && !peer.sizes.searches => return due.min(peer.sender.timeout()),
-            Phase::Open if peer.liveness.waiting_since.is_some() || peer.sizes.searches => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
-            }
-            Phase::Open => due = due.min(peer.sender.timeout()),
-            // BYE may not have reached the peer, which may ask for something and wait for the reply.
-            Phase::Leaving(said_at) => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
-                due = due.min(said_at.plus(handshake::BYE_INTERVAL_NS));
-            }
-            Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
-        }
-        due = due.min(self.liveness_due(peer));
-        due
-    }
-
-    /// Makes sure that the peer's next timer will be seen.
-    fn arm(&mut self, now: Instant, index: u32) {
-        let peer = &mut self.peers[index as usize];
-        if peer.is_waiting() {
-            peer.liveness.waiting_since.get_or_insert(now);
-        } else {
-            peer.liveness.wait_no_more();
-        }
-        let due = self.due(index);
-        self.schedule_at(index, due);
-    }
-
-    fn tick_peer(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
-        self.on_noted(now, index)?;
-        self.is_alive(now, index)?;
-        let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = peer.probe_due().min(peer.sizes.due).min(peer.receive.damaged.due()) <= now;
-        wants_to_send |= peer.acks.hurry(now);
-        if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
-            peer.sender.on_timeout(now);
-            wants_to_send = true;
-        }
-        match &mut peer.connection.phase {
-            Phase::Handshake(handshake) => wants_to_send |= now >= handshake.due,
-            Phase::Leaving(said_at) if now >= said_at.plus(handshake::BYE_INTERVAL_NS) => {
-                *said_at = now;
-                self.repeat_bye(index);
-            }
-            _ => {}
-        }
-        if wants_to_send {
-            self.schedule(index);
-        }
-        Ok(())
-    }
-
-    /// Ends the connection that is to end, if one is. Returns what came of it otherwise.
-    fn apply<T>(&mut self, outcome: Result<T, Ended>) -> Option<T> {
-        match outcome {
-            Ok(done) => Some(done),
-            Err(ended) => {
-                self.end(ended);
-                None
-            }
-        }
-    }
-
-    /// Counts that a peer has done what none may.
-    fn violation(&self, index: u32, what: &'static str) -> Ended {
-        self.memory.count(Counter::Violation, 1);
-        Ended(index, Reason::Violation(what))
-    }
-
-    /// Ends the connection with a peer: every operation that is outstanding with it fails.
-    fn end(&mut self, Ended(index, reason): Ended) {
-        let peer = &mut self.peers[index as usize];
-        let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited > 0;
-        let failure = Failure {
-            peer: PeerId(index),
-            name: peer.name.clone(),
-            address: peer.address,
-            reason,
-            undelivered: peer.undelivered(),
-        };
-        self.forget(index);
-        self.peers[index as usize].connection.phase = Phase::Gone(reason);
-        self.tally.peers_lost += 1;
-        let is_end = !failure.is_orderly() || is_awaited || self.is_last(index);
-        self.channels.fail(failure, is_end);
-    }
-
-    /// Whether a peer that the application had added was the last that anything could have come from: who waits for a
-    /// message would wait for ever. Who came by itself may come again, and so may others.
-    fn is_last(&self, index: u32) -> bool {
-        let is_connected = |peer: &Peer| !matches!(peer.connection.phase, Phase::Strange | Phase::Gone(_));
-        self.peers[index as usize].identity.named && !self.peers.iter().any(is_connected)
-    }
-
-    /// Gives everything back that belongs to the connection with a peer. What was delivered stays.
-    fn forget(&mut self, index: u32) {
-        self.close_flow(index);
-        let peer = &mut self.peers[index as usize];
-        self.multirail.ledger.count(peer);
-        let own = peer.address;
-        for path in std::mem::take(&mut *peer.paths) {
-            if path.address != own {
-                self.peers.leave(path.address, index);
-            }
-            self.egress.disconnect(path.address);
-        }
-        self.forget_aliases(index);
-        let peer = &mut self.peers[index as usize];
-        defect!(PromiseForgotten).then(|| peer.operations.pending.clear());
-        peer.break_promises(PeerId(index));
-        let ended = self.peers.count_end();
-        let mut old = self.peers[index as usize].end(ended, self.options.repeat);
-        self.tally.packets_unrepaired += old.receive.damaged.len() as u64;
-        for (_, held) in old.receive.reorder.iter() {
-            if let Held::Body(body) = held {
-                self.budget.leave(body.len() as u64);
-            }
-        }
-        for assembly in old.receive.assemblies {
-            self.lose(assembly);
-        }
-        for key in old.sender.abandon().chain(old.repairs.unchecked.drain()) {
-            self.release_packet(key);
-        }
-        for outgoing in old.outbox.waiting {
-            self.discard(outgoing);
-        }
-        self.restore_credit();
     }
 
     /// What the endpoint has counted so far.

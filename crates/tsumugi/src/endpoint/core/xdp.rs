@@ -87,14 +87,6 @@ impl State {
             }
         }
     }
-
-    /// Grants credit ahead to the peers whose packets have just been read: what they send next is acknowledged
-    /// without us, as far as the credit reaches.
-    pub(super) fn grant_credit(&mut self) {
-        while let Some(index) = self.schedule.next_to_grant(|index| &mut self.peers[index as usize].listed) {
-            self.credit(index);
-        }
-    }
 }
 
 #[cfg(test)]
