@@ -4,7 +4,7 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 
 /// First bytes of every context.
-const MAGIC: [u8; 8] = *b"tsuctx\0\x07";
+const MAGIC: [u8; 8] = *b"tsuctx\0\x08";
 
 /// Everything that a suspended endpoint knew. See [`crate::Endpoint::suspend`].
 ///
@@ -114,16 +114,23 @@ pub(crate) struct SavedPeer {
     pub(crate) same_as: Option<u32>,
     pub(crate) epoch: u32,
     pub(crate) connection: u32,
-    pub(crate) accepted: u64,
-    pub(crate) delivered: u64,
-    pub(crate) next_fragmented: u32,
-    pub(crate) outbox: Vec<SavedOutgoing>,
+    pub(crate) outbox: SavedOutbox,
     /// What there is besides when packets flow.
     pub(crate) open: Option<SavedFlow>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedOutbox {
+    pub(crate) accepted: u64,
+    pub(crate) delivered: u64,
+    pub(crate) next_fragmented: u32,
+    pub(crate) marks: Vec<(u64, u64)>,
+    pub(crate) waiting: Vec<SavedOutgoing>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedFlow {
+    pub(crate) receive: SavedReceive,
     // How to address the peer.
     pub(crate) remote_flow: u32,
     pub(crate) remote_token: u64,
@@ -139,7 +146,6 @@ pub(crate) struct SavedFlow {
     /// Everything before this PSN has been compared with its CRC, and bodies of packets that are acknowledged and have not.
     pub(crate) checked: u64,
     pub(crate) unchecked: Vec<(u64, Vec<u8>)>,
-    pub(crate) marks: Vec<(u64, u64)>,
     // What we receive.
     pub(crate) index: u32,
     pub(crate) token: u64,
@@ -148,6 +154,12 @@ pub(crate) struct SavedFlow {
     pub(crate) limit: u64,
     pub(crate) bitmap: Vec<u32>,
     pub(crate) highest: u64,
+}
+
+/// Packets and messages that are arriving.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedReceive {
+    /// PSN of the packet whose turn is next.
     pub(crate) next: u64,
     pub(crate) held: Vec<(u64, SavedHeld)>,
     /// Packets that arrived damaged and have not come again.

@@ -12,12 +12,12 @@ use tsumugi_wire::frame::{FRAGMENT_BYTES, Fragment, WHOLE_BYTES};
 
 /// Room kept behind a long message for the padding of its last fragment, bytes: what messages of up to 44
 /// fragments need. A longer one that needs more is moved: small cost at such a length.
-pub(super) const PADDING_BYTES: usize = 8 * 44;
+pub(crate) const PADDING_BYTES: usize = 8 * 44;
 /// Longest beginning of a message that lies elsewhere than the rest, bytes.
 pub(crate) const FRONT_BYTES_MAX: usize = 32;
 
 /// A fragment's frame header and, of the first fragment of a lent message, the beginning that lies elsewhere.
-pub(super) type PieceHead = ArrayVec<u8, { FRAGMENT_BYTES + FRONT_BYTES_MAX }>;
+pub(crate) type PieceHead = ArrayVec<u8, { FRAGMENT_BYTES + FRONT_BYTES_MAX }>;
 
 /// Who has lent memory: a channel, and its owner's name for the message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -36,44 +36,44 @@ enum Memory {
 
 /// A long message that is being sent.
 #[derive(Debug)]
-pub(super) struct LongMessage {
+pub(crate) struct LongMessage {
     memory: Memory,
     /// Length of the message, bytes.
     bytes: usize,
     /// Fragments under way, and one for the part that is not cut yet.
-    pub(super) users: u32,
+    pub(crate) users: u32,
 }
 
 impl LongMessage {
     /// A long message in `buffer`, none of it cut yet.
-    pub(super) fn new(buffer: Vec<u8>) -> LongMessage {
+    pub(crate) fn new(buffer: Vec<u8>) -> LongMessage {
         LongMessage { bytes: buffer.len() - WHOLE_BYTES, memory: Memory::Own(buffer), users: 1 }
     }
 
     /// The same for so many users.
-    pub(super) fn shared(buffer: Vec<u8>, users: u32) -> LongMessage {
+    pub(crate) fn shared(buffer: Vec<u8>, users: u32) -> LongMessage {
         LongMessage { users, ..LongMessage::new(buffer) }
     }
 
     /// A long message in memory of the application.
-    pub(super) fn lent(front: &[u8], rest: Buffer, lender: Lender) -> LongMessage {
+    pub(crate) fn lent(front: &[u8], rest: Buffer, lender: Lender) -> LongMessage {
         let bytes = front.len() + rest.len();
         let front = front.iter().copied().collect();
         LongMessage { memory: Memory::Lent { front, rest, lender: Some(lender) }, bytes, users: 1 }
     }
 
     /// Length of the message, bytes.
-    pub(super) fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.bytes
     }
 
     /// Whether somebody waits to have the memory back.
-    pub(super) fn is_lent(&self) -> bool {
+    pub(crate) fn is_lent(&self) -> bool {
         matches!(self.memory, Memory::Lent { .. })
     }
 
     /// A copy of the message.
-    pub(super) fn to_vec(&self) -> Vec<u8> {
+    pub(crate) fn to_vec(&self) -> Vec<u8> {
         match &self.memory {
             Memory::Own(buffer) => buffer[WHOLE_BYTES..WHOLE_BYTES + self.bytes].to_vec(),
             Memory::Lent { front, rest, .. } => [front, &rest[..]].concat(),
@@ -85,7 +85,7 @@ impl LongMessage {
     ///
     /// A message is cut evenly, and the last fragment of one of ours padded to the same length: a run of equal packets goes
     /// through segmentation offload as one, and so do the messages behind it.
-    pub(super) fn cut(&mut self, next: &Fragment, most: usize) -> (PieceHead, usize, usize, usize) {
+    pub(crate) fn cut(&mut self, next: &Fragment, most: usize) -> (PieceHead, usize, usize, usize) {
         let offset = next.offset as usize;
         let fragments = self.bytes.div_ceil(most);
         let even = self.bytes.div_ceil(fragments).next_multiple_of(8).min(most);
@@ -110,7 +110,7 @@ impl LongMessage {
 
     /// The place of a fragment.
     #[inline]
-    pub(super) fn at(&self, at: usize, bytes: usize) -> &[u8] {
+    pub(crate) fn at(&self, at: usize, bytes: usize) -> &[u8] {
         match &self.memory {
             Memory::Own(buffer) => &buffer[at..at + bytes],
             Memory::Lent { rest, .. } => &rest[at..at + bytes],
@@ -120,31 +120,31 @@ impl LongMessage {
 
 /// The long messages of an endpoint, and the memory that goes back to who has lent it.
 #[derive(Debug, Default)]
-pub(super) struct LongMessages {
+pub(crate) struct LongMessages {
     messages: Slab<LongMessage>,
     given_back: Vec<(Lender, Buffer)>,
 }
 
 impl LongMessages {
-    pub(super) fn insert(&mut self, message: LongMessage) -> usize {
+    pub(crate) fn insert(&mut self, message: LongMessage) -> usize {
         self.messages.insert(message)
     }
 
     #[inline]
-    pub(super) fn get(&self, key: usize) -> &LongMessage {
+    pub(crate) fn get(&self, key: usize) -> &LongMessage {
         &self.messages[key]
     }
 
-    pub(super) fn get_mut(&mut self, key: usize) -> &mut LongMessage {
+    pub(crate) fn get_mut(&mut self, key: usize) -> &mut LongMessage {
         &mut self.messages[key]
     }
 
-    pub(super) fn iter(&self) -> impl Iterator<Item = (usize, &LongMessage)> {
+    pub(crate) fn iter(&self) -> impl Iterator<Item = (usize, &LongMessage)> {
         self.messages.iter()
     }
 
     /// A message is needed for one thing less.
-    pub(super) fn release(&mut self, pool: &mut Pool, key: usize) {
+    pub(crate) fn release(&mut self, pool: &mut Pool, key: usize) {
         let message = &mut self.messages[key];
         message.users -= 1;
         if message.users > 0 {
@@ -159,7 +159,7 @@ impl LongMessages {
 
     /// Takes what goes back to a channel.
     #[inline]
-    pub(super) fn take_back(&mut self, channel: u16) -> Option<(u64, Buffer)> {
+    pub(crate) fn take_back(&mut self, channel: u16) -> Option<(u64, Buffer)> {
         if self.given_back.is_empty() {
             return None;
         }
@@ -169,7 +169,7 @@ impl LongMessages {
     }
 
     /// A channel closes: what it has lent is copied, because the application has its memory back.
-    pub(super) fn redeem(&mut self, channel: u16) {
+    pub(crate) fn redeem(&mut self, channel: u16) {
         self.given_back.retain(|(lender, _)| lender.channel != channel);
         for (_, message) in &mut self.messages {
             if let Memory::Lent { rest, lender, .. } = &mut message.memory

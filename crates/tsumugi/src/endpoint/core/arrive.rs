@@ -202,7 +202,7 @@ impl State {
         }
         peer.outbox.on_acknowledged(peer.sender.base());
         let holes = peer.sender.has_holes();
-        if peer.sender.has_lost() || !peer.outbox.waiting.is_empty() {
+        if peer.sender.has_lost() || !peer.outbox.is_empty() {
             self.schedule(index);
         }
         // What was acknowledged moves timers back; only a hole can bring one forward.

@@ -9,7 +9,7 @@ use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::sent::PacketKey;
 use crate::error::SendError;
 use crate::{Failure, PeerId};
-use tsumugi_wire::frame::{self, Fragment, WHOLE_BYTES};
+use tsumugi_wire::frame::{self, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::{Instant, Psn};
@@ -42,7 +42,7 @@ impl State {
     /// Says why not.
     pub fn may_post(&self, id: PeerId, bytes: u64) -> Result<(), SendError> {
         let peer = self.recipient(self.the(id), bytes)?;
-        if peer.outbox.bytes > 0 && peer.outbox.bytes + bytes > self.options.send_bytes {
+        if peer.outbox.bytes() > 0 && peer.outbox.bytes() + bytes > self.options.send_bytes {
             return Err(SendError::WouldBlock);
         }
         Ok(())
@@ -117,7 +117,7 @@ impl State {
     ) -> Result<u64, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         if self.is_short(id, bytes) {
-            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.next_number();
             let frame = frame::encode_whole(channel, bytes as u32);
             self.queue_frame(id.0, &frame, parts, messages)?;
         } else {
@@ -153,7 +153,7 @@ impl State {
         let key = buffer.map(|buffer| self.sent.long_messages.insert(LongMessage::shared(buffer, long)));
         let frame = frame::encode_whole(channel, bytes as u32);
         let post = |id: &PeerId| {
-            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.next_number();
             match key {
                 Some(key) if !self.is_short(*id, bytes) => self.queue_shared(id.0, channel, key),
                 _ => {
@@ -183,7 +183,7 @@ impl State {
             return Err((error, buffer));
         }
         if self.is_short(id, bytes) {
-            let messages = self.peers[id.0 as usize].outbox.accepted + 1;
+            let messages = self.peers[id.0 as usize].outbox.next_number();
             let frame = frame::encode_whole(channel, bytes as u32);
             if self.append(id.0, &frame, [&buffer[WHOLE_BYTES..], &[]], messages) {
                 self.pool.give(buffer);
@@ -253,9 +253,7 @@ impl State {
     pub(super) fn accepted(&mut self, now: Instant, index: u32) -> u64 {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
-        peer.outbox.accepted += 1;
-        peer.outbox.may_ask |= !self.egress.unwatched;
-        let number = peer.outbox.accepted;
+        let number = peer.outbox.accept(!self.egress.unwatched);
         match peer.connection.phase {
             Phase::Strange => self.start_handshake(now, index),
             Phase::Open | Phase::Leaving(_) => self.schedule(index),
@@ -330,25 +328,11 @@ impl State {
     /// Adds a frame to the packet that is still being filled, if there is one with room.
     fn append(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], complete: u64) -> bool {
         let room = self.body_bytes(index);
-        let peer = &mut self.peers[index as usize];
-        let Some(Outgoing::Packet { body, messages }) = peer.outbox.waiting.back_mut() else { return false };
-        let start = body.len().next_multiple_of(8);
-        if start + frame.len() + parts[0].len() + parts[1].len() > room {
-            return false;
-        }
-        let before = body.len();
-        body.resize(start, 0);
-        body.extend_from_slice(frame);
-        parts.iter().for_each(|part| body.extend_from_slice(part));
-        peer.outbox.bytes += (body.len() - before) as u64;
-        *messages = complete;
-        true
+        self.peers[index as usize].outbox.append(room, frame, parts, complete)
     }
 
     fn queue_packet(&mut self, index: u32, body: Vec<u8>, messages: u64) {
-        let peer = &mut self.peers[index as usize];
-        peer.outbox.bytes += body.len() as u64;
-        peer.outbox.waiting.push_back(Outgoing::Packet { body, messages });
+        self.peers[index as usize].outbox.push_packet(body, messages);
     }
 
     fn queue_long_message(&mut self, index: u32, channel: u16, buffer: Vec<u8>) {
@@ -359,21 +343,13 @@ impl State {
     /// Queues a long message of which one use is meant for this peer.
     fn queue_shared(&mut self, index: u32, channel: u16, key: usize) {
         let total = self.sent.long_messages.get(key).bytes() as u64;
-        let peer = &mut self.peers[index as usize];
-        let next = Fragment { channel, message: peer.outbox.next_fragmented, offset: 0, total };
-        peer.outbox.next_fragmented = peer.outbox.next_fragmented.wrapping_add(1);
-        peer.outbox.bytes += total;
-        peer.outbox.waiting.push_back(Outgoing::LongMessage {
-            key,
-            next,
-            messages: peer.outbox.accepted + 1,
-        });
+        self.peers[index as usize].outbox.push_long_message(channel, key, total);
     }
 
     /// Whether everything accepted for a peer has been handed to the NIC at least once.
     #[must_use]
     pub fn is_handed_over(&self, id: PeerId) -> bool {
-        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.waiting.is_empty())
+        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
     }
 
     /// Posts something of which nobody will ask whether it has arrived.
@@ -388,7 +364,7 @@ impl State {
     pub(crate) fn want_ack(&mut self, id: PeerId) {
         let id = self.the(id);
         if let Some(peer) = self.peers.get_mut(id.0 as usize) {
-            peer.outbox.wants_ack = true;
+            peer.outbox.want_ack();
         }
     }
 
@@ -423,19 +399,19 @@ impl State {
     /// Whether message `number` of the present connection is acknowledged.
     #[must_use]
     pub fn is_delivered(&self, id: PeerId, number: u64) -> bool {
-        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.delivered >= number)
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.has_delivered(number))
     }
 
     /// Whether message `number` of the connection before the present one had been acknowledged when it ended.
     #[must_use]
     pub fn was_delivered(&self, id: PeerId, number: u64) -> bool {
-        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.delivered_before >= number)
+        self.peers.get(id.0 as usize).is_some_and(|peer| peer.outbox.had_delivered(number))
     }
 
     /// Whether everything accepted for every peer is acknowledged.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        self.peers.iter().all(|peer| peer.undelivered() == 0)
+        self.peers.iter().all(|peer| peer.outbox.undelivered() == 0)
     }
 
     /// Packets acknowledged in the connections that there are, and connections that have ended: while neither changes, nothing
@@ -447,7 +423,7 @@ impl State {
 
     /// Names and addresses of the peers that have not acknowledged everything, and how many messages of each.
     pub(crate) fn undelivered(&self) -> impl Iterator<Item = (&str, std::net::SocketAddr, u64)> {
-        let lacks = |peer: &&Peer| peer.undelivered() > 0;
-        self.peers.iter().filter(lacks).map(|peer| (&*peer.name, peer.address, peer.undelivered()))
+        let lacks = |peer: &&Peer| peer.outbox.undelivered() > 0;
+        self.peers.iter().filter(lacks).map(|peer| (&*peer.name, peer.address, peer.outbox.undelivered()))
     }
 }

@@ -44,7 +44,7 @@ impl State {
             name: peer.name.clone(),
             address: peer.address,
             reason,
-            undelivered: peer.undelivered(),
+            undelivered: peer.outbox.undelivered(),
         };
         self.forget(index);
         self.peers[index as usize].connection.phase = Phase::Gone(reason);
@@ -90,7 +90,7 @@ impl State {
         for key in old.sender.abandon().chain(old.repairs.unchecked.drain()) {
             self.release_packet(key);
         }
-        for outgoing in old.outbox.waiting {
+        for outgoing in old.outbox.into_waiting() {
             self.discard(outgoing);
         }
         self.restore_credit();

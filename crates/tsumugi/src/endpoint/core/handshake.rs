@@ -5,7 +5,6 @@ use crate::PeerId;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase, over_ipv6};
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::error::Reason;
 use rand::Rng;
 use std::net::SocketAddr;
@@ -432,8 +431,7 @@ impl State {
             peer.connection.phase = Phase::Open;
         }
         let limit = offer.message_bytes_max;
-        let too_long = |outgoing: &Outgoing| outgoing.message_bytes() > limit;
-        if self.peers[index as usize].outbox.waiting.iter().any(too_long) {
+        if self.peers[index as usize].outbox.has_longer_than(limit) {
             // It was accepted before the peer had said its limit. The peer would take it for a violation.
             self.reply_on_flow(index, Kind::Bye);
             return Err(Ended(index, Reason::TooLong(limit)));

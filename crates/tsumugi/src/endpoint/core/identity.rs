@@ -21,7 +21,6 @@ use crate::PeerId;
 use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::ticket::{Ticket, TicketStatus};
 use rand::Rng;
 use std::net::SocketAddr;
@@ -374,10 +373,10 @@ impl State {
         {
             return open; // named alike; when what is under way is done
         }
-        let unused = connected.outbox.accepted == 0 || waiting.outbox.accepted == 0;
+        let unused = connected.outbox.accepted() == 0 || waiting.outbox.accepted() == 0;
         let takes_over = unused && waiting.identity.named && (!connected.identity.named || connecting < open);
         let (keeps, goes) = if takes_over { (connecting, open) } else { (open, connecting) };
-        let before = connected.outbox.accepted;
+        let before = connected.outbox.accepted();
         let [old_open, old_connecting] =
             [open, connecting].map(|index| (PeerId(index), self.peers[index as usize].connection.number));
         self.close_flow(connecting);
@@ -385,8 +384,7 @@ impl State {
         self.unlist(connecting);
         let waiting = &mut self.peers[connecting as usize];
         let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.identity.aliases));
-        let (accepted, outbox) = (waiting.outbox.accepted, std::mem::take(&mut waiting.outbox.waiting));
-        let outbox_bytes = std::mem::take(&mut waiting.outbox.bytes);
+        let outbox = std::mem::take(&mut waiting.outbox);
         let (pending, awaited) = (std::mem::take(&mut waiting.operations.pending), waiting.liveness.awaited);
         let (name, named) = (waiting.name.clone(), waiting.identity.named);
         let mut fresh = Peer::new(name, address, self.options.repeat);
@@ -428,28 +426,13 @@ impl State {
         let [peer, other] = self.peers.two(keeps, goes);
         peer.identity.named |= other.identity.named;
         (other.identity.same_as, other.identity.ended) = (Some(keeps), ends);
-        peer.outbox.accepted += accepted;
-        peer.outbox.bytes += outbox_bytes;
+        peer.outbox.absorb(outbox, before);
         peer.liveness.awaited += awaited;
         peer.identity.aliases.extend(aliases);
         if !takes_over {
             peer.identity.aliases.push(address);
         }
         peer.operations.pending.extend(pending);
-        for mut outgoing in outbox {
-            match &mut outgoing {
-                Outgoing::Packet { messages, .. } | Outgoing::BulkTransfer { messages, .. } => {
-                    *messages += before
-                }
-                Outgoing::LongMessage { next, messages, .. } => {
-                    *messages += before;
-                    next.message = peer.outbox.next_fragmented;
-                    peer.outbox.next_fragmented = peer.outbox.next_fragmented.wrapping_add(1);
-                }
-                Outgoing::Rails => continue,
-            }
-            peer.outbox.waiting.push_back(outgoing);
-        }
         self.channels.renumber(goes, keeps);
         self.egress.connect(self.peers[keeps as usize].address);
         self.relist(now, keeps);

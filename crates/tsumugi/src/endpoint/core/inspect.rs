@@ -5,7 +5,6 @@ use crate::PeerId;
 use crate::endpoint::egress::REPLIES_MAX;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::receive::{Assembly, Held};
 use crate::endpoint::receive_queue::Payload;
 use tsumugi_proto::{ReceiveMemory, queue, receiver};
 use tsumugi_wire::atomic::Ordering;
@@ -148,14 +147,7 @@ impl State {
 
     fn audit_held(&self, lent_bytes: u64) -> Result<(), String> {
         let mut held_bytes = lent_bytes + self.channels.owned_bytes();
-        for peer in &self.peers {
-            held_bytes += peer.receive.assemblies.iter().map(Assembly::held_bytes).sum::<u64>();
-            for (_, held) in peer.receive.reorder.iter() {
-                if let Held::Body(body) = held {
-                    held_bytes += body.len() as u64;
-                }
-            }
-        }
+        held_bytes += self.peers.iter().map(|peer| peer.receive.held_bytes()).sum::<u64>();
         if held_bytes != self.held_bytes() {
             return Err(format!("{} bytes counted as held, {held_bytes} are", self.held_bytes()));
         }

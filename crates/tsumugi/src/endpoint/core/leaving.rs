@@ -3,7 +3,6 @@
 use super::{Ended, State};
 use crate::PeerId;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap};
@@ -42,7 +41,7 @@ impl State {
         if !matches!(peer.connection.phase, Phase::Leaving(_)) {
             return Ok(());
         }
-        if peer.undelivered() > 0 {
+        if peer.outbox.undelivered() > 0 {
             // Accepted after BYE was said, and the peer did not wait for it.
             return Err(Ended(index, Reason::Closed));
         }
@@ -86,7 +85,7 @@ impl State {
     fn withdraw_welcome(&mut self, now: Instant, index: u32) {
         self.withdraw(index);
         let peer = &self.peers[index as usize];
-        if !peer.outbox.waiting.is_empty() || peer.liveness.awaited > 0 {
+        if !peer.outbox.is_empty() || peer.liveness.awaited > 0 {
             self.start_handshake(now, index);
         }
     }
@@ -98,7 +97,7 @@ impl State {
         // Neither that HELLO nor a copy of it may displace what follows.
         (peer.connection.remote, peer.connection.welcomed) = (None, None);
         peer.connection.withdrawn = peer.connection.withdrawn.wrapping_add(1);
-        peer.outbox.waiting.retain(|outgoing| !matches!(outgoing, Outgoing::Rails));
+        peer.outbox.announce_no_more();
         peer.connection.phase = Phase::Strange;
     }
 
@@ -108,12 +107,12 @@ impl State {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
             match peer.connection.phase {
-                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.waiting.is_empty() => {
+                Phase::Open if peer.sender.outstanding() == 0 && peer.outbox.is_empty() => {
                     peer.connection.phase = Phase::Leaving(now);
                     self.reply_on_flow(index, Kind::Bye);
                     self.arm(now, index);
                 }
-                Phase::Handshake(_) if peer.outbox.waiting.is_empty() => self.forget(index),
+                Phase::Handshake(_) if peer.outbox.is_empty() => self.forget(index),
                 _ => {}
             }
         }

@@ -11,7 +11,6 @@ use super::State;
 use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::peer::paths::PeerPath;
 use crate::endpoint::peer::paths::{PROBE_NS_MAX, PROBE_NS_MIN};
 use std::net::{IpAddr, SocketAddr};
@@ -124,9 +123,7 @@ impl State {
     /// Has a peer told of our NICs before anything else that waits.
     pub(super) fn announce(&mut self, index: u32) {
         let peer = &mut self.peers[index as usize];
-        if !peer.outbox.waiting.iter().any(|outgoing| matches!(outgoing, Outgoing::Rails)) {
-            peer.outbox.waiting.push_front(Outgoing::Rails);
-        }
+        peer.outbox.announce();
         self.schedule(index);
     }
 
@@ -380,7 +377,7 @@ impl State {
         if !peer.is_multirail() {
             return Some(Pick { path: 0, packets: u32::MAX });
         }
-        let waiting = u32::try_from(peer.outbox.bytes / body_bytes + 1).unwrap_or(u32::MAX);
+        let waiting = u32::try_from(peer.outbox.bytes() / body_bytes + 1).unwrap_or(u32::MAX);
         path_policy::pick(&mut *self.multirail.policy, now, index, &peer.sender, waiting)
     }
 }

@@ -3,7 +3,6 @@
 use super::{Ended, State};
 use crate::endpoint::peer::operations::{BulkTransfer, Pending, Promise};
 use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
-use crate::endpoint::peer::outbox::Outgoing;
 use crate::error::SendError;
 use crate::remote::outcome::{Refusal, RemoteError};
 use crate::ticket::Ticket;
@@ -45,7 +44,7 @@ impl State {
         let operation = self.next_operation(id.0);
         let transfer =
             BulkTransfer { opcode: Opcode::Piece, key, address, operation, from: from.clone(), cut: 0 };
-        self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].outbox.accepted + 1);
+        self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].outbox.next_number());
         Ok(self.accepted(now, id.0))
     }
 
@@ -122,7 +121,7 @@ impl State {
         let operation = self.next_operation(id.0);
         let remote =
             RemoteFrame { opcode: Opcode::Notify as u16, key: to.key, address: to.address, operation };
-        let messages = self.peers[id.0 as usize].outbox.accepted + 1;
+        let messages = self.peers[id.0 as usize].outbox.next_number();
         self.queue_frame_in(id.0, &remote.encode(notice.len() as u32), [&notice, &[]], messages, spare);
         Ok(self.accepted(now, id.0))
     }
@@ -202,7 +201,7 @@ impl State {
         }
         let operation = self.next_operation(index);
         let remote = RemoteFrame { opcode: opcode as u16, key: at.key, address: at.address, operation };
-        let messages = self.peers[index as usize].outbox.accepted + 1;
+        let messages = self.peers[index as usize].outbox.next_number();
         self.queue_frame(index, &remote.encode(bytes as u32), [data, &[]], messages)?;
         Ok(self.accepted(now, index))
     }
@@ -211,13 +210,12 @@ impl State {
     /// lasts, and must not be taken for another's.
     fn next_operation(&self, index: u32) -> u64 {
         let peer = &self.peers[index as usize];
-        u64::from(peer.connection.number) << NUMBER_BITS | (peer.outbox.accepted + 1) & NUMBER_MASK
+        u64::from(peer.connection.number) << NUMBER_BITS | peer.outbox.next_number() & NUMBER_MASK
     }
 
     pub(super) fn queue_bulk_transfer(&mut self, index: u32, transfer: BulkTransfer, messages: u64) {
         let peer = &mut self.peers[index as usize];
-        peer.outbox.bytes += transfer.waiting_bytes();
-        peer.outbox.waiting.push_back(Outgoing::BulkTransfer { transfer, messages });
+        peer.outbox.push_transfer(transfer, messages);
     }
 
     /// A write was refused, by the other side or by our own memory.
@@ -239,7 +237,7 @@ impl State {
                 return Ok(()); // whoever asked has been told that no reply will come
             }
             let number = remote.operation & NUMBER_MASK;
-            if status == RemoteStatus::Done || number > peer.outbox.accepted {
+            if status == RemoteStatus::Done || number > peer.outbox.accepted() {
                 self.memory.count(Counter::Violation, 1);
                 return Ok(());
             }

@@ -87,11 +87,10 @@ impl State {
             return outcome;
         }
         let peer = &mut self.peers[index as usize];
-        if peer.outbox.replies >= OPERATIONS_MAX {
+        if peer.outbox.replies() >= OPERATIONS_MAX {
             return self.refuse(index, remote, RemoteStatus::TooMany);
         }
-        peer.outbox.replies += 1;
-        let messages = peer.outbox.accepted;
+        let messages = peer.outbox.accepted();
         self.queue_bulk_transfer(index, BulkTransfer::reply(remote.operation, slice), messages);
         self.schedule(index);
         Ok(())
@@ -120,10 +119,10 @@ impl State {
         let peer = &self.peers[index as usize];
         // A peer asks for no more than it may wait for; one that does all the same does not make us grow.
         let most = OPERATIONS_MAX as u64 * self.body_bytes(index) as u64;
-        if peer.outbox.bytes > self.options.send_bytes + most {
+        if peer.outbox.bytes() > self.options.send_bytes + most {
             return Err(self.violation(index, "it asks for more than it takes"));
         }
-        let messages = peer.outbox.accepted;
+        let messages = peer.outbox.accepted();
         let head = RemoteFrame { opcode: Opcode::Reply as u16, key: status as u64, address: 0, operation }
             .encode(data.len() as u32);
         if self.queue_frame(index, &head, [data, &[]], messages).is_err() {

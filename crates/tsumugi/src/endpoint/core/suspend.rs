@@ -3,24 +3,20 @@
 use super::State;
 use crate::checksum::crc32c;
 use crate::context::{
-    Context, ContextError, Saved, SavedAssembly, SavedChannel, SavedFlow, SavedHeld, SavedOutgoing, SavedPeer,
+    Context, ContextError, Saved, SavedChannel, SavedFlow, SavedPeer,
 };
-use crate::endpoint::long_message::LongMessage;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase};
-use crate::endpoint::peer::operations::BulkTransfer;
-use crate::endpoint::peer::outbox::Outgoing;
-use crate::endpoint::peer::receive::{Assembly, Held, Store};
+use crate::endpoint::peer::outbox::Outbox;
+use crate::endpoint::peer::receive::Receive;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::handshake::Cookies;
-use tsumugi_proto::reorder::Reorder;
 use tsumugi_proto::{ReceiveMemory, Sender, answer, receive_bitmap, receiver};
 use tsumugi_wire::ack::{Sack, WORDS_MAX};
 use tsumugi_wire::atomic::Ordering;
-use tsumugi_wire::frame::{Fragment, WHOLE_BYTES};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::{Instant, Psn};
@@ -62,21 +58,6 @@ impl State {
     }
 
     fn save_peer(&self, peer: &Peer) -> SavedPeer {
-        let outbox = peer.outbox.waiting.iter().filter_map(|outgoing| match outgoing {
-            Outgoing::Packet { body, messages } => {
-                Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
-            }
-            Outgoing::BulkTransfer { transfer, messages } => Some(transfer.save(*messages)),
-            Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::LongMessage {
-                data: self.sent.long_messages.get(*key).to_vec(),
-                channel: next.channel,
-                message: next.message,
-                offset: next.offset,
-                messages: *messages,
-            }),
-            // Whoever goes on will say by which NICs it is reached.
-            Outgoing::Rails => None,
-        });
         SavedPeer {
             number: peer.number,
             named: peer.identity.named,
@@ -86,10 +67,7 @@ impl State {
             same_as: peer.identity.same_as,
             epoch: peer.connection.epoch,
             connection: peer.connection.number,
-            accepted: peer.outbox.accepted,
-            delivered: peer.outbox.delivered,
-            next_fragmented: peer.outbox.next_fragmented,
-            outbox: outbox.collect(),
+            outbox: peer.outbox.save(&self.sent),
             open: self.save_flow(peer),
         }
     }
@@ -108,32 +86,6 @@ impl State {
         };
         let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
         let unchecked = peer.repairs.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
-        let held = peer.receive.reorder.iter().map(|(psn, held)| {
-            let held = match held {
-                Held::Body(body) => SavedHeld::Body(body.clone()),
-                Held::Placed { fragment: Fragment { channel, message, offset, total }, bytes } => {
-                    SavedHeld::Placed {
-                        channel: *channel,
-                        message: *message,
-                        offset: *offset,
-                        total: *total,
-                        bytes: *bytes as u64,
-                    }
-                }
-            };
-            (psn.0, held)
-        });
-        let assemblies = peer.receive.assemblies.iter().map(|assembly| SavedAssembly {
-            message: assembly.message,
-            channel: assembly.channel,
-            total: assembly.total,
-            in_order: assembly.in_order,
-            buffer: match &assembly.store {
-                Store::Own { bytes, .. } => Some(bytes.clone()),
-                // Nobody has the channel open, or there would be nothing to save.
-                Store::Lent(_) | Store::Nowhere => None,
-            },
-        });
         Some(SavedFlow {
             remote_flow: remote.flow,
             remote_token: remote.token,
@@ -146,7 +98,6 @@ impl State {
             sent: sent.collect(),
             checked: peer.repairs.unchecked.checked().0,
             unchecked: unchecked.collect(),
-            marks: peer.outbox.marks.iter().map(|(psn, messages)| (psn.0, *messages)).collect(),
             index: local.index,
             token: local.token,
             peer_repeat: flow.repeat.load(Ordering::Relaxed),
@@ -154,10 +105,7 @@ impl State {
             limit: receiver::limit(flow).0,
             bitmap: sack.bitmap[..sack.words].to_vec(),
             highest: peer.acks.highest.0,
-            next: peer.receive.reorder.next().0,
-            held: held.collect(),
-            damaged: peer.receive.damaged.psns().map(|psn| psn.0).collect(),
-            assemblies: assemblies.collect(),
+            receive: peer.receive.save(),
         })
     }
 
@@ -205,40 +153,10 @@ impl State {
         let peer = &mut self.peers[index as usize];
         peer.connection.epoch = saved.epoch;
         peer.connection.number = saved.connection;
-        (peer.outbox.accepted, peer.outbox.delivered) = (saved.accepted, saved.delivered);
-        peer.outbox.next_fragmented = saved.next_fragmented;
-        for outgoing in &saved.outbox {
-            let outgoing = match outgoing {
-                SavedOutgoing::Packet { body, messages } => {
-                    peer.outbox.bytes += body.len() as u64;
-                    Outgoing::Packet { body: body.clone(), messages: *messages }
-                }
-                SavedOutgoing::LongMessage { data, channel, message, offset, messages } => {
-                    let total = data.len() as u64;
-                    if *offset > total {
-                        return Err(ContextError::Damaged("an offset beyond its message".to_owned()));
-                    }
-                    peer.outbox.bytes += total - offset;
-                    let buffer = [&[0; WHOLE_BYTES][..], data].concat();
-                    let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
-                    Outgoing::LongMessage {
-                        key: self.sent.long_messages.insert(LongMessage::new(buffer)),
-                        next,
-                        messages: *messages,
-                    }
-                }
-                SavedOutgoing::BulkTransfer { opcode, key, address, operation, data, messages } => {
-                    let transfer = BulkTransfer::restore(*opcode, *key, *address, *operation, data)?;
-                    peer.outbox.bytes += transfer.waiting_bytes();
-                    peer.outbox.replies += usize::from(transfer.is_reply());
-                    Outgoing::BulkTransfer { transfer, messages: *messages }
-                }
-            };
-            peer.outbox.waiting.push_back(outgoing);
-        }
+        peer.outbox = Outbox::restore(&saved.outbox, &mut self.sent)?;
         match &saved.open {
             Some(flow) => self.restore_flow(index, flow),
-            None if !saved.outbox.is_empty() => {
+            None if !saved.outbox.waiting.is_empty() => {
                 self.start_handshake(Instant(0), index);
                 Ok(())
             }
@@ -281,7 +199,6 @@ impl State {
                 kept.release(&mut self.pool, key);
             }
         }
-        saved.damaged.iter().for_each(|psn| peer.receive.damaged.add(Psn(*psn)));
         let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
         peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
         peer.connection.phase = Phase::Open;
@@ -296,44 +213,9 @@ impl State {
         peer.fit();
         peer.connection.message_bytes_max = saved.message_bytes_max;
         peer.connection.local = Some(Local { index: saved.index, token: saved.token });
-        peer.outbox.marks = saved.marks.iter().map(|&(psn, messages)| (Psn(psn), messages)).collect();
         peer.acks.highest = Psn(saved.highest);
-        peer.receive.reorder = Reorder::starting_at(Psn(saved.next));
-        for (psn, held) in &saved.held {
-            let held = match held {
-                SavedHeld::Body(body) => {
-                    self.budget.arrive(body.len() as u64);
-                    Held::Body(body.clone())
-                }
-                SavedHeld::Placed { channel, message, offset, total, bytes } => Held::Placed {
-                    fragment: Fragment {
-                        channel: *channel,
-                        message: *message,
-                        offset: *offset,
-                        total: *total,
-                    },
-                    bytes: *bytes as usize,
-                },
-            };
-            peer.receive.reorder.hold(Psn(*psn), held);
-        }
-        for assembly in &saved.assemblies {
-            let store = match &assembly.buffer {
-                Some(bytes) => Store::Own { bytes: bytes.clone(), claim: None },
-                None => Store::Nowhere,
-            };
-            let assembly = Assembly {
-                message: assembly.message,
-                channel: assembly.channel,
-                total: assembly.total,
-                in_order: assembly.in_order,
-                step: 0,
-                store,
-                placed: assembly.in_order > 0,
-            };
-            self.budget.arrive(assembly.held_bytes());
-            peer.receive.assemblies.push(assembly);
-        }
+        peer.receive = Receive::restore(&saved.receive);
+        self.budget.arrive(peer.receive.held_bytes());
         self.egress.connect(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.
         self.peers[index as usize].acks.demand(tsumugi_wire::Kind::Ack, Psn(0));

@@ -4,7 +4,7 @@ use super::{Ended, State};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::egress::{Burst, HEAD_BYTES_MAX};
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::outbox::Outgoing;
+use crate::endpoint::peer::outbox::{Outgoing, TransferCut};
 use crate::endpoint::sent::{Body, SentPacket};
 use arrayvec::ArrayVec;
 use tsumugi_proto::path_policy::Pick;
@@ -130,7 +130,7 @@ impl State {
         }
         self.probe_paths(now, index);
         let peer = &mut self.peers[index as usize];
-        if !peer.outbox.waiting.is_empty() {
+        if !peer.outbox.is_empty() {
             peer.sender.starve(now);
         }
         if peer.sender.take_probe() {
@@ -164,7 +164,7 @@ impl State {
                 let peer = &mut self.peers[index as usize];
                 let psn = peer.sender.send(now, pick.path, key);
                 if let Some(messages) = messages {
-                    peer.outbox.marks.push_back((psn, messages));
+                    peer.outbox.mark(psn, messages);
                 }
                 self.egress.burst.packets.push((psn, key, Flags(0)));
                 self.tally.packets_sent += 1;
@@ -179,57 +179,37 @@ impl State {
         let most = self.body_bytes(index);
         let data_bytes = most - FRAGMENT_BYTES;
         let peer = &mut self.peers[index as usize];
-        match peer.outbox.waiting.front_mut()? {
+        let (body, complete) = match peer.outbox.front()? {
             Outgoing::Packet { .. } => {
-                let Some(Outgoing::Packet { body, messages }) = peer.outbox.waiting.pop_front() else {
-                    return None;
-                };
-                peer.outbox.bytes -= body.len() as u64;
-                let crc = crc32c(&body);
-                Some((SentPacket { body: Body::Packet(body), crc }, Some(messages)))
+                let (body, messages) = peer.outbox.pop_packet()?;
+                (body, Some(messages))
             }
-            Outgoing::LongMessage { key, next, messages } => {
-                let (key, messages) = (*key, *messages);
+            Outgoing::LongMessage { key, next, .. } => {
+                let (key, next) = (*key, *next);
                 let message = self.sent.long_messages.get_mut(key);
-                let (head, at, bytes, left) = message.cut(next, data_bytes);
+                let (head, at, bytes, left) = message.cut(&next, data_bytes);
                 let crc = crc32c_of_two(&head, message.at(at, bytes));
-                next.offset += left as u64;
-                peer.outbox.bytes -= left as u64;
-                let last = next.offset == next.total;
-                if last {
-                    // The part that is not cut hands its claim on to the last fragment.
-                    peer.outbox.waiting.pop_front();
-                } else {
-                    message.users += u32::from(!defect!(BufferGivenBackEarly));
-                }
-                let body = Body::Piece { head, key, at, bytes };
-                Some((SentPacket { body, crc }, last.then_some(messages)))
+                let complete = peer.outbox.cut_long_message(left as u64);
+                // The part that is not cut hands its claim on to the last fragment.
+                message.users += u32::from(complete.is_none() && !defect!(BufferGivenBackEarly));
+                return Some((SentPacket { body: Body::Piece { head, key, at, bytes }, crc }, complete));
             }
-            Outgoing::BulkTransfer { transfer, messages } => {
-                let messages = *messages;
+            Outgoing::BulkTransfer { .. } => {
                 let mut body = self.pool.take(most)?;
-                let before = transfer.waiting_bytes();
-                let was_there = transfer.next(most, &mut body);
-                peer.outbox.bytes -= before - transfer.waiting_bytes();
-                let lacking = (!was_there && !transfer.is_reply()).then(|| transfer.number());
-                let last = transfer.is_cut();
-                if last {
-                    peer.outbox.replies -= usize::from(transfer.is_reply());
-                    peer.outbox.waiting.pop_front();
-                }
+                let TransferCut { lacking, complete } = peer.outbox.cut_transfer(most, &mut body);
                 if let Some(number) = lacking {
                     self.was_refused(index, number, RemoteStatus::NotMapped);
                 }
-                let crc = crc32c(&body);
-                Some((SentPacket { body: Body::Packet(body), crc }, last.then_some(messages)))
+                (body, complete)
             }
             Outgoing::Rails => {
                 let body = self.rails_body(index)?;
-                self.peers[index as usize].outbox.waiting.pop_front();
-                let crc = crc32c(&body);
-                Some((SentPacket { body: Body::Packet(body), crc }, None))
+                self.peers[index as usize].outbox.announced();
+                (body, None)
             }
-        }
+        };
+        let crc = crc32c(&body);
+        Some((SentPacket { body: Body::Packet(body), crc }, complete))
     }
 
     /// Sends the collected packets. `false` when the NIC did not take them all.
@@ -259,9 +239,9 @@ impl State {
             let last = at + 1 == count;
             let (frame, body) = self.sent.body(*key);
             let is_lent = self.sent.is_lent(*key);
-            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack);
+            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack());
             let ends_long = last && (count > 1 || !frame.is_empty());
-            let asked = if waits || ends_long && peer.outbox.may_ask {
+            let asked = if waits || ends_long && peer.outbox.may_ask() {
                 Flags::ACK_REQUEST
             } else if ends_long {
                 Flags::ACK_REQUEST.with(Flags::AT_LEISURE)
@@ -294,8 +274,8 @@ impl State {
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
         }
-        if taken == count && peer.outbox.waiting.is_empty() {
-            (peer.outbox.wants_ack, peer.outbox.may_ask) = (false, false);
+        if taken == count && peer.outbox.is_empty() {
+            peer.outbox.on_all_sent();
         }
         if taken > 0 {
             peer.acks.on_ridden_along(ack);

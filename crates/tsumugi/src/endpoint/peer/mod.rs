@@ -99,7 +99,7 @@ impl Peer {
             former_token: before.remote.map_or(before.former_token, |remote| remote.token),
             ..Connection::default()
         };
-        fresh.outbox.delivered_before = self.outbox.delivered;
+        fresh.outbox = Outbox::after(&self.outbox);
         fresh.receive.unrepaired = self.receive.unrepaired + self.receive.damaged.len() as u64;
         std::mem::replace(self, fresh)
     }
@@ -113,7 +113,7 @@ impl Peer {
     pub(crate) fn is_idle(&self) -> bool {
         match self.connection.phase {
             Phase::Gone(_) => true,
-            Phase::Strange => self.outbox.waiting.is_empty(),
+            Phase::Strange => self.outbox.is_empty(),
             Phase::Handshake(_) | Phase::Open | Phase::Leaving(_) => false,
         }
     }
@@ -123,7 +123,7 @@ impl Peer {
         match self.connection.phase {
             Phase::Open => {
                 self.sender.outstanding() > 0
-                    || !self.outbox.waiting.is_empty()
+                    || !self.outbox.is_empty()
                     || !self.operations.pending.is_empty()
                     || !self.receive.assemblies.is_empty()
                     || self.receive.reorder.held() > 0
@@ -150,10 +150,5 @@ impl Peer {
     /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
     pub(crate) fn is_waiting(&self) -> bool {
         self.is_busy() || self.liveness.is_watched && matches!(self.connection.phase, Phase::Open)
-    }
-
-    /// Messages accepted and not acknowledged.
-    pub(crate) fn undelivered(&self) -> u64 {
-        self.outbox.accepted - self.outbox.delivered
     }
 }

@@ -2,8 +2,10 @@
 
 use super::damaged::Damaged;
 use crate::buffer::Buffer;
+use crate::context::{SavedAssembly, SavedHeld, SavedReceive};
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
+use tsumugi_wire::Psn;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::Fragment;
 
@@ -94,6 +96,86 @@ impl Store {
 }
 
 impl Receive {
+    /// Bytes that it takes up outside the receive queue.
+    pub(crate) fn held_bytes(&self) -> u64 {
+        let held = self.reorder.iter().map(|(_, held)| match held {
+            Held::Body(body) => body.len() as u64,
+            Held::Placed { .. } => 0,
+        });
+        held.sum::<u64>() + self.assemblies.iter().map(Assembly::held_bytes).sum::<u64>()
+    }
+
+    /// What is needed to go on.
+    pub(crate) fn save(&self) -> SavedReceive {
+        let held = self.reorder.iter().map(|(psn, held)| {
+            let held = match held {
+                Held::Body(body) => SavedHeld::Body(body.clone()),
+                Held::Placed { fragment: Fragment { channel, message, offset, total }, bytes } => {
+                    SavedHeld::Placed {
+                        channel: *channel,
+                        message: *message,
+                        offset: *offset,
+                        total: *total,
+                        bytes: *bytes as u64,
+                    }
+                }
+            };
+            (psn.0, held)
+        });
+        let assemblies = self.assemblies.iter().map(|assembly| SavedAssembly {
+            message: assembly.message,
+            channel: assembly.channel,
+            total: assembly.total,
+            in_order: assembly.in_order,
+            buffer: match &assembly.store {
+                Store::Own { bytes, .. } => Some(bytes.clone()),
+                // Nobody has the channel open, or there would be nothing to save.
+                Store::Lent(_) | Store::Nowhere => None,
+            },
+        });
+        SavedReceive {
+            next: self.reorder.next().0,
+            held: held.collect(),
+            damaged: self.damaged.psns().map(|psn| psn.0).collect(),
+            assemblies: assemblies.collect(),
+        }
+    }
+
+    /// What was [saved](Receive::save).
+    pub(crate) fn restore(saved: &SavedReceive) -> Receive {
+        let mut receive = Receive { reorder: Reorder::starting_at(Psn(saved.next)), ..Receive::default() };
+        saved.damaged.iter().for_each(|psn| receive.damaged.add(Psn(*psn)));
+        for (psn, held) in &saved.held {
+            let held = match held {
+                SavedHeld::Body(body) => Held::Body(body.clone()),
+                SavedHeld::Placed { channel, message, offset, total, bytes } => Held::Placed {
+                    fragment: Fragment {
+                        channel: *channel,
+                        message: *message,
+                        offset: *offset,
+                        total: *total,
+                    },
+                    bytes: *bytes as usize,
+                },
+            };
+            receive.reorder.hold(Psn(*psn), held);
+        }
+        let assemblies = saved.assemblies.iter().map(|assembly| Assembly {
+            message: assembly.message,
+            channel: assembly.channel,
+            total: assembly.total,
+            in_order: assembly.in_order,
+            step: 0,
+            store: match &assembly.buffer {
+                Some(bytes) => Store::Own { bytes: bytes.clone(), claim: None },
+                None => Store::Nowhere,
+            },
+            placed: assembly.in_order > 0,
+        });
+        receive.assemblies = assemblies.collect();
+        receive
+    }
+
     /// Where among the messages that are arriving a fragment's is.
     pub(crate) fn assembly_of(&self, fragment: &Fragment) -> Option<usize> {
         self.assemblies.iter().position(|assembly| assembly.message == fragment.message)
