@@ -32,20 +32,20 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let Some((kind, psn)) = self.peers[index as usize].acks.answer.take() else { return Ok(true) };
+        let Some((kind, psn)) = self.peers[index as usize].acks.take_answer() else { return Ok(true) };
         let Some(packet) = self.answer_packet(now, index, kind, psn, Flags(0)) else { return Ok(true) };
         let peer = &mut self.peers[index as usize];
         peer.acks.on_answered();
-        let taken = rail.send(now, peer.acks.to, &[Packet { head: &packet, body: &[] }])?;
+        let taken = rail.send(now, peer.acks.address(), &[Packet { head: &packet, body: &[] }])?;
         if taken == 0 {
-            peer.acks.answer = Some((kind, psn));
+            peer.acks.put_back((kind, psn));
             return Ok(false);
         }
         self.tally.answers_sent += 1;
         // The sender sends nothing before it has this. The packet that was refused may have come by a path that only
         // the XDP program knows; whether the one that we know still works is uncertain. So XON goes to every address.
         if kind == Kind::Xon {
-            for address in peer.elsewhere(peer.acks.to) {
+            for address in peer.elsewhere(peer.acks.address()) {
                 rail.send(now, address, &[Packet { head: &packet, body: &[] }])?;
             }
         }
@@ -72,7 +72,7 @@ impl State {
         // The credit counts from what was read, the answer from what was deposited, which may be more.
         let unread = if defect!(CreditFromElsewhere) { 0 } else { base.since(read).unwrap_or(0) };
         let credit = u64::from(credit).saturating_sub(unread) as u16;
-        sack.delay_ns = now.since(peer.acks.deposited_at).min(u64::from(u32::MAX)) as u32;
+        sack.delay_ns = now.since(peer.acks.deposited_at()).min(u64::from(u32::MAX)) as u32;
         let mut buffer = [0; BODY_BYTES_MAX];
         let body = sack.encode(&mut buffer);
         let mut header = Header::new(kind, self.incarnation.epoch);

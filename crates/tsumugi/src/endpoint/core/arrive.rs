@@ -127,8 +127,8 @@ impl State {
         match header.kind {
             Kind::Data => {
                 let peer = &mut self.peers[index as usize];
-                peer.acks.to = from;
-                peer.liveness.doubt.is_away = false;
+                peer.acks.answer_to(from);
+                peer.liveness.set_away(false);
                 self.on_data(now, index, flow, header, body)?;
             }
             Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
@@ -136,7 +136,7 @@ impl State {
                 self.on_answer_from(now, index, from);
                 let peer = &mut self.peers[index as usize];
                 peer.connection.ask_by_probe |= header.flags.has(Flags::ASK_BY_PROBE);
-                peer.liveness.doubt.is_away = header.flags.has(Flags::AWAY);
+                peer.liveness.set_away(header.flags.has(Flags::AWAY));
                 let answer = match header.kind {
                     Kind::Nak => Answer::Nak,
                     // The peer has since taken what it refused then: this is a copy, or late, and the XON that followed
@@ -256,7 +256,7 @@ impl State {
             }
             return Ok(());
         }
-        let highest = self.peers[index as usize].acks.highest.max(header.psn.next());
+        let highest = self.peers[index as usize].acks.highest().max(header.psn.next());
         let gap = receive_bitmap::base(flow) < highest;
         let is_asked = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
         self.on_deposited(now, index, header.psn, gap || is_asked);

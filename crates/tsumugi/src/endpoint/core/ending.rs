@@ -38,7 +38,7 @@ impl State {
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
     pub(super) fn end(&mut self, Ended(index, reason): Ended) {
         let peer = &mut self.peers[index as usize];
-        let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited > 0;
+        let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited() > 0;
         let failure = Failure {
             peer: PeerId(index),
             name: peer.name.clone(),

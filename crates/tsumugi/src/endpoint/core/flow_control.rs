@@ -48,12 +48,12 @@ impl State {
         };
         let limit = flow.limit.load(Relaxed).saturating_add(done);
         let packets = if !full {
-            peer.acks.credit_withheld = false;
+            peer.acks.withhold_credit(false);
             // Generous: many peers share the queue, and XOFF stops them when it was too much.
             (free_bytes / body_bytes).clamp(32, REACH_PACKETS)
         } else if let Some(assembly) = peer.receive.assemblies.iter().find(|assembly| assembly.in_order > 0) {
             // The memory is full, but a message that has begun must be able to end, or nothing would ever be freed.
-            peer.acks.credit_withheld = true;
+            peer.acks.withhold_credit(true);
             // And not the head of the next: it would have begun, too.
             let left = assembly.total - assembly.in_order;
             match assembly.step {
@@ -61,10 +61,10 @@ impl State {
                 step => left.div_ceil(step).min(REACH_PACKETS),
             }
         } else {
-            peer.acks.credit_withheld = true;
+            peer.acks.withhold_credit(true);
             0
         };
-        if peer.acks.credit_withheld {
+        if peer.acks.is_credit_withheld() {
             self.budget.withhold();
         }
         let wanted = base.0 + if defect!(BitmapNotLimited) { 4 * packets } else { packets };
@@ -103,8 +103,8 @@ impl State {
         for place in 0..self.peers.len() {
             let index = self.peers.number_at(place);
             let peer = &mut self.peers[index as usize];
-            if peer.acks.credit_withheld && matches!(peer.connection.phase, Phase::Open) {
-                peer.acks.credit_withheld = false;
+            if peer.acks.is_credit_withheld() && matches!(peer.connection.phase, Phase::Open) {
+                peer.acks.withhold_credit(false);
                 peer.acks.demand(Kind::Ack, Psn(0));
                 self.schedule(index);
             }
@@ -130,7 +130,7 @@ impl State {
             };
             if flow.received.0.xoff.swap(0, Ordering::AcqRel) != 0 {
                 // An XOFF that has not gone out yet is out of date.
-                peer.acks.answer = None;
+                peer.acks.take_answer();
                 peer.acks.demand(if defect!(XonNeverSent) { Kind::Ack } else { Kind::Xon }, Psn(0));
                 self.schedule(index);
             }
@@ -149,7 +149,7 @@ impl State {
                 return exhausted;
             }
         }
-        let credit_withheld = self.peers.iter().any(|peer| peer.acks.credit_withheld);
+        let credit_withheld = self.peers.iter().any(|peer| peer.acks.is_credit_withheld());
         self.budget.exhausted().filter(|_| credit_withheld)
     }
 }

@@ -308,7 +308,7 @@ impl State {
     pub(super) fn is_suspect(&mut self, now: Instant, index: u32, from: SocketAddr, epoch: u32) -> bool {
         let connecting = &self.peers[index as usize];
         let half_ns = self.options.connect_timeout_ns / 2;
-        if connecting.liveness.waiting_since.is_some_and(|since| now.since(since) > half_ns) {
+        if connecting.liveness.waiting_since().is_some_and(|since| now.since(since) > half_ns) {
             return false; // it would have proved it by now
         }
         let is_it = |peer: &&Peer| {
@@ -385,7 +385,8 @@ impl State {
         let waiting = &mut self.peers[connecting as usize];
         let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.identity.aliases));
         let outbox = std::mem::take(&mut waiting.outbox);
-        let (pending, awaited) = (std::mem::take(&mut waiting.operations.pending), waiting.liveness.awaited);
+        let (pending, awaited) =
+            (std::mem::take(&mut waiting.operations.pending), waiting.liveness.awaited());
         let (name, named) = (waiting.name.clone(), waiting.identity.named);
         let mut fresh = Peer::new(name, address, self.options.repeat);
         (fresh.number, fresh.identity.named) = (waiting.number, named);
@@ -427,7 +428,7 @@ impl State {
         peer.identity.named |= other.identity.named;
         (other.identity.same_as, other.identity.ended) = (Some(keeps), ends);
         peer.outbox.absorb(outbox, before);
-        peer.liveness.awaited += awaited;
+        peer.liveness.expect(awaited);
         peer.identity.aliases.extend(aliases);
         if !takes_over {
             peer.identity.aliases.push(address);

@@ -85,7 +85,7 @@ impl State {
     fn withdraw_welcome(&mut self, now: Instant, index: u32) {
         self.withdraw(index);
         let peer = &self.peers[index as usize];
-        if !peer.outbox.is_empty() || peer.liveness.awaited > 0 {
+        if !peer.outbox.is_empty() || peer.liveness.awaited() > 0 {
             self.start_handshake(now, index);
         }
     }

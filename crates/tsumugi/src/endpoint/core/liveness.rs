@@ -7,75 +7,41 @@
 //! - at once, when the peer's kernel says that its process is gone;
 //! - when nothing and nobody has answered for [`crate::Config::peer_timeout`]: host and network are silent;
 //! - never over silence alone, as long as the peer's kernel says that the process is there;
-//! - when every link here that leads to the peer has been down for [`LINK_DOWN_TIMES`] times as long as silence is borne.
+//! - when every link here that leads to the peer has been down for [`LINK_DOWN_TIMES`](crate::endpoint::peer::liveness::LINK_DOWN_TIMES) times as long as silence is borne.
 //!   Until then such silence is not the peer's, and what it is borne for begins anew when the link is back.
 //!
 //! A peer that has never answered is waited for, for [`crate::Config::connect_timeout`], because it may start late; unless
 //! our own kernel says that nothing can be sent to it.
 
+use super::EndpointOptions;
 use super::{Ended, State};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::liveness::{Look, Patience};
 use crate::error::Reason;
-use std::time::Duration;
 use tsumugi_rail::{Evidence, NicName, Packet, Question, Rail, RailError};
 use tsumugi_wire::defect;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
-/// PROBEs that a peer must have left unanswered before it counts as silent. An owner that made no call for longer
-/// than the time-out has not asked: the XDP program answers the peer's PROBEs meanwhile, and neither process sees them.
-const ASKS: u32 = 4;
-/// Silence after which kernels are asked, ns.
-const DOUBT_NS: u64 = 50 * MILLISECOND_NS;
-/// Longest time between two questions to kernels, ns. It is a quarter of the silence so far, and less than the time-out.
-const ASK_KERNELS_NS_MAX: u64 = 10 * SECOND_NS;
-/// Shortest and longest time after which the answer to a question is looked for, ns.
-const LOOK_NS_MIN: u64 = MILLISECOND_NS;
-const LOOK_NS_MAX: u64 = 100 * MILLISECOND_NS;
-/// ICMP errors, each about another packet, that are believed where the peer's kernel does not say otherwise.
-const REFUSALS: u32 = 4;
 /// How long a new peer is waited for before anybody but our own kernel is asked, ns.
 const HANDSHAKE_NS: u64 = SECOND_NS;
 /// Shortest and longest time between two looks at the peers that are watched, ns.
-const WATCH_NS_MIN: u64 = DOUBT_NS;
-const WATCH_NS_MAX: u64 = 5 * DOUBT_NS;
-/// How many times as long as a silent peer a link that is down here is waited for.
-pub(super) const LINK_DOWN_TIMES: u32 = 10;
+const WATCH_NS_MIN: u64 = 50 * MILLISECOND_NS;
+const WATCH_NS_MAX: u64 = 250 * MILLISECOND_NS;
 /// Times that AWAY is said: nobody acknowledges it.
 const AWAYS: usize = 3;
 
 impl State {
     /// When something is to be done about the silence of a peer.
     pub(super) fn liveness_due(&self, peer: &Peer) -> Instant {
-        let Some(since) = peer.liveness.waiting_since else { return Instant::NEVER };
-        let quiet_since = peer.liveness.heard_at.max(since);
-        let silent_at = quiet_since.max(peer.liveness.doubt.vouched_at).plus(self.patience_ns(peer));
-        // Nobody is asked for a sign of life who has not said a word yet, or need not say more than BYE_ACK.
-        if !matches!(peer.connection.phase, Phase::Open) && !defect!(TimerAlwaysDue) {
-            return silent_at;
-        }
-        let ask_at = self.ask_at(peer, quiet_since);
-        let due = match peer.liveness.asks {
-            ASKS.. if peer.liveness.doubt.is_asked() => Instant::NEVER,
-            ASKS.. => ask_at.max(silent_at),
-            _ => ask_at,
-        };
-        due.min(peer.liveness.doubt.ask_at.max(quiet_since.plus(DOUBT_NS)))
+        peer.stage().map_or(Instant::NEVER, |stage| peer.liveness.due(stage, self.patience()))
     }
 
-    /// How long silence of the peer is borne, ns.
-    fn patience_ns(&self, peer: &Peer) -> u64 {
-        match peer.connection.phase {
-            Phase::Handshake(_) => self.options.connect_timeout_ns,
-            Phase::Open if defect!(SilenceIgnored) => u64::MAX,
-            _ => self.options.peer_timeout_ns,
-        }
-    }
-
-    /// When a peer that was quiet since then is asked for a sign of life, or has not answered the last question.
-    fn ask_at(&self, peer: &Peer, quiet_since: Instant) -> Instant {
-        peer.liveness.asked_at.max(quiet_since).plus(self.options.peer_timeout_ns / u64::from(ASKS + 1))
+    /// How long silence is borne.
+    fn patience(&self) -> Patience {
+        let EndpointOptions { peer_timeout_ns, connect_timeout_ns, .. } = self.options;
+        Patience { peer_timeout_ns, connect_timeout_ns }
     }
 
     /// Somebody waits for what peers may send, though nothing is outstanding with them: from now on those are looked at
@@ -101,7 +67,7 @@ impl State {
                 continue;
             }
             has_peers = true;
-            peer.liveness.is_watched = true;
+            peer.liveness.watch();
             if !peer.is_busy() {
                 let outcome = self.on_noted(now, index).and_then(|()| self.is_alive(now, index));
                 if self.apply(outcome).is_some() {
@@ -115,62 +81,21 @@ impl State {
 
     /// Asks about a peer that has been quiet for a while. The connection with one that has been silent for too long is to end.
     pub(super) fn is_alive(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
+        let patience = self.patience();
         let peer = &mut self.peers[index as usize];
-        if !peer.is_waiting() {
+        let Some(stage) = peer.stage().filter(|_| peer.is_waiting()) else {
             peer.liveness.wait_no_more();
             return Ok(());
-        }
-        let since = *peer.liveness.waiting_since.get_or_insert(now);
-        let quiet_since = peer.liveness.heard_at.max(since);
-        let is_open = matches!(peer.connection.phase, Phase::Open);
-        let is_doubted = is_open && now >= peer.liveness.doubt.ask_at.max(quiet_since.plus(DOUBT_NS));
-        if is_doubted {
-            self.doubt(now, index);
-        }
-        let peer = &self.peers[index as usize];
-        if is_open && now < self.ask_at(peer, quiet_since) {
-            return Ok(());
-        }
-        let late = now >= quiet_since.plus(self.options.peer_timeout_ns) && defect!(SilentUnasked);
-        if is_open && peer.liveness.asks < ASKS && !late {
-            // Ours may all be acknowledged and its message be half here: ask for a sign of life.
-            let peer = &mut self.peers[index as usize];
-            peer.liveness.asked_at = now;
-            peer.liveness.asks += 1;
-            self.ask(index);
-            return Ok(());
-        }
-        let patience_ns = self.patience_ns(peer);
-        if now < quiet_since.max(peer.liveness.doubt.vouched_at).plus(patience_ns) {
-            return Ok(());
-        }
-        // What kernels said last is out of date when they are to be asked again, or an owner that makes no calls was away.
-        if is_doubted || is_open && peer.liveness.doubt.is_asked() {
-            return Ok(());
-        }
-        if is_open && now.since(peer.liveness.doubt.answered_at) > patience_ns / 2 {
-            self.doubt(now, index);
-            return Ok(());
-        }
-        let patience = Duration::from_nanos(patience_ns);
-        let reason = match peer.connection.phase {
-            Phase::Handshake(_) => match peer.liveness.doubt.version {
-                Some(version) => Reason::OtherVersion(version),
-                None => Reason::Unreachable(patience, peer.liveness.doubt.said),
-            },
-            Phase::Leaving(_) => Reason::Closed,
-            _ => Reason::Silent(patience, peer.liveness.doubt.said),
         };
-        Err(Ended(index, reason))
-    }
-
-    /// Has kernels asked about a peer with the next packets that are sent.
-    fn doubt(&mut self, now: Instant, index: u32) {
-        let doubt = &mut self.peers[index as usize].liveness.doubt;
-        // Before that, only the answer is looked for.
-        doubt.ask_at = now.plus(LOOK_NS_MAX);
-        self.schedule.doubt(index);
-        self.schedule(index);
+        let Look { asks_kernels, asks_peer, end } = peer.liveness.look(now, stage, patience);
+        if asks_kernels {
+            self.schedule.doubt(index);
+            self.schedule(index);
+        }
+        if asks_peer {
+            self.ask(index);
+        }
+        end.map_or(Ok(()), |reason| Err(Ended(index, reason)))
     }
 
     /// Asks kernels about the peers of whom that is due.
@@ -180,36 +105,24 @@ impl State {
             if !matches!(peer.connection.phase, Phase::Open) || !peer.is_waiting() {
                 continue;
             }
-            let quiet_since =
-                peer.liveness.waiting_since.map_or(now, |since| since.max(peer.liveness.heard_at));
+            let quiet_since = peer.liveness.quiet_since(now);
             let question = match peer.connection.remote {
                 Some(remote) if remote.listens => Question::Process,
                 _ => Question::Host,
             };
             let address = peer.usual_address();
             if let Some(nic) = link_down(now, peer, rail).filter(|_| !defect!(LinkDownIgnored)) {
-                let outcome = self.on_evidence(now, index, Evidence::LinkDown(nic), question);
-                self.apply(outcome);
+                self.on_evidence(now, index, Evidence::LinkDown(nic), question);
                 let due = self.due(index);
                 self.schedule_at(index, due);
                 continue;
             }
-            peer.liveness.doubt.no_link_since = None;
-            let begins = !peer.liveness.doubt.is_asked();
-            if begins {
-                peer.liveness.doubt.asked_at = now;
-            }
+            let begins = peer.liveness.inquire(now);
             let is_unasked = defect!(EvidenceNotAsked);
             match if is_unasked { Evidence::None } else { rail.inquire(now, quiet_since, address, question) }
             {
-                Evidence::Asked => {
-                    let waited_ns = now.since(peer.liveness.doubt.asked_at);
-                    peer.liveness.doubt.ask_at = now.plus(waited_ns.clamp(LOOK_NS_MIN, LOOK_NS_MAX));
-                }
-                evidence => {
-                    let outcome = self.on_evidence(now, index, evidence, question);
-                    self.apply(outcome);
-                }
+                Evidence::Asked => peer.liveness.on_asked(now),
+                evidence => self.on_evidence(now, index, evidence, question),
             }
             if begins {
                 // The peer's kernel reports a packet that nobody takes.
@@ -221,59 +134,10 @@ impl State {
     }
 
     /// A kernel has said something of a peer that is silent.
-    fn on_evidence(
-        &mut self,
-        now: Instant,
-        index: u32,
-        evidence: Evidence,
-        question: Question,
-    ) -> Result<(), Ended> {
-        let patience_ns = self.options.peer_timeout_ns;
-        let peer = &mut self.peers[index as usize];
-        let quiet_since = peer.liveness.waiting_since.map_or(now, |since| since.max(peer.liveness.heard_at));
-        let quiet_ns = now.since(quiet_since);
-        let doubt = &mut peer.liveness.doubt;
-        (doubt.asked_at, doubt.answered_at) = (Instant(0), now);
-        let pause_ns = (quiet_ns / 4).clamp(DOUBT_NS, ASK_KERNELS_NS_MAX);
-        doubt.ask_at = now.plus(pause_ns.min(patience_ns / u64::from(ASKS + 1)));
-        match evidence {
-            Evidence::Gone | Evidence::PortUnreachable if doubt.is_away || defect!(RefusalNotBelieved) => {}
-            Evidence::Gone => return Err(Ended(index, Reason::Gone)),
-            Evidence::PortUnreachable => {
-                doubt.refusals += 1;
-                doubt.ask_at = now.plus(LOOK_NS_MAX);
-                if doubt.refusals >= REFUSALS {
-                    return Err(Ended(index, Reason::Gone));
-                } else {
-                    doubt.said = evidence;
-                }
-            }
-            // Without a socket that listens: were the process gone, a host that answers would say so of our packets.
-            Evidence::HostAnswers if question != Question::Host => doubt.said = evidence,
-            Evidence::Present => (doubt.vouched_at, doubt.refusals, doubt.said) = (now, 0, evidence),
-            // What it was asked may be lost, or the error about it: that takes back one error, and not all of them.
-            Evidence::HostAnswers => {
-                let refusals = doubt.refusals.saturating_sub(1);
-                (doubt.vouched_at, doubt.refusals, doubt.said) = (now, refusals, evidence);
-            }
-            Evidence::LinkDown(nic) => {
-                // The peer has sent something since, or there was a link meanwhile.
-                let since = doubt.no_link_since.filter(|since| *since >= quiet_since).unwrap_or(now);
-                let patience = Duration::from_nanos(patience_ns) * LINK_DOWN_TIMES;
-                if u128::from(now.since(since)) >= patience.as_nanos() {
-                    return Err(Ended(index, Reason::LinkDown(patience, nic)));
-                }
-                (doubt.no_link_since, doubt.vouched_at, doubt.refusals) = (Some(since), now, 0);
-                doubt.said = evidence;
-                // What it was asked has not left; it is asked again when the link is back.
-                peer.liveness.asks = 0;
-            }
-            Evidence::NoRoute(_) => doubt.said = evidence,
-            // What was said before is out of date.
-            Evidence::None => doubt.said = Evidence::None,
-            Evidence::Asked => {}
-        }
-        Ok(())
+    fn on_evidence(&mut self, now: Instant, index: u32, evidence: Evidence, question: Question) {
+        let patience = self.patience();
+        let outcome = self.peers[index as usize].liveness.on_evidence(now, evidence, question, patience);
+        self.apply(outcome.map_err(|reason| Ended(index, reason)));
     }
 
     /// Takes in what our own kernel says of a HELLO that was just sent, and asks others after a while.
@@ -284,14 +148,14 @@ impl State {
         rail: &mut R,
     ) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
-        let since = peer.liveness.waiting_since.unwrap_or(now);
+        let since = peer.liveness.waiting_since().unwrap_or(now);
         let question = if now.since(since) < HANDSHAKE_NS { Question::Errors } else { Question::Host };
         let evidence = rail.inquire(now, since, peer.address, question);
         let evidence = link_down(now, peer, rail).map_or(evidence, Evidence::LinkDown);
         match evidence {
             Evidence::NoRoute(error) if is_final(error) => return Err(Ended(index, Reason::NoRoute(error))),
             Evidence::None | Evidence::Asked => {}
-            evidence => peer.liveness.doubt.said = evidence,
+            evidence => peer.liveness.note(evidence),
         }
         Ok(())
     }

@@ -14,8 +14,7 @@ impl State {
     pub(crate) fn expect(&mut self, now: Instant, id: PeerId) {
         let id = self.the(id);
         let Some(peer) = self.peers.get_mut(id.0 as usize) else { return };
-        peer.liveness.awaited += 1;
-        if peer.liveness.awaited == 1 && matches!(peer.connection.phase, Phase::Open) {
+        if peer.liveness.expect(1) && matches!(peer.connection.phase, Phase::Open) {
             self.arm(now, id.0);
         }
     }
@@ -26,7 +25,7 @@ impl State {
         if self.connection(id) == connection
             && let Some(peer) = self.peers.get_mut(id.0 as usize)
         {
-            peer.liveness.awaited = peer.liveness.awaited.saturating_sub(1);
+            peer.liveness.expect_less();
         }
     }
 

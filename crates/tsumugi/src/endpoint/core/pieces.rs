@@ -137,8 +137,8 @@ impl State {
             return Ok(());
         };
         let peer = &mut self.peers[index as usize];
-        peer.acks.to = from;
-        peer.liveness.doubt.is_away = false;
+        peer.acks.answer_to(from);
+        peer.liveness.set_away(false);
         let base = peer
             .receive
             .damaged

@@ -34,7 +34,7 @@ impl State {
             self.reply(from, packet);
         }
         if let Some(index) = known {
-            self.peers[index as usize].liveness.doubt.version = Some(version);
+            self.peers[index as usize].liveness.hear_version(version);
         }
         if (connects || known.is_some()) && !std::mem::replace(&mut self.identities.has_told_of_version, true)
         {
@@ -75,7 +75,7 @@ impl State {
         let peer = &self.peers[index as usize];
         match &peer.connection.phase {
             Phase::Handshake(handshake) if handshake.nonce == nonce => {
-                if peer.liveness.waiting_since.is_some_and(|since| now.since(since) >= patience_ns) {
+                if peer.liveness.waiting_since().is_some_and(|since| now.since(since) >= patience_ns) {
                     self.end(Ended(index, Reason::Refused(refusal)));
                 }
             }

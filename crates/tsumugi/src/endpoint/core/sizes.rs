@@ -68,7 +68,7 @@ impl State {
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
         let bytes = self.sent[key].datagram_bytes().min(before);
-        if sends < LOST_SENDS || peer.liveness.heard_at <= sent_at {
+        if sends < LOST_SENDS || !peer.liveness.has_been_heard_since(sent_at) {
             self.ask_behind(index, number);
             return Ok(());
         }

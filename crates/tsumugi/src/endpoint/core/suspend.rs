@@ -2,9 +2,7 @@
 
 use super::State;
 use crate::checksum::crc32c;
-use crate::context::{
-    Context, ContextError, Saved, SavedChannel, SavedFlow, SavedPeer,
-};
+use crate::context::{Context, ContextError, Saved, SavedChannel, SavedFlow, SavedPeer};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase};
 use crate::endpoint::peer::outbox::Outbox;
@@ -104,7 +102,7 @@ impl State {
             base: base.0,
             limit: receiver::limit(flow).0,
             bitmap: sack.bitmap[..sack.words].to_vec(),
-            highest: peer.acks.highest.0,
+            highest: peer.acks.highest().0,
             receive: peer.receive.save(),
         })
     }
@@ -213,7 +211,7 @@ impl State {
         peer.fit();
         peer.connection.message_bytes_max = saved.message_bytes_max;
         peer.connection.local = Some(Local { index: saved.index, token: saved.token });
-        peer.acks.highest = Psn(saved.highest);
+        peer.acks.restore_highest(Psn(saved.highest));
         peer.receive = Receive::restore(&saved.receive);
         self.budget.arrive(peer.receive.held_bytes());
         self.egress.connect(self.peers[index as usize].address);

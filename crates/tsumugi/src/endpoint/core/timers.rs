@@ -47,12 +47,12 @@ impl State {
     /// When the peer's next timer is due.
     pub(super) fn due(&self, index: u32) -> Instant {
         let peer = &self.peers[index as usize];
-        let mut due = peer.acks.due.min(peer.receive.damaged.due());
+        let mut due = peer.acks.due().min(peer.receive.damaged.due());
         match &peer.connection.phase {
             Phase::Handshake(handshake) => due = due.min(handshake.due),
             // Who watches has a timer for all: see `State::watch`.
             Phase::Open if !peer.is_busy() && !peer.sizes.searches => return due.min(peer.sender.timeout()),
-            Phase::Open if peer.liveness.waiting_since.is_some() || peer.sizes.searches => {
+            Phase::Open if peer.liveness.waiting_since().is_some() || peer.sizes.searches => {
                 due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
@@ -71,7 +71,7 @@ impl State {
     pub(super) fn arm(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
         if peer.is_waiting() {
-            peer.liveness.waiting_since.get_or_insert(now);
+            peer.liveness.wait(now);
         } else {
             peer.liveness.wait_no_more();
         }

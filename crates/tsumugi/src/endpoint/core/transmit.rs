@@ -136,7 +136,7 @@ impl State {
         if peer.sender.take_probe() {
             self.reply_on_flow(index, Kind::Probe);
         }
-        if self.peers[index as usize].acks.answer.is_some() {
+        if self.peers[index as usize].acks.is_demanded() {
             return Ok(self.send_answer(now, index, rail)?);
         }
         Ok(true)

@@ -26,9 +26,9 @@ impl State {
         }
         let peer = &mut self.peers[index as usize];
         peer.liveness.hear(now);
-        peer.liveness.doubt.is_away = false;
+        peer.liveness.set_away(false);
         if peer.is_multirail() {
-            peer.acks.to = peer.usual_address(); // a record does not say over which path it came
+            peer.acks.answer_to(peer.usual_address()); // a record does not say over which path it came
         }
         self.schedule.grant(&mut peer.listed, index);
         // Who waits for an ACK has got it from the program, or is owed it.
@@ -43,10 +43,9 @@ impl State {
         let Some(flow) = self.memory.flow(local.index) else { return Ok(()) };
         let ack = flow.acknowledged.0.ack.load(Ordering::Acquire);
         let limit = flow.acknowledged.0.limit.load(Ordering::Acquire);
-        if (ack, limit) == peer.acks.noted {
+        if !peer.acks.note(ack, limit) {
             return Ok(());
         }
-        peer.acks.noted = (ack, limit);
         peer.liveness.hear(now);
         let credit = u16::try_from(limit.saturating_sub(ack)).unwrap_or(u16::MAX);
         self.on_answer(now, index, Answer::Piggyback, Psn(ack), credit, None)

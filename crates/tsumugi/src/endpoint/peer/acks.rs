@@ -23,20 +23,20 @@ pub(crate) enum AckDue {
 #[derive(Debug)]
 pub(crate) struct Acks {
     /// Where its last DATA came from, as far as is known, and the answer goes.
-    pub(crate) to: SocketAddr,
+    to: SocketAddr,
     /// Highest PSN deposited, plus one.
-    pub(crate) highest: Psn,
-    pub(crate) deposited_at: Instant,
+    highest: Psn,
+    deposited_at: Instant,
     /// Packets deposited since the last answer.
-    pub(crate) unanswered: u32,
+    unanswered: u32,
     /// When an ACK is due though nobody asked for one.
-    pub(crate) due: Instant,
+    due: Instant,
     /// An answer that must go out now, and the PSN that it is about.
-    pub(crate) answer: Option<(Kind, Psn)>,
+    answer: Option<(Kind, Psn)>,
     /// Credit was withheld for want of memory.
-    pub(crate) credit_withheld: bool,
+    credit_withheld: bool,
     /// What the XDP program noted last of its acknowledgements: PSN and limit.
-    pub(crate) noted: (u64, u64),
+    noted: (u64, u64),
 }
 
 impl Acks {
@@ -64,6 +64,69 @@ impl Acks {
         if self.answer.is_none_or(|(have, _)| urgency(kind) >= urgency(have)) {
             self.answer = Some((kind, psn));
         }
+    }
+
+    /// Its last DATA came from there.
+    #[inline]
+    pub(crate) fn answer_to(&mut self, address: SocketAddr) {
+        self.to = address;
+    }
+
+    /// Where answers go.
+    pub(crate) const fn address(&self) -> SocketAddr {
+        self.to
+    }
+
+    /// Highest PSN deposited, plus one.
+    #[inline]
+    pub(crate) const fn highest(&self) -> Psn {
+        self.highest
+    }
+
+    /// As before it was suspended.
+    pub(crate) fn restore_highest(&mut self, highest: Psn) {
+        self.highest = highest;
+    }
+
+    pub(crate) const fn deposited_at(&self) -> Instant {
+        self.deposited_at
+    }
+
+    /// When an ACK is due though nobody asked for one.
+    #[inline]
+    pub(crate) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Whether an answer must go out now.
+    #[inline]
+    pub(crate) const fn is_demanded(&self) -> bool {
+        self.answer.is_some()
+    }
+
+    /// Takes the answer that must go out now, and the PSN that it is about.
+    pub(crate) fn take_answer(&mut self) -> Option<(Kind, Psn)> {
+        self.answer.take()
+    }
+
+    /// It could not be sent.
+    pub(crate) fn put_back(&mut self, answer: (Kind, Psn)) {
+        self.answer = Some(answer);
+    }
+
+    /// What the XDP program has noted of its acknowledgements, PSN and limit. Returns whether that is news.
+    pub(crate) fn note(&mut self, ack: u64, limit: u64) -> bool {
+        std::mem::replace(&mut self.noted, (ack, limit)) != (ack, limit)
+    }
+
+    /// Credit is withheld from it for want of memory, or is not any more.
+    #[inline]
+    pub(crate) fn withhold_credit(&mut self, is_withheld: bool) {
+        self.credit_withheld = is_withheld;
+    }
+
+    pub(crate) const fn is_credit_withheld(&self) -> bool {
+        self.credit_withheld
     }
 
     /// A packet was deposited.

@@ -3,7 +3,7 @@
 pub(crate) mod acks;
 pub(crate) mod connection;
 pub(crate) mod damaged;
-mod liveness;
+pub(crate) mod liveness;
 pub(crate) mod operations;
 pub(crate) mod outbox;
 pub(crate) mod paths;
@@ -16,7 +16,7 @@ use crate::endpoint::schedule::Listed;
 use crate::endpoint::sent::PacketKey;
 use acks::Acks;
 use connection::{Connection, Phase};
-use liveness::Liveness;
+use liveness::{Liveness, Stage};
 use operations::Operations;
 use outbox::Outbox;
 use paths::Paths;
@@ -118,6 +118,16 @@ impl Peer {
         }
     }
 
+    /// Where the connection stands, if its silence matters.
+    pub(crate) fn stage(&self) -> Option<Stage> {
+        match self.connection.phase {
+            Phase::Handshake(_) => Some(Stage::Handshake),
+            Phase::Open => Some(Stage::Open),
+            Phase::Leaving(_) => Some(Stage::Leaving),
+            Phase::Strange | Phase::Gone(_) => None,
+        }
+    }
+
     /// Whether anything is under way in either direction that the peer's death would leave unfinished.
     pub(crate) fn is_busy(&self) -> bool {
         match self.connection.phase {
@@ -128,7 +138,7 @@ impl Peer {
                     || !self.receive.assemblies.is_empty()
                     || self.receive.reorder.held() > 0
                     || !self.receive.damaged.is_empty()
-                    || self.liveness.awaited > 0
+                    || self.liveness.awaited() > 0
             }
             Phase::Handshake(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,
@@ -137,18 +147,18 @@ impl Peer {
 
     /// Whether it is known to have our flow open: it has sent in it, or granted credit for it.
     pub(crate) fn is_confirmed(&self) -> bool {
-        self.sender.limit() > Psn(0) || self.acks.highest > Psn(0)
+        self.sender.limit() > Psn(0) || self.acks.highest() > Psn(0)
     }
 
     /// Whether it has sent something in the flow that we offer in our HELLO, though its WELCOME has not arrived.
     pub(crate) fn is_used_unheard(&self) -> bool {
         matches!(self.connection.phase, Phase::Handshake(_))
-            && self.acks.highest > Psn(0)
+            && self.acks.highest() > Psn(0)
             && !defect!(FormerFlowTaken)
     }
 
     /// Whether its death would be news: something is under way, or the application may be waiting for it to send.
     pub(crate) fn is_waiting(&self) -> bool {
-        self.is_busy() || self.liveness.is_watched && matches!(self.connection.phase, Phase::Open)
+        self.is_busy() || self.liveness.is_watched() && matches!(self.connection.phase, Phase::Open)
     }
 }
