@@ -266,7 +266,7 @@ impl State {
     pub(super) fn body_bytes(&self, index: u32) -> usize {
         let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
         let peer = &self.peers[index as usize];
-        if peer.connection.remote.is_some() { peer.sizes.cut_bytes } else { unknown }
+        if peer.connection.remote.is_some() { peer.sizes.cut_bytes() } else { unknown }
     }
 
     /// Longest packet body that both sides take, bytes; as long as the peer has not said, what every one does.

@@ -38,7 +38,7 @@ impl State {
     /// Ends the connection with a peer: every operation that is outstanding with it fails.
     pub(super) fn end(&mut self, Ended(index, reason): Ended) {
         let peer = &mut self.peers[index as usize];
-        let is_awaited = !peer.operations.pending.is_empty() || peer.liveness.awaited() > 0;
+        let is_awaited = peer.operations.pending() > 0 || peer.liveness.awaited() > 0;
         let failure = Failure {
             peer: PeerId(index),
             name: peer.name.clone(),
@@ -66,7 +66,7 @@ impl State {
         let peer = &mut self.peers[index as usize];
         self.multirail.ledger.count(peer);
         let own = peer.address;
-        for path in std::mem::take(&mut *peer.paths) {
+        for path in peer.paths.take() {
             if path.address != own {
                 self.peers.leave(path.address, index);
             }
@@ -74,8 +74,8 @@ impl State {
         }
         self.forget_aliases(index);
         let peer = &mut self.peers[index as usize];
-        defect!(PromiseForgotten).then(|| peer.operations.pending.clear());
-        peer.break_promises(PeerId(index));
+        defect!(PromiseForgotten).then(|| peer.operations.forget_promises());
+        peer.operations.break_promises(PeerId(index));
         let ended = self.peers.count_end();
         let mut old = self.peers[index as usize].end(ended, self.options.repeat);
         self.tally.packets_unrepaired += old.receive.damaged.len() as u64;

@@ -420,7 +420,7 @@ impl State {
             peer.sender = Sender::new(repeat, 1, credit);
             peer.sender.sample(0, rtt_ns);
             // What it told of its NICs may have overtaken this.
-            peer.paths.truncate(1);
+            peer.paths.keep_first();
             peer.paths[0].mtu = peer.fresh_mtu(peer.paths[0].address);
             peer.fit();
             self.egress.connect(peer.address);

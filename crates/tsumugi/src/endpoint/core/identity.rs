@@ -365,12 +365,7 @@ impl State {
     /// number keeps that, or they would be counted anew.
     fn merge(&mut self, now: Instant, open: u32, connecting: u32) -> u32 {
         let [connected, waiting] = [open, connecting].map(|index| &self.peers[index as usize]);
-        if waiting
-            .operations
-            .pending
-            .keys()
-            .any(|operation| connected.operations.pending.contains_key(operation))
-        {
+        if connected.operations.collides(&waiting.operations) {
             return open; // named alike; when what is under way is done
         }
         let unused = connected.outbox.accepted() == 0 || waiting.outbox.accepted() == 0;
@@ -385,8 +380,7 @@ impl State {
         let waiting = &mut self.peers[connecting as usize];
         let (address, aliases) = (waiting.address, std::mem::take(&mut waiting.identity.aliases));
         let outbox = std::mem::take(&mut waiting.outbox);
-        let (pending, awaited) =
-            (std::mem::take(&mut waiting.operations.pending), waiting.liveness.awaited());
+        let (operations, awaited) = (std::mem::take(&mut waiting.operations), waiting.liveness.awaited());
         let (name, named) = (waiting.name.clone(), waiting.identity.named);
         let mut fresh = Peer::new(name, address, self.options.repeat);
         (fresh.number, fresh.identity.named) = (waiting.number, named);
@@ -433,7 +427,7 @@ impl State {
         if !takes_over {
             peer.identity.aliases.push(address);
         }
-        peer.operations.pending.extend(pending);
+        peer.operations.absorb(operations);
         self.channels.renumber(goes, keeps);
         self.egress.connect(self.peers[keeps as usize].address);
         self.relist(now, keeps);

@@ -12,7 +12,6 @@ use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::paths::PeerPath;
-use crate::endpoint::peer::paths::{PROBE_NS_MAX, PROBE_NS_MIN};
 use std::net::{IpAddr, SocketAddr};
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_proto::path_policy::{self, Pick, PolicyChoice};
@@ -149,8 +148,7 @@ impl State {
         match rails::decode(list) {
             Ok(list) => {
                 let peer = &mut self.peers[index as usize];
-                peer.paths.told = list.filter(|_| !defect!(NicsIgnored)).collect();
-                peer.paths.has_news = true;
+                peer.paths.tell(list.filter(|_| !defect!(NicsIgnored)).collect());
                 self.schedule(index);
             }
             Err(_) => self.memory.count(Counter::Violation, 1),
@@ -159,17 +157,17 @@ impl State {
 
     /// Finds the paths to a peer: its NICs that are on a link of one of ours.
     pub(super) fn find_paths(&mut self, now: Instant, index: u32) {
-        self.peers[index as usize].paths.has_news = false;
+        self.peers[index as usize].paths.look();
         self.review_paths(now, index);
         // Where two NICs have addresses of both families, that of the connection's is used.
         let peer = &self.peers[index as usize];
-        for rail in peer.primary_family_first(&peer.paths.told) {
+        for rail in peer.primary_family_first(peer.paths.told()) {
             let Ok(nic) = self.nic_for_path(index, &rail) else { continue };
             // As fast as the slower of the two, if it says.
             let speeds = [nic.speed_mbits, rail.speed_mbits].into_iter().filter(|speed| *speed > 0);
             let speed_bits = u64::from(speeds.min().unwrap_or(0)) * 1_000_000;
             let peer = &mut self.peers[index as usize];
-            match peer.paths.iter().position(|path| path.address == rail.address) {
+            match peer.paths.to(rail.address) {
                 Some(number) => peer.sender.set_speed(number as u8, speed_bits),
                 None => self.add_path(index, nic.ip, rail.address, speed_bits),
             }
@@ -182,7 +180,7 @@ impl State {
     /// private ones, what goes through a tunnel goes through tunnels, and nothing else does.
     fn nic_for_path(&self, index: u32, rail: &RailAddress) -> Result<NicAddress, NoPath> {
         let (peer, address) = (&self.peers[index as usize], rail.address);
-        let first = peer.paths.first().map_or(address, |path| path.address).ip();
+        let first = peer.paths.get(0).map_or(address, |path| path.address).ip();
         let reaching = |ip: IpAddr| self.multirail.nics.iter().find(move |nic| nic.reaches(ip));
         let ip = address.ip();
         if let Some(why) = self.multirail.networks.refusal(ip) {
@@ -210,7 +208,7 @@ impl State {
         let ours =
             || self.multirail.nics.iter().any(|other| Some(other.ip) == path.nic && other.nic == nic.nic);
         let theirs =
-            || peer.paths.told.iter().any(|other| other.address == path.address && other.nic == rail.nic);
+            || peer.paths.told().iter().any(|other| other.address == path.address && other.nic == rail.nic);
         !path.gone && nic.nic != 0 && rail.nic != 0 && ours() && theirs()
     }
 
@@ -228,7 +226,7 @@ impl State {
             };
             found.push((path.address, text));
         }
-        for rail in &peer.paths.told {
+        for rail in peer.paths.told() {
             if found.iter().all(|(address, _)| *address != rail.address) {
                 let why = match self.nic_for_path(index, rail) {
                     Ok(_) => "there are as many paths as there may be".to_owned(),
@@ -254,8 +252,7 @@ impl State {
     /// Notices which paths are gone since the last look, and which are back.
     fn review_paths(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
-        for (number, path) in peer.paths.list.iter_mut().enumerate() {
-            let named = peer.paths.told.iter().any(|rail| rail.address == path.address);
+        for (number, (path, named)) in peer.paths.with_told().enumerate() {
             let reached = self.multirail.nics.iter().find(|nic| nic.reaches(path.address.ip()));
             path.nic = reached.map(|nic| nic.ip).or(path.nic);
             // The connection's own path stays one even if the peer does not name it or it goes through a router.
@@ -271,7 +268,8 @@ impl State {
     /// Adds a path to a peer, in the place of one that is gone if there are as many as there may be.
     fn add_path(&mut self, index: u32, nic: IpAddr, address: SocketAddr, speed_bits: u64) {
         let peer = &mut self.peers[index as usize];
-        let path = PeerPath { nic: Some(nic), mtu: peer.fresh_mtu(address), ..PeerPath::new(address) };
+        let mut path = PeerPath::new(address);
+        (path.nic, path.mtu) = (Some(nic), peer.fresh_mtu(address));
         if peer.paths.len() < RAILS_MAX {
             peer.sender.add_path(speed_bits);
             peer.paths.push(path);
@@ -323,14 +321,9 @@ impl State {
         }
         for number in 0..self.peers[index as usize].paths.len() {
             let peer = &mut self.peers[index as usize];
-            let path = &mut peer.paths[number];
-            if path.probe_at > now || peer.sender.paths()[number].is_usable() {
+            if peer.sender.paths()[number].is_usable() || !peer.paths[number].probe(now) {
                 continue;
             }
-            path.probed_at = now;
-            path.probe_at =
-                if defect!(SilentPathNotProbed) { Instant::NEVER } else { now.plus(path.pause_ns) };
-            path.pause_ns = (2 * path.pause_ns).min(PROBE_NS_MAX);
             self.probe(index, number);
         }
     }
@@ -342,16 +335,15 @@ impl State {
         if !peer.is_multirail() && (peer.sender.paths()[0].is_usable() || defect!(LonePathNotRevived)) {
             return;
         }
-        let Some(number) = peer.paths.iter().position(|path| path.address == from) else { return };
+        let Some(number) = peer.paths.to(from) else { return };
         let path = &mut peer.paths[number];
-        path.pause_ns = PROBE_NS_MIN;
+        path.on_answer();
         if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
             peer.sender.revive(now, number as u8);
             // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was in
             // flight: the path will never be so empty again.
-            let rtt_ns = now.since(path.probed_at);
-            if rtt_ns < PROBE_NS_MIN {
-                peer.sender.sample(number as u8, rtt_ns.max(1));
+            if let Some(rtt_ns) = path.probe_rtt_ns(now) {
+                peer.sender.sample(number as u8, rtt_ns);
             }
             // Only the peer can answer there: from now on what comes from this address without a token is believed.
             self.peers.settle_if_free(from, index);
@@ -364,7 +356,7 @@ impl State {
     pub(super) fn on_refused(&mut self, now: Instant, index: u32, from: SocketAddr, psn: Psn) {
         let peer = &mut self.peers[index as usize];
         if peer.is_multirail()
-            && let Some(number) = peer.paths.iter().position(|path| path.address == from)
+            && let Some(number) = peer.paths.to(from)
         {
             peer.sender.on_refused(now, psn, number as u8);
         }

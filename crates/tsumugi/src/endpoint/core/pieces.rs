@@ -22,7 +22,7 @@ impl State {
         let peer = &self.peers[index as usize];
         let carried = peer.paths[usize::from(path)].mtu.bytes();
         if self.multirail.policy.is_copied() {
-            carried.min(peer.sizes.cut_bytes + HEADER_BYTES)
+            carried.min(peer.sizes.cut_bytes() + HEADER_BYTES)
         } else {
             carried
         }

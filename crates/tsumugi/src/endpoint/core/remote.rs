@@ -1,17 +1,16 @@
 //! Our operations on the memory of others: what departs for them, and what comes back.
 
 use super::{Ended, State};
-use crate::endpoint::peer::operations::{BulkTransfer, Pending, Promise};
+use crate::endpoint::peer::operations::TooMuch;
+use crate::endpoint::peer::operations::{BulkTransfer, Promise};
 use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
 use crate::error::SendError;
-use crate::remote::outcome::{Refusal, RemoteError};
+use crate::remote::outcome::Refusal;
 use crate::ticket::Ticket;
 use crate::{PeerId, Target};
-use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
-use tsumugi_rail::{OutOfRegion, Region, Slice};
+use tsumugi_rail::{Region, Slice};
 use tsumugi_wire::Instant;
-use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Atomic, Notice, Opcode, RemoteStatus};
@@ -42,8 +41,7 @@ impl State {
         }
         let Target { key, address } = to;
         let operation = self.next_operation(id.0);
-        let transfer =
-            BulkTransfer { opcode: Opcode::Piece, key, address, operation, from: from.clone(), cut: 0 };
+        let transfer = BulkTransfer::write(key, address, operation, from.clone());
         self.queue_bulk_transfer(id.0, transfer, self.peers[id.0 as usize].outbox.next_number());
         Ok(self.accepted(now, id.0))
     }
@@ -174,16 +172,12 @@ impl State {
     ) -> Result<Promise, SendError> {
         let id = self.the(id);
         self.may_post(id, 0)?;
-        if self.peers[id.0 as usize].operations.pending.len() >= OPERATIONS_MAX {
+        if self.peers[id.0 as usize].operations.pending() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
         }
         let operation = self.next_operation(id.0);
         self.request(now, id.0, opcode, at, data)?;
-        let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
-        let promise = Promise::default();
-        let pending = Pending { promise: Rc::clone(&promise), into, missing };
-        self.peers[id.0 as usize].operations.pending.insert(operation, pending);
-        Ok(promise)
+        Ok(self.peers[id.0 as usize].operations.expect(operation, into))
     }
 
     fn request(
@@ -230,44 +224,19 @@ impl State {
             return Err(self.violation(index, "a reply that says nothing known"));
         };
         let peer = &mut self.peers[index as usize];
-        let Some(pending) = peer.operations.pending.get_mut(&remote.operation) else {
-            if remote.operation >> NUMBER_BITS
-                != u64::from(peer.connection.number) & (u64::MAX >> NUMBER_BITS)
-            {
-                return Ok(()); // whoever asked has been told that no reply will come
-            }
-            let number = remote.operation & NUMBER_MASK;
-            if status == RemoteStatus::Done || number > peer.outbox.accepted() {
-                self.memory.count(Counter::Violation, 1);
-                return Ok(());
-            }
+        match peer.operations.on_reply(remote, status, data) {
+            Some(Ok(())) => return Ok(()),
+            Some(Err(TooMuch)) => return Err(self.violation(index, "more data than was asked for")),
+            None => {}
+        }
+        if remote.operation >> NUMBER_BITS != u64::from(peer.connection.number) & (u64::MAX >> NUMBER_BITS) {
+            return Ok(()); // whoever asked has been told that no reply will come
+        }
+        let number = remote.operation & NUMBER_MASK;
+        if status == RemoteStatus::Done || number > peer.outbox.accepted() {
+            self.memory.count(Counter::Violation, 1);
+        } else {
             self.was_refused(index, number, status);
-            return Ok(());
-        };
-        let kept = match (&pending.into, status) {
-            (Some(into), RemoteStatus::Done) => {
-                let bytes = data.len() as u64;
-                let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
-                let written = into.write(at, data);
-                if bytes > pending.missing || matches!(written, Err(OutOfRegion::Beyond { .. })) {
-                    return Err(self.violation(index, "more data than was asked for"));
-                }
-                if written.is_err() {
-                    // Our memory is not there any more. Who waits is told now; what comes yet is taken all the same.
-                    let _ = pending.promise.set(Err(RemoteError::refused(RemoteStatus::NotMapped)));
-                }
-                pending.missing -= bytes;
-                (pending.missing == 0 || defect!(ReadHalfDone)).then_some(Ok(0))
-            }
-            (None, RemoteStatus::Done) => {
-                Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))
-            }
-            (_, refused) => Some(Err(RemoteError::refused(refused))),
-        };
-        if let Some(kept) = kept
-            && let Some(pending) = peer.operations.pending.remove(&remote.operation)
-        {
-            let _ = pending.promise.set(kept); // unless it was told already
         }
         Ok(())
     }

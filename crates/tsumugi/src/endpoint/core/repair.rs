@@ -9,7 +9,6 @@ use super::deliver::BodyPlace;
 use super::{Ended, State};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
-use crate::endpoint::peer::damaged::ASKED_MAX;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use tsumugi_proto::ReceiveMemory;
@@ -19,9 +18,6 @@ use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
-
-/// Packets that a peer may have asked for and not got: more it will ask for again.
-const REPAIRS_MAX: usize = 2 * ASKED_MAX;
 
 impl State {
     /// A packet in the receive queue is not what its CRC says.
@@ -86,8 +82,7 @@ impl State {
         if psn >= peer.sender.next() {
             self.memory.count(Counter::Violation, 1);
         } else if peer.sender.packet(psn).or_else(|| peer.repairs.unchecked.get(psn)).is_some() {
-            if peer.repairs.wanted.len() < REPAIRS_MAX && !peer.repairs.wanted.contains(&psn) {
-                peer.repairs.wanted.push(psn);
+            if peer.repairs.want(psn) {
                 self.schedule(index);
             }
         } else if psn >= peer.repairs.unchecked.checked() {
@@ -109,24 +104,22 @@ impl State {
         index: u32,
         rail: &mut R,
     ) -> Result<bool, RailError> {
-        let wanted = std::mem::take(&mut self.peers[index as usize].repairs.wanted);
+        let wanted = self.peers[index as usize].repairs.take_wanted();
         for (at, &psn) in wanted.iter().enumerate() {
             let peer = &mut self.peers[index as usize];
             let Some(&key) = peer.sender.packet(psn).or_else(|| peer.repairs.unchecked.get(psn)) else {
                 continue;
             };
-            // One path after the other: it may be one of them that does the damage. In datagrams that every path carries, because
-            // nobody would find out that one carries less than it did.
+            // In datagrams that every path carries, because nobody would find out that one carries less than it did.
             let usable: Vec<u8> = (0..)
                 .zip(peer.sender.paths())
                 .filter(|(_, path)| path.is_usable())
                 .map(|(path, _)| path)
                 .collect();
-            let path = usable.get(peer.repairs.sent as usize % usable.len().max(1)).copied().unwrap_or(0);
-            peer.repairs.sent = peer.repairs.sent.wrapping_add(1);
+            let path = peer.repairs.next_path(&usable);
             self.tally.packets_resent += 1;
             if !self.send_pieces_of(now, index, path, DATAGRAM_BYTES_MIN, (psn, key, Flags::RESENT), rail)? {
-                self.peers[index as usize].repairs.wanted.extend_from_slice(&wanted[at..]);
+                self.peers[index as usize].repairs.put_back(&wanted[at..]);
                 return Ok(false);
             }
         }

@@ -100,9 +100,7 @@ impl State {
     fn refuse(&mut self, index: u32, remote: &RemoteFrame, status: RemoteStatus) -> Result<(), Ended> {
         self.memory.count(Counter::RemoteRefused, 1);
         let peer = &mut self.peers[index as usize];
-        if remote.opcode == Opcode::Piece as u16
-            && std::mem::replace(&mut peer.operations.refused, remote.operation) == remote.operation
-        {
+        if remote.opcode == Opcode::Piece as u16 && peer.operations.refuse_again(remote.operation) {
             return Ok(()); // it has been told
         }
         self.reply_to(index, remote.operation, status, &[])

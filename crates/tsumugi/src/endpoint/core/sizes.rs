@@ -10,7 +10,6 @@ use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Address, Phase};
 use crate::endpoint::peer::paths::PeerPath;
 use crate::endpoint::peer::sizes::Said;
-use crate::endpoint::peer::sizes::Stuck;
 use crate::error::Reason;
 use crate::report::GivenUp;
 use std::net::SocketAddr;
@@ -36,7 +35,7 @@ impl State {
         if peer.connection.remote.is_none() {
             return; // what both take is not known either
         }
-        let Some(number) = peer.paths.iter().position(|path| path.address == address) else { return };
+        let Some(number) = peer.paths.to(address) else { return };
         let Some(bytes) = rail.path_bytes(address) else { return };
         let before = peer.paths[number].mtu;
         if peer.paths[number].mtu.limit(now, bytes) {
@@ -60,10 +59,9 @@ impl State {
     ) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
         let Some((sends, sent_at, number)) = peer.sender.lost_head() else { return Ok(()) };
-        if sends < ASK_SENDS || sent_at == peer.sizes.asked_about {
+        if sends < ASK_SENDS || !peer.sizes.look_into(sent_at) {
             return Ok(());
         }
-        peer.sizes.asked_about = sent_at;
         let Some(&key) = peer.sender.head() else { return Ok(()) };
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
@@ -92,7 +90,7 @@ impl State {
         } else if bytes <= DATAGRAM_BYTES_MIN {
             // The XDP program of a stopped process answers, too, but takes no pieces: the process itself must have
             // answered.
-            let is_process_there = peer.sizes.acked_at > sent_at;
+            let is_process_there = peer.sizes.has_acked_since(sent_at);
             self.ask_behind(index, number);
             if is_process_there {
                 return self.suspect_all(now, index);
@@ -115,9 +113,9 @@ impl State {
     /// Not even what every path must carry arrives, though the peer answers. After a while the connection ends.
     fn suspect_all(&mut self, now: Instant, index: u32) -> Result<(), Ended> {
         let peer = &mut self.peers[index as usize];
-        let stuck = Stuck::suspect(peer.sizes.stuck, peer.sender.base(), now);
-        peer.sizes.stuck = Some(stuck);
-        if now.since(stuck.since) >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
+        let base = peer.sender.base();
+        let stuck_ns = peer.sizes.suspect(base, now);
+        if stuck_ns >= self.options.peer_timeout_ns.max(NARROW_NS_MIN) {
             return Err(Ended(index, Reason::Narrow(DATAGRAM_BYTES_MIN)));
         }
         Ok(())
@@ -192,7 +190,7 @@ impl State {
     /// So long a datagram of ours has arrived.
     pub(super) fn on_size_ack(&mut self, now: Instant, index: u32, header: &Header) {
         let peer = &mut self.peers[index as usize];
-        peer.sizes.acked_at = now;
+        peer.sizes.on_acked(now);
         let Some(path) = peer.paths.get_mut(usize::from(header.path)) else { return };
         let before = path.mtu.bytes();
         let bytes = usize::try_from(header.psn.0).unwrap_or(usize::MAX);
@@ -238,26 +236,4 @@ fn tell(path: &PeerPath, before: usize) {
         said.why(),
         said.remedy(*address)
     );
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    /// Since when a packet is suspected that was suspected at these times, in tenths of a second.
-    fn since(times: &[u64]) -> u64 {
-        let suspect =
-            |before, tenths: &u64| Some(Stuck::suspect(before, Psn(7), Instant(tenths * SECOND_NS / 10)));
-        times.iter().fold(None, suspect).expect("it was suspected").since.0 * 10 / SECOND_NS
-    }
-
-    #[test]
-    fn a_packet_is_suspected_since_it_first_was_but_for_pauses_and_others() {
-        assert_eq!(since(&[5, 10, 19, 28]), 5);
-        // The peer was stopped meanwhile.
-        assert_eq!(since(&[5, 10, 90, 95]), 90);
-        let other = Stuck::suspect(None, Psn(6), Instant(SECOND_NS));
-        let now = Instant(SECOND_NS + 1);
-        assert_eq!(Stuck::suspect(Some(other), Psn(7), now).since, now);
-    }
 }

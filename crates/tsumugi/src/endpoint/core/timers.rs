@@ -51,14 +51,16 @@ impl State {
         match &peer.connection.phase {
             Phase::Handshake(handshake) => due = due.min(handshake.due),
             // Who watches has a timer for all: see `State::watch`.
-            Phase::Open if !peer.is_busy() && !peer.sizes.searches => return due.min(peer.sender.timeout()),
-            Phase::Open if peer.liveness.waiting_since().is_some() || peer.sizes.searches => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
+            Phase::Open if !peer.is_busy() && !peer.sizes.searches() => {
+                return due.min(peer.sender.timeout());
+            }
+            Phase::Open if peer.liveness.waiting_since().is_some() || peer.sizes.searches() => {
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due());
             }
             Phase::Open => due = due.min(peer.sender.timeout()),
             // BYE may not have reached the peer, which may ask for something and wait for the reply.
             Phase::Leaving(said_at) => {
-                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due);
+                due = due.min(peer.sender.timeout()).min(peer.probe_due()).min(peer.sizes.due());
                 due = due.min(said_at.plus(leaving::BYE_INTERVAL_NS));
             }
             Phase::Strange | Phase::Gone(_) => return Instant::NEVER,
@@ -83,7 +85,7 @@ impl State {
         self.on_noted(now, index)?;
         self.is_alive(now, index)?;
         let peer = &mut self.peers[index as usize];
-        let mut wants_to_send = peer.probe_due().min(peer.sizes.due).min(peer.receive.damaged.due()) <= now;
+        let mut wants_to_send = peer.probe_due().min(peer.sizes.due()).min(peer.receive.damaged.due()) <= now;
         wants_to_send |= peer.acks.hurry(now);
         if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
             peer.sender.on_timeout(now);

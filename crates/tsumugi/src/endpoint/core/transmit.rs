@@ -95,19 +95,19 @@ impl State {
         if !matches!(self.peers[index as usize].connection.phase, Phase::Open | Phase::Leaving(_)) {
             return Ok(true);
         }
-        if self.peers[index as usize].paths.has_news {
+        if self.peers[index as usize].paths.has_news() {
             self.find_paths(now, index);
         }
         if self.peers[index as usize].sender.has_lost() {
             self.suspect_size(now, index, rail)?;
         }
-        if self.peers[index as usize].sizes.due <= now {
+        if self.peers[index as usize].sizes.due() <= now {
             self.probe_sizes(now, index, rail)?;
         }
         if self.peers[index as usize].receive.damaged.due() <= now {
             self.ask_for_damaged(now, index);
         }
-        if !self.peers[index as usize].repairs.wanted.is_empty() && !self.send_repairs(now, index, rail)? {
+        if self.peers[index as usize].repairs.are_wanted() && !self.send_repairs(now, index, rail)? {
             return Ok(false);
         }
         while let Some(pick) = self.pick(now, index) {

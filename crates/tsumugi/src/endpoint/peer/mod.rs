@@ -134,7 +134,7 @@ impl Peer {
             Phase::Open => {
                 self.sender.outstanding() > 0
                     || !self.outbox.is_empty()
-                    || !self.operations.pending.is_empty()
+                    || self.operations.pending() > 0
                     || !self.receive.assemblies.is_empty()
                     || self.receive.reorder.held() > 0
                     || !self.receive.damaged.is_empty()

@@ -1,13 +1,12 @@
 //! Operations on memory under way: ours on a peer's, and what a peer's on ours have left.
 
-use super::Peer;
 use crate::PeerId;
 use crate::context::{ContextError, SavedOutgoing};
 use crate::remote::outcome::RemoteError;
 use std::cell::OnceCell;
 use std::collections::HashMap;
 use std::rc::Rc;
-use tsumugi_rail::{Region, Slice};
+use tsumugi_rail::{OutOfRegion, Region, Slice};
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::remote::{Opcode, RemoteStatus};
@@ -22,28 +21,33 @@ pub type Promise = Rc<OnceCell<Result<u64, RemoteError>>>;
 
 /// An operation of ours that waits for its reply.
 #[derive(Debug)]
-pub(crate) struct Pending {
-    pub(crate) promise: Promise,
+struct Pending {
+    promise: Promise,
     /// Where what is read goes, and how much of it has not come.
-    pub(crate) into: Option<Slice>,
-    pub(crate) missing: u64,
+    into: Option<Slice>,
+    missing: u64,
 }
 
 /// Data that leave the process's memory packet by packet, as room appears: a long write, or the reply to a long read.
 #[derive(Clone, Debug)]
 pub(crate) struct BulkTransfer {
-    pub(crate) opcode: Opcode,
+    opcode: Opcode,
     /// See [`RemoteFrame::key`].
-    pub(crate) key: u64,
+    key: u64,
     /// Address of the first byte.
-    pub(crate) address: u64,
-    pub(crate) operation: u64,
-    pub(crate) from: Slice,
+    address: u64,
+    operation: u64,
+    from: Slice,
     /// Bytes that have become packets.
-    pub(crate) cut: usize,
+    cut: usize,
 }
 
 impl BulkTransfer {
+    /// A long write.
+    pub(crate) fn write(key: u64, address: u64, operation: u64, from: Slice) -> BulkTransfer {
+        BulkTransfer { opcode: Opcode::Piece, key, address, operation, from, cut: 0 }
+    }
+
     /// The reply to an operation that reads `from`.
     pub(crate) fn reply(operation: u64, from: Slice) -> BulkTransfer {
         BulkTransfer {
@@ -135,20 +139,97 @@ impl BulkTransfer {
     }
 }
 
-impl Peer {
-    /// Tells those who wait for replies that none will come.
-    pub(crate) fn break_promises(&mut self, id: PeerId) {
-        for pending in std::mem::take(&mut self.operations.pending).into_values() {
-            let _ = pending.promise.set(Err(RemoteError::PeerGone(id)));
-        }
-    }
-}
-
 /// Operations on memory, ours on its and its on ours.
 #[derive(Debug, Default)]
 pub(crate) struct Operations {
     /// Operations on its memory that wait for replies, by number.
-    pub(crate) pending: HashMap<u64, Pending>,
+    pending: HashMap<u64, Pending>,
     /// Its long write that was refused last.
-    pub(crate) refused: u64,
+    refused: u64,
 }
+
+impl Operations {
+    /// Operations that wait for replies.
+    #[inline]
+    pub(crate) fn pending(&self) -> usize {
+        self.pending.len()
+    }
+
+    /// An operation waits for its reply: data into `into`, if it reads.
+    pub(crate) fn expect(&mut self, operation: u64, into: Option<Slice>) -> Promise {
+        let missing = into.as_ref().map_or(0, |slice| slice.bytes() as u64);
+        let promise = Promise::default();
+        self.pending.insert(operation, Pending { promise: Rc::clone(&promise), into, missing });
+        promise
+    }
+
+    /// Whether an operation under way has the same number as one of another entry of the same peer.
+    pub(crate) fn collides(&self, other: &Operations) -> bool {
+        other.pending.keys().any(|operation| self.pending.contains_key(operation))
+    }
+
+    /// Takes over what is under way under another name of the same peer.
+    pub(crate) fn absorb(&mut self, other: Operations) {
+        self.pending.extend(other.pending);
+    }
+
+    /// Tells those who wait for replies that none will come.
+    pub(crate) fn break_promises(&mut self, id: PeerId) {
+        for pending in std::mem::take(&mut self.pending).into_values() {
+            let _ = pending.promise.set(Err(RemoteError::PeerGone(id)));
+        }
+    }
+
+    /// Forgets them without a word.
+    pub(crate) fn forget_promises(&mut self) {
+        self.pending.clear();
+    }
+
+    /// A piece of its long write is refused. Returns whether it has been told of that already.
+    pub(crate) fn refuse_again(&mut self, operation: u64) -> bool {
+        std::mem::replace(&mut self.refused, operation) == operation
+    }
+
+    /// A reply has come. `None`: to no operation that waits.
+    ///
+    /// # Errors
+    /// It brings more data than was asked for.
+    pub(crate) fn on_reply(
+        &mut self,
+        remote: &RemoteFrame,
+        status: RemoteStatus,
+        data: &[u8],
+    ) -> Option<Result<(), TooMuch>> {
+        let pending = self.pending.get_mut(&remote.operation)?;
+        let kept = match (&pending.into, status) {
+            (Some(into), RemoteStatus::Done) => {
+                let bytes = data.len() as u64;
+                let at = usize::try_from(remote.address).unwrap_or(usize::MAX);
+                let written = into.write(at, data);
+                if bytes > pending.missing || matches!(written, Err(OutOfRegion::Beyond { .. })) {
+                    return Some(Err(TooMuch));
+                }
+                if written.is_err() {
+                    // Our memory is not there any more. Who waits is told now; what comes yet is taken all the same.
+                    let _ = pending.promise.set(Err(RemoteError::refused(RemoteStatus::NotMapped)));
+                }
+                pending.missing -= bytes;
+                (pending.missing == 0 || defect!(ReadHalfDone)).then_some(Ok(0))
+            }
+            (None, RemoteStatus::Done) => {
+                Some(Ok(data.first_chunk().map_or(0, |value| u64::from_le_bytes(*value))))
+            }
+            (_, refused) => Some(Err(RemoteError::refused(refused))),
+        };
+        if let Some(kept) = kept
+            && let Some(pending) = self.pending.remove(&remote.operation)
+        {
+            let _ = pending.promise.set(kept); // unless it was told already
+        }
+        Some(Ok(()))
+    }
+}
+
+/// More data than was asked for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct TooMuch;

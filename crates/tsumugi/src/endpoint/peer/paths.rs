@@ -3,47 +3,125 @@
 use super::Peer;
 use super::sizes::Said;
 use std::net::{IpAddr, SocketAddr};
-use std::ops::{Deref, DerefMut};
+use std::ops::{Index, IndexMut};
+use std::slice::{Iter, IterMut};
 use tsumugi_proto::path_mtu::PathMtu;
 use tsumugi_wire::Instant;
+use tsumugi_wire::defect;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MAX;
 use tsumugi_wire::rails::RailAddress;
 use tsumugi_wire::time::MILLISECOND_NS;
 
 /// Time between the first two PROBEs of a silent path, ns; it doubles.
-pub(crate) const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
+const PROBE_NS_MIN: u64 = 5 * MILLISECOND_NS;
 
 /// Longest time between two PROBEs of a silent path, ns.
-pub(crate) const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
+const PROBE_NS_MAX: u64 = 80 * MILLISECOND_NS;
 
 /// The addresses that its packets go to.
 #[derive(Debug)]
 pub(crate) struct Paths {
     /// The number is the path's.
-    pub(crate) list: Vec<PeerPath>,
+    list: Vec<PeerPath>,
     /// The NICs that it has told of.
-    pub(crate) told: Vec<RailAddress>,
+    told: Vec<RailAddress>,
     /// It has told of them since the paths to it were found.
-    pub(crate) has_news: bool,
+    has_news: bool,
 }
 
 impl Paths {
     pub(crate) fn new(address: SocketAddr) -> Paths {
         Paths { list: vec![PeerPath::new(address)], told: Vec::new(), has_news: false }
     }
-}
 
-impl Deref for Paths {
-    type Target = Vec<PeerPath>;
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        self.list.len()
+    }
 
-    fn deref(&self) -> &Vec<PeerPath> {
-        &self.list
+    #[inline]
+    pub(crate) fn iter(&self) -> Iter<'_, PeerPath> {
+        self.list.iter()
+    }
+
+    pub(crate) fn iter_mut(&mut self) -> IterMut<'_, PeerPath> {
+        self.list.iter_mut()
+    }
+
+    #[inline]
+    pub(crate) fn get(&self, number: usize) -> Option<&PeerPath> {
+        self.list.get(number)
+    }
+
+    #[inline]
+    pub(crate) fn get_mut(&mut self, number: usize) -> Option<&mut PeerPath> {
+        self.list.get_mut(number)
+    }
+
+    /// The number of the path to an address.
+    #[inline]
+    pub(crate) fn to(&self, address: SocketAddr) -> Option<usize> {
+        self.list.iter().position(|path| path.address == address)
+    }
+
+    pub(crate) fn push(&mut self, path: PeerPath) {
+        self.list.push(path);
+    }
+
+    /// Leaves the first only, that of the connection.
+    pub(crate) fn keep_first(&mut self) {
+        self.list.truncate(1);
+    }
+
+    /// Takes all of them.
+    pub(crate) fn take(&mut self) -> Vec<PeerPath> {
+        std::mem::take(&mut self.list)
+    }
+
+    /// The NICs that it has told of.
+    pub(crate) fn told(&self) -> &[RailAddress] {
+        &self.told
+    }
+
+    /// It tells of its NICs.
+    pub(crate) fn tell(&mut self, told: Vec<RailAddress>) {
+        (self.told, self.has_news) = (told, true);
+    }
+
+    /// Whether it has told of them since the paths to it were found.
+    #[inline]
+    pub(crate) const fn has_news(&self) -> bool {
+        self.has_news
+    }
+
+    /// The paths to it are found anew.
+    pub(crate) fn look(&mut self) {
+        self.has_news = false;
+    }
+
+    /// Each path, and whether the peer has told of its address.
+    pub(crate) fn with_told(&mut self) -> impl Iterator<Item = (&mut PeerPath, bool)> {
+        let Paths { list, told, .. } = self;
+        list.iter_mut().map(|path| {
+            let is_told = told.iter().any(|rail| rail.address == path.address);
+            (path, is_told)
+        })
     }
 }
 
-impl DerefMut for Paths {
-    fn deref_mut(&mut self) -> &mut Vec<PeerPath> {
-        &mut self.list
+impl Index<usize> for Paths {
+    type Output = PeerPath;
+
+    #[inline]
+    fn index(&self, number: usize) -> &PeerPath {
+        &self.list[number]
+    }
+}
+
+impl IndexMut<usize> for Paths {
+    #[inline]
+    fn index_mut(&mut self, number: usize) -> &mut PeerPath {
+        &mut self.list[number]
     }
 }
 
@@ -64,9 +142,9 @@ pub(crate) struct PeerPath {
     /// The peer does not name it any more, or none of our NICs is on its link any more, as far as is known.
     pub(crate) gone: bool,
     /// When a silent path was probed last, when it is probed next, and how long after the PROBE before.
-    pub(crate) probed_at: Instant,
-    pub(crate) probe_at: Instant,
-    pub(crate) pause_ns: u64,
+    probed_at: Instant,
+    probe_at: Instant,
+    pause_ns: u64,
 }
 
 impl PeerPath {
@@ -84,6 +162,35 @@ impl PeerPath {
             pause_ns: PROBE_NS_MIN,
         }
     }
+
+    /// A silent path is to be asked for a sign of life, if it is time; the next time is later and later.
+    pub(crate) fn probe(&mut self, now: Instant) -> bool {
+        if self.probe_at > now {
+            return false;
+        }
+        self.probed_at = now;
+        self.probe_at = if defect!(SilentPathNotProbed) { Instant::NEVER } else { now.plus(self.pause_ns) };
+        self.pause_ns = (2 * self.pause_ns).min(PROBE_NS_MAX);
+        true
+    }
+
+    /// When a silent path is to be asked next.
+    pub(crate) const fn probe_at(&self) -> Instant {
+        self.probe_at
+    }
+
+    /// The peer has answered from there.
+    #[inline]
+    pub(crate) fn on_answer(&mut self) {
+        self.pause_ns = PROBE_NS_MIN;
+    }
+
+    /// The round trip of the answer that has just come, ns, if it can be the last PROBE's: there are longer pauses between two of
+    /// them.
+    pub(crate) fn probe_rtt_ns(&self, now: Instant) -> Option<u64> {
+        let rtt_ns = now.since(self.probed_at);
+        (rtt_ns < PROBE_NS_MIN).then_some(rtt_ns.max(1))
+    }
 }
 
 impl Peer {
@@ -96,7 +203,7 @@ impl Peer {
 
     /// `rails` in an order: those of the family by which the connection was made come first.
     pub(crate) fn primary_family_first(&self, rails: &[RailAddress]) -> Vec<RailAddress> {
-        let first = self.paths.first().map_or(self.address, |path| path.address);
+        let first = self.paths.get(0).map_or(self.address, |path| path.address);
         let mut rails = rails.to_vec();
         rails.sort_by_key(|rail| rail.address.is_ipv4() != first.is_ipv4());
         rails
@@ -116,6 +223,6 @@ impl Peer {
     /// When a silent path is to be probed.
     pub(crate) fn probe_due(&self) -> Instant {
         let silent = self.paths.iter().zip(self.sender.paths()).filter(|(_, stats)| !stats.is_usable());
-        silent.map(|(path, _)| path.probe_at).min().unwrap_or(Instant::NEVER)
+        silent.map(|(path, _)| path.probe_at()).min().unwrap_or(Instant::NEVER)
     }
 }

@@ -16,17 +16,17 @@ const STUCK_NS_MAX: u64 = SECOND_NS;
 #[derive(Debug)]
 pub(crate) struct Sizes {
     /// Longest body of a packet that is cut now, bytes: what every path in use carries.
-    pub(crate) cut_bytes: usize,
+    cut_bytes: usize,
     /// When the length of datagrams is probed on some path.
-    pub(crate) due: Instant,
+    due: Instant,
     /// That will be soon, whether or not anything else is sent.
-    pub(crate) searches: bool,
+    searches: bool,
     /// When a packet was sent whose loss has been looked into.
-    pub(crate) asked_about: Instant,
+    asked_about: Instant,
     /// When it last answered a probe of length, which only its process does.
-    pub(crate) acked_at: Instant,
+    acked_at: Instant,
     /// The first packet outstanding, of which not even pieces arrive, since then.
-    pub(crate) stuck: Option<Stuck>,
+    stuck: Option<Stuck>,
 }
 
 impl Default for Sizes {
@@ -42,18 +42,60 @@ impl Default for Sizes {
     }
 }
 
+impl Sizes {
+    /// Longest body of a packet that is cut now, bytes.
+    #[inline]
+    pub(crate) const fn cut_bytes(&self) -> usize {
+        self.cut_bytes
+    }
+
+    /// When the length of datagrams is probed on some path.
+    #[inline]
+    pub(crate) const fn due(&self) -> Instant {
+        self.due
+    }
+
+    /// Whether that will be soon, whether or not anything else is sent.
+    #[inline]
+    pub(crate) const fn searches(&self) -> bool {
+        self.searches
+    }
+
+    /// The loss of a packet that was sent then is to be looked into. `false` if it has been.
+    pub(crate) fn look_into(&mut self, sent_at: Instant) -> bool {
+        std::mem::replace(&mut self.asked_about, sent_at) != sent_at
+    }
+
+    /// Its process has answered a probe of length.
+    pub(crate) fn on_acked(&mut self, now: Instant) {
+        self.acked_at = now;
+    }
+
+    /// Whether it has done so since then.
+    pub(crate) fn has_acked_since(&self, then: Instant) -> bool {
+        self.acked_at > then
+    }
+
+    /// The first packet outstanding is suspected not to arrive though it is as short as any. Returns since when, ns.
+    pub(crate) fn suspect(&mut self, base: Psn, now: Instant) -> u64 {
+        let stuck = Stuck::suspect(self.stuck, base, now);
+        self.stuck = Some(stuck);
+        now.since(stuck.since)
+    }
+}
+
 /// A packet that does not arrive though it is as short as any.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Stuck {
-    pub(crate) base: Psn,
+struct Stuck {
+    base: Psn,
     /// When that was suspected first, and last.
-    pub(crate) since: Instant,
-    pub(crate) suspected_at: Instant,
+    since: Instant,
+    suspected_at: Instant,
 }
 
 impl Stuck {
     /// The packet `base` is suspected again, or for the first time.
-    pub(crate) fn suspect(before: Option<Stuck>, base: Psn, now: Instant) -> Stuck {
+    fn suspect(before: Option<Stuck>, base: Psn, now: Instant) -> Stuck {
         let goes_on = |it: &Stuck| it.base == base && now.since(it.suspected_at) < STUCK_NS_MAX;
         let since = before.filter(goes_on).map_or(now, |it| it.since);
         Stuck { base, since, suspected_at: now }
@@ -105,5 +147,27 @@ impl Said {
                 address.ip()
             ),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Since when a packet is suspected that was suspected at these times, in tenths of a second.
+    fn since(times: &[u64]) -> u64 {
+        let suspect =
+            |before, tenths: &u64| Some(Stuck::suspect(before, Psn(7), Instant(tenths * SECOND_NS / 10)));
+        times.iter().fold(None, suspect).expect("it was suspected").since.0 * 10 / SECOND_NS
+    }
+
+    #[test]
+    fn a_packet_is_suspected_since_it_first_was_but_for_pauses_and_others() {
+        assert_eq!(since(&[5, 10, 19, 28]), 5);
+        // The peer was stopped meanwhile.
+        assert_eq!(since(&[5, 10, 90, 95]), 90);
+        let other = Stuck::suspect(None, Psn(6), Instant(SECOND_NS));
+        let now = Instant(SECOND_NS + 1);
+        assert_eq!(Stuck::suspect(Some(other), Psn(7), now).since, now);
     }
 }
