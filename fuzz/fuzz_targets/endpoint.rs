@@ -9,7 +9,7 @@ mod exercise;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use tsumugi::internal::{EndpointOptions, State};
+use tsumugi::internal::{EndpointOptions, Core};
 use tsumugi::{PeerId, Repeat};
 use tsumugi_rail::{Memory, Packet, Rail, RailError};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer};
@@ -123,12 +123,12 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         seed: Some(1),
     };
     let memory = Memory::new(Geometry::plain(2, 1 << 14)).expect("a small memory");
-    let mut state = State::new(options, memory);
+    let mut core = Core::new(options, memory);
     let mut heard = Heard::default();
     let mut now = Instant(0);
     let peer_address = SocketAddr::from(([10, 0, 0, 2], 2));
-    state.open_channel(7);
-    let peer = state.add_peer("peer", peer_address).expect("the first peer");
+    core.open_channel(7);
+    let peer = core.add_peer("peer", peer_address).expect("the first peer");
     let mut rest = input;
     while let Some(([step, low, high], bytes)) =
         rest.split_first_chunk::<3>().map(|(head, tail)| (*head, tail))
@@ -138,32 +138,32 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         rest = tail;
         let stranger = SocketAddr::from(([10, 0, 1, step], 3));
         match step % 8 {
-            0 => state.on_datagram(now, stranger, bytes),
+            0 => core.on_datagram(now, stranger, bytes),
             1 => {
                 let mut packet = bytes.to_vec();
                 finish(&mut packet);
-                state.on_datagram(now, stranger, &packet);
+                core.on_datagram(now, stranger, &packet);
             }
-            2 | 3 => state.on_datagram(now, peer_address, &insider(bytes, &heard)),
+            2 | 3 => core.on_datagram(now, peer_address, &insider(bytes, &heard)),
             4 => {
-                let _ = state.post(now, peer, 7, bytes);
+                let _ = core.post(now, peer, 7, bytes);
             }
-            5 => state.on_datagram(now, peer_address, &offer(Kind::Hello, bytes, &heard)),
-            6 => state.on_datagram(now, peer_address, &offer(Kind::Welcome, bytes, &heard)),
+            5 => core.on_datagram(now, peer_address, &offer(Kind::Hello, bytes, &heard)),
+            6 => core.on_datagram(now, peer_address, &offer(Kind::Welcome, bytes, &heard)),
             _ => {
                 let challenge = Challenge { nonce: heard.nonce, cookie: u64::from(high) + 1 };
                 let mut packet = Header::new(Kind::Challenge, EPOCH).encode().to_vec();
                 packet.extend_from_slice(&challenge.encode());
                 finish(&mut packet);
-                state.on_datagram(now, peer_address, &packet);
+                core.on_datagram(now, peer_address, &packet);
             }
         }
         now = now.plus(u64::from(high) * MILLISECOND_NS);
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, &mut heard).expect("this rail takes everything");
-        while state.take_failure().is_some() {}
-        state.reset_peer(peer.0);
-        assert!(state.peers() <= PEERS_MAX && peer == PeerId(0));
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, &mut heard).expect("this rail takes everything");
+        while core.take_failure().is_some() {}
+        core.reset_peer(peer.0);
+        assert!(core.peers() <= PEERS_MAX && peer == PeerId(0));
     }
 });

@@ -24,7 +24,7 @@ use crate::world::World;
 use std::collections::{HashMap, VecDeque};
 use std::net::SocketAddr;
 use std::rc::Rc;
-use tsumugi::internal::{Delivery, EndpointOptions, Payload, PeerView, State};
+use tsumugi::internal::{Core, Delivery, EndpointOptions, Payload, PeerView};
 use tsumugi::{PeerId, Policy, Replacement, SendError};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
@@ -80,7 +80,7 @@ pub(crate) struct Host {
 
 /// A process on a host.
 struct Process {
-    state: State,
+    core: Core,
     spy: Spy,
     known: HashMap<u32, Known>,
     kept: VecDeque<Kept>,
@@ -130,7 +130,7 @@ impl Host {
 
     /// Packets that the process got again because they were damaged.
     pub(crate) fn repaired(&self) -> u64 {
-        let counters = self.process.as_ref().map(|process| process.state.counters());
+        let counters = self.process.as_ref().map(|process| process.core.counters());
         counters.map_or(0, |counters| counters.get("packets_repaired"))
     }
 
@@ -153,15 +153,15 @@ impl Host {
         rail.listen(options.listens);
         let mut spy = Spy::new(rail, Rc::clone(&world.wire), self.attached);
         spy.sent = world.plan.multirail.is_some().then(Vec::new);
-        let mut state = State::new(options, memory);
+        let mut core = Core::new(options, memory);
         if let Some(policy) = self.policy {
-            state.set_policy(policy);
+            core.set_policy(policy);
         }
-        state.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
+        core.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
         world.lanes[self.index] =
-            world.plan.memory.then(|| memory::lanes(&mut state, world.address_plan.hosts()));
+            world.plan.memory.then(|| memory::lanes(&mut core, world.address_plan.hosts()));
         self.process = Some(Process {
-            state,
+            core,
             spy,
             known: HashMap::new(),
             kept: VecDeque::new(),
@@ -181,7 +181,7 @@ impl Host {
         });
         world.changed[self.index].fill(now);
         world.present_since[self.index] = now;
-        world.epochs[self.index] = self.process.as_ref().map_or(0, |process| process.state.epoch());
+        world.epochs[self.index] = self.process.as_ref().map_or(0, |process| process.core.epoch());
         self.called_at = now;
     }
 
@@ -190,19 +190,19 @@ impl Host {
         world.wire.borrow_mut().repaired += self.repaired();
         let Some(mut process) = self.process.take() else { return Ok(()) };
         world.present_since[self.index] = Instant::NEVER;
-        world.ended[self.index] = Some((now, process.state.epoch()));
+        world.ended[self.index] = Some((now, process.core.epoch()));
         world.lanes[self.index] = None;
         if orderly {
-            process.state.abort();
+            process.core.abort();
             world.left[self.index] = now;
-            let _ = process.state.transmit(now, &mut process.spy);
+            let _ = process.core.transmit(now, &mut process.spy);
         }
         for kept in process.kept.drain(..) {
-            check_kept(&process.state, &kept)?;
+            check_kept(&process.core, &kept)?;
         }
         // What the XDP program has acknowledged counts as delivered.
-        process.state.drain(now);
-        while let Some(failure) = process.state.take_failure() {
+        process.core.drain(now);
+        while let Some(failure) = process.core.take_failure() {
             world.ledger.damage(
                 world.address_plan.host_of(failure.address)?,
                 self.index,
@@ -210,16 +210,16 @@ impl Host {
             );
         }
         // And what was damaged would have come again.
-        for index in 0..process.state.peers() {
+        for index in 0..process.core.peers() {
             let damaged = process.damaged(PeerId(index));
-            if let Some(address) = process.state.address_of(PeerId(index)) {
+            if let Some(address) = process.core.address_of(PeerId(index)) {
                 world.ledger.damage(world.address_plan.host_of(address)?, self.index, damaged);
             }
         }
         for channel in 1..=world.plan.channels {
-            while let Some(delivery) = process.state.take(channel) {
+            while let Some(delivery) = process.core.take(channel) {
                 if let Delivery::Message { source, payload } = delivery {
-                    taken(self.index, self.incarnation, &process.state, world, channel, source, &payload)?;
+                    taken(self.index, self.incarnation, &process.core, world, channel, source, &payload)?;
                 }
             }
         }
@@ -248,16 +248,16 @@ impl Host {
         to: usize,
         bytes: u64,
     ) -> Result<Option<PeerId>, Wrong> {
-        let Process { state, known, .. } = process;
+        let Process { core, known, .. } = process;
         let address = world.address_plan.known_as(self.index, to);
-        let id = state.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
+        let id = core.add_peer(&format!("h{to}"), address).map_err(|error| error.to_string())?;
         let peer = known.entry(id.0).or_default();
         if peer.failed_at.is_some_and(|at| now < at.plus(self.plan.sulks_ns)) {
             return Ok(None);
         }
         peer.failed_at = None;
-        state.reset_peer(id.0);
-        match state.may_post(id, bytes) {
+        core.reset_peer(id.0);
+        match core.may_post(id, bytes) {
             Ok(()) => Ok(Some(id)),
             Err(SendError::WouldBlock) => Ok(None),
             Err(error) => Err(format!("host {} cannot post: {error}", self.index)),
@@ -266,29 +266,29 @@ impl Host {
 
     /// Puts on the wire what the endpoint has to send.
     fn transmit(&mut self, process: &mut Process, now: Instant) -> Result<(), Wrong> {
-        let Process { state, spy, follower, .. } = process;
+        let Process { core, spy, follower, .. } = process;
         spy.pairs.clear();
-        for index in 0..state.peers() {
-            if let Some(view) = state.view(PeerId(index)).filter(|view| view.remote_token != 0) {
+        for index in 0..core.peers() {
+            if let Some(view) = core.view(PeerId(index)).filter(|view| view.remote_token != 0) {
                 spy.pairs.insert(view.remote_token, (view.local_token, view.epoch));
                 if let Some(header) = spy.early.remove(&view.local_token) {
-                    spy.wire.borrow_mut().on_answer(now, (view.remote_token, state.epoch()), &header);
+                    spy.wire.borrow_mut().on_answer(now, (view.remote_token, core.epoch()), &header);
                 }
             }
         }
-        state.transmit(now, spy).map_err(|error| error.to_string())?;
-        for view in (0..state.peers()).filter_map(|index| state.view(PeerId(index))) {
+        core.transmit(now, spy).map_err(|error| error.to_string())?;
+        for view in (0..core.peers()).filter_map(|index| core.view(PeerId(index))) {
             let flow = (view.local_token, view.epoch);
             spy.wire.borrow().check_told(flow, view.limit, spy.address())?;
         }
-        follower.look(now, self.policy, state, spy)
+        follower.look(now, self.policy, core, spy)
     }
 
     /// From now on the host follows another path policy.
     pub(crate) fn set_policy(&mut self, policy: Policy) {
         self.policy = Some(policy.under(self.plan.options.repeat));
         if let Some(process) = &mut self.process {
-            process.state.set_policy(policy);
+            process.core.set_policy(policy);
             process.follower.forget();
         }
     }
@@ -314,7 +314,7 @@ impl Host {
 impl Process {
     /// Packets of a peer that arrived damaged and have not come again.
     fn damaged(&self, id: PeerId) -> u64 {
-        self.state.view(id).map_or(0, |view| view.damaged)
+        self.core.view(id).map_or(0, |view| view.damaged)
     }
 
     fn audit_all(&self) -> Result<(), Wrong> {
@@ -322,7 +322,7 @@ impl Process {
             Payload::Owned(buffer) => buffer.len() as u64,
             Payload::InPlace { .. } => 0,
         });
-        self.state.audit_all(lent.sum())
+        self.core.audit_all(lent.sum())
     }
 }
 
@@ -330,22 +330,22 @@ impl Process {
 fn taken(
     at: usize,
     incarnation: u32,
-    state: &State,
+    core: &Core,
     world: &mut World,
     channel: u16,
     source: u32,
     payload: &Payload,
 ) -> Result<(Label, usize), Wrong> {
-    let from = state.address_of(PeerId(source)).ok_or("a message of nobody")?;
+    let from = core.address_of(PeerId(source)).ok_or("a message of nobody")?;
     let from = world.address_plan.host_of(from)?;
-    let message = state.bytes_of(payload);
+    let message = core.bytes_of(payload);
     let label = world.ledger.take(at, incarnation, from, channel, message)?;
     Ok((label, message.len()))
 }
 
 /// A message that was kept is still what it was.
-fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
-    if state.bytes_of(&kept.payload) == kept.label.message(kept.bytes) {
+fn check_kept(core: &Core, kept: &Kept) -> Result<(), Wrong> {
+    if core.bytes_of(&kept.payload) == kept.label.message(kept.bytes) {
         Ok(())
     } else {
         Err(format!("{:?} changed while the application had it", kept.label))
@@ -355,7 +355,7 @@ fn check_kept(state: &State, kept: &Kept) -> Result<(), Wrong> {
 /// Looks at what arrives with the eyes of the endpoint that is about to take it, or of the program that takes it without
 /// comparing CRCs.
 fn watch(
-    state: &State,
+    core: &Core,
     spy: &mut Spy,
     now: Instant,
     me: SocketAddr,
@@ -374,10 +374,10 @@ fn watch(
         {
             continue;
         }
-        let view = state.peer_of_flow(header.flow).and_then(|id| state.view(id));
+        let view = core.peer_of_flow(header.flow).and_then(|id| core.view(id));
         match view.filter(|view| view.local_token == header.token && view.epoch == header.epoch) {
             Some(view) if view.remote_token != 0 => {
-                wire.on_answer(now, (view.remote_token, state.epoch()), &header);
+                wire.on_answer(now, (view.remote_token, core.epoch()), &header);
             }
             Some(view) if !compares => _ = spy.early.insert(view.local_token, header),
             _ => {}

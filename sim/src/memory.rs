@@ -4,7 +4,7 @@
 //! operations on one's lane at a peer: a word is counted up; or a stretch is written, a part of it written over, and
 //! all of it read back.
 
-use tsumugi::internal::{Promise, State};
+use tsumugi::internal::{Core, Promise};
 use tsumugi::remote::RemoteError;
 use tsumugi::{PeerId, Region, Rights, Target};
 use tsumugi_wire::memory::PAGE_BYTES;
@@ -58,10 +58,10 @@ pub(crate) const fn window_pages(hosts: usize) -> u32 {
 }
 
 /// Makes a process's lanes, one for each host; in its window, if it has one.
-pub(crate) fn lanes(state: &mut State, hosts: usize) -> Lanes {
+pub(crate) fn lanes(core: &mut Core, hosts: usize) -> Lanes {
     let bytes = hosts * LANE_BYTES;
-    let region = state.lend_window(bytes).unwrap_or_else(|| Region::new(bytes).expect("memory for a region"));
-    let key = state.register(region.all(), Rights::ALL);
+    let region = core.lend_window(bytes).unwrap_or_else(|| Region::new(bytes).expect("memory for a region"));
+    let key = core.register(region.all(), Rights::ALL);
     // The registration keeps the region.
-    Lanes { first: Target { key, address: region.address() }, epoch: state.epoch() }
+    Lanes { first: Target { key, address: region.address() }, epoch: core.epoch() }
 }

@@ -173,7 +173,7 @@ mod tests {
     fn a_page_names_files_that_are_there() {
         let files = ["crates/tsumugi-proto/src/sender/mod.rs", "bpf/receive/answer.h"].map(PathBuf::from);
         let missing = |text: &str| missing_files("page", text, &files).len();
-        assert_eq!(missing("`proto/sender/mod.rs` -> `sender/mod.rs`, `receive/answer.h`, `State::call`"), 0);
+        assert_eq!(missing("`proto/sender/mod.rs` -> `sender/mod.rs`, `receive/answer.h`, `Core::call`"), 0);
         assert_eq!(missing("`crates/tsumugi-proto/src/sender/mod.rs`"), 0);
         assert_eq!(missing("`rail/sender/mod.rs`, `receiver.rs`"), 2);
     }

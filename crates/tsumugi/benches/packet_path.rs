@@ -6,40 +6,40 @@ mod tray;
 
 use std::time::Instant as Clock;
 use tray::{Tray, options};
-use tsumugi::internal::State;
+use tsumugi::internal::Core;
 use tsumugi_rail::memory::Memory;
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
 
 struct Side {
-    state: State,
+    core: Core,
     tray: Tray,
 }
 
 impl Side {
     fn new(address: &str) -> Side {
         let memory = Memory::new(Geometry::plain(8, 1 << 20)).expect("memory");
-        let mut state = State::new(options(), memory);
-        assert!(state.open_channel(1));
+        let mut core = Core::new(options(), memory);
+        assert!(core.open_channel(1));
         let tray = Tray::new(address);
-        Side { state, tray }
+        Side { core, tray }
     }
 
     fn carry(&mut self, now: Instant, to: &mut Side) {
-        self.state.transmit(now, &mut self.tray).expect("trays do not fail");
+        self.core.transmit(now, &mut self.tray).expect("trays do not fail");
         for datagram in self.tray.datagrams.drain(..) {
-            to.state.on_datagram(now, self.tray.address, &datagram);
+            to.core.on_datagram(now, self.tray.address, &datagram);
             self.tray.spare.push(datagram);
         }
-        to.state.drain(now);
-        to.state.tick(now);
+        to.core.drain(now);
+        to.core.tick(now);
     }
 }
 
 fn main() {
     let (mut here, mut there) = (Side::new("10.0.0.1:1"), Side::new("10.0.0.2:1"));
-    let peer = here.state.add_peer("there", there.tray.address).expect("a peer");
-    let back = there.state.add_peer("here", here.tray.address).expect("a peer");
+    let peer = here.core.add_peer("there", there.tray.address).expect("a peer");
+    let back = there.core.add_peer("here", here.tray.address).expect("a peer");
     let mut now = Instant(1);
     let only: Option<usize> = std::env::var("PACKET_PATH_BYTES").ok().and_then(|word| word.parse().ok());
     for (bytes, count) in [(8usize, 2_000_000u32), (64, 2_000_000), (1400, 500_000), (1 << 20, 2_000)] {
@@ -56,12 +56,12 @@ fn main() {
                         (true, false) => (&mut here, &mut there),
                         _ => (&mut there, &mut here),
                     };
-                    from.state.post(now, peer, 1, &data).expect("room");
+                    from.core.post(now, peer, 1, &data).expect("room");
                     let mut length = None;
                     while length.is_none() {
                         now = now.plus(2000);
                         from.carry(now, to);
-                        length = to.state.take_and_release(1);
+                        length = to.core.take_and_release(1);
                         if length.is_none() {
                             to.carry(now, from);
                         }

@@ -4,7 +4,7 @@
 //! taskset -c 1 cargo run --release --example matching_cost
 //! ```
 //!
-//! Pinned to one CPU, so that the scheduler does not move it. State the load average beside the figures.
+//! Pinned to one CPU, so that the scheduler does not move it. Core the load average beside the figures.
 //!
 //! Each figure is the median over many rounds. The entry that matches is the one put in last, or a different one each time: a
 //! list that is searched in order would take as long as it is.

@@ -13,7 +13,7 @@ use std::error::Error;
 use std::net::SocketAddr;
 use std::time::Instant as Clock;
 use tray::{Tray, options};
-use tsumugi::internal::State;
+use tsumugi::internal::Core;
 use tsumugi::{PeerId, Region, Replacement, Rights, Target};
 use tsumugi_rail::RailError;
 use tsumugi_rail::memory::Memory;
@@ -32,27 +32,27 @@ const PACKETS: u64 = 3;
 const RUNS: usize = 20_000;
 
 struct Side {
-    state: State,
+    core: Core,
     tray: Tray,
 }
 
 impl Side {
     fn new(address: &str, memory: Memory) -> Side {
-        Side { state: State::new(options(), memory), tray: Tray::new(address) }
+        Side { core: Core::new(options(), memory), tray: Tray::new(address) }
     }
 
     /// What it would send now.
     fn leaving(&mut self, now: Instant) -> Result<Vec<Vec<u8>>, RailError> {
-        self.state.transmit(now, &mut self.tray)?;
+        self.core.transmit(now, &mut self.tray)?;
         Ok(std::mem::take(&mut self.tray.datagrams))
     }
 
     fn take(&mut self, now: Instant, from: SocketAddr, datagrams: Vec<Vec<u8>>) {
         for datagram in datagrams {
-            self.state.on_datagram(now, from, &datagram);
+            self.core.on_datagram(now, from, &datagram);
         }
-        self.state.drain(now);
-        self.state.tick(now);
+        self.core.drain(now);
+        self.core.tick(now);
     }
 }
 
@@ -94,14 +94,14 @@ impl Bench {
             Geometry { window_pages: PAGES, translations: TRANSLATIONS, ..Geometry::plain(8, 1 << 20) };
         let mut receiver = Receiver::load(geometry)?;
         let mut target = Side::new("10.0.0.2:7411", receiver.endpoint(PORT)?.memory);
-        target.state.set_replacement(replacement);
+        target.core.set_replacement(replacement);
         // Nobody has the endpoint's socket, and nobody looks for it.
-        target.state.receive_memory().control().checked_at.store(i64::MAX as u64, Ordering::Relaxed);
+        target.core.receive_memory().control().checked_at.store(i64::MAX as u64, Ordering::Relaxed);
         let mut writer = Side::new("10.0.0.1:7411", Memory::new(Geometry::plain(8, 1 << 20))?);
-        let region = target.state.lend_window(PAGES as usize * PAGE as usize).ok_or("no window")?;
+        let region = target.core.lend_window(PAGES as usize * PAGE as usize).ok_or("no window")?;
         let window =
-            Target { key: target.state.register(region.all(), Rights::WRITE), address: region.address() };
-        let peer = writer.state.add_peer("target", target.tray.address)?;
+            Target { key: target.core.register(region.all(), Rights::WRITE), address: region.address() };
+        let peer = writer.core.add_peer("target", target.tray.address)?;
         let mut out = vec![0; 4096];
         let other = {
             let mut other = frame(&[0; 64]);
@@ -113,8 +113,8 @@ impl Bench {
         let run_extra_ns = median(single.collect::<Result<_, Box<dyn Error>>>()?) - many_ns;
         let look_ns = median((0..RUNS).map(|_| Clock::now().elapsed().as_nanos() as f64).collect());
         let mut now = Instant(1);
-        writer.state.remote_write_bytes(now, peer, window, &[1])?;
-        while !writer.state.view(peer).is_some_and(|view| view.open && view.outstanding == 0) {
+        writer.core.remote_write_bytes(now, peer, window, &[1])?;
+        while !writer.core.view(peer).is_some_and(|view| view.open && view.outstanding == 0) {
             now = now.plus(MILLISECOND_NS);
             let packets = writer.leaving(now)?;
             target.take(now, writer.tray.address, packets);
@@ -129,7 +129,7 @@ impl Bench {
     fn write(&mut self, page: u64) -> Result<(f64, f64), Box<dyn Error>> {
         self.now = self.now.plus(5 * MICROSECOND_NS);
         let now = self.now;
-        self.writer.state.remote_write(now, self.peer, self.window.plus(page * PAGE), &self.page.all())?;
+        self.writer.core.remote_write(now, self.peer, self.window.plus(page * PAGE), &self.page.all())?;
         let mut run_ns = 0.0;
         let mut passed = Vec::new();
         for packet in self.writer.leaving(now)? {
@@ -146,12 +146,12 @@ impl Bench {
         }
         let from = self.writer.tray.address;
         for packet in passed {
-            self.target.state.on_datagram(now, from, &packet);
+            self.target.core.on_datagram(now, from, &packet);
         }
         let start = Clock::now();
-        self.target.state.drain(now);
+        self.target.core.drain(now);
         let drain_ns = start.elapsed().as_nanos() as f64 - self.look_ns;
-        self.target.state.tick(now);
+        self.target.core.tick(now);
         let answers = self.target.leaving(now)?;
         self.writer.take(now, self.target.tray.address, answers);
         Ok((run_ns, drain_ns))
@@ -162,12 +162,12 @@ impl Bench {
         for page in 0..2 * pages {
             self.write(page % pages)?;
         }
-        let before = self.target.state.counters().get("direct_writes");
+        let before = self.target.core.counters().get("direct_writes");
         let (mut times, mut direct_writes) = (Vec::new(), before);
         for number in 0..RUNS as u64 {
             let (run_ns, drain_ns) = self.write(number % pages)?;
             let direct_writes_before =
-                std::mem::replace(&mut direct_writes, self.target.state.counters().get("direct_writes"));
+                std::mem::replace(&mut direct_writes, self.target.core.counters().get("direct_writes"));
             // Where everything was written directly the owner had nothing to do: it need not even run.
             times.push(if direct_writes == direct_writes_before + PACKETS {
                 run_ns

@@ -1,7 +1,7 @@
 //! Channels: reliable datagrams to (peer, channel). The caller sets up no connection (P1, P4's PM).
 
 use crate::PeerId;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::core::channels::Delivery;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::shared::Shared;
@@ -35,7 +35,7 @@ impl Channel {
     /// The channel's owner is told of every peer that closes, also of those that leave in good order: for models, which
     /// have something under way with peers that the endpoint does not know of.
     pub(crate) fn hear_closes(self) -> Channel {
-        self.shared.inner.borrow_mut().state.hear_closes(self.number);
+        self.shared.inner.borrow_mut().core.hear_closes(self.number);
         self
     }
 
@@ -53,18 +53,18 @@ impl Channel {
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
     pub fn post(&mut self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
-        self.shared.post_with(peer, |state, now| {
-            let number = state.post(now, peer, self.number, data)?;
-            Ok(state.ticket(peer, number))
+        self.shared.post_with(peer, |core, now| {
+            let number = core.post(now, peer, self.number, data)?;
+            Ok(core.ticket(peer, number))
         })
     }
 
     /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
-    /// [`State::post_reserved`].
+    /// [`Core::post_reserved`].
     pub(crate) fn post_reserved(&mut self, peer: PeerId, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
-        self.shared.post_with(peer, |state, now| {
-            let number = state.post_reserved(now, peer, self.number, parts)?;
-            Ok(state.ticket(peer, number))
+        self.shared.post_with(peer, |core, now| {
+            let number = core.post_reserved(now, peer, self.number, parts)?;
+            Ok(core.ticket(peer, number))
         })
     }
 
@@ -86,11 +86,11 @@ impl Channel {
     /// The message would be too long for the peer, the peer is gone, or there is no memory.
     pub fn send_buffer(&mut self, peer: PeerId, bytes: usize) -> Result<SendBuffer<'_>, SendError> {
         let mut inner = self.shared.inner.borrow_mut();
-        match inner.state.may_post(peer, bytes as u64) {
+        match inner.core.may_post(peer, bytes as u64) {
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err(error),
         }
-        let buffer = inner.state.buffer(bytes)?;
+        let buffer = inner.core.buffer(bytes)?;
         drop(inner);
         Ok(SendBuffer { channel: self, peer, buffer })
     }
@@ -137,9 +137,9 @@ impl Channel {
             Exhausted(u64, u64),
         }
         let number = self.number;
-        let found = self.shared.wait_until(deadline, |state| match state.take(number) {
+        let found = self.shared.wait_until(deadline, |core| match core.take(number) {
             Some(delivery) => Some(Found::Delivery(delivery)),
-            None => state.exhausted().map(|(held, limit)| Found::Exhausted(held, limit)),
+            None => core.exhausted().map(|(held, limit)| Found::Exhausted(held, limit)),
         })?;
         match found {
             Some(Found::Delivery(delivery)) => self.told(self.message(delivery)).map(Some),
@@ -155,14 +155,14 @@ impl Channel {
         if let Err(error) = self.shared.check_owner() {
             return Some(Err(error.into()));
         }
-        let delivery = self.shared.inner.borrow_mut().state.take(self.number)?;
+        let delivery = self.shared.inner.borrow_mut().core.take(self.number)?;
         Some(self.message(delivery))
     }
 
     /// What the application gets. Of a failure that it is told so, [`crate::Endpoint::flush`] says no more.
     fn told(&self, delivery: Result<Message, ReceiveError>) -> Result<Message, ReceiveError> {
         if let Err(ReceiveError::Peer(failure)) = &delivery {
-            self.shared.inner.borrow_mut().state.told(|other| other == &**failure);
+            self.shared.inner.borrow_mut().core.told(|other| other == &**failure);
         }
         delivery
     }
@@ -182,12 +182,12 @@ impl Channel {
 impl Shared {
     /// Waits until a message of `bytes` would be accepted for `peer`.
     fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
-        let ready = |state: &mut State| match state.may_post(peer, bytes as u64) {
+        let ready = |core: &mut Core| match core.may_post(peer, bytes as u64) {
             Err(SendError::WouldBlock) => None,
             other => Some(other),
         };
         // Without progress first: a lone message should not pay for a look at what arrived.
-        if let Some(outcome) = ready(&mut self.inner.borrow_mut().state) {
+        if let Some(outcome) = ready(&mut self.inner.borrow_mut().core) {
             return outcome;
         }
         self.wait_until(None, ready)?.unwrap_or(Ok(()))
@@ -195,13 +195,13 @@ impl Shared {
 
     /// Waits until everything accepted for `peer` has been handed to the NIC.
     fn hand_over(&self, peer: PeerId) -> Result<(), SendError> {
-        if self.inner.borrow().state.is_handed_over(peer) {
+        if self.inner.borrow().core.is_handed_over(peer) {
             return Ok(());
         }
         self.transmit(self.now())?;
-        let outcome = self.wait_until(None, |state| match state.may_post(peer, 0) {
+        let outcome = self.wait_until(None, |core| match core.may_post(peer, 0) {
             Err(error @ SendError::Peer(_)) => Some(Err(error)),
-            _ => state.is_handed_over(peer).then_some(Ok(())),
+            _ => core.is_handed_over(peer).then_some(Ok(())),
         })?;
         outcome.unwrap_or(Ok(()))
     }
@@ -209,11 +209,11 @@ impl Shared {
 
 impl Drop for Channel {
     fn drop(&mut self) {
-        let state = &mut self.shared.inner.borrow_mut().state;
+        let core = &mut self.shared.inner.borrow_mut().core;
         if self.detached {
-            state.detach_channel(self.number);
+            core.detach_channel(self.number);
         } else {
-            state.close_channel(self.number);
+            core.close_channel(self.number);
         }
     }
 }
@@ -234,10 +234,10 @@ impl SendBuffer<'_> {
     pub fn post(mut self) -> Result<Ticket, SendError> {
         let buffer = std::mem::take(&mut self.buffer);
         let (peer, number) = (self.peer, self.channel.number);
-        self.channel.shared.post_with(peer, |state, now| match state.post_buffer(now, peer, number, buffer) {
-            Ok(number) => Ok(state.ticket(peer, number)),
+        self.channel.shared.post_with(peer, |core, now| match core.post_buffer(now, peer, number, buffer) {
+            Ok(number) => Ok(core.ticket(peer, number)),
             Err((error, buffer)) => {
-                state.pool.give(buffer);
+                core.pool.give(buffer);
                 Err(error)
             }
         })
@@ -272,7 +272,7 @@ impl DerefMut for SendBuffer<'_> {
 impl Drop for SendBuffer<'_> {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
-        self.channel.shared.inner.borrow_mut().state.pool.give(buffer);
+        self.channel.shared.inner.borrow_mut().core.pool.give(buffer);
     }
 }
 
@@ -323,7 +323,7 @@ impl std::fmt::Debug for Message {
 impl Drop for Message {
     fn drop(&mut self) {
         if let Some(payload) = self.payload.take() {
-            self.shared.inner.borrow_mut().state.release_message(payload);
+            self.shared.inner.borrow_mut().core.release_message(payload);
             // Somebody may wait for the room.
             self.shared.set_bell();
         }

@@ -127,7 +127,7 @@ pub use wait::{ParseWaitError, Wait};
 pub mod internal {
     pub use crate::endpoint::core::channels::Delivery;
     pub use crate::endpoint::core::inspect::PeerView;
-    pub use crate::endpoint::core::{EndpointOptions, State};
+    pub use crate::endpoint::core::{Core, EndpointOptions};
     pub use crate::endpoint::peer::operations::Promise;
     pub use crate::endpoint::receive_queue::Payload;
     pub use crate::endpoint::{open_simulated, open_through};

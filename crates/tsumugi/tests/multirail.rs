@@ -5,7 +5,7 @@ mod options;
 
 use options::options;
 use std::net::SocketAddr;
-use tsumugi::internal::{Delivery, EndpointOptions, State};
+use tsumugi::internal::{Core, Delivery, EndpointOptions};
 use tsumugi::{PeerId, Policy};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
@@ -41,7 +41,7 @@ fn goodput(mbits: f64) -> f64 {
 }
 
 struct Host {
-    state: State,
+    core: Core,
     rail: SimRail,
 }
 
@@ -55,38 +55,38 @@ impl Host {
             ..options(number.into())
         };
         let memory = Memory::new(Geometry::plain(8, 1 << 20)).unwrap();
-        let mut state = State::new(options, memory);
-        assert!(state.open_channel(1));
-        state.set_policy(policy);
+        let mut core = Core::new(options, memory);
+        assert!(core.open_channel(1));
+        core.set_policy(policy);
         let nic = |on: usize| SimNic {
             speed_mbits: (links[on].rate_bits_per_s / 1_000_000) as u32,
             ..SimNic::new(address(on, number), 24)
         };
         let rail = network.rail_of(&(0..links.len()).map(nic).collect::<Vec<_>>(), DATAGRAM_BYTES);
-        state.set_nics(Instant(0), PORT, rail.nics_with_carrier());
-        Host { state, rail }
+        core.set_nics(Instant(0), PORT, rail.nics_with_carrier());
+        Host { core, rail }
     }
 
     fn call(&mut self, now: Instant) {
-        let Host { state, rail } = self;
-        rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, rail).unwrap();
+        let Host { core, rail } = self;
+        rail.receive(now, &mut |from, bytes| core.on_datagram(now, from, bytes)).unwrap();
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, rail).unwrap();
     }
 
     /// Bytes of messages that have arrived since the last call, from each of the senders.
     fn take(&mut self, taken: &mut [u64]) {
-        while let Some(delivery) = self.state.take(1) {
+        while let Some(delivery) = self.core.take(1) {
             if let Delivery::Message { source, payload } = delivery {
-                taken[source as usize] += self.state.bytes_of(&payload).len() as u64;
-                self.state.release_message(payload);
+                taken[source as usize] += self.core.bytes_of(&payload).len() as u64;
+                self.core.release_message(payload);
             }
         }
     }
 
     fn next(&self) -> Instant {
-        self.rail.wake_at().min(self.state.deadline())
+        self.rail.wake_at().min(self.core.deadline())
     }
 }
 
@@ -113,7 +113,7 @@ impl Run {
                 );
             }
             let mut host = Host::new(&network, number, links, policy);
-            let peer = host.state.add_peer("receiver", address(0, 1)).unwrap();
+            let peer = host.core.add_peer("receiver", address(0, 1)).unwrap();
             (host, peer)
         };
         let senders = (2..2 + senders).map(sender).collect();
@@ -126,7 +126,7 @@ impl Run {
         let (end, message) = (self.now.plus(ns), vec![0; MESSAGE_BYTES]);
         while self.now < end {
             for (sender, peer) in &mut self.senders {
-                while sender.state.post(self.now, *peer, 1, &message).is_ok() {}
+                while sender.core.post(self.now, *peer, 1, &message).is_ok() {}
             }
             self.step(&mut taken);
         }
@@ -138,14 +138,14 @@ impl Run {
         self.flush();
         let start = self.now;
         let (sender, peer) = &mut self.senders[0];
-        sender.state.post(start, *peer, 1, &vec![0; bytes]).unwrap();
+        sender.core.post(start, *peer, 1, &vec![0; bytes]).unwrap();
         self.flush();
         bytes as f64 * 8e3 / self.now.since(start) as f64
     }
 
     /// Until everything of the first sender's is delivered.
     fn flush(&mut self) {
-        while !self.senders[0].0.state.is_flushed() {
+        while !self.senders[0].0.core.is_flushed() {
             self.step(&mut [0]);
         }
     }

@@ -3,7 +3,7 @@
 use crate::ledger::Wrong;
 use crate::wire::{Sent, Spy};
 use std::collections::HashMap;
-use tsumugi::internal::State;
+use tsumugi::internal::Core;
 use tsumugi::{PathReport, PeerId, Policy};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::SECOND_NS;
@@ -45,18 +45,18 @@ impl Follower {
         &mut self,
         now: Instant,
         policy: Option<Policy>,
-        state: &State,
+        core: &Core,
         spy: &mut Spy,
     ) -> Result<(), Wrong> {
         let Some(sent) = &mut spy.sent else { return Ok(()) };
         let sent = std::mem::take(sent);
-        let peers = 0..state.peers();
-        let spread = peers.clone().filter(|index| state.paths(*index).len() > 1).count();
+        let peers = 0..core.peers();
+        let spread = peers.clone().filter(|index| core.paths(*index).len() > 1).count();
         for index in peers {
-            let Some(view) = state.view(PeerId(index)).filter(|view| view.remote_token != 0) else {
+            let Some(view) = core.view(PeerId(index)).filter(|view| view.remote_token != 0) else {
                 continue;
             };
-            let paths = state.paths(index);
+            let paths = core.paths(index);
             let follow = self.peers.entry(index).or_default();
             let usable: Vec<bool> = paths.iter().map(|path| path.is_usable).collect();
             // Another flow may have changed what this one is tied to, or whose turn it is.

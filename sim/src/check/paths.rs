@@ -5,7 +5,7 @@ use crate::addresses::AddressPlan;
 use crate::ledger::Wrong;
 use crate::world::{AWAY_NS, World};
 use std::net::SocketAddr;
-use tsumugi::internal::{PeerView, State};
+use tsumugi::internal::{Core, PeerView};
 use tsumugi::{PathReport, PeerId, Policy, Repeat};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::RAILS_MAX;
@@ -69,13 +69,13 @@ impl PathsKnown {
     pub(crate) fn look(
         &mut self,
         subject: &Subject,
-        state: &State,
+        core: &Core,
         world: &World,
         now: Instant,
         (other, index): (usize, u32),
         view: &PeerView,
     ) -> Result<(), Wrong> {
-        let paths = state.paths(index);
+        let paths = core.paths(index);
         if !is_joined(subject, world, now, other, view, &paths) {
             self.sound_since = None;
             return Ok(());
@@ -83,7 +83,7 @@ impl PathsKnown {
         self.look_at_silent(subject, world, now, other, &paths)?;
         let since = *self.sound_since.get_or_insert(now);
         let delivered = paths.iter().map(|path| path.delivered).sum();
-        let refused = world.wire.borrow().refuses(now, (view.remote_token, state.epoch()));
+        let refused = world.wire.borrow().refuses(now, (view.remote_token, core.epoch()));
         let moves = view.outstanding == 0 || refused || delivered != self.delivered;
         if since == now || !self.waited || moves {
             self.delivered = delivered;
@@ -163,12 +163,12 @@ impl PathsKnown {
     pub(crate) fn look_at_missing(
         &mut self,
         subject: &Subject,
-        state: &State,
+        core: &Core,
         world: &World,
         now: Instant,
         index: u32,
     ) -> Result<(bool, bool), Wrong> {
-        let missing = missing(subject, state, world, index)?;
+        let missing = missing(subject, core, world, index)?;
         if missing.is_empty() {
             self.missing_since = None;
             return Ok((true, false));
@@ -179,7 +179,7 @@ impl PathsKnown {
         }
         let since = *self.missing_since.get_or_insert(now);
         if now.since(since) > REVIVAL_NS_MAX {
-            let paths = state.paths(index);
+            let paths = core.paths(index);
             return Err(format!(
                 "host {} does not use {missing:?} though all networks work: paths {paths:?}",
                 subject.index
@@ -211,18 +211,18 @@ fn is_joined(
 }
 
 /// Addresses of a peer that packets should go to and do not.
-fn missing(subject: &Subject, state: &State, world: &World, index: u32) -> Result<Vec<SocketAddr>, Wrong> {
+fn missing(subject: &Subject, core: &Core, world: &World, index: u32) -> Result<Vec<SocketAddr>, Wrong> {
     let id = PeerId(index);
     let Some(multirail) = &world.plan.multirail else { return Ok(Vec::new()) };
-    let Some(view) = state.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
-    let address = state.address_of(id).ok_or("a peer without address")?;
+    let Some(view) = core.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
+    let address = core.address_of(id).ok_or("a peer without address")?;
     let other = world.address_plan.host_of(address)?;
     if world.epochs[other] != view.epoch {
         return Ok(Vec::new());
     }
     let told = subject.policy.is_some() && world.address_plan.addresses(other).count() > 1;
     let told = told && multirail.hosts[other].policy.is_some();
-    let paths = state.paths(index);
+    let paths = core.paths(index);
     let wanted = world.address_plan.common(subject.index, other).into_iter().map(|(_, _, there)| there);
     let wanted = wanted.filter(|there| told || *there == address);
     let used = |there: &SocketAddr| paths.iter().any(|path| path.address == *there && path.is_usable);

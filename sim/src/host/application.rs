@@ -20,11 +20,11 @@ impl Host {
         for channel in 0..usize::from(world.plan.channels) {
             if process.open[channel].is_none() && (!storm || self.plan.reader.opens_at[channel] <= now) {
                 process.open[channel] = Some(0);
-                if !process.state.open_channel(channel as u16 + 1) {
+                if !process.core.open_channel(channel as u16 + 1) {
                     return Err(format!("channel {} is taken", channel + 1));
                 }
                 // Who keeps account of every failure.
-                process.state.hear_closes(channel as u16 + 1);
+                process.core.hear_closes(channel as u16 + 1);
             }
         }
         self.release(process, now, storm)?;
@@ -50,7 +50,7 @@ impl Host {
     }
 
     fn release(&mut self, process: &mut Process, now: Instant, storm: bool) -> Result<(), Wrong> {
-        let Process { state, kept, .. } = process;
+        let Process { core, kept, .. } = process;
         while let Some(first) = kept.front() {
             if storm && first.until > now && kept.len() <= self.plan.reader.keep_max {
                 break;
@@ -58,8 +58,8 @@ impl Host {
             // Not always in the order in which they came.
             let at = self.random.below(kept.len().min(3) as u64) as usize;
             let Some(message) = kept.remove(at) else { break };
-            check_kept(state, &message)?;
-            state.release_message(message.payload);
+            check_kept(core, &message)?;
+            core.release_message(message.payload);
         }
         Ok(())
     }
@@ -75,14 +75,14 @@ impl Host {
             let mut left = if storm { self.plan.reader.take_max } else { u64::MAX };
             while left > 0 {
                 left -= 1;
-                match process.state.take(channel) {
+                match process.core.take(channel) {
                     None => break,
                     Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
                     Some(Delivery::Message { source, payload }) => {
                         let (label, bytes) = taken(
                             self.index,
                             self.incarnation,
-                            &process.state,
+                            &process.core,
                             world,
                             channel,
                             source,
@@ -92,7 +92,7 @@ impl Host {
                             let until = now.plus(self.random.below(self.plan.reader.keep_ns));
                             process.kept.push_back(Kept { payload, label, bytes, until });
                         } else {
-                            process.state.release_message(payload);
+                            process.core.release_message(payload);
                         }
                     }
                 }
@@ -145,9 +145,9 @@ impl Host {
     ) -> Result<bool, Wrong> {
         let bytes_max = bytes.max(LABEL_BYTES) as u64;
         let Some(id) = self.partner(process, world, now, to, bytes_max)? else { return Ok(false) };
-        let Process { state, known, .. } = process;
+        let Process { core, known, .. } = process;
         let peer = known.entry(id.0).or_default();
-        let connection = state.connection(id);
+        let connection = core.connection(id);
         let stretch = match peer.stretch {
             Some(stretch) => stretch,
             None => world.ledger.begin(self.index, self.incarnation, to, connection),
@@ -155,7 +155,7 @@ impl Host {
         let label = world.ledger.next_label(stretch, channel);
         // The first of a stretch must be told from the next one of the stretch before.
         let bytes = if label.number == 0 { bytes.max(LABEL_BYTES) } else { bytes };
-        let number = state
+        let number = core
             .post(now, id, channel, &label.message(bytes))
             .map_err(|error| format!("host {} cannot post though it may: {error}", self.index))?;
         world
@@ -164,7 +164,7 @@ impl Host {
             .note(now, || format!("host {} posts {label:?} {bytes} B to {to}", self.index));
         peer.stretch = Some(stretch);
         peer.connection = connection;
-        if state.connection(id) != connection {
+        if core.connection(id) != connection {
             return Err("posting began another connection".to_owned());
         }
         world.ledger.post(label, bytes, number)?;
@@ -178,7 +178,7 @@ impl Host {
                 continue;
             }
             let address = world.address_plan.known_as(self.index, to);
-            let id = process.state.add_peer("", address).map_err(|error| error.to_string())?;
+            let id = process.core.add_peer("", address).map_err(|error| error.to_string())?;
             let peer = process.known.entry(id.0).or_default();
             let done =
                 peer.tries > 0 && peer.stretch.is_some_and(|stretch| world.ledger.unreported(stretch) == 0);
@@ -208,17 +208,17 @@ impl Host {
     /// Silent paths are probed while there is something to send: keeps sending until all work again.
     fn use_paths(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
         let (mut back, mut missing) = (true, Vec::new());
-        let Process { state, known, .. } = process;
-        for index in 0..state.peers() {
+        let Process { core, known, .. } = process;
+        for index in 0..core.peers() {
             let paths = &mut known.entry(index).or_default().paths;
-            let (all, asks) = paths.look_at_missing(&self.subject(), state, world, now, index)?;
+            let (all, asks) = paths.look_at_missing(&self.subject(), core, world, now, index)?;
             back &= all;
             if asks {
                 missing.push(index);
             }
         }
         for index in missing {
-            let address = process.state.address_of(PeerId(index)).ok_or("a peer without address")?;
+            let address = process.core.address_of(PeerId(index)).ok_or("a peer without address")?;
             let to = world.address_plan.host_of(address)?;
             self.post_to(process, world, now, to, 1, LABEL_BYTES)?;
         }

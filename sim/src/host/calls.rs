@@ -24,8 +24,8 @@ impl Host {
     /// When the host will call next.
     pub(crate) fn next_call(&self, world: &World) -> Instant {
         let Some(process) = &self.process else { return Instant::NEVER };
-        let mut due = process.spy.wake_at().min(process.state.deadline()).min(self.next_app(world, process));
-        if process.state.has_news() {
+        let mut due = process.spy.wake_at().min(process.core.deadline()).min(self.next_app(world, process));
+        if process.core.has_news() {
             due = Instant(0); // the doorbell has rung
         }
         due.max(self.called_at.plus(self.plan.call_ns)).max(self.silent_until)
@@ -115,40 +115,40 @@ impl Host {
         // A long message may begin and end with what the XDP program took: credit to finish it is fair. So is credit
         // for all, as soon as what a peer was sending is forgotten with its flow, though others fill the memory before
         // the call is over.
-        let mut least_held = if process.state.has_news() { 0 } else { process.state.held_bytes() };
-        let Process { state, spy, heard_from, .. } = process;
-        let mut arrived = usize::from(state.has_news());
+        let mut least_held = if process.core.has_news() { 0 } else { process.core.held_bytes() };
+        let Process { core, spy, heard_from, .. } = process;
+        let mut arrived = usize::from(core.has_news());
         // What was deposited and what was passed on are seen in any order.
         if !spy.attached || !self.random.one_in(BLIND_ONE_IN) {
             arrived += spy.hand_over(now, |spy, from, bytes| {
-                watch(state, spy, now, me, from, bytes, true);
-                state.on_datagram(now, from, bytes);
-                least_held = least_held.min(state.held_bytes());
+                watch(core, spy, now, me, from, bytes, true);
+                core.on_datagram(now, from, bytes);
+                least_held = least_held.min(core.held_bytes());
                 heard_from.push(from);
             })?;
         }
         process.arrived |= arrived > 0;
         self.look_at_nics(process, now);
-        process.state.drain(now);
-        process.state.tick(now);
-        if process.leaving && process.state.is_flushed() {
-            process.state.leave(now);
+        process.core.drain(now);
+        process.core.tick(now);
+        if process.leaving && process.core.is_flushed() {
+            process.core.leave(now);
             world.left[self.index] = now;
         }
         if self.plan.flushes_acks && self.random.one_in(4) {
-            process.state.flush_acks();
+            process.core.flush_acks();
         }
         self.transmit(process, now)?;
         process.acted = false;
-        process.state.audit()?;
+        process.core.audit()?;
         // A timer may be seen late once, not again and again: a process that sleeps until the deadline would never sleep.
-        let overdue = arrived == 0 && process.state.deadline() <= now;
+        let overdue = arrived == 0 && process.core.deadline() <= now;
         process.overdue = if overdue { process.overdue + 1 } else { 0 };
         if process.overdue > OVERDUE_MAX {
             return Err(format!("host {} has a timer that is always due", self.index));
         }
         self.look_at_failures(process, world, now)?;
-        let full = least_held.min(process.state.held_bytes()) > self.plan.options.receive_bytes;
+        let full = least_held.min(process.core.held_bytes()) > self.plan.options.receive_bytes;
         self.look_at_peers(process, world, now, full)?;
         if self.random.one_in(32) {
             process.audit_all()?;
@@ -156,7 +156,7 @@ impl Host {
         for (counter, name) in
             [(Counter::Violation, "a violation"), (Counter::BeyondBitmap, "a PSN beyond the bitmap")]
         {
-            if process.state.counted(counter) > 0 {
+            if process.core.counted(counter) > 0 {
                 return Err(format!("host {} counts {name} where everybody keeps to the rules", self.index));
             }
         }
@@ -171,7 +171,7 @@ impl Host {
         }
         process.nics_at = now.plus(NICS_EVERY_NS);
         if let Some(nics) = process.spy.rail.nics(now) {
-            process.state.set_nics(now, PORT, nics);
+            process.core.set_nics(now, PORT, nics);
         }
     }
 }

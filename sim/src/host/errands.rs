@@ -51,7 +51,7 @@ impl Host {
         let lane = lanes.first.plus((self.index * LANE_BYTES) as u64);
         let (work, requests) = if self.random.one_in(3) {
             let atomic = Atomic { operation: AtomicOperation::Add, word: Word::U64, operand: 1, compare: 0 };
-            match process.state.remote_atomic(now, id, lane, atomic) {
+            match process.core.remote_atomic(now, id, lane, atomic) {
                 Ok(promise) => (Work::Count(promise), 1),
                 Err(error) => return self.blocked(&error),
             }
@@ -61,7 +61,7 @@ impl Host {
                 None => return Ok(()),
             }
         };
-        let connection = process.state.connection(id);
+        let connection = process.core.connection(id);
         self.enter_requests(process, world, id, to, requests);
         self.next_errand = now.plus(self.plan.errand_gap_ns);
         process.errands.push(Errand { peer: id, to, connection, epoch: lanes.epoch, work });
@@ -85,7 +85,7 @@ impl Host {
         let from = Region::new(bytes).map_err(|error| error.to_string())?;
         from.write(0, &expected).map_err(|error| error.to_string())?;
         let to = lane.plus(at as u64);
-        match process.state.remote_write(now, id, to, &from.all()) {
+        match process.core.remote_write(now, id, to, &from.all()) {
             Ok(_) => {}
             Err(error) => return self.blocked(&error).map(|()| None),
         }
@@ -93,7 +93,7 @@ impl Host {
         let patch = &patch[..bytes.min(8)];
         let place = self.random.below((bytes - patch.len() + 1) as u64) as usize;
         let mut requests = 2;
-        match process.state.remote_write_bytes(now, id, to.plus(place as u64), patch) {
+        match process.core.remote_write_bytes(now, id, to.plus(place as u64), patch) {
             Ok(_) => expected[place..place + patch.len()].copy_from_slice(patch),
             Err(error) => {
                 self.blocked(&error)?;
@@ -120,7 +120,7 @@ impl Host {
     ) -> Result<(), Wrong> {
         let errand = &process.errands[at];
         let (id, to) = (errand.peer, errand.to);
-        let lasts = process.state.connection(id) == errand.connection;
+        let lasts = process.core.connection(id) == errand.connection;
         let Some(outcome) = errand.outcome() else {
             if !lasts {
                 if !errand.has_more() {
@@ -176,7 +176,7 @@ impl Host {
         now: Instant,
         at: usize,
     ) -> Result<(), Wrong> {
-        let Process { state, errands, .. } = process;
+        let Process { core, errands, .. } = process;
         let Errand { peer: id, to, epoch, ref mut work, .. } = errands[at];
         let Work::Write { at: place, into, read, .. } = work else { return Ok(()) };
         // With the key of then: if there is another process now, it says that it does not know it.
@@ -185,7 +185,7 @@ impl Host {
             return Ok(());
         };
         let from = lanes.first.plus((self.index * LANE_BYTES + *place) as u64);
-        match state.remote_read(now, id, from, &into.all()) {
+        match core.remote_read(now, id, from, &into.all()) {
             Ok(promise) => *read = Some(promise),
             Err(error) => return self.blocked(&error),
         }
@@ -196,7 +196,7 @@ impl Host {
 
     /// Requests count as messages that are not taken from a channel.
     fn enter_requests(&self, process: &mut Process, world: &mut World, id: PeerId, to: usize, requests: u64) {
-        let connection = process.state.connection(id);
+        let connection = process.core.connection(id);
         let peer = process.known.entry(id.0).or_default();
         let (from, incarnation) = (self.index, self.incarnation);
         let stretch =

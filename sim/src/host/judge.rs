@@ -15,7 +15,7 @@ impl Host {
         world: &mut World,
         now: Instant,
     ) -> Result<(), Wrong> {
-        while let Some(failure) = process.state.take_failure() {
+        while let Some(failure) = process.core.take_failure() {
             world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
             let other = world.address_plan.host_of(failure.address)?;
             process.arrived = true;
@@ -97,14 +97,14 @@ impl Host {
         now: Instant,
         full: bool,
     ) -> Result<(), Wrong> {
-        let Process { state, known, heard_from, .. } = process;
+        let Process { core, known, heard_from, .. } = process;
         let doors_before = std::mem::take(&mut world.doors[self.index]);
-        for index in 0..state.peers() {
+        for index in 0..core.peers() {
             let id = PeerId(index);
-            let address = state.address_of(id).ok_or("a peer without address")?;
+            let address = core.address_of(id).ok_or("a peer without address")?;
             let other = world.address_plan.host_of(address)?;
             let peer = known.entry(index).or_default();
-            let connection = state.connection(id);
+            let connection = core.connection(id);
             if connection != peer.connection {
                 peer.connection = connection;
                 peer.quiet_since = None;
@@ -115,7 +115,7 @@ impl Host {
                     let before = world.ledger.stretch(stretch).connection;
                     if before != connection {
                         if before.wrapping_add(1) == connection {
-                            report(&mut world.ledger, stretch, |number| state.was_delivered(id, number))?;
+                            report(&mut world.ledger, stretch, |number| core.was_delivered(id, number))?;
                         }
                         if world.ledger.unreported(stretch) > 0 {
                             return Err(format!("host {} forgot host {other} and told nobody", self.index));
@@ -127,15 +127,15 @@ impl Host {
                 }
             }
             if let Some(stretch) = peer.stretch {
-                let reported = report(&mut world.ledger, stretch, |number| state.is_delivered(id, number))?;
-                if state.is_delivered(id, reported + 1) {
+                let reported = report(&mut world.ledger, stretch, |number| core.is_delivered(id, number))?;
+                if core.is_delivered(id, reported + 1) {
                     return Err(format!(
                         "message {} reported delivered that was never accepted",
                         reported + 1
                     ));
                 }
             }
-            let view = state.view(id).ok_or("a peer that cannot be seen")?;
+            let view = core.view(id).ok_or("a peer that cannot be seen")?;
             // It has begun its flow anew, as good as a new connection.
             if peer.view.is_some_and(|before| ![0, view.local_token].contains(&before.local_token)) {
                 world.changed[self.index][other] = now;
@@ -145,7 +145,7 @@ impl Host {
                     return Err(format!(
                         "host {} gave credit with {} bytes held",
                         self.index,
-                        state.held_bytes()
+                        core.held_bytes()
                     ));
                 }
                 // What was damaged comes again when more has been taken.
@@ -173,7 +173,7 @@ impl Host {
                 return Err(format!("host {} has waited for host {other} for {quiet_ns} ns", self.index));
             }
             if world.plan.multirail.is_some() {
-                peer.paths.look(&self.subject(), state, world, now, (other, index), &view)?;
+                peer.paths.look(&self.subject(), core, world, now, (other, index), &view)?;
             }
             peer.view = Some(view);
         }

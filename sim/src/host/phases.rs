@@ -20,10 +20,10 @@ impl Host {
     /// Whether everything is as the phase wants it, or what is not.
     pub(crate) fn is_done(&self, world: &World) -> Result<(), Wrong> {
         let Some(process) = &self.process else { return Ok(()) };
-        let state = &process.state;
+        let core = &process.core;
         let unlike = |what: &str| Err(format!("host {} {what}", self.index));
-        for index in 0..state.peers() {
-            let Some(view) = state.view(PeerId(index)) else { continue };
+        for index in 0..core.peers() {
+            let Some(view) = core.view(PeerId(index)) else { continue };
             if view.waiting {
                 let PeerView { held, assembling, .. } = view;
                 return Err(format!(
@@ -35,13 +35,13 @@ impl Host {
                 return Err(format!("host {} has said XOFF to peer {index} and never XON", self.index));
             }
         }
-        if !state.is_flushed() {
+        if !core.is_flushed() {
             return unlike("has messages that are not delivered");
         }
         if !process.kept.is_empty() || process.arrived || process.open.iter().any(Option::is_none) {
             return unlike("has not read everything");
         }
-        if let Some(exhausted) = state.exhausted() {
+        if let Some(exhausted) = core.exhausted() {
             return Err(format!("host {} is exhausted with nothing kept: {exhausted:?}", self.index));
         }
         if !process.errands.is_empty() {
@@ -50,7 +50,7 @@ impl Host {
         if world.phase == Phase::Recovery && !self.has_recovered(world) {
             return unlike("has not reached everybody");
         }
-        if world.phase == Phase::Closing && !state.has_left() {
+        if world.phase == Phase::Closing && !core.has_left() {
             return unlike("has not left");
         }
         Ok(())
@@ -60,8 +60,8 @@ impl Host {
     pub(crate) fn audit_at_rest(&self) -> Result<(), Wrong> {
         let Some(process) = &self.process else { return Ok(()) };
         process.audit_all()?;
-        if process.state.held_bytes() != 0 {
-            return Err(format!("host {} holds {} bytes of nothing", self.index, process.state.held_bytes()));
+        if process.core.held_bytes() != 0 {
+            return Err(format!("host {} holds {} bytes of nothing", self.index, process.core.held_bytes()));
         }
         for (channel, (failures, heard)) in process.open.iter().zip(&process.heard).enumerate() {
             if *failures != Some(*heard) {

@@ -59,7 +59,7 @@ impl Host {
     ) -> Result<(), Wrong> {
         let Some(process) = &mut self.process else { return Ok(()) };
         let me = world.addresses[self.index];
-        let memory = process.state.receive_memory();
+        let memory = process.core.receive_memory();
         let scattered = bytes.len() > self.plan.buffer_bytes;
         if memory.window_pages() > 0 && is_damaged_write(&bytes) {
             return Ok(()); // no CRC is compared for a direct write: an errand would go wrong. It is lost instead
@@ -78,10 +78,10 @@ impl Host {
             process.spy.passed.push_back((from, bytes));
             return Ok(());
         }
-        watch(&process.state, &mut process.spy, now, me, from, &bytes, false);
+        watch(&process.core, &mut process.spy, now, me, from, &bytes, false);
         // The process is told of what left a record, was written directly, or is noted though it did neither.
         let taken = matches!(verdict, Some(Verdict::Deposited | Verdict::WrittenDirectly));
-        if taken || noted(process.state.receive_memory(), &bytes) != noted_before {
+        if taken || noted(process.core.receive_memory(), &bytes) != noted_before {
             process.heard_from.push(from);
         }
         if taken {
@@ -92,7 +92,7 @@ impl Host {
         if let (Fate::Answer(answer), Ok((question, ..))) = (fate, Header::decode(&bytes)) {
             let flow = (question.token, question.epoch);
             process.spy.answer(now, from, &answer, flow)?;
-            let limit = process.state.peer_of_flow(question.flow).and_then(|id| process.state.view(id));
+            let limit = process.core.peer_of_flow(question.flow).and_then(|id| process.core.view(id));
             world.wire.borrow().check_told(flow, limit.map_or(0, |view| view.limit), me)?;
         }
         Ok(())

@@ -35,7 +35,7 @@ impl<S> ActiveMessages<S> {
         if self.flow_control.follow() {
             let inner = self.flow_control.channel.shared.inner.borrow();
             for (_, outstanding) in &mut self.requests {
-                outstanding.ticket = inner.state.ticket_now(outstanding.ticket);
+                outstanding.ticket = inner.core.ticket_now(outstanding.ticket);
             }
         }
     }
@@ -94,7 +94,7 @@ impl<S> ActiveMessages<S> {
 
     /// Everything outstanding with a peer that is gone fails. What was sent to its successor since does not.
     fn on_failure(&mut self, failure: &Failure) {
-        let present = self.flow_control.channel.shared.inner.borrow().state.connection(failure.peer);
+        let present = self.flow_control.channel.shared.inner.borrow().core.connection(failure.peer);
         let lost = |outstanding: &Outstanding<S>| {
             outstanding.ticket.peer() == failure.peer && outstanding.ticket.connection() != present
         };

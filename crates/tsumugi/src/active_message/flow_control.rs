@@ -39,14 +39,14 @@ impl FlowControl {
 
     /// The number that the peer goes by: its account's.
     fn the(&self, peer: PeerId) -> PeerId {
-        self.channel.shared.inner.borrow().state.the(peer)
+        self.channel.shared.inner.borrow().core.the(peer)
     }
 
     /// Has peers that turned out to be one have one account. `true`: there are some.
     pub(super) fn follow(&mut self) -> bool {
         let merges: Vec<Merge> = {
             let inner = self.channel.shared.inner.borrow();
-            inner.state.merges().get(self.followed..).unwrap_or_default().to_vec()
+            inner.core.merges().get(self.followed..).unwrap_or_default().to_vec()
         };
         self.followed += merges.len();
         for Merge { from, into } in &merges {
@@ -80,7 +80,7 @@ impl FlowControl {
 
     /// How many requests to the peer may be outstanding.
     fn tokens(&self, peer: PeerId) -> u32 {
-        let connection = self.channel.shared.inner.borrow().state.connection(peer);
+        let connection = self.channel.shared.inner.borrow().core.connection(peer);
         let peer = self.the(peer);
         let granted = self.accounts.get(peer.0 as usize).and_then(|account| account.granted);
         let granted =
@@ -99,7 +99,7 @@ impl FlowControl {
             return Err(RequestError::TooLong { bytes, limit });
         }
         let inner = self.channel.shared.inner.borrow();
-        inner.state.may_post(peer, (HEAD_BYTES + SEGMENT_PLACE_BYTES) as u64 + bytes)?;
+        inner.core.may_post(peer, (HEAD_BYTES + SEGMENT_PLACE_BYTES) as u64 + bytes)?;
         drop(inner);
         if self.has_token(peer) { Ok(()) } else { Err(RequestError::WouldBlock) }
     }
@@ -124,7 +124,7 @@ impl FlowControl {
         let peer = self.the(peer);
         self.account(peer).outstanding += 1;
         let now = self.channel.shared.now();
-        self.channel.shared.inner.borrow_mut().state.expect(now, peer);
+        self.channel.shared.inner.borrow_mut().core.expect(now, peer);
         Ok(ticket)
     }
 
@@ -132,8 +132,8 @@ impl FlowControl {
     pub(super) fn over(&mut self, ticket: Ticket) {
         let account = self.account(ticket.peer());
         account.outstanding = account.outstanding.saturating_sub(1);
-        let state = &mut self.channel.shared.inner.borrow_mut().state;
-        state.expect_no_more(ticket.peer(), ticket.connection());
+        let core = &mut self.channel.shared.inner.borrow_mut().core;
+        core.expect_no_more(ticket.peer(), ticket.connection());
     }
 
     /// The peer said how many requests it takes.
@@ -150,7 +150,7 @@ impl FlowControl {
         while account
             .replies
             .front()
-            .is_some_and(|ticket| inner.state.status_of(*ticket) != TicketStatus::Pending)
+            .is_some_and(|ticket| inner.core.status_of(*ticket) != TicketStatus::Pending)
         {
             account.replies.pop_front();
         }

@@ -137,14 +137,14 @@ impl<S> ActiveMessages<S> {
             return Err(PortError::Zero("tokens"));
         }
         let needed = (HEAD_BYTES + SEGMENT_PLACE_BYTES) as u64 + options.bulk_bytes as u64;
-        let limit = endpoint.shared.inner.borrow().state.message_bytes_max();
+        let limit = endpoint.shared.inner.borrow().core.message_bytes_max();
         if needed > limit {
             return Err(PortError::MessageBytes { needed, limit });
         }
         let flow_control = FlowControl::new(endpoint.channel(channel)?.hear_closes(), options);
         // Answers to the port that had the channel before, in this process or another, should not be taken for
         // answers to this one's requests.
-        let sequence = endpoint.shared.inner.borrow_mut().state.random_number();
+        let sequence = endpoint.shared.inner.borrow_mut().core.random_number();
         Ok(ActiveMessages {
             flow_control,
             state,

@@ -39,16 +39,16 @@ impl Shared {
     pub(super) fn flush(&self) -> Result<(), SendError> {
         let patience_ns = self.inner.borrow().flush_ns;
         loop {
-            let before = self.inner.borrow().state.acknowledged();
+            let before = self.inner.borrow().core.acknowledged();
             let until = self.now().plus(patience_ns);
-            match self.wait_until(Some(until), |state| state.is_flushed().then(|| state.take_loss()))? {
+            match self.wait_until(Some(until), |core| core.is_flushed().then(|| core.take_loss()))? {
                 Some(None) => return Ok(()),
                 Some(Some(failure)) => return Err(SendError::Peer(Box::new(failure))),
                 None => {}
             }
             let inner = self.inner.borrow();
-            if inner.state.acknowledged() == before
-                && let Some((name, address, messages)) = inner.state.undelivered().next()
+            if inner.core.acknowledged() == before
+                && let Some((name, address, messages)) = inner.core.undelivered().next()
             {
                 let waited = Duration::from_nanos(patience_ns);
                 return Err(SendError::Stalled { waited, messages, name: name.to_owned(), address });
@@ -59,14 +59,14 @@ impl Shared {
     /// Says BYE to every peer, until each has acknowledged it.
     fn leave(&self, ns_max: u64) -> Result<(), tsumugi_rail::RailError> {
         let now = self.now();
-        self.inner.borrow_mut().state.leave(now);
-        self.wait_until(Some(now.plus(ns_max)), |state| state.has_left().then_some(()))?;
+        self.inner.borrow_mut().core.leave(now);
+        self.wait_until(Some(now.plus(ns_max)), |core| core.has_left().then_some(()))?;
         Ok(())
     }
 
     /// Peers that still wait for us learn at once that they need not.
     fn end(&self) {
-        self.inner.borrow_mut().state.abort();
+        self.inner.borrow_mut().core.abort();
         // Nobody is left to be told of an error.
         let _ = self.transmit(self.now());
     }
@@ -79,7 +79,7 @@ impl Shared {
             return;
         }
         let until: Instant = self.now().plus(linger_ns);
-        match self.wait_until(Some(until), |state| state.is_flushed().then_some(())) {
+        match self.wait_until(Some(until), |core| core.is_flushed().then_some(())) {
             Ok(Some(())) => {
                 // Nobody is left to be told of an error.
                 let _ = self.leave(DROP_LEAVE_NS_MAX.min(linger_ns));
@@ -92,7 +92,7 @@ impl Shared {
 impl Inner {
     fn tell_of_losses(&self, linger_ns: u64) {
         let seconds = linger_ns as f64 / SECOND_NS as f64;
-        for (name, address, messages) in self.state.undelivered() {
+        for (name, address, messages) in self.core.undelivered() {
             log::warn!(
                 "endpoint {}: dropped with {messages} messages to {name} ({address}) that were not acknowledged within {seconds} s; \
                  call Endpoint::close, which waits for them, or raise Config::linger",

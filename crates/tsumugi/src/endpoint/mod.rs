@@ -28,7 +28,7 @@ use crate::ticket::{Ticket, TicketStatus};
 use crate::wait::{Wait, Waiter};
 use crate::{PeerId, Policy, Remote, peers};
 use core::paths::PathReport;
-use core::{EndpointOptions, State};
+use core::{Core, EndpointOptions};
 use shared::{Inner, Shared};
 use std::cell::{Cell, RefCell};
 use std::fs::File;
@@ -64,7 +64,7 @@ pub fn open_through(
     wrap: impl FnOnce(Box<dyn Rail>) -> Box<dyn Rail>,
 ) -> Result<Endpoint, OpenError> {
     let (rail, options, memory) = Endpoint::prepare(config)?;
-    Endpoint::assemble(State::new(options, memory), wrap(rail), config)
+    Endpoint::assemble(Core::new(options, memory), wrap(rail), config)
 }
 
 /// Opens an endpoint on any rail, whose time is what somebody writes into `ns`: for simulations, which must not wait.
@@ -75,7 +75,7 @@ pub fn open_simulated(
     rail: Box<dyn Rail>,
     ns: Rc<Cell<u64>>,
 ) -> Endpoint {
-    Endpoint::on(State::new(options, memory), rail, Clock::told(ns), Wait::Spin)
+    Endpoint::on(Core::new(options, memory), rail, Clock::told(ns), Wait::Spin)
 }
 
 impl Endpoint {
@@ -131,13 +131,13 @@ impl Endpoint {
         Ok((rail, options, memory))
     }
 
-    fn on(state: State, rail: Box<dyn Rail>, clock: Clock, wait: Wait) -> Endpoint {
+    fn on(core: Core, rail: Box<dyn Rail>, clock: Clock, wait: Wait) -> Endpoint {
         let shared = Shared {
-            memory: Rc::clone(&state.memory),
+            memory: Rc::clone(&core.memory),
             owner: Owner::this_process(),
             clock,
             inner: RefCell::new(Inner {
-                state,
+                core,
                 rail,
                 waiter: Waiter::new(wait),
                 spreads: false,
@@ -154,20 +154,16 @@ impl Endpoint {
         Endpoint { shared: Rc::new(shared) }
     }
 
-    pub(crate) fn assemble(
-        state: State,
-        rail: Box<dyn Rail>,
-        config: &Config,
-    ) -> Result<Endpoint, OpenError> {
-        let endpoint = Endpoint::on(state, rail, Clock::start(), config.wait);
+    pub(crate) fn assemble(core: Core, rail: Box<dyn Rail>, config: &Config) -> Result<Endpoint, OpenError> {
+        let endpoint = Endpoint::on(core, rail, Clock::start(), config.wait);
         let mut inner = endpoint.shared.inner.borrow_mut();
         inner.set_policy(config.policy, Instant(0));
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         (inner.flush_ns, inner.linger_ns) = (ns(config.flush_timeout), ns(config.linger));
-        inner.state.set_replacement(config.replacement);
-        inner.state.set_networks(config.networks()?);
+        inner.core.set_replacement(config.replacement);
+        inner.core.set_networks(config.networks()?);
         if config.datagram_bytes.is_none() && family::is_dual(inner.rail.address().ip()) {
-            inner.state.shorten_over_ipv6();
+            inner.core.shorten_over_ipv6();
         }
         drop(inner);
         if Report::is_wanted() {
@@ -217,7 +213,7 @@ impl Endpoint {
     /// [`progress`](Endpoint::progress).
     #[must_use]
     pub fn is_handed_over(&self, peer: PeerId) -> bool {
-        self.shared.inner.borrow().state.is_handed_over(peer)
+        self.shared.inner.borrow().core.is_handed_over(peer)
     }
 
     /// Begins to connect to a peer, if that was not done yet. Returns whether what is sent to it may go out: not before
@@ -227,7 +223,7 @@ impl Endpoint {
     /// The rail is broken.
     pub fn connect(&self, peer: PeerId) -> Result<bool, RailError> {
         let now = self.shared.now();
-        let is_connected = self.shared.inner.borrow_mut().state.connect(now, peer);
+        let is_connected = self.shared.inner.borrow_mut().core.connect(now, peer);
         if !is_connected {
             self.shared.transmit(now)?;
         }
@@ -248,7 +244,7 @@ impl Endpoint {
     /// acknowledge it at once. Otherwise the acknowledgement may ride on what the peer sends, and a process that makes
     /// no call sends nothing.
     pub fn want_ack(&self, peer: PeerId) {
-        self.shared.inner.borrow_mut().state.want_ack(peer);
+        self.shared.inner.borrow_mut().core.want_ack(peer);
     }
 
     /// Number of peers that are known, listed and come by themselves. They go by the numbers from 0 on, until there have been
@@ -256,13 +252,13 @@ impl Endpoint {
     /// gets a number that no peer had.
     #[must_use]
     pub fn peers(&self) -> u32 {
-        self.shared.inner.borrow().state.peers()
+        self.shared.inner.borrow().core.peers()
     }
 
     /// A peer's address.
     #[must_use]
     pub fn address_of(&self, peer: PeerId) -> Option<SocketAddr> {
-        self.shared.inner.borrow().state.address_of(peer)
+        self.shared.inner.borrow().core.address_of(peer)
     }
 
     /// The number that a peer goes by. One endpoint is one peer, whatever it is called: when two of its addresses were added
@@ -270,7 +266,7 @@ impl Endpoint {
     /// found out when something is sent to both.
     #[must_use]
     pub fn the(&self, peer: PeerId) -> PeerId {
-        self.shared.inner.borrow().state.the(peer)
+        self.shared.inner.borrow().core.the(peer)
     }
 
     /// Opens a channel, exclusively.
@@ -280,7 +276,7 @@ impl Endpoint {
     /// # Errors
     /// It is open already.
     pub fn channel(&self, number: u16) -> Result<Channel, ChannelError> {
-        if !self.shared.inner.borrow_mut().state.open_channel(number) {
+        if !self.shared.inner.borrow_mut().core.open_channel(number) {
             return Err(ChannelError::Taken(number));
         }
         Ok(Channel::new(Rc::clone(&self.shared), number))
@@ -331,7 +327,7 @@ impl Endpoint {
         timeout: Duration,
         mut ready: impl FnMut() -> Option<T>,
     ) -> Result<Option<T>, RailError> {
-        self.shared.inner.borrow_mut().state.watch();
+        self.shared.inner.borrow_mut().core.watch();
         // Asked before anything else is done: direct writes into a window need no call.
         self.shared.wait(self.shared.deadline(timeout), &mut ready, |_| None)
     }
@@ -339,7 +335,7 @@ impl Endpoint {
     /// Whether everything that was accepted is acknowledged, or lost: [`Endpoint::flush`] would not wait.
     #[must_use]
     pub fn is_flushed(&self) -> bool {
-        self.shared.inner.borrow().state.is_flushed()
+        self.shared.inner.borrow().core.is_flushed()
     }
 
     /// Waits until everything that was accepted is acknowledged, or lost, as long as anything still is acknowledged within
@@ -357,19 +353,19 @@ impl Endpoint {
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.
     #[must_use]
     pub fn status(&self, ticket: Ticket) -> TicketStatus {
-        self.shared.inner.borrow().state.status_of(ticket)
+        self.shared.inner.borrow().core.status_of(ticket)
     }
 
     /// Takes the next failure of a peer that nobody has asked for.
     #[must_use]
     pub fn take_failure(&self) -> Option<Failure> {
-        self.shared.inner.borrow_mut().state.take_failure()
+        self.shared.inner.borrow_mut().core.take_failure()
     }
 
     /// Forgets that a peer is gone: the next message to it connects anew, and [`Endpoint::flush`] does not tell what
     /// was lost with it.
     pub fn reset_peer(&self, peer: PeerId) {
-        self.shared.inner.borrow_mut().state.reset_peer(peer.0);
+        self.shared.inner.borrow_mut().core.reset_peer(peer.0);
     }
 
     /// The send path in use; `auto` when there are several to choose from.
@@ -387,9 +383,9 @@ impl Endpoint {
     /// What is in use, and what the endpoint does without, why, and what mends it. Looks at the NICs anew.
     #[must_use]
     pub fn report(&self) -> Report {
-        let Inner { rail, state, .. } = &*self.shared.inner.borrow();
-        let mut report = Report::new(rail.address(), rail.uses_xdp(), rail.report(), state.turned_away());
-        report.given_up.extend(state.short_paths());
+        let Inner { rail, core, .. } = &*self.shared.inner.borrow();
+        let mut report = Report::new(rail.address(), rail.uses_xdp(), rail.report(), core.turned_away());
+        report.given_up.extend(core.short_paths());
         report
     }
 
@@ -425,20 +421,20 @@ impl Endpoint {
     /// one of ours.
     #[must_use]
     pub fn paths(&self, peer: PeerId) -> Vec<PathReport> {
-        self.shared.inner.borrow().state.paths(peer.0)
+        self.shared.inner.borrow().core.paths(peer.0)
     }
 
     /// Every address by which a peer was connected to or that it has told of, and whether it is a path to it, or why
     /// not.
     #[must_use]
     pub fn explain(&self, peer: PeerId) -> Vec<(SocketAddr, String)> {
-        self.shared.inner.borrow().state.explain(peer.0)
+        self.shared.inner.borrow().core.explain(peer.0)
     }
 
     /// What the endpoint has counted.
     #[must_use]
     pub fn counters(&self) -> Counters {
-        self.shared.inner.borrow().state.counters()
+        self.shared.inner.borrow().core.counters()
     }
 }
 
@@ -461,16 +457,16 @@ impl Endpoint {
             return Err((ContextError::Rail(error.to_string()), self));
         }
         let mut inner = self.shared.inner.borrow_mut();
-        let Inner { state, rail, silent, .. } = &mut *inner;
+        let Inner { core, rail, silent, .. } = &mut *inner;
         // So that no peer takes the closed port for our end.
         let now = self.shared.clock.now();
-        if let Err(error) = state.say_away(now, &mut **rail) {
+        if let Err(error) = core.say_away(now, &mut **rail) {
             drop(inner);
             return Err((ContextError::Rail(error.to_string()), self));
         }
         *silent = true;
         rail.quiesce();
-        let context = state.save(self.shared.clock.now(), rail.address());
+        let context = core.save(self.shared.clock.now(), rail.address());
         drop(inner);
         Ok(context)
     }
@@ -488,8 +484,8 @@ impl Endpoint {
             ..config
         };
         let (rail, options, memory) = Endpoint::prepare(&config)?;
-        let mut state = State::new(options, memory);
-        state.restore(context)?;
-        Endpoint::assemble(state, rail, &config)
+        let mut core = Core::new(options, memory);
+        core.restore(context)?;
+        Endpoint::assemble(core, rail, &config)
     }
 }

@@ -1,7 +1,7 @@
 //! How an endpoint makes progress: it looks for what has arrived and follows up, and waits in between.
 
 use super::bell::Bell;
-use super::core::State;
+use super::core::Core;
 use super::shared::{Inner, Shared};
 use crate::error::SendError;
 use crate::wait::Step;
@@ -54,14 +54,14 @@ impl Shared {
     pub(crate) fn post_with<T>(
         &self,
         peer: PeerId,
-        post: impl FnOnce(&mut State, Instant) -> Result<T, SendError>,
+        post: impl FnOnce(&mut Core, Instant) -> Result<T, SendError>,
     ) -> Result<T, SendError> {
         let now = self.now();
         self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
-        let state = &mut inner.state;
-        let alone = state.is_quiet(now, peer);
-        let posted = post(state, now)?;
+        let core = &mut inner.core;
+        let alone = core.is_quiet(now, peer);
+        let posted = post(core, now)?;
         drop(inner);
         if alone {
             self.transmit(now)?;
@@ -122,19 +122,19 @@ impl Shared {
     /// Sends what waits for a peer, unless several packets are in flight to it.
     pub(crate) fn push(&self, peer: PeerId) -> Result<(), RailError> {
         let mut inner = self.inner.borrow_mut();
-        if inner.state.is_handed_over(peer) {
+        if inner.core.is_handed_over(peer) {
             return Ok(());
         }
         self.check_owner()?;
         let now = self.clock.now();
-        let may_leave = |state: &mut State| state.has_at_most(now, peer, PUSHED_PACKETS_MAX);
+        let may_leave = |core: &mut Core| core.has_at_most(now, peer, PUSHED_PACKETS_MAX);
         // What was acknowledged meanwhile is not known before it is looked for.
-        if !may_leave(&mut inner.state) && now.since(inner.looked_at) > PUSH_LOOK_NS {
+        if !may_leave(&mut inner.core) && now.since(inner.looked_at) > PUSH_LOOK_NS {
             inner.look(now, || now)?;
         }
-        if may_leave(&mut inner.state) {
-            let Inner { state, rail, .. } = &mut *inner;
-            state.transmit(now, &mut **rail)?;
+        if may_leave(&mut inner.core) {
+            let Inner { core, rail, .. } = &mut *inner;
+            core.transmit(now, &mut **rail)?;
         }
         inner.set_bell(|| now);
         Ok(())
@@ -144,8 +144,8 @@ impl Shared {
     pub(crate) fn transmit(&self, now: Instant) -> Result<(), RailError> {
         self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
-        let Inner { state, rail, .. } = &mut *inner;
-        let sent = state.transmit(now, &mut **rail);
+        let Inner { core, rail, .. } = &mut *inner;
+        let sent = core.transmit(now, &mut **rail);
         inner.set_bell(|| now);
         sent
     }
@@ -154,7 +154,7 @@ impl Shared {
     pub(crate) fn wait_until<T>(
         &self,
         deadline: Option<Instant>,
-        ready: impl FnMut(&mut State) -> Option<T>,
+        ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         self.wait(deadline, || None, ready)
     }
@@ -165,7 +165,7 @@ impl Shared {
         &self,
         deadline: Option<Instant>,
         found: impl FnMut() -> Option<T>,
-        ready: impl FnMut(&mut State) -> Option<T>,
+        ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         let outcome = self.wait_here(deadline, found, ready);
         self.set_bell();
@@ -176,11 +176,11 @@ impl Shared {
         &self,
         deadline: Option<Instant>,
         mut found: impl FnMut() -> Option<T>,
-        mut ready: impl FnMut(&mut State) -> Option<T>,
+        mut ready: impl FnMut(&mut Core) -> Option<T>,
     ) -> Result<Option<T>, RailError> {
         self.check_owner()?;
         let mut inner = self.inner.borrow_mut();
-        if let Some(found) = ready(&mut inner.state) {
+        if let Some(found) = ready(&mut inner.core) {
             return Ok(Some(found));
         }
         let mut now = inner.looked_at;
@@ -204,9 +204,9 @@ impl Shared {
             } else if timers {
                 now = self.clock.now();
             }
-            if arrived || timers && (inner.state.is_due(now) || inner.rail.wake_at() <= now) {
+            if arrived || timers && (inner.core.is_due(now) || inner.rail.wake_at() <= now) {
                 inner.follow_up(now)?;
-                if let Some(found) = ready(&mut inner.state) {
+                if let Some(found) = ready(&mut inner.core) {
                     inner.waiter.busy(now);
                     return Ok(Some(found));
                 }
@@ -236,7 +236,7 @@ impl Shared {
 impl Inner {
     /// When the next call has something to do though nothing arrives.
     pub(super) fn due(&self, now: Instant) -> Instant {
-        if self.state.is_due(now) { now } else { self.state.deadline().min(self.rail.wake_at()) }
+        if self.core.is_due(now) { now } else { self.core.deadline().min(self.rail.wake_at()) }
     }
 
     #[inline]
@@ -258,13 +258,13 @@ impl Inner {
 
     /// Takes in what has arrived. `now` may be a few looks old; `fresh` is asked when there is something.
     fn look(&mut self, now: Instant, fresh: impl Fn() -> Instant) -> Result<usize, RailError> {
-        let Inner { state, rail, looked_at, .. } = self;
+        let Inner { core, rail, looked_at, .. } = self;
         let mut at = None;
         let arrived = rail.receive(now, &mut |from, datagram| {
-            state.on_datagram(*at.get_or_insert_with(&fresh), from, datagram);
+            core.on_datagram(*at.get_or_insert_with(&fresh), from, datagram);
         });
         let mut arrived = arrived?;
-        if state.has_news() {
+        if core.has_news() {
             arrived += 1;
             at.get_or_insert_with(&fresh);
         }
@@ -275,7 +275,7 @@ impl Inner {
     pub(super) fn set_policy(&mut self, policy: Option<Policy>, now: Instant) {
         self.spreads |= policy.is_some();
         if let Some(policy) = policy {
-            self.state.set_policy(policy);
+            self.core.set_policy(policy);
         }
         self.look_at_nics(now);
     }
@@ -285,7 +285,7 @@ impl Inner {
         if self.spreads && now >= self.nics_at {
             self.nics_at = now.plus(NICS_EVERY_NS);
             if let Some(nics) = self.rail.nics(now) {
-                self.state.set_nics(now, self.rail.address().port(), nics);
+                self.core.set_nics(now, self.rail.address().port(), nics);
             }
         }
     }
@@ -293,11 +293,11 @@ impl Inner {
     /// Reads what was deposited, lets timers run, sends what may be sent.
     fn follow_up(&mut self, now: Instant) -> Result<(), RailError> {
         self.look_at_nics(now);
-        let Inner { state, rail, .. } = self;
-        state.show_rails(now, false);
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, &mut **rail)
+        let Inner { core, rail, .. } = self;
+        core.show_rails(now, false);
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, &mut **rail)
     }
 
     /// Goes on looking without sleeping. After a while the rail need not ring for us.
@@ -314,19 +314,19 @@ impl Inner {
         // Also if the bell has rung since: it rings once for each time.
         self.rail.watch(true)?;
         self.spins = 0;
-        let Inner { state, rail, .. } = self;
+        let Inner { core, rail, .. } = self;
         // Nobody should wait for an acknowledgement until we wake.
-        state.flush_acks();
-        state.transmit(now, &mut **rail)?;
-        if state.has_news() {
+        core.flush_acks();
+        core.transmit(now, &mut **rail)?;
+        if core.has_news() {
             return Ok(()); // deposited before the receive path could see that we sleep
         }
-        let until = state.deadline().min(rail.wake_at()).min(deadline.unwrap_or(Instant::NEVER));
+        let until = core.deadline().min(rail.wake_at()).min(deadline.unwrap_or(Instant::NEVER));
         let ns = until.since(now).min(SLEEP_NS_MAX);
         if ns == 0 {
             return Ok(());
         }
-        state.show_rails(now, true);
+        core.show_rails(now, true);
         match rail.descriptor() {
             Some(descriptor) => crate::wait::sleep_on(descriptor, ns),
             None => std::thread::sleep(Duration::from_nanos(ns.min(MILLISECOND_NS))),

@@ -1,7 +1,7 @@
 //! What an endpoint shares with its channels, messages and buffers.
 
 use super::bell::Bell;
-use super::core::State;
+use super::core::Core;
 use crate::PeerId;
 use crate::clock::Clock;
 use crate::error::PeerError;
@@ -23,7 +23,7 @@ pub(crate) struct Shared {
 }
 
 pub(crate) struct Inner {
-    pub(crate) state: State,
+    pub(crate) core: Core,
     pub(super) rail: Box<dyn Rail>,
     pub(super) waiter: Waiter,
     /// Whether NICs are used beside those by which connections were made, and when they are looked at next.
@@ -51,9 +51,9 @@ impl Inner {
         if !family::serves(bound.ip(), address.ip()) {
             return Err(PeerError::Family { address, bound });
         }
-        if let Some(why) = self.state.networks().refusal(address.ip()) {
+        if let Some(why) = self.core.networks().refusal(address.ip()) {
             return Err(PeerError::NotAllowed { address, why });
         }
-        self.state.add_peer(peer, address)
+        self.core.add_peer(peer, address)
     }
 }

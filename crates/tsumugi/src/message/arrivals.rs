@@ -11,62 +11,62 @@ use crate::endpoint::core::place::{Incoming, Placer, Room};
 use crate::endpoint::peer::receive::Lent;
 use crate::endpoint::receive_queue::Payload;
 
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 
 impl PortState {
     /// Takes in everything that the channel has.
-    pub(super) fn take_in(&mut self, state: &mut State) {
-        self.follow(state);
-        while let Some((number, buffer)) = state.take_lent(self.channel) {
-            self.given_back(state, number, buffer);
+    pub(super) fn take_in(&mut self, core: &mut Core) {
+        self.follow(core);
+        while let Some((number, buffer)) = core.take_lent(self.channel) {
+            self.given_back(core, number, buffer);
         }
-        while let Some(delivery) = state.take(self.channel) {
+        while let Some(delivery) = core.take(self.channel) {
             match delivery {
-                Delivery::Message { source, payload } => self.on_message(state, source, payload),
-                Delivery::Failed(failure) => self.on_failed(state, failure),
+                Delivery::Message { source, payload } => self.on_message(core, source, payload),
+                Delivery::Failed(failure) => self.on_failed(core, failure),
             }
         }
     }
 
-    fn on_message(&mut self, state: &mut State, source: u32, payload: Payload) {
-        let message = state.bytes_of(&payload);
+    fn on_message(&mut self, core: &mut Core, source: u32, payload: Payload) {
+        let message = core.bytes_of(&payload);
         let bytes = message.len() as u64;
         let Some(header) = Header::decode(message, bytes) else {
-            state.count_violation();
-            state.release_message(payload);
+            core.count_violation();
+            core.release_message(payload);
             return;
         };
         match header {
             Header::Eager { tag, immediate } | Header::Active { tag, immediate } => {
                 let at = Header::data_at(immediate);
                 let status = Status { peer: PeerId(source), tag, immediate, bytes: bytes - at as u64 };
-                match self.match_receive(state, source, tag, status.bytes) {
-                    Some(number) => self.fill(state, number, status, at, payload),
+                match self.match_receive(core, source, tag, status.bytes) {
+                    Some(number) => self.fill(core, number, status, at, payload),
                     None => {
-                        let payload = state.copy_out(payload);
-                        self.keep(state, status, Stored::Whole(payload));
+                        let payload = core.copy_out(payload);
+                        self.keep(core, status, Stored::Whole(payload));
                     }
                 }
                 return;
             }
             Header::Data { receive } => {
                 match self.granted(receive, source, bytes - DATA_HEADER_BYTES as u64) {
-                    Some(status) => self.fill(state, receive, status, DATA_HEADER_BYTES, payload),
+                    Some(status) => self.fill(core, receive, status, DATA_HEADER_BYTES, payload),
                     None => {
-                        state.count_violation();
-                        state.release_message(payload);
+                        core.count_violation();
+                        core.release_message(payload);
                     }
                 }
                 return;
             }
             Header::Offer { tag, send, bytes, immediate } => {
                 let status = Status { peer: PeerId(source), tag, immediate, bytes };
-                self.on_offer(state, status, send);
+                self.on_offer(core, status, send);
             }
-            Header::Grant { receive, send, bytes } => self.on_grant(state, source, send, receive, bytes),
-            Header::Refuse { send, bytes } => self.on_refuse(state, source, send, bytes),
+            Header::Grant { receive, send, bytes } => self.on_grant(core, source, send, receive, bytes),
+            Header::Refuse { send, bytes } => self.on_refuse(core, source, send, bytes),
         }
-        state.release_message(payload);
+        core.release_message(payload);
     }
 
     /// The message for which a receive has granted so many bytes.
@@ -77,25 +77,25 @@ impl PortState {
         }
     }
 
-    fn on_offer(&mut self, state: &mut State, status: Status, send: u64) {
-        let limit = state.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64);
+    fn on_offer(&mut self, core: &mut Core, status: Status, send: u64) {
+        let limit = core.message_bytes_max().saturating_sub(DATA_HEADER_BYTES as u64);
         if status.bytes > limit {
-            state.count_violation();
+            core.count_violation();
             self.say(status.peer, Outgoing::Header(Header::Refuse { send, bytes: limit }));
             return;
         }
-        match self.match_receive(state, status.peer.0, status.tag, status.bytes) {
-            Some(number) => self.grant(state, number, status, send),
+        match self.match_receive(core, status.peer.0, status.tag, status.bytes) {
+            Some(number) => self.grant(core, number, status, send),
             None => {
-                self.keep(state, status, Stored::Offered(send));
+                self.keep(core, status, Stored::Offered(send));
             }
         }
     }
 }
 
 impl Placer for PortState {
-    fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room {
-        self.take_in(state);
+    fn on_head(&mut self, core: &mut Core, incoming: Incoming, head: &[u8]) -> Room {
+        self.take_in(core);
         let Incoming { source, total, .. } = incoming;
         let lent = match Header::decode(head, total) {
             // It is matched when it is whole.
@@ -103,9 +103,9 @@ impl Placer for PortState {
             Some(Header::Active { tag, immediate }) => {
                 let at = Header::data_at(immediate);
                 let status = Status { peer: PeerId(source), tag, immediate, bytes: total - at as u64 };
-                match self.match_receive(state, source, tag, status.bytes) {
+                match self.match_receive(core, source, tag, status.bytes) {
                     Some(number) => self.lend(number, status, at),
-                    None => return Room::Claimed(self.keep(state, status, Stored::Arriving(incoming))),
+                    None => return Room::Claimed(self.keep(core, status, Stored::Arriving(incoming))),
                 }
             }
             Some(Header::Data { receive }) => {
@@ -118,15 +118,15 @@ impl Placer for PortState {
         };
         lent.map_or_else(
             || {
-                state.count_violation();
+                core.count_violation();
                 Room::Nowhere
             },
             Room::Lent,
         )
     }
 
-    fn on_placed(&mut self, state: &mut State, lent: Lent) {
-        self.placed(state, lent);
+    fn on_placed(&mut self, core: &mut Core, lent: Lent) {
+        self.placed(core, lent);
     }
 
     fn on_collected(&mut self, key: usize, payload: Payload) {
@@ -135,12 +135,12 @@ impl Placer for PortState {
         }
     }
 
-    fn on_lost(&mut self, state: &mut State, room: Room) {
+    fn on_lost(&mut self, core: &mut Core, room: Room) {
         match room {
             Room::Lent(lent) => self.take_back(lent),
             Room::Claimed(key) => match self.messages.get_mut(key) {
                 Some(kept) if kept.waits.is_none() => kept.stored = Stored::Lost,
-                _ => self.drop_kept(state, key),
+                _ => self.drop_kept(core, key),
             },
             Room::Own | Room::Nowhere => {}
         }

@@ -6,7 +6,7 @@ use super::parcel::{FRONT_BYTES, Lent, Offered, Outgoing, Parcel};
 use super::port_state::PortState;
 use super::request::{Completion, Envelope, RequestError, Status};
 use crate::buffer::Buffer;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::long_message::Lender;
 use crate::error::SendError;
 use crate::ticket::TicketStatus;
@@ -23,43 +23,43 @@ impl PortState {
     #[inline]
     pub(super) fn send_now(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         header: Header,
         peer: PeerId,
         data: &[u8],
     ) -> Result<Ticket, SendError> {
         let parts = [&header.encode(data.len())[..], data];
-        let number = state.post_parts(self.now, peer, self.channel, parts)?;
-        Ok(state.ticket(peer, number))
+        let number = core.post_parts(self.now, peer, self.channel, parts)?;
+        Ok(core.ticket(peer, number))
     }
 
     /// Sends a message at once that lies in a buffer of [`PortState::buffer`].
     pub(super) fn send_buffer_now(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         header: Header,
         peer: PeerId,
         mut buffer: Vec<u8>,
     ) -> Result<Ticket, Refused> {
         let data_bytes = buffer.len() - FRONT_BYTES;
         buffer[WHOLE_BYTES..FRONT_BYTES].copy_from_slice(&header.encode(data_bytes));
-        let number = state.post_buffer(self.now, peer, self.channel, buffer)?;
-        Ok(state.ticket(peer, number))
+        let number = core.post_buffer(self.now, peer, self.channel, buffer)?;
+        Ok(core.ticket(peer, number))
     }
 
     /// Sends a message at once that lies in memory of the caller. Returns the number of the request.
     pub(super) fn send_lent_now(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         header: Header,
         status: Status,
         buffer: Buffer,
         cookie: u64,
     ) -> Result<u64, (SendError, Buffer)> {
-        let ticket = state.ticket(status.peer, 0);
+        let ticket = core.ticket(status.peer, 0);
         let lent = Lent { status, ticket, buffer: None, failure: None };
         let number = self.requests.insert(Entry::new(Some(cookie), Stage::Lent(lent)));
-        match self.post_lent(state, header, status.peer, buffer, number) {
+        match self.post_lent(core, header, status.peer, buffer, number) {
             Ok(()) => Ok(number),
             Err(refused) => {
                 self.requests.remove(number);
@@ -71,7 +71,7 @@ impl PortState {
     /// Has the data of request `number`, which is of memory that is lent, accepted.
     fn post_lent(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         header: Header,
         peer: PeerId,
         buffer: Buffer,
@@ -79,11 +79,11 @@ impl PortState {
     ) -> Result<(), (SendError, Buffer)> {
         let front = header.encode(buffer.len());
         let lender = Lender { channel: self.channel, key: number };
-        let (message, back) = state.post_lent(self.now, peer, lender, &front, buffer)?;
+        let (message, back) = core.post_lent(self.now, peer, lender, &front, buffer)?;
         let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else {
             return Ok(());
         };
-        lent.ticket = state.ticket(peer, message);
+        lent.ticket = core.ticket(peer, message);
         if let Some(buffer) = back {
             let sent = Completion::sent(lent.status, Some(lent.ticket), Some(buffer));
             self.complete(number, sent);
@@ -92,12 +92,12 @@ impl PortState {
     }
 
     /// The library needs the memory of a send no more.
-    pub(super) fn given_back(&mut self, state: &State, number: u64, buffer: Buffer) {
+    pub(super) fn given_back(&mut self, core: &Core, number: u64, buffer: Buffer) {
         let Some(Entry { stage: Stage::Lent(lent), .. }) = self.requests.get_mut(number) else { return };
         let (status, ticket) = (lent.status, lent.ticket);
         if let Some(error) = lent.failure.take() {
             self.complete(number, Completion { outcome: Err(error), buffer: Some(buffer), ticket: None });
-        } else if state.status_of(ticket) == TicketStatus::Delivered {
+        } else if core.status_of(ticket) == TicketStatus::Delivered {
             self.complete(number, Completion::sent(status, Some(ticket), Some(buffer)));
         } else {
             lent.buffer = Some(buffer);
@@ -118,29 +118,29 @@ impl PortState {
     /// Sends one copy of `data` to several peers, at once.
     pub(super) fn send_to_all(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         header: Header,
         peers: &[PeerId],
         data: &[u8],
     ) -> Result<Vec<Ticket>, SendError> {
         let parts = [&header.encode(data.len())[..], data];
-        let numbers = state.post_to_all(self.now, peers, self.channel, parts)?;
-        Ok(peers.iter().zip(numbers).map(|(peer, number)| state.ticket(*peer, number)).collect())
+        let numbers = core.post_to_all(self.now, peers, self.channel, parts)?;
+        Ok(peers.iter().zip(numbers).map(|(peer, number)| core.ticket(*peer, number)).collect())
     }
 
     /// Offers a message. Returns the number of the request.
     pub(super) fn offer(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         peer: PeerId,
         envelope: Envelope,
         parcel: Parcel,
         cookie: Option<u64>,
     ) -> Result<u64, (SendError, Parcel)> {
-        self.take_in(state);
-        let peer = state.the(peer);
+        self.take_in(core);
+        let peer = core.the(peer);
         let bytes = parcel.bytes() as u64;
-        match state.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
+        match core.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
             // The data need room only when they are wanted.
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err((error, parcel)),
@@ -149,11 +149,11 @@ impl PortState {
             return Err((SendError::WouldBlock, parcel));
         }
         let status = Status::new(peer, envelope, bytes);
-        let connection = state.connection(peer);
+        let connection = core.connection(peer);
         let offered = Offered { status, parcel, connection };
         let send = self.requests.insert(Entry::new(cookie, Stage::Send(offered)));
         let Envelope { tag, immediate } = envelope;
-        if let Err(error) = self.post_header(state, peer, Header::Offer { tag, send, bytes, immediate }) {
+        if let Err(error) = self.post_header(core, peer, Header::Offer { tag, send, bytes, immediate }) {
             let parcel = match self.requests.remove(send) {
                 Some(Entry { stage: Stage::Send(offered), .. }) => offered.parcel,
                 _ => Parcel::Sent,
@@ -161,7 +161,7 @@ impl PortState {
             return Err((error, parcel));
         }
         *self.offered_bytes.entry(peer.0).or_default() += bytes;
-        state.expect(self.now, peer);
+        core.expect(self.now, peer);
         Ok(send)
     }
 
@@ -171,26 +171,26 @@ impl PortState {
     }
 
     /// A buffer for a message of `bytes`, with room for headers in front. Its bytes are arbitrary.
-    pub(super) fn buffer(state: &mut State, bytes: usize) -> Result<Vec<u8>, SendError> {
-        state.buffer(DATA_HEADER_BYTES + bytes)
+    pub(super) fn buffer(core: &mut Core, bytes: usize) -> Result<Vec<u8>, SendError> {
+        core.buffer(DATA_HEADER_BYTES + bytes)
     }
 
     /// Where the data begin in a buffer.
     pub(super) const DATA_AT: usize = FRONT_BYTES;
 
     /// The peer wants `granted` bytes of what was offered.
-    pub(super) fn on_grant(&mut self, state: &mut State, source: u32, send: u64, receive: u64, granted: u64) {
+    pub(super) fn on_grant(&mut self, core: &mut Core, source: u32, send: u64, receive: u64, granted: u64) {
         let Some(offered) = self.offered(send, source).filter(|offered| granted <= offered.status.bytes)
         else {
-            state.count_violation();
+            core.count_violation();
             return;
         };
         let parcel = std::mem::take(&mut offered.parcel);
         let status = offered.status;
         self.offered_no_more(status);
         if granted == 0 {
-            let buffer = parcel.give_back(state);
-            self.finish_send(state, send, None, buffer);
+            let buffer = parcel.give_back(core);
+            self.finish_send(core, send, None, buffer);
             return;
         }
         let parcel = parcel.shortened(granted as usize);
@@ -217,37 +217,37 @@ impl PortState {
     }
 
     /// The peer does not take messages that long.
-    pub(super) fn on_refuse(&mut self, state: &mut State, source: u32, send: u64, limit: u64) {
+    pub(super) fn on_refuse(&mut self, core: &mut Core, source: u32, send: u64, limit: u64) {
         match self.offered(send, source).map(|offered| offered.status.peer) {
-            Some(peer) => self.fail_send(state, send, RequestError::TooLong { peer, limit }),
-            None => state.count_violation(),
+            Some(peer) => self.fail_send(core, send, RequestError::TooLong { peer, limit }),
+            None => core.count_violation(),
         }
     }
 
     /// The data of a send are accepted, or none are wanted.
-    fn finish_send(&mut self, state: &mut State, send: u64, ticket: Option<Ticket>, buffer: Option<Buffer>) {
-        if let Some(status) = self.accepted(state, send) {
+    fn finish_send(&mut self, core: &mut Core, send: u64, ticket: Option<Ticket>, buffer: Option<Buffer>) {
+        if let Some(status) = self.accepted(core, send) {
             self.complete(send, Completion::sent(status, ticket, buffer));
         }
     }
 
     /// Nothing more is expected of the peer because of an offer.
-    fn accepted(&mut self, state: &mut State, send: u64) -> Option<Status> {
+    fn accepted(&mut self, core: &mut Core, send: u64) -> Option<Status> {
         let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get(send) else { return None };
-        state.expect_no_more(offered.status.peer, offered.connection);
+        core.expect_no_more(offered.status.peer, offered.connection);
         Some(offered.status)
     }
 
     /// A send that was offered fails.
-    pub(super) fn fail_send(&mut self, state: &mut State, send: u64, error: RequestError) {
+    pub(super) fn fail_send(&mut self, core: &mut Core, send: u64, error: RequestError) {
         if let Some(Entry { stage: Stage::Send(offered), .. }) = self.requests.get_mut(send) {
             let parcel = std::mem::take(&mut offered.parcel);
             let (status, connection) = (offered.status, offered.connection);
-            state.expect_no_more(status.peer, connection);
+            core.expect_no_more(status.peer, connection);
             if !parcel.is_sent() {
                 self.offered_no_more(status);
             }
-            let buffer = parcel.give_back(state);
+            let buffer = parcel.give_back(core);
             self.complete(send, Completion { outcome: Err(error), buffer, ticket: None });
         }
     }
@@ -258,24 +258,24 @@ impl PortState {
     }
 
     /// Forgets what was to be said to a peer.
-    pub(super) fn drop_outgoing(&mut self, state: &mut State, peer: PeerId, error: &RequestError) {
+    pub(super) fn drop_outgoing(&mut self, core: &mut Core, peer: PeerId, error: &RequestError) {
         for outgoing in self.outgoing.remove(&peer.0).into_iter().flatten() {
             if let Outgoing::Data { parcel, send, .. } = outgoing {
-                self.fail_wanted(state, send, parcel, error.clone());
+                self.fail_wanted(core, send, parcel, error.clone());
             }
         }
     }
 
     /// A send whose data are wanted fails.
-    fn fail_wanted(&mut self, state: &mut State, send: u64, parcel: Parcel, error: RequestError) {
-        let buffer = parcel.give_back(state);
-        if self.accepted(state, send).is_some() {
+    fn fail_wanted(&mut self, core: &mut Core, send: u64, parcel: Parcel, error: RequestError) {
+        let buffer = parcel.give_back(core);
+        if self.accepted(core, send).is_some() {
             self.complete(send, Completion { outcome: Err(error), buffer, ticket: None });
         }
     }
 
     /// Says what is to be said, as far as there is room. Returns whether anything was said.
-    pub(super) fn say_all(&mut self, state: &mut State) -> bool {
+    pub(super) fn say_all(&mut self, core: &mut Core) -> bool {
         if self.outgoing.is_empty() {
             return false;
         }
@@ -283,7 +283,7 @@ impl PortState {
         let peers: Vec<u32> = self.outgoing.keys().copied().collect();
         for peer in peers {
             while let Some(outgoing) = self.outgoing.get_mut(&peer).and_then(|queue| queue.pop_front()) {
-                match self.post(state, PeerId(peer), outgoing) {
+                match self.post(core, PeerId(peer), outgoing) {
                     Ok(()) => said = true,
                     Err(outgoing) => {
                         self.outgoing.entry(peer).or_default().push_front(outgoing);
@@ -299,14 +299,14 @@ impl PortState {
     }
 
     /// Says one thing; it comes back when there is no room. What cannot be said at all is dropped: its peer is gone.
-    fn post(&mut self, state: &mut State, peer: PeerId, outgoing: Outgoing) -> Result<(), Outgoing> {
+    fn post(&mut self, core: &mut Core, peer: PeerId, outgoing: Outgoing) -> Result<(), Outgoing> {
         match outgoing {
-            Outgoing::Header(header) => match self.post_header(state, peer, header) {
+            Outgoing::Header(header) => match self.post_header(core, peer, header) {
                 Err(SendError::WouldBlock) => Err(Outgoing::Header(header)),
                 _ => Ok(()),
             },
             Outgoing::Data { parcel, receive, send } => {
-                match self.post_data(state, peer, parcel, receive, send) {
+                match self.post_data(core, peer, parcel, receive, send) {
                     Ok(()) => Ok(()),
                     Err((SendError::WouldBlock, parcel)) => Err(Outgoing::Data { parcel, receive, send }),
                     Err((error, parcel)) => {
@@ -315,7 +315,7 @@ impl PortState {
                             SendError::TooLong { limit, .. } => RequestError::TooLong { peer, limit },
                             _ => RequestError::Cancelled,
                         };
-                        self.fail_wanted(state, send, parcel, error);
+                        self.fail_wanted(core, send, parcel, error);
                         Ok(())
                     }
                 }
@@ -326,7 +326,7 @@ impl PortState {
     /// Has the data of a send accepted that a receive wants.
     fn post_data(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         peer: PeerId,
         parcel: Parcel,
         receive: u64,
@@ -337,22 +337,22 @@ impl PortState {
             Parcel::Sent => Ok(()),
             Parcel::Own(buffer) => {
                 let ticket = self
-                    .send_buffer_now(state, header, peer, buffer)
+                    .send_buffer_now(core, header, peer, buffer)
                     .map_err(|(error, buffer)| (error, Parcel::Own(buffer)))?;
-                self.finish_send(state, send, Some(ticket), None);
+                self.finish_send(core, send, Some(ticket), None);
                 Ok(())
             }
             Parcel::Lent(buffer) => {
                 let bytes = (buffer.len() + DATA_HEADER_BYTES) as u64;
-                if let Err(error) = state.may_post(peer, bytes) {
+                if let Err(error) = core.may_post(peer, bytes) {
                     return Err((error, Parcel::Lent(buffer)));
                 }
-                let Some(status) = self.accepted(state, send) else { return Ok(()) };
-                let lent = Lent { status, ticket: state.ticket(peer, 0), buffer: None, failure: None };
+                let Some(status) = self.accepted(core, send) else { return Ok(()) };
+                let lent = Lent { status, ticket: core.ticket(peer, 0), buffer: None, failure: None };
                 if let Some(entry) = self.requests.get_mut(send) {
                     entry.stage = Stage::Lent(lent);
                 }
-                if let Err((error, buffer)) = self.post_lent(state, header, peer, buffer, send) {
+                if let Err((error, buffer)) = self.post_lent(core, header, peer, buffer, send) {
                     let error = match error {
                         SendError::Peer(failure) => RequestError::Peer(failure),
                         _ => RequestError::Cancelled,
@@ -367,7 +367,7 @@ impl PortState {
         }
     }
 
-    fn post_header(&self, state: &mut State, peer: PeerId, header: Header) -> Result<(), SendError> {
-        state.post_parts(self.now, peer, self.channel, [&header.encode(0), &[]]).map(|_| ())
+    fn post_header(&self, core: &mut Core, peer: PeerId, header: Header) -> Result<(), SendError> {
+        core.post_parts(self.now, peer, self.channel, [&header.encode(0), &[]]).map(|_| ())
     }
 }

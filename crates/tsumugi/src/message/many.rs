@@ -8,37 +8,37 @@ use super::matching::Wanted;
 use super::port_state::{PortState, refused, wanted};
 use super::request::{Completion, Pattern, RequestError};
 use crate::buffer::Buffer;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 
 impl PortState {
     /// Posts a receive for several messages, and returns its number.
     pub(super) fn receive_many(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         pattern: Pattern,
         buffer: Buffer,
         least: usize,
         cookie: u64,
     ) -> u64 {
-        self.take_in(state);
-        let wanted = wanted(state, &pattern);
+        self.take_in(core);
+        let wanted = wanted(core, &pattern);
         let many =
             Many { rest: buffer, least: least.max(1), posted: None, parts: 0, ended: None, expects: None };
         let number = self.requests.insert(Entry::new(Some(cookie), Stage::Many(many)));
         while self.many(number).is_some_and(|many| many.rest.len() >= many.least) {
             let Some(key) = self.take_kept(&wanted) else {
-                match refused(state, &pattern) {
-                    Some(error) => drop(self.end_many(state, number, error)),
-                    None => self.post_many(state, number, &pattern, wanted),
+                match refused(core, &pattern) {
+                    Some(error) => drop(self.end_many(core, number, error)),
+                    None => self.post_many(core, number, &pattern, wanted),
                 }
                 return number;
             };
             let bytes = self.messages.get(key).map_or(0, |kept| kept.status.bytes);
             if let Some(part) = self.part(number, bytes) {
-                self.hand_out(state, key, part);
+                self.hand_out(core, key, part);
             }
         }
-        self.fill_up(state, number);
+        self.fill_up(core, number);
         number
     }
 
@@ -49,8 +49,8 @@ impl PortState {
         }
     }
 
-    fn post_many(&mut self, state: &mut State, number: u64, pattern: &Pattern, wanted: Wanted) {
-        let expects = self.expect(state, pattern);
+    fn post_many(&mut self, core: &mut Core, number: u64, pattern: &Pattern, wanted: Wanted) {
+        let expects = self.expect(core, pattern);
         let posted = self.matching.post(wanted, number);
         if let Some(many) = self.many(number) {
             (many.posted, many.expects) = (Some((posted, wanted)), expects);
@@ -70,7 +70,7 @@ impl PortState {
     /// The receive that a message of `bytes` matches. One for several stays where it waits as long as it has room.
     pub(super) fn match_receive(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         source: u32,
         tag: u64,
         bytes: u64,
@@ -82,19 +82,19 @@ impl PortState {
         }
         let part = self.part(number, bytes);
         if self.many(number).is_some_and(|many| many.rest.len() < many.least) {
-            self.fill_up(state, number);
+            self.fill_up(core, number);
         }
         part
     }
 
     /// No more messages fit.
-    fn fill_up(&mut self, state: &mut State, number: u64) {
+    fn fill_up(&mut self, core: &mut Core, number: u64) {
         let room = self.many(number).map_or(0, |many| many.rest.len());
-        self.end_many(state, number, RequestError::Filled { room });
+        self.end_many(core, number, RequestError::Filled { room });
     }
 
     /// A receive for several messages matches no more of them. `false` if it is none, or has ended.
-    pub(super) fn end_many(&mut self, state: &mut State, number: u64, error: RequestError) -> bool {
+    pub(super) fn end_many(&mut self, core: &mut Core, number: u64, error: RequestError) -> bool {
         let Some(many) = self.many(number).filter(|many| many.ended.is_none()) else { return false };
         many.ended = Some(error);
         let (posted, expects) = (many.posted.take(), many.expects.take());
@@ -102,7 +102,7 @@ impl PortState {
             self.matching.cancel(posted);
         }
         if let Some((peer, connection)) = expects {
-            state.expect_no_more(peer, connection);
+            core.expect_no_more(peer, connection);
         }
         self.complete_many(number);
         true

@@ -5,19 +5,19 @@ use super::parcel::Outgoing;
 use super::port_state::PortState;
 use super::request::Status;
 use crate::PeerId;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::core::identity::Merge;
 
 impl PortState {
     /// Has everything be known by the number that its peer goes by.
-    pub(super) fn follow(&mut self, state: &mut State) {
-        while let Some(&merge) = state.merges().get(self.followed) {
+    pub(super) fn follow(&mut self, core: &mut Core) {
+        while let Some(&merge) = core.merges().get(self.followed) {
             self.followed += 1;
-            self.merge(state, merge);
+            self.merge(core, merge);
         }
     }
 
-    fn merge(&mut self, state: &mut State, Merge { from, into }: Merge) {
+    fn merge(&mut self, core: &mut Core, Merge { from, into }: Merge) {
         let rename = |peer: &mut PeerId| {
             if *peer == from {
                 *peer = into;
@@ -28,7 +28,7 @@ impl PortState {
             match &mut entry.stage {
                 Stage::Receive(Receive { at, expects, .. }) => {
                     if let Some((peer, connection)) = expects {
-                        (*peer, *connection) = state.connection_now(*peer, *connection);
+                        (*peer, *connection) = core.connection_now(*peer, *connection);
                     }
                     match at {
                         At::Posted(_, wanted) if wanted.source == Some(from.0) => {
@@ -41,7 +41,7 @@ impl PortState {
                 }
                 Stage::Many(many) => {
                     if let Some((peer, connection)) = &mut many.expects {
-                        (*peer, *connection) = state.connection_now(*peer, *connection);
+                        (*peer, *connection) = core.connection_now(*peer, *connection);
                     }
                     if let Some((_, wanted)) = &mut many.posted
                         && wanted.source == Some(from.0)
@@ -52,7 +52,7 @@ impl PortState {
                 Stage::Lent(lent) => of(&mut lent.status),
                 Stage::Send(offered) => {
                     let (peer, connection) = (offered.status.peer, offered.connection);
-                    (offered.status.peer, offered.connection) = state.connection_now(peer, connection);
+                    (offered.status.peer, offered.connection) = core.connection_now(peer, connection);
                 }
                 Stage::Done(completion) => {
                     if let Ok(status) = &mut completion.outcome {
@@ -75,11 +75,11 @@ impl PortState {
             *self.offered_bytes.entry(into.0).or_default() += bytes;
         }
         self.matching.merge(from.0, into.0);
-        self.match_anew(state, into);
+        self.match_anew(core, into);
     }
 
     /// Receives from a peer that went by another number match the messages that came under this one, each in its order.
-    fn match_anew(&mut self, state: &mut State, peer: PeerId) {
+    fn match_anew(&mut self, core: &mut Core, peer: PeerId) {
         let waits = |at: &At| match at {
             At::Posted(posted, wanted) if wanted.source == Some(peer.0) => Some((*posted, *wanted)),
             _ => None,
@@ -101,7 +101,7 @@ impl PortState {
                 && let Some(key) = self.matching.take(at)
             {
                 self.matching.cancel(posted);
-                self.hand_out(state, key, number);
+                self.hand_out(core, key, number);
             }
         }
     }

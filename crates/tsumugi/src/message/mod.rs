@@ -90,7 +90,7 @@ pub use crate::buffer::Buffer;
 pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
 
 use crate::endpoint::Endpoint;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::shared::Shared;
 use crate::error::{ChannelError, SendError};
 use crate::{Failure, PeerId, Ticket};
@@ -192,11 +192,11 @@ impl Port {
         let shared = Rc::clone(&endpoint.shared);
         let port = Rc::new(RefCell::new(PortState::new(number, options.watch_sources)));
         let mut inner = shared.inner.borrow_mut();
-        if !inner.state.open_channel(number) {
+        if !inner.core.open_channel(number) {
             return Err(ChannelError::Taken(number));
         }
-        inner.state.hear_closes(number);
-        inner.state.set_placer(number, Rc::clone(&port) as Rc<RefCell<_>>);
+        inner.core.hear_closes(number);
+        inner.core.set_placer(number, Rc::clone(&port) as Rc<RefCell<_>>);
         drop(inner);
         Ok(Port { shared, state: port, number, options, detached: false })
     }
@@ -220,10 +220,10 @@ impl Port {
     }
 
     /// The port's and the endpoint's state, for a call that is made now.
-    fn with<T>(&self, call: impl FnOnce(&mut PortState, &mut State) -> T) -> T {
+    fn with<T>(&self, call: impl FnOnce(&mut PortState, &mut Core) -> T) -> T {
         let mut port = self.state.borrow_mut();
         port.now = self.shared.now();
-        call(&mut port, &mut self.shared.inner.borrow_mut().state)
+        call(&mut port, &mut self.shared.inner.borrow_mut().core)
     }
 
     /// Sends a copy of `data` to the same channel of `peer`. A lone message leaves at once, others with the endpoint's next
@@ -243,13 +243,13 @@ impl Port {
         let Some(header) = self.header(envelope, data.len()) else {
             let buffer = self.filled(data)?;
             return self.offer(peer, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
-                parcel.give_back(&mut self.shared.inner.borrow_mut().state);
+                parcel.give_back(&mut self.shared.inner.borrow_mut().core);
                 error
             });
         };
         let status = Status::new(peer, envelope, data.len() as u64);
-        let (alone, ticket) = self
-            .with(|port, state| (state.is_quiet(port.now, peer), port.send_now(state, header, peer, data)));
+        let (alone, ticket) =
+            self.with(|port, core| (core.is_quiet(port.now, peer), port.send_now(core, header, peer, data)));
         self.sent(status, alone, ticket?)
     }
 
@@ -272,7 +272,7 @@ impl Port {
             self.let_go(request);
             return Ok(self.shared.push(peer)?);
         };
-        self.with(|port, state| state.unwatched(|state| port.send_now(state, header, peer, data)))?;
+        self.with(|port, core| core.unwatched(|core| port.send_now(core, header, peer, data)))?;
         Ok(self.shared.push(peer)?)
     }
 
@@ -297,8 +297,8 @@ impl Port {
                 (error, message)
             });
         };
-        let (alone, ticket) = self.with(|port, state| {
-            (state.is_quiet(port.now, peer), port.send_buffer_now(state, header, peer, buffer))
+        let (alone, ticket) = self.with(|port, core| {
+            (core.is_quiet(port.now, peer), port.send_buffer_now(core, header, peer, buffer))
         });
         match ticket {
             Ok(ticket) => {
@@ -327,7 +327,7 @@ impl Port {
             Protocol::Eager => Header::Eager { tag, immediate: None },
             _ => Header::Active { tag, immediate: None },
         };
-        let tickets = self.with(|port, state| port.send_to_all(state, header, group, data))?;
+        let tickets = self.with(|port, core| port.send_to_all(core, header, group, data))?;
         self.shared.transmit(self.shared.now())?;
         let bytes = data.len() as u64;
         let request = |ticket: Ticket| {
@@ -343,12 +343,12 @@ impl Port {
     /// # Errors
     /// There is no memory.
     pub fn buffer(&mut self, bytes: usize) -> Result<MessageBuffer, SendError> {
-        let buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().state, bytes)?;
+        let buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().core, bytes)?;
         Ok(MessageBuffer { shared: Rc::clone(&self.shared), buffer })
     }
 
     fn filled(&mut self, data: &[u8]) -> Result<Vec<u8>, SendError> {
-        let mut buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().state, data.len())?;
+        let mut buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().core, data.len())?;
         buffer[PortState::DATA_AT..].copy_from_slice(data);
         Ok(buffer)
     }
@@ -379,8 +379,8 @@ impl Port {
         parcel: Parcel,
         cookie: Option<u64>,
     ) -> Result<Request, (SendError, Parcel)> {
-        let (alone, number) = self.with(|port, state| {
-            (state.is_quiet(port.now, peer), port.offer(state, peer, envelope, parcel, cookie))
+        let (alone, number) = self.with(|port, core| {
+            (core.is_quiet(port.now, peer), port.offer(core, peer, envelope, parcel, cookie))
         });
         let number = number?;
         if alone {
@@ -411,9 +411,9 @@ impl Port {
             });
         };
         let status = Status::new(peer, envelope, buffer.len() as u64);
-        let (alone, number) = self.with(|port, state| {
-            let alone = state.is_quiet(port.now, peer);
-            (alone, port.send_lent_now(state, header, status, buffer, cookie))
+        let (alone, number) = self.with(|port, core| {
+            let alone = core.is_quiet(port.now, peer);
+            (alone, port.send_lent_now(core, header, status, buffer, cookie))
         });
         let number = number?;
         if alone {
@@ -424,13 +424,12 @@ impl Port {
 
     /// Begins to receive a message into `buffer`, which belongs to the request until it is complete.
     pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|port, state| port.receive(state, pattern, buffer, None))))
+        Request(Inner::Numbered(self.with(|port, core| port.receive(core, pattern, buffer, None))))
     }
 
     /// As [`Port::receive`], and [listed](Port::next_completion) under `cookie` when it is complete.
     pub fn receive_listed(&mut self, pattern: Pattern, buffer: Buffer, cookie: u64) -> Request {
-        let post =
-            |port: &mut PortState, state: &mut State| port.receive(state, pattern, buffer, Some(cookie));
+        let post = |port: &mut PortState, core: &mut Core| port.receive(core, pattern, buffer, Some(cookie));
         Request(Inner::Numbered(self.with(post)))
     }
 
@@ -438,22 +437,20 @@ impl Port {
     /// more. Each is [listed](Port::next_completion) under `cookie`, with the part of the buffer that it fills; then once more
     /// the receive itself, with what is left: as [`RequestError::Filled`], or with what else has ended it.
     pub fn receive_many(&mut self, pattern: Pattern, buffer: Buffer, least: usize, cookie: u64) -> Request {
-        let post = |port: &mut PortState, state: &mut State| {
-            port.receive_many(state, pattern, buffer, least, cookie)
-        };
+        let post =
+            |port: &mut PortState, core: &mut Core| port.receive_many(core, pattern, buffer, least, cookie);
         Request(Inner::Numbered(self.with(post)))
     }
 
     /// Begins to receive a message that was claimed.
     pub fn receive_claimed(&mut self, claim: Claim, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|port, state| port.receive_kept(state, claim.key, buffer, None))))
+        Request(Inner::Numbered(self.with(|port, core| port.receive_kept(core, claim.key, buffer, None))))
     }
 
     /// As [`Port::receive_claimed`], and [listed](Port::next_completion) under `cookie` when it is complete.
     pub fn receive_claimed_listed(&mut self, claim: Claim, buffer: Buffer, cookie: u64) -> Request {
-        let post = |port: &mut PortState, state: &mut State| {
-            port.receive_kept(state, claim.key, buffer, Some(cookie))
-        };
+        let post =
+            |port: &mut PortState, core: &mut Core| port.receive_kept(core, claim.key, buffer, Some(cookie));
         Request(Inner::Numbered(self.with(post)))
     }
 
@@ -469,9 +466,9 @@ impl Port {
     pub fn cancel(&mut self, request: Request) -> bool {
         match request.0 {
             Inner::Sent { .. } => false,
-            Inner::Numbered(number) => self.with(|port, state| {
-                port.take_in(state);
-                port.cancel(state, number)
+            Inner::Numbered(number) => self.with(|port, core| {
+                port.take_in(core);
+                port.cancel(core, number)
             }),
         }
     }
@@ -479,7 +476,7 @@ impl Port {
     /// Nobody will ask what became of a request. A send goes on by itself; a receive ends, or is received for nobody.
     pub fn let_go(&mut self, request: Request) {
         if let Inner::Numbered(number) = request.0 {
-            self.with(|port, state| port.let_go(state, number));
+            self.with(|port, core| port.let_go(core, number));
         }
     }
 
@@ -488,9 +485,9 @@ impl Port {
     /// # Errors
     /// The NIC is broken.
     pub fn probe(&mut self, pattern: Pattern) -> Result<Option<Status>, RailError> {
-        let found = |port: &mut PortState, state: &mut State| {
-            port.take_in(state);
-            port.probe(state, &pattern).map(|(_, status)| status)
+        let found = |port: &mut PortState, core: &mut Core| {
+            port.take_in(core);
+            port.probe(core, &pattern).map(|(_, status)| status)
         };
         if let Some(status) = self.with(found) {
             return Ok(Some(status));
@@ -507,14 +504,14 @@ impl Port {
         if self.probe(pattern)?.is_none() {
             return Ok(None);
         }
-        let claimed = self.with(|port, state| port.claim(state, &pattern));
+        let claimed = self.with(|port, core| port.claim(core, &pattern));
         Ok(claimed.map(|(key, status)| Claim { key, status }))
     }
 
     /// Takes the next failure of a peer that nobody has asked this port for.
     pub fn take_failure(&mut self) -> Option<Failure> {
-        self.with(|port, state| {
-            port.take_in(state);
+        self.with(|port, core| {
+            port.take_in(core);
             port.failures.pop_front()
         })
     }
@@ -534,18 +531,18 @@ impl Port {
     /// Longest message that may be sent, as far as this endpoint is concerned, bytes.
     #[must_use]
     pub fn message_bytes_max(&self) -> u64 {
-        self.shared.inner.borrow().state.message_bytes_max().saturating_sub(HEADER_BYTES_MAX as u64)
+        self.shared.inner.borrow().core.message_bytes_max().saturating_sub(HEADER_BYTES_MAX as u64)
     }
 }
 
 impl Drop for Port {
     fn drop(&mut self) {
-        let state = &mut self.shared.inner.borrow_mut().state;
-        self.state.borrow_mut().close(state);
+        let core = &mut self.shared.inner.borrow_mut().core;
+        self.state.borrow_mut().close(core);
         if self.detached {
-            state.detach_channel(self.number);
+            core.detach_channel(self.number);
         } else {
-            state.close_channel(self.number);
+            core.close_channel(self.number);
         }
     }
 }
@@ -579,7 +576,7 @@ impl DerefMut for MessageBuffer {
 impl Drop for MessageBuffer {
     fn drop(&mut self) {
         let buffer = std::mem::take(&mut self.buffer);
-        self.shared.inner.borrow_mut().state.pool.give(buffer);
+        self.shared.inner.borrow_mut().core.pool.give(buffer);
     }
 }
 

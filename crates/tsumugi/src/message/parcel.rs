@@ -3,7 +3,7 @@
 use super::header::{DATA_HEADER_BYTES, Header};
 use super::request::{RequestError, Status};
 use crate::buffer::Buffer;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::ticket::{Ticket, TicketStatus};
 use tsumugi_wire::frame::WHOLE_BYTES;
 
@@ -48,11 +48,11 @@ impl Parcel {
     }
 
     /// Gives the memory back: ours to the pool, the caller's to the caller.
-    pub(super) fn give_back(self, state: &mut State) -> Option<Buffer> {
+    pub(super) fn give_back(self, core: &mut Core) -> Option<Buffer> {
         match self {
             Parcel::Sent => None,
             Parcel::Own(buffer) => {
-                state.pool.give(buffer);
+                core.pool.give(buffer);
                 None
             }
             Parcel::Lent(buffer) => Some(buffer),
@@ -88,8 +88,8 @@ pub(super) struct Lent {
 
 impl Lent {
     /// Whether its peer is gone.
-    pub(super) fn has_failed(&self, state: &State) -> bool {
-        state.status_of(self.ticket) == TicketStatus::Failed
+    pub(super) fn has_failed(&self, core: &Core) -> bool {
+        core.status_of(self.ticket) == TicketStatus::Failed
     }
 }
 

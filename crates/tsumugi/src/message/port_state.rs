@@ -10,7 +10,7 @@ use super::parcel::Outgoing;
 use super::request::{Completion, Pattern, RequestError, Status};
 use super::table::Table;
 use crate::buffer::Buffer;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::peer::receive;
 use crate::endpoint::receive_queue::Payload;
 use crate::error::SendError;
@@ -77,21 +77,21 @@ impl PortState {
     /// Posts a receive, and returns its number.
     pub(super) fn receive(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         pattern: Pattern,
         buffer: Buffer,
         cookie: Option<u64>,
     ) -> u64 {
-        self.take_in(state);
-        let wanted = wanted(state, &pattern);
+        self.take_in(core);
+        let wanted = wanted(core, &pattern);
         if let Some(key) = self.take_kept(&wanted) {
-            return self.receive_kept(state, key, buffer, cookie);
+            return self.receive_kept(core, key, buffer, cookie);
         }
-        let refused = refused(state, &pattern);
-        let expects = if refused.is_some() { None } else { self.expect(state, &pattern) };
+        let refused = refused(core, &pattern);
+        let expects = if refused.is_some() { None } else { self.expect(core, &pattern) };
         let number = self.insert(Receive { buffer: Some(buffer), at: At::New, expects, whole: None }, cookie);
         if let Some(error) = refused {
-            self.finish(state, number, Err(error));
+            self.finish(core, number, Err(error));
             return number;
         }
         let posted = self.matching.post(wanted, number);
@@ -108,10 +108,10 @@ impl PortState {
     }
 
     /// Something is expected of the source of such a receive, if it has one.
-    pub(super) fn expect(&self, state: &mut State, pattern: &Pattern) -> Option<(PeerId, u32)> {
+    pub(super) fn expect(&self, core: &mut Core, pattern: &Pattern) -> Option<(PeerId, u32)> {
         pattern.source.filter(|_| self.watches).map(|peer| {
-            state.expect(self.now, peer);
-            (state.the(peer), state.connection(peer))
+            core.expect(self.now, peer);
+            (core.the(peer), core.connection(peer))
         })
     }
 
@@ -129,60 +129,53 @@ impl PortState {
     /// Receives a message that has been taken out of matching.
     pub(super) fn receive_kept(
         &mut self,
-        state: &mut State,
+        core: &mut Core,
         key: usize,
         buffer: Buffer,
         cookie: Option<u64>,
     ) -> u64 {
         let receive = Receive { buffer: Some(buffer), at: At::New, expects: None, whole: None };
         let number = self.insert(receive, cookie);
-        self.hand_out(state, key, number);
+        self.hand_out(core, key, number);
         number
     }
 
     /// Gives a message that has been taken out of matching to a receive.
-    pub(super) fn hand_out(&mut self, state: &mut State, key: usize, number: u64) {
+    pub(super) fn hand_out(&mut self, core: &mut Core, key: usize, number: u64) {
         let Some(Kept { status, stored, .. }) = self.messages.try_remove(key) else {
             // The claim of another port.
-            self.finish(state, number, Err(RequestError::Cancelled));
+            self.finish(core, number, Err(RequestError::Cancelled));
             return;
         };
-        state.discharge(KEPT_BYTES);
+        core.discharge(KEPT_BYTES);
         match stored {
             Stored::Whole(payload) => {
-                self.fill(state, number, status, Header::data_at(status.immediate), payload)
+                self.fill(core, number, status, Header::data_at(status.immediate), payload)
             }
             Stored::Arriving(incoming) => {
                 if let Some(lent) = self.lend(number, status, Header::data_at(status.immediate))
-                    && let Err(lent) = state.lend(incoming, key, lent)
+                    && let Err(lent) = core.lend(incoming, key, lent)
                 {
                     // It is not arriving any more, so its peer is gone; why is said next.
                     self.take_back(lent);
                 }
             }
-            Stored::Offered(send) => self.grant(state, number, status, send),
+            Stored::Offered(send) => self.grant(core, number, status, send),
             Stored::Lost => self.lose(number, status.peer),
-            Stored::Gone(failure) => self.finish(state, number, Err(RequestError::Peer(failure))),
+            Stored::Gone(failure) => self.finish(core, number, Err(RequestError::Peer(failure))),
         }
     }
 
     /// Copies a message, whose data begin `at` so many bytes, into a receive's buffer and gives its memory back.
-    pub(super) fn fill(
-        &mut self,
-        state: &mut State,
-        number: u64,
-        status: Status,
-        at: usize,
-        payload: Payload,
-    ) {
+    pub(super) fn fill(&mut self, core: &mut Core, number: u64, status: Status, at: usize, payload: Payload) {
         if let Some(receive) = self.receive_mut(number)
             && let Some(buffer) = &mut receive.buffer
         {
-            let message = state.bytes_of(&payload);
+            let message = core.bytes_of(&payload);
             buffer.write(0, message.get(at..).unwrap_or_default());
         }
-        state.release_message(payload);
-        self.finish(state, number, Ok(status));
+        core.release_message(payload);
+        self.finish(core, number, Ok(status));
     }
 
     /// Lends a receive's buffer for a message that is arriving and whose data begin at `skip`.
@@ -210,39 +203,39 @@ impl PortState {
     }
 
     /// The message that was lent for is complete.
-    pub(super) fn placed(&mut self, state: &mut State, lent: receive::Lent) {
+    pub(super) fn placed(&mut self, core: &mut Core, lent: receive::Lent) {
         let number = lent.key;
         if let Some(receive) = self.receive_mut(number) {
             receive.buffer = Some(lent.buffer);
             if let At::Placing(status) = receive.at {
-                self.finish(state, number, Ok(status));
+                self.finish(core, number, Ok(status));
             }
         }
     }
 
     /// Asks for as much of an offered message as there is room for.
-    pub(super) fn grant(&mut self, state: &mut State, number: u64, status: Status, send: u64) {
+    pub(super) fn grant(&mut self, core: &mut Core, number: u64, status: Status, send: u64) {
         let now = self.now;
         let Some(receive) = self.receive_mut(number) else { return };
         let room = receive.buffer.as_ref().map_or(0, |buffer| buffer.len() as u64);
         let granted = room.min(status.bytes);
         receive.at = At::Granted { status, granted };
         if receive.expects.is_none() {
-            state.expect(now, status.peer);
-            receive.expects = Some((status.peer, state.connection(status.peer)));
+            core.expect(now, status.peer);
+            receive.expects = Some((status.peer, core.connection(status.peer)));
         }
         self.say(status.peer, Outgoing::Header(Header::Grant { receive: number, send, bytes: granted }));
         if granted == 0 {
-            self.finish(state, number, Ok(status));
+            self.finish(core, number, Ok(status));
         }
     }
 
     /// A receive is complete.
-    pub(super) fn finish(&mut self, state: &mut State, number: u64, outcome: Result<Status, RequestError>) {
+    pub(super) fn finish(&mut self, core: &mut Core, number: u64, outcome: Result<Status, RequestError>) {
         let Some(receive) = self.receive_mut(number) else { return };
         let (buffer, whole) = (receive.buffer.take(), receive.whole);
         if let Some((peer, connection)) = receive.expects.take() {
-            state.expect_no_more(peer, connection);
+            core.expect_no_more(peer, connection);
         }
         let room = buffer.as_ref().map_or(0, |buffer| buffer.len());
         let outcome = outcome.and_then(|status| match status.bytes > room as u64 {
@@ -298,20 +291,20 @@ impl PortState {
     }
 
     /// Ends a request that no message has matched; `false` when one has, or it is complete.
-    pub(super) fn cancel(&mut self, state: &mut State, number: u64) -> bool {
-        if self.end_many(state, number, RequestError::Cancelled) {
+    pub(super) fn cancel(&mut self, core: &mut Core, number: u64) -> bool {
+        if self.end_many(core, number, RequestError::Cancelled) {
             return true;
         }
         let Some(Receive { at: At::Posted(posted, _), .. }) = self.receive_mut(number) else { return false };
         let posted = *posted;
         self.matching.cancel(posted);
-        self.finish(state, number, Err(RequestError::Cancelled));
+        self.finish(core, number, Err(RequestError::Cancelled));
         true
     }
 
     /// Nobody will ask what became of a request.
-    pub(super) fn let_go(&mut self, state: &mut State, number: u64) {
-        self.cancel(state, number);
+    pub(super) fn let_go(&mut self, core: &mut Core, number: u64) {
+        self.cancel(core, number);
         match self.requests.get_mut(number) {
             Some(Entry { stage: Stage::Done(_), .. }) => drop(self.requests.remove(number)),
             Some(entry) => entry.is_orphan = true,
@@ -320,43 +313,43 @@ impl PortState {
     }
 
     /// The first message that waits and fits the pattern.
-    pub(super) fn probe(&self, state: &State, pattern: &Pattern) -> Option<(usize, Status)> {
-        let at = self.matching.find(&wanted(state, pattern))?;
+    pub(super) fn probe(&self, core: &Core, pattern: &Pattern) -> Option<(usize, Status)> {
+        let at = self.matching.find(&wanted(core, pattern))?;
         let key = *self.matching.message(at)?;
         Some((at, self.messages.get(key)?.status))
     }
 
     /// Takes the first message that fits the pattern out of matching, and returns its key.
-    pub(super) fn claim(&mut self, state: &State, pattern: &Pattern) -> Option<(usize, Status)> {
-        let (at, status) = self.probe(state, pattern)?;
+    pub(super) fn claim(&mut self, core: &Core, pattern: &Pattern) -> Option<(usize, Status)> {
+        let (at, status) = self.probe(core, pattern)?;
         let key = self.matching.take(at)?;
         self.messages[key].waits = None;
         Some((key, status))
     }
 
     /// Keeps a message until somebody receives it.
-    pub(super) fn keep(&mut self, state: &mut State, status: Status, stored: Stored) -> usize {
-        state.charge(KEPT_BYTES);
+    pub(super) fn keep(&mut self, core: &mut Core, status: Status, stored: Stored) -> usize {
+        core.charge(KEPT_BYTES);
         let key = self.messages.insert(Kept { status, stored, waits: None });
         self.messages[key].waits = Some(self.matching.keep(status.peer.0, status.tag, key));
         key
     }
 
     /// Drops a message that will never be whole.
-    pub(super) fn drop_kept(&mut self, state: &mut State, key: usize) {
+    pub(super) fn drop_kept(&mut self, core: &mut Core, key: usize) {
         if let Some(Kept { waits, stored, .. }) = self.messages.try_remove(key) {
             if let Some(at) = waits {
                 self.matching.take(at);
             }
             if let Stored::Whole(payload) = stored {
-                state.release_message(payload);
+                core.release_message(payload);
             }
-            state.discharge(KEPT_BYTES);
+            core.discharge(KEPT_BYTES);
         }
     }
 
     /// A peer is gone: fails every receive and every send that needs it, and forgets what it had offered.
-    pub(super) fn on_failed(&mut self, state: &mut State, failure: Box<Failure>) {
+    pub(super) fn on_failed(&mut self, core: &mut Core, failure: Box<Failure>) {
         let peer = failure.peer;
         let hit: Vec<u64> = self
             .requests
@@ -371,7 +364,7 @@ impl PortState {
                 },
                 Stage::Many(many) => many.is_posted_for(peer),
                 Stage::Send(offered) => offered.status.peer == peer && !offered.is_wanted(),
-                Stage::Lent(lent) => lent.has_failed(state),
+                Stage::Lent(lent) => lent.has_failed(core),
                 Stage::Done(_) => false,
             })
             .map(|(number, _)| number)
@@ -383,11 +376,11 @@ impl PortState {
                     if let At::Posted(posted, _) = receive.at {
                         self.matching.cancel(posted);
                     }
-                    self.finish(state, number, Err(error));
+                    self.finish(core, number, Err(error));
                 }
-                Some(Stage::Many(_)) => drop(self.end_many(state, number, error)),
+                Some(Stage::Many(_)) => drop(self.end_many(core, number, error)),
                 Some(Stage::Lent(_)) => self.fail_lent(number, error),
-                _ => self.fail_send(state, number, error),
+                _ => self.fail_send(core, number, error),
             }
         }
         let of_peer = |kept: &Kept| {
@@ -397,12 +390,12 @@ impl PortState {
             self.messages.iter().filter(|(_, kept)| of_peer(kept)).map(|(key, _)| key).collect();
         for key in hit {
             if self.messages[key].waits.is_some() {
-                self.drop_kept(state, key);
+                self.drop_kept(core, key);
             } else {
                 self.messages[key].stored = Stored::Gone(failure.clone());
             }
         }
-        self.drop_outgoing(state, peer, &RequestError::Peer(failure.clone()));
+        self.drop_outgoing(core, peer, &RequestError::Peer(failure.clone()));
         if self.failures.len() >= FAILURES_MAX {
             self.failures.pop_front();
         }
@@ -422,28 +415,28 @@ impl PortState {
     }
 
     /// Gives everything back that belongs to the endpoint.
-    pub(super) fn close(&mut self, state: &mut State) {
+    pub(super) fn close(&mut self, core: &mut Core) {
         let keys: Vec<usize> = self.messages.iter().map(|(key, _)| key).collect();
         for key in keys {
-            self.drop_kept(state, key);
+            self.drop_kept(core, key);
         }
         let numbers: Vec<u64> = self.requests.iter().map(|(number, _)| number).collect();
         for number in numbers {
-            self.fail_send(state, number, RequestError::Cancelled);
-            self.end_many(state, number, RequestError::Cancelled);
-            self.finish(state, number, Err(RequestError::Cancelled));
+            self.fail_send(core, number, RequestError::Cancelled);
+            self.end_many(core, number, RequestError::Cancelled);
+            self.finish(core, number, Err(RequestError::Cancelled));
             self.requests.remove(number);
         }
         let peers: Vec<u32> = self.outgoing.keys().copied().collect();
         for peer in peers {
-            self.drop_outgoing(state, PeerId(peer), &RequestError::Cancelled);
+            self.drop_outgoing(core, PeerId(peer), &RequestError::Cancelled);
         }
     }
 }
 
 /// Why nothing can come from the source of such a receive, as far as is known: it is gone or does not exist.
-pub(super) fn refused(state: &State, pattern: &Pattern) -> Option<RequestError> {
-    match pattern.source.map(|peer| state.may_post(peer, 0)) {
+pub(super) fn refused(core: &Core, pattern: &Pattern) -> Option<RequestError> {
+    match pattern.source.map(|peer| core.may_post(peer, 0)) {
         Some(Err(SendError::Peer(failure))) => Some(RequestError::Peer(failure)),
         Some(Err(SendError::NoSuchPeer(peer))) => Some(RequestError::NoSuchPeer(peer)),
         _ => None,
@@ -451,8 +444,8 @@ pub(super) fn refused(state: &State, pattern: &Pattern) -> Option<RequestError> 
 }
 
 /// Which messages fit a pattern.
-pub(super) fn wanted(state: &State, pattern: &Pattern) -> Wanted {
-    Wanted { source: pattern.source.map(|peer| state.the(peer).0), tag: pattern.tag, ignore: pattern.ignore }
+pub(super) fn wanted(core: &Core, pattern: &Pattern) -> Wanted {
+    Wanted { source: pattern.source.map(|peer| core.the(peer).0), tag: pattern.tag, ignore: pattern.ignore }
 }
 
 /// Failures that are kept for whoever asks; the oldest are forgotten first.

@@ -4,7 +4,7 @@ use super::port_state::PortState;
 use super::request::{Completion, Inner, WaitError};
 use super::{Claim, Pattern, Port, Request};
 use crate::PeerId;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::error::SendError;
 use std::time::Duration;
 use tsumugi_rail::RailError;
@@ -31,9 +31,9 @@ impl Port {
     /// The NIC is broken.
     #[inline]
     pub fn catch_up(&mut self) -> Result<(), RailError> {
-        let said = self.with(|port, state| {
-            port.take_in(state);
-            port.say_all(state)
+        let said = self.with(|port, core| {
+            port.take_in(core);
+            port.say_all(core)
         });
         if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
     }
@@ -110,8 +110,8 @@ impl Port {
     /// # Errors
     /// As [`Port::wait_timeout`].
     pub fn wait_probe(&mut self, pattern: Pattern, timeout: Option<Duration>) -> Result<Claim, WaitError> {
-        self.wait_for(timeout, |port, state| {
-            port.claim(state, &pattern).map(|(key, status)| Claim { key, status })
+        self.wait_for(timeout, |port, core| {
+            port.claim(core, &pattern).map(|(key, status)| Claim { key, status })
         })
     }
 
@@ -121,9 +121,9 @@ impl Port {
     /// Why it would not be accepted ever, or the NIC is broken.
     pub fn wait_for_room(&mut self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
         let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
-        let found = self.wait_for(None, |port, state| match state.may_post(peer, bytes) {
+        let found = self.wait_for(None, |port, core| match core.may_post(peer, bytes) {
             Err(SendError::WouldBlock) => None,
-            _ if port.is_offering_much(state.the(peer), bytes) => None,
+            _ if port.is_offering_much(core.the(peer), bytes) => None,
             other => Some(other),
         });
         match found {
@@ -137,7 +137,7 @@ impl Port {
     fn wait_for<T>(
         &mut self,
         timeout: Option<Duration>,
-        mut ready: impl FnMut(&mut PortState, &mut State) -> Option<T>,
+        mut ready: impl FnMut(&mut PortState, &mut Core) -> Option<T>,
     ) -> Result<T, WaitError> {
         enum Found<T> {
             It(T),
@@ -148,17 +148,17 @@ impl Port {
         let deadline = timeout.map_or(Instant::NEVER, |timeout| started.plus(timeout.as_nanos() as u64));
         let mut until = deadline.min(started.plus(LOOK_NS));
         loop {
-            let found = self.shared.wait_until(Some(until), |state| {
+            let found = self.shared.wait_until(Some(until), |core| {
                 let port = &mut *self.state.borrow_mut();
-                port.take_in(state);
-                if let Some(found) = ready(port, state) {
+                port.take_in(core);
+                if let Some(found) = ready(port, core) {
                     return Some(Found::It(found));
                 }
                 if port.outgoing.is_empty() {
                     return None;
                 }
                 port.now = self.shared.now();
-                port.say_all(state).then_some(Found::Said)
+                port.say_all(core).then_some(Found::Said)
             })?;
             match found {
                 Some(Found::It(found)) => {
@@ -170,8 +170,8 @@ impl Port {
                 Some(Found::Said) => self.shared.transmit(self.shared.now())?,
                 None => {
                     let now = self.shared.now();
-                    let state = &self.shared.inner.borrow().state;
-                    if let (Some((held, limit)), false) = (state.exhausted(), state.is_assembling()) {
+                    let core = &self.shared.inner.borrow().core;
+                    if let (Some((held, limit)), false) = (core.exhausted(), core.is_assembling()) {
                         self.state.borrow_mut().tell_of_full_memory(held, limit);
                     }
                     if let (Some(timeout), true) = (timeout, now >= deadline) {
@@ -184,7 +184,7 @@ impl Port {
     }
 
     fn say(&self) -> Result<(), RailError> {
-        let said = self.with(|port, state| port.say_all(state));
+        let said = self.with(|port, core| port.say_all(core));
         if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
     }
 }

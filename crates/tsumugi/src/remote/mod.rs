@@ -71,7 +71,7 @@ pub(crate) mod outcome;
 pub(crate) mod target;
 
 use crate::PeerId;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::peer::operations::Promise;
 use crate::endpoint::shared::Shared;
 use crate::error::SendError;
@@ -107,7 +107,7 @@ pub enum RegisterError {
 impl Remote {
     /// The number that a peer goes by.
     pub(crate) fn the(&self, peer: PeerId) -> PeerId {
-        self.shared.inner.borrow().state.the(peer)
+        self.shared.inner.borrow().core.the(peer)
     }
 
     pub(crate) fn new(shared: Rc<Shared>) -> Remote {
@@ -123,7 +123,7 @@ impl Remote {
     /// There is nothing to register.
     pub fn register(&self, slice: &Slice, rights: Rights) -> Result<Registration, RegisterError> {
         Remote::check(slice, rights)?;
-        let key = self.shared.inner.borrow_mut().state.register(slice.clone(), rights);
+        let key = self.shared.inner.borrow_mut().core.register(slice.clone(), rights);
         let address = slice.region().address() + slice.at() as u64;
         let target = Target { key, address };
         Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
@@ -143,7 +143,7 @@ impl Remote {
         target: Target,
     ) -> Result<Registration, RegisterError> {
         Remote::check(slice, rights)?;
-        if !self.shared.inner.borrow_mut().state.register_as(target, slice.clone(), rights) {
+        if !self.shared.inner.borrow_mut().core.register_as(target, slice.clone(), rights) {
             return Err(RegisterError::KeyInUse(target.key));
         }
         Ok(Registration { shared: Rc::clone(&self.shared), target, slice: slice.clone() })
@@ -166,7 +166,7 @@ impl Remote {
     /// # Errors
     /// The system has no memory, or `bytes` is 0.
     pub fn window(&self, bytes: usize) -> std::io::Result<Region> {
-        match self.shared.inner.borrow().state.lend_window(bytes) {
+        match self.shared.inner.borrow().core.lend_window(bytes) {
             Some(region) => Ok(region),
             None => Region::new(bytes),
         }
@@ -175,7 +175,7 @@ impl Remote {
     /// Whether memory lies in the endpoint's window, so that what others write there needs no process.
     #[must_use]
     pub fn is_window(&self, slice: &Slice) -> bool {
-        self.shared.inner.borrow().state.is_in_window(slice)
+        self.shared.inner.borrow().core.is_in_window(slice)
     }
 
     /// Writes what is in `from`, without waiting. Its bytes are read when room appears to send them.
@@ -183,7 +183,7 @@ impl Remote {
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
     pub fn write(&self, peer: PeerId, to: Target, from: &Slice) -> Result<Ticket, SendError> {
-        self.post(peer, |state, now| state.remote_write(now, peer, to, from))
+        self.post(peer, |core, now| core.remote_write(now, peer, to, from))
     }
 
     /// Writes a copy of bytes, without waiting. Long ones are better kept in a region and written from there.
@@ -191,7 +191,7 @@ impl Remote {
     /// # Errors
     /// As [`Remote::write`].
     pub fn write_bytes(&self, peer: PeerId, to: Target, data: &[u8]) -> Result<Ticket, SendError> {
-        self.post(peer, |state, now| state.remote_write_bytes(now, peer, to, data))
+        self.post(peer, |core, now| core.remote_write_bytes(now, peer, to, data))
     }
 
     /// Writes, and has the process there told by the handler of this number when all of it is there. Both are accepted, or
@@ -206,7 +206,7 @@ impl Remote {
         from: &Slice,
         handler: u64,
     ) -> Result<Ticket, SendError> {
-        self.post(peer, |state, now| state.remote_write_and_notify(now, peer, to, from, handler))
+        self.post(peer, |core, now| core.remote_write_and_notify(now, peer, to, from, handler))
     }
 
     /// The same of a copy of bytes.
@@ -220,14 +220,14 @@ impl Remote {
         data: &[u8],
         handler: u64,
     ) -> Result<Ticket, SendError> {
-        self.post(peer, |state, now| state.remote_write_bytes_and_notify(now, peer, to, data, handler))
+        self.post(peer, |core, now| core.remote_write_bytes_and_notify(now, peer, to, data, handler))
     }
 
     /// Takes the next notification that memory of ours was written, of whatever was registered, with the key of that. One that
     /// [`Registration::try_notification`] takes is not told of here. Makes no progress.
     #[must_use]
     pub fn take_notification(&self) -> Option<(u64, Notification)> {
-        self.shared.inner.borrow_mut().state.rma.served.take_any_notification()
+        self.shared.inner.borrow_mut().core.rma.served.take_any_notification()
     }
 
     /// Reads into `into`, without waiting.
@@ -235,7 +235,7 @@ impl Remote {
     /// # Errors
     /// [`SendError::WouldBlock`] when too much waits; otherwise why it cannot be sent.
     pub fn read(&self, peer: PeerId, from: Target, into: &Slice) -> Result<Operation, SendError> {
-        self.ask(peer, |state, now| state.remote_read(now, peer, from, into))
+        self.ask(peer, |core, now| core.remote_read(now, peer, from, into))
     }
 
     /// An atomic operation on a word, without waiting. The operation yields what the word was.
@@ -243,7 +243,7 @@ impl Remote {
     /// # Errors
     /// As [`Remote::read`].
     pub fn atomic(&self, peer: PeerId, at: Target, atomic: Atomic) -> Result<Operation, SendError> {
-        self.ask(peer, |state, now| state.remote_atomic(now, peer, at, atomic))
+        self.ask(peer, |core, now| core.remote_atomic(now, peer, at, atomic))
     }
 
     /// Adds to a word of 64 bits, without waiting. The operation yields what the word was.
@@ -281,28 +281,28 @@ impl Remote {
     /// # Errors
     /// As [`Remote::read`].
     pub fn fence(&self, peer: PeerId) -> Result<Operation, SendError> {
-        self.ask(peer, |state, now| state.remote_fence(now, peer))
+        self.ask(peer, |core, now| core.remote_fence(now, peer))
     }
 
     /// Takes the next write that was refused.
     #[must_use]
     pub fn take_refusal(&self) -> Option<Refusal> {
-        self.shared.inner.borrow_mut().state.take_refusal()
+        self.shared.inner.borrow_mut().core.take_refusal()
     }
 
     fn post(
         &self,
         peer: PeerId,
-        post: impl FnOnce(&mut State, Instant) -> Result<u64, SendError>,
+        post: impl FnOnce(&mut Core, Instant) -> Result<u64, SendError>,
     ) -> Result<Ticket, SendError> {
         let number = self.shared.post_with(peer, post)?;
-        Ok(self.shared.inner.borrow().state.ticket(peer, number))
+        Ok(self.shared.inner.borrow().core.ticket(peer, number))
     }
 
     fn ask(
         &self,
         peer: PeerId,
-        ask: impl FnOnce(&mut State, Instant) -> Result<Promise, SendError>,
+        ask: impl FnOnce(&mut Core, Instant) -> Result<Promise, SendError>,
     ) -> Result<Operation, SendError> {
         let promise = self.shared.post_with(peer, ask)?;
         Ok(Operation { shared: Rc::clone(&self.shared), promise })
@@ -347,19 +347,19 @@ impl Registration {
     /// The NIC is broken.
     pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
         let key = self.target.key;
-        self.shared.inner.borrow_mut().state.watch();
-        self.shared.wait_until(self.shared.deadline(timeout), |state| state.rma.served.take_notification(key))
+        self.shared.inner.borrow_mut().core.watch();
+        self.shared.wait_until(self.shared.deadline(timeout), |core| core.rma.served.take_notification(key))
     }
 
     /// Takes the next notification, if one has been taken in.
     pub(crate) fn take_notification(&self) -> Option<Notification> {
-        self.shared.inner.borrow_mut().state.rma.served.take_notification(self.target.key)
+        self.shared.inner.borrow_mut().core.rma.served.take_notification(self.target.key)
     }
 }
 
 impl Drop for Registration {
     fn drop(&mut self) {
-        if self.shared.inner.borrow_mut().state.revoke(self.target.key) {
+        if self.shared.inner.borrow_mut().core.revoke(self.target.key) {
             // A run of the XDP program that has found the translation may still write, for a moment.
             tsumugi_rail::xdp::wait_for_runs();
         }

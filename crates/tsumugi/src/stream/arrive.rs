@@ -47,7 +47,7 @@ impl<S: 'static> Streams<S> {
     /// Has what is arriving be known by the number that its peer goes by.
     fn follow(&mut self) {
         let inner = self.channel.shared.inner.borrow();
-        let merges = inner.state.merges();
+        let merges = inner.core.merges();
         for Merge { from, into } in merges.get(self.followed..).unwrap_or_default() {
             for (name, arriving) in self.arriving.extract_if(|name, _| name.0 == *from).collect::<Vec<_>>() {
                 self.arriving.insert((*into, name.1), arriving);
@@ -137,9 +137,9 @@ impl<S: 'static> Streams<S> {
             return;
         }
         let now = self.channel.shared.now();
-        let state = &mut self.channel.shared.inner.borrow_mut().state;
-        let expects = (source, state.connection(source));
-        state.expect(now, source);
+        let core = &mut self.channel.shared.inner.borrow_mut().core;
+        let expects = (source, core.connection(source));
+        core.expect(now, source);
         self.arriving.insert(name, Arriving { reader, expects });
         *self.unfinished.entry(source).or_default() += 1;
     }
@@ -201,7 +201,7 @@ impl<S: 'static> Streams<S> {
     }
 
     fn await_no_more(&mut self, source: PeerId, (peer, connection): (PeerId, u32)) {
-        self.channel.shared.inner.borrow_mut().state.expect_no_more(peer, connection);
+        self.channel.shared.inner.borrow_mut().core.expect_no_more(peer, connection);
         if let Some(count) = self.unfinished.get_mut(&source) {
             *count = count.saturating_sub(1);
         }
@@ -217,7 +217,7 @@ impl<S> Drop for Streams<S> {
     fn drop(&mut self) {
         self.hub.close();
         for (_, Arriving { reader, expects: (peer, connection) }) in self.arriving.drain() {
-            self.channel.shared.inner.borrow_mut().state.expect_no_more(peer, connection);
+            self.channel.shared.inner.borrow_mut().core.expect_no_more(peer, connection);
             if let Some((_, inbox)) = reader {
                 let waker = inbox.borrow_mut().break_off(ReadError::Closed);
                 // Who reads it elsewhere, for the port's own tasks go with it.

@@ -4,7 +4,7 @@ use super::UNFINISHED_MAX;
 use super::error::WriteError;
 use super::format::{Chunk, End, HEAD_BYTES};
 use crate::PeerId;
-use crate::endpoint::core::State;
+use crate::endpoint::core::Core;
 use crate::endpoint::core::identity::Merge;
 use crate::endpoint::shared::Shared;
 use crate::error::SendError;
@@ -45,7 +45,7 @@ pub(super) struct Hub {
 impl Hub {
     pub(super) fn new(shared: Rc<Shared>, channel: u16, held_bytes_max: u64) -> Hub {
         // A number that a peer may still have an unfinished message under should not be used again.
-        let next_message = shared.inner.borrow_mut().state.random_number();
+        let next_message = shared.inner.borrow_mut().core.random_number();
         Hub {
             shared,
             channel,
@@ -79,13 +79,13 @@ impl Hub {
             return Err(WriteError::Closed);
         }
         let inner = self.shared.inner.borrow();
-        match inner.state.may_post(peer, 0) {
+        match inner.core.may_post(peer, 0) {
             Ok(()) | Err(SendError::WouldBlock) => {}
             Err(error) => return Err(error.into()),
         }
-        let connection = inner.state.connection(peer);
-        let the = inner.state.the(peer);
-        self.follow(&inner.state);
+        let connection = inner.core.connection(peer);
+        let the = inner.core.the(peer);
+        self.follow(&inner.core);
         drop(inner);
         let mut begun = self.begun.borrow_mut();
         let count = begun.entry(the).or_default();
@@ -99,8 +99,8 @@ impl Hub {
     }
 
     /// Counts the messages to peers that turned out to be one together.
-    fn follow(&self, state: &State) {
-        let merges = state.merges();
+    fn follow(&self, core: &Core) {
+        let merges = core.merges();
         let mut begun = self.begun.borrow_mut();
         for Merge { from, into } in merges.get(self.followed.replace(merges.len())..).unwrap_or_default() {
             if let Some(count) = begun.remove(from) {
@@ -122,8 +122,8 @@ impl Hub {
     /// Nobody will add to a message any more. If its reader waits for more, it is told.
     pub(super) fn over(&self, peer: PeerId, message: u32) {
         let inner = self.shared.inner.borrow();
-        self.follow(&inner.state);
-        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.state.the(peer)) {
+        self.follow(&inner.core);
+        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.core.the(peer)) {
             *count = count.saturating_sub(1);
         }
         drop(inner);
@@ -150,10 +150,10 @@ impl Hub {
         let chunk = Chunk { message, handler: None, end: Some(End::Broken) };
         chunk.encode(&mut bytes);
         let now = self.shared.now();
-        let state = &mut self.shared.inner.borrow_mut().state;
-        if state.is_connection(peer, connection) {
+        let core = &mut self.shared.inner.borrow_mut().core;
+        if core.is_connection(peer, connection) {
             // A peer that cannot be told need not know.
-            let _ = state.post_reserved(now, peer, self.channel, [&bytes[..chunk.bytes()], &[]]);
+            let _ = core.post_reserved(now, peer, self.channel, [&bytes[..chunk.bytes()], &[]]);
         }
     }
 
@@ -170,8 +170,8 @@ impl Hub {
     }
 
     /// Whether somebody's waiting for room is over.
-    pub(super) fn has_room(&self, state: &State) -> bool {
-        self.wants.borrow().iter().any(|want| want.is_met(state))
+    pub(super) fn has_room(&self, core: &Core) -> bool {
+        self.wants.borrow().iter().any(|want| want.is_met(core))
     }
 
     /// Whether somebody waits for room.
@@ -187,7 +187,7 @@ impl Hub {
         let inner = self.shared.inner.borrow();
         let mut woken = Vec::new();
         self.wants.borrow_mut().retain(|want| {
-            let is_met = want.is_met(&inner.state);
+            let is_met = want.is_met(&inner.core);
             if is_met {
                 woken.push(want.waker.clone());
             }
@@ -200,7 +200,7 @@ impl Hub {
 }
 
 impl Want {
-    fn is_met(&self, state: &State) -> bool {
-        !matches!(state.may_post(self.peer, self.bytes), Err(SendError::WouldBlock))
+    fn is_met(&self, core: &Core) -> bool {
+        !matches!(core.may_post(self.peer, self.bytes), Err(SendError::WouldBlock))
     }
 }

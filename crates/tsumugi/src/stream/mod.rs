@@ -143,7 +143,7 @@ impl<S: 'static> Streams<S> {
             return Err(PortError::Zero("buffered_bytes"));
         }
         let (needed, limit) =
-            (format::HEAD_BYTES as u64 + 1, endpoint.shared.inner.borrow().state.message_bytes_max());
+            (format::HEAD_BYTES as u64 + 1, endpoint.shared.inner.borrow().core.message_bytes_max());
         if needed > limit {
             return Err(PortError::MessageBytes { needed, limit });
         }

@@ -133,10 +133,10 @@ impl Outgoing {
             return Err(WriteError::Closed);
         }
         let inner = self.hub.shared.inner.borrow();
-        if inner.state.is_connection(self.peer, self.connection) {
+        if inner.core.is_connection(self.peer, self.connection) {
             return Ok(());
         }
-        match inner.state.may_post(self.peer, 0) {
+        match inner.core.may_post(self.peer, 0) {
             Err(error @ SendError::Peer(_)) => Err(error.into()),
             _ => Err(WriteError::Lost(self.peer)),
         }
@@ -148,11 +148,11 @@ impl Outgoing {
             return Ok(());
         }
         let front = WHOLE_BYTES + self.chunk(None).bytes();
-        let state = &mut self.hub.shared.inner.borrow_mut().state;
+        let core = &mut self.hub.shared.inner.borrow_mut().core;
         // As many as one packet takes: all packets of a long message are equal then, and none is cut.
-        self.buffer_bytes_max = (WHOLE_BYTES + state.packet_message_bytes(self.peer)).max(front + 1);
+        self.buffer_bytes_max = (WHOLE_BYTES + core.packet_message_bytes(self.peer)).max(front + 1);
         let bytes = self.buffer_bytes_max;
-        self.buffer = state.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
+        self.buffer = core.pool.take(bytes).ok_or(SendError::NoMemory(bytes))?;
         self.buffer.resize(front, 0);
         Ok(())
     }
@@ -164,15 +164,14 @@ impl Outgoing {
         chunk.encode(&mut self.buffer[WHOLE_BYTES..]);
         let buffer = std::mem::take(&mut self.buffer);
         let (peer, channel) = (self.peer, self.hub.channel);
-        let posted = self.hub.shared.post_with(peer, |state, now| {
-            match state.post_buffer(now, peer, channel, buffer) {
-                Ok(number) => Ok(state.ticket(peer, number)),
+        let posted =
+            self.hub.shared.post_with(peer, |core, now| match core.post_buffer(now, peer, channel, buffer) {
+                Ok(number) => Ok(core.ticket(peer, number)),
                 Err((error, buffer)) => {
                     self.buffer = buffer;
                     Err(error)
                 }
-            }
-        });
+            });
         match posted {
             Ok(ticket) => {
                 if !self.is_begun {
@@ -194,6 +193,6 @@ impl Drop for Outgoing {
     fn drop(&mut self) {
         self.hub.over(self.peer, self.message);
         let buffer = std::mem::take(&mut self.buffer);
-        self.hub.shared.inner.borrow_mut().state.pool.give(buffer);
+        self.hub.shared.inner.borrow_mut().core.pool.give(buffer);
     }
 }

@@ -3,7 +3,7 @@
 use crate::options::options;
 use std::net::SocketAddr;
 use tsumugi::PeerId;
-use tsumugi::internal::{Delivery, State};
+use tsumugi::internal::{Core, Delivery};
 use tsumugi_rail::Rail;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::sim::{LinkOptions, Network, SimNic, SimRail};
@@ -18,7 +18,7 @@ fn address(network: u8, host: u8) -> SocketAddr {
 }
 
 struct Host {
-    state: State,
+    core: Core,
     rail: SimRail,
     /// What has arrived: from whom, and what.
     taken: Vec<(u32, u64)>,
@@ -28,43 +28,43 @@ struct Host {
 impl Host {
     fn new(network: &Network, number: u8, seed: u64, begins_at: Instant) -> Host {
         let options = options(2 * seed + u64::from(number));
-        let mut state = State::new(options, Memory::new(Geometry::plain(8, 32 << 10)).unwrap());
-        assert!(state.open_channel(1));
+        let mut core = Core::new(options, Memory::new(Geometry::plain(8, 32 << 10)).unwrap());
+        assert!(core.open_channel(1));
         let nics = [0, 1].map(|on| SimNic::new(address(on, number), 24));
         let rail = network.rail_of(&nics, 1472);
-        state.set_nics(Instant(0), PORT, rail.nics_with_carrier());
-        Host { state, rail, taken: Vec::new(), begins_at }
+        core.set_nics(Instant(0), PORT, rail.nics_with_carrier());
+        Host { core, rail, taken: Vec::new(), begins_at }
     }
 
     fn call(&mut self, now: Instant) {
         if now < self.begins_at {
             return;
         }
-        let Host { state, rail, taken, .. } = self;
-        rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, rail).unwrap();
-        state.audit_all(0).unwrap();
-        while let Some(delivery) = state.take(1) {
+        let Host { core, rail, taken, .. } = self;
+        rail.receive(now, &mut |from, bytes| core.on_datagram(now, from, bytes)).unwrap();
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, rail).unwrap();
+        core.audit_all(0).unwrap();
+        while let Some(delivery) = core.take(1) {
             let Delivery::Message { source, payload } = delivery else {
-                panic!("nobody has gone: {:?}", state.take_failure().map(|failure| failure.to_string()))
+                panic!("nobody has gone: {:?}", core.take_failure().map(|failure| failure.to_string()))
             };
-            let number = state.bytes_of(&payload).first_chunk().map(|number| u64::from_le_bytes(*number));
+            let number = core.bytes_of(&payload).first_chunk().map(|number| u64::from_le_bytes(*number));
             taken.push((source, number.expect("a number")));
-            state.release_message(payload);
+            core.release_message(payload);
         }
     }
 
     fn next(&self, now: Instant) -> Instant {
-        if now < self.begins_at { self.begins_at } else { self.rail.wake_at().min(self.state.deadline()) }
+        if now < self.begins_at { self.begins_at } else { self.rail.wake_at().min(self.core.deadline()) }
     }
 
     fn post(&mut self, now: Instant, peer: PeerId, number: u64) -> u64 {
         // Some are long.
         let mut data = vec![0; if number % 5 == 4 { 5000 } else { 100 }];
         data[..8].copy_from_slice(&number.to_le_bytes());
-        self.state.post(now, peer, 1, &data).expect("there is room")
+        self.core.post(now, peer, 1, &data).expect("there is room")
     }
 }
 
@@ -78,7 +78,7 @@ fn run(hosts: &mut [Host; 2], now: &mut Instant, mut done: impl FnMut(&mut [Host
         }
         let next = hosts.iter().map(|host| host.next(*now)).min().unwrap();
         *now = next.max(now.plus(MICROSECOND_NS));
-        let taken = hosts.each_ref().map(|host| (&host.taken, host.state.peers()));
+        let taken = hosts.each_ref().map(|host| (&host.taken, host.core.peers()));
         assert!(*now < end, "in vain; taken and peers: {taken:?}");
     }
 }
@@ -101,14 +101,14 @@ fn crosswise(loss: f64) -> usize {
     for seed in 0..200 {
         let mut hosts = pair(seed, loss);
         for (host, at) in hosts.iter_mut().zip([address(1, 2), address(0, 1)]) {
-            let peer = host.state.add_peer("the other", at).unwrap();
+            let peer = host.core.add_peer("the other", at).unwrap();
             for number in 0..MESSAGES {
                 host.post(Instant(0), peer, number);
             }
         }
         let mut now = Instant(0);
         run(&mut hosts, &mut now, |hosts, _| {
-            hosts.iter().all(|host| host.taken.len() as u64 == MESSAGES && host.state.is_flushed())
+            hosts.iter().all(|host| host.taken.len() as u64 == MESSAGES && host.core.is_flushed())
         });
         for host in &mut hosts {
             let numbers: Vec<u64> = host.taken.iter().map(|(_, number)| *number).collect();
@@ -144,7 +144,7 @@ fn so_it_is_where_packets_are_lost() {
 fn a_peer_with_two_names_is_one() {
     for seed in 0..200 {
         let mut hosts = pair(seed, if seed % 2 == 0 { 0.0 } else { 0.15 });
-        let peers = [0, 1].map(|on| hosts[0].state.add_peer("the other", address(on, 2)).unwrap());
+        let peers = [0, 1].map(|on| hosts[0].core.add_peer("the other", address(on, 2)).unwrap());
         assert_eq!(peers, [PeerId(0), PeerId(1)]);
         let mut now = Instant(0);
         let mut tickets = Vec::new();
@@ -155,7 +155,7 @@ fn a_peer_with_two_names_is_one() {
             tickets.push((name, posted));
         }
         run(&mut hosts, &mut now, |hosts, _| {
-            hosts[1].taken.len() as u64 == MESSAGES && hosts[0].state.is_flushed()
+            hosts[1].taken.len() as u64 == MESSAGES && hosts[0].core.is_flushed()
         });
         let sources: Vec<u32> = hosts[1].taken.iter().map(|(source, _)| *source).collect();
         assert!(sources.iter().all(|source| *source == sources[0]), "seed {seed}: {sources:?}");
@@ -165,8 +165,8 @@ fn a_peer_with_two_names_is_one() {
             let came: Vec<u64> = hosts[1].taken.iter().map(|(_, number)| *number).filter(of_name).collect();
             assert!(came.is_sorted(), "seed {seed}: {came:?}");
         }
-        let one = hosts[0].state.the(peers[0]);
-        assert_eq!(one, hosts[0].state.the(peers[1]), "seed {seed}");
+        let one = hosts[0].core.the(peers[0]);
+        assert_eq!(one, hosts[0].core.the(peers[1]), "seed {seed}");
         let source = PeerId(sources[0]);
         hosts[1].post(now, source, 9);
         run(&mut hosts, &mut now, |hosts, _| !hosts[0].taken.is_empty());
@@ -178,13 +178,13 @@ fn a_peer_with_two_names_is_one() {
 fn who_has_said_nothing_yet_knows_who_calls() {
     for seed in 0..100 {
         let mut hosts = pair(seed, 0.0);
-        let peer = hosts[0].state.add_peer("the other", address(1, 2)).unwrap();
-        assert_eq!(hosts[1].state.add_peer("somebody else", address(0, 9)).unwrap(), PeerId(0));
-        assert_eq!(hosts[1].state.add_peer("the first", address(0, 1)).unwrap(), PeerId(1));
+        let peer = hosts[0].core.add_peer("the other", address(1, 2)).unwrap();
+        assert_eq!(hosts[1].core.add_peer("somebody else", address(0, 9)).unwrap(), PeerId(0));
+        assert_eq!(hosts[1].core.add_peer("the first", address(0, 1)).unwrap(), PeerId(1));
         let mut now = Instant(0);
         hosts[0].post(now, peer, 5);
         run(&mut hosts, &mut now, |hosts, _| !hosts[1].taken.is_empty());
         assert_eq!(hosts[1].taken, [(1, 5)], "seed {seed}");
-        assert_eq!(hosts[1].state.peers(), 2);
+        assert_eq!(hosts[1].core.peers(), 2);
     }
 }

@@ -4,7 +4,7 @@
 use std::net::SocketAddr;
 
 use thiserror::Error;
-use tsumugi::internal::{EndpointOptions, State};
+use tsumugi::internal::{Core, EndpointOptions};
 use tsumugi::{Config, PeerId, Policy, SendError};
 use tsumugi_rail::memory::{Memory, MemoryError};
 use tsumugi_rail::sim::{LinkOptions, Network, SimNic};
@@ -60,7 +60,7 @@ pub(super) fn run(case: Case, policy: Policy, time_s: f64) -> Result<Run, Simula
     let times_s = case.times_s(time_s);
     let mut cluster = Cluster::new(case)?;
     cluster.open_paths()?;
-    cluster.hosts[SOURCE].state.set_policy(policy);
+    cluster.hosts[SOURCE].core.set_policy(policy);
     // At the beginning of a bucket.
     cluster.begin = Instant(cluster.now.0.next_multiple_of(BUCKET_NS));
     cluster.until(cluster.begin, 0)?;
@@ -90,7 +90,7 @@ pub(super) fn run(case: Case, policy: Policy, time_s: f64) -> Result<Run, Simula
 
 /// An endpoint on its host.
 struct Host {
-    state: State,
+    core: Core,
     rail: Limited,
     called_at: Instant,
 }
@@ -133,21 +133,21 @@ impl Host {
             seed: Some(number as u64),
         };
         let memory = Memory::new(Geometry::plain(options.peers_max, config.queue_bytes))?;
-        let mut state = State::new(options, memory);
-        state.open_channel(CHANNEL);
+        let mut core = Core::new(options, memory);
+        core.open_channel(CHANNEL);
         let nics = nics(case, number);
         let rate = if number == SOURCE { case.rate.bits_per_s } else { RECEIVER_BITS_PER_S };
         let mut rail = Limited::new(network.rail_of(&nics, DATAGRAM_BYTES), &nics, rate);
         if let Some(nics) = rail.nics(Instant(0)) {
-            state.set_nics(Instant(0), rail.address().port(), nics);
+            core.set_nics(Instant(0), rail.address().port(), nics);
         }
-        Ok(Host { state, rail, called_at: Instant(0) })
+        Ok(Host { core, rail, called_at: Instant(0) })
     }
 
     /// When it has something to do.
     fn due(&self) -> Instant {
-        let mut due = self.rail.wake_at().min(self.state.deadline());
-        if self.state.has_news() {
+        let mut due = self.rail.wake_at().min(self.core.deadline());
+        if self.core.has_news() {
             due = Instant(0);
         }
         due.max(self.called_at.plus(CALL_NS))
@@ -155,15 +155,15 @@ impl Host {
 
     /// Everything that an application's call does for its endpoint.
     fn call(&mut self, now: Instant) -> Result<(), RailError> {
-        let Host { state, rail, called_at } = self;
+        let Host { core, rail, called_at } = self;
         *called_at = now;
         // A rail hands over so many at a time.
         while rail.wake_at() <= now {
-            rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes))?;
+            rail.receive(now, &mut |from, bytes| core.on_datagram(now, from, bytes))?;
         }
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, rail)
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, rail)
     }
 }
 
@@ -173,7 +173,7 @@ impl Cluster {
         let hosts = (0..=case.senders as usize).map(|number| Host::new(&network, case, number));
         let mut hosts = hosts.collect::<Result<Vec<Host>, _>>()?;
         let addresses: Vec<SocketAddr> = hosts.iter().skip(1).map(|host| host.rail.address()).collect();
-        let source = &mut hosts[SOURCE].state;
+        let source = &mut hosts[SOURCE].core;
         let peers = addresses.iter().map(|address| source.add_peer(&address.to_string(), *address));
         let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
         let bytes = vec![Vec::new(); peers.len()];
@@ -183,7 +183,7 @@ impl Cluster {
     /// Says hello to everyone until every NIC carries packets to each.
     fn open_paths(&mut self) -> Result<(), SimulatedError> {
         let usable = |cluster: &Cluster, peer: &PeerId| {
-            let paths = cluster.hosts[SOURCE].state.paths(peer.0);
+            let paths = cluster.hosts[SOURCE].core.paths(peer.0);
             paths.iter().filter(|path| path.is_usable).count() >= cluster.nics
         };
         while !self.peers.iter().all(|peer| usable(self, peer)) {
@@ -191,7 +191,7 @@ impl Cluster {
                 return Err(SimulatedError::Paths);
             }
             for peer in self.peers.clone() {
-                self.hosts[SOURCE].state.post(self.now, peer, CHANNEL, &[HELLO])?;
+                self.hosts[SOURCE].core.post(self.now, peer, CHANNEL, &[HELLO])?;
             }
             self.hosts[SOURCE].call(self.now)?;
             self.until(self.now.plus(MILLISECOND_NS), 0)?;
@@ -234,12 +234,12 @@ impl Cluster {
     /// Fills the queues of the first so many flows.
     fn post(&mut self, flows: usize) -> Result<(), SimulatedError> {
         let message = [0x5a; MESSAGE_BYTES];
-        let state = &mut self.hosts[SOURCE].state;
+        let core = &mut self.hosts[SOURCE].core;
         let mut full = vec![false; flows];
         while full.contains(&false) {
             for (full, &peer) in full.iter_mut().zip(&self.peers).filter(|(full, _)| !**full) {
                 for _ in 0..TURN_MESSAGES {
-                    match state.post(self.now, peer, CHANNEL, &message) {
+                    match core.post(self.now, peer, CHANNEL, &message) {
                         Ok(_) => {}
                         Err(SendError::WouldBlock) => *full = true,
                         Err(error) => return Err(error.into()),
@@ -247,14 +247,14 @@ impl Cluster {
                 }
             }
         }
-        let Host { state, rail, .. } = &mut self.hosts[SOURCE];
-        Ok(state.transmit(self.now, rail)?)
+        let Host { core, rail, .. } = &mut self.hosts[SOURCE];
+        Ok(core.transmit(self.now, rail)?)
     }
 
     /// Counts what has arrived.
     fn take(&mut self, sink: usize) {
         let mut bytes = 0;
-        while let Some(taken) = self.hosts[sink].state.take_and_release(CHANNEL) {
+        while let Some(taken) = self.hosts[sink].core.take_and_release(CHANNEL) {
             bytes += if taken == MESSAGE_BYTES { taken as u64 } else { 0 };
         }
         if bytes > 0 && self.now >= self.begin {
@@ -268,7 +268,7 @@ impl Cluster {
     /// Packets of each flow that each NIC delivered so far; and, last, those found lost.
     fn packets(&self) -> Vec<Vec<u64>> {
         let of = |peer: &PeerId| {
-            let paths = self.hosts[SOURCE].state.paths(peer.0);
+            let paths = self.hosts[SOURCE].core.paths(peer.0);
             let lost = paths.iter().map(|path| path.lost).sum();
             paths.iter().map(|path| path.delivered).chain([lost]).collect()
         };

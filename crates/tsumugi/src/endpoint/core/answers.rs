@@ -1,6 +1,6 @@
 //! Answers: what tells a peer how far its packets have arrived, and how many more may come.
 
-use super::State;
+use super::Core;
 use crate::checksum::crc32c;
 use arrayvec::ArrayVec;
 use tsumugi_proto::{ReceiveMemory, answer, receive_bitmap};
@@ -13,7 +13,7 @@ use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 /// A whole answer.
 pub(super) type AnswerPacket = ArrayVec<u8, { HEADER_BYTES + BODY_BYTES_MAX }>;
 
-impl State {
+impl Core {
     /// Answers everyone who waits for an ACK, because nobody may call for a while.
     pub fn flush_acks(&mut self) {
         for place in 0..self.peers.len() {

@@ -1,6 +1,6 @@
 //! What arrives: from the bytes of a datagram to the receive half, and answers to the sending half.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::acks::AckDue;
 use crate::endpoint::peer::connection::Phase;
@@ -18,7 +18,7 @@ use tsumugi_wire::memory::{Counter, Flow};
 use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
-impl State {
+impl Core {
     /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
     ///
     /// Whatever does not belong here is counted and dropped.

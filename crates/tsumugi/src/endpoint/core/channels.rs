@@ -1,6 +1,6 @@
 //! Channels: what has arrived on them, and what their owners are told of.
 
-use super::State;
+use super::Core;
 use super::place::Placer;
 use crate::endpoint::receive_queue::Payload;
 use crate::error::Failure;
@@ -137,7 +137,7 @@ impl Channels {
     }
 }
 
-impl State {
+impl Core {
     /// Opens a channel; `false` when it is open already.
     pub fn open_channel(&mut self, channel: u16) -> bool {
         if channel == CONTROL_CHANNEL {

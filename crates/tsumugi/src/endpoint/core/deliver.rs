@@ -1,6 +1,6 @@
 //! From the receive queue into channels: in order, whole, once.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::Local;
 use crate::endpoint::peer::receive::{Assembly, Held};
@@ -26,7 +26,7 @@ pub(super) enum BodyPlace {
     Passing,
 }
 
-impl State {
+impl Core {
     /// Reads everything that receive paths have published.
     pub fn drain(&mut self, now: Instant) {
         let memory = Rc::clone(&self.memory);
@@ -304,20 +304,20 @@ mod tests {
     }
 
     impl Placer for Greedy {
-        fn on_head(&mut self, state: &mut State, _: Incoming, _: &[u8]) -> Room {
-            while let Some(Delivery::Message { payload, .. }) = state.take(1) {
-                state.release_message(payload);
+        fn on_head(&mut self, core: &mut Core, _: Incoming, _: &[u8]) -> Room {
+            while let Some(Delivery::Message { payload, .. }) = core.take(1) {
+                core.release_message(payload);
             }
             self.heads += 1;
-            self.kept.push(state.queue.kept());
+            self.kept.push(core.queue.kept());
             Room::Own
         }
-        fn on_placed(&mut self, _: &mut State, _: Lent) {}
+        fn on_placed(&mut self, _: &mut Core, _: Lent) {}
         fn on_collected(&mut self, _: usize, _: Payload) {}
-        fn on_lost(&mut self, _: &mut State, _: Room) {}
+        fn on_lost(&mut self, _: &mut Core, _: Room) {}
     }
 
-    fn host(network: &Network, number: u8) -> (State, SimRail) {
+    fn host(network: &Network, number: u8) -> (Core, SimRail) {
         let options = EndpointOptions {
             job: 0,
             accept_unknown: true,
@@ -332,16 +332,16 @@ mod tests {
             datagram_bytes: 1472,
             seed: Some(number.into()),
         };
-        let mut state = State::new(options, Memory::new(Geometry::plain(4, 32 << 10)).unwrap());
-        assert!(state.open_channel(1));
-        (state, network.rail(SocketAddr::from(([10, 0, 0, number], 7411)), 1472))
+        let mut core = Core::new(options, Memory::new(Geometry::plain(4, 32 << 10)).unwrap());
+        assert!(core.open_channel(1));
+        (core, network.rail(SocketAddr::from(([10, 0, 0, number], 7411)), 1472))
     }
 
-    fn call(state: &mut State, rail: &mut SimRail, now: Instant) {
-        rail.receive(now, &mut |from, bytes| state.on_datagram(now, from, bytes)).unwrap();
-        state.drain(now);
-        state.tick(now);
-        state.transmit(now, rail).unwrap();
+    fn call(core: &mut Core, rail: &mut SimRail, now: Instant) {
+        rail.receive(now, &mut |from, bytes| core.on_datagram(now, from, bytes)).unwrap();
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, rail).unwrap();
     }
 
     #[test]

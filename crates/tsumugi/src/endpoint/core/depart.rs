@@ -1,6 +1,6 @@
 //! What departs: messages are accepted, and wait as packets or whole until [`super::transmit`] sends them.
 
-use super::State;
+use super::Core;
 use crate::buffer::Buffer;
 use crate::endpoint::long_message::{Lender, LongMessage, PADDING_BYTES};
 use crate::endpoint::peer::Peer;
@@ -14,7 +14,7 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 use tsumugi_wire::{Instant, Psn};
 
-impl State {
+impl Core {
     /// The peer has compared everything before `checked`.
     #[inline]
     pub(super) fn confirm(&mut self, index: u32, checked: Psn) {
@@ -67,19 +67,19 @@ impl State {
         Ok(peer)
     }
 
-    /// Accepts a message for a peer and returns its number, for [`State::is_delivered`].
+    /// Accepts a message for a peer and returns its number, for [`Core::is_delivered`].
     ///
     /// # Errors
-    /// See [`State::may_post`].
+    /// See [`Core::may_post`].
     pub fn post(&mut self, now: Instant, id: PeerId, channel: u16, data: &[u8]) -> Result<u64, SendError> {
         self.post_parts(now, id, channel, [data, &[]])
     }
 
-    /// As [`State::post`], for a message in two parts, even when the queue to the peer is full. How much may be
+    /// As [`Core::post`], for a message in two parts, even when the queue to the peer is full. How much may be
     /// accepted like this is for the caller to bound.
     ///
     /// # Errors
-    /// As [`State::post`], but never [`SendError::WouldBlock`].
+    /// As [`Core::post`], but never [`SendError::WouldBlock`].
     pub(crate) fn post_reserved(
         &mut self,
         now: Instant,
@@ -92,10 +92,10 @@ impl State {
         self.accept_parts(now, id, channel, parts)
     }
 
-    /// As [`State::post`], for a message in two parts.
+    /// As [`Core::post`], for a message in two parts.
     ///
     /// # Errors
-    /// See [`State::may_post`].
+    /// See [`Core::may_post`].
     pub(crate) fn post_parts(
         &mut self,
         now: Instant,
@@ -130,7 +130,7 @@ impl State {
     /// Accepts one message for several peers, or for none of them. A long one is kept once for all.
     ///
     /// # Errors
-    /// See [`State::may_post`], of the first peer that does not take it.
+    /// See [`Core::may_post`], of the first peer that does not take it.
     pub(crate) fn post_to_all(
         &mut self,
         now: Instant,
@@ -166,10 +166,10 @@ impl State {
         Ok(ids.iter().map(post).collect())
     }
 
-    /// Accepts a message that was written in place: `buffer` came from [`State::buffer`].
+    /// Accepts a message that was written in place: `buffer` came from [`Core::buffer`].
     ///
     /// # Errors
-    /// See [`State::may_post`]; the buffer comes back with the error.
+    /// See [`Core::may_post`]; the buffer comes back with the error.
     pub(crate) fn post_buffer(
         &mut self,
         now: Instant,
@@ -198,10 +198,10 @@ impl State {
     }
 
     /// Accepts a message of which all but the beginning lies where the application has it. That memory comes back from
-    /// [`State::take_lent`] under `key` when it is needed no more; at once, if the message is short.
+    /// [`Core::take_lent`] under `key` when it is needed no more; at once, if the message is short.
     ///
     /// # Errors
-    /// See [`State::may_post`]; the buffer comes back with the error.
+    /// See [`Core::may_post`]; the buffer comes back with the error.
     pub(crate) fn post_lent(
         &mut self,
         now: Instant,
@@ -297,7 +297,7 @@ impl State {
         Ok(())
     }
 
-    /// As [`State::queue_frame`], but never fails: `spare` is there for a packet of its own.
+    /// As [`Core::queue_frame`], but never fails: `spare` is there for a packet of its own.
     pub(super) fn queue_frame_in(
         &mut self,
         index: u32,
@@ -353,7 +353,7 @@ impl State {
     }
 
     /// Posts something of which nobody will ask whether it has arrived.
-    pub fn unwatched<T>(&mut self, post: impl FnOnce(&mut State) -> T) -> T {
+    pub fn unwatched<T>(&mut self, post: impl FnOnce(&mut Core) -> T) -> T {
         self.egress.unwatched = true;
         let posted = post(self);
         self.egress.unwatched = false;
@@ -379,7 +379,7 @@ impl State {
     pub(crate) fn has_at_most(&mut self, now: Instant, id: PeerId, packets: usize) -> bool {
         let id = self.the(id);
         let few =
-            |state: &State| state.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
+            |core: &Core| core.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
         match few(self) {
             // Direct writes may have carried its acknowledgements.
             Some(false) if self.has_direct_writes() => {

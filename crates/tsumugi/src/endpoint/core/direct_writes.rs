@@ -5,7 +5,7 @@
 //! passes over a PSN without a record only when none can come any more (invariant 4 of [`tsumugi_wire::memory`]): when
 //! the PSN lies before the base, no direct write is in progress, and every record has been read, checked in this order.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::endpoint::schedule::Schedule;
 use tsumugi_proto::{ReceiveMemory, receive_bitmap, receiver};
 use tsumugi_wire::Psn;
@@ -13,7 +13,7 @@ use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::defect;
 use tsumugi_wire::memory::Counter;
 
-impl State {
+impl Core {
     /// Packets written directly, ever.
     #[inline]
     fn direct_writes(&self) -> u64 {

@@ -1,6 +1,6 @@
 //! The end of a connection, and the only place where connections end.
 
-use super::State;
+use super::Core;
 use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
@@ -13,11 +13,11 @@ use tsumugi_wire::memory::Counter;
 /// The connection with this peer is to end, for this reason.
 ///
 /// Connections end between the packets, timers and calls that are handled, never under them: what handles one returns this, and
-/// whoever called it has [`State::apply`] end the connection.
+/// whoever called it has [`Core::apply`] end the connection.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Ended(pub(super) u32, pub(super) Reason);
 
-impl State {
+impl Core {
     /// Ends the connection that is to end, if one is. Returns what came of it otherwise.
     pub(super) fn apply<T>(&mut self, outcome: Result<T, Ended>) -> Option<T> {
         match outcome {

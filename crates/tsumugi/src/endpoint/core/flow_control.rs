@@ -3,7 +3,7 @@
 //! Credit counts packets of one flow, and is granted for what is free of the receive queue and of the memory for messages. The
 //! queue is everyone's, so credit may promise too much: then XOFF stops whoever found it full.
 
-use super::State;
+use super::Core;
 use crate::endpoint::peer::connection::Phase;
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
@@ -17,7 +17,7 @@ use tsumugi_wire::{Flags, Kind, Psn};
 const CREDIT_PACKETS_PLENTY: u64 = 256;
 const CREDIT_PACKETS_STEP: u64 = 64;
 
-impl State {
+impl Core {
     /// How many packets the peer may send from a PSN on, and that PSN: everything before it has arrived and been compared.
     pub(super) fn credit(&mut self, index: u32) -> (Psn, u16) {
         let full = self.budget.is_full() && !defect!(CreditWithoutMemory);
@@ -81,7 +81,7 @@ impl State {
         (checked, limit.saturating_sub(checked.0).min(u64::from(u16::MAX)) as u16)
     }
 
-    /// The flags that go with [`State::credit`].
+    /// The flags that go with [`Core::credit`].
     pub(super) fn has_ack(&self, index: u32) -> Flags {
         if self.peers[index as usize].connection.local.is_some() { Flags::HAS_ACK } else { Flags(0) }
     }

@@ -1,6 +1,6 @@
 //! How connections begin: HELLO, CHALLENGE and WELCOME.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::PeerId;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
@@ -44,7 +44,7 @@ fn standing(peer: &Peer, epoch: u32, nonce: u64) -> u32 {
     }
 }
 
-impl State {
+impl Core {
     /// Begins the handshake with a peer that something is to be sent to.
     pub(super) fn start_handshake(&mut self, now: Instant, index: u32) {
         if !matches!(self.peers[index as usize].connection.phase, Phase::Strange) {

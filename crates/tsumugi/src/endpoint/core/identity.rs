@@ -6,7 +6,7 @@
 //! - A HELLO that offers a token which we have from a peer is that peer's.
 //! - A CHALLENGE with the epoch of a peer that we are connected with may come from it: before the handshake goes on, a
 //!   PROBE of that connection is sent to the address. Only the peer itself can answer it; then the two entries are
-//!   [merged](State::merge). If it is not answered, another endpoint has the epoch by chance, and the handshake goes on
+//!   [merged](Core::merge). If it is not answered, another endpoint has the epoch by chance, and the handshake goes on
 //!   after a while.
 //! - Two endpoints that say HELLO to each other at the same time, each by an address that the other does not come from,
 //!   have no token yet. Epoch and port tell that they are the same; both sides see it.
@@ -16,7 +16,7 @@
 //!
 //! The entry that keeps its number is the application's own; the other becomes a second name of it.
 
-use super::State;
+use super::Core;
 use crate::PeerId;
 use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
@@ -106,7 +106,7 @@ impl Identities {
     }
 }
 
-impl State {
+impl Core {
     /// The peer that goes by this number: entries that turned out to be the same have several.
     #[must_use]
     pub fn the(&self, id: PeerId) -> PeerId {

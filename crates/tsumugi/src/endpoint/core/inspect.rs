@@ -1,6 +1,6 @@
 //! What the simulation sees of an endpoint beyond what an application does, and what must always hold in it.
 
-use super::State;
+use super::Core;
 use crate::PeerId;
 use crate::endpoint::egress::REPLIES_MAX;
 use crate::endpoint::peer::Peer;
@@ -43,7 +43,7 @@ pub struct PeerView {
     pub damaged: u64,
 }
 
-impl State {
+impl Core {
     /// A peer, as the simulation sees it.
     #[must_use]
     pub fn view(&self, id: PeerId) -> Option<PeerView> {
@@ -84,7 +84,7 @@ impl State {
         match payload {
             Payload::InPlace { position, at, bytes, .. } => {
                 let (at, bytes) = (*at as usize, *bytes as usize);
-                // SAFETY: the record is kept until `release_message` takes the payload, and this state by a reference
+                // SAFETY: the record is kept until `release_message` takes the payload, and this core by a reference
                 // that no other lives beside.
                 unsafe { self.memory.body(*position, at, bytes) }
             }

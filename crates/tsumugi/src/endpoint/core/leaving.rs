@@ -1,6 +1,6 @@
 //! BYE and RESET: how connections are left, in good order or not.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::PeerId;
 use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
@@ -14,7 +14,7 @@ use tsumugi_wire::{Header, Instant, Kind};
 /// Time between two BYEs, ns.
 pub(super) const BYE_INTERVAL_NS: u64 = 20 * MILLISECOND_NS;
 
-impl State {
+impl Core {
     pub(super) fn on_bye(&mut self, now: Instant, index: u32, header: &Header) -> Result<(), Ended> {
         if !defect!(ByeBeforeReading) {
             self.drain(now); // what it sent before it left is still delivered

@@ -14,7 +14,7 @@
 //! our own kernel says that nothing can be sent to it.
 
 use super::EndpointOptions;
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::liveness::{Look, Patience};
@@ -32,7 +32,7 @@ const WATCH_NS_MAX: u64 = 250 * MILLISECOND_NS;
 /// Times that AWAY is said: nobody acknowledges it.
 const AWAYS: usize = 3;
 
-impl State {
+impl Core {
     /// When something is to be done about the silence of a peer.
     pub(super) fn liveness_due(&self, peer: &Peer) -> Instant {
         peer.stage().map_or(Instant::NEVER, |stage| peer.liveness.due(stage, self.patience()))

@@ -68,7 +68,7 @@ use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Counter;
 
-/// What [`State`] needs of a configuration.
+/// What [`Core`] needs of a configuration.
 #[derive(Clone, Debug)]
 pub struct EndpointOptions {
     /// See [`crate::Config::job`].
@@ -122,7 +122,7 @@ struct Incarnation {
 }
 
 /// Everything an endpoint knows, in parts.
-pub struct State {
+pub struct Core {
     options: EndpointOptions,
     incarnation: Incarnation,
     pub(crate) memory: Rc<Mapped>,
@@ -140,10 +140,10 @@ pub struct State {
     tally: Tally,
 }
 
-impl State {
+impl Core {
     /// A new endpoint with a fresh epoch.
     #[must_use]
-    pub fn new(options: EndpointOptions, memory: Memory) -> State {
+    pub fn new(options: EndpointOptions, memory: Memory) -> Core {
         let mut random = options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
         let flows = memory.geometry().flows as usize;
         let epoch = random.random_range(1..=u32::MAX);
@@ -152,7 +152,7 @@ impl State {
         let memory = Rc::new(Mapped(memory));
         let mut nobody = Peer::new(String::new(), (Ipv4Addr::UNSPECIFIED, 0).into(), options.repeat);
         nobody.connection.phase = Phase::Gone(Reason::Closed);
-        State {
+        Core {
             queue: ReceiveQueue::default(),
             budget: ReceiveBudget::new(options.receive_bytes),
             pool: Pool::default(),
@@ -224,7 +224,7 @@ impl State {
         self.incarnation.epoch
     }
 
-    /// When [`State::tick`] has something to do.
+    /// When [`Core::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Instant {
         self.schedule.deadline()

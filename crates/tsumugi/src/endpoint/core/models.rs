@@ -1,15 +1,15 @@
 //! What the programming models built on channels ask of an endpoint beyond what a channel's owner does.
 
-use super::State;
+use super::Core;
 use crate::PeerId;
 use crate::endpoint::peer::connection::Phase;
 use rand::Rng;
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::WHOLE_BYTES;
 
-impl State {
+impl Core {
     /// Something is awaited from now on that only the peer can bring: it is asked for signs of life until
-    /// [`State::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
+    /// [`Core::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
     /// The end of the connection ends the waiting too.
     pub(crate) fn expect(&mut self, now: Instant, id: PeerId) {
         let id = self.the(id);

@@ -7,7 +7,7 @@
 //! A path that falls silent while others deliver is suspended by the sender; from then on it is probed from time to time,
 //! and used again when it answers.
 
-use super::State;
+use super::Core;
 use crate::PeerId;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
@@ -67,7 +67,7 @@ pub struct PathReport {
     pub datagram_bytes: usize,
 }
 
-impl State {
+impl Core {
     /// Changes the path policy.
     pub fn set_policy(&mut self, policy: PolicyChoice) {
         if self.peers.len() == 0 || !defect!(PolicyNotChanged) {

@@ -4,7 +4,7 @@
 //! So when a path carries less than it was cut for, the same packet is sent in several datagrams
 //! (`tsumugi_wire::piece`).
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::sent::{PacketKey, Sent};
 use std::net::SocketAddr;
@@ -16,7 +16,7 @@ use tsumugi_wire::memory::{Counter, Flow};
 use tsumugi_wire::piece::{PIECE_BYTES, Piece, piece_data_bytes};
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
-impl State {
+impl Core {
     /// Longest datagram that everything carries which packets picked for a path are sent over, bytes.
     pub(super) fn carried(&self, index: u32, path: u8) -> usize {
         let peer = &self.peers[index as usize];

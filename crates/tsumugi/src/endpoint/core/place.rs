@@ -4,7 +4,7 @@
 //! the message is to go; what came ahead of its turn is moved there, everything else goes there from the wire. The
 //! owner's memory belongs to the assembly until the message is complete or its sender gone, and comes back then.
 
-use super::State;
+use super::Core;
 use crate::endpoint::peer::receive::{Assembly, Lent, Store};
 use crate::endpoint::receive_queue::Payload;
 use std::cell::RefCell;
@@ -33,7 +33,7 @@ pub(crate) enum Room {
     /// Into memory of the endpoint. It will be handed over as any other message.
     Own,
     /// Into memory of the endpoint. It will be handed over under this key, and the owner may still
-    /// [lend](State::lend) memory while it arrives.
+    /// [lend](Core::lend) memory while it arrives.
     Claimed(usize),
     /// Nowhere: nobody wants it.
     Nowhere,
@@ -41,23 +41,23 @@ pub(crate) enum Room {
 
 /// The owner of a channel that says where long messages go.
 ///
-/// It is called while the state does other things. What it calls in turn may only take messages, give them back and
+/// It is called while the core does other things. What it calls in turn may only take messages, give them back and
 /// send: nothing that could end a connection, about which it would be told.
 pub(crate) trait Placer {
     /// The head of a long message has its turn. Everything that the peer sent before is in the channel's queue.
-    fn on_head(&mut self, state: &mut State, incoming: Incoming, head: &[u8]) -> Room;
+    fn on_head(&mut self, core: &mut Core, incoming: Incoming, head: &[u8]) -> Room;
 
     /// The message is complete for which memory was lent.
-    fn on_placed(&mut self, state: &mut State, lent: Lent);
+    fn on_placed(&mut self, core: &mut Core, lent: Lent);
 
     /// A message is complete that was [claimed](Room::Claimed).
     fn on_collected(&mut self, key: usize, payload: Payload);
 
     /// The peer is gone before the message was complete; the [failure](super::channels::Delivery::Failed) follows.
-    fn on_lost(&mut self, state: &mut State, room: Room);
+    fn on_lost(&mut self, core: &mut Core, room: Room);
 }
 
-impl State {
+impl Core {
     /// Asks from now on where long messages of an open channel are to go.
     pub(crate) fn set_placer(&mut self, channel: u16, placer: Rc<RefCell<dyn Placer>>) {
         self.channels.set_placer(channel, placer);
@@ -193,7 +193,7 @@ impl State {
         self.budget.charge(bytes);
     }
 
-    /// What was [charged](State::charge) is free again.
+    /// What was [charged](Core::charge) is free again.
     pub(crate) fn discharge(&mut self, bytes: u64) {
         self.budget.discharge(bytes);
         self.restore_credit();

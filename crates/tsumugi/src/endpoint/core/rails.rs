@@ -1,6 +1,6 @@
 //! What each of our NICs has carried, shown in the control page to whoever looks on (`tsumugi status`).
 
-use super::State;
+use super::Core;
 use tsumugi_proto::ReceiveMemory;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::MILLISECOND_NS;
@@ -9,7 +9,7 @@ use tsumugi_wire::time::MILLISECOND_NS;
 const SHOW_EVERY_NS: u64 = 100 * MILLISECOND_NS;
 const SHOW_BEFORE_SLEEP_NS: u64 = 10 * MILLISECOND_NS;
 
-impl State {
+impl Core {
     /// Shows what our NICs have carried, if that was not done for a while.
     pub fn show_rails(&mut self, now: Instant, before_sleep: bool) {
         let every_ns = if before_sleep { SHOW_BEFORE_SLEEP_NS } else { SHOW_EVERY_NS };

@@ -1,6 +1,6 @@
 //! Peers that are refused, and peers that refuse.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
 use std::net::SocketAddr;
@@ -15,7 +15,7 @@ use tsumugi_wire::{Header, Instant, Kind};
 /// How long a peer that refuses is asked again, ns.
 const REFUSED_NS: u64 = SECOND_NS;
 
-impl State {
+impl Core {
     /// Says why a HELLO is refused. It costs less than the HELLO that it answers, and nothing is remembered.
     pub(super) fn refuse_peer(&mut self, from: SocketAddr, nonce: u64, refusal: Refusal) {
         self.memory.count(Counter::HandshakeRefused, 1);

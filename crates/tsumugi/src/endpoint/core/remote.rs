@@ -1,6 +1,6 @@
 //! Our operations on the memory of others: what departs for them, and what comes back.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::endpoint::peer::operations::TooMuch;
 use crate::endpoint::peer::operations::{BulkTransfer, Promise};
 use crate::endpoint::peer::operations::{NUMBER_BITS, NUMBER_MASK};
@@ -18,8 +18,8 @@ use tsumugi_wire::remote::{Atomic, Notice, Opcode, RemoteStatus};
 /// Operations of one peer that may wait for replies at once.
 pub(super) const OPERATIONS_MAX: usize = 1024;
 
-impl State {
-    /// Writes what is in `from` to memory of a peer. Returns the message's number, for [`State::is_delivered`].
+impl Core {
+    /// Writes what is in `from` to memory of a peer. Returns the message's number, for [`Core::is_delivered`].
     ///
     /// # Errors
     /// Why it cannot be sent.
@@ -81,7 +81,7 @@ impl State {
         from: &Slice,
         handler: u64,
     ) -> Result<u64, SendError> {
-        let write = |state: &mut State, id| state.remote_write(now, id, to, from);
+        let write = |core: &mut Core, id| core.remote_write(now, id, to, from);
         self.and_notify(now, id, to, from.bytes(), handler, write)
     }
 
@@ -97,7 +97,7 @@ impl State {
         data: &[u8],
         handler: u64,
     ) -> Result<u64, SendError> {
-        let write = |state: &mut State, id| state.remote_write_bytes(now, id, to, data);
+        let write = |core: &mut Core, id| core.remote_write_bytes(now, id, to, data);
         self.and_notify(now, id, to, data.len(), handler, write)
     }
 
@@ -108,7 +108,7 @@ impl State {
         to: Target,
         bytes: usize,
         handler: u64,
-        write: impl FnOnce(&mut State, PeerId) -> Result<u64, SendError>,
+        write: impl FnOnce(&mut Core, PeerId) -> Result<u64, SendError>,
     ) -> Result<u64, SendError> {
         let id = self.the(id);
         self.may_post(id, 0)?;

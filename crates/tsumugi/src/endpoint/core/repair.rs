@@ -6,7 +6,7 @@
 //! arrival. Meanwhile the packet's turn does not pass.
 
 use super::deliver::BodyPlace;
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::error::Reason;
@@ -19,7 +19,7 @@ use tsumugi_wire::memory::Counter;
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Instant, Kind, Psn};
 
-impl State {
+impl Core {
     /// A packet in the receive queue is not what its CRC says.
     pub(super) fn on_damage(&mut self, index: u32, psn: Psn) -> Result<(), Ended> {
         let is_first = self.counted(Counter::Corrupt) == 0;
@@ -141,11 +141,11 @@ mod tests {
     use tsumugi_wire::memory::Geometry;
 
     struct Host {
-        state: State,
+        core: Core,
         rail: SimRail,
     }
 
-    fn fresh(number: u8) -> State {
+    fn fresh(number: u8) -> Core {
         let options = EndpointOptions {
             job: 0,
             accept_unknown: true,
@@ -161,7 +161,7 @@ mod tests {
             seed: Some(number.into()),
         };
         let geometry = Geometry { window_pages: 1, translations: 4, ..Geometry::plain(2, 256 << 10) };
-        State::new(options, Memory::new(geometry).unwrap())
+        Core::new(options, Memory::new(geometry).unwrap())
     }
 
     fn address(number: u8) -> SocketAddr {
@@ -171,13 +171,13 @@ mod tests {
     impl Host {
         /// The XDP program takes what has arrived, damaged or not.
         fn receive_by_xdp(&mut self, now: Instant, damages: bool) {
-            let Host { state, rail } = self;
+            let Host { core, rail } = self;
             let mut answers = Vec::new();
             rail.receive(now, &mut |from, bytes| {
                 let mut bytes = bytes.to_vec();
                 *bytes.last_mut().unwrap() ^= u8::from(damages);
-                match xdp::receive(state.receive_memory(), &bytes, false, crate::checksum::crc32c).0 {
-                    Fate::Pass => state.on_datagram(now, from, &bytes),
+                match xdp::receive(core.receive_memory(), &bytes, false, crate::checksum::crc32c).0 {
+                    Fate::Pass => core.on_datagram(now, from, &bytes),
                     Fate::Drop => {}
                     Fate::Answer(answer) => answers.push((from, answer)),
                 }
@@ -190,24 +190,24 @@ mod tests {
 
         fn call(&mut self, now: Instant) {
             self.receive_by_xdp(now, false);
-            self.state.drain(now);
-            self.state.tick(now);
-            self.state.transmit(now, &mut self.rail).unwrap();
-            self.state.audit_all(0).unwrap();
+            self.core.drain(now);
+            self.core.tick(now);
+            self.core.transmit(now, &mut self.rail).unwrap();
+            self.core.audit_all(0).unwrap();
         }
 
         /// Another process goes on.
         fn suspend(&mut self, now: Instant, number: u8) {
-            let bytes = self.state.save(now, address(number)).to_bytes();
-            self.state = fresh(number);
-            self.state.restore(&Context::from_bytes(&bytes).unwrap()).unwrap();
+            let bytes = self.core.save(now, address(number)).to_bytes();
+            self.core = fresh(number);
+            self.core.restore(&Context::from_bytes(&bytes).unwrap()).unwrap();
         }
 
         fn read(&mut self) -> Vec<Vec<u8>> {
             let mut messages = Vec::new();
-            while let Some(Delivery::Message { payload, .. }) = self.state.take(1) {
-                messages.push(self.state.bytes_of(&payload).to_vec());
-                self.state.release_message(payload);
+            while let Some(Delivery::Message { payload, .. }) = self.core.take(1) {
+                messages.push(self.core.bytes_of(&payload).to_vec());
+                self.core.release_message(payload);
             }
             messages
         }
@@ -225,12 +225,12 @@ mod tests {
     /// Two connected hosts, of which the second has the XDP program.
     fn connected() -> (Host, Host, PeerId, Instant) {
         let network = Network::new(1, LinkOptions::default());
-        let host = |number| Host { state: fresh(number), rail: network.rail(address(number), 1472) };
+        let host = |number| Host { core: fresh(number), rail: network.rail(address(number), 1472) };
         let (mut here, mut there) = (host(1), host(2));
-        assert!(there.state.open_channel(1));
-        let id = here.state.add_peer("there", address(2)).unwrap();
+        assert!(there.core.open_channel(1));
+        let id = here.core.add_peer("there", address(2)).unwrap();
         let mut now = Instant(0);
-        here.state.post(now, id, 1, b"hello").unwrap();
+        here.core.post(now, id, 1, b"hello").unwrap();
         exchange(&mut here, &mut there, &mut now, 1000);
         assert_eq!(there.read(), [b"hello"]);
         (here, there, id, now)
@@ -241,21 +241,21 @@ mod tests {
         let (mut here, mut there, id, mut now) = connected();
         let messages: Vec<Vec<u8>> = (0..20).map(|number| vec![number; 400 * usize::from(number)]).collect();
         for message in &messages {
-            here.state.post(now, id, 1, message).unwrap();
+            here.core.post(now, id, 1, message).unwrap();
         }
-        here.state.transmit(now, &mut here.rail).unwrap();
+        here.core.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
         there.receive_by_xdp(now, true);
         here.call(now.plus(MILLISECOND_NS));
-        assert!(here.state.is_flushed(), "the program has acknowledged all of it");
-        there.state.drain(now);
+        assert!(here.core.is_flushed(), "the program has acknowledged all of it");
+        there.core.drain(now);
         there.suspend(now, 2);
         here.suspend(now, 1);
-        assert!(there.state.open_channel(1));
+        assert!(there.core.open_channel(1));
         exchange(&mut here, &mut there, &mut now, 20_000);
         assert_eq!(there.read(), messages);
-        assert!(here.state.take_failure().is_none() && here.state.unchecked() == 0);
-        assert_eq!(there.state.counters().get("packets_unrepaired"), 0);
+        assert!(here.core.take_failure().is_none() && here.core.unchecked() == 0);
+        assert_eq!(there.core.counters().get("packets_unrepaired"), 0);
     }
 
     /// So much was written to the window behind a damaged packet that its sender has given it up.
@@ -263,22 +263,22 @@ mod tests {
     fn nobody_waits_for_what_its_sender_does_not_have() {
         let (mut here, mut there, id, mut now) = connected();
         for number in 0..2 {
-            here.state.post(now, id, 1, &[number; 1000]).unwrap();
+            here.core.post(now, id, 1, &[number; 1000]).unwrap();
         }
-        here.state.transmit(now, &mut here.rail).unwrap();
+        here.core.transmit(now, &mut here.rail).unwrap();
         now = now.plus(MILLISECOND_NS);
         there.receive_by_xdp(now, true);
         now = now.plus(MILLISECOND_NS);
         here.call(now);
-        assert_eq!(here.state.unchecked(), 2);
-        let keys: Vec<_> = here.state.peers[id.0 as usize].repairs.unchecked.drain().collect();
-        keys.into_iter().for_each(|key| here.state.release_packet(key));
+        assert_eq!(here.core.unchecked(), 2);
+        let keys: Vec<_> = here.core.peers[id.0 as usize].repairs.unchecked.drain().collect();
+        keys.into_iter().for_each(|key| here.core.release_packet(key));
         exchange(&mut here, &mut there, &mut now, 20_000);
-        let reasons = [&mut here, &mut there].map(|host| host.state.take_failure().unwrap().reason);
+        let reasons = [&mut here, &mut there].map(|host| host.core.take_failure().unwrap().reason);
         assert_eq!(
             reasons,
             [Reason::Violation("it asks for a packet that is not kept any more"), Reason::Restarted]
         );
-        assert_eq!(there.state.counters().get("packets_unrepaired"), 2);
+        assert_eq!(there.core.counters().get("packets_unrepaired"), 2);
     }
 }

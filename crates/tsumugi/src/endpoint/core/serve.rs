@@ -9,7 +9,7 @@
 //! 4. What is refused is counted, and its sender told; of a long write once.
 
 use super::remote::OPERATIONS_MAX;
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::PeerId;
 use crate::endpoint::peer::operations::BulkTransfer;
 use crate::endpoint::rma::status_of;
@@ -23,7 +23,7 @@ use tsumugi_wire::frame::{REMOTE_BYTES, RemoteFrame};
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::remote::{Opcode, RemoteStatus};
 
-impl State {
+impl Core {
     /// A frame about remote memory that is alone in its packet and may be done at once: it is a part of a long write or
     /// reply, or has its turn. Its PSN has been claimed.
     pub(super) fn on_remote_at_once(

@@ -5,7 +5,7 @@
 //! long ones do not. [`tsumugi_proto::path_mtu`] decides how much less, and finds out by probes when it is more. What
 //! was cut before for more than a path carries is sent in [`super::pieces`].
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::connection::{Address, Phase};
 use crate::endpoint::peer::paths::PeerPath;
@@ -27,7 +27,7 @@ const ASK_SENDS: u8 = 2;
 /// How long not even packets that every path should carry must be lost, ns, at least: chance does that for a while, too.
 const NARROW_NS_MIN: u64 = 5 * SECOND_NS;
 
-impl State {
+impl Core {
     /// Takes in what our kernel expects to pass to an address: when the address is new, and when a packet was too long.
     pub(super) fn hear_size<R: Rail + ?Sized>(&mut self, now: Instant, address: SocketAddr, rail: &mut R) {
         let Some(index) = self.peers.at(address) else { return };

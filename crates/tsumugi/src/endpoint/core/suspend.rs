@@ -1,6 +1,6 @@
-//! Turning an endpoint's state into a context and back.
+//! Turning what an endpoint knows into a context and back.
 
-use super::State;
+use super::Core;
 use crate::checksum::crc32c;
 use crate::context::{Context, ContextError, Saved, SavedChannel, SavedFlow, SavedPeer};
 use crate::endpoint::peer::Peer;
@@ -23,8 +23,8 @@ fn repeat_of(number: u32) -> Repeat {
     if number == Repeat::GoBackN as u32 { Repeat::GoBackN } else { Repeat::Selective }
 }
 
-impl State {
-    /// Everything that is needed to go on. Takes what was received out of this state; it is over.
+impl Core {
+    /// Everything that is needed to go on. Takes what was received out of it; it is over.
     pub(crate) fn save(&mut self, now: Instant, address: SocketAddr) -> Context {
         self.drain(now);
         for place in 0..self.peers.len() {
@@ -107,7 +107,7 @@ impl State {
         })
     }
 
-    /// Goes on with a context in a fresh state.
+    /// Goes on with a context in a fresh endpoint.
     pub(crate) fn restore(&mut self, context: &Context) -> Result<(), ContextError> {
         let saved = &context.saved;
         self.incarnation.epoch = saved.epoch;

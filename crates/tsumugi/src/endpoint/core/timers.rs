@@ -1,11 +1,11 @@
 //! Timers: which peers are to be looked at, when, and what is done then.
 
-use super::{Ended, State, leaving};
+use super::{Core, Ended, leaving};
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::schedule::Schedule;
 use tsumugi_wire::Instant;
 
-impl State {
+impl Core {
     pub(super) fn schedule(&mut self, index: u32) {
         self.schedule.send(&mut self.peers[index as usize].listed, index);
     }
@@ -50,7 +50,7 @@ impl State {
         let mut due = peer.acks.due().min(peer.receive.damaged.due());
         match &peer.connection.phase {
             Phase::Handshake(handshake) => due = due.min(handshake.due),
-            // Who watches has a timer for all: see `State::watch`.
+            // Who watches has a timer for all: see `Core::watch`.
             Phase::Open if !peer.is_busy() && !peer.sizes.searches() => {
                 return due.min(peer.sender.timeout());
             }

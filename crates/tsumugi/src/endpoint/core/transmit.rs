@@ -1,6 +1,6 @@
 //! Bursts: what waits for a peer becomes packets, and packets are sent, as many at once as a path takes.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::egress::{Burst, HEAD_BYTES_MAX};
 use crate::endpoint::peer::connection::Phase;
@@ -42,7 +42,7 @@ impl From<Ended> for Stop {
     }
 }
 
-impl State {
+impl Core {
     /// Sends what may be sent now.
     ///
     /// # Errors

@@ -4,14 +4,14 @@
 //! noted in the flow's entry when there is no record. Left to the owner: to read all that, to grant credit ahead, and
 //! to acknowledge what nobody has asked about.
 
-use super::{Ended, State};
+use super::{Core, Ended};
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, answer};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::Record;
 use tsumugi_wire::{Instant, Psn};
 
-impl State {
+impl Core {
     /// Whether something was deposited that has not been read, or was written directly, or an answer was left to us.
     #[inline]
     pub fn has_news(&self) -> bool {
@@ -113,10 +113,10 @@ mod tests {
             seed: Some(1),
         };
         let memory = Memory::new(Geometry::plain(1, 32 << 10)).unwrap();
-        let mut state = State::new(options, memory);
-        state.memory.control().xoff.0.store(1, Ordering::Release);
-        assert_eq!(state.exhausted(), None);
-        state.drain(Instant(0));
-        assert_eq!(state.memory.control().xoff.0.load(Ordering::Acquire), 0);
+        let mut core = Core::new(options, memory);
+        core.memory.control().xoff.0.store(1, Ordering::Release);
+        assert_eq!(core.exhausted(), None);
+        core.drain(Instant(0));
+        assert_eq!(core.memory.control().xoff.0.load(Ordering::Acquire), 0);
     }
 }

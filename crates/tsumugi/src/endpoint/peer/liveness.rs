@@ -57,7 +57,7 @@ pub(crate) struct Liveness {
     heard_at: Instant,
     /// Things that somebody waits for and only it can bring, though everything sent is acknowledged.
     awaited: u32,
-    /// The application receives, and nothing else is outstanding with it: see [`crate::endpoint::core::State::watch`].
+    /// The application receives, and nothing else is outstanding with it: see [`crate::endpoint::core::Core::watch`].
     is_watched: bool,
     /// Since when something is outstanding with it, or it is watched.
     waiting_since: Option<Instant>,
