@@ -130,30 +130,46 @@ pub(crate) struct SavedOutbox {
 
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct SavedFlow {
+    pub(crate) connection: SavedConnection,
+    pub(crate) sending: SavedSending,
     pub(crate) receive: SavedReceive,
-    // How to address the peer.
+    pub(crate) entry: SavedEntry,
+    /// Highest PSN deposited, plus one.
+    pub(crate) highest: u64,
+}
+
+/// How to address the peer, and how it addresses us.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedConnection {
     pub(crate) remote_flow: u32,
     pub(crate) remote_token: u64,
     pub(crate) body_bytes: u64,
     pub(crate) listens: bool,
     pub(crate) message_bytes_max: u64,
-    // What we send.
+    pub(crate) index: u32,
+    pub(crate) token: u64,
+}
+
+/// Packets that were sent.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedSending {
     pub(crate) repeat: u32,
-    pub(crate) sent_base: u64,
-    pub(crate) sent_limit: u64,
+    pub(crate) base: u64,
+    pub(crate) limit: u64,
     /// Bodies of outstanding packets; `None` for one that is acknowledged beyond a hole.
     pub(crate) sent: Vec<Option<Vec<u8>>>,
     /// Everything before this PSN has been compared with its CRC, and bodies of packets that are acknowledged and have not.
     pub(crate) checked: u64,
     pub(crate) unchecked: Vec<(u64, Vec<u8>)>,
-    // What we receive.
-    pub(crate) index: u32,
-    pub(crate) token: u64,
-    pub(crate) peer_repeat: u32,
+}
+
+/// The entry of the flow table.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct SavedEntry {
+    pub(crate) repeat: u32,
     pub(crate) base: u64,
     pub(crate) limit: u64,
     pub(crate) bitmap: Vec<u32>,
-    pub(crate) highest: u64,
 }
 
 /// Packets and messages that are arriving.

@@ -2,9 +2,11 @@
 
 use super::Core;
 use crate::checksum::crc32c;
-use crate::context::{Context, ContextError, Saved, SavedChannel, SavedFlow, SavedPeer};
+use crate::context::{
+    Context, ContextError, Saved, SavedChannel, SavedConnection, SavedEntry, SavedFlow, SavedPeer,
+    SavedSending,
+};
 use crate::endpoint::peer::Peer;
-use crate::endpoint::peer::connection::{Address, Local, Phase};
 use crate::endpoint::peer::outbox::Outbox;
 use crate::endpoint::peer::receive::Receive;
 use crate::endpoint::receive_queue::Payload;
@@ -17,7 +19,9 @@ use tsumugi_wire::ack::{Sack, WORDS_MAX};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::header::HEADER_BYTES;
-use tsumugi_wire::{Instant, Psn};
+use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
+use tsumugi_wire::memory::Flow;
+use tsumugi_wire::{Instant, Kind, Psn};
 
 fn repeat_of(number: u32) -> Repeat {
     if number == Repeat::GoBackN as u32 { Repeat::GoBackN } else { Repeat::Selective }
@@ -71,40 +75,29 @@ impl Core {
     }
 
     fn save_flow(&self, peer: &Peer) -> Option<SavedFlow> {
-        let (Phase::Open, Some(remote), Some(local)) =
-            (&peer.connection.phase, peer.connection.remote, peer.connection.local)
-        else {
-            return None;
-        };
-        let flow = self.memory.flow(local.index)?;
-        let (base, sack) = receive_bitmap::snapshot(flow);
+        let connection = peer.connection.save()?;
+        Some(SavedFlow {
+            sending: self.save_sending(peer),
+            receive: peer.receive.save(),
+            entry: save_entry(self.memory.flow(connection.index)?),
+            highest: peer.acks.highest().0,
+            connection,
+        })
+    }
+
+    fn save_sending(&self, Peer { sender, repairs, .. }: &Peer) -> SavedSending {
         let body_of = |key: &PacketKey| {
             let (head, body) = self.sent.body(*key);
             [head, body].concat()
         };
-        let sent = peer.sender.outstanding_packets().map(|key| key.map(body_of));
-        let unchecked = peer.repairs.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key)));
-        Some(SavedFlow {
-            remote_flow: remote.flow,
-            remote_token: remote.token,
-            body_bytes: remote.body_bytes as u64,
-            listens: remote.listens,
-            message_bytes_max: peer.connection.message_bytes_max,
+        SavedSending {
             repeat: self.options.repeat as u32,
-            sent_base: peer.sender.base().0,
-            sent_limit: peer.sender.limit().0,
-            sent: sent.collect(),
-            checked: peer.repairs.unchecked.checked().0,
-            unchecked: unchecked.collect(),
-            index: local.index,
-            token: local.token,
-            peer_repeat: flow.repeat.load(Ordering::Relaxed),
-            base: base.0,
-            limit: receiver::limit(flow).0,
-            bitmap: sack.bitmap[..sack.words].to_vec(),
-            highest: peer.acks.highest().0,
-            receive: peer.receive.save(),
-        })
+            base: sender.base().0,
+            limit: sender.limit().0,
+            sent: sender.outstanding_packets().map(|key| key.map(body_of)).collect(),
+            checked: repairs.unchecked.checked().0,
+            unchecked: repairs.unchecked.iter().map(|(psn, key)| (psn.0, body_of(key))).collect(),
+        }
     }
 
     /// Goes on with a context in a fresh endpoint.
@@ -146,7 +139,7 @@ impl Core {
         }
         let index = saved.number;
         self.peers[index as usize].identity.named = saved.named;
-        let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.repeat));
+        let repeat = saved.open.as_ref().map_or(self.options.repeat, |flow| repeat_of(flow.sending.repeat));
         self.options.repeat = repeat;
         let peer = &mut self.peers[index as usize];
         peer.connection.epoch = saved.epoch;
@@ -163,62 +156,168 @@ impl Core {
     }
 
     fn restore_flow(&mut self, index: u32, saved: &SavedFlow) -> Result<(), ContextError> {
-        let body_bytes = saved.body_bytes as usize;
-        if body_bytes + HEADER_BYTES > self.options.datagram_bytes {
-            let (context, here) = (body_bytes + HEADER_BYTES, self.options.datagram_bytes);
-            return Err(ContextError::Datagrams { context, here });
-        }
+        let SavedFlow { connection, sending, receive, entry, highest } = saved;
         let damaged = |what: &str| ContextError::Damaged(what.to_owned());
+        let datagram_bytes =
+            usize::try_from(connection.body_bytes).unwrap_or(usize::MAX).saturating_add(HEADER_BYTES);
+        if datagram_bytes < DATAGRAM_BYTES_MIN {
+            return Err(damaged("packets that are shorter than any"));
+        }
+        if datagram_bytes > self.options.datagram_bytes {
+            return Err(ContextError::Datagrams {
+                context: datagram_bytes,
+                here: self.options.datagram_bytes,
+            });
+        }
         let memory = Rc::clone(&self.memory);
-        let flow = memory.flow(saved.index).ok_or_else(|| damaged("a flow beyond the table"))?;
-        if self.peers.in_flow(saved.index).is_some() || saved.bitmap.len() > WORDS_MAX {
+        let flow = memory.flow(connection.index).ok_or_else(|| damaged("a flow beyond the table"))?;
+        if self.peers.in_flow(connection.index).is_some() || entry.bitmap.len() > WORDS_MAX {
             return Err(damaged("two peers in one flow, or a receive bitmap too long"));
         }
-        self.peers.set_flow(saved.index, Some(index));
-        let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
-        sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
-        let epoch = self.peers[index as usize].connection.epoch;
-        receiver::open(flow, saved.token, epoch, repeat_of(saved.peer_repeat), saved.limit);
-        receive_bitmap::restore(flow, Psn(saved.base), &sack);
-        answer::address(flow, saved.remote_flow, saved.remote_token);
-
-        let kept = &mut self.sent;
-        let sent = saved.sent.iter().map(|body| {
-            body.as_ref()
-                .map(|body| kept.insert(SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) }))
-        });
-        let sent: Vec<_> = sent.collect();
+        self.peers.set_flow(connection.index, Some(index));
+        restore_entry(flow, entry, connection, self.peers[index as usize].connection.epoch);
+        self.restore_sending(index, sending);
         let peer = &mut self.peers[index as usize];
-        peer.repairs.unchecked.confirm(Psn(saved.checked), |_| {});
-        for (psn, body) in &saved.unchecked {
-            let sent = SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
-            let may_be_direct = sent.may_be_direct_write();
-            if let Some(key) = peer.repairs.unchecked.keep(Psn(*psn), kept.insert(sent), may_be_direct) {
-                kept.release(&mut self.pool, key);
-            }
-        }
-        let (base, limit) = (Psn(saved.sent_base), Psn(saved.sent_limit));
-        peer.sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
-        peer.connection.phase = Phase::Open;
-        peer.connection.remote = Some(Address {
-            flow: saved.remote_flow,
-            token: saved.remote_token,
-            body_bytes,
-            over_ipv6: peer.address.is_ipv6(),
-            listens: saved.listens,
-        });
+        peer.connection.reopen(connection, peer.address.is_ipv6());
         peer.paths[0].mtu = peer.fresh_mtu(peer.address);
         peer.fit();
-        peer.connection.message_bytes_max = saved.message_bytes_max;
-        peer.connection.local = Some(Local { index: saved.index, token: saved.token });
-        peer.acks.restore_highest(Psn(saved.highest));
-        peer.receive = Receive::restore(&saved.receive);
+        peer.acks.restore_highest(Psn(*highest));
+        peer.receive = Receive::restore(receive);
         self.budget.arrive(peer.receive.held_bytes());
         self.egress.connect(self.peers[index as usize].address);
         // The peer learns at once where we stand, and we what it has.
-        self.peers[index as usize].acks.demand(tsumugi_wire::Kind::Ack, Psn(0));
+        self.peers[index as usize].acks.demand(Kind::Ack, Psn(0));
         self.schedule(index);
         self.arm(Instant(0), index);
         Ok(())
+    }
+
+    fn restore_sending(&mut self, index: u32, saved: &SavedSending) {
+        let kept = &mut self.sent;
+        let sent_of = |body: &Vec<u8>| SentPacket { crc: crc32c(body), body: Body::Packet(body.clone()) };
+        let sent = saved.sent.iter().map(|body| body.as_ref().map(|body| kept.insert(sent_of(body))));
+        let sent: Vec<_> = sent.collect();
+        let Peer { sender, repairs, .. } = &mut self.peers[index as usize];
+        let (base, limit) = (Psn(saved.base), Psn(saved.limit));
+        *sender = Sender::resume(repeat_of(saved.repeat), 1, base, limit, sent);
+        repairs.unchecked.confirm(Psn(saved.checked), |_| {});
+        for (psn, body) in &saved.unchecked {
+            let sent = sent_of(body);
+            let may_be_direct = sent.may_be_direct_write();
+            if let Some(key) = repairs.unchecked.keep(Psn(*psn), kept.insert(sent), may_be_direct) {
+                kept.release(&mut self.pool, key);
+            }
+        }
+    }
+}
+
+/// What is in the flow table of a peer's packets.
+fn save_entry(flow: &Flow) -> SavedEntry {
+    let (base, sack) = receive_bitmap::snapshot(flow);
+    SavedEntry {
+        repeat: flow.repeat.load(Ordering::Relaxed),
+        base: base.0,
+        limit: receiver::limit(flow).0,
+        bitmap: sack.bitmap[..sack.words].to_vec(),
+    }
+}
+
+fn restore_entry(flow: &Flow, saved: &SavedEntry, connection: &SavedConnection, epoch: u32) {
+    let mut sack = Sack { words: saved.bitmap.len(), ..Sack::EMPTY };
+    sack.bitmap[..saved.bitmap.len()].copy_from_slice(&saved.bitmap);
+    receiver::open(flow, connection.token, epoch, repeat_of(saved.repeat), saved.limit);
+    receive_bitmap::restore(flow, Psn(saved.base), &sack);
+    answer::address(flow, connection.remote_flow, connection.remote_token);
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::endpoint::core::EndpointOptions;
+    use proptest::prelude::*;
+    use tsumugi_rail::Rail;
+    use tsumugi_rail::memory::Memory;
+    use tsumugi_rail::sim::{LinkOptions, Network, SimRail};
+    use tsumugi_wire::memory::Geometry;
+
+    fn fresh(seed: u64) -> Core {
+        let options = EndpointOptions {
+            job: 0,
+            accept_unknown: true,
+            peers_max: 4,
+            repeat: Repeat::Selective,
+            peer_timeout_ns: 1 << 30,
+            connect_timeout_ns: 1 << 30,
+            listens: false,
+            message_bytes_max: 1 << 20,
+            receive_bytes: 1 << 20,
+            send_bytes: 1 << 20,
+            datagram_bytes: 1472,
+            seed: Some(seed),
+        };
+        Core::new(options, Memory::new(Geometry::plain(4, 32 << 10)).unwrap())
+    }
+
+    fn address(number: u8) -> SocketAddr {
+        SocketAddr::from(([10, 0, 0, number], 7411))
+    }
+
+    fn call(core: &mut Core, rail: &mut SimRail, now: Instant) {
+        rail.receive(now, &mut |from, bytes| core.on_datagram(now, from, bytes)).unwrap();
+        core.drain(now);
+        core.tick(now);
+        core.transmit(now, rail).unwrap();
+    }
+
+    /// The context of an endpoint with something of everything: packets outstanding and held, messages that wait, are half there,
+    /// and lie in a channel.
+    fn context() -> Vec<u8> {
+        let network = Network::new(1, LinkOptions { loss: 0.3, ..LinkOptions::default() });
+        let (mut here, mut there) = (fresh(1), fresh(2));
+        let (mut here_rail, mut there_rail) =
+            (network.rail(address(1), 1472), network.rail(address(2), 1472));
+        assert!(here.open_channel(1) && there.open_channel(1));
+        let id = here.add_peer("there", address(2)).unwrap();
+        here.post(Instant(0), id, 1, b"hello").unwrap();
+        let mut now = Instant(0);
+        for step in 0..400 {
+            if step == 200 {
+                for bytes in [100, 5000, 20_000] {
+                    here.post(now, id, 1, &vec![1; bytes]).unwrap();
+                    there.post(now, crate::PeerId(0), 1, &vec![2; bytes]).unwrap();
+                }
+            }
+            call(&mut here, &mut here_rail, now);
+            call(&mut there, &mut there_rail, now);
+            now = now.plus(if step < 200 { 1_000_000 } else { 1000 });
+        }
+        here.post(now, id, 1, &[3; 9000]).unwrap();
+        here.save(now, address(1)).to_bytes()
+    }
+
+    #[test]
+    fn a_damaged_context_is_an_error_or_is_gone_on_with() {
+        let whole = context();
+        let peers = Context::from_bytes(&whole).unwrap().saved.peers;
+        let open = peers[0].open.as_ref().expect("packets flow");
+        assert!(!open.sending.sent.is_empty() && !peers[0].outbox.waiting.is_empty(), "{open:?}");
+        let mut runner = proptest::test_runner::TestRunner::default();
+        let change = (0..whole.len(), any::<u8>());
+        runner
+            .run(&prop::collection::vec(change, 1..4), |changes| {
+                let mut bytes = whole.clone();
+                changes.into_iter().for_each(|(at, byte)| bytes[at] = byte);
+                if let Ok(context) = Context::from_bytes(&bytes) {
+                    let network = Network::new(2, LinkOptions::default());
+                    let (mut core, mut rail) = (fresh(3), network.rail(address(1), 1472));
+                    if core.restore(&context).is_ok() {
+                        for at in 0..20 {
+                            call(&mut core, &mut rail, Instant(at * 10_000_000));
+                        }
+                    }
+                }
+                Ok(())
+            })
+            .unwrap();
     }
 }

@@ -1,5 +1,6 @@
 //! Where a connection stands, and what both sides have agreed on.
 
+use crate::context::SavedConnection;
 use crate::error::Reason;
 use std::net::SocketAddr;
 use tsumugi_proto::handshake::Handshake;
@@ -79,6 +80,38 @@ impl Default for Connection {
             withdrawn: 0,
             former_token: 0,
         }
+    }
+}
+
+impl Connection {
+    /// What is needed to go on, if packets flow.
+    pub(crate) fn save(&self) -> Option<SavedConnection> {
+        let (Phase::Open, Some(remote), Some(local)) = (&self.phase, self.remote, self.local) else {
+            return None;
+        };
+        Some(SavedConnection {
+            remote_flow: remote.flow,
+            remote_token: remote.token,
+            body_bytes: remote.body_bytes as u64,
+            listens: remote.listens,
+            message_bytes_max: self.message_bytes_max,
+            index: local.index,
+            token: local.token,
+        })
+    }
+
+    /// Packets flow, as when it was [saved](Connection::save).
+    pub(crate) fn reopen(&mut self, saved: &SavedConnection, over_ipv6: bool) {
+        self.phase = Phase::Open;
+        self.remote = Some(Address {
+            flow: saved.remote_flow,
+            token: saved.remote_token,
+            body_bytes: saved.body_bytes as usize,
+            over_ipv6,
+            listens: saved.listens,
+        });
+        self.local = Some(Local { index: saved.index, token: saved.token });
+        self.message_bytes_max = saved.message_bytes_max;
     }
 }
 
