@@ -118,6 +118,12 @@ impl Addresses {
         entry.address.map(|address| (address, entry.inserted))
     }
 
+    /// Whether a number has the address that this insertion has put there.
+    #[inline]
+    pub(crate) fn is_of(&self, number: fi_addr_t, inserted: u32) -> bool {
+        self.get(number).is_some_and(|(_, now)| now == inserted)
+    }
+
     /// How often it has changed.
     pub(crate) fn changes(&self) -> u64 {
         self.changes.get()

@@ -12,8 +12,8 @@ pub(super) struct Peers {
     addresses: Rc<Addresses>,
     /// By number: the peer, and which insertion it was made for.
     peers: Vec<Option<(PeerId, u32)>>,
-    /// By peer.
-    numbers: Vec<fi_addr_t>,
+    /// By peer: the number, and which insertion it is of.
+    numbers: Vec<Option<(fi_addr_t, u32)>>,
     /// How often the vector had changed when a peer was last looked for in vain.
     searched: u64,
 }
@@ -41,23 +41,23 @@ impl Peers {
             self.peers.resize(number as usize + 1, None);
         }
         self.peers[number as usize] = Some((peer, inserted));
-        self.note(peer, number);
+        self.note(peer, number, inserted);
         Ok(peer)
     }
 
-    fn note(&mut self, peer: PeerId, number: fi_addr_t) {
+    fn note(&mut self, peer: PeerId, number: fi_addr_t, inserted: u32) {
         let at = peer.0 as usize;
         if self.numbers.len() <= at {
-            self.numbers.resize(at + 1, FI_ADDR_NOTAVAIL);
+            self.numbers.resize(at + 1, None);
         }
-        self.numbers[at] = number;
+        self.numbers[at] = Some((number, inserted));
     }
 
     /// The number of a peer, if it is in the vector.
     #[inline]
     pub(super) fn number(&mut self, endpoint: &Endpoint, peer: PeerId) -> fi_addr_t {
         match self.numbers.get(peer.0 as usize) {
-            Some(&number) if number != FI_ADDR_NOTAVAIL && self.addresses.get(number).is_some() => number,
+            Some(&Some((number, inserted))) if self.addresses.is_of(number, inserted) => number,
             _ => self.search(endpoint, peer),
         }
     }
@@ -76,8 +76,8 @@ impl Peers {
                 || known(*number).is_some_and(|(other, at)| at == *inserted && endpoint.the(other) == peer)
         });
         match found {
-            Some((number, ..)) => {
-                self.note(peer, number);
+            Some((number, _, inserted)) => {
+                self.note(peer, number, inserted);
                 // The next one may be found, too.
                 self.searched = u64::MAX;
                 number

@@ -233,6 +233,13 @@ impl Side {
         number
     }
 
+    /// Removes a peer's address.
+    pub(crate) fn remove(&self, mut number: fi_addr_t) {
+        // SAFETY: one number.
+        let code = unsafe { (*(*self.av).ops).remove.unwrap()(self.av, &raw mut number, 1, 0) };
+        assert_eq!(code, 0);
+    }
+
     /// The next entry, if there is one; an error as its code and text.
     pub(crate) fn read(&self) -> Option<Result<(fi_cq_tagged_entry, fi_addr_t), Failed>> {
         assert_eq!(self.options.format, FI_CQ_FORMAT_TAGGED);

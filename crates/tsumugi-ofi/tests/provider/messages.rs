@@ -288,6 +288,54 @@ fn a_receive_is_for_the_peer_that_it_names_and_can_be_cancelled() {
 }
 
 #[test]
+fn a_number_that_is_used_again_is_no_longer_that_of_the_peer_that_had_it() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(SideOptions::default());
+    let other = Side::open(SideOptions::default());
+    let other_to_here = other.insert(&pair.here.name());
+    let mut into = [0u8; 8];
+    // The number that a message of this side's is told with.
+    let mut hear = |side: &Side, to_here: fi_addr_t, number: usize| {
+        let any = FI_ADDR_UNSPEC;
+        // SAFETY: the buffer stays until the entry is read.
+        unsafe {
+            let recv = pair.here.msg().recv.unwrap();
+            assert_eq!(recv(pair.here.ep, room(&mut into), 8, null_mut(), any, context(number)), 0);
+        }
+        let inject = side.msg().inject.unwrap();
+        let progress = || assert!(side.read().is_none());
+        pair.attempt(|| {
+            progress();
+            // SAFETY: the buffer is there.
+            unsafe { inject(side.ep, start(b"hello"), 5, to_here) }
+        });
+        let begun = std::time::Instant::now();
+        loop {
+            progress();
+            if let Some(entry) = pair.here.read() {
+                let (entry, from) = entry.unwrap_or_else(|failed| panic!("{}", failed.text));
+                assert_eq!(entry.op_context, context(number));
+                return from;
+            }
+            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+        }
+    };
+    assert_eq!(hear(&pair.there, pair.to_here, 1), pair.to_there);
+    pair.here.remove(pair.to_there);
+    assert_eq!(hear(&pair.there, pair.to_here, 2), FI_ADDR_NOTAVAIL, "nobody has the number");
+    assert_eq!(pair.here.insert(&other.name()), pair.to_there, "the number is used again");
+    assert_eq!(hear(&pair.there, pair.to_here, 3), FI_ADDR_NOTAVAIL, "the number is another's");
+    assert_eq!(hear(&other, other_to_here, 4), pair.to_there);
+    let again = pair.here.insert(&pair.there.name());
+    assert_eq!(hear(&pair.there, pair.to_here, 5), again);
+    assert_eq!(hear(&other, other_to_here, 6), pair.to_there);
+    other.close();
+    pair.close();
+}
+
+#[test]
 fn only_what_asks_for_it_is_told_of_where_completions_are_selective() {
     if host().is_none() {
         return;
