@@ -4,6 +4,7 @@ use crate::abi::{FI_ADDR_NOTAVAIL, FI_EINVAL, FI_LOG_AV, FI_LOG_WARN, fi_addr_t}
 use crate::addresses::Addresses;
 use crate::error;
 use crate::host::say;
+use std::collections::HashSet;
 use std::rc::Rc;
 use tsumugi::{Endpoint, PeerId};
 
@@ -14,13 +15,15 @@ pub(super) struct Peers {
     peers: Vec<Option<(PeerId, u32)>>,
     /// By peer: the number, and which insertion it is of.
     numbers: Vec<Option<(fi_addr_t, u32)>>,
-    /// How often the vector had changed when a peer was last looked for in vain.
-    searched: u64,
+    /// Peers that were looked for in vain, and are not looked for again until something changes.
+    strangers: HashSet<PeerId>,
+    /// How often the vector had changed when the first of them was looked for.
+    changes: u64,
 }
 
 impl Peers {
     pub(super) fn new(addresses: Rc<Addresses>) -> Peers {
-        Peers { addresses, peers: Vec::new(), numbers: Vec::new(), searched: u64::MAX }
+        Peers { addresses, peers: Vec::new(), numbers: Vec::new(), strangers: HashSet::new(), changes: 0 }
     }
 
     /// The peer of a number.
@@ -42,6 +45,8 @@ impl Peers {
         }
         self.peers[number as usize] = Some((peer, inserted));
         self.note(peer, number, inserted);
+        // One of them may prove to be the same.
+        self.strangers.clear();
         Ok(peer)
     }
 
@@ -65,8 +70,11 @@ impl Peers {
     /// Looks for a peer that connected by itself, or that is known by another of its addresses.
     #[cold]
     fn search(&mut self, endpoint: &Endpoint, peer: PeerId) -> fi_addr_t {
-        let changes = self.addresses.changes() << 32 | u64::from(endpoint.peers());
-        if std::mem::replace(&mut self.searched, changes) == changes {
+        let changes = self.addresses.changes();
+        if std::mem::replace(&mut self.changes, changes) != changes {
+            self.strangers.clear();
+        }
+        if self.strangers.contains(&peer) {
             return FI_ADDR_NOTAVAIL;
         }
         let address = endpoint.address_of(peer);
@@ -78,11 +86,12 @@ impl Peers {
         match found {
             Some((number, _, inserted)) => {
                 self.note(peer, number, inserted);
-                // The next one may be found, too.
-                self.searched = u64::MAX;
                 number
             }
-            None => FI_ADDR_NOTAVAIL,
+            None => {
+                self.strangers.insert(peer);
+                FI_ADDR_NOTAVAIL
+            }
         }
     }
 }

@@ -336,6 +336,45 @@ fn a_number_that_is_used_again_is_no_longer_that_of_the_peer_that_had_it() {
 }
 
 #[test]
+fn a_peer_without_a_number_hides_no_other_peers_number() {
+    if host().is_none() {
+        return;
+    }
+    let [here, known, stranger] = [(); 3].map(|()| Side::open(SideOptions::default()));
+    let number = here.insert(&known.name());
+    let mut into = [[0u8; 8]; 2];
+    // Both are connected before the first of their messages is received.
+    let begun = std::time::Instant::now();
+    for (side, word) in [(&stranger, b"strange"), (&known, b"familia")] {
+        let (to_here, inject) = (side.insert(&here.name()), side.msg().inject.unwrap());
+        // SAFETY: the buffer is there.
+        while unsafe { inject(side.ep, start(word), 7, to_here) } != 0 {
+            assert!(begun.elapsed() < PATIENCE, "no room");
+            assert!(here.read().is_none() && side.read().is_none());
+        }
+    }
+    // Told by what arrived, not by the order in which it did.
+    let mut from = into.each_mut().map(|into| {
+        // SAFETY: the buffer stays until the entry is read.
+        unsafe {
+            let recv = here.msg().recv.unwrap();
+            assert_eq!(recv(here.ep, room(into), 8, null_mut(), FI_ADDR_UNSPEC, context(1)), 0);
+        }
+        loop {
+            assert!(begun.elapsed() < PATIENCE, "nothing comes");
+            if let Some(entry) = here.read() {
+                return (*into, entry.unwrap_or_else(|failed| panic!("{}", failed.text)).1);
+            }
+        }
+    });
+    from.sort_unstable();
+    assert_eq!(from, [(*b"familia\0", number), (*b"strange\0", FI_ADDR_NOTAVAIL)]);
+    for side in [here, known, stranger] {
+        side.close();
+    }
+}
+
+#[test]
 fn only_what_asks_for_it_is_told_of_where_completions_are_selective() {
     if host().is_none() {
         return;
