@@ -37,24 +37,24 @@ struct Report {
 }
 
 impl Reports {
-    /// `false`: there is a queue already.
+    /// `false`: there is a queue already for some of these operations, and nothing is changed.
     pub(super) fn bind_queue(&mut self, queue: &Rc<Queue>, flags: u64) -> bool {
-        let mut fresh = true;
         let directions = [
             (Side::Send, FI_TRANSMIT),
             (Side::Receive, FI_RECV),
             (Side::Read, FI_TRANSMIT),
             (Side::Write, FI_TRANSMIT),
         ];
-        for (side, flag) in directions {
-            if flags & flag != 0 {
-                let report = &mut self.0[side as usize];
-                fresh &= report.queue.is_none();
-                report.queue = Some(Rc::clone(queue));
-                report.selective = flags & FI_SELECTIVE_COMPLETION != 0;
-            }
+        let sides = directions.into_iter().filter(|(_, flag)| flags & flag != 0);
+        let sides = sides.map(|(side, _)| side as usize);
+        if sides.clone().any(|side| self.0[side].queue.is_some()) {
+            return false;
         }
-        fresh
+        sides.for_each(|side| {
+            self.0[side].queue = Some(Rc::clone(queue));
+            self.0[side].selective = flags & FI_SELECTIVE_COMPLETION != 0;
+        });
+        true
     }
 
     pub(super) fn bind_counter(&mut self, counter: &Rc<Counter>, flags: u64) {

@@ -119,9 +119,9 @@ pub(crate) fn close(fid: *mut fid) -> c_int {
     unsafe { (*(*fid).ops).close.unwrap()(fid) }
 }
 
-pub(crate) fn bind(fid: *mut fid, to: *mut fid, flags: u64) {
+pub(crate) fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: open objects.
-    assert_eq!(unsafe { (*(*fid).ops).bind.unwrap()(fid, to, flags) }, 0);
+    unsafe { (*(*fid).ops).bind.unwrap()(fid, to, flags) }
 }
 
 pub(crate) fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
@@ -166,6 +166,14 @@ pub(crate) struct Side {
 
 impl Side {
     pub(crate) fn open(options: SideOptions) -> Side {
+        let side = Side::unbound(options);
+        side.bind_all();
+        assert_eq!(side.enable(), 0);
+        side
+    }
+
+    /// With an endpoint that is bound to nothing.
+    pub(crate) fn unbound(options: SideOptions) -> Side {
         let hints = Info::hints();
         // SAFETY: everything is whole and open.
         unsafe {
@@ -186,26 +194,68 @@ impl Side {
             assert_eq!(open((*info.0).fabric_attr, &raw mut side.fabric, null_mut()), 0);
             let fabric = side.fabric;
             assert_eq!((*(*fabric).ops).domain.unwrap()(fabric, info.0, &raw mut side.domain, null_mut()), 0);
-            let ops = (*side.domain).ops;
-            let mut av: fi_av_attr = std::mem::zeroed();
-            assert_eq!((*ops).av_open.unwrap()(side.domain, &raw mut av, &raw mut side.av, null_mut()), 0);
-            assert_eq!(av.r#type, FI_AV_TABLE);
-            let mut cq: fi_cq_attr = std::mem::zeroed();
-            (cq.format, cq.wait_obj) = (options.format, options.wait);
-            assert_eq!((*ops).cq_open.unwrap()(side.domain, &raw mut cq, &raw mut side.cq, null_mut()), 0);
-            let mut cntr: fi_cntr_attr = std::mem::zeroed();
-            cntr.wait_obj = options.wait;
-            let opened =
-                (*ops).cntr_open.unwrap()(side.domain, &raw mut cntr, &raw mut side.cntr, null_mut());
-            assert_eq!(opened, 0);
-            assert_eq!((*ops).endpoint.unwrap()(side.domain, info.0, &raw mut side.ep, null_mut()), 0);
-            let ep = &raw mut (*side.ep).fid;
-            bind(ep, &raw mut (*side.av).fid, 0);
-            bind(ep, &raw mut (*side.cq).fid, FI_TRANSMIT | FI_RECV | options.selective);
-            bind(ep, &raw mut (*side.cntr).fid, FI_SEND | FI_RECV | FI_READ | FI_WRITE);
-            assert_eq!(control(ep, FI_ENABLE, null_mut()), 0);
+            (side.av, side.cq, side.cntr) = (side.open_av(), side.open_cq(), side.open_cntr());
+            let open = (*(*side.domain).ops).endpoint.unwrap();
+            assert_eq!(open(side.domain, info.0, &raw mut side.ep, null_mut()), 0);
             side
         }
+    }
+
+    /// A further address vector.
+    pub(crate) fn open_av(&self) -> *mut fid_av {
+        let mut av = null_mut();
+        // SAFETY: an open domain.
+        unsafe {
+            let mut attr: fi_av_attr = std::mem::zeroed();
+            let open = (*(*self.domain).ops).av_open.unwrap();
+            assert_eq!(open(self.domain, &raw mut attr, &raw mut av, null_mut()), 0);
+            assert_eq!(attr.r#type, FI_AV_TABLE);
+        }
+        av
+    }
+
+    /// A further completion queue.
+    pub(crate) fn open_cq(&self) -> *mut fid_cq {
+        let mut cq = null_mut();
+        // SAFETY: an open domain.
+        unsafe {
+            let mut attr: fi_cq_attr = std::mem::zeroed();
+            (attr.format, attr.wait_obj) = (self.options.format, self.options.wait);
+            let open = (*(*self.domain).ops).cq_open.unwrap();
+            assert_eq!(open(self.domain, &raw mut attr, &raw mut cq, null_mut()), 0);
+        }
+        cq
+    }
+
+    /// A further counter.
+    pub(crate) fn open_cntr(&self) -> *mut fid_cntr {
+        let mut cntr = null_mut();
+        // SAFETY: an open domain.
+        unsafe {
+            let mut attr: fi_cntr_attr = std::mem::zeroed();
+            attr.wait_obj = self.options.wait;
+            let open = (*(*self.domain).ops).cntr_open.unwrap();
+            assert_eq!(open(self.domain, &raw mut attr, &raw mut cntr, null_mut()), 0);
+        }
+        cntr
+    }
+
+    /// Binds the endpoint to everything that it needs.
+    pub(crate) fn bind_all(&self) {
+        // SAFETY: open objects.
+        unsafe {
+            let ep = &raw mut (*self.ep).fid;
+            assert_eq!(bind(ep, &raw mut (*self.av).fid, 0), 0);
+            let flags = FI_TRANSMIT | FI_RECV | self.options.selective;
+            assert_eq!(bind(ep, &raw mut (*self.cq).fid, flags), 0);
+            let flags = FI_SEND | FI_RECV | FI_READ | FI_WRITE;
+            assert_eq!(bind(ep, &raw mut (*self.cntr).fid, flags), 0);
+        }
+    }
+
+    pub(crate) fn enable(&self) -> c_int {
+        // SAFETY: an open endpoint.
+        control(unsafe { &raw mut (*self.ep).fid }, FI_ENABLE, null_mut())
     }
 
     /// The endpoint's address.
@@ -301,9 +351,15 @@ impl Side {
 
     /// Closes everything, in the order that libfabric asks for.
     pub(crate) fn close(self) {
+        // SAFETY: an open endpoint.
+        assert_eq!(close(unsafe { &raw mut (*self.ep).fid }), 0);
+        self.close_others();
+    }
+
+    /// Closes everything but the endpoint, which is closed already.
+    pub(crate) fn close_others(self) {
         // SAFETY: open objects.
         unsafe {
-            assert_eq!(close(&raw mut (*self.ep).fid), 0);
             assert_eq!(close(&raw mut (*self.cntr).fid), 0);
             assert_eq!(close(&raw mut (*self.cq).fid), 0);
             assert_eq!(close(&raw mut (*self.av).fid), 0);

@@ -142,7 +142,7 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
         let mut numbers = [0; 2];
         let mut insert = || insert(av, addresses.as_ptr().cast(), 2, numbers.as_mut_ptr(), 0, context(7));
         assert_eq!(insert(), -FI_ENOEQ);
-        bind(fid, &raw mut (*eq).fid, 0);
+        assert_eq!(bind(fid, &raw mut (*eq).fid, 0), 0);
         assert_eq!(insert(), 0);
         assert_eq!(numbers, [0, FI_ADDR_NOTAVAIL]);
         let ops = &*(*eq).ops;
