@@ -79,6 +79,15 @@ struct Bound {
     reports: Reports,
 }
 
+impl Bound {
+    /// `false`: there is an address vector already, and nothing is changed.
+    fn bind_addresses(&mut self, addresses: Rc<Addresses>) -> bool {
+        let is_first = self.addresses.is_none();
+        self.addresses.get_or_insert(addresses);
+        is_first
+    }
+}
+
 /// An endpoint that is enabled.
 struct Running {
     endpoint: tsumugi::Endpoint,

@@ -57,14 +57,17 @@ impl Reports {
         true
     }
 
-    pub(super) fn bind_counter(&mut self, counter: &Rc<Counter>, flags: u64) {
-        for (side, flag) in
-            [(Side::Send, FI_SEND), (Side::Receive, FI_RECV), (Side::Read, FI_READ), (Side::Write, FI_WRITE)]
-        {
-            if flags & flag != 0 {
-                self.0[side as usize].counter = Some(Rc::clone(counter));
-            }
+    /// `false`: there is a counter already for some of these operations, and nothing is changed.
+    pub(super) fn bind_counter(&mut self, counter: &Rc<Counter>, flags: u64) -> bool {
+        let kinds =
+            [(Side::Send, FI_SEND), (Side::Receive, FI_RECV), (Side::Read, FI_READ), (Side::Write, FI_WRITE)];
+        let sides = kinds.into_iter().filter(|(_, flag)| flags & flag != 0);
+        let sides = sides.map(|(side, _)| side as usize);
+        if sides.clone().any(|side| self.0[side].counter.is_some()) {
+            return false;
         }
+        sides.for_each(|side| self.0[side].counter = Some(Rc::clone(counter)));
+        true
     }
 
     /// Whether anybody is told of anything.

@@ -118,29 +118,28 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
     }
     let mut bound = endpoint.bound.borrow_mut();
     // SAFETY: the host's call; an object is of the class that it says.
-    unsafe {
+    let is_first = unsafe {
         match (*to).fclass {
-            FI_CLASS_AV => bound.addresses = Some(shared::<Addresses>(to)),
+            FI_CLASS_AV => bound.bind_addresses(shared::<Addresses>(to)),
             FI_CLASS_CQ => {
                 if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
                     return -FI_EBADFLAGS;
                 }
-                let queue = shared::<Queue>(to);
-                return if bound.reports.bind_queue(&queue, flags) { FI_SUCCESS } else { -FI_EINVAL };
+                bound.reports.bind_queue(&shared::<Queue>(to), flags)
             }
             FI_CLASS_CNTR => {
                 if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
                     return -FI_ENOSYS;
                 }
-                bound.reports.bind_counter(&shared::<Counter>(to), flags);
+                bound.reports.bind_counter(&shared::<Counter>(to), flags)
             }
             // Nothing of an endpoint without connections is told of there.
-            FI_CLASS_EQ => {}
+            FI_CLASS_EQ => true,
             FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX => return -FI_ENOSYS,
             _ => return -FI_EINVAL,
         }
-    }
-    FI_SUCCESS
+    };
+    if is_first { FI_SUCCESS } else { -FI_EINVAL }
 }
 
 /// Another hold on an object that the caller has a pointer to.
