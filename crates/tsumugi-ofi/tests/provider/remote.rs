@@ -164,3 +164,85 @@ fn atomics_change_words_and_give_what_was_there() {
     close_region(region);
     pair.close();
 }
+
+/// Pieces of a buffer: where the first is described, and how many there are.
+type Pieces = (*mut fi_ioc, usize);
+
+#[test]
+fn an_atomic_of_too_many_pieces_is_refused() {
+    // So many are offered.
+    const MOST: usize = 8;
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(SideOptions::default());
+    let mut memory = vec![0u8; 4096];
+    let region = pair.there.register(&mut memory, ACCESS, 1);
+    let (ep, to, none, told) = (pair.here.ep, pair.to_there, null_mut(), context(1));
+    let mut words = [1u64; MOST + 1];
+    let base = words.as_mut_ptr().cast::<c_void>();
+    // In one piece, as many words as there are in the most pieces.
+    let mut one = [fi_ioc { addr: base, count: MOST }];
+    let mut many = [(); MOST + 1].map(|()| fi_ioc { addr: base, count: 1 });
+    let target = fi_rma_ioc { addr: 0, count: MOST, key: 1 };
+    let described = |op: fi_op, (msg_iov, iov_count): Pieces| fi_msg_atomic {
+        msg_iov,
+        desc: none,
+        iov_count,
+        addr: to,
+        rma_iov: &raw const target,
+        rma_iov_count: 1,
+        datatype: FI_UINT64,
+        op,
+        context: told,
+        data: 0,
+    };
+    let atomic = pair.here.atomic();
+    // Each gives what both functions of its sort return.
+    // SAFETY: the pieces and the buffers stay until the entries are read.
+    let write = |(v, n): Pieces| unsafe {
+        let msg = described(FI_SUM, (v, n));
+        let writev = atomic.writev.unwrap();
+        let code = writev(ep, v, none, n, to, 0, 1, FI_UINT64, FI_SUM, told);
+        [code, atomic.writemsg.unwrap()(ep, &raw const msg, 0)]
+    };
+    // SAFETY: as above.
+    let fetch = |(v, n): Pieces, (result, results): Pieces| unsafe {
+        let msg = described(FI_SUM, (v, n));
+        let readwritev = atomic.readwritev.unwrap();
+        let code = readwritev(ep, v, none, n, result, none, results, to, 0, 1, FI_UINT64, FI_SUM, told);
+        [code, atomic.readwritemsg.unwrap()(ep, &raw const msg, result, none, results, 0)]
+    };
+    // SAFETY: as above.
+    let swap = |(v, n): Pieces, (with, withs): Pieces, (result, results): Pieces| unsafe {
+        let (msg, kind) = (described(FI_CSWAP, (v, n)), FI_UINT64);
+        let compwritev = atomic.compwritev.unwrap();
+        let code = compwritev(
+            ep, v, none, n, with, none, withs, result, none, results, to, 0, 1, kind, FI_CSWAP, told,
+        );
+        let compwritemsg = atomic.compwritemsg.unwrap();
+        [code, compwritemsg(ep, &raw const msg, with, none, withs, result, none, results, 0)]
+    };
+    let (one, many) = (one.as_mut_ptr(), many.as_mut_ptr());
+    let (one, most, many) = ((one, 1), (many, MOST), (many, MOST + 1));
+    for codes in [
+        write(many),
+        fetch(many, one),
+        fetch(one, many),
+        swap(many, one, one),
+        swap(one, many, one),
+        swap(one, one, many),
+    ] {
+        assert_eq!(codes, [-(FI_EINVAL as isize); 2]);
+    }
+    for codes in [write(most), fetch(most, most), swap(most, most, most)] {
+        assert_eq!(codes, [0; 2]);
+        for _ in codes {
+            let (entry, _) = pair.wait(&pair.here).unwrap_or_else(|failed| panic!("{}", failed.text));
+            assert_eq!(entry.op_context, told);
+        }
+    }
+    assert!(pair.here.read().is_none());
+    close_region(region);
+    pair.close();
+}

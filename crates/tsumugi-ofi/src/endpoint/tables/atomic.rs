@@ -28,16 +28,19 @@ pub(super) static ATOMIC: Table<fi_ops_atomic> = Table::new(fi_ops_atomic {
     compwritevalid: Some(compwritevalid),
 });
 
-/// Pieces of an operand; none of null.
+/// Pieces of an operand; none of null. An error code if there are more than are offered.
 ///
 /// # Safety
 /// There are so many.
-unsafe fn pieces<'a>(pieces: *const fi_ioc, count: usize) -> &'a [fi_ioc] {
+unsafe fn pieces<'a>(pieces: *const fi_ioc, count: usize) -> Result<&'a [fi_ioc], i32> {
     if pieces.is_null() || count == 0 {
-        return &[];
+        return Ok(&[]);
+    }
+    if count > PIECES_MAX {
+        return Err(FI_EINVAL);
     }
     // SAFETY: as the caller promises.
-    unsafe { std::slice::from_raw_parts(pieces, count.min(PIECES_MAX)) }
+    Ok(unsafe { std::slice::from_raw_parts(pieces, count) })
 }
 
 fn piece(place: *const c_void, count: usize) -> [fi_ioc; 1] {
@@ -85,12 +88,13 @@ unsafe extern "C" fn writev(
     unsafe {
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let operand = pieces(iov, count);
-        let (sort, compare, result) = (Sort::Write, &[], &[]);
-        let told = true;
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
+        let (sort, compare, result, told) = (Sort::Write, &[], &[], true);
+        ep.attempt(|running| {
+            let operand = pieces(iov, count)?;
+            let wanted =
+                Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+            running.atomic(&wanted)
+        })
     }
 }
 
@@ -109,7 +113,7 @@ unsafe fn described<'a>(
         return Err(FI_EINVAL);
     }
     // SAFETY: as the caller promises.
-    let (there, operand) = unsafe { (&*msg.rma_iov, pieces(msg.msg_iov, msg.iov_count)) };
+    let (there, operand) = unsafe { (&*msg.rma_iov, pieces(msg.msg_iov, msg.iov_count)?) };
     let target = Target { key: there.key, address: there.addr };
     let fi_msg_atomic { addr: peer, datatype, op, context, .. } = *msg;
     Ok(Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told: true, context })
@@ -191,11 +195,13 @@ unsafe extern "C" fn readwritev(
     unsafe {
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let (operand, result) = (pieces(iov, count), pieces(resultv, result_count));
         let (sort, compare, told) = (Sort::Fetch, &[], true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
+        ep.attempt(|running| {
+            let (operand, result) = (pieces(iov, count)?, pieces(resultv, result_count)?);
+            let wanted =
+                Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+            running.atomic(&wanted)
+        })
     }
 }
 
@@ -210,8 +216,10 @@ unsafe extern "C" fn readwritemsg(
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let result = pieces(resultv, result_count);
-        ep.attempt(|running| running.atomic(&described(msg, Sort::Fetch, &[], result, flags)?))
+        ep.attempt(|running| {
+            let result = pieces(resultv, result_count)?;
+            running.atomic(&described(msg, Sort::Fetch, &[], result, flags)?)
+        })
     }
 }
 
@@ -265,12 +273,14 @@ unsafe extern "C" fn compwritev(
     unsafe {
         let ep = enter::<Endpoint, _>(ep);
         let (target, flags) = (Target { key, address }, ep.send_flags.get());
-        let operand = pieces(iov, count);
-        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
         let (sort, told) = (Sort::Compare, true);
-        let wanted =
-            Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
-        ep.attempt(|running| running.atomic(&wanted))
+        ep.attempt(|running| {
+            let operand = pieces(iov, count)?;
+            let (compare, result) = (pieces(comparev, compare_count)?, pieces(resultv, result_count)?);
+            let wanted =
+                Wanted { peer, target, datatype, op, sort, operand, compare, result, flags, told, context };
+            running.atomic(&wanted)
+        })
     }
 }
 
@@ -288,8 +298,10 @@ unsafe extern "C" fn compwritemsg(
     // SAFETY: the host's call.
     unsafe {
         let (ep, msg) = (enter::<Endpoint, _>(ep), &*msg);
-        let (compare, result) = (pieces(comparev, compare_count), pieces(resultv, result_count));
-        ep.attempt(|running| running.atomic(&described(msg, Sort::Compare, compare, result, flags)?))
+        ep.attempt(|running| {
+            let (compare, result) = (pieces(comparev, compare_count)?, pieces(resultv, result_count)?);
+            running.atomic(&described(msg, Sort::Compare, compare, result, flags)?)
+        })
     }
 }
 
