@@ -195,8 +195,12 @@ unsafe extern "C" fn write(
     if inner.events.len() >= EVENTS_MAX {
         return negative(FI_EAGAIN);
     }
-    // SAFETY: the caller's event has so many bytes.
-    let bytes = unsafe { std::slice::from_raw_parts(place.cast::<u8>(), length) }.to_vec();
+    // One of no bytes may be nowhere.
+    let bytes = match length {
+        0 => Vec::new(),
+        // SAFETY: the caller's event has so many bytes.
+        _ => unsafe { std::slice::from_raw_parts(place.cast::<u8>(), length) }.to_vec(),
+    };
     inner.put(Event::Told(event, bytes));
     length as isize
 }

@@ -20,6 +20,7 @@
 
 use super::Running;
 use super::operations::{Begun, Pieces, Side};
+use super::user_buffer::view;
 use crate::abi::*;
 use crate::atomics::{OPERAND_BYTES_MAX, Sort, apply, size_of_type};
 use crate::error;
@@ -287,9 +288,7 @@ impl Running {
         let operand = if takes { wanted.operand } else { &[] };
         for piece in operand.iter().chain(wanted.compare) {
             // SAFETY: as the caller promises.
-            message.extend_from_slice(unsafe {
-                std::slice::from_raw_parts(piece.addr.cast::<u8>(), piece.count * size)
-            });
+            message.extend_from_slice(unsafe { view(piece.addr, piece.count * size) });
         }
         let result = wanted.result.iter();
         let result =

@@ -240,6 +240,19 @@ impl Side {
         cntr
     }
 
+    /// An event queue.
+    pub(crate) fn open_eq(&self, flags: u64) -> *mut fid_eq {
+        let mut eq = null_mut();
+        // SAFETY: an open fabric.
+        unsafe {
+            let mut attr: fi_eq_attr = std::mem::zeroed();
+            (attr.wait_obj, attr.flags) = (FI_WAIT_UNSPEC, flags);
+            let open = (*(*self.fabric).ops).eq_open.unwrap();
+            assert_eq!(open(self.fabric, &raw mut attr, &raw mut eq, null_mut()), 0);
+        }
+        eq
+    }
+
     /// Binds the endpoint to everything that it needs.
     pub(crate) fn bind_all(&self) {
         // SAFETY: open objects.

@@ -125,11 +125,7 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
     let side = Side::open(SideOptions::default());
     // SAFETY: open objects; there is room for what is read.
     unsafe {
-        let (mut eq, mut av) = (null_mut(), null_mut());
-        let mut attr: fi_eq_attr = std::mem::zeroed();
-        attr.wait_obj = FI_WAIT_UNSPEC;
-        let fabric = side.fabric;
-        assert_eq!((*(*fabric).ops).eq_open.unwrap()(fabric, &raw mut attr, &raw mut eq, null_mut()), 0);
+        let (eq, mut av) = (side.open_eq(0), null_mut());
         let mut attr: fi_av_attr = std::mem::zeroed();
         attr.flags = FI_EVENT;
         let open = (*(*side.domain).ops).av_open.unwrap();
@@ -163,6 +159,26 @@ fn insertions_that_are_told_of_later_tell_what_failed() {
         let size = size_of::<fi_eq_entry>() as isize;
         assert_eq!(read(), (size, FI_AV_COMPLETE, fid, context(7), 1));
         assert_eq!(close(fid), 0);
+        assert_eq!(close(&raw mut (*eq).fid), 0);
+    }
+    side.close();
+}
+
+#[test]
+fn an_event_of_the_callers_may_say_nothing_but_its_number() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::open(SideOptions::default());
+    let eq = side.open_eq(FI_WRITE);
+    // SAFETY: an open event queue.
+    unsafe {
+        let (ops, mut event) = (&*(*eq).ops, 0);
+        let mut read = || ops.read.unwrap()(eq, &raw mut event, null_mut(), 0, 0);
+        assert_eq!(read(), -(FI_EAGAIN as isize));
+        assert_eq!(ops.write.unwrap()(eq, 77, null_mut(), 0, 0), 0);
+        assert_eq!(read(), 0);
+        assert_eq!(event, 77);
         assert_eq!(close(&raw mut (*eq).fid), 0);
     }
     side.close();

@@ -246,3 +246,27 @@ fn an_atomic_of_too_many_pieces_is_refused() {
     close_region(region);
     pair.close();
 }
+
+#[test]
+fn an_empty_piece_of_an_atomic_may_be_nowhere() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(SideOptions::default());
+    let mut memory = vec![0u64; 2];
+    // SAFETY: the words are there, and bytes may have any values.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(memory.as_mut_ptr().cast::<u8>(), 16) };
+    let region = pair.there.register(bytes, ACCESS, 1);
+    let (ep, to, none) = (pair.here.ep, pair.to_there, null_mut());
+    let mut words = [3u64, 4];
+    let base = words.as_mut_ptr().cast::<c_void>();
+    let pieces = [fi_ioc { addr: null_mut(), count: 0 }, fi_ioc { addr: base, count: 2 }];
+    let writev = pair.here.atomic().writev.unwrap();
+    // SAFETY: the pieces and the buffers stay until the entry is read.
+    pair.attempt(|| unsafe { writev(ep, pieces.as_ptr(), none, 2, to, 0, 1, FI_UINT64, FI_SUM, context(1)) });
+    let (entry, _) = pair.wait(&pair.here).unwrap_or_else(|failed| panic!("{}", failed.text));
+    assert_eq!(entry.op_context, context(1));
+    assert_eq!(memory, words);
+    close_region(region);
+    pair.close();
+}
