@@ -15,6 +15,7 @@ use std::ffi::{c_char, c_int, c_void};
 use std::net::SocketAddr;
 use std::ptr;
 use std::rc::Rc;
+use std::sync::Arc;
 
 /// An address vector.
 #[repr(C)]
@@ -26,7 +27,7 @@ pub(crate) struct Addresses {
     changes: Cell<u64>,
     /// Insertions are told of there, and not at once.
     asynchronous: bool,
-    events: Cell<*mut fid_eq>,
+    events: RefCell<Option<Arc<Events>>>,
 }
 
 /// A place in the table.
@@ -87,7 +88,7 @@ pub(crate) unsafe extern "C" fn open(
         entries: RefCell::new(Vec::with_capacity(attr.count.min(1 << 16))),
         changes: Cell::new(0),
         asynchronous: attr.flags & FI_EVENT != 0,
-        events: Cell::new(ptr::null_mut()),
+        events: RefCell::default(),
     });
     // SAFETY: the caller wants it there.
     unsafe { give(addresses, Rc::into_raw(made)) };
@@ -106,7 +107,8 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, _: u64) -> c_int {
     if unsafe { (*to).fclass } != FI_CLASS_EQ {
         return -FI_EINVAL;
     }
-    addresses.events.set(to.cast());
+    // SAFETY: the host's call; an object is of the class that it says.
+    addresses.events.replace(Some(unsafe { Events::shared(to) }));
     FI_SUCCESS
 }
 
@@ -160,9 +162,8 @@ impl Addresses {
         context: *mut c_void,
     ) -> c_int {
         let errors = if flags & FI_SYNC_ERR != 0 { context.cast::<c_int>() } else { ptr::null_mut() };
-        let events = self.events.get().cast::<Events>();
-        // SAFETY: an event queue is open as long as something is bound to it.
-        let events = unsafe { events.as_ref() }.filter(|_| self.asynchronous);
+        let events = self.events.borrow();
+        let events = events.as_deref().filter(|_| self.asynchronous);
         let fid = self.fid.get().cast();
         let mut inserted = 0;
         for (at, found) in found.enumerate() {
@@ -198,7 +199,7 @@ impl Addresses {
         if flags & !(FI_MORE | FI_SYNC_ERR) != 0 {
             return Some(-FI_EBADFLAGS);
         }
-        (self.asynchronous && self.events.get().is_null()).then_some(-FI_ENOEQ)
+        (self.asynchronous && self.events.borrow().is_none()).then_some(-FI_ENOEQ)
     }
 }
 

@@ -7,16 +7,18 @@
 use crate::abi::*;
 use crate::active::{Active, Endpoints};
 use crate::assistant::Assistant;
+use crate::events::Events;
 use crate::fabric::OfFabric;
 use crate::host;
-use crate::lock::{Guard, Lock, Object};
+use crate::lock::{Guard, Lock, Object, enter};
 use crate::object::{Head, Table, functions, head};
 use crate::registry::Registry;
 use crate::settings::{Progress, Settings};
-use std::cell::{Cell, OnceCell};
+use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::sync::Arc;
 
 /// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
 pub(crate) const ANY: &str = "tsumugi";
@@ -35,6 +37,8 @@ pub(crate) struct Domain {
     children: Cell<usize>,
     pub(crate) endpoints: Endpoints,
     pub(crate) memory: Registry,
+    /// What it is bound to, if that is anything.
+    events: RefCell<Option<Arc<Events>>>,
 }
 
 static FUNCTIONS: Table<fi_ops> = functions(close_domain, Some(bind), None);
@@ -66,6 +70,7 @@ impl Domain {
             children: Cell::new(0),
             endpoints: Endpoints::default(),
             memory: Registry::new(basic),
+            events: RefCell::default(),
         })
     }
 
@@ -171,10 +176,17 @@ unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {
 }
 
 /// Event queues of a domain are told of registrations, which are done at once: there is nothing to tell.
-unsafe extern "C" fn bind(_: *mut fid, to: *mut fid, flags: u64) -> c_int {
+unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: the host's call.
     if unsafe { (*to).fclass } != FI_CLASS_EQ {
         return -FI_EINVAL;
     }
-    if flags & FI_REG_MR != 0 { -FI_EOPNOTSUPP } else { FI_SUCCESS }
+    if flags & FI_REG_MR != 0 {
+        return -FI_EOPNOTSUPP;
+    }
+    // SAFETY: the host's call.
+    let domain = unsafe { enter::<Domain, _>(fid) };
+    // SAFETY: the host's call; an object is of the class that it says.
+    domain.events.replace(Some(unsafe { Events::shared(to) }));
+    FI_SUCCESS
 }

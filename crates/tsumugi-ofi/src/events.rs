@@ -9,12 +9,13 @@ use crate::waiting::{self, Sources};
 use std::collections::VecDeque;
 use std::ffi::{c_char, c_int, c_void};
 use std::ptr;
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Most events that wait to be read; more are an error of who writes them.
 const EVENTS_MAX: usize = 1 << 16;
 
-/// An event queue. It belongs to a fabric, so threads of all its domains use it: it has a lock of its own.
+/// An event queue. It belongs to a fabric, so threads of all its domains use it: it has a lock of its own. What is bound to it
+/// holds it, too.
 #[repr(C)]
 pub(crate) struct Events {
     fid: Head<fid_eq>,
@@ -45,7 +46,9 @@ pub(crate) struct Failed {
 }
 
 // SAFETY: no endpoint writes here, so `sources` holds descriptors and flags only, which the lock is around; pointers in
-// `events` are the callers', and are only handed back to them.
+// `events` are the callers', and are only handed back to them; and the fabric counts what belongs to it atomically.
+unsafe impl Send for Events {}
+// SAFETY: as above.
 unsafe impl Sync for Events {}
 
 static FUNCTIONS: Table<fi_ops> = functions(close, None, Some(control));
@@ -71,7 +74,7 @@ pub(crate) unsafe extern "C" fn open(
         Ok(sources) => sources,
         Err(code) => return -code,
     };
-    let made = Box::new(Events {
+    let made = Arc::new(Events {
         fid: Head::new(fid_eq { fid: head(FI_CLASS_EQ, context, &FUNCTIONS), ops: EVENTS.get() }),
         // SAFETY: the host's call.
         _fabric: unsafe { OfFabric::new(fabric) },
@@ -79,14 +82,24 @@ pub(crate) unsafe extern "C" fn open(
         inner: Mutex::new(Inner { events: VecDeque::new(), sources }),
     });
     // SAFETY: the caller wants it there.
-    unsafe { give(events, Box::into_raw(made)) };
+    unsafe { give(events, Arc::into_raw(made)) };
     FI_SUCCESS
 }
 
 unsafe extern "C" fn close(fid: *mut fid) -> c_int {
-    // SAFETY: the caller closes an open one, which nobody uses any more.
-    drop(unsafe { Box::from_raw(fid.cast::<Events>()) });
-    FI_SUCCESS
+    // SAFETY: it was given to the caller as this pointer, which is given back.
+    let events = unsafe { Arc::from_raw(fid.cast::<Events>().cast_const()) };
+    match Arc::try_unwrap(events) {
+        Ok(events) => {
+            drop(events);
+            FI_SUCCESS
+        }
+        Err(events) => {
+            // The caller keeps it.
+            let _ = Arc::into_raw(events);
+            -FI_EBUSY
+        }
+    }
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
@@ -97,6 +110,19 @@ unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) ->
 }
 
 impl Events {
+    /// Another hold on an event queue that the caller has a pointer to.
+    ///
+    /// # Safety
+    /// The pointer is to an open event queue of ours.
+    pub(crate) unsafe fn shared(fid: *mut fid) -> Arc<Events> {
+        let events = fid.cast::<Events>().cast_const();
+        // SAFETY: as the caller promises; the caller's own hold stays.
+        unsafe {
+            Arc::increment_strong_count(events);
+            Arc::from_raw(events)
+        }
+    }
+
     fn hold(&self) -> MutexGuard<'_, Inner> {
         self.inner.lock().unwrap_or_else(PoisonError::into_inner)
     }

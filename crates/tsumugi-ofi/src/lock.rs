@@ -4,7 +4,8 @@
 //! object of a domain (endpoints, queues, counters, address vectors, regions) begins by naming the domain's [`Lock`],
 //! and a function that the host calls [enters](enter) the object before it does anything else. That is sound because
 //!
-//! 1. whatever an object reaches is of its own domain, and nothing of a domain is reached from another;
+//! 1. whatever an object reaches is of its own domain, and nothing of a domain is reached from another, but for event
+//!    queues, which have locks of their own;
 //! 2. [`Entered`] holds the lock for as long as anybody has a reference to the object;
 //! 3. nothing that the library keeps belongs to a thread: no endpoint remembers which thread has opened it, and what
 //!    it keeps in thread-local storage (spare memory) may be given back to another thread than it was taken from.

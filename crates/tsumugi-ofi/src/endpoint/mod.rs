@@ -24,6 +24,7 @@ use crate::active::Active;
 use crate::addresses::Addresses;
 use crate::domain::{self, Child, Domain, OfDomain};
 use crate::error::{self, Trouble, negative};
+use crate::events::Events;
 use crate::host::say;
 use crate::lock::{Lock, Object};
 use crate::object::Head;
@@ -38,6 +39,7 @@ use std::hash::{DefaultHasher, Hasher};
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
+use std::sync::Arc;
 use tsumugi::message::{Claim, Port};
 use tsumugi::remote::Registration;
 use tsumugi::{Channel, Config, Remote};
@@ -77,6 +79,8 @@ pub(crate) struct Endpoint {
 struct Bound {
     addresses: Option<Rc<Addresses>>,
     reports: Reports,
+    /// Nothing of an endpoint without connections is told of there.
+    events: Option<Arc<Events>>,
 }
 
 impl Bound {

@@ -1,6 +1,7 @@
 //! What endpoints are bound to, and what is refused.
 
 use crate::host::*;
+use std::ptr::null_mut;
 use tsumugi_fi::abi::*;
 
 #[test]
@@ -50,4 +51,47 @@ fn an_endpoint_that_has_an_address_vector_and_counters_keeps_them() {
         assert_eq!((close(sends), close(others)), (0, 0));
     }
     side.close_others();
+}
+
+#[test]
+fn an_event_queue_is_busy_while_an_address_vector_an_endpoint_or_a_domain_is_bound_to_it() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::unbound(SideOptions::default());
+    let (of_av, of_others) = (side.open_eq(0), side.open_eq(0));
+    // SAFETY: open objects; one address.
+    unsafe {
+        let mut attr: fi_av_attr = std::mem::zeroed();
+        attr.flags = FI_EVENT;
+        let (mut av, mut eq) = (null_mut(), &raw mut (*of_av).fid);
+        let open = (*(*side.domain).ops).av_open.unwrap();
+        assert_eq!(open(side.domain, &raw mut attr, &raw mut av, null_mut()), 0);
+        let (fid, insert) = (&raw mut (*av).fid, (*(*av).ops).insert.unwrap());
+        assert_eq!(bind(fid, eq, 0), 0);
+        assert_eq!(close(eq), -FI_EBUSY);
+        let mut address = [0u8; 16];
+        address[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        assert_eq!(insert(av, address.as_ptr().cast(), 1, null_mut(), 0, context(1)), 0);
+        let (mut event, mut entry): (u32, fi_eq_entry) = (0, std::mem::zeroed());
+        let (place, bytes) = ((&raw mut entry).cast(), size_of::<fi_eq_entry>());
+        let read = (*(*of_av).ops).read.unwrap();
+        assert_eq!(read(of_av, &raw mut event, place, bytes, 0), bytes as isize);
+        assert_eq!((event, entry.context), (FI_AV_COMPLETE, context(1)));
+        // Bound to another, it lets the first one go.
+        assert_eq!(bind(fid, &raw mut (*of_others).fid, 0), 0);
+        assert_eq!(close(eq), 0);
+        eq = &raw mut (*of_others).fid;
+        assert_eq!(close(eq), -FI_EBUSY);
+        assert_eq!(close(fid), 0);
+        let (ep, domain) = (&raw mut (*side.ep).fid, &raw mut (*side.domain).fid);
+        assert_eq!((bind(ep, eq, 0), bind(domain, eq, 0)), (0, 0));
+        assert_eq!(close(eq), -FI_EBUSY);
+        assert_eq!(close(ep), 0);
+        assert_eq!(close(eq), -FI_EBUSY, "the domain is bound to it, too");
+        for fid in [&raw mut (*side.cntr).fid, &raw mut (*side.cq).fid, &raw mut (*side.av).fid, domain, eq] {
+            assert_eq!(close(fid), 0);
+        }
+        assert_eq!(close(&raw mut (*side.fabric).fid), 0);
+    }
 }

@@ -14,6 +14,7 @@ use crate::addresses::Addresses;
 use crate::counter::Counter;
 use crate::domain::{self, Domain};
 use crate::error::negative;
+use crate::events::Events;
 use crate::limits::OPERATIONS;
 use crate::lock::enter;
 use crate::object::{Table, functions, give, head, unsupported};
@@ -133,8 +134,10 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
                 }
                 bound.reports.bind_counter(&shared::<Counter>(to), flags)
             }
-            // Nothing of an endpoint without connections is told of there.
-            FI_CLASS_EQ => true,
+            FI_CLASS_EQ => {
+                bound.events = Some(Events::shared(to));
+                true
+            }
             FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX => return -FI_ENOSYS,
             _ => return -FI_EINVAL,
         }
