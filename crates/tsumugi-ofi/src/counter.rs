@@ -100,6 +100,12 @@ impl Counter {
         self.change(counter, counter.get().wrapping_add(1));
     }
 
+    /// Makes progress, and says whether something has happened since somebody has looked.
+    pub(crate) fn is_ready(&self) -> bool {
+        let _ = self.sources.progress();
+        self.seen.get() != self.now()
+    }
+
     fn change(&self, counter: &Cell<u64>, value: u64) {
         counter.set(value);
         self.sources.ring();
@@ -198,15 +204,4 @@ pub(crate) unsafe fn may_sleep(counter: *mut fid_cntr) -> c_int {
     }
     counter.sources.quieten();
     FI_SUCCESS
-}
-
-/// Makes progress, and says whether something has happened since somebody has looked.
-///
-/// # Safety
-/// The pointer is to an open counter of ours, and its domain is not held.
-pub(crate) unsafe fn is_ready(counter: *mut fid_cntr) -> bool {
-    // SAFETY: as the caller promises.
-    let counter = unsafe { enter::<Counter, _>(counter) };
-    let _ = counter.sources.progress();
-    counter.seen.get() != counter.now()
 }

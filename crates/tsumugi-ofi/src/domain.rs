@@ -18,6 +18,7 @@ use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
 use std::ptr::NonNull;
+use std::rc::Rc;
 use std::sync::Arc;
 
 /// The domain of endpoints that use every NIC. The others are called so, a colon, and an address.
@@ -145,16 +146,29 @@ pub(crate) unsafe fn close<T: Child>(fid: *mut fid, prepare: impl FnOnce(&T)) ->
     let domain = unsafe { (*object).domain().get() };
     let guard: Guard<'_> = domain.lock.hold();
     // SAFETY: it was given to the caller as this pointer, which is given back.
-    let object = unsafe { std::rc::Rc::from_raw(object) };
-    if std::rc::Rc::strong_count(&object) > 1 {
+    let object = unsafe { Rc::from_raw(object) };
+    if Rc::strong_count(&object) > 1 {
         // The caller keeps it.
-        let _ = std::rc::Rc::into_raw(object);
+        let _ = Rc::into_raw(object);
         return -FI_EBUSY;
     }
     prepare(&object);
     drop(object);
     drop(guard);
     FI_SUCCESS
+}
+
+/// Another hold on an object that the caller has a pointer to.
+///
+/// # Safety
+/// The pointer is to an open object of this type, whose domain is held.
+pub(crate) unsafe fn shared<T: Child>(fid: *mut fid) -> Rc<T> {
+    let object = fid.cast::<T>().cast_const();
+    // SAFETY: as the caller promises; the caller's own hold stays.
+    unsafe {
+        Rc::increment_strong_count(object);
+        Rc::from_raw(object)
+    }
 }
 
 unsafe extern "C" fn close_domain(fid: *mut fid) -> c_int {

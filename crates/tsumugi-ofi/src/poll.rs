@@ -1,20 +1,54 @@
 //! Poll sets, `fi_poll(3)`: queues and counters that are looked at together.
 
 use crate::abi::*;
+use crate::counter::Counter;
 use crate::domain::{self, Child, Domain, OfDomain};
 use crate::lock::{Lock, Object, enter};
 use crate::object::{Head, Table, functions, give, head};
-use crate::{counter, queue};
+use crate::queue::Queue;
 use std::cell::RefCell;
 use std::ffi::{c_int, c_void};
-use std::rc::Rc;
+use std::rc::{Rc, Weak};
 
 /// A poll set.
 #[repr(C)]
 pub(crate) struct Poll {
     fid: Head<fid_poll>,
     domain: OfDomain,
-    members: RefCell<Vec<*mut fid>>,
+    members: RefCell<Vec<Member>>,
+}
+
+/// A queue or a counter in a poll set. It may be closed as if it were not in there, and is in there no more.
+enum Member {
+    Queue(Weak<Queue>),
+    Counter(Weak<Counter>),
+}
+
+impl Member {
+    /// What the object begins with, or began with before it was closed.
+    fn fid(&self) -> *const fid {
+        match self {
+            Member::Queue(queue) => queue.as_ptr().cast(),
+            Member::Counter(counter) => counter.as_ptr().cast(),
+        }
+    }
+
+    fn is_open(&self) -> bool {
+        match self {
+            Member::Queue(queue) => queue.strong_count() > 0,
+            Member::Counter(counter) => counter.strong_count() > 0,
+        }
+    }
+
+    /// Makes progress. The context, if there is something.
+    fn look(&self) -> Option<*mut c_void> {
+        let is_ready = match self {
+            Member::Queue(queue) => queue.upgrade()?.is_ready(),
+            Member::Counter(counter) => counter.upgrade()?.is_ready(),
+        };
+        // SAFETY: it is open.
+        is_ready.then(|| unsafe { (*self.fid()).context })
+    }
 }
 
 impl Object for Poll {
@@ -64,36 +98,34 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
 
 /// Writes the contexts of the members that have something, as many as there is room for: how many.
 unsafe extern "C" fn poll(poll: *mut fid_poll, contexts: *mut *mut c_void, count: c_int) -> c_int {
-    // SAFETY: the host's call. Not held while the members are looked at, which hold the domain themselves.
-    let members = unsafe { enter::<Poll, _>(poll) }.members.borrow().clone();
+    // SAFETY: the host's call.
+    let poll = unsafe { enter::<Poll, _>(poll) };
+    let members = poll.members.borrow();
     let mut found = 0;
-    for member in members {
-        if found >= count {
-            break;
-        }
-        // SAFETY: a member is open until it was taken out; the host's call says how much room there is.
-        unsafe {
-            let ready = match (*member).fclass {
-                FI_CLASS_CQ => queue::is_ready(member.cast()),
-                _ => counter::is_ready(member.cast()),
-            };
-            if ready {
-                contexts.add(found as usize).write((*member).context);
-                found += 1;
-            }
-        }
+    for context in members.iter().filter_map(Member::look).take(usize::try_from(count).unwrap_or(0)) {
+        // SAFETY: the host's call says how much room there is.
+        unsafe { contexts.add(found as usize).write(context) };
+        found += 1;
     }
     found
 }
 
 unsafe extern "C" fn add(poll: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
     // SAFETY: the host's call.
-    if !matches!(unsafe { (*member).fclass }, FI_CLASS_CQ | FI_CLASS_CNTR) {
-        return -FI_EINVAL;
-    }
-    // SAFETY: the host's call.
     let poll = unsafe { enter::<Poll, _>(poll) };
-    poll.members.borrow_mut().push(member);
+    // SAFETY: the host's call; an object is of the class that it says.
+    let added = unsafe {
+        match (*member).fclass {
+            FI_CLASS_CQ => Member::Queue(Rc::downgrade(&domain::shared(member))),
+            FI_CLASS_CNTR => Member::Counter(Rc::downgrade(&domain::shared(member))),
+            _ => return -FI_EINVAL,
+        }
+    };
+    let mut members = poll.members.borrow_mut();
+    members.retain(Member::is_open);
+    if !members.iter().any(|known| known.fid() == added.fid()) {
+        members.push(added);
+    }
     FI_SUCCESS
 }
 
@@ -101,7 +133,10 @@ unsafe extern "C" fn delete(poll: *mut fid_poll, member: *mut fid, _: u64) -> c_
     // SAFETY: the host's call.
     let poll = unsafe { enter::<Poll, _>(poll) };
     let mut members = poll.members.borrow_mut();
-    let Some(at) = members.iter().position(|known| *known == member) else { return -FI_EINVAL };
+    members.retain(Member::is_open);
+    let Some(at) = members.iter().position(|known| known.fid() == member.cast_const()) else {
+        return -FI_EINVAL;
+    };
     members.remove(at);
     FI_SUCCESS
 }

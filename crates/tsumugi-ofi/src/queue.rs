@@ -158,7 +158,13 @@ impl Queue {
         }
     }
 
-    pub(crate) fn has_items(&self) -> bool {
+    /// Makes progress, and says whether there is something to read.
+    pub(crate) fn is_ready(&self) -> bool {
+        // What is wrong is said to who reads.
+        self.sources.progress().is_err() || self.has_items()
+    }
+
+    fn has_items(&self) -> bool {
         !self.items.borrow().is_empty()
     }
 
@@ -390,15 +396,4 @@ pub(crate) unsafe fn may_sleep(queue: *mut fid_cq) -> c_int {
     }
     queue.sources.quieten();
     FI_SUCCESS
-}
-
-/// Makes progress, and says whether there is something to read.
-///
-/// # Safety
-/// The pointer is to an open queue of ours, and its domain is not held.
-pub(crate) unsafe fn is_ready(queue: *mut fid_cq) -> bool {
-    // SAFETY: as the caller promises.
-    let queue = unsafe { enter::<Queue, _>(queue) };
-    // What is wrong is said to who reads.
-    queue.sources.progress().is_err() || queue.has_items()
 }

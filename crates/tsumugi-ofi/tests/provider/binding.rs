@@ -1,6 +1,7 @@
 //! What endpoints are bound to, and what is refused.
 
 use crate::host::*;
+use std::ffi::c_int;
 use std::ptr::null_mut;
 use tsumugi_fi::abi::*;
 
@@ -94,4 +95,81 @@ fn an_event_queue_is_busy_while_an_address_vector_an_endpoint_or_a_domain_is_bou
         }
         assert_eq!(close(&raw mut (*side.fabric).fid), 0);
     }
+}
+
+/// A poll set.
+struct PollSet(*mut fid_poll);
+
+impl PollSet {
+    fn open(side: &Side) -> PollSet {
+        let (mut poll, mut attr) = (null_mut(), fi_poll_attr { flags: 0 });
+        // SAFETY: an open domain.
+        let code = unsafe {
+            let open = (*(*side.domain).ops).poll_open.unwrap();
+            open(side.domain, &raw mut attr, &raw mut poll)
+        };
+        assert_eq!(code, 0);
+        PollSet(poll)
+    }
+
+    fn add(&self, member: *mut fid) -> c_int {
+        // SAFETY: open objects.
+        unsafe { (*(*self.0).ops).poll_add.unwrap()(self.0, member, 0) }
+    }
+
+    fn delete(&self, member: *mut fid) -> c_int {
+        // SAFETY: open objects.
+        unsafe { (*(*self.0).ops).poll_del.unwrap()(self.0, member, 0) }
+    }
+
+    /// The contexts of those that have something.
+    fn poll(&self) -> Vec<usize> {
+        let mut contexts = [null_mut(); 8];
+        // SAFETY: an open poll set; there is room for so many.
+        let found = unsafe { (*(*self.0).ops).poll.unwrap()(self.0, contexts.as_mut_ptr(), 8) };
+        contexts[..usize::try_from(found).unwrap()].iter().map(|context| context.addr()).collect()
+    }
+}
+
+#[test]
+fn a_poll_set_tells_what_has_something_once_and_forgets_what_is_closed() {
+    if host().is_none() {
+        return;
+    }
+    let side = Side::unbound(SideOptions::default());
+    let set = PollSet::open(&side);
+    let (cq, cntr) = (side.open_cq(), side.open_cntr());
+    // SAFETY: open objects.
+    unsafe {
+        let (cq, cntr, own) = (&raw mut (*cq).fid, &raw mut (*cntr).fid, &raw mut (*side.cntr).fid);
+        ((*cq).context, (*cntr).context, (*own).context) = (context(1), context(2), context(3));
+        for member in [cq, cntr, own, own] {
+            assert_eq!(set.add(member), 0);
+        }
+        assert_eq!(set.poll(), [0; 0]);
+        let count = |cntr: *mut fid| {
+            let cntr = cntr.cast::<fid_cntr>();
+            assert_eq!((*(*cntr).ops).add.unwrap()(cntr, 1), 0);
+        };
+        count(own);
+        assert_eq!(set.poll(), [3]);
+        count(cntr);
+        assert_eq!(set.poll(), [2, 3]);
+        assert_eq!((close(cq), close(cntr)), (0, 0));
+        // As a rule these lie where the others did.
+        let (cq, cntr) = (side.open_cq(), side.open_cntr());
+        let (cq, cntr) = (&raw mut (*cq).fid, &raw mut (*cntr).fid);
+        ((*cq).context, (*cntr).context) = (context(4), context(5));
+        count(cntr);
+        assert_eq!(set.poll(), [3], "the others are not in the set");
+        assert_eq!((set.delete(cq), set.delete(own), set.delete(own)), (-FI_EINVAL, 0, -FI_EINVAL));
+        assert_eq!(set.poll(), [0; 0]);
+        assert_eq!((set.add(cq), set.add(cntr)), (0, 0));
+        assert_eq!(set.poll(), [5]);
+        assert_eq!(set.add(&raw mut (*side.av).fid), -FI_EINVAL, "nothing happens to it");
+        assert_eq!((close(cntr), close(cq)), (0, 0));
+        assert_eq!(close(&raw mut (*set.0).fid), 0);
+        assert_eq!(close(&raw mut (*side.ep).fid), 0);
+    }
+    side.close_others();
 }

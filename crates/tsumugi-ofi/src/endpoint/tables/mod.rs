@@ -121,18 +121,18 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
     // SAFETY: the host's call; an object is of the class that it says.
     let is_first = unsafe {
         match (*to).fclass {
-            FI_CLASS_AV => bound.bind_addresses(shared::<Addresses>(to)),
+            FI_CLASS_AV => bound.bind_addresses(domain::shared::<Addresses>(to)),
             FI_CLASS_CQ => {
                 if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
                     return -FI_EBADFLAGS;
                 }
-                bound.reports.bind_queue(&shared::<Queue>(to), flags)
+                bound.reports.bind_queue(&domain::shared::<Queue>(to), flags)
             }
             FI_CLASS_CNTR => {
                 if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
                     return -FI_ENOSYS;
                 }
-                bound.reports.bind_counter(&shared::<Counter>(to), flags)
+                bound.reports.bind_counter(&domain::shared::<Counter>(to), flags)
             }
             FI_CLASS_EQ => {
                 bound.events = Some(Events::shared(to));
@@ -143,19 +143,6 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
         }
     };
     if is_first { FI_SUCCESS } else { -FI_EINVAL }
-}
-
-/// Another hold on an object that the caller has a pointer to.
-///
-/// # Safety
-/// The pointer is to an open object of this type, whose domain is held.
-unsafe fn shared<T>(fid: *mut fid) -> Rc<T> {
-    let object = fid.cast::<T>().cast_const();
-    // SAFETY: as the caller promises; the caller's own hold stays.
-    unsafe {
-        Rc::increment_strong_count(object);
-        Rc::from_raw(object)
-    }
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
