@@ -17,7 +17,7 @@ use crate::settings::{Progress, Settings};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
-use std::ptr::NonNull;
+use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::sync::Arc;
 
@@ -158,16 +158,20 @@ pub(crate) unsafe fn close<T: Child>(fid: *mut fid, prepare: impl FnOnce(&T)) ->
     FI_SUCCESS
 }
 
-/// Another hold on an object that the caller has a pointer to.
+/// Another hold on an object that the caller has a pointer to. An error code if it is of another domain than this one.
 ///
 /// # Safety
-/// The pointer is to an open object of this type, whose domain is held.
-pub(crate) unsafe fn shared<T: Child>(fid: *mut fid) -> Rc<T> {
+/// The pointer is to an open object of this type, and this domain is held.
+pub(crate) unsafe fn shared<T: Child>(domain: &Domain, fid: *mut fid) -> Result<Rc<T>, i32> {
     let object = fid.cast::<T>().cast_const();
+    // SAFETY: as the caller promises. An object's domain never changes, so it can be asked for without being held.
+    if !ptr::eq(unsafe { (*object).domain().0.as_ptr() }, domain) {
+        return Err(FI_EDOMAIN);
+    }
     // SAFETY: as the caller promises; the caller's own hold stays.
     unsafe {
         Rc::increment_strong_count(object);
-        Rc::from_raw(object)
+        Ok(Rc::from_raw(object))
     }
 }
 

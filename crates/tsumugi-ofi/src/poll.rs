@@ -25,6 +25,19 @@ enum Member {
 }
 
 impl Member {
+    /// # Safety
+    /// The pointer is to an open object, and this domain is held.
+    unsafe fn of(domain: &Domain, fid: *mut fid) -> Result<Member, i32> {
+        // SAFETY: as the caller promises; an object is of the class that it says.
+        unsafe {
+            match (*fid).fclass {
+                FI_CLASS_CQ => Ok(Member::Queue(Rc::downgrade(&domain::shared(domain, fid)?))),
+                FI_CLASS_CNTR => Ok(Member::Counter(Rc::downgrade(&domain::shared(domain, fid)?))),
+                _ => Err(FI_EINVAL),
+            }
+        }
+    }
+
     /// What the object begins with, or began with before it was closed.
     fn fid(&self) -> *const fid {
         match self {
@@ -113,13 +126,10 @@ unsafe extern "C" fn poll(poll: *mut fid_poll, contexts: *mut *mut c_void, count
 unsafe extern "C" fn add(poll: *mut fid_poll, member: *mut fid, _: u64) -> c_int {
     // SAFETY: the host's call.
     let poll = unsafe { enter::<Poll, _>(poll) };
-    // SAFETY: the host's call; an object is of the class that it says.
-    let added = unsafe {
-        match (*member).fclass {
-            FI_CLASS_CQ => Member::Queue(Rc::downgrade(&domain::shared(member))),
-            FI_CLASS_CNTR => Member::Counter(Rc::downgrade(&domain::shared(member))),
-            _ => return -FI_EINVAL,
-        }
+    // SAFETY: the host's call.
+    let added = match unsafe { Member::of(&poll.domain, member) } {
+        Ok(added) => added,
+        Err(code) => return -code,
     };
     let mut members = poll.members.borrow_mut();
     members.retain(Member::is_open);

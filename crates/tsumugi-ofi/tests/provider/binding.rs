@@ -173,3 +173,26 @@ fn a_poll_set_tells_what_has_something_once_and_forgets_what_is_closed() {
     }
     side.close_others();
 }
+
+#[test]
+fn objects_of_different_domains_are_not_bound_to_each_other() {
+    if host().is_none() {
+        return;
+    }
+    let (side, other) = (Side::unbound(SideOptions::default()), Side::unbound(SideOptions::default()));
+    let set = PollSet::open(&side);
+    // SAFETY: open objects.
+    unsafe {
+        let ep = &raw mut (*side.ep).fid;
+        let (av, cq) = (&raw mut (*other.av).fid, &raw mut (*other.cq).fid);
+        let cntr = &raw mut (*other.cntr).fid;
+        assert_eq!(bind(ep, av, 0), -FI_EDOMAIN);
+        assert_eq!(bind(ep, cq, FI_TRANSMIT | FI_RECV), -FI_EDOMAIN);
+        assert_eq!(bind(ep, cntr, FI_SEND | FI_RECV), -FI_EDOMAIN);
+        assert_eq!((set.add(cq), set.add(cntr)), (-FI_EDOMAIN, -FI_EDOMAIN));
+        side.bind_all();
+        assert_eq!(close(&raw mut (*set.0).fid), 0);
+    }
+    other.close();
+    side.close();
+}

@@ -8,7 +8,7 @@ mod msg;
 mod rma;
 mod tagged;
 
-use super::Endpoint;
+use super::{Bound, Endpoint};
 use crate::abi::*;
 use crate::addresses::Addresses;
 use crate::counter::Counter;
@@ -118,31 +118,45 @@ unsafe extern "C" fn bind(fid: *mut fid, to: *mut fid, flags: u64) -> c_int {
         return -FI_EOPBADSTATE;
     }
     let mut bound = endpoint.bound.borrow_mut();
-    // SAFETY: the host's call; an object is of the class that it says.
-    let is_first = unsafe {
-        match (*to).fclass {
-            FI_CLASS_AV => bound.bind_addresses(domain::shared::<Addresses>(to)),
-            FI_CLASS_CQ => {
-                if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
-                    return -FI_EBADFLAGS;
+    // SAFETY: the host's call.
+    match unsafe { bound.bind(&endpoint.domain, to, flags) } {
+        Ok(true) => FI_SUCCESS,
+        Ok(false) => -FI_EINVAL,
+        Err(code) => -code,
+    }
+}
+
+impl Bound {
+    /// `false`: something is bound already that there may be one of only, and nothing is changed.
+    ///
+    /// # Safety
+    /// The pointer is to an open object, and the endpoint's domain, which this is, is held.
+    unsafe fn bind(&mut self, domain: &Domain, to: *mut fid, flags: u64) -> Result<bool, i32> {
+        // SAFETY: as the caller promises; an object is of the class that it says.
+        unsafe {
+            match (*to).fclass {
+                FI_CLASS_AV => Ok(self.bind_addresses(domain::shared::<Addresses>(domain, to)?)),
+                FI_CLASS_CQ => {
+                    if flags & !(FI_TRANSMIT | FI_RECV | FI_SELECTIVE_COMPLETION) != 0 {
+                        return Err(FI_EBADFLAGS);
+                    }
+                    Ok(self.reports.bind_queue(&domain::shared::<Queue>(domain, to)?, flags))
                 }
-                bound.reports.bind_queue(&domain::shared::<Queue>(to), flags)
-            }
-            FI_CLASS_CNTR => {
-                if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
-                    return -FI_ENOSYS;
+                FI_CLASS_CNTR => {
+                    if flags & (FI_REMOTE_READ | FI_REMOTE_WRITE) != 0 {
+                        return Err(FI_ENOSYS);
+                    }
+                    Ok(self.reports.bind_counter(&domain::shared::<Counter>(domain, to)?, flags))
                 }
-                bound.reports.bind_counter(&domain::shared::<Counter>(to), flags)
+                FI_CLASS_EQ => {
+                    self.events = Some(Events::shared(to));
+                    Ok(true)
+                }
+                FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX => Err(FI_ENOSYS),
+                _ => Err(FI_EINVAL),
             }
-            FI_CLASS_EQ => {
-                bound.events = Some(Events::shared(to));
-                true
-            }
-            FI_CLASS_SRX_CTX | FI_CLASS_STX_CTX => return -FI_ENOSYS,
-            _ => return -FI_EINVAL,
         }
-    };
-    if is_first { FI_SUCCESS } else { -FI_EINVAL }
+    }
 }
 
 unsafe extern "C" fn control(fid: *mut fid, command: c_int, arg: *mut c_void) -> c_int {
