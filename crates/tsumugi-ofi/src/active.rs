@@ -48,6 +48,23 @@ impl Endpoints {
         self.0.borrow().iter().filter_map(Weak::upgrade).collect()
     }
 
+    /// Lets peers reach memory through all of them; through none if one cannot.
+    pub(crate) fn expose(&self, memory: &Registered) -> Result<(), i32> {
+        let endpoints = self.all();
+        for (at, endpoint) in endpoints.iter().enumerate() {
+            if let Err(code) = endpoint.expose(memory) {
+                endpoints[..at].iter().for_each(|exposed| exposed.hide(memory.key()));
+                return Err(code);
+            }
+        }
+        Ok(())
+    }
+
+    /// Peers reach memory no more.
+    pub(crate) fn hide(&self, key: u64) {
+        self.all().iter().for_each(|endpoint| endpoint.hide(key));
+    }
+
     /// Makes progress with all of them.
     #[inline]
     pub(crate) fn progress(&self) -> Result<(), Trouble> {
@@ -58,5 +75,65 @@ impl Endpoints {
             }
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::abi::{FI_ENOKEY, FI_REMOTE_WRITE};
+    use crate::registry::Registry;
+    use std::cell::Cell;
+
+    /// An endpoint through which peers reach one region.
+    #[derive(Default)]
+    struct Exposing {
+        refuses: bool,
+        exposed: Cell<Option<u64>>,
+        hidden: Cell<u32>,
+    }
+
+    impl Active for Exposing {
+        fn progress(&self) -> Result<(), Trouble> {
+            Ok(())
+        }
+
+        fn descriptor(&self) -> Option<RawFd> {
+            None
+        }
+
+        fn expose(&self, memory: &Registered) -> Result<(), i32> {
+            if self.refuses {
+                return Err(FI_ENOKEY);
+            }
+            self.exposed.set(Some(memory.key()));
+            Ok(())
+        }
+
+        fn hide(&self, key: u64) {
+            assert_eq!(self.exposed.take(), Some(key));
+            self.hidden.set(self.hidden.get() + 1);
+        }
+    }
+
+    #[test]
+    fn memory_is_reached_through_all_endpoints_or_none() {
+        let word = 0u64;
+        let registry = Registry::new(false);
+        let memory = registry.register((&raw const word).cast(), 8, FI_REMOTE_WRITE, 7).unwrap();
+        let made =
+            [false, false, true, false].map(|refuses| Rc::new(Exposing { refuses, ..Exposing::default() }));
+        let endpoints = Endpoints::default();
+        let add = |made: &Rc<Exposing>| endpoints.add(Rc::downgrade(&(Rc::clone(made) as Rc<dyn Active>)));
+        let reached = || made.each_ref().map(|made| made.exposed.get());
+        made[..2].iter().for_each(add);
+        assert_eq!(endpoints.expose(&memory), Ok(()));
+        assert_eq!(reached(), [Some(7), Some(7), None, None]);
+        endpoints.hide(7);
+        assert_eq!(reached(), [None; 4]);
+        made[2..].iter().for_each(add);
+        assert_eq!(endpoints.expose(&memory), Err(FI_ENOKEY));
+        assert_eq!(reached(), [None; 4]);
+        assert_eq!(made.each_ref().map(|made| made.hidden.get()), [2, 2, 0, 0], "only where it was");
     }
 }

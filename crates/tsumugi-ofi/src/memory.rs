@@ -115,6 +115,7 @@ impl Memory {
         context: *mut c_void,
     ) -> Result<Rc<Memory>, i32> {
         let registered = domain.memory.register(place, bytes, access, key)?;
+        domain.endpoints.expose(&registered).inspect_err(|_| domain.memory.remove(&registered))?;
         let fid = fid_mr {
             fid: head(FI_CLASS_MR, context, &FUNCTIONS),
             mem_desc: std::ptr::null_mut(),
@@ -123,9 +124,6 @@ impl Memory {
         let made = Rc::new(Memory { fid: Head::new(fid), domain: OfDomain::new(domain), registered });
         // SAFETY: nobody else has it yet.
         unsafe { (*made.fid.get()).mem_desc = Rc::as_ptr(&made).cast_mut().cast() };
-        for endpoint in made.domain.endpoints.all() {
-            endpoint.expose(&made.registered)?;
-        }
         Ok(made)
     }
 }
@@ -135,9 +133,7 @@ unsafe extern "C" fn close(fid: *mut fid) -> c_int {
     unsafe {
         domain::close::<Memory>(fid, |memory| {
             memory.domain.memory.remove(&memory.registered);
-            for endpoint in memory.domain.endpoints.all() {
-                endpoint.hide(memory.registered.key());
-            }
+            memory.domain.endpoints.hide(memory.registered.key());
         })
     }
 }
