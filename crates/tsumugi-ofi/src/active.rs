@@ -6,7 +6,6 @@
 use crate::error::Trouble;
 use crate::registry::Registered;
 use std::cell::RefCell;
-use std::os::fd::RawFd;
 use std::ptr;
 use std::rc::{Rc, Weak};
 
@@ -14,9 +13,6 @@ use std::rc::{Rc, Weak};
 pub(crate) trait Active {
     /// Takes in what has arrived, sends what may be sent, and tells who waits.
     fn progress(&self) -> Result<(), Trouble>;
-
-    /// Readable when there is progress to make. An endpoint whose descriptor was asked for sets a timer with each call.
-    fn descriptor(&self) -> Option<RawFd>;
 
     /// Lets peers reach memory.
     fn expose(&self, memory: &Registered) -> Result<(), i32>;
@@ -96,10 +92,6 @@ mod tests {
     impl Active for Exposing {
         fn progress(&self) -> Result<(), Trouble> {
             Ok(())
-        }
-
-        fn descriptor(&self) -> Option<RawFd> {
-            None
         }
 
         fn expose(&self, memory: &Registered) -> Result<(), i32> {

@@ -5,7 +5,7 @@
 //! and a peer's endpoint is an address, as libfabric has it. The price is that memory is registered with each endpoint.
 
 use crate::abi::*;
-use crate::active::{Active, Endpoints};
+use crate::active::Endpoints;
 use crate::assistant::Assistant;
 use crate::events::Events;
 use crate::fabric::OfFabric;
@@ -17,6 +17,7 @@ use crate::settings::{Progress, Settings};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
+use std::os::fd::RawFd;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -75,8 +76,8 @@ impl Domain {
         })
     }
 
-    /// An endpoint has begun to run.
-    pub(crate) fn assist(&self, endpoint: &dyn Active) -> Result<(), i32> {
+    /// An endpoint begins to run. Its descriptor is asked for if a thread makes progress.
+    pub(crate) fn assist(&self, descriptor: impl Fn() -> Option<RawFd>) -> Result<(), i32> {
         if !self.auto {
             return Ok(());
         }
@@ -84,7 +85,7 @@ impl Domain {
             // SAFETY: the domain lies in a box, and takes its fields with it, the assistant first, when it is closed.
             let _ = self.assistant.set(unsafe { Assistant::start(&self.lock, &self.endpoints)? });
         }
-        match (self.assistant.get(), endpoint.descriptor()) {
+        match (self.assistant.get(), descriptor()) {
             (Some(assistant), Some(descriptor)) => assistant.watch(descriptor),
             _ => Ok(()),
         }

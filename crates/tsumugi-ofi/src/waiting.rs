@@ -58,17 +58,20 @@ impl Sources {
         Ok(Sources { endpoints: Endpoints::default(), sleep })
     }
 
-    /// An endpoint writes here from now on.
-    pub(crate) fn add(&self, endpoint: &Rc<dyn Active>) -> Result<(), i32> {
-        if self.endpoints.contains(endpoint.as_ref()) {
-            return Ok(());
-        }
+    /// An endpoint writes here from now on. Its descriptor is asked for if somebody may sleep here.
+    pub(crate) fn add(
+        &self,
+        endpoint: &Rc<dyn Active>,
+        descriptor: impl Fn() -> Option<RawFd>,
+    ) -> Result<(), i32> {
         if let Some(sleep) = &self.sleep
-            && let Some(descriptor) = endpoint.descriptor()
+            && let Some(descriptor) = descriptor()
         {
             sleep.watch(descriptor)?;
         }
-        self.endpoints.add(Rc::downgrade(endpoint));
+        if !self.endpoints.contains(endpoint.as_ref()) {
+            self.endpoints.add(Rc::downgrade(endpoint));
+        }
         Ok(())
     }
 

@@ -126,24 +126,8 @@ impl Active for Endpoint {
         self.make_progress()
     }
 
-    fn descriptor(&self) -> Option<RawFd> {
-        Some(self.running.get()?.endpoint.descriptor()?.as_raw_fd())
-    }
-
     fn expose(&self, memory: &Registered) -> Result<(), i32> {
-        let (Some(running), Some((region, rights))) = (self.running.get(), memory.exposed()) else {
-            return Ok(());
-        };
-        match running.remote.register_as(&region.all(), rights, memory.target()) {
-            Ok(registration) => {
-                running.exposed.borrow_mut().insert(memory.key(), registration);
-                Ok(())
-            }
-            Err(error) => {
-                say!(FI_LOG_WARN, FI_LOG_MR, "{error}");
-                Err(FI_ENOKEY)
-            }
-        }
+        self.running.get().map_or(Ok(()), |running| running.expose(memory))
     }
 
     fn hide(&self, key: u64) {
@@ -251,16 +235,15 @@ impl Endpoint {
             return Err(FI_ENOCQ);
         }
         let running = self.run(Rc::clone(addresses), bound.reports.clone())?;
-        drop(bound);
-        if self.running.set(running).is_err() {
-            return Err(FI_EOPBADSTATE);
-        }
         for memory in self.domain.memory.all() {
-            self.expose(&memory)?;
+            running.expose(&memory)?;
         }
         let itself: Rc<dyn Active> = self.itself.upgrade().ok_or(FI_EOPBADSTATE)?;
-        self.running()?.reports.sources().try_for_each(|sources| sources.add(&itself))?;
-        self.domain.assist(self)
+        let descriptor = || running.descriptor();
+        running.reports.sources().try_for_each(|sources| sources.add(&itself, descriptor))?;
+        self.domain.assist(descriptor)?;
+        // Last, when nothing can fail any more: an endpoint that is not enabled does not run.
+        self.running.set(running).map_err(|_| FI_EOPBADSTATE)
     }
 
     fn run(&self, addresses: Rc<Addresses>, reports: Reports) -> Result<Running, i32> {
@@ -313,6 +296,28 @@ impl Endpoint {
         let mut name = self.source;
         name.set_port(port);
         Ok(name)
+    }
+}
+
+impl Running {
+    /// Readable when there is progress to make. An endpoint whose descriptor was asked for sets a timer with each call.
+    fn descriptor(&self) -> Option<RawFd> {
+        Some(self.endpoint.descriptor()?.as_raw_fd())
+    }
+
+    /// Lets peers reach memory.
+    fn expose(&self, memory: &Registered) -> Result<(), i32> {
+        let Some((region, rights)) = memory.exposed() else { return Ok(()) };
+        match self.remote.register_as(&region.all(), rights, memory.target()) {
+            Ok(registration) => {
+                self.exposed.borrow_mut().insert(memory.key(), registration);
+                Ok(())
+            }
+            Err(error) => {
+                say!(FI_LOG_WARN, FI_LOG_MR, "{error}");
+                Err(FI_ENOKEY)
+            }
+        }
     }
 }
 

@@ -399,7 +399,11 @@ pub(crate) struct Pair {
 
 impl Pair {
     pub(crate) fn open(options: SideOptions) -> Pair {
-        let (here, there) = (Side::open(options), Side::open(options));
+        Pair::of(Side::open(options), Side::open(options))
+    }
+
+    /// Lets two sides know each other.
+    pub(crate) fn of(here: Side, there: Side) -> Pair {
         let (to_there, to_here) = (here.insert(&there.name()), there.insert(&here.name()));
         Pair { here, there, to_there, to_here }
     }

@@ -264,6 +264,67 @@ fn who_may_open_too_few_files_is_told_what_to_do() {
     assert_eq!(outcomes.last(), Some(&true));
 }
 
+/// Tells the process that this test starts that it is that process.
+const FEW_FILES: &str = "TSUMUGI_TEST_FEW_FILES";
+
+#[test]
+fn an_endpoint_that_could_not_be_enabled_is_not_and_can_be_later() {
+    if host().is_none() {
+        return;
+    }
+    if std::env::var_os(FEW_FILES).is_none() {
+        let name = "objects::an_endpoint_that_could_not_be_enabled_is_not_and_can_be_later";
+        let output = again(name, (FEW_FILES, "1")).output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        return;
+    }
+    // With a thread, there is something left to open when all of the endpoint's own is open.
+    let options = SideOptions { wait: FI_WAIT_FD, progress: FI_PROGRESS_AUTO, ..SideOptions::default() };
+    // What is opened once for a process.
+    Side::open(options).close();
+    let mut usual = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
+    // SAFETY: there is room for the limit.
+    assert_eq!(unsafe { libc::getrlimit(libc::RLIMIT_NOFILE, &raw mut usual) }, 0);
+    let set = |limit: libc::rlim_t| {
+        let limit = libc::rlimit { rlim_cur: limit, ..usual };
+        // SAFETY: the limit is there.
+        assert_eq!(unsafe { libc::setrlimit(libc::RLIMIT_NOFILE, &raw const limit) }, 0);
+    };
+    let mut failures = 0;
+    for further in 0.. {
+        let (side, there) = (Side::unbound(options), Side::open(options));
+        side.bind_all();
+        let next = (0..).find(|number| !Path::new(&format!("/proc/self/fd/{number}")).exists()).unwrap();
+        set(next + further);
+        let code = side.enable();
+        set(usual.rlim_cur);
+        if code == 0 {
+            side.close();
+            there.close();
+            break;
+        }
+        failures += 1;
+        let mut into = [0u8; 8];
+        let receive = |into: &mut [u8; 8], ep: *mut fid_ep, ops: &fi_ops_msg| {
+            let place = into.as_mut_ptr().cast();
+            // SAFETY: the buffer stays until the entry is read.
+            unsafe { ops.recv.unwrap()(ep, place, 8, null_mut(), FI_ADDR_UNSPEC, context(1)) }
+        };
+        let code = receive(&mut into, side.ep, side.msg());
+        assert_eq!(code, -(FI_EOPBADSTATE as isize), "with {further} files");
+        assert_eq!(side.enable(), 0, "with {further} files");
+        let pair = Pair::of(side, there);
+        assert_eq!(receive(&mut into, pair.here.ep, pair.here.msg()), 0);
+        let inject = pair.there.msg().inject.unwrap();
+        // SAFETY: the buffer is there.
+        pair.attempt(|| unsafe { inject(pair.there.ep, b"late".as_ptr().cast(), 4, pair.to_here) });
+        assert!(pair.wait(&pair.here).is_ok());
+        assert_eq!(into, *b"late\0\0\0\0");
+        pair.close();
+    }
+    assert!(failures > 2, "there was always room");
+}
+
 #[test]
 fn who_sleeps_is_woken_by_a_message_by_a_signal_and_by_time() {
     if host().is_none() {
