@@ -11,6 +11,7 @@ use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
+use tsumugi_rail::RailError;
 
 /// The thread, as long as this lives.
 pub(crate) struct Assistant {
@@ -48,12 +49,12 @@ impl Assistant {
     /// # Safety
     /// The domain stays where it is until this is dropped.
     pub(crate) unsafe fn start(lock: &Lock, endpoints: &Endpoints) -> Result<Assistant, i32> {
-        // SAFETY: they take no pointers.
-        let (epoll, bell) = unsafe {
-            (owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?, owned(libc::eventfd(0, libc::EFD_CLOEXEC))?)
-        };
-        let watched = Arc::new(Watched { epoll, bell, ended: AtomicBool::new(false) });
-        watched.add(watched.bell.as_raw_fd())?;
+        let watched = Watched::new().inspect_err(|&code| {
+            let source = std::io::Error::from_raw_os_error(code);
+            let (doing, on) = ("opening descriptors for a thread that makes progress", "a domain".to_owned());
+            say!(FI_LOG_WARN, FI_LOG_DOMAIN, "{}", RailError::System { doing, on, source });
+        })?;
+        let watched = Arc::new(watched);
         let assisted = Assisted { lock: NonNull::from(lock), endpoints: NonNull::from(endpoints) };
         let shared = Arc::clone(&watched);
         let thread = std::thread::Builder::new().name("tsumugi-progress".to_owned()).spawn(move || {
@@ -89,6 +90,16 @@ impl Drop for Assistant {
 }
 
 impl Watched {
+    fn new() -> Result<Watched, i32> {
+        // SAFETY: they take no pointers.
+        let (epoll, bell) = unsafe {
+            (owned(libc::epoll_create1(libc::EPOLL_CLOEXEC))?, owned(libc::eventfd(0, libc::EFD_CLOEXEC))?)
+        };
+        let watched = Watched { epoll, bell, ended: AtomicBool::new(false) };
+        watched.add(watched.bell.as_raw_fd())?;
+        Ok(watched)
+    }
+
     fn add(&self, descriptor: RawFd) -> Result<(), i32> {
         let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
         // SAFETY: both are open.
