@@ -32,10 +32,11 @@ use crate::registry::Registered;
 use crate::sockaddr;
 use operations::{Operations, Reports};
 use peers::Peers;
+use siphasher::sip::SipHasher13;
 use std::cell::{Cell, OnceCell, RefCell};
 use std::collections::HashMap;
 use std::ffi::c_void;
-use std::hash::{DefaultHasher, Hasher};
+use std::hash::Hasher;
 use std::net::SocketAddr;
 use std::os::fd::{AsRawFd, RawFd};
 use std::rc::{Rc, Weak};
@@ -165,12 +166,9 @@ impl Endpoint {
         };
         // SAFETY: as the caller promises.
         let name = of_domain.and_then(|attr| unsafe { sockaddr::text(attr.name) });
-        let key = attr.filter(|attr| attr.auth_key_size > 0 && !attr.auth_key.is_null()).map(|attr| {
+        let job = attr.filter(|attr| attr.auth_key_size > 0 && !attr.auth_key.is_null()).map(|attr| {
             // SAFETY: the key is as long as it says.
-            let key = unsafe { std::slice::from_raw_parts(attr.auth_key, attr.auth_key_size) };
-            let mut hasher = DefaultHasher::new();
-            hasher.write(key);
-            hasher.finish()
+            job_of(unsafe { std::slice::from_raw_parts(attr.auth_key, attr.auth_key_size) })
         });
         let made = Rc::new_cyclic(|itself| Endpoint {
             fid: Head::new(fid),
@@ -178,7 +176,7 @@ impl Endpoint {
             itself: Weak::clone(itself),
             source,
             exact: name.is_none_or(|name| name != domain::ANY),
-            job: key,
+            job,
             caps: info.caps,
             send_flags: Cell::new(sends.map_or(0, |attr| attr.op_flags)),
             receive_flags: Cell::new(receives.map_or(0, |attr| attr.op_flags)),
@@ -321,6 +319,14 @@ impl Running {
     }
 }
 
+/// Number of the job that a key makes: SipHash-1-3 of its bytes. Hosts whose providers were built by different compilers must agree
+/// on it, so it is none of the standard library's hashes, which may change.
+fn job_of(key: &[u8]) -> u64 {
+    let mut hasher = SipHasher13::new();
+    hasher.write(key);
+    hasher.finish()
+}
+
 /// An error with its causes.
 fn in_full(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
@@ -333,4 +339,14 @@ fn in_full(error: &dyn std::error::Error) -> String {
         cause = error.source();
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_key_makes_the_same_job_in_every_build() {
+        assert_eq!(job_of(b"a key of the job's"), 6_829_699_811_165_630_785);
+    }
 }
