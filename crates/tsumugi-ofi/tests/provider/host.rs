@@ -65,12 +65,30 @@ pub(crate) fn host() -> Option<&'static Host> {
 fn provider() -> PathBuf {
     let test = std::env::current_exe().unwrap();
     let built = test.parent().unwrap().join("libtsumugi_fi.so");
-    let folder = std::env::temp_dir().join(format!("tsumugi-provider-{}", std::process::id()));
+    let folder = folder_of(std::process::id());
     std::fs::create_dir_all(&folder).unwrap();
-    let link = folder.join("libtsumugi-fi.so");
+    let link = folder.join(PROVIDER);
     let _ = std::fs::remove_file(&link);
     symlink(&built, &link).unwrap();
+    // It stays as long as the process lives, so that backtraces find the provider's symbols.
+    // SAFETY: the function may be called when the process ends.
+    assert_eq!(unsafe { libc::atexit(remove_folder) }, 0);
     folder
+}
+
+/// Needs no further open file: a test may have none left.
+extern "C" fn remove_folder() {
+    let folder = folder_of(std::process::id());
+    let _ = std::fs::remove_file(folder.join(PROVIDER));
+    let _ = std::fs::remove_dir(folder);
+}
+
+/// What the provider's file is called in there.
+const PROVIDER: &str = "libtsumugi-fi.so";
+
+/// The folder that a process makes for the provider.
+pub(crate) fn folder_of(process: u32) -> PathBuf {
+    std::env::temp_dir().join(format!("tsumugi-provider-{process}"))
 }
 
 /// A description, freed with this.

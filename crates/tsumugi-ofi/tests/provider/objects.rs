@@ -4,6 +4,7 @@ use crate::host::*;
 use std::ffi::{c_int, c_void};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use std::process::Stdio;
 use std::ptr::null_mut;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
@@ -224,6 +225,20 @@ fn what_is_wrong_is_said_in_one_line() {
         let told = printed.lines().any(|line| line.contains("tsumugi") && line.contains(said));
         assert!(output.status.success() && told, "{name}={value}, {asked}: {printed}");
     }
+}
+
+#[test]
+fn a_process_that_has_ended_leaves_nothing_in_the_folder_for_temporary_files() {
+    if host().is_none() {
+        return;
+    }
+    assert!(folder_of(std::process::id()).exists());
+    let mut other = again("objects::what_is_offered_is_what_was_asked_for", ("FI_LOG_LEVEL", "warn"));
+    let other = other.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let folder = folder_of(other.id());
+    let output = other.wait_with_output().unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    assert!(!folder.exists(), "{} is there", folder.display());
 }
 
 /// Tells the process that this test starts how many further files it may have open.
