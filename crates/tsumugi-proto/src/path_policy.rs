@@ -221,7 +221,7 @@ mod tests {
             paths[usize::from(picked.path)].suspend(Instant(0));
             let last = 3 - picked.path;
             assert_eq!(policy.pick(Instant(1), 7, &paths, 5).map(|it| it.path), Some(last), "{name}");
-            paths[usize::from(last)].in_flight = paths[usize::from(last)].cwnd_packets;
+            paths[usize::from(last)].in_flight = paths[usize::from(last)].congestion.cwnd_packets;
             assert_eq!(policy.pick(Instant(2), 7, &paths, 5), None, "{name}");
             paths[usize::from(last)].suspend(Instant(0));
             assert_eq!(policy.pick(Instant(3), 7, &paths, 5), None, "{name}");

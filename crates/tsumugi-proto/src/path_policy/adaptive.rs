@@ -25,7 +25,7 @@ pub struct Adaptive;
 fn completion_ns(path: &Path, now: Instant, packets: u32) -> u64 {
     let rate = path.rate_expected(now).max(1);
     let queue = u64::from(path.in_flight + packets);
-    path.empty_rtt_ns() / 2 + queue.saturating_mul(1_000_000_000) / rate
+    path.rtt.empty_ns() / 2 + queue.saturating_mul(1_000_000_000) / rate
 }
 
 impl Policy for Adaptive {

@@ -93,7 +93,7 @@ mod tests {
                 policy.on_sent(0, turn, 1, 1472);
             }
         }
-        paths[0].in_flight = paths[0].cwnd_packets;
+        paths[0].in_flight = paths[0].congestion.cwnd_packets;
         assert_eq!(policy.pick(Instant(0), 0, &paths, 9), None, "it is the first's turn, and it is full");
     }
 

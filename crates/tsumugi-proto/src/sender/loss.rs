@@ -76,7 +76,8 @@ impl<P> Sender<P> {
             return None;
         }
         let overtaken = slot.order < path.newest.0;
-        let patience_ns = if overtaken { path.srtt_ns + path.reorder_ns() } else { path.overtaken_ns() };
+        let patience_ns =
+            if overtaken { path.rtt.srtt_ns + path.rtt.reorder_ns() } else { path.rtt.overtaken_ns() };
         let due = slot.sent_at.plus(patience_ns);
         if due > now {
             self.loss_due = self.loss_due.min(due);
@@ -94,7 +95,7 @@ impl<P> Sender<P> {
         for number in 0..self.paths.len() {
             let path = &mut self.paths[number];
             let Some((doubted, sent_at)) = path.doubted else { continue };
-            let due = sent_at.plus(path.overtaken_ns());
+            let due = sent_at.plus(path.rtt.overtaken_ns());
             if path.arrived() >= doubted {
                 path.doubted = None;
             } else if newest > doubted && due <= now {
@@ -114,7 +115,7 @@ impl<P> Sender<P> {
         // packet is missing after that, too, something holds it up, and every further run waits twice as long, as a
         // time-out does.
         let path = &self.paths[usize::from(head.path)];
-        let round_ns = path.srtt_ns + path.reorder_ns();
+        let round_ns = path.rtt.srtt_ns + path.rtt.reorder_ns();
         let patience_ns = round_ns.saturating_mul(1 << times.min(20) >> 1).min(RTO_NS_MAX.max(round_ns));
         if last == ack && now.since(at) < patience_ns {
             return;

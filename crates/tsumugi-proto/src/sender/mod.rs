@@ -19,7 +19,7 @@ use crate::receive_bitmap::REACH_PACKETS;
 use alloc::collections::VecDeque;
 use alloc::vec;
 use alloc::vec::Vec;
-pub use path::Path;
+pub use path::{Congestion, Path, RoundTrip};
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{Sack, WORD_PSNS, WORDS_MAX};
 use tsumugi_wire::defect;

@@ -85,7 +85,7 @@ fn only_what_is_acknowledged_measures_a_round_trip() {
         (0..4).for_each(|packet| _ = sender.send(Instant(0), 0, packet));
         let sack = Sack { echo: Psn(echo), ..sack(ack, psns) };
         sender.on_answer(Instant(7 * US), Answer::Ack, Psn(ack), 992, Some(&sack), drop).unwrap();
-        sender.paths()[0].rtt_ns_min == 7 * US
+        sender.paths()[0].rtt.min_ns == 7 * US
     };
     assert!(echo(1, &[], 0) && echo(1, &[2], 2));
     assert!(!echo(0, &[], 0) && !echo(1, &[3], 2));
@@ -123,7 +123,7 @@ fn resent_when_some_pass_by(missing: &[u64]) -> Vec<u64> {
         resent.extend(resends(&mut sender, due));
     }
     assert_eq!(sender.paths()[0].lost, missing.len() as u64);
-    assert!(sender.paths()[0].cwnd_packets >= 64, "{}", sender.paths()[0].cwnd_packets);
+    assert!(sender.paths()[0].congestion.cwnd_packets >= 64, "{}", sender.paths()[0].congestion.cwnd_packets);
     resent
 }
 
@@ -138,7 +138,7 @@ fn our_own_absence_is_no_round_trip() {
     let mut sender = sender(Repeat::Selective, 1);
     let sack = Sack { echo: Psn(0), ..sack(1, &[]) };
     sender.on_answer(Instant(3 * SECOND_NS), Answer::Ack, Psn(1), 992, Some(&sack), drop).unwrap();
-    assert!(sender.paths()[0].srtt_ns < 10 * MILLISECOND_NS, "{} ns", sender.paths()[0].srtt_ns);
+    assert!(sender.paths()[0].rtt.srtt_ns < 10 * MILLISECOND_NS, "{} ns", sender.paths()[0].rtt.srtt_ns);
 }
 
 #[test]

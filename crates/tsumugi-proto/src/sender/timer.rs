@@ -23,7 +23,8 @@ impl<P> Sender<P> {
         // it was last used puts nothing off.
         let busy = usable().any(|path| path.in_flight > 0);
         let awaited = usable().filter(|path| !busy || path.in_flight > 0);
-        let (srtt_ns, rttvar_ns) = awaited.map(|path| (path.srtt_ns, path.rttvar_ns)).max().unwrap_or((0, 0));
+        let (srtt_ns, rttvar_ns) =
+            awaited.map(|path| (path.rtt.srtt_ns, path.rtt.rttvar_ns)).max().unwrap_or((0, 0));
         let paths = usable().count().max(1) as u32;
         let timeout_ns = if self.timeouts == 0 {
             (2 * srtt_ns + 4 * rttvar_ns).max(PROBE_NS_MIN)

@@ -416,7 +416,7 @@ impl Core {
         });
         peer.connection.message_bytes_max = offer.message_bytes_max;
         if fresh {
-            let rtt_ns = peer.sender.paths()[0].srtt_ns;
+            let rtt_ns = peer.sender.paths()[0].rtt.srtt_ns;
             peer.sender = Sender::new(repeat, 1, credit);
             peer.sender.sample(0, rtt_ns);
             // What it told of its NICs may have overtaken this.

@@ -83,7 +83,7 @@ impl Core {
         let report = |(path, stats): (&PeerPath, &tsumugi_proto::sender::Path)| PathReport {
             address: path.address,
             is_usable: stats.is_usable(),
-            srtt_ns: stats.srtt_ns,
+            srtt_ns: stats.rtt.srtt_ns,
             rate: stats.rate(),
             in_flight: stats.in_flight,
             delivered: stats.delivered,

@@ -45,7 +45,7 @@ impl Core {
     /// Asks for packets that arrived damaged.
     pub(super) fn ask_for_damaged(&mut self, now: Instant, index: u32) {
         let peer = &mut self.peers[index as usize];
-        let srtt_ns = peer.sender.paths().iter().map(|path| path.srtt_ns).max().unwrap_or(0);
+        let srtt_ns = peer.sender.paths().iter().map(|path| path.rtt.srtt_ns).max().unwrap_or(0);
         let patience_ns = 2 * srtt_ns + MILLISECOND_NS;
         let usual = peer.usual_address();
         let addresses: Vec<SocketAddr> = peer.paths.iter().map(|path| path.address).collect();

@@ -149,7 +149,7 @@ impl Core {
                 continue;
             }
             let address = path.address;
-            let Some(bytes) = path.mtu.probe(now, stats.srtt_ns) else { continue };
+            let Some(bytes) = path.mtu.probe(now, stats.rtt.srtt_ns) else { continue };
             let padding = vec![0; bytes - HEADER_BYTES];
             let Some(head) = self.size_packet(index, Kind::SizeProbe, number as u8, bytes, &padding) else {
                 continue;
