@@ -6,7 +6,7 @@ use crate::ledger::{Ledger, Wrong};
 use crate::plan::Event;
 use crate::planner;
 use crate::wire::Wire;
-use crate::world::{Phase, World};
+use crate::world::{HostFacts, Phase, World};
 use std::cell::RefCell;
 use std::collections::HashMap;
 use std::net::SocketAddr;
@@ -92,11 +92,8 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
     let addresses: Vec<SocketAddr> = (0..count).map(|host| address_plan.address(host)).collect();
     trace.borrow_mut().capturing = plan.forged_one_in > 0;
     trace.borrow_mut().note(Instant(0), || format!("{plan:#?}"));
-    let mutes = (0..count).map(|host| plan.mutes(host)).collect();
-    let pauses = (0..count).map(|host| plan.pauses(host)).collect();
-    let mut world = World {
-        mutes,
-        pauses,
+    let world = World {
+        hosts: (0..count).map(|host| HostFacts::new(&plan, host, count)).collect(),
         bytes_left: plan.bytes_max,
         plan,
         network,
@@ -105,27 +102,11 @@ pub(crate) fn run(seed: u64, trace: &Rc<RefCell<Wire>>) -> Result<Report, Wrong>
         addresses,
         address_plan,
         nics: HashMap::new(),
-        present_since: vec![Instant(0); count],
-        ended: vec![None; count],
-        changed: vec![vec![Instant(0); count]; count],
-        epochs: vec![0; count],
-        left: vec![Instant(0); count],
-        lanes: vec![None; count],
-        doors: vec![HashMap::new(); count],
         phase: Phase::Storm,
     };
     world.set_links(|link| link);
-    let hosts = (0..count).map(|index| Host::new(&world, seed, index)).collect::<Vec<_>>();
-    let mut cluster = Cluster {
-        hosts,
-        now: Instant(0),
-        calls: 0,
-        world: {
-            world.phase = Phase::Storm;
-            world
-        },
-    };
-    cluster.run()
+    let hosts = (0..count).map(|index| Host::new(&world, seed, index)).collect();
+    Cluster { hosts, world, now: Instant(0), calls: 0 }.run()
 }
 
 impl Cluster {
@@ -182,7 +163,7 @@ impl Cluster {
         match event {
             Event::Silence { host, until } => {
                 hosts[host].silent_until = until;
-                world.present_since[host] = world.present_since[host].max(until);
+                world.hosts[host].present_since = world.hosts[host].present_since.max(until);
             }
             Event::Cut { from, to, one_way } => world.cut(from, to, one_way),
             Event::Heal { from, to } => world.heal(from, to),

@@ -83,12 +83,7 @@ struct Process {
     core: Core,
     spy: Spy,
     known: HashMap<u32, Known>,
-    kept: VecDeque<Kept>,
-    /// Failures since each channel was opened; what its owner must have heard.
-    open: Vec<Option<u64>>,
-    heard: Vec<u64>,
-    arrived: bool,
-    read_at: Instant,
+    reading: Reading,
     /// Calls in a row after which a timer was still due though nothing had arrived.
     overdue: u32,
     /// The application has acted since the last progress.
@@ -104,6 +99,31 @@ struct Process {
     errands: Vec<Errand>,
     counts: HashMap<u32, (u32, u64)>,
     follower: Follower,
+}
+
+/// What a process reads.
+struct Reading {
+    /// Messages that it has taken and not given back.
+    kept: VecDeque<Kept>,
+    /// Failures since each channel was opened; what its owner must have heard.
+    open: Vec<Option<u64>>,
+    heard: Vec<u64>,
+    /// There may be something to read.
+    arrived: bool,
+    read_at: Instant,
+}
+
+impl Reading {
+    fn new(channels: u16, now: Instant) -> Reading {
+        let channels = usize::from(channels);
+        Reading {
+            kept: VecDeque::new(),
+            open: vec![None; channels],
+            heard: vec![0; channels],
+            arrived: true,
+            read_at: now,
+        }
+    }
 }
 
 impl Host {
@@ -158,17 +178,13 @@ impl Host {
             core.set_policy(policy);
         }
         core.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
-        world.lanes[self.index] =
+        world.hosts[self.index].lanes =
             world.plan.memory.then(|| memory::lanes(&mut core, world.address_plan.hosts()));
         self.process = Some(Process {
             core,
             spy,
             known: HashMap::new(),
-            kept: VecDeque::new(),
-            open: vec![None; usize::from(world.plan.channels)],
-            heard: vec![0; usize::from(world.plan.channels)],
-            arrived: true,
-            read_at: now,
+            reading: Reading::new(world.plan.channels, now),
             overdue: 0,
             acted: false,
             heard_from: Vec::new(),
@@ -179,9 +195,9 @@ impl Host {
             errands: Vec::new(),
             counts: HashMap::new(),
         });
-        world.changed[self.index].fill(now);
-        world.present_since[self.index] = now;
-        world.epochs[self.index] = self.process.as_ref().map_or(0, |process| process.core.epoch());
+        world.hosts[self.index].changed.fill(now);
+        world.hosts[self.index].present_since = now;
+        world.hosts[self.index].epoch = self.process.as_ref().map_or(0, |process| process.core.epoch());
         self.called_at = now;
     }
 
@@ -189,15 +205,15 @@ impl Host {
     pub(crate) fn stop(&mut self, world: &mut World, now: Instant, orderly: bool) -> Result<(), Wrong> {
         world.wire.borrow_mut().repaired += self.repaired();
         let Some(mut process) = self.process.take() else { return Ok(()) };
-        world.present_since[self.index] = Instant::NEVER;
-        world.ended[self.index] = Some((now, process.core.epoch()));
-        world.lanes[self.index] = None;
+        world.hosts[self.index].present_since = Instant::NEVER;
+        world.hosts[self.index].ended = Some((now, process.core.epoch()));
+        world.hosts[self.index].lanes = None;
         if orderly {
             process.core.abort();
-            world.left[self.index] = now;
+            world.hosts[self.index].left = now;
             let _ = process.core.transmit(now, &mut process.spy);
         }
-        for kept in process.kept.drain(..) {
+        for kept in process.reading.kept.drain(..) {
             check_kept(&process.core, &kept)?;
         }
         // What the XDP program has acknowledged counts as delivered.
@@ -228,7 +244,7 @@ impl Host {
                 world.ledger.end(stretch);
             }
         }
-        world.changed[self.index].fill(now);
+        world.hosts[self.index].changed.fill(now);
         Ok(())
     }
 
@@ -318,7 +334,7 @@ impl Process {
     }
 
     fn audit_all(&self) -> Result<(), Wrong> {
-        let lent = self.kept.iter().map(|kept| match &kept.payload {
+        let lent = self.reading.kept.iter().map(|kept| match &kept.payload {
             Payload::Owned(buffer) => buffer.len() as u64,
             Payload::InPlace { .. } => 0,
         });

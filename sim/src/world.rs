@@ -28,27 +28,49 @@ pub(crate) struct World {
     pub(crate) address_plan: AddressPlan,
     /// What NICs that have changed do, and since when.
     pub(crate) nics: HashMap<(usize, usize), (NicOptions, Instant)>,
-    /// Since when each host has been making calls; in the future for one that is away.
-    pub(crate) present_since: Vec<Instant>,
-    /// When nothing passes the NIC of each host, where hosts have kernels.
-    pub(crate) mutes: Vec<Vec<Mute>>,
-    /// When the process of each host makes no call.
-    pub(crate) pauses: Vec<Vec<Pause>>,
-    /// When each host's last process ended, and its epoch.
-    pub(crate) ended: Vec<Option<(Instant, u32)>>,
+    pub(crate) hosts: Vec<HostFacts>,
     /// Bytes that may still be sent.
     pub(crate) bytes_left: u64,
-    /// When a host last began, or ended its connection with another: `changed[host][other]`.
-    pub(crate) changed: Vec<Vec<Instant>>,
-    /// Epoch of each host's present incarnation.
-    pub(crate) epochs: Vec<u32>,
-    /// When a host last said that it leaves.
-    pub(crate) left: Vec<Instant>,
-    /// What of each host's memory others may use.
-    pub(crate) lanes: Vec<Option<Lanes>>,
-    /// Tokens of the flows that each host takes and can answer in, and since when it could.
-    pub(crate) doors: Vec<HashMap<u64, Instant>>,
     pub(crate) phase: Phase,
+}
+
+/// What there is to know of a host.
+pub(crate) struct HostFacts {
+    /// Since when it has been making calls; in the future if it is away.
+    pub(crate) present_since: Instant,
+    /// Epoch of its present incarnation.
+    pub(crate) epoch: u32,
+    /// When it last began, or ended its connection with each other host.
+    pub(crate) changed: Vec<Instant>,
+    /// When it last said that it leaves.
+    pub(crate) left: Instant,
+    /// When its last process ended, and its epoch.
+    pub(crate) ended: Option<(Instant, u32)>,
+    /// When nothing passes its NIC, where hosts have kernels.
+    pub(crate) mutes: Vec<Mute>,
+    /// When its process makes no call.
+    pub(crate) pauses: Vec<Pause>,
+    /// What of its memory others may use.
+    pub(crate) lanes: Option<Lanes>,
+    /// Tokens of the flows that it takes and can answer in, and since when it could.
+    pub(crate) doors: HashMap<u64, Instant>,
+}
+
+impl HostFacts {
+    /// Of a host that begins, one of `hosts`.
+    pub(crate) fn new(plan: &Plan, host: usize, hosts: usize) -> HostFacts {
+        HostFacts {
+            present_since: Instant(0),
+            epoch: 0,
+            changed: vec![Instant(0); hosts],
+            left: Instant(0),
+            ended: None,
+            mutes: plan.mutes(host),
+            pauses: plan.pauses(host),
+            lanes: None,
+            doors: HashMap::new(),
+        }
+    }
 }
 
 /// What the run is at.
@@ -67,7 +89,7 @@ pub(crate) enum Phase {
 impl World {
     /// Whether a host has a process.
     pub(crate) fn has_process(&self, host: usize) -> bool {
-        self.present_since[host] != Instant::NEVER
+        self.hosts[host].present_since != Instant::NEVER
     }
 
     /// A rail for a host's process.

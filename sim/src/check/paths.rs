@@ -205,9 +205,9 @@ fn is_joined(
         && here.is_some()
         && there.is_some_and(|address| paths.iter().any(|path| path.address == address))
         && subject.away_ns <= AWAY_NS
-        && world.present_since[other] < now
-        && world.epochs[other] == view.epoch
-        && world.doors[other].contains_key(&view.remote_token)
+        && world.hosts[other].present_since < now
+        && world.hosts[other].epoch == view.epoch
+        && world.hosts[other].doors.contains_key(&view.remote_token)
 }
 
 /// Addresses of a peer that packets should go to and do not.
@@ -217,7 +217,7 @@ fn missing(subject: &Subject, core: &Core, world: &World, index: u32) -> Result<
     let Some(view) = core.view(id).filter(|view| view.open) else { return Ok(Vec::new()) };
     let address = core.address_of(id).ok_or("a peer without address")?;
     let other = world.address_plan.host_of(address)?;
-    if world.epochs[other] != view.epoch {
+    if world.hosts[other].epoch != view.epoch {
         return Ok(Vec::new());
     }
     let told = subject.policy.is_some() && world.address_plan.addresses(other).count() > 1;

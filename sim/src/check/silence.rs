@@ -38,8 +38,8 @@ pub(crate) fn has_evidence(
     let long_enough = |mute: &Mute, times: u64| {
         mute.from.plus(times * patience_ns) <= now && now <= mute.until.plus(unseen_ns)
     };
-    let [own, its] = [subject.index, other].map(|host| &world.mutes[host]);
-    let has_ended = !world.has_process(other) || view.is_none_or(|it| it.epoch != world.epochs[other]);
+    let [own, its] = [subject.index, other].map(|host| &world.hosts[host].mutes);
+    let has_ended = !world.has_process(other) || view.is_none_or(|it| it.epoch != world.hosts[other].epoch);
     match reason {
         Reason::Gone => has_ended,
         Reason::Silent(_, evidence) => {
@@ -70,7 +70,7 @@ pub(crate) fn told_by(
         return quiet_since.plus(timeout_ns + 10 * MILLISECOND_NS);
     }
     let is_now = |mute: &&Mute| mute.from <= now && now < mute.until;
-    let [own, its] = [subject.index, other].map(|host| &world.mutes[host]);
+    let [own, its] = [subject.index, other].map(|host| &world.hosts[host].mutes);
     if let Some(mute) = own.iter().find(is_now).filter(|mute| !mute.carrier) {
         return quiet_since.max(mute.from).plus((LINK_DOWN_TIMES + 1) * timeout_ns + ANSWERS_NS);
     }
@@ -80,13 +80,13 @@ pub(crate) fn told_by(
     if let Some(mute) = own.iter().chain(its).find(is_now) {
         return quiet_since.max(mute.from).plus(timeout_ns + ANSWERS_NS);
     }
-    let has_ended = world.ended[other].filter(|(_, epoch)| *epoch == view.epoch);
+    let has_ended = world.hosts[other].ended.filter(|(_, epoch)| *epoch == view.epoch);
     let Some((ended_at, _)) = has_ended else { return Instant::NEVER };
     let back = own.iter().chain(its).filter(|mute| mute.until <= now).map(|mute| mute.until).max();
     let since = quiet_since.max(ended_at).max(back.unwrap_or_default());
     // The next process has the port, so that its kernel says nothing; it says so itself when it runs.
     let successor_runs =
-        world.pauses[other].iter().filter(|pause| pause.from <= now).map(|pause| pause.until).max();
+        world.hosts[other].pauses.iter().filter(|pause| pause.from <= now).map(|pause| pause.until).max();
     let since = since.max(successor_runs.unwrap_or_default());
     since.plus(timeout_ns / 4 + GONE_NS)
 }

@@ -1,6 +1,6 @@
 //! What a host's application does: it opens channels, posts, reads, keeps and gives back.
 
-use super::{Host, Kept, Process, check_kept, taken};
+use super::{Host, Kept, Process, Reading, check_kept, taken};
 use crate::ledger::Wrong;
 use crate::message::LABEL_BYTES;
 use crate::world::{Phase, World};
@@ -18,8 +18,10 @@ impl Host {
     ) -> Result<(), Wrong> {
         let storm = world.phase == Phase::Storm;
         for channel in 0..usize::from(world.plan.channels) {
-            if process.open[channel].is_none() && (!storm || self.plan.reader.opens_at[channel] <= now) {
-                process.open[channel] = Some(0);
+            if process.reading.open[channel].is_none()
+                && (!storm || self.plan.reader.opens_at[channel] <= now)
+            {
+                process.reading.open[channel] = Some(0);
                 if !process.core.open_channel(channel as u16 + 1) {
                     return Err(format!("channel {} is taken", channel + 1));
                 }
@@ -29,7 +31,7 @@ impl Host {
         }
         self.release(process, now, storm)?;
         self.errands(process, world, now)?;
-        if process.arrived && now >= process.read_at.plus(self.plan.reader.every_ns) {
+        if process.reading.arrived && now >= process.reading.read_at.plus(self.plan.reader.every_ns) {
             self.read(process, world, now)?;
         }
         if storm && self.messages_left > 0 && !process.leaving && now >= self.next_post {
@@ -50,7 +52,7 @@ impl Host {
     }
 
     fn release(&mut self, process: &mut Process, now: Instant, storm: bool) -> Result<(), Wrong> {
-        let Process { core, kept, .. } = process;
+        let Process { core, reading: Reading { kept, .. }, .. } = process;
         while let Some(first) = kept.front() {
             if storm && first.until > now && kept.len() <= self.plan.reader.keep_max {
                 break;
@@ -65,11 +67,11 @@ impl Host {
     }
 
     fn read(&mut self, process: &mut Process, world: &mut World, now: Instant) -> Result<(), Wrong> {
-        process.read_at = now;
-        process.arrived = false;
+        process.reading.read_at = now;
+        process.reading.arrived = false;
         let storm = world.phase == Phase::Storm;
         for channel in 1..=world.plan.channels {
-            if process.open[usize::from(channel) - 1].is_none() {
+            if process.reading.open[usize::from(channel) - 1].is_none() {
                 continue;
             }
             let mut left = if storm { self.plan.reader.take_max } else { u64::MAX };
@@ -77,7 +79,7 @@ impl Host {
                 left -= 1;
                 match process.core.take(channel) {
                     None => break,
-                    Some(Delivery::Failed(_)) => process.heard[usize::from(channel) - 1] += 1,
+                    Some(Delivery::Failed(_)) => process.reading.heard[usize::from(channel) - 1] += 1,
                     Some(Delivery::Message { source, payload }) => {
                         let (label, bytes) = taken(
                             self.index,
@@ -90,13 +92,13 @@ impl Host {
                         )?;
                         if storm && self.plan.reader.keep_max > 0 {
                             let until = now.plus(self.random.below(self.plan.reader.keep_ns));
-                            process.kept.push_back(Kept { payload, label, bytes, until });
+                            process.reading.kept.push_back(Kept { payload, label, bytes, until });
                         } else {
                             process.core.release_message(payload);
                         }
                     }
                 }
-                process.arrived |= left == 0;
+                process.reading.arrived |= left == 0;
             }
         }
         self.release(process, now, storm)

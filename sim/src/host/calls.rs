@@ -38,14 +38,14 @@ impl Host {
                 due = due.min(self.next_post);
             }
             for (at, _) in
-                self.plan.reader.opens_at.iter().zip(&process.open).filter(|(_, open)| open.is_none())
+                self.plan.reader.opens_at.iter().zip(&process.reading.open).filter(|(_, open)| open.is_none())
             {
                 due = due.min(*at);
             }
-            if let Some(kept) = process.kept.front() {
+            if let Some(kept) = process.reading.kept.front() {
                 due = due.min(kept.until);
             }
-        } else if !process.kept.is_empty() || process.open.iter().any(Option::is_none) {
+        } else if !process.reading.kept.is_empty() || process.reading.open.iter().any(Option::is_none) {
             due = Instant(0);
         }
         if world.phase == Phase::Recovery && !self.has_recovered(world) {
@@ -54,8 +54,8 @@ impl Host {
         if process.errands.iter().any(Errand::has_more) {
             due = due.min(self.called_at.plus(MILLISECOND_NS));
         }
-        if process.arrived {
-            due = due.min(process.read_at.plus(self.plan.reader.every_ns));
+        if process.reading.arrived {
+            due = due.min(process.reading.read_at.plus(self.plan.reader.every_ns));
         }
         due
     }
@@ -73,7 +73,7 @@ impl Host {
             self.silent_until = self.silent_until.max(now.plus(self.random.below(self.plan.computes_ns)));
         }
         if self.silent_until > now.plus(AWAY_NS) {
-            let since = &mut world.present_since[self.index];
+            let since = &mut world.hosts[self.index].present_since;
             *since = self.silent_until.max(*since);
         }
         outcome
@@ -127,13 +127,13 @@ impl Host {
                 heard_from.push(from);
             })?;
         }
-        process.arrived |= arrived > 0;
+        process.reading.arrived |= arrived > 0;
         self.look_at_nics(process, now);
         process.core.drain(now);
         process.core.tick(now);
         if process.leaving && process.core.is_flushed() {
             process.core.leave(now);
-            world.left[self.index] = now;
+            world.hosts[self.index].left = now;
         }
         if self.plan.flushes_acks && self.random.one_in(4) {
             process.core.flush_acks();

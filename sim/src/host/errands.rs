@@ -46,7 +46,7 @@ impl Host {
         now: Instant,
         to: usize,
     ) -> Result<(), Wrong> {
-        let Some(lanes) = world.lanes[to] else { return Ok(()) };
+        let Some(lanes) = world.hosts[to].lanes else { return Ok(()) };
         let Some(id) = self.partner(process, world, now, to, 0)? else { return Ok(()) };
         let lane = lanes.first.plus((self.index * LANE_BYTES) as u64);
         let (work, requests) = if self.random.one_in(3) {
@@ -161,7 +161,7 @@ impl Host {
             (Err(RemoteError::PeerGone(_)), _) if !lasts => Ok(()),
             // Its key was of an incarnation that is no more.
             (Err(RemoteError::Refused(Refused::NoSuchKey)), _)
-                if world.lanes[to].is_none_or(|lanes| lanes.epoch != errand.epoch) =>
+                if world.hosts[to].lanes.is_none_or(|lanes| lanes.epoch != errand.epoch) =>
             {
                 Ok(())
             }
@@ -180,7 +180,7 @@ impl Host {
         let Errand { peer: id, to, epoch, ref mut work, .. } = errands[at];
         let Work::Write { at: place, into, read, .. } = work else { return Ok(()) };
         // With the key of then: if there is another process now, it says that it does not know it.
-        let Some(lanes) = world.lanes[to].filter(|lanes| lanes.epoch == epoch) else {
+        let Some(lanes) = world.hosts[to].lanes.filter(|lanes| lanes.epoch == epoch) else {
             errands.swap_remove(at);
             return Ok(());
         };

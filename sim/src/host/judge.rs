@@ -18,10 +18,10 @@ impl Host {
         while let Some(failure) = process.core.take_failure() {
             world.wire.borrow_mut().note(now, || format!("host {}: {failure}", self.index));
             let other = world.address_plan.host_of(failure.address)?;
-            process.arrived = true;
+            process.reading.arrived = true;
             self.judge(process, world, now, other, &failure)?;
             world.ledger.damage(other, self.index, process.damaged(failure.peer));
-            for count in process.open.iter_mut().flatten() {
+            for count in process.reading.open.iter_mut().flatten() {
                 *count += 1;
             }
             let known = process.known.entry(failure.peer.0).or_default();
@@ -46,13 +46,13 @@ impl Host {
         other: usize,
         failure: &Failure,
     ) -> Result<(), Wrong> {
-        let since = world.changed[self.index][other];
-        let (its_change, its_leave) = (world.changed[other][self.index], world.left[other]);
+        let since = world.hosts[self.index].changed[other];
+        let (its_change, its_leave) = (world.hosts[other].changed[self.index], world.hosts[other].left);
         let closing = world.phase == Phase::Closing;
         let known = process.known.get(&failure.peer.0);
         let view = known.and_then(|known| known.view);
         let timeout_ns = self.plan.options.peer_timeout_ns;
-        let of_the_past = view.is_some_and(|view| view.epoch != world.epochs[other]);
+        let of_the_past = view.is_some_and(|view| view.epoch != world.hosts[other].epoch);
         let fair = match failure.reason {
             // All hosts of a run have the same limits.
             Reason::Violation(_) | Reason::NoMemory(_) | Reason::TooLong(_) => false,
@@ -73,7 +73,7 @@ impl Host {
             // It would have answered, or its XDP program for it, unless the program was not told how in time: it can
             // answer no peer whose WELCOME its process has not read.
             Reason::Silent(..) if world.plan.patient => {
-                let open_since = view.and_then(|view| world.doors[other].get(&view.remote_token));
+                let open_since = view.and_then(|view| world.hosts[other].doors.get(&view.remote_token));
                 open_since.is_none_or(|since| now.since(*since) <= timeout_ns)
             }
             Reason::Silent(..) if known.is_some_and(|known| known.paths.is_sound_for(now, timeout_ns)) => {
@@ -98,7 +98,7 @@ impl Host {
         full: bool,
     ) -> Result<(), Wrong> {
         let Process { core, known, heard_from, .. } = process;
-        let doors_before = std::mem::take(&mut world.doors[self.index]);
+        let doors_before = std::mem::take(&mut world.hosts[self.index].doors);
         for index in 0..core.peers() {
             let id = PeerId(index);
             let address = core.address_of(id).ok_or("a peer without address")?;
@@ -109,7 +109,7 @@ impl Host {
                 peer.connection = connection;
                 peer.quiet_since = None;
                 peer.paths = PathsKnown::default();
-                world.changed[self.index][other] = now;
+                world.hosts[self.index].changed[other] = now;
                 if let Some(stretch) = peer.stretch.take() {
                     // No failure was reported: nothing may have been outstanding but what BYE_ACK acknowledged.
                     let before = world.ledger.stretch(stretch).connection;
@@ -138,7 +138,7 @@ impl Host {
             let view = core.view(id).ok_or("a peer that cannot be seen")?;
             // It has begun its flow anew, as good as a new connection.
             if peer.view.is_some_and(|before| ![0, view.local_token].contains(&before.local_token)) {
-                world.changed[self.index][other] = now;
+                world.hosts[self.index].changed[other] = now;
             }
             if let Some(before) = peer.view.filter(|before| before.local_token == view.local_token) {
                 if full && !before.assembling && !view.assembling && view.limit > before.limit {
@@ -156,7 +156,7 @@ impl Host {
             }
             if view.open {
                 let since = doors_before.get(&view.local_token).copied().unwrap_or(now);
-                world.doors[self.index].insert(view.local_token, since);
+                world.hosts[self.index].doors.insert(view.local_token, since);
             }
             let has_waited = view.waiting && peer.view.is_some_and(|before| before.waiting);
             // A host that was away for long has to ask first.

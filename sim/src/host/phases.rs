@@ -12,7 +12,7 @@ impl Host {
     pub(crate) fn enter(&mut self, phase: Phase, now: Instant) {
         self.silent_until = self.silent_until.min(now);
         if let Some(process) = &mut self.process {
-            process.arrived = true;
+            process.reading.arrived = true;
             process.leaving |= phase == Phase::Closing;
         }
     }
@@ -38,7 +38,10 @@ impl Host {
         if !core.is_flushed() {
             return unlike("has messages that are not delivered");
         }
-        if !process.kept.is_empty() || process.arrived || process.open.iter().any(Option::is_none) {
+        if !process.reading.kept.is_empty()
+            || process.reading.arrived
+            || process.reading.open.iter().any(Option::is_none)
+        {
             return unlike("has not read everything");
         }
         if let Some(exhausted) = core.exhausted() {
@@ -63,7 +66,9 @@ impl Host {
         if process.core.held_bytes() != 0 {
             return Err(format!("host {} holds {} bytes of nothing", self.index, process.core.held_bytes()));
         }
-        for (channel, (failures, heard)) in process.open.iter().zip(&process.heard).enumerate() {
+        for (channel, (failures, heard)) in
+            process.reading.open.iter().zip(&process.reading.heard).enumerate()
+        {
             if *failures != Some(*heard) {
                 return Err(format!(
                     "host {} was told {heard} of {failures:?} failures on channel {}",
