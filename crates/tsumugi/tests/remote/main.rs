@@ -1,8 +1,9 @@
 //! Remote memory between endpoints on the loopback interface, with and without faults.
 
+mod in_order;
+mod notifying;
 mod unmapped;
 
-use proptest::prelude::*;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
@@ -174,27 +175,6 @@ fn a_flag_written_behind_data_tells_the_truth() {
         pair.post(|| pair.here.remote().write_bytes(pair.peer, to, &round.to_le_bytes()));
         pair.until("the flag", || flag.load(std::sync::atomic::Ordering::Acquire) == round);
         assert!(bytes_of(&memory, 0, BYTES) == data, "round {round}: the flag came before the data");
-    }
-}
-
-#[test]
-fn a_notification_names_the_handler_and_what_was_written_and_comes_last() {
-    let pair = Pair::open(faulty());
-    let (memory, registration) = registered(&pair.there, 100_000, Rights::WRITE);
-    for (round, bytes) in [8usize, 50_000, 1000].into_iter().enumerate() {
-        let data = payload(round as u64, bytes);
-        let from = region_of(&data).slice(0..bytes).unwrap();
-        let to = registration.target().plus(16);
-        pair.here.remote().write_and_notify(pair.peer, to, &from, 40 + round as u64).unwrap();
-        let mut notification = None;
-        pair.until("the notification", || {
-            notification = registration.try_notification().unwrap();
-            notification.is_some()
-        });
-        let notification = notification.unwrap();
-        assert_eq!(notification.handler, 40 + round as u64);
-        assert_eq!((notification.slice.at(), notification.slice.bytes()), (16, bytes));
-        assert!(bytes_of(&memory, 16, bytes) == data, "notified before it was there");
     }
 }
 
@@ -393,133 +373,6 @@ fn an_endpoint_with_operations_under_way_is_not_suspended() {
     drop((operation, here));
 }
 
-/// Something done to memory, or a message: what comes of it depends on the order.
-#[derive(Clone, Debug)]
-enum Step {
-    Write { at: usize, bytes: usize, seed: u64 },
-    Add { word: usize, operand: u64 },
-    Read { at: usize, bytes: usize },
-    Message,
-}
-
-fn any_step(memory: usize) -> impl Strategy<Value = Step> {
-    let bytes = prop_oneof![1usize..64, 1000usize..1400, 1400usize..9000];
-    prop_oneof![
-        (0..memory, bytes.clone(), any::<u64>()).prop_map(move |(at, bytes, seed)| Step::Write {
-            at,
-            bytes: bytes.min(memory - at),
-            seed
-        }),
-        (0..memory / 8, any::<u64>()).prop_map(|(word, operand)| Step::Add { word, operand }),
-        (0..memory, bytes).prop_map(move |(at, bytes)| Step::Read { at, bytes: bytes.min(memory - at) }),
-        Just(Step::Message),
-    ]
-}
-
-/// Whether a write is so long that it needs a fence before it, if it may touch what something before it does.
-fn is_long(bytes: usize) -> bool {
-    bytes > 1472 - 48 - 32
-}
-
-proptest! {
-    #![proptest_config(ProptestConfig { cases: 24, ..ProptestConfig::default() })]
-
-    #[test]
-    fn any_operations_do_what_they_would_do_one_by_one(
-        steps in proptest::collection::vec(any_step(20_000), 1..40),
-        seed in any::<u32>(),
-    ) {
-        let faults: FaultOptions = format!("loss=5%,dup=5%,reorder=10%,seed={seed}").parse().unwrap();
-        let pair = Pair::open(Config { faults: Some(faults), ..faulty() });
-        let (memory, registration) = registered(&pair.there, 20_000, Rights::ALL);
-        let mut channel = pair.here.channel(5).unwrap();
-        let mut heard = pair.there.channel(5).unwrap();
-        pair.fence(); // from now on both know how long a packet may be
-        let mut model = vec![0u8; 20_000];
-        let (mut reads, mut adds, mut messages) = (Vec::new(), Vec::new(), 0);
-        for step in steps {
-            match step {
-                Step::Write { at, bytes, seed } => {
-                    if is_long(bytes) {
-                        pair.fence();
-                    }
-                    let data = payload(seed, bytes);
-                    model[at..at + bytes].copy_from_slice(&data);
-                    pair.write(registration.target().plus(at as u64), &region_of(&data).slice(0..bytes).unwrap());
-                }
-                Step::Add { word, operand } => {
-                    let place = &mut model[8 * word..8 * word + 8];
-                    let old = u64::from_le_bytes(place.try_into().unwrap());
-                    place.copy_from_slice(&old.wrapping_add(operand).to_le_bytes());
-                    let to = registration.target().plus(8 * word as u64);
-                    adds.push((pair.post(|| pair.here.remote().fetch_add(pair.peer, to, operand)), old));
-                }
-                Step::Read { at, bytes } if is_long(bytes) => {
-                    // It is read when its packets leave: nothing may be written meanwhile.
-                    let into = Region::new(bytes).unwrap();
-                    let from = registration.target().plus(at as u64);
-                    let read = pair.post(|| pair.here.remote().read(pair.peer, from, &into.all()));
-                    pair.until("the read", || read.outcome().is_some());
-                    prop_assert!(bytes_of(&into, 0, bytes) == model[at..at + bytes]);
-                }
-                Step::Read { at, bytes } => {
-                    let into = Region::new(bytes).unwrap();
-                    let from = registration.target().plus(at as u64);
-                    let read = pair.post(|| pair.here.remote().read(pair.peer, from, &into.all()));
-                    reads.push((read, into, model[at..at + bytes].to_vec()));
-                }
-                Step::Message => {
-                    pair.post(|| channel.post(pair.peer, b"a message"));
-                    messages += 1;
-                }
-            }
-        }
-        pair.fence();
-        for (add, old) in adds {
-            prop_assert_eq!(add.outcome(), Some(Ok(old)));
-        }
-        for (read, into, expected) in reads {
-            prop_assert_eq!(read.outcome(), DONE);
-            prop_assert!(bytes_of(&into, 0, expected.len()) == expected);
-        }
-        prop_assert!(bytes_of(&memory, 0, 20_000) == model);
-        for _ in 0..messages {
-            prop_assert_eq!(&heard.try_receive().unwrap().expect("it came before the fence")[..], b"a message");
-        }
-    }
-}
-
-#[test]
-fn a_write_and_its_notification_are_accepted_together_or_not_at_all() {
-    const SEND_BYTES: u64 = 32 << 10;
-    for bytes in [8, 1000, 20_000, 1 << 20] {
-        let pair = Pair::open(Config { send_bytes: SEND_BYTES, ..Config::loopback() });
-        let (memory, registration) = registered(&pair.there, 1 << 20, Rights::WRITE);
-        pair.fence();
-        let data = payload(3, bytes);
-        let source = region_of(&data);
-        let sent = || pair.here.counters().get("messages_sent");
-        let before = sent();
-        let mut accepted = 0;
-        // Nobody makes progress meanwhile, so that the queue fills up.
-        loop {
-            match pair.here.remote().write_and_notify(pair.peer, registration.target(), &source.all(), 7) {
-                Ok(_) => accepted += 1,
-                Err(SendError::WouldBlock) => break,
-                Err(error) => panic!("{error}"),
-            }
-        }
-        assert!(accepted > 0, "{bytes} bytes are refused though nothing waits");
-        assert_eq!(sent() - before, 2 * accepted, "half of a refused call was sent");
-        for number in 0..accepted {
-            pair.until("a notification", || registration.try_notification().unwrap().is_some());
-            assert!(bytes_of(&memory, 0, bytes) == data, "notification {number} came before the data");
-        }
-        pair.fence();
-        assert!(registration.try_notification().unwrap().is_none());
-    }
-}
-
 #[test]
 fn a_flag_written_behind_data_tells_the_truth_to_another_thread() {
     const ROUNDS: u32 = 200;
@@ -591,32 +444,6 @@ fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
     let read = pair.post(|| pair.here.remote().read(pair.peer, Target { key, address: 0 }, &into.all()));
     assert_eq!(pair.outcome(Ok(read)), Err(RemoteError::Refused(Refused::NoSuchKey)));
     assert!(pair.there.remote().register_as(&memory.all(), rights, Target { key, address: 0 }).is_ok());
-}
-
-#[test]
-fn notifications_of_whatever_was_registered_come_in_their_order() {
-    let pair = Pair::open(Config::loopback());
-    let memory = Region::new(40_000).unwrap();
-    let remote = pair.there.remote();
-    let [_first, second, third] = [1, 2, 3]
-        .map(|key| remote.register_as(&memory.all(), Rights::WRITE, Target { key, address: 0 }).unwrap());
-    for (number, bytes) in [(0u64, 8), (1, 0), (2, 30_000), (3, 100), (4, 1)] {
-        let target = Target { key: number % 3 + 1, address: number };
-        let data = payload(number, bytes);
-        pair.post(|| pair.here.remote().write_bytes_and_notify(pair.peer, target, &data, 100 + number));
-    }
-    pair.fence();
-    // One that is asked for by its registration is told of once.
-    let told = second.try_notification().unwrap().unwrap();
-    assert_eq!((told.handler, told.slice.bytes()), (101, 0));
-    drop(third);
-    let told: Vec<_> = std::iter::from_fn(|| remote.take_notification())
-        .map(|(key, told)| (key, told.handler, told.slice.at(), told.slice.bytes()))
-        .collect();
-    assert_eq!(told, [(1, 100, 0, 8), (1, 103, 3, 100), (2, 104, 4, 1)]);
-    let mut there = vec![0; 100];
-    memory.read(3, &mut there).unwrap();
-    assert_eq!(there[0], payload(3, 100)[0]);
 }
 
 #[test]
