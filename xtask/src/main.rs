@@ -182,7 +182,7 @@ fn concluded(run: impl FnOnce(&mut Tally)) -> bool {
     tally.conclude()
 }
 
-/// The models in `loom.rs`. Built apart, because the flag changes what atomics are everywhere, and optimised,
+/// The models in `tests/loom`. Built apart, because the flag changes what atomics are everywhere, and optimised,
 /// because they run some hundred thousand times.
 fn interleave(tally: &mut Tally) {
     let flags = std::env::var("RUSTFLAGS").map_or_else(|_| "--cfg loom".to_owned(), |it| it + " --cfg loom");
