@@ -9,21 +9,23 @@
 
 mod asked;
 mod mtu;
+mod open;
 mod options;
 mod send;
+mod sockets;
 
 pub use options::{UdpCounters, UdpError, UdpOptions};
 
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
-use crate::port::when_free;
 use crate::sys::{self, Epoll, Own, RawAddress};
-use crate::{Deliver, Packet, Rail, RailError, dual_stack, family, nics};
+use crate::{Deliver, Packet, Rail, RailError, family};
 use asked::Asked;
 use send::Sender;
+use sockets::{set_busy_polling, socket};
 use std::collections::HashMap;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, UdpSocket};
+use std::net::{IpAddr, SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, BorrowedFd};
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS};
@@ -106,78 +108,6 @@ pub struct Udp {
 }
 
 impl Udp {
-    /// As [`Udp::open`], and waits [for a moment](crate::port) for a port that is taken.
-    ///
-    /// # Errors
-    /// See [`UdpError`]; each says what to do.
-    pub fn open_when_free(options: &UdpOptions) -> Result<Udp, UdpError> {
-        when_free(|| Udp::open(options), |error| matches!(error, UdpError::PortTaken(_)))
-    }
-
-    /// Opens the rail.
-    ///
-    /// # Errors
-    /// See [`UdpError`]; each says what to do.
-    pub fn open(options: &UdpOptions) -> Result<Udp, UdpError> {
-        let address = nics::to_bind(options.address, options.port);
-        let mut given_up = Vec::new();
-        let datagram_bytes = mtu::datagram_bytes(address, options.datagram_bytes, &mut given_up)?;
-        let system = |doing| move |source| UdpError::System { doing, on: address.to_string(), source };
-
-        // No SO_REUSEADDR here: with it, a second process could bind the same port and take our datagrams.
-        let main = socket(address, options).map_err(system("making a UDP socket"))?;
-        sys::bind(main.as_fd(), address).map_err(|source| match source.raw_os_error() {
-            Some(libc::EADDRINUSE) => UdpError::PortTaken(address),
-            Some(libc::EADDRNOTAVAIL) => UdpError::NoSuchAddress(address.ip()),
-            Some(libc::EACCES) => UdpError::PortForbidden(address),
-            _ => system("binding a UDP socket")(source),
-        })?;
-        let address = main.local_addr().map_err(system("asking for the port"))?;
-        if address.ip().is_unspecified() {
-            // Where that is forbidden, answers leave from the address that the kernel prefers.
-            let _ = sys::tell_local(main.as_fd(), address.ip());
-        }
-        let probe = sys::udp_socket(address).map_err(system("making a UDP socket"))?;
-        let epoll = Epoll::new().and_then(|epoll| epoll.add(main.as_fd(), MAIN as u64).map(|()| epoll));
-        let epoll = epoll.map_err(|error| {
-            let remedy = "allow this program epoll_create1(2) and epoll_ctl(2)";
-            given_up.push(GivenUp::of(
-                "a socket for each peer",
-                &format!("asking for epoll: {error}"),
-                remedy,
-            ));
-        });
-        let sender = Sender::new(probe.as_fd(), options.offloads);
-        lacking(&main, &sender, options, &mut given_up);
-        Ok(Udp {
-            address,
-            options: options.clone(),
-            busy_polling: false,
-            datagram_bytes,
-            main,
-            dedicated: Vec::new(),
-            by_peer: HashMap::new(),
-            last_sent: None,
-            closing: 0,
-            epoll: epoll.ok(),
-            watching: true,
-            unwatched: None,
-            conversation: 0,
-            active: MAIN,
-            busy: false,
-            since_look: 0,
-            look_every: LOOK_EVERY_MIN,
-            received_at: Instant(0),
-            buffer: vec![0; BUFFER_BYTES].into(),
-            sender,
-            asked: Asked::default(),
-            errors: Errors::default(),
-            too_long: Vec::new(),
-            counters: UdpCounters::default(),
-            given_up,
-        })
-    }
-
     /// What happened so far.
     #[must_use]
     pub const fn counters(&self) -> UdpCounters {
@@ -526,74 +456,6 @@ impl Rail for Udp {
         }
         self.last_sent = None;
     }
-}
-
-/// A non-blocking socket, to be bound to `address`, with everything set that every socket of a rail has.
-fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket>> {
-    let socket = sys::udp_socket(address)?;
-    let set = |level, option, value| sys::set_option(socket.as_fd(), level, option, value);
-    let queue_bytes = i32::try_from(options.queue_bytes).unwrap_or(i32::MAX);
-    // As much as we get: the kernel caps the plain option, and the other is root's.
-    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, queue_bytes)
-        .or_else(|_| set(libc::SOL_SOCKET, libc::SO_RCVBUF, queue_bytes));
-    let _ = set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, queue_bytes)
-        .or_else(|_| set(libc::SOL_SOCKET, libc::SO_SNDBUF, queue_bytes));
-    if options.offloads {
-        let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1); // Linux 5.0; before that, one datagram a call
-    }
-    // Never fragmented, and no longer than the NIC's MTU. "Probe", not "do": what a router has said the kernel remembers for
-    // ten minutes, and "do" would refuse (EMSGSIZE) the very probes that find out whether it is still so. Its word reaches
-    // us all the same, as the same error of the socket that is connected to the peer.
-    if family::serves(address.ip(), Ipv4Addr::UNSPECIFIED.into()) {
-        let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
-    }
-    if address.is_ipv6() {
-        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
-    }
-    dual_stack::set_dual(socket.as_fd(), address)?;
-    Ok(socket.map(UdpSocket::from))
-}
-
-/// Says what of the sockets' options the kernel did not take.
-fn lacking(main: &UdpSocket, sender: &Sender, options: &UdpOptions, given_up: &mut Vec<GivenUp>) {
-    const OFFLOADS: &str = "run Linux 5.0 or later, without a sandbox that forbids it";
-    let mut lacks =
-        |what, why: &dyn std::fmt::Display, remedy: &str| given_up.push(GivenUp::of(what, why, remedy));
-    if options.offloads {
-        if let Some(error) = sender.refused() {
-            lacks("UDP GSO", &format!("the kernel refuses UDP_SEGMENT: {error}"), OFFLOADS);
-        }
-        if let Err(error) = sys::set_option(main.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1) {
-            lacks("UDP GRO", &format!("the kernel refuses UDP_GRO: {error}"), OFFLOADS);
-        }
-    }
-    for (option, what, setting) in
-        [(libc::SO_RCVBUF, "receive", "rmem_max"), (libc::SO_SNDBUF, "send", "wmem_max")]
-    {
-        // The kernel doubles what it is asked for, for its own needs.
-        let bytes = sys::option(main.as_fd(), libc::SOL_SOCKET, option).map_or(0, |bytes| bytes as u32 / 2);
-        if bytes < options.queue_bytes {
-            let why = format!("the {what} buffer has {} KiB of {}", bytes >> 10, options.queue_bytes >> 10);
-            let remedy = format!("sysctl -w net.core.{setting}={}, or CAP_NET_ADMIN", options.queue_bytes);
-            lacks("long socket queues", &why, &remedy);
-        }
-    }
-}
-
-/// Time that one look may spend in the NIC's poll, µs, and packets that it may take there.
-const BUSY_POLL_US: i32 = 20;
-const BUSY_POLL_PACKETS: i32 = 64;
-
-/// Has looks into a socket run the poll of the NIC that its packets come by (Linux 5.11).
-fn set_busy_polling(socket: &UdpSocket, on: bool) -> io::Result<()> {
-    let set = |option, value| sys::set_option(socket.as_fd(), libc::SOL_SOCKET, option, value);
-    if !on {
-        set(libc::SO_PREFER_BUSY_POLL, 0)?;
-        return set(libc::SO_BUSY_POLL, 0);
-    }
-    set(libc::SO_PREFER_BUSY_POLL, 1)?;
-    set(libc::SO_BUSY_POLL, BUSY_POLL_US)?;
-    set(libc::SO_BUSY_POLL_BUDGET, BUSY_POLL_PACKETS)
 }
 
 /// Remembers a peer to which a datagram was too long.

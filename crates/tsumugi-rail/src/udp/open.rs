@@ -1,0 +1,115 @@
+//! Opening the rail: its main socket, and what it does without.
+
+use super::asked::Asked;
+use super::send::Sender;
+use super::sockets::socket;
+use super::{BUFFER_BYTES, LOOK_EVERY_MIN, MAIN, Udp, UdpCounters, UdpError, UdpOptions, mtu};
+use crate::given_up::GivenUp;
+use crate::liveness::Errors;
+use crate::nics;
+use crate::port::when_free;
+use crate::sys::{self, Epoll};
+use std::collections::HashMap;
+use std::net::UdpSocket;
+use std::os::fd::AsFd;
+use tsumugi_wire::Instant;
+
+impl Udp {
+    /// As [`Udp::open`], and waits [for a moment](crate::port) for a port that is taken.
+    ///
+    /// # Errors
+    /// See [`UdpError`]; each says what to do.
+    pub fn open_when_free(options: &UdpOptions) -> Result<Udp, UdpError> {
+        when_free(|| Udp::open(options), |error| matches!(error, UdpError::PortTaken(_)))
+    }
+
+    /// Opens the rail.
+    ///
+    /// # Errors
+    /// See [`UdpError`]; each says what to do.
+    pub fn open(options: &UdpOptions) -> Result<Udp, UdpError> {
+        let address = nics::to_bind(options.address, options.port);
+        let mut given_up = Vec::new();
+        let datagram_bytes = mtu::datagram_bytes(address, options.datagram_bytes, &mut given_up)?;
+        let system = |doing| move |source| UdpError::System { doing, on: address.to_string(), source };
+
+        // No SO_REUSEADDR here: with it, a second process could bind the same port and take our datagrams.
+        let main = socket(address, options).map_err(system("making a UDP socket"))?;
+        sys::bind(main.as_fd(), address).map_err(|source| match source.raw_os_error() {
+            Some(libc::EADDRINUSE) => UdpError::PortTaken(address),
+            Some(libc::EADDRNOTAVAIL) => UdpError::NoSuchAddress(address.ip()),
+            Some(libc::EACCES) => UdpError::PortForbidden(address),
+            _ => system("binding a UDP socket")(source),
+        })?;
+        let address = main.local_addr().map_err(system("asking for the port"))?;
+        if address.ip().is_unspecified() {
+            // Where that is forbidden, answers leave from the address that the kernel prefers.
+            let _ = sys::tell_local(main.as_fd(), address.ip());
+        }
+        let probe = sys::udp_socket(address).map_err(system("making a UDP socket"))?;
+        let epoll = Epoll::new().and_then(|epoll| epoll.add(main.as_fd(), MAIN as u64).map(|()| epoll));
+        let epoll = epoll.map_err(|error| {
+            let remedy = "allow this program epoll_create1(2) and epoll_ctl(2)";
+            given_up.push(GivenUp::of(
+                "a socket for each peer",
+                &format!("asking for epoll: {error}"),
+                remedy,
+            ));
+        });
+        let sender = Sender::new(probe.as_fd(), options.offloads);
+        lacking(&main, &sender, options, &mut given_up);
+        Ok(Udp {
+            address,
+            options: options.clone(),
+            busy_polling: false,
+            datagram_bytes,
+            main,
+            dedicated: Vec::new(),
+            by_peer: HashMap::new(),
+            last_sent: None,
+            closing: 0,
+            epoll: epoll.ok(),
+            watching: true,
+            unwatched: None,
+            conversation: 0,
+            active: MAIN,
+            busy: false,
+            since_look: 0,
+            look_every: LOOK_EVERY_MIN,
+            received_at: Instant(0),
+            buffer: vec![0; BUFFER_BYTES].into(),
+            sender,
+            asked: Asked::default(),
+            errors: Errors::default(),
+            too_long: Vec::new(),
+            counters: UdpCounters::default(),
+            given_up,
+        })
+    }
+}
+
+/// Says what of the sockets' options the kernel did not take.
+fn lacking(main: &UdpSocket, sender: &Sender, options: &UdpOptions, given_up: &mut Vec<GivenUp>) {
+    const OFFLOADS: &str = "run Linux 5.0 or later, without a sandbox that forbids it";
+    let mut lacks =
+        |what, why: &dyn std::fmt::Display, remedy: &str| given_up.push(GivenUp::of(what, why, remedy));
+    if options.offloads {
+        if let Some(error) = sender.refused() {
+            lacks("UDP GSO", &format!("the kernel refuses UDP_SEGMENT: {error}"), OFFLOADS);
+        }
+        if let Err(error) = sys::set_option(main.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1) {
+            lacks("UDP GRO", &format!("the kernel refuses UDP_GRO: {error}"), OFFLOADS);
+        }
+    }
+    for (option, what, setting) in
+        [(libc::SO_RCVBUF, "receive", "rmem_max"), (libc::SO_SNDBUF, "send", "wmem_max")]
+    {
+        // The kernel doubles what it is asked for, for its own needs.
+        let bytes = sys::option(main.as_fd(), libc::SOL_SOCKET, option).map_or(0, |bytes| bytes as u32 / 2);
+        if bytes < options.queue_bytes {
+            let why = format!("the {what} buffer has {} KiB of {}", bytes >> 10, options.queue_bytes >> 10);
+            let remedy = format!("sysctl -w net.core.{setting}={}, or CAP_NET_ADMIN", options.queue_bytes);
+            lacks("long socket queues", &why, &remedy);
+        }
+    }
+}
