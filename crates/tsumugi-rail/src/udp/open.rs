@@ -1,18 +1,17 @@
 //! Opening the rail: its main socket, and what it does without.
 
 use super::asked::Asked;
+use super::polling::Polling;
 use super::send::Sender;
-use super::sockets::socket;
-use super::{BUFFER_BYTES, LOOK_EVERY_MIN, MAIN, Udp, UdpCounters, UdpError, UdpOptions, mtu};
+use super::sockets::{MAIN, Sockets, socket};
+use super::{BUFFER_BYTES, Udp, UdpCounters, UdpError, UdpOptions, mtu};
 use crate::given_up::GivenUp;
 use crate::liveness::Errors;
 use crate::nics;
 use crate::port::when_free;
 use crate::sys::{self, Epoll};
-use std::collections::HashMap;
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
-use tsumugi_wire::Instant;
 
 impl Udp {
     /// As [`Udp::open`], and waits [for a moment](crate::port) for a port that is taken.
@@ -60,23 +59,9 @@ impl Udp {
         lacking(&main, &sender, options, &mut given_up);
         Ok(Udp {
             address,
-            options: options.clone(),
-            busy_polling: false,
             datagram_bytes,
-            main,
-            dedicated: Vec::new(),
-            by_peer: HashMap::new(),
-            last_sent: None,
-            closing: 0,
-            epoll: epoll.ok(),
-            watching: true,
-            unwatched: None,
-            conversation: 0,
-            active: MAIN,
-            busy: false,
-            since_look: 0,
-            look_every: LOOK_EVERY_MIN,
-            received_at: Instant(0),
+            sockets: Sockets::new(address, options.clone(), main),
+            polling: Polling::new(epoll.ok()),
             buffer: vec![0; BUFFER_BYTES].into(),
             sender,
             asked: Asked::default(),
