@@ -1,6 +1,7 @@
 use super::timer::RTO_NS_MIN;
 use super::*;
 use alloc::vec::Vec;
+use tsumugi_wire::ack::Sack;
 use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 const US: u64 = MICROSECOND_NS;
