@@ -60,7 +60,7 @@ impl<P> Sender<P> {
         while self.base < ack {
             let slot = self.slots.pop_front().expect("ack is not beyond next");
             if slot.state == State::Acked {
-                self.acked -= 1;
+                self.acked.count -= 1;
             } else {
                 newly += 1;
                 resent |= slot.resent;
@@ -69,13 +69,13 @@ impl<P> Sender<P> {
             }
             self.base = self.base.next();
             if self.base.0.is_multiple_of(WORD_PSNS) {
-                self.acked_bits[word_of(self.base.0 - 1)] = 0;
+                self.acked.bits[word_of(self.base.0 - 1)] = 0;
             }
         }
         if let Some(sack) = sack {
             for (at, bits) in sack.bitmap[..sack.words.min(WORDS_MAX)].iter().enumerate() {
                 let first = ack.0 - ack.0 % WORD_PSNS + at as u64 * WORD_PSNS;
-                let mut news = bits & !self.acked_bits[word_of(first)];
+                let mut news = bits & !self.acked.bits[word_of(first)];
                 while news != 0 {
                     let psn =
                         Psn(first + u64::from(news.trailing_zeros()) + u64::from(defect!(SackOffByOne)));
@@ -84,8 +84,8 @@ impl<P> Sender<P> {
                     let Some(slot) = self.slots.get_mut(index as usize) else { break };
                     let acked = Slot { packet: slot.packet.take(), ..*slot };
                     slot.state = State::Acked;
-                    self.acked += 1;
-                    self.acked_bits[word_of(psn.0)] |= 1 << (psn.0 % WORD_PSNS);
+                    self.acked.count += 1;
+                    self.acked.bits[word_of(psn.0)] |= 1 << (psn.0 % WORD_PSNS);
                     newly += 1;
                     resent |= acked.resent;
                     after_xoff |= self.xoff_at.is_some_and(|xoff_at| acked.sent_at > xoff_at);
@@ -94,11 +94,11 @@ impl<P> Sender<P> {
             }
         }
         if newly > 0 {
-            self.quiet_since = now;
-            self.timeouts = 0;
-            self.tried = None;
+            self.timers.quiet_since = now;
+            self.timers.timeouts = 0;
+            self.urgent.last = None;
             // What a time-out asked for is answered. Left behind, it would have everything sent past cwnd and policy.
-            self.forced = 0;
+            self.urgent.resends = 0;
             self.sample_others(now, echoed);
             self.find_silent(now);
         }
@@ -115,11 +115,11 @@ impl<P> Sender<P> {
         if self.repeat == Repeat::Selective && resent {
             // Something sent again arrived: whatever was sent before it, anywhere in the flow, is suspect.
             self.find_lost(now, self.next());
-        } else if self.repeat == Repeat::Selective && self.acked > 0 {
+        } else if self.repeat == Repeat::Selective && self.acked.count > 0 {
             let reported = sack.map_or(self.base, |sack| sack.end(ack));
             self.find_lost(now, reported.min(self.next()));
         } else if self.slots.is_empty() {
-            self.loss_due = Instant::NEVER;
+            self.timers.loss_due = Instant::NEVER;
         }
         Ok(newly)
     }
@@ -184,7 +184,7 @@ impl<P> Sender<P> {
 
     fn on_xoff(&mut self, now: Instant) {
         self.xoff_at = Some(now);
-        self.forced = 0;
+        self.urgent.resends = 0;
         if let Some(head) = self.slots.front_mut() {
             head.sends = 0; // what was refused has arrived
         }
@@ -193,7 +193,7 @@ impl<P> Sender<P> {
     /// The receiver takes packets again: what it has not acknowledged, it refused.
     fn on_xon(&mut self) {
         if self.xoff_at.take().is_some() {
-            self.forced = 0;
+            self.urgent.resends = 0;
             self.lose_all();
         }
     }

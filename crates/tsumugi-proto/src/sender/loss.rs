@@ -32,7 +32,7 @@ impl<P> Sender<P> {
         });
         if overtaken {
             self.mark_lost(0);
-            self.forced = self.forced.max(1);
+            self.urgent.resends = self.urgent.resends.max(1);
         }
         overtaken
     }
@@ -41,13 +41,13 @@ impl<P> Sender<P> {
     /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
     /// before `end`.
     pub(super) fn find_lost(&mut self, now: Instant, end: Psn) {
-        self.loss_due = Instant::NEVER;
+        self.timers.loss_due = Instant::NEVER;
         let newest = self.paths.iter().map(|path| path.newest.0).max().unwrap_or(0);
         let mut silent = None;
         let mut psn = self.base;
         while psn < end {
             // Word by word: almost everything beyond a hole is acknowledged.
-            let acked = if defect!(LossMarksAcked) { 0 } else { self.acked_bits[word_of(psn.0)] };
+            let acked = if defect!(LossMarksAcked) { 0 } else { self.acked.bits[word_of(psn.0)] };
             let missing = !acked & (u32::MAX << (psn.0 % WORD_PSNS));
             let first = psn.0 - psn.0 % WORD_PSNS;
             psn = Psn(first + WORD_PSNS);
@@ -80,7 +80,7 @@ impl<P> Sender<P> {
             if overtaken { path.rtt.srtt_ns + path.rtt.reorder_ns() } else { path.rtt.overtaken_ns() };
         let due = slot.sent_at.plus(patience_ns);
         if due > now {
-            self.loss_due = self.loss_due.min(due);
+            self.timers.loss_due = self.timers.loss_due.min(due);
             return None;
         }
         self.mark_lost(index);
@@ -91,7 +91,7 @@ impl<P> Sender<P> {
     /// delivered, for as long as a packet may be overtaken.
     pub(super) fn find_silent(&mut self, now: Instant) {
         let newest = self.paths.iter().map(Path::arrived).max().unwrap_or(0);
-        self.silent_due = Instant::NEVER;
+        self.timers.silent_due = Instant::NEVER;
         for number in 0..self.paths.len() {
             let path = &mut self.paths[number];
             let Some((doubted, sent_at)) = path.doubted else { continue };
@@ -102,7 +102,7 @@ impl<P> Sender<P> {
                 path.doubted = None;
                 self.suspend(now, number as u8);
             } else if newest > doubted {
-                self.silent_due = self.silent_due.min(due);
+                self.timers.silent_due = self.timers.silent_due.min(due);
             }
         }
     }
@@ -130,6 +130,6 @@ impl<P> Sender<P> {
                 self.mark_lost(index);
             }
         }
-        self.loss_due = Instant::NEVER;
+        self.timers.loss_due = Instant::NEVER;
     }
 }

@@ -22,6 +22,7 @@ use alloc::vec;
 use alloc::vec::Vec;
 pub use answer::{Answer, ImpossibleAck};
 pub use path::{Congestion, Path, RoundTrip};
+use timer::Timers;
 use tsumugi_wire::Psn;
 use tsumugi_wire::ack::{WORD_PSNS, WORDS_MAX};
 use tsumugi_wire::defect;
@@ -52,6 +53,31 @@ struct Slot<P> {
     sends: u8,
 }
 
+/// Slots that are `Acked`, and so lie beyond a hole.
+#[derive(Clone, Debug)]
+struct Acked {
+    count: usize,
+    /// A bit for each, by PSN, as a SACK's words lie.
+    bits: [u32; ACKED_WORDS],
+}
+
+impl Default for Acked {
+    fn default() -> Self {
+        Self { count: 0, bits: [0; ACKED_WORDS] }
+    }
+}
+
+/// What a time-out wants sent again.
+#[derive(Clone, Debug, Default)]
+struct Urgent {
+    /// Resends that may exceed the congestion window.
+    resends: u32,
+    /// Path, number and time of the last such transmission, since when nothing was acknowledged.
+    last: Option<(u8, u64, Instant)>,
+    /// The one before it: a NIC may not take that transmission after all.
+    before: Option<(u8, u64, Instant)>,
+}
+
 /// The sending half of a flow. `P` is the payload of a packet, whatever the library makes of it.
 #[derive(Clone, Debug)]
 pub struct Sender<P> {
@@ -62,32 +88,17 @@ pub struct Sender<P> {
     paths: Vec<Path>,
     /// Transmissions so far.
     order: u64,
-    /// Slots that are `Acked` (and so lie beyond a hole), and their bits by PSN, as a SACK's words lie.
-    acked: usize,
-    acked_bits: [u32; ACKED_WORDS],
+    acked: Acked,
     /// No slot before this PSN is `Lost`.
     first_lost: Psn,
     /// Slots that are `Lost`.
     lost: usize,
-    /// Resends that may exceed the congestion window, because a time-out asked for them.
-    forced: u32,
-    /// Path, number and time of the last such transmission, since when nothing was acknowledged.
-    tried: Option<(u8, u64, Instant)>,
-    /// The one before it: a NIC may not take that transmission after all.
-    tried_before: Option<(u8, u64, Instant)>,
-    /// Since when nothing was acknowledged though something is outstanding.
-    quiet_since: Instant,
-    timeouts: u32,
-    /// When a packet that was overtaken will count as lost.
-    loss_due: Instant,
-    /// When a path that lost what another delivered will count as silent.
-    silent_due: Instant,
+    urgent: Urgent,
+    timers: Timers,
+    /// Since when the receiver takes nothing.
     xoff_at: Option<Instant>,
     /// Where a Go-back-N sender went back to last, when, and how often in a row.
     gone_back: (Psn, Instant, u32),
-    /// Something waits for credit, and nothing under way will bring it.
-    starving_since: Option<Instant>,
-    probe_wanted: bool,
 }
 
 impl<P> Sender<P> {
@@ -101,21 +112,13 @@ impl<P> Sender<P> {
             limit: Psn(u64::from(credit)),
             paths: vec![Path::default(); paths.max(1)],
             order: 1,
-            acked: 0,
-            acked_bits: [0; ACKED_WORDS],
+            acked: Acked::default(),
             first_lost: Psn(0),
             lost: 0,
-            forced: 0,
-            tried: None,
-            tried_before: None,
-            quiet_since: Instant(0),
-            timeouts: 0,
-            loss_due: Instant::NEVER,
-            silent_due: Instant::NEVER,
+            urgent: Urgent::default(),
+            timers: Timers::default(),
             xoff_at: None,
             gone_back: (Psn(u64::MAX), Instant(0), 0),
-            starving_since: None,
-            probe_wanted: false,
         }
     }
 
@@ -134,7 +137,7 @@ impl<P> Sender<P> {
     /// Packets sent and not acknowledged.
     #[must_use]
     pub fn outstanding(&self) -> usize {
-        self.slots.len() - self.acked
+        self.slots.len() - self.acked.count
     }
 
     /// Statistics of the paths.
@@ -182,7 +185,7 @@ impl<P> Sender<P> {
     /// Whether something before an acknowledged packet is not acknowledged.
     #[must_use]
     pub const fn has_holes(&self) -> bool {
-        self.acked > 0
+        self.acked.count > 0
     }
 
     /// How many new packets may be sent over `path` now.
@@ -192,7 +195,7 @@ impl<P> Sender<P> {
         if self.lost > 0 || !path.is_usable() {
             return 0;
         }
-        let forced = if self.xoff_at.is_some() { u64::from(self.forced) } else { u64::MAX };
+        let forced = if self.xoff_at.is_some() { u64::from(self.urgent.resends) } else { u64::MAX };
         let limit = if defect!(CreditIgnored) { u64::MAX } else { self.limit.0 };
         let credit = limit.saturating_sub(self.next().0);
         let reach = if defect!(BitmapNotLimited) { 4 * REACH_PACKETS } else { REACH_PACKETS };
@@ -203,7 +206,7 @@ impl<P> Sender<P> {
     /// Whether a time-out wants something sent whatever the congestion window says.
     #[must_use]
     pub const fn is_urgent(&self) -> bool {
-        self.forced > 0
+        self.urgent.resends > 0
     }
 
     /// The path that failed last: what the last of several time-outs sent again got lost on it, or else the next packet to
@@ -211,7 +214,7 @@ impl<P> Sender<P> {
     #[must_use]
     pub fn lost_on(&self) -> Option<u8> {
         let lost = &self.slots[self.next_lost()?];
-        Some(self.tried.map_or(lost.path, |(path, ..)| path))
+        Some(self.urgent.last.map_or(lost.path, |(path, ..)| path))
     }
 
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
@@ -252,15 +255,15 @@ impl<P> Sender<P> {
     /// A new packet goes out over `path`. The caller has asked for [`Sender::room`].
     pub fn send(&mut self, now: Instant, path: u8, packet: P) -> Psn {
         let psn = self.next();
-        if self.slots.len() == self.acked {
-            self.quiet_since = now;
+        if self.slots.len() == self.acked.count {
+            self.timers.quiet_since = now;
             if self.xoff_at.is_none() {
-                self.timeouts = 0; // those were for want of credit, which has come
+                self.timers.timeouts = 0; // those were for want of credit, which has come
             }
         }
-        self.starving_since = None;
+        self.timers.starving_since = None;
         if self.xoff_at.is_some() {
-            self.forced = self.forced.saturating_sub(1);
+            self.urgent.resends = self.urgent.resends.saturating_sub(1);
         }
         self.slots.push_back(Slot {
             packet: Some(packet),
@@ -278,18 +281,18 @@ impl<P> Sender<P> {
 
     /// The next packet to be sent again over `path`, if one is lost and may go now.
     pub fn resend(&mut self, now: Instant, path: u8) -> Option<(Psn, &P)> {
-        if self.lost == 0 || (self.xoff_at.is_some() && self.forced == 0) {
+        if self.lost == 0 || (self.xoff_at.is_some() && self.urgent.resends == 0) {
             return None;
         }
-        if self.forced == 0 && self.paths[usize::from(path)].room() == 0 {
+        if self.urgent.resends == 0 && self.paths[usize::from(path)].room() == 0 {
             return None;
         }
         let index = self.next_lost()?;
         self.first_lost = self.base.plus(index as u64 + 1);
         let order = self.order;
-        if self.forced > 0 {
-            self.forced -= 1;
-            self.tried_before = self.tried.replace((path, order, now));
+        if self.urgent.resends > 0 {
+            self.urgent.resends -= 1;
+            self.urgent.before = self.urgent.last.replace((path, order, now));
         }
         self.lost -= 1;
         self.order += 1;
@@ -324,10 +327,10 @@ impl<P> Sender<P> {
             slot.state = State::Lost;
             self.lost += 1;
             self.first_lost = self.first_lost.min(psn);
-            if self.tried.is_some_and(|(_, order, _)| order == slot.order) {
+            if self.urgent.last.is_some_and(|(_, order, _)| order == slot.order) {
                 // Nothing was tried over that path: it still has its turn.
-                self.tried = self.tried_before;
-                self.forced += 1;
+                self.urgent.last = self.urgent.before;
+                self.urgent.resends += 1;
             }
             let path = &mut self.paths[usize::from(slot.path)];
             path.in_flight = path.in_flight.saturating_sub(1);
@@ -344,24 +347,24 @@ impl<P> Sender<P> {
     pub fn starve(&mut self, now: Instant) {
         let is_xoff = self.xoff_at.is_some() && !defect!(LostXonForgotten);
         let barred = self.limit <= self.next() || is_xoff;
-        if self.slots.len() == self.acked && barred && self.starving_since.is_none() {
-            self.starving_since = Some(now);
-            self.probe_wanted |= self.limit == Psn(0);
+        if self.slots.len() == self.acked.count && barred && self.timers.starving_since.is_none() {
+            self.timers.starving_since = Some(now);
+            self.timers.probe_wanted |= self.limit == Psn(0);
         }
     }
 
     /// Whether a PROBE should be sent now; asking answers for it.
     pub fn take_probe(&mut self) -> bool {
-        core::mem::take(&mut self.probe_wanted)
+        core::mem::take(&mut self.timers.probe_wanted)
     }
 
     /// Gives back the payloads of everything outstanding, in order; the flow is over.
     pub fn abandon(&mut self) -> impl Iterator<Item = P> + '_ {
-        self.acked = 0;
-        self.acked_bits = [0; ACKED_WORDS];
+        self.acked.count = 0;
+        self.acked.bits = [0; ACKED_WORDS];
         self.lost = 0;
-        self.starving_since = None;
-        self.loss_due = Instant::NEVER;
+        self.timers.starving_since = None;
+        self.timers.loss_due = Instant::NEVER;
         self.slots.drain(..).filter_map(|slot| slot.packet)
     }
 
@@ -387,8 +390,8 @@ impl<P> Sender<P> {
             let state = if packet.is_some() { State::Lost } else { State::Acked };
             let psn = sender.next().0;
             if state == State::Acked {
-                sender.acked += 1;
-                sender.acked_bits[word_of(psn)] |= 1 << (psn % WORD_PSNS);
+                sender.acked.count += 1;
+                sender.acked.bits[word_of(psn)] |= 1 << (psn % WORD_PSNS);
             }
             sender.lost += usize::from(state == State::Lost);
             sender.slots.push_back(Slot {
