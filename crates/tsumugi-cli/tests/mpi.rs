@@ -50,12 +50,16 @@ impl Mpi {
 
     /// Builds one of the programs.
     fn build(&self, name: &str) -> PathBuf {
-        // Tests in parallel build programs of their own.
-        let program = self.built.join(format!("{name}-{}", std::process::id()));
+        // Tests in parallel build the same ones: under this name there is a whole program at any time.
+        let program = self.built.join(name);
+        let [process, thread] =
+            [std::process::id().to_string(), format!("{:?}", std::thread::current().id())];
+        let new = self.built.join(format!("{name}-{process}-{thread}"));
         let source = Path::new(PROGRAMS).join(format!("{name}.c"));
         let mut compiler = Command::new(self.programs.join("mpicc"));
-        let output = compiler.args(["-O1", "-pthread", "-o"]).arg(&program).arg(source).output().unwrap();
+        let output = compiler.args(["-O1", "-pthread", "-o"]).arg(&new).arg(source).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        std::fs::rename(new, &program).unwrap();
         program
     }
 
