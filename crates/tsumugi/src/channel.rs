@@ -321,6 +321,7 @@ impl std::fmt::Debug for Message {
 }
 
 impl Drop for Message {
+    #[inline]
     fn drop(&mut self) {
         if let Some(payload) = self.payload.take() {
             self.shared.inner.borrow_mut().core.release_message(payload);

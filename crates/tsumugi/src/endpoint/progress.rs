@@ -51,6 +51,7 @@ impl Shared {
     }
 
     /// Has something accepted for a peer; if nothing is in flight to it, it leaves at once.
+    #[inline]
     pub(crate) fn post_with<T>(
         &self,
         peer: PeerId,

@@ -86,11 +86,13 @@ impl ReceiveQueue {
     }
 
     /// A record is needed for one thing more.
+    #[inline]
     pub(crate) fn need(&mut self, record: u64) {
         self.kept[(record - self.first) as usize].messages += 1;
     }
 
     /// A record is needed for one thing less. Returns whether it is the first, and nobody needs it.
+    #[inline]
     pub(crate) fn let_go(&mut self, record: u64) -> bool {
         let Some(kept) = self.kept.get_mut((record - self.first) as usize) else { return false };
         kept.messages -= 1;

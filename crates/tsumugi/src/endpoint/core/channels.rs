@@ -58,8 +58,13 @@ impl Channels {
     }
 
     /// Puts a message behind what has arrived.
+    #[inline]
     pub(super) fn push(&mut self, channel: u16, source: u32, payload: Payload) {
-        let inbox = self.inboxes.entry(channel).or_default();
+        // Looked up first: an entry alone takes longer, for every message.
+        let inbox = match self.inboxes.get_mut(&channel) {
+            Some(inbox) => inbox,
+            None => self.inboxes.entry(channel).or_default(),
+        };
         inbox.queue.push_back(Delivery::Message { source, payload });
     }
 

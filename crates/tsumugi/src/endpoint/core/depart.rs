@@ -108,6 +108,7 @@ impl Core {
         self.accept_parts(now, id, channel, parts)
     }
 
+    #[inline]
     fn accept_parts(
         &mut self,
         now: Instant,
@@ -250,6 +251,7 @@ impl Core {
         self.pool.take_filled(all, PADDING_BYTES).ok_or(SendError::NoMemory(bytes))
     }
 
+    #[inline]
     pub(super) fn accepted(&mut self, now: Instant, index: u32) -> u64 {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
@@ -263,6 +265,7 @@ impl Core {
     }
 
     /// Longest packet body to this peer for now, bytes; what every peer takes while it has not said.
+    #[inline]
     pub(super) fn body_bytes(&self, index: u32) -> usize {
         let unknown = (DATAGRAM_BYTES_MIN - HEADER_BYTES).min(self.own_body_bytes());
         let peer = &self.peers[index as usize];
@@ -326,6 +329,7 @@ impl Core {
     }
 
     /// Adds a frame to the packet that is still being filled, if there is one with room.
+    #[inline]
     fn append(&mut self, index: u32, frame: &[u8], parts: [&[u8]; 2], complete: u64) -> bool {
         let room = self.body_bytes(index);
         self.peers[index as usize].outbox.append(room, frame, parts, complete)
@@ -370,11 +374,13 @@ impl Core {
 
     /// Whether nothing is in flight to the peer, so that a lone message should leave at once.
     #[must_use]
+    #[inline]
     pub fn is_quiet(&mut self, now: Instant, id: PeerId) -> bool {
         self.has_at_most(now, id, 0)
     }
 
     /// Whether no more than so many packets are in flight to the peer.
+    #[inline]
     #[must_use]
     pub(crate) fn has_at_most(&mut self, now: Instant, id: PeerId, packets: usize) -> bool {
         let id = self.the(id);
@@ -382,12 +388,16 @@ impl Core {
             |core: &Core| core.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
         match few(self) {
             // Direct writes may have carried its acknowledgements.
-            Some(false) if self.has_direct_writes() => {
-                let outcome = self.on_noted(now, id.0);
-                self.apply(outcome).is_some() && few(self) == Some(true)
-            }
+            Some(false) if self.has_direct_writes() => self.take_noted(now, id.0) && few(self) == Some(true),
             known => known == Some(true),
         }
+    }
+
+    /// Takes what direct writes have acknowledged; returns whether the connection goes on.
+    #[inline(never)]
+    fn take_noted(&mut self, now: Instant, index: u32) -> bool {
+        let outcome = self.on_noted(now, index);
+        self.apply(outcome).is_some()
     }
 
     /// Which connection with the peer this is; tickets of earlier ones have failed.
