@@ -46,8 +46,8 @@ pub(crate) fn of_failure(failure: &Failure) -> i32 {
         Reason::OtherVersion(_) | Reason::Refused(_) => FI_ECONNABORTED,
         Reason::Unreachable(..) | Reason::NoRoute(_) => FI_EHOSTUNREACH,
         Reason::Gone | Reason::Restarted | Reason::Closed | Reason::Aborted => FI_ECONNRESET,
-        Reason::Violation(_) | Reason::NoMemory(_) => FI_EIO,
         Reason::TooLong(_) => FI_EMSGSIZE,
+        _ => FI_EIO,
     }
 }
 
@@ -68,6 +68,7 @@ pub(crate) fn of_send(error: &SendError) -> i32 {
         SendError::NoMemory(_) => FI_ENOMEM,
         SendError::Memory(_) => FI_EFAULT,
         SendError::Rail(error) => of_rail(error),
+        _ => FI_EIO,
     }
 }
 
@@ -78,6 +79,7 @@ pub(crate) fn of_request(error: &RequestError) -> i32 {
         RequestError::Peer(failure) => of_failure(failure),
         RequestError::TooLong { .. } => FI_EMSGSIZE,
         RequestError::NoSuchPeer(_) => FI_EINVAL,
+        _ => FI_EIO,
     }
 }
 
@@ -89,9 +91,10 @@ pub(crate) fn of_remote(error: &RemoteError) -> i32 {
             Refused::NotPermitted => FI_EACCES,
             Refused::TooMany => FI_ENOBUFS,
             Refused::NotMapped => FI_EFAULT,
-            Refused::Malformed => FI_EREMOTEIO,
+            _ => FI_EREMOTEIO,
         },
         RemoteError::PeerGone(_) => FI_ECONNRESET,
+        _ => FI_EIO,
     }
 }
 

@@ -149,6 +149,7 @@ pub struct EthernetOptions {
 
 /// Why an [`Ethernet`] rail did not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum EthernetError {
     /// The sockets.
     #[error(transparent)]

@@ -75,6 +75,7 @@ impl Packet<'_> {
 /// Why a burst could not be sent. What stops one packet only (a full queue, an
 /// unreachable peer) is not an error of the rail: the packet counts as sent, and lost.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RailError {
     /// The operating system refused.
     #[error("{doing} on {on}: {source}{}", remedy(source))]

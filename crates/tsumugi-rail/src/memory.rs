@@ -37,6 +37,7 @@ pub fn keep_mappings(bytes_max: usize) {
 
 /// Why there is no receive memory.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum MemoryError {
     /// The ring's places are computed with a mask.
     #[error("a receive ring of {0} bytes: it must be a power of two; take {next}", next = .0.checked_next_power_of_two().unwrap_or(RING_BYTES_MAX))]

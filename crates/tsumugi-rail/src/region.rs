@@ -32,6 +32,7 @@ struct Block {
 
 /// Something lies outside its region, or its region is not there any more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum OutOfRegion {
     /// It lies outside.
     #[error("{bytes} bytes at {at} do not lie within a region of {region} bytes")]

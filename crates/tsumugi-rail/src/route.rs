@@ -31,6 +31,7 @@ const REST_NS: u64 = 5 * MILLISECOND_NS;
 
 /// Why routes cannot be asked for.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RouteError {
     /// The operating system refused.
     #[error("{doing}: {source}{}", remedy(source))]

@@ -89,6 +89,7 @@ pub enum MalformedOffer {
 /// Why an endpoint refuses another: in a WELCOME whose `token` is 0 (no flow has that), `flow` is the number of the reason
 /// and `message_bytes_max` the limit that belongs to it. The nonce is the HELLO's, as in every WELCOME.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refusal {
     /// It has no room for another peer: as many as it takes are there.
     #[error(

@@ -115,6 +115,7 @@ impl Default for Config {
 
 /// A configuration that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// The receive queue has a size that it cannot have.
     #[error("a receive queue of {0} bytes is not possible; give a power of two of at least {min}", min = Config::QUEUE_BYTES_MIN)]

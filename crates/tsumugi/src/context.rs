@@ -16,6 +16,7 @@ pub struct Context {
 
 /// A context that cannot be used.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ContextError {
     /// Somebody still holds channels, messages or buffers of the endpoint.
     #[error(

@@ -12,6 +12,7 @@ use tsumugi_wire::limits::VERSION;
 
 /// An endpoint could not be opened.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The configuration contradicts itself.
     #[error(transparent)]
@@ -44,6 +45,7 @@ pub enum OpenError {
 
 /// A peer could not be added.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PeerError {
     /// The name has no address.
     #[error(
@@ -111,6 +113,7 @@ const fn family_of(address: &SocketAddr) -> &'static str {
 
 /// A channel could not be opened.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ChannelError {
     /// Somebody has it already: a channel is exclusive.
     #[error(
@@ -121,6 +124,7 @@ pub enum ChannelError {
 
 /// Why a peer can no longer be talked to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Reason {
     /// Nothing came from it for [`Config::peer_timeout`](crate::Config::peer_timeout) while something was outstanding,
     /// and no kernel said that its process is there.
@@ -181,6 +185,7 @@ pub enum Reason {
 
 /// The end of a peer.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 #[error("{name} ({peer}, {address}) is gone: {reason}; {undelivered} messages to it were not acknowledged")]
 pub struct Failure {
     /// Which peer.
@@ -205,6 +210,7 @@ impl Failure {
 
 /// A message was not sent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum SendError {
     /// The send queue is full. Make progress and try again, or use the blocking form.
     #[error("the queue to this peer is full; make progress and try again")]
@@ -254,6 +260,7 @@ pub enum SendError {
 
 /// No message was received.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReceiveError {
     /// A peer is gone. Said once on every open channel; receiving may go on.
     ///
@@ -283,6 +290,7 @@ pub enum ReceiveError {
 
 /// A handler or a segment could not be registered.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum NameError {
     /// The name is in use.
     #[error("'{0}' is registered already; a name stands for one thing")]
@@ -301,6 +309,7 @@ pub enum NameError {
 
 /// A programming model could not be set up over a channel.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum PortError {
     /// The channel cannot be had.
     #[error(transparent)]

@@ -93,6 +93,7 @@ fn there() -> String {
 
 /// A host file that cannot be used.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum HostFileError {
     /// It cannot be read.
     #[error("cannot read the host file {path}")]

@@ -81,6 +81,7 @@ struct Export {
 
 /// Something could not be exported.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ExportError {
     /// Names are unique in a process.
     #[error("'{0}' is exported already; withdraw it first or choose another name")]
@@ -95,6 +96,7 @@ pub enum ExportError {
 
 /// Something could not be imported, or others not be answered.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ImportError {
     /// Nobody there has exported it, until now.
     #[error(
@@ -121,6 +123,7 @@ pub enum ImportError {
 
 /// Something was not written to what was imported, or read from it.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum AccessError {
     /// It does not lie within the export.
     #[error("not within what was imported: {0}")]
@@ -242,7 +245,7 @@ impl RemoteMemory {
             Some(Word::Answer(name, found)) => {
                 // Only who asks is answered: others cannot make us grow.
                 let is_asked =
-                    |peer: PeerId, wished: &String| *wished == name && self.remote.the(peer) == source;
+                    |peer: PeerId, wished: &String| *wished == name && self.remote.canonical(peer) == source;
                 for (_, answer) in
                     self.answers.iter_mut().filter(|((peer, wished), _)| is_asked(*peer, wished))
                 {

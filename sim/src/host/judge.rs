@@ -86,6 +86,8 @@ impl Host {
             Reason::Restarted => (its_change >= since || of_the_past) && !world.plan.calm,
             Reason::Closed => (its_leave > Instant(0) && its_leave >= since) || process.leaving,
             Reason::Aborted => its_leave > Instant(0) && its_leave >= since && !closing,
+            // What has no rule here is never fair.
+            _ => false,
         };
         if fair { Ok(()) } else { Err(format!("host {}: {failure}; that is not so", self.index)) }
     }

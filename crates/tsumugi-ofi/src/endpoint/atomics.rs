@@ -205,7 +205,7 @@ impl Running {
     fn replied(&self, source: PeerId, message: &[u8]) {
         let number = word(message, 8) as usize;
         let mut service = self.atomics.borrow_mut();
-        if service.asked.get(number).is_none_or(|asked| self.endpoint.the(asked.peer) != source) {
+        if service.asked.get(number).is_none_or(|asked| self.endpoint.canonical(asked.peer) != source) {
             return;
         }
         let Asked { operation, result, .. } = service.asked.remove(number);
@@ -229,7 +229,7 @@ impl Running {
     pub(super) fn fail_atomics(&self, failure: &Failure) {
         let mut service = self.atomics.borrow_mut();
         let of_peer =
-            |asked: &Asked| asked.peer == failure.peer || self.endpoint.the(asked.peer) == failure.peer;
+            |asked: &Asked| asked.peer == failure.peer || self.endpoint.canonical(asked.peer) == failure.peer;
         let hit: Vec<usize> =
             service.asked.iter().filter(|(_, asked)| of_peer(asked)).map(|(number, _)| number).collect();
         let hit: Vec<usize> = hit.into_iter().map(|number| service.asked.remove(number).operation).collect();

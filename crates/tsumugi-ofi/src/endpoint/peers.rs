@@ -81,7 +81,8 @@ impl Peers {
         let known = |number: fi_addr_t| self.peers.get(number as usize).copied().flatten();
         let found = self.addresses.numbers().into_iter().find(|(number, at, inserted)| {
             Some(*at) == address
-                || known(*number).is_some_and(|(other, at)| at == *inserted && endpoint.the(other) == peer)
+                || known(*number)
+                    .is_some_and(|(other, at)| at == *inserted && endpoint.canonical(other) == peer)
         });
         match found {
             Some((number, _, inserted)) => {

@@ -25,6 +25,7 @@ pub struct FaultOptions {
 
 /// Faults that cannot be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum MalformedFaults {
     /// Not `key=value`.
     #[error("fault \"{0}\": write it as key=value, for example loss=1%")]

@@ -36,6 +36,7 @@ use tsumugi_wire::Instant;
 
 /// Why there is no `packet` send path.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum PacketError {
     /// The process may not send frames.
     #[error(

@@ -34,6 +34,7 @@ impl Default for UdpOptions {
 
 /// Why a [`super::Udp`] rail did not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum UdpError {
     /// Another socket has the port.
     #[error("opening UDP port {port} on {ip}: the port is taken; choose another (0: any), or end its owner: `ss -ulpn 'sport = :{port}'`", port = .0.port(), ip = .0.ip())]

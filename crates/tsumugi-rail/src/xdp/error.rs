@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 
 /// Why there is no XDP receive path.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum XdpError {
     /// The library was built where the program could not be compiled.
     #[error("the XDP program was left out of this build: install clang and libbpf-dev, and build again")]

@@ -74,6 +74,7 @@ pub struct BusyPoll {
 
 /// Why an AF_XDP socket did not open.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum XskError {
     /// Not root.
     #[error("making an AF_XDP socket: not allowed; be root, or have the capability CAP_NET_RAW")]

@@ -25,6 +25,7 @@ const SOCKETS: &str = "sockets";
 
 /// Why frames are not redirected.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RedirectError {
     /// The library was built where the program could not be compiled.
     #[error("the redirect program was left out of this build: install clang and libbpf-dev, and build again")]

@@ -20,6 +20,7 @@ use tsumugi_wire::Instant;
 
 /// Why there is no `xsk` send path.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum XskSendPathError {
     /// There is no socket.
     #[error(transparent)]

@@ -7,6 +7,7 @@ use tsumugi_rail::RailError;
 
 /// A request was not sent.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
     /// As many requests as the peer takes are outstanding, or the queue to it is full.
     #[error(
@@ -45,6 +46,7 @@ impl From<RailError> for RequestError {
 
 /// A request that was sent and has no reply.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Unanswered {
     /// Nothing is registered under this name there.
     #[error("{peer} has no handler '{name}'; register it there before requests arrive")]
@@ -102,6 +104,7 @@ pub enum Unanswered {
 
 /// A reply was not sent. The requester is told that there is none.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReplyError {
     /// More data than [`super::ActiveMessageOptions::bulk_bytes`].
     #[error(
@@ -120,6 +123,7 @@ pub enum ReplyError {
 
 /// A request that was waited for has no reply.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum CallError {
     /// It was not sent.
     #[error(transparent)]

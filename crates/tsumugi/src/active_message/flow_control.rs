@@ -38,8 +38,8 @@ impl FlowControl {
     }
 
     /// The number that the peer goes by: its account's.
-    fn the(&self, peer: PeerId) -> PeerId {
-        self.channel.shared.inner.borrow().core.the(peer)
+    fn canonical(&self, peer: PeerId) -> PeerId {
+        self.channel.shared.inner.borrow().core.canonical(peer)
     }
 
     /// Has peers that turned out to be one have one account. `true`: there are some.
@@ -74,14 +74,14 @@ impl FlowControl {
     }
 
     pub(super) fn outstanding(&self, peer: PeerId) -> u32 {
-        let peer = self.the(peer);
+        let peer = self.canonical(peer);
         self.accounts.get(peer.0 as usize).map_or(0, |account| account.outstanding)
     }
 
     /// How many requests to the peer may be outstanding.
     fn tokens(&self, peer: PeerId) -> u32 {
         let connection = self.channel.shared.inner.borrow().core.connection(peer);
-        let peer = self.the(peer);
+        let peer = self.canonical(peer);
         let granted = self.accounts.get(peer.0 as usize).and_then(|account| account.granted);
         let granted =
             granted.filter(|(_, when)| *when == connection).map_or(TOKENS_FIRST, |(grant, _)| grant);
@@ -121,7 +121,7 @@ impl FlowControl {
             front[HEAD_BYTES..bytes].copy_from_slice(data[0]);
             self.channel.post_reserved(peer, [&front[..bytes], data[1]])?
         };
-        let peer = self.the(peer);
+        let peer = self.canonical(peer);
         self.account(peer).outstanding += 1;
         let now = self.channel.shared.now();
         self.channel.shared.inner.borrow_mut().core.expect(now, peer);

@@ -265,8 +265,8 @@ impl Endpoint {
     /// as two peers, both numbers stay good for sending, and what it sends comes from this one. That the two are the same is
     /// found out when something is sent to both.
     #[must_use]
-    pub fn the(&self, peer: PeerId) -> PeerId {
-        self.shared.inner.borrow().core.the(peer)
+    pub fn canonical(&self, peer: PeerId) -> PeerId {
+        self.shared.inner.borrow().core.canonical(peer)
     }
 
     /// Opens a channel, exclusively.

@@ -181,6 +181,7 @@ impl Rma {
 pub(crate) fn status_of(error: OutOfRegion) -> RemoteStatus {
     match error {
         OutOfRegion::Beyond { .. } => RemoteStatus::OutOfBounds,
-        OutOfRegion::Unmapped { .. } => RemoteStatus::NotMapped,
+        // Of memory that cannot be reached for any other reason no more can be said.
+        _ => RemoteStatus::NotMapped,
     }
 }

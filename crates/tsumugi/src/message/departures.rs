@@ -138,7 +138,7 @@ impl PortState {
         cookie: Option<u64>,
     ) -> Result<u64, (SendError, Parcel)> {
         self.take_in(core);
-        let peer = core.the(peer);
+        let peer = core.canonical(peer);
         let bytes = parcel.bytes() as u64;
         match core.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
             // The data need room only when they are wanted.

@@ -111,7 +111,7 @@ impl PortState {
     pub(super) fn expect(&self, core: &mut Core, pattern: &Pattern) -> Option<(PeerId, u32)> {
         pattern.source.filter(|_| self.watches).map(|peer| {
             core.expect(self.now, peer);
-            (core.the(peer), core.connection(peer))
+            (core.canonical(peer), core.connection(peer))
         })
     }
 
@@ -445,7 +445,11 @@ pub(super) fn refused(core: &Core, pattern: &Pattern) -> Option<RequestError> {
 
 /// Which messages fit a pattern.
 pub(super) fn wanted(core: &Core, pattern: &Pattern) -> Wanted {
-    Wanted { source: pattern.source.map(|peer| core.the(peer).0), tag: pattern.tag, ignore: pattern.ignore }
+    Wanted {
+        source: pattern.source.map(|peer| core.canonical(peer).0),
+        tag: pattern.tag,
+        ignore: pattern.ignore,
+    }
 }
 
 /// Failures that are kept for whoever asks; the oldest are forgotten first.

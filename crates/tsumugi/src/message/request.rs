@@ -119,6 +119,7 @@ impl Completion {
 
 /// Why a request did not succeed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RequestError {
     /// The message is longer than the buffer, which has its beginning; the rest is lost.
     #[error("a message of {} bytes from {} did not fit a buffer of {room}; its end is lost", status.bytes, status.peer)]
@@ -157,6 +158,7 @@ pub enum RequestError {
 
 /// Waiting ended without a completion.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// There is no such request: its completion was given out already.
     #[error("this request is complete and its completion was given out already")]

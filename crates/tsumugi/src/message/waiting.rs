@@ -123,7 +123,7 @@ impl Port {
         let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
         let found = self.wait_for(None, |port, core| match core.may_post(peer, bytes) {
             Err(SendError::WouldBlock) => None,
-            _ if port.is_offering_much(core.the(peer), bytes) => None,
+            _ if port.is_offering_much(core.canonical(peer), bytes) => None,
             other => Some(other),
         });
         match found {

@@ -92,6 +92,7 @@ pub struct Remote {
 
 /// Memory could not be registered.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RegisterError {
     /// Nobody could do anything with it.
     #[error("nothing to register: the slice is empty")]
@@ -106,8 +107,8 @@ pub enum RegisterError {
 
 impl Remote {
     /// The number that a peer goes by.
-    pub(crate) fn the(&self, peer: PeerId) -> PeerId {
-        self.shared.inner.borrow().core.the(peer)
+    pub(crate) fn canonical(&self, peer: PeerId) -> PeerId {
+        self.shared.inner.borrow().core.canonical(peer)
     }
 
     pub(crate) fn new(shared: Rc<Shared>) -> Remote {

@@ -7,6 +7,7 @@ use tsumugi_wire::remote::RemoteStatus;
 
 /// Why the owner of memory refused an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, thiserror::Error)]
+#[non_exhaustive]
 pub enum Refused {
     /// It was guessed, or is revoked, or its owner has restarted.
     #[error("no memory has this key: it was never handed out, or is registered no more")]
@@ -35,6 +36,7 @@ pub enum Refused {
 
 /// What became of an operation that failed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum RemoteError {
     /// The memory's owner refused it, and nothing was done.
     #[error("the operation on remote memory was refused: {0}")]

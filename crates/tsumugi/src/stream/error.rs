@@ -6,6 +6,7 @@ use tsumugi_rail::RailError;
 
 /// A message cannot be read on.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ReadError {
     /// It has ended, and more was asked for.
     #[error("the message ended {missing} bytes before what was to be read")]
@@ -26,6 +27,7 @@ pub enum ReadError {
 
 /// A message cannot be sent, or not on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WriteError {
     /// Too many messages to this peer have been begun and not ended.
     #[error("{limit} messages to {peer} are begun and not ended; end some first")]
@@ -57,6 +59,7 @@ impl From<SendError> for WriteError {
 
 /// A call that waits cannot go on.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum WaitError {
     /// Handlers do not read what waits for them, and nothing more may be taken in until they do.
     #[error(

@@ -84,11 +84,11 @@ impl Hub {
             Err(error) => return Err(error.into()),
         }
         let connection = inner.core.connection(peer);
-        let the = inner.core.the(peer);
+        let canonical = inner.core.canonical(peer);
         self.follow(&inner.core);
         drop(inner);
         let mut begun = self.begun.borrow_mut();
-        let count = begun.entry(the).or_default();
+        let count = begun.entry(canonical).or_default();
         if *count >= UNFINISHED_MAX {
             return Err(WriteError::Unfinished { peer, limit: UNFINISHED_MAX });
         }
@@ -123,7 +123,7 @@ impl Hub {
     pub(super) fn over(&self, peer: PeerId, message: u32) {
         let inner = self.shared.inner.borrow();
         self.follow(&inner.core);
-        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.core.the(peer)) {
+        if let Some(count) = self.begun.borrow_mut().get_mut(&inner.core.canonical(peer)) {
             *count = count.saturating_sub(1);
         }
         drop(inner);

@@ -102,7 +102,7 @@ fn a_peer_that_is_called_by_both_families_is_one_peer() {
         let mut heard = [ask(&mut there, "hear"), ask(&mut there, "hear")];
         heard.sort();
         assert_eq!(heard, ["0 message-0", "0 message-1"]);
-        assert_eq!([ask(&mut here, "the 0"), ask(&mut here, "the 1")], ["0", "0"]);
+        assert_eq!([ask(&mut here, "canonical 0"), ask(&mut here, "canonical 1")], ["0", "0"]);
         for number in 0..2 {
             assert_eq!(ask(&mut here, &format!("post {number} again-{number}")), "posted");
             assert_eq!(ask(&mut there, "hear"), format!("0 again-{number}"));

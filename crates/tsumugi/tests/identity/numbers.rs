@@ -27,7 +27,7 @@ fn pair() -> (Endpoint, Endpoint, [PeerId; 2]) {
 }
 
 fn are_one(here: &Endpoint, peers: [PeerId; 2]) {
-    assert_eq!(peers.map(|peer| here.the(peer)), [peers[0]; 2]);
+    assert_eq!(peers.map(|peer| here.canonical(peer)), [peers[0]; 2]);
 }
 
 #[test]
@@ -222,6 +222,6 @@ fn suspended_and_resumed() {
     are_one(&here, peers);
     talk(&here, &there, peers);
     // And both addresses are known to be the same peer's.
-    assert_eq!(add(&here, &there).map(|peer| here.the(peer)), [peers[0]; 2]);
+    assert_eq!(add(&here, &there).map(|peer| here.canonical(peer)), [peers[0]; 2]);
     talk(&here, &there, peers);
 }

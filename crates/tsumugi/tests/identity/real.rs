@@ -200,7 +200,7 @@ fn a_peer_with_two_names_is_one_peer() {
     heard.sort();
     assert_eq!(heard, ["0 message-0", "0 message-1", "0 message-2"]);
     for number in 0..3 {
-        assert_eq!(ask(&mut here, &format!("the {number}")), "0");
+        assert_eq!(ask(&mut here, &format!("canonical {number}")), "0");
     }
     assert_eq!(ask(&mut there, "post 0 back"), "posted");
     assert_eq!(ask(&mut here, "hear"), "0 back");

@@ -64,7 +64,7 @@ pub(crate) fn play(settings: &str) {
             "address" => say(endpoint.address().ip()),
             "uses" => say(endpoint.report()),
             "datagram" => say(endpoint.paths(peer(1))[0].datagram_bytes),
-            "the" => say(endpoint.the(peer(1)).0),
+            "canonical" => say(endpoint.canonical(peer(1)).0),
             "paths" => {
                 let paths = endpoint.paths(peer(1));
                 let usable = paths.iter().filter(|path| path.is_usable);

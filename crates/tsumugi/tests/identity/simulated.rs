@@ -165,8 +165,8 @@ fn a_peer_with_two_names_is_one() {
             let came: Vec<u64> = hosts[1].taken.iter().map(|(_, number)| *number).filter(of_name).collect();
             assert!(came.is_sorted(), "seed {seed}: {came:?}");
         }
-        let one = hosts[0].core.the(peers[0]);
-        assert_eq!(one, hosts[0].core.the(peers[1]), "seed {seed}");
+        let one = hosts[0].core.canonical(peers[0]);
+        assert_eq!(one, hosts[0].core.canonical(peers[1]), "seed {seed}");
         let source = PeerId(sources[0]);
         hosts[1].post(now, source, 9);
         run(&mut hosts, &mut now, |hosts, _| !hosts[0].taken.is_empty());

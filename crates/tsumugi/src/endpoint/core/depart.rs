@@ -41,7 +41,7 @@ impl Core {
     /// # Errors
     /// Says why not.
     pub fn may_post(&self, id: PeerId, bytes: u64) -> Result<(), SendError> {
-        let peer = self.recipient(self.the(id), bytes)?;
+        let peer = self.recipient(self.canonical(id), bytes)?;
         if peer.outbox.bytes() > 0 && peer.outbox.bytes() + bytes > self.options.send_bytes {
             return Err(SendError::WouldBlock);
         }
@@ -87,7 +87,7 @@ impl Core {
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.recipient(id, (parts[0].len() + parts[1].len()) as u64)?;
         self.accept_parts(now, id, channel, parts)
     }
@@ -103,7 +103,7 @@ impl Core {
         channel: u16,
         parts: [&[u8]; 2],
     ) -> Result<u64, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.may_post(id, (parts[0].len() + parts[1].len()) as u64)?;
         self.accept_parts(now, id, channel, parts)
     }
@@ -141,8 +141,10 @@ impl Core {
     ) -> Result<Vec<u64>, SendError> {
         let bytes = parts[0].len() + parts[1].len();
         // Nearly always nobody has two names.
-        let renamed: Option<Vec<PeerId>> =
-            ids.iter().any(|id| self.the(*id) != *id).then(|| ids.iter().map(|id| self.the(*id)).collect());
+        let renamed: Option<Vec<PeerId>> = ids
+            .iter()
+            .any(|id| self.canonical(*id) != *id)
+            .then(|| ids.iter().map(|id| self.canonical(*id)).collect());
         let ids = renamed.as_deref().unwrap_or(ids);
         ids.iter().try_for_each(|id| self.may_post(*id, bytes as u64))?;
         // All memory is found before anything is queued.
@@ -178,7 +180,7 @@ impl Core {
         channel: u16,
         mut buffer: Vec<u8>,
     ) -> Result<u64, (SendError, Vec<u8>)> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         let bytes = buffer.len() - WHOLE_BYTES;
         if let Err(error) = self.may_post(id, bytes as u64) {
             return Err((error, buffer));
@@ -211,7 +213,7 @@ impl Core {
         front: &[u8],
         rest: Buffer,
     ) -> Result<(u64, Option<Buffer>), (SendError, Buffer)> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         let bytes = front.len() + rest.len();
         if let Err(error) = self.may_post(id, bytes as u64) {
             return Err((error, rest));
@@ -353,7 +355,7 @@ impl Core {
     /// Whether everything accepted for a peer has been handed to the NIC at least once.
     #[must_use]
     pub fn is_handed_over(&self, id: PeerId) -> bool {
-        self.peers.get(self.the(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
+        self.peers.get(self.canonical(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
     }
 
     /// Posts something of which nobody will ask whether it has arrived.
@@ -366,7 +368,7 @@ impl Core {
 
     /// What waits for the peer, and what is accepted for it before all of that has left, is to be acknowledged at once.
     pub(crate) fn want_ack(&mut self, id: PeerId) {
-        let id = self.the(id);
+        let id = self.canonical(id);
         if let Some(peer) = self.peers.get_mut(id.0 as usize) {
             peer.outbox.want_ack();
         }
@@ -383,7 +385,7 @@ impl Core {
     #[inline]
     #[must_use]
     pub(crate) fn has_at_most(&mut self, now: Instant, id: PeerId, packets: usize) -> bool {
-        let id = self.the(id);
+        let id = self.canonical(id);
         let few =
             |core: &Core| core.peers.get(id.0 as usize).map(|peer| peer.sender.outstanding() <= packets);
         match few(self) {
@@ -403,7 +405,7 @@ impl Core {
     /// Which connection with the peer this is; tickets of earlier ones have failed.
     #[must_use]
     pub fn connection(&self, id: PeerId) -> u32 {
-        self.peers.get(self.the(id).0 as usize).map_or(0, |peer| peer.connection.number)
+        self.peers.get(self.canonical(id).0 as usize).map_or(0, |peer| peer.connection.number)
     }
 
     /// Whether message `number` of the present connection is acknowledged.

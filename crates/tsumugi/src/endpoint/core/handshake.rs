@@ -62,7 +62,7 @@ impl Core {
     /// Begins the handshake with a peer if there was none yet. Returns whether what is sent to it goes out at once: not
     /// during the handshake.
     pub(crate) fn connect(&mut self, now: Instant, id: PeerId) -> bool {
-        let index = self.the(id).0;
+        let index = self.canonical(id).0;
         match self.peers[index as usize].connection.phase {
             Phase::Strange => {
                 self.start_handshake(now, index);

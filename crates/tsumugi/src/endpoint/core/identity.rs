@@ -109,7 +109,7 @@ impl Identities {
 impl Core {
     /// The peer that goes by this number: entries that turned out to be the same have several.
     #[must_use]
-    pub fn the(&self, id: PeerId) -> PeerId {
+    pub fn canonical(&self, id: PeerId) -> PeerId {
         match self.peers.get(id.0 as usize).and_then(|peer| peer.identity.same_as) {
             Some(index) => PeerId(index),
             None => id,
@@ -125,7 +125,7 @@ impl Core {
     /// The peer and the number now of a connection that began as number `connection` with peer `id`.
     pub(crate) fn connection_now(&self, id: PeerId, connection: u32) -> (PeerId, u32) {
         let (id, connection, _) = self.counted_now(id, connection, 0);
-        (self.the(id), connection)
+        (self.canonical(id), connection)
     }
 
     /// Whether the connection that began as number `connection` with peer `id` still lasts.

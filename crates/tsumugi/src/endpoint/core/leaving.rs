@@ -147,7 +147,7 @@ impl Core {
 
     /// Forgets that a peer is gone: the next message to it begins a new handshake.
     pub fn reset_peer(&mut self, index: u32) {
-        let index = self.the(PeerId(index)).0;
+        let index = self.canonical(PeerId(index)).0;
         if let Some(peer) = self.peers.get_mut(index as usize)
             && matches!(peer.connection.phase, Phase::Gone(_))
         {

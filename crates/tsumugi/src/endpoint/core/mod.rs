@@ -215,7 +215,7 @@ impl Core {
     /// The peer's address.
     #[must_use]
     pub fn address_of(&self, id: PeerId) -> Option<SocketAddr> {
-        self.peers.get(self.the(id).0 as usize).map(|peer| peer.address)
+        self.peers.get(self.canonical(id).0 as usize).map(|peer| peer.address)
     }
 
     /// The endpoint's epoch.
@@ -308,7 +308,7 @@ impl Core {
 
     /// Names message `number` of the present connection.
     pub(crate) fn ticket(&self, id: PeerId, number: u64) -> Ticket {
-        let id = self.the(id);
+        let id = self.canonical(id);
         Ticket::new(id, self.connection(id), number)
     }
 

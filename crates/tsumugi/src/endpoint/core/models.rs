@@ -12,7 +12,7 @@ impl Core {
     /// [`Core::expect_no_more`], so that its silent death is noticed though everything sent was acknowledged.
     /// The end of the connection ends the waiting too.
     pub(crate) fn expect(&mut self, now: Instant, id: PeerId) {
-        let id = self.the(id);
+        let id = self.canonical(id);
         let Some(peer) = self.peers.get_mut(id.0 as usize) else { return };
         if peer.liveness.expect(1) && matches!(peer.connection.phase, Phase::Open) {
             self.arm(now, id.0);
@@ -41,7 +41,7 @@ impl Core {
 
     /// Longest message that fits into one packet to the peer, bytes.
     pub(crate) fn packet_message_bytes(&self, id: PeerId) -> usize {
-        let id = self.the(id);
+        let id = self.canonical(id);
         if self.peers.get(id.0 as usize).is_some() { (self.body_bytes(id.0) - WHOLE_BYTES) & !7 } else { 0 }
     }
 }

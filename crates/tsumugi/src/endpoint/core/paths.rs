@@ -78,7 +78,7 @@ impl Core {
     /// What is known of the paths to a peer.
     #[must_use]
     pub fn paths(&self, index: u32) -> Vec<PathReport> {
-        let Some(peer) = self.peers.get(self.the(PeerId(index)).0 as usize) else { return Vec::new() };
+        let Some(peer) = self.peers.get(self.canonical(PeerId(index)).0 as usize) else { return Vec::new() };
         let paths = peer.paths.iter().zip(peer.sender.paths());
         let report = |(path, stats): (&PeerPath, &tsumugi_proto::sender::Path)| PathReport {
             address: path.address,
@@ -215,7 +215,7 @@ impl Core {
     /// Every address of a peer, that of the connection and those it has told of: whether it is a path, or why not.
     #[must_use]
     pub fn explain(&self, index: u32) -> Vec<(SocketAddr, String)> {
-        let index = self.the(PeerId(index)).0;
+        let index = self.canonical(PeerId(index)).0;
         let Some(peer) = self.peers.get(index as usize) else { return Vec::new() };
         let mut found = Vec::new();
         for (number, (path, stats)) in peer.paths.iter().zip(peer.sender.paths()).enumerate() {

@@ -30,7 +30,7 @@ impl Core {
         to: Target,
         from: &Slice,
     ) -> Result<u64, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.may_post(id, 0)?;
         if REMOTE_BYTES + from.bytes() <= self.body_bytes(id.0) {
             let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
@@ -57,7 +57,7 @@ impl Core {
         to: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.may_post(id, 0)?;
         if data.len() <= self.agreed_body_bytes(id.0) - REMOTE_BYTES {
             return self.request(now, id.0, Opcode::Write, to, data);
@@ -110,7 +110,7 @@ impl Core {
         handler: u64,
         write: impl FnOnce(&mut Core, PeerId) -> Result<u64, SendError>,
     ) -> Result<u64, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.may_post(id, 0)?;
         // Behind a write that is queued, nothing may fail: neither for want of room in the queue nor for want of memory.
         let spare = self.spare_packet(id.0)?;
@@ -170,7 +170,7 @@ impl Core {
         data: &[u8],
         into: Option<Slice>,
     ) -> Result<Promise, SendError> {
-        let id = self.the(id);
+        let id = self.canonical(id);
         self.may_post(id, 0)?;
         if self.peers[id.0 as usize].operations.pending() >= OPERATIONS_MAX {
             return Err(SendError::WouldBlock);
