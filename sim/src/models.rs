@@ -220,7 +220,7 @@ fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Resu
         let endpoint = open_simulated(options, memory, Box::new(rail), Rc::clone(time));
         let others = (0..count).map(|host| match host {
             host if host == me => Ok(None),
-            host => endpoint.add_peer(&address(host).to_string()).map(Some),
+            host => endpoint.add_peer(address(host).to_string()).map(Some),
         });
         let peers = others.collect::<Result<_, _>>().map_err(text)?;
         sites.push(Site { me, endpoint, peers, counters: Vec::new() });

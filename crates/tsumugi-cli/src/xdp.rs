@@ -215,8 +215,7 @@ enum Here {
 impl Here {
     /// By its sockets, because an endpoint of the pool would begin anew for it.
     fn tried() -> Here {
-        let config =
-            tsumugi::Config { port: 0, receive: tsumugi::ReceiveChoice::Socket, ..Default::default() };
+        let config = tsumugi::Config::default().port(0).receive(tsumugi::ReceiveChoice::Socket);
         match tsumugi::Endpoint::open(config) {
             Ok(endpoint) => Here::Report(endpoint.report()),
             Err(error) => Here::Error(error.to_string()),

@@ -13,7 +13,7 @@ const ROLE: &str = "TSUMUGI_TEST_ENDPOINT";
 #[test]
 fn an_endpoint_for_another_test() {
     if std::env::var_os(ROLE).is_some() {
-        let config = Config { port: 7411, receive: ReceiveChoice::Socket, ..Config::default() };
+        let config = Config::default().port(7411).receive(ReceiveChoice::Socket);
         let endpoint = Endpoint::open(config).expect("an endpoint");
         let end = Instant::now() + Duration::from_secs(60);
         while Instant::now() < end {

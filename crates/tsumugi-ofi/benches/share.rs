@@ -31,7 +31,7 @@ struct Own {
 
 impl Own {
     fn open() -> Own {
-        let config = Config { send: SendChoice::Udp, ..Config::loopback() };
+        let config = Config::loopback().send(SendChoice::Udp);
         let endpoint = Endpoint::open(config).expect("an endpoint");
         Own { port: Port::open(&endpoint, 1).expect("a channel"), endpoint, to: None }
     }
@@ -100,8 +100,8 @@ fn main() {
         return;
     }
     let (mut here, mut there) = (Own::open(), Own::open());
-    here.to = here.endpoint.add_peer(&format!("127.0.0.1:{}", there.endpoint.port())).ok();
-    there.to = there.endpoint.add_peer(&format!("127.0.0.1:{}", here.endpoint.port())).ok();
+    here.to = here.endpoint.add_peer(format!("127.0.0.1:{}", there.endpoint.port())).ok();
+    there.to = there.endpoint.add_peer(format!("127.0.0.1:{}", here.endpoint.port())).ok();
     let pair = Pair::open(SideOptions { threading: FI_THREAD_DOMAIN, ..SideOptions::default() });
     for _ in 0..IDLE_LOOKS {
         for side in [&here, &there] {

@@ -165,30 +165,29 @@ fn parse<T: FromStr<Err: Display>>(host: &Host, name: &CStr) -> Option<T> {
 impl Settings {
     /// What an endpoint is opened with, but for its address.
     pub(crate) fn config(&self) -> Config {
-        let default = Config {
-            // The MPIs take a message that is too long for a fault of their own.
-            message_bytes_max: MESSAGE_BYTES_MAX,
-            ..Config::default()
-        };
-        Config {
-            port: self.port.map_or(default.port, |port| port.0),
-            job: self.job.map_or(default.job, |job| job.0),
-            peers_max: self.peers_max.map_or(default.peers_max, |peers| peers.0),
-            wait: self.wait.unwrap_or(default.wait),
-            peer_timeout: self.peer_timeout.map_or(default.peer_timeout, |time| time.0),
-            connect_timeout: self.connect_timeout.map_or(default.connect_timeout, |time| time.0),
-            linger: self.close_timeout.map_or(default.linger, |time| time.0),
-            queue_bytes: self.queue_bytes.map_or(default.queue_bytes, |bytes| bytes.0),
-            receive_bytes: self.receive_bytes.map_or(default.receive_bytes, |bytes| bytes.0),
-            send_bytes: self.send_bytes.map_or(default.send_bytes, |bytes| bytes.0),
-            send: self.send.unwrap_or(default.send),
-            receive: self.receive.unwrap_or(default.receive),
-            policy: self.policy.or(default.policy),
-            networks: self.networks.clone().or(default.networks),
-            datagram_bytes: self.datagram_bytes.map(|bytes| bytes.0).or(default.datagram_bytes),
-            faults: self.faults,
-            ..default
+        fn set<T>(field: &mut T, value: Option<T>) {
+            if let Some(value) = value {
+                *field = value;
+            }
         }
+        // The MPIs take a message that is too long for a fault of their own.
+        let mut config = Config::default().message_bytes_max(MESSAGE_BYTES_MAX).faults(self.faults);
+        set(&mut config.port, self.port.map(|port| port.0));
+        set(&mut config.job, self.job.map(|job| job.0));
+        set(&mut config.peers_max, self.peers_max.map(|peers| peers.0));
+        set(&mut config.wait, self.wait);
+        set(&mut config.peer_timeout, self.peer_timeout.map(|time| time.0));
+        set(&mut config.connect_timeout, self.connect_timeout.map(|time| time.0));
+        set(&mut config.linger, self.close_timeout.map(|time| time.0));
+        set(&mut config.queue_bytes, self.queue_bytes.map(|bytes| bytes.0));
+        set(&mut config.receive_bytes, self.receive_bytes.map(|bytes| bytes.0));
+        set(&mut config.send_bytes, self.send_bytes.map(|bytes| bytes.0));
+        set(&mut config.send, self.send);
+        set(&mut config.receive, self.receive);
+        set(&mut config.policy, self.policy.map(Some));
+        set(&mut config.networks, self.networks.clone().map(Some));
+        set(&mut config.datagram_bytes, self.datagram_bytes.map(|bytes| Some(bytes.0)));
+        config
     }
 
     /// Which NICs and networks may be used.

@@ -74,7 +74,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.first().map(String::as_str) {
         Some("serve") => {
             let port = number(1, usize::from(DEFAULT_PORT))? as u16;
-            let endpoint = Endpoint::open(Config { port, ..Config::default() })?;
+            let endpoint = Endpoint::open(Config::default().port(port))?;
             serve(&endpoint)?;
             Ok(endpoint.close()?)
         }

@@ -26,7 +26,7 @@ const AHEAD: usize = 16;
 /// How messages travel, and how it is called.
 fn contenders() -> Vec<(&'static str, MessageOptions)> {
     let options =
-        |protocol, eager_bytes| MessageOptions { protocol, eager_bytes, ..MessageOptions::default() };
+        |protocol, eager_bytes| MessageOptions::default().protocol(protocol).eager_bytes(eager_bytes);
     vec![
         ("active zero-copy", options(Protocol::ActiveZeroCopy, 0)),
         ("eager to 1 KiB, rendezvous", options(Protocol::Rendezvous, 1 << 10)),
@@ -50,7 +50,7 @@ const MIXES: [(&str, usize, bool, bool); 8] = [
 ];
 
 fn config() -> Config {
-    Config { datagram_bytes: Some(1472), wait: Wait::Spin, ..Config::loopback() }
+    Config::loopback().datagram_bytes(Some(1472)).wait(Wait::Spin)
 }
 
 /// The lengths of a mix, the same on both sides.
@@ -91,7 +91,7 @@ fn main() -> Outcome<()> {
         Ok(endpoint.flush()?)
     });
     let endpoint = Endpoint::open(config())?;
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv()?))?;
+    let peer = endpoint.add_peer(format!("127.0.0.1:{}", told.recv()?))?;
     let mut channel = endpoint.channel(0)?;
     let mut ports = ports(&endpoint)?;
     let mut trips = Vec::new();

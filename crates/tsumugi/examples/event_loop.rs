@@ -59,11 +59,11 @@ impl Talker {
 /// Has so many messages answered, one after the other; returns how long that took.
 pub(crate) fn run(count: u64, faults: &str) -> Result<Duration, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let config = Config { faults: Some(faults.parse()?), ..Config::loopback() };
+    let config = Config::loopback().faults(Some(faults.parse()?));
     runtime.block_on(async {
         let mut server = Talker::open(config.clone())?;
         let mut client = Talker::open(config)?;
-        let peer = client.endpoint.add_peer(&format!("127.0.0.1:{}", server.endpoint.port()))?;
+        let peer = client.endpoint.add_peer(format!("127.0.0.1:{}", server.endpoint.port()))?;
         let serve = async {
             for _ in 0..count {
                 let message = server.receive().await?;

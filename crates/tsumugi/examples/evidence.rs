@@ -60,7 +60,7 @@ fn up() -> Outcome<()> {
 }
 
 fn receive(receive_path: &str) -> Outcome<()> {
-    let config = Config { port: PORT, receive: receive_path.parse()?, ..Config::default() };
+    let config = Config::default().port(PORT).receive(receive_path.parse()?);
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(1)?;
     println!("ready");
@@ -75,12 +75,7 @@ fn receive(receive_path: &str) -> Outcome<()> {
 fn send(receive_path: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome<()> {
     let timeout = Duration::from_millis(timeout_ms);
     let receive_path: ReceiveChoice = receive_path.parse()?;
-    let config = Config {
-        receive: receive_path,
-        peer_timeout: timeout,
-        connect_timeout: timeout,
-        ..Config::default()
-    };
+    let config = Config::default().receive(receive_path).peer_timeout(timeout).connect_timeout(timeout);
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(1)?;
     let peer = endpoint.add_peer(peer)?;

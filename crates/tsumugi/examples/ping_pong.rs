@@ -14,7 +14,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     match arguments.first().map(String::as_str) {
         Some("pong") => {
             let port = number(1, u64::from(DEFAULT_PORT))? as u16;
-            let endpoint = Endpoint::open(Config { port, wait: Wait::Spin, ..Config::default() })?;
+            let endpoint = Endpoint::open(Config::default().port(port).wait(Wait::Spin))?;
             let mut channel = endpoint.channel(0)?;
             loop {
                 // A peer that leaves in good order is no error: the next one may come.
@@ -30,7 +30,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("ping") => {
             let peer = arguments.get(1).ok_or("ping whom? give HOST:PORT")?;
             let (bytes, count) = (number(2, 64)? as usize, number(3, 100_000)?);
-            let endpoint = Endpoint::open(Config { wait: Wait::Spin, ..Config::default() })?;
+            let endpoint = Endpoint::open(Config::default().wait(Wait::Spin))?;
             let peer = endpoint.add_peer(peer)?;
             let mut channel = endpoint.channel(0)?;
             let data = vec![7; bytes];

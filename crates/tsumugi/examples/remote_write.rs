@@ -21,7 +21,7 @@ fn main() -> Result<(), Box<dyn Error>> {
 
 /// Lets others write into a page, and shows what they have written.
 fn export() -> Result<(), Box<dyn Error>> {
-    let endpoint = Endpoint::open(Config { port: PORT, accept_unknown: true, ..Config::default() })?;
+    let endpoint = Endpoint::open(Config::default().port(PORT).accept_unknown(true))?;
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
     // Written without this process where the XDP program deposits; memory like any other elsewhere.
     let page = endpoint.remote().window(4096)?;
@@ -43,8 +43,8 @@ fn export() -> Result<(), Box<dyn Error>> {
 
 /// Counts itself among the writers, and writes.
 fn import(host: &str) -> Result<(), Box<dyn Error>> {
-    let endpoint = Endpoint::open(Config { accept_unknown: true, ..Config::default() })?;
-    let peer = endpoint.add_peer(&format!("{host}:{PORT}"))?;
+    let endpoint = Endpoint::open(Config::default().accept_unknown(true))?;
+    let peer = endpoint.add_peer(format!("{host}:{PORT}"))?;
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
     let page = memory.import(peer, "page", PATIENCE)?;
     let before = endpoint.remote().fetch_add(peer, page.target().plus(4088), 1)?;

@@ -84,7 +84,7 @@ fn main() -> Result<(), Box<dyn Error>> {
     match arguments.first().map(String::as_str) {
         Some("serve") => {
             let port = number(1, u32::from(DEFAULT_PORT))? as u16;
-            let endpoint = Endpoint::open(Config { port, ..Config::default() })?;
+            let endpoint = Endpoint::open(Config::default().port(port))?;
             serve(&endpoint)?;
             Ok(endpoint.close()?)
         }

@@ -32,7 +32,7 @@ fn main() -> Outcome {
         }
         (Some("serve"), port) => {
             let port = port.map_or(Ok(DEFAULT_PORT), |word| word.parse())?;
-            serve(&Endpoint::open(Config { port, ..Config::default() })?)
+            serve(&Endpoint::open(Config::default().port(port))?)
         }
         (Some("ask"), Some(peer)) => ask(&Endpoint::open(Config::default())?, peer),
         _ => Err("say serve, ask HOST, or nothing; see the top of this file".into()),

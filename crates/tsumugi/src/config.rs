@@ -1,6 +1,6 @@
 //! What an endpoint is opened with.
 
-use crate::{Networks, NetworksError, Policy, Replacement, Wait};
+use crate::{Networks, NetworksError, PeerName, Policy, Replacement, Wait};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -11,7 +11,18 @@ use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
 use tsumugi_wire::memory::Geometry;
 
 /// What an endpoint is opened with. The default serves most: any free port on every address.
+///
+/// Later versions may have more fields, so a configuration is not written as a literal: each field has a method of its
+/// name, which sets it.
+///
+/// ```
+/// # use std::time::Duration;
+/// # use tsumugi::{Config, Wait};
+/// let config = Config::loopback().wait(Wait::Block).peer_timeout(Duration::from_secs(10));
+/// assert_eq!(config.wait, Wait::Block);
+/// ```
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Config {
     /// UDP port; 0 takes a free one. If nobody has the TCP port of the same number, the endpoint listens there and accepts
     /// nothing: so peers can tell whether its process is there while it makes no call.
@@ -21,7 +32,7 @@ pub struct Config {
     /// is every address of IPv4 alone. Any other address is itself, for peers of its family.
     pub bind: IpAddr,
     /// Peers to add at once, in order: they become peers 0, 1, ….
-    pub peers: Vec<String>,
+    pub peers: Vec<PeerName>,
     /// Number of the job. Endpoints of different jobs refuse each other.
     pub job: u64,
     /// Whether peers that are not on the list may come: each gets the next peer number.
@@ -113,6 +124,50 @@ impl Default for Config {
     }
 }
 
+/// Gives options that are `#[non_exhaustive]` a method for each field, which sets it and returns the options.
+macro_rules! setters {
+    ($options:ident { $($field:ident: $value:ty),* $(,)? }) => {
+        /// Each returns the same with one field set.
+        impl $options {
+            $(
+                #[doc = concat!("The same with [`", stringify!($field), "`](field@Self::", stringify!($field), ").")]
+                #[must_use]
+                pub fn $field(mut self, $field: $value) -> Self {
+                    self.$field = $field.into();
+                    self
+                }
+            )*
+        }
+    };
+}
+pub(crate) use setters;
+
+setters!(Config {
+    port: u16,
+    bind: IpAddr,
+    job: u64,
+    accept_unknown: bool,
+    peers_max: u32,
+    wait: Wait,
+    repeat: Repeat,
+    peer_timeout: Duration,
+    connect_timeout: Duration,
+    flush_timeout: Duration,
+    linger: Duration,
+    message_bytes_max: u64,
+    queue_bytes: u64,
+    receive_bytes: u64,
+    send_bytes: u64,
+    send: SendChoice,
+    receive: ReceiveChoice,
+    policy: impl Into<Option<Policy>>,
+    networks: impl Into<Option<Networks>>,
+    replacement: Replacement,
+    datagram_bytes: impl Into<Option<u16>>,
+    faults: impl Into<Option<FaultOptions>>,
+    trace: impl Into<Option<PathBuf>>,
+});
+
 /// A configuration that contradicts itself.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[non_exhaustive]
@@ -152,11 +207,18 @@ impl Config {
     /// An endpoint on the loopback interface, for trials and tests.
     #[must_use]
     pub fn loopback() -> Config {
-        Config { bind: IpAddr::V4(Ipv4Addr::LOCALHOST), ..Config::default() }
+        Config::default().bind(Ipv4Addr::LOCALHOST.into())
+    }
+
+    /// The same with these [`peers`](field@Config::peers), by names or addresses.
+    #[must_use]
+    pub fn peers<P: Into<PeerName>>(mut self, peers: impl IntoIterator<Item = P>) -> Config {
+        self.peers = peers.into_iter().map(Into::into).collect();
+        self
     }
 
     /// The list that holds.
-    pub(crate) fn networks(&self) -> Result<Networks, NetworksError> {
+    pub(crate) fn networks_in_force(&self) -> Result<Networks, NetworksError> {
         self.networks.clone().map_or_else(Networks::from_environment, Ok)
     }
 
@@ -194,7 +256,7 @@ mod tests {
 
     #[test]
     fn a_thousand_peers_take_little_more_receive_memory_than_ten() {
-        let bytes = |peers_max| Config { peers_max, ..Config::default() }.check().unwrap().bytes();
+        let bytes = |peers_max| Config::default().peers_max(peers_max).check().unwrap().bytes();
         assert!(bytes(1000) < 2 * bytes(10), "{} and {}", bytes(1000), bytes(10));
     }
 }

@@ -18,7 +18,7 @@
 //! });
 //!
 //! let here = Endpoint::open(Config::loopback())?;
-//! let peer = here.add_peer(&format!("127.0.0.1:{}", ports.recv()?))?;
+//! let peer = here.add_peer(format!("127.0.0.1:{}", ports.recv()?))?;
 //! let mut channel = here.channel(7)?;
 //! channel.send(peer, b"spun from plain yarn")?;
 //! // Waits until it has arrived, and says so if it has not.
@@ -55,11 +55,14 @@
 //!
 //! | module | |
 //! |---|---|
+//! | [`Channel`] | datagrams of any length, reliable and in order; what everything else is made of |
+//! | [`message`] | tagged messages, sent and received by requests; what MPI is made of |
 //! | [`active_message`] | requests that run a handler where they arrive, and replies; for what is short and must never hang |
 //! | [`stream`] | messages in pieces of any size, read while they arrive; for what is long and parsed as it comes |
-//! | [`remote_memory`] | writing into memory that another process exports, at a place of the writer's choice |
+//! | [`remote`] | reading, writing and atomically changing registered memory of another process, by key and address |
+//! | [`remote_memory`] | the same by name: one process exports memory, others import it and write at a place of their choice |
 //!
-//! Each takes one channel of an endpoint; any number of them work beside each other and beside plain channels.
+//! Each but [`remote`], which needs none, takes one channel of an endpoint; any number of them work beside each other.
 //!
 //! # What is missing
 //!
@@ -108,7 +111,7 @@ pub use endpoint::core::paths::PathReport;
 pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
 };
-pub use peers::{HostFileError, parse_host_file};
+pub use peers::{HostFileError, PeerName, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use report::{GivenUp, NicInUse, Report};
 pub use ticket::{Ticket, TicketStatus};

@@ -11,9 +11,9 @@
 //! use tsumugi::{Config, Endpoint, Region, Rights};
 //!
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
-//! # let config = || Config { accept_unknown: true, ..Config::loopback() };
+//! # let config = || Config::loopback().accept_unknown(true);
 //! let (there, here) = (Endpoint::open(config())?, Endpoint::open(config())?);
-//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
 //! let (mut exporter, mut importer) = (RemoteMemory::open(&there, 1)?, RemoteMemory::open(&here, 1)?);
 //!
 //! let canvas = Region::new(4096)?;

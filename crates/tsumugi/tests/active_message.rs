@@ -79,7 +79,7 @@ fn requests_of_all_sizes_are_answered() {
 #[test]
 fn a_handler_that_does_not_reply_completes_the_request_all_the_same() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
-    let options = ActiveMessageOptions { tokens: 1, ..ActiveMessageOptions::default() };
+    let options = ActiveMessageOptions::default().tokens(1);
     let (mut server, mut client) = (port(&there, options, Vec::new()), port(&here, options, ()));
     server.register("note", |seen: &mut Vec<u64>, request, _reply| seen.push(request.words[0])).unwrap();
     for number in 0..20 {
@@ -94,7 +94,7 @@ fn a_handler_that_does_not_reply_completes_the_request_all_the_same() {
 #[test]
 fn wrong_use_says_what_is_wrong() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
-    let small = ActiveMessageOptions { bulk_bytes: 100, ..ActiveMessageOptions::default() };
+    let small = ActiveMessageOptions::default().bulk_bytes(100);
     let (mut server, mut client) = (echo(&there, small), port(&here, ActiveMessageOptions::default(), ()));
     server
         .register("long", |_, _, reply| {
@@ -126,14 +126,9 @@ fn wrong_use_says_what_is_wrong() {
     ));
     let taken = ActiveMessages::open(&here, CHANNEL, ActiveMessageOptions::default(), ());
     assert!(matches!(taken.err(), Some(PortError::Channel(_))));
-    let none = ActiveMessages::open(
-        &here,
-        4,
-        ActiveMessageOptions { tokens: 0, ..ActiveMessageOptions::default() },
-        (),
-    );
+    let none = ActiveMessages::open(&here, 4, ActiveMessageOptions::default().tokens(0), ());
     assert_eq!(none.err(), Some(PortError::Zero("tokens")));
-    let short = open(Config { message_bytes_max: 1000, ..Config::loopback() });
+    let short = open(Config::loopback().message_bytes_max(1000));
     assert!(matches!(
         ActiveMessages::open(&short, CHANNEL, ActiveMessageOptions::default(), ()).err(),
         Some(PortError::MessageBytes { limit: 1000, .. })
@@ -143,9 +138,8 @@ fn wrong_use_says_what_is_wrong() {
 #[test]
 fn tokens_bound_what_is_outstanding_and_come_back() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
-    let options = ActiveMessageOptions { tokens: 20, ..ActiveMessageOptions::default() };
-    let (mut server, mut client) =
-        (echo(&there, ActiveMessageOptions { tokens: 12, ..options }), port(&here, options, 0));
+    let options = ActiveMessageOptions::default().tokens(20);
+    let (mut server, mut client) = (echo(&there, options.tokens(12)), port(&here, options, 0));
     let mut fill = |client: &mut ActiveMessages<i32>| {
         let mut sent = 0;
         while client.may_request(peer, 0).is_ok() {
@@ -173,8 +167,8 @@ fn who_waits_for_a_token_serves_meanwhile() {
     for tokens in [1, 4] {
         in_time(move || {
             const REQUESTS: u64 = 2000;
-            let options = ActiveMessageOptions { tokens, ..ActiveMessageOptions::default() };
-            let config = Config { send_bytes: 1, ..Config::loopback() };
+            let options = ActiveMessageOptions::default().tokens(tokens);
+            let config = Config::loopback().send_bytes(1);
             let ports = std::sync::mpsc::channel();
             let (to_main, from_main) = (ports.0, std::sync::mpsc::channel::<u16>());
             let run = move |endpoint: Endpoint, peer: PeerId| {
@@ -204,12 +198,12 @@ fn who_waits_for_a_token_serves_meanwhile() {
                     let endpoint = open(config);
                     to_main.send(endpoint.port()).unwrap();
                     let port = from_main.1.recv().unwrap();
-                    let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+                    let peer = endpoint.add_peer(format!("127.0.0.1:{port}")).unwrap();
                     run(endpoint, peer);
                 })
             };
             let endpoint = open(config);
-            let peer = endpoint.add_peer(&format!("127.0.0.1:{}", ports.1.recv().unwrap())).unwrap();
+            let peer = endpoint.add_peer(format!("127.0.0.1:{}", ports.1.recv().unwrap())).unwrap();
             from_main.0.send(endpoint.port()).unwrap();
             run(endpoint, peer);
             other.join().unwrap();
@@ -230,7 +224,7 @@ fn a_call_waits_for_its_reply() {
             let _ = endpoint.close();
         });
         let endpoint = open(Config::loopback());
-        let peer = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
+        let peer = endpoint.add_peer(format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
         let mut port = port(&endpoint, ActiveMessageOptions::default(), ());
         for number in 0..3 {
             let (words, data) = port.call(peer, "echo", [number, 0, 0, 0], b"ping").unwrap();
@@ -253,7 +247,7 @@ fn a_call_waits_for_its_reply() {
 fn requests_to_a_peer_that_goes_away_fail_and_those_to_others_do_not() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
-    let other_peer = here.add_peer(&format!("127.0.0.1:{}", other.port())).unwrap();
+    let other_peer = here.add_peer(format!("127.0.0.1:{}", other.port())).unwrap();
     let mut client = port(&here, ActiveMessageOptions::default(), Vec::new());
     let mut living = echo(&other, ActiveMessageOptions::default());
     for number in 0..5 {
@@ -311,7 +305,7 @@ fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
     // Nobody has heard yet that the requests have failed.
     here.reset_peer(peer);
     ask(&mut client, 3);
-    let there = open(Config { port: address, ..Config::loopback() });
+    let there = open(Config::loopback().port(address));
     let mut successor = echo(&there, ActiveMessageOptions::default());
     eventually("everything completes", || {
         successor.poll().unwrap();
@@ -323,11 +317,9 @@ fn requests_to_a_restarted_peer_do_not_fail_with_those_to_its_predecessor() {
 
 #[test]
 fn a_peer_that_falls_silent_after_it_has_acknowledged_a_request_is_noticed() {
-    let config = Config {
-        peer_timeout: Duration::from_millis(200),
-        faults: Some("firewall=on".parse().unwrap()),
-        ..Config::loopback()
-    };
+    let config = Config::loopback()
+        .peer_timeout(Duration::from_millis(200))
+        .faults(Some("firewall=on".parse().unwrap()));
     let (here, there, peer) = connected(config, Config::loopback());
     let mut client = port(&here, ActiveMessageOptions::default(), None);
     client.request(peer, "echo", [0; 4], |seen, answer| *seen = answer.err()).unwrap();
@@ -414,7 +406,7 @@ fn raw_request(number: u64) -> Vec<u8> {
 #[test]
 fn who_asks_without_tokens_is_not_answered() {
     let (here, there, _) = connected(Config::loopback(), Config::loopback());
-    let mut server = port(&here, ActiveMessageOptions { tokens: 1, ..ActiveMessageOptions::default() }, ());
+    let mut server = port(&here, ActiveMessageOptions::default().tokens(1), ());
     let mut hostile = there.channel(CHANNEL).unwrap();
     for number in 0..20 {
         hostile.post(PeerId(0), &raw_request(number)).unwrap();
@@ -488,17 +480,10 @@ proptest! {
         requests in prop::collection::vec((0..4usize, 1..4usize, 0..5000usize, any::<u64>()), 1..150),
         seed in any::<u64>(),
     ) {
-        let faults = FaultOptions { seed, loss: 0.03, duplicate: 0.03, reorder: 0.05, ..FaultOptions::default() };
-        let config = Config {
-            send_bytes,
-            queue_bytes,
-            receive_bytes: queue_bytes,
-            datagram_bytes: Some(1472),
-            faults: Some(faults),
-            ..Config::loopback()
-        };
+        let faults: FaultOptions = format!("loss=3%,dup=3%,reorder=5%,seed={seed}").parse().unwrap();
+        let config = Config::loopback().send_bytes(send_bytes).queue_bytes(queue_bytes).receive_bytes(queue_bytes).datagram_bytes(Some(1472)).faults(Some(faults));
         let (endpoints, peers) = cluster(endpoints, &config);
-        let options = ActiveMessageOptions { tokens, bulk_bytes: 5000 };
+        let options = ActiveMessageOptions::default().tokens(tokens).bulk_bytes(5000);
         // Requests served, and how often each request of ours was completed.
         let mut ports: Vec<ActiveMessages<(u64, Vec<u32>)>> = endpoints
             .iter()

@@ -13,8 +13,7 @@ const LINGER: Duration = Duration::from_millis(20);
 const CHANNEL: u16 = 7;
 
 fn open(config: Config) -> Endpoint {
-    Endpoint::open(Config { accept_unknown: true, linger: LINGER, ..config })
-        .expect("an endpoint on loopback")
+    Endpoint::open(config.accept_unknown(true).linger(LINGER)).expect("an endpoint on loopback")
 }
 
 /// The payload of message `number`. Any byte out of place shows.
@@ -41,7 +40,7 @@ fn transfer(sender: Config, receiver: Config, sizes: &'static [usize], rounds: u
         endpoint.close().unwrap();
     });
     let endpoint = open(sender);
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     for number in 0..rounds * sizes.len() as u64 {
         let data = payload(number, sizes[(number % sizes.len() as u64) as usize]);
@@ -63,14 +62,14 @@ const SIZES: &[usize] = &[0, 1, 8, 64, 1399, 1400, 1401, 5000, 70_000, 8, 8, 8, 
 #[test]
 fn messages_of_all_sizes_arrive_whole_and_in_order() {
     for wait in [Wait::Adaptive, Wait::Block] {
-        let config = Config { wait, ..Config::loopback() };
+        let config = Config::loopback().wait(wait);
         transfer(config.clone(), config, SIZES, 4);
     }
 }
 
 #[test]
 fn small_datagrams_carry_them_too() {
-    let config = Config { datagram_bytes: Some(1472), ..Config::loopback() };
+    let config = Config::loopback().datagram_bytes(Some(1472));
     transfer(config.clone(), config, SIZES, 4);
 }
 
@@ -78,8 +77,7 @@ fn small_datagrams_carry_them_too() {
 fn faults_do_not_show() {
     for repeat in [Repeat::Selective, Repeat::GoBackN] {
         let faults: FaultOptions = "loss=3%,dup=3%,reorder=5%,corrupt=1%,seed=7".parse().unwrap();
-        let config =
-            Config { repeat, faults: Some(faults), datagram_bytes: Some(1472), ..Config::loopback() };
+        let config = Config::loopback().repeat(repeat).faults(Some(faults)).datagram_bytes(Some(1472));
         let counters = transfer(config.clone(), config, SIZES, 3);
         assert!(counters.get("packets_resent") > 0, "{repeat:?}: nothing was lost\n{counters}");
     }
@@ -87,9 +85,8 @@ fn faults_do_not_show() {
 
 #[test]
 fn a_small_queue_and_a_slow_reader_stop_the_sender_and_lose_nothing() {
-    let receiver =
-        Config { queue_bytes: Config::QUEUE_BYTES_MIN, receive_bytes: 64 << 10, ..Config::loopback() };
-    transfer(Config { datagram_bytes: Some(1472), ..Config::loopback() }, receiver, SIZES, 4);
+    let receiver = Config::loopback().queue_bytes(Config::QUEUE_BYTES_MIN).receive_bytes(64 << 10);
+    transfer(Config::loopback().datagram_bytes(Some(1472)), receiver, SIZES, 4);
 }
 
 #[test]
@@ -103,7 +100,7 @@ fn a_channel_is_exclusive_until_it_is_dropped() {
 
 #[test]
 fn a_peer_that_nobody_runs_is_an_error_in_time() {
-    let config = Config { connect_timeout: Duration::from_millis(200), ..Config::loopback() };
+    let config = Config::loopback().connect_timeout(Duration::from_millis(200));
     let endpoint = open(config);
     let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
@@ -127,8 +124,8 @@ fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there()
     const RESET: u8 = 12;
     let other = UdpSocket::bind("127.0.0.1:0").unwrap();
     other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
-    let here = open(Config { connect_timeout: Duration::from_millis(400), ..Config::loopback() });
-    let peer = here.add_peer(&other.local_addr().unwrap().to_string()).unwrap();
+    let here = open(Config::loopback().connect_timeout(Duration::from_millis(400)));
+    let peer = here.add_peer(other.local_addr().unwrap().to_string()).unwrap();
     let mut channel = here.channel(CHANNEL).unwrap();
     channel.post(peer, b"hello").unwrap();
     let (mut buffer, mut answers, mut hellos) = ([0u8; 2048], 0, 0);
@@ -160,7 +157,7 @@ fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there()
 fn what_was_delivered_does_not_fail_with_its_peer() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let early = from.post(peer, b"early").unwrap();
     while here.status(early) == TicketStatus::Pending {
@@ -176,22 +173,22 @@ fn what_was_delivered_does_not_fail_with_its_peer() {
 
 #[test]
 fn wrong_use_says_what_is_wrong() {
-    let endpoint = open(Config { message_bytes_max: 1000, ..Config::loopback() });
+    let endpoint = open(Config::loopback().message_bytes_max(1000));
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     assert!(matches!(channel.post(PeerId(5), b""), Err(SendError::NoSuchPeer(PeerId(5)))));
     let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
     let error = channel.post(peer, &[0; 1001]).unwrap_err();
     assert!(matches!(error, SendError::TooLong { bytes: 1001, limit: 1000 }), "{error}");
-    let taken = Endpoint::open(Config { port: endpoint.port(), ..Config::loopback() });
+    let taken = Endpoint::open(Config::loopback().port(endpoint.port()));
     assert!(taken.is_err(), "the port is taken");
-    assert!(Endpoint::open(Config { queue_bytes: 1000, ..Config::loopback() }).is_err());
+    assert!(Endpoint::open(Config::loopback().queue_bytes(1000)).is_err());
 }
 
 #[test]
 fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
-    let there = open(Config { queue_bytes: Config::QUEUE_BYTES_MIN, ..Config::loopback() });
+    let there = open(Config::loopback().queue_bytes(Config::QUEUE_BYTES_MIN));
     let here = open(Config::loopback());
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let mut kept = Vec::new();
     let mut posted = 0u64;
@@ -228,7 +225,7 @@ fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
 fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     for number in 0..1000u64 {
         let mut buffer = from.send_buffer(peer, 8).unwrap();
@@ -274,9 +271,9 @@ fn random_datagrams_are_counted_and_never_delivered() {
 
 #[test]
 fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
-    let there = open(Config { message_bytes_max: 10_000, ..Config::loopback() });
+    let there = open(Config::loopback().message_bytes_max(10_000));
     let here = open(Config::loopback());
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut from = here.channel(1).unwrap();
     let mut to = there.channel(1).unwrap();
     // Its limit is not known yet.
@@ -307,9 +304,9 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
 
 /// An endpoint with a peer that was gone before it had taken what was sent to it, and the peer's number.
 fn with_a_lost_peer() -> (Endpoint, PeerId) {
-    let endpoint = open(Config { connect_timeout: Duration::from_millis(100), ..Config::loopback() });
+    let endpoint = open(Config::loopback().connect_timeout(Duration::from_millis(100)));
     let nobody = UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{nobody}")).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{nobody}")).unwrap();
     let ticket = endpoint.channel(1).unwrap().post(peer, b"?").unwrap();
     while endpoint.status(ticket) == TicketStatus::Pending {
         endpoint.progress().unwrap();

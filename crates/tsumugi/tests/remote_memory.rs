@@ -12,7 +12,7 @@ const LIMIT: Duration = Duration::from_secs(60);
 const CHANNEL: u16 = 3;
 
 fn open() -> Endpoint {
-    Endpoint::open(Config { accept_unknown: true, ..Config::loopback() }).unwrap()
+    Endpoint::open(Config::loopback().accept_unknown(true)).unwrap()
 }
 
 fn bytes_of(region: &Region, at: usize, bytes: usize) -> Vec<u8> {
@@ -56,7 +56,7 @@ fn an_importer_writes_reads_and_notifies_the_handler_of_its_choice() {
         endpoint.close().unwrap();
     });
     let endpoint = open();
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL).unwrap();
     let (a, b) = (memory.import(peer, "a", LIMIT).unwrap(), memory.import(peer, "b", LIMIT).unwrap());
     assert_eq!((a.bytes(), b.bytes()), (1 << 20, 100));
@@ -84,8 +84,8 @@ fn an_importer_writes_reads_and_notifies_the_handler_of_its_choice() {
 #[test]
 fn what_is_withdrawn_is_refused_and_two_may_import_from_each_other() {
     let (one, other) = (open(), open());
-    let to = one.add_peer(&format!("127.0.0.1:{}", other.port())).unwrap();
-    let back = other.add_peer(&format!("127.0.0.1:{}", one.port())).unwrap();
+    let to = one.add_peer(format!("127.0.0.1:{}", other.port())).unwrap();
+    let back = other.add_peer(format!("127.0.0.1:{}", one.port())).unwrap();
     let mut ours = RemoteMemory::open(&one, CHANNEL).unwrap();
     let mut theirs = RemoteMemory::open(&other, CHANNEL).unwrap();
     let (mine, yours) = (Region::new(64).unwrap(), Region::new(64).unwrap());

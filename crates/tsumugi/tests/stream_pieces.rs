@@ -49,15 +49,8 @@ proptest! {
         limit in prop_oneof![Just(1u64), Just(10_000), Just(u64::MAX)],
         seed in any::<u64>(),
     ) {
-        let faults = FaultOptions { seed, loss: 0.03, duplicate: 0.03, reorder: 0.05, ..FaultOptions::default() };
-        let config = Config {
-            send_bytes,
-            queue_bytes,
-            receive_bytes: queue_bytes,
-            datagram_bytes: Some(1472),
-            faults: Some(faults),
-            ..Config::loopback()
-        };
+        let faults: FaultOptions = format!("loss=3%,dup=3%,reorder=5%,seed={seed}").parse().unwrap();
+        let config = Config::loopback().send_bytes(send_bytes).queue_bytes(queue_bytes).receive_bytes(queue_bytes).datagram_bytes(Some(1472)).faults(Some(faults));
         let (endpoints, peers) = cluster(endpoints, &config);
         let count = endpoints.len();
         let all = Rc::new(scripts.clone());
@@ -66,7 +59,7 @@ proptest! {
             .iter()
             .map(|endpoint| {
                 let mut port =
-                    Streams::open(endpoint, CHANNEL, StreamOptions { buffered_bytes }, vec![0; scripts.len()]).unwrap();
+                    Streams::open(endpoint, CHANNEL, StreamOptions::default().buffered_bytes(buffered_bytes), vec![0; scripts.len()]).unwrap();
                 let all = Rc::clone(&all);
                 port.register("check", move |incoming: Incoming<Vec<u32>>| {
                     check(incoming, Rc::clone(&all))

@@ -33,10 +33,10 @@ fn child() {
     let words: Vec<u64> = role.split(' ').map(|word| word.parse().unwrap()).collect();
     let [port, from, count, file] = words[..] else { panic!("{role}") };
     let path = std::env::temp_dir().join(format!("tsumugi-context-{file}"));
-    let config = Config { datagram_bytes: Some(1472), ..Config::loopback() };
+    let config = Config::loopback().datagram_bytes(Some(1472));
     let endpoint = match std::fs::read(&path) {
         Ok(bytes) => Endpoint::resume(&Context::from_bytes(&bytes).unwrap(), config).unwrap(),
-        Err(_) => Endpoint::open(Config { port: port as u16, ..config }).unwrap(),
+        Err(_) => Endpoint::open(config.port(port as u16)).unwrap(),
     };
     let next = receive(&endpoint, from, count);
     // Something of its own is on its way when it is suspended.
@@ -57,14 +57,14 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
     let path = std::env::temp_dir().join(format!("tsumugi-context-{file}"));
     let _ = std::fs::remove_file(&path);
     let faults: FaultOptions = "loss=1%,reorder=5%,dup=1%,seed=3".parse().unwrap();
-    let endpoint = Endpoint::open(Config {
-        datagram_bytes: Some(1472),
-        faults: Some(faults),
-        peer_timeout: Duration::from_secs(20),
-        ..Config::loopback()
-    })
+    let endpoint = Endpoint::open(
+        Config::loopback()
+            .datagram_bytes(Some(1472))
+            .faults(Some(faults))
+            .peer_timeout(Duration::from_secs(20)),
+    )
     .unwrap();
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{free}")).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{free}")).unwrap();
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let (mut posted, mut answers) = (0, Vec::new());
     for turn in 0..4u64 {
@@ -100,7 +100,7 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
 fn what_was_received_and_not_taken_comes_along() {
     let here = Endpoint::open(Config::loopback()).unwrap();
     let there = Endpoint::open(Config::loopback()).unwrap();
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut from = here.channel(1).unwrap();
     let mut to = there.channel(1).unwrap();
     for number in 0..100 {
@@ -138,10 +138,10 @@ fn what_was_received_and_not_taken_comes_along() {
 fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
     // One thread plays both sides: when they are dropped, nobody is left to acknowledge.
     let linger = Duration::from_millis(20);
-    let config = || Config { send_bytes: 64 << 10, accept_unknown: true, linger, ..Config::loopback() };
+    let config = || Config::loopback().send_bytes(64 << 10).accept_unknown(true).linger(linger);
     let here = Endpoint::open(config()).unwrap();
     let there = Endpoint::open(config()).unwrap();
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let memory = Region::new(bytes).unwrap();
     let data: Vec<u8> = (0..bytes).map(|at| (at * 7 + (at >> 9)) as u8).collect();
     memory.write(0, &data).unwrap();
@@ -189,9 +189,9 @@ fn a_long_read_goes_on_though_who_serves_it_is_suspended() {
 
 #[test]
 fn a_long_write_goes_on_though_its_sender_is_suspended() {
-    let config = || Config { accept_unknown: true, ..Config::loopback() };
+    let config = || Config::loopback().accept_unknown(true);
     let (here, there) = (Endpoint::open(config()).unwrap(), Endpoint::open(config()).unwrap());
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let bytes = 16 << 20;
     let memory = Region::new(bytes).unwrap();
     let registration = there.remote().register(&memory.all(), Rights::ALL).unwrap();
@@ -230,9 +230,8 @@ fn peers_of_both_families_go_on() {
         return;
     }
     let mut clients = ["127.0.0.1", "::1"].map(|own| {
-        let client = Endpoint::open(Config { bind: own.parse().unwrap(), ..Config::default() }).unwrap();
-        let peer =
-            client.add_peer(&std::net::SocketAddr::new(client.address().ip(), server.port()).to_string());
+        let client = Endpoint::open(Config::default().bind(own.parse().unwrap())).unwrap();
+        let peer = client.add_peer((client.address().ip(), server.port()));
         (client.channel(CHANNEL).unwrap(), peer.unwrap(), client)
     });
     for turn in 0..3u64 {

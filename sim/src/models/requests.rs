@@ -20,7 +20,7 @@ pub(super) struct Requests {
 impl Requests {
     pub(super) fn open(site: &Site, hosts: usize) -> Result<Requests, Wrong> {
         let book = Book { me: site.me, taken: vec![0; hosts], ..Book::default() };
-        let options = ActiveMessageOptions { tokens: 4, ..ActiveMessageOptions::default() };
+        let options = ActiveMessageOptions::default().tokens(4);
         let mut port = ActiveMessages::open(&site.endpoint, 2, options, book).map_err(text)?;
         port.register("take", |book, request, reply| {
             let [number, from, ..] = request.words;

@@ -27,11 +27,7 @@ pub(super) struct Tagged {
 
 impl Tagged {
     pub(super) fn open(site: &Site, _: usize, random: &mut Random) -> Result<Tagged, Wrong> {
-        let options = MessageOptions {
-            protocol: random.pick(&PROTOCOLS),
-            eager_bytes: 1000,
-            ..MessageOptions::default()
-        };
+        let options = MessageOptions::default().protocol(random.pick(&PROTOCOLS)).eager_bytes(1000);
         let port = Port::open_with(&site.endpoint, 4, options).map_err(text)?;
         let (sent, taken) = (BTreeMap::new(), BTreeMap::new());
         Ok(Tagged { port, sends: Vec::new(), receives: Vec::new(), posted: 0, sent, taken })

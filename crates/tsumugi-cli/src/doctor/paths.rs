@@ -43,8 +43,8 @@ struct Answer<'a> {
 
 pub(super) fn run(host: &str, json: bool) -> tsumugi_measure::CommandResult {
     let networks = Networks::from_environment()?;
-    let config = Config { receive: ReceiveChoice::Socket, wait: Wait::Block, ..Config::default() };
-    let endpoint = Endpoint::open(Config { connect_timeout: ANSWER, ..config })?;
+    let config = Config::default().receive(ReceiveChoice::Socket).wait(Wait::Block);
+    let endpoint = Endpoint::open(config.connect_timeout(ANSWER))?;
     let peer = endpoint.add_peer(host)?;
     let own = nics::explain(endpoint.address().ip(), &networks)?;
     let fence = endpoint.remote().fence(peer)?;

@@ -142,17 +142,15 @@ pub(super) struct Talker {
 impl Talker {
     /// Opens an endpoint with the XDP receive path.
     pub(super) fn open(bind: std::net::IpAddr, send_path: &str) -> Result<Talker, CostsError> {
-        let config = Config {
-            bind,
-            port: 0,
-            accept_unknown: true,
-            wait: Wait::Spin,
-            send: send_path.parse().map_err(CostsError::failed("choosing the send path"))?,
-            receive: ReceiveChoice::Xdp,
-            peer_timeout: PEER_TIMEOUT,
-            connect_timeout: PEER_TIMEOUT,
-            ..Config::default()
-        };
+        let config = Config::default()
+            .bind(bind)
+            .port(0)
+            .accept_unknown(true)
+            .wait(Wait::Spin)
+            .send(send_path.parse().map_err(CostsError::failed("choosing the send path"))?)
+            .receive(ReceiveChoice::Xdp)
+            .peer_timeout(PEER_TIMEOUT)
+            .connect_timeout(PEER_TIMEOUT);
         let notes = Rc::new(Notes::new());
         let wrap = |rail| Box::new(Noted { rail, notes: Rc::clone(&notes) }) as Box<dyn Rail>;
         let endpoint = tsumugi::internal::open_through(&config, wrap)
@@ -167,7 +165,7 @@ impl Talker {
 
     /// Adds the other side as a peer.
     pub(super) fn add_peer(&self, peer: SocketAddr) -> Result<PeerId, CostsError> {
-        self.endpoint.add_peer(&peer.to_string()).map_err(CostsError::failed("adding a peer"))
+        self.endpoint.add_peer(peer).map_err(CostsError::failed("adding a peer"))
     }
 
     /// Bytes of the packet that carried the last message that was noted.

@@ -53,8 +53,8 @@ pub(crate) struct Received {
 
 pub(crate) fn run(options: &MemberOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let endpoint = Endpoint::open(Config { port: PORT, receive: options.receive, ..Config::default() })?;
-    let peers = options.to.iter().map(|to| endpoint.add_peer(&format!("{to}:{PORT}")));
+    let endpoint = Endpoint::open(Config::default().port(PORT).receive(options.receive))?;
+    let peers = options.to.iter().map(|to| endpoint.add_peer(format!("{to}:{PORT}")));
     let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
     let channel = endpoint.channel(CHANNEL)?;
     let mut member = Member { channel, peers, message: vec![7; options.size], bytes: 0 };

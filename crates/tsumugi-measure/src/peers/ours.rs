@@ -185,24 +185,22 @@ impl TsumugiOptions {
         let policy = policy(&self.policy).map_err(|why| refused("--policy", &why))?;
         // The library refuses time-outs that would kill healthy peers.
         let timeout = Duration::from_millis(self.peer_timeout_ms).max(Config::PEER_TIMEOUT_MIN);
-        let mut config = Config {
-            port,
-            bind: if policy.is_some() && !bind.is_loopback() { EVERY_NIC } else { bind },
-            accept_unknown: true,
-            wait: self.wait.parse().map_err(|why| refused("--wait", &why))?,
-            repeat: match self.repeat.as_str() {
+        let mut config = Config::default()
+            .port(port)
+            .bind(if policy.is_some() && !bind.is_loopback() { EVERY_NIC } else { bind })
+            .accept_unknown(true)
+            .wait(self.wait.parse().map_err(|why| refused("--wait", &why))?)
+            .repeat(match self.repeat.as_str() {
                 "selective" => Repeat::Selective,
                 "go-back-n" => Repeat::GoBackN,
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
-            },
-            datagram_bytes: self.datagram_bytes,
-            send: self.send.parse().map_err(|why| refused("--send", &why))?,
-            receive: self.receive.parse().map_err(|why| refused("--receive", &why))?,
-            policy,
-            peer_timeout: timeout,
-            connect_timeout: timeout,
-            ..Config::default()
-        };
+            })
+            .datagram_bytes(self.datagram_bytes)
+            .send(self.send.parse().map_err(|why| refused("--send", &why))?)
+            .receive(self.receive.parse().map_err(|why| refused("--receive", &why))?)
+            .policy(policy)
+            .peer_timeout(timeout)
+            .connect_timeout(timeout);
         if let Some(faults) = &self.faults {
             config.faults = Some(faults.parse::<FaultOptions>().map_err(|why| refused("--faults", &why))?);
         }
@@ -277,7 +275,7 @@ pub(crate) fn connect(
     let mut config = options.config(bind, 0)?;
     config.trace = trace.map(Path::to_owned);
     let endpoint = open(config)?;
-    let peer = endpoint.add_peer(&server.to_string()).map_err(failed("cannot add the server as a peer"))?;
+    let peer = endpoint.add_peer(server).map_err(failed("cannot add the server as a peer"))?;
     options.side(endpoint, Some(peer))
 }
 

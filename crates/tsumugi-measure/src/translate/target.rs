@@ -34,13 +34,13 @@ pub(crate) struct TargetOptions {
 pub(crate) fn run(options: &TargetOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
     let (wait, replacement) = (Wait::Spin, options.replacement);
-    let endpoint = Endpoint::open(Config {
-        wait,
-        replacement,
-        receive: ReceiveChoice::Xdp,
-        accept_unknown: true,
-        ..Config::default()
-    })?;
+    let endpoint = Endpoint::open(
+        Config::default()
+            .wait(wait)
+            .replacement(replacement)
+            .receive(ReceiveChoice::Xdp)
+            .accept_unknown(true),
+    )?;
     let mut channel = endpoint.channel(CHANNEL)?;
     let remote = endpoint.remote();
     let region = remote.window(options.pages as usize * 4096)?;

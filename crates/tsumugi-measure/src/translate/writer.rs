@@ -87,9 +87,9 @@ impl Acknowledged {
 
 pub(crate) fn run(options: &WriterOptions) -> crate::CommandResult {
     options.cpu.as_ref().map_or(Ok(()), pin)?;
-    let config = Config { wait: Wait::Spin, receive: ReceiveChoice::Xdp, ..Config::default() };
+    let config = Config::default().wait(Wait::Spin).receive(ReceiveChoice::Xdp);
     let endpoint = Endpoint::open(config)?;
-    let peer = endpoint.add_peer(&options.to.to_string())?;
+    let peer = endpoint.add_peer(options.to)?;
     let channel = endpoint.channel(CHANNEL)?;
     let there = Target { key: options.key, address: options.address };
     let mut writer = Writer { channel, endpoint, peer, there };

@@ -43,7 +43,7 @@ use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use tsumugi::message::{Claim, Port};
 use tsumugi::remote::Registration;
-use tsumugi::{Channel, Config, Remote};
+use tsumugi::{Channel, Remote};
 
 /// Channels that the endpoints on both sides use.
 const MESSAGES: u16 = 1;
@@ -246,15 +246,15 @@ impl Endpoint {
 
     fn run(&self, addresses: Rc<Addresses>, reports: Reports) -> Result<Running, i32> {
         let settings = &self.domain.settings;
-        let usual = settings.config();
-        let port = if self.source.port() == 0 { usual.port } else { self.source.port() };
-        let config = Config {
-            port,
-            bind: if self.exact { self.source.ip() } else { usual.bind },
-            job: self.job.unwrap_or(usual.job),
-            ..usual
-        };
-        let fallback = (self.source.port() == 0 && port != 0).then(|| Config { port: 0, ..config.clone() });
+        let mut config = settings.config();
+        if self.source.port() != 0 {
+            config.port = self.source.port();
+        }
+        if self.exact {
+            config.bind = self.source.ip();
+        }
+        config.job = self.job.unwrap_or(config.job);
+        let fallback = (self.source.port() == 0 && config.port != 0).then(|| config.clone().port(0));
         let mut opened = tsumugi::Endpoint::open(config);
         if let (Err(_), Some(config)) = (&opened, fallback) {
             // Whoever has the port that was set is another endpoint of the job, as a rule.

@@ -34,7 +34,7 @@ impl Peers {
             Some(Some((peer, known))) if *known == inserted => return Ok(*peer),
             _ => {}
         }
-        let peer = endpoint.add_peer_at(address).map_err(|error| {
+        let peer = endpoint.add_peer(address).map_err(|error| {
             say!(FI_LOG_WARN, FI_LOG_AV, "{error}");
             error::of_peer(&error)
         })?;

@@ -6,6 +6,7 @@ use tsumugi_wire::time::{MICROSECOND_NS, MILLISECOND_NS, SECOND_NS};
 
 /// How often what goes wrong. Probabilities lie between 0 and 1 and hold for each packet.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub struct FaultOptions {
     /// Seed of the random numbers; the same seed and packets give the same faults.
     pub seed: u64,

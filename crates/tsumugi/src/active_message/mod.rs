@@ -11,7 +11,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let there = Endpoint::open(Config::loopback())?;
 //! # let here = Endpoint::open(Config::loopback())?;
-//! # let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! # let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
 //! // Where the handler is. Handlers get the state that the port was opened with.
 //! let mut server = ActiveMessages::open(&there, 1, ActiveMessageOptions::default(), 0)?;
 //! server.register("add", |sum: &mut u64, request, reply| {
@@ -64,6 +64,7 @@ mod segment;
 pub use error::{CallError, ReplyError, RequestError, Unanswered};
 pub use reply::{Answer, Reply, Request};
 
+use crate::config::setters;
 use crate::error::{NameError, PortError, SendError};
 use crate::registry::{self, Registry};
 use crate::ticket::Ticket;
@@ -82,6 +83,7 @@ const TOKENS_FIRST: u16 = 8;
 
 /// How a port is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct ActiveMessageOptions {
     /// Requests outstanding with one peer at most, ours with it and its with us. The room for replies to one peer is
     /// this, but at least 8, times the longest reply.
@@ -89,6 +91,8 @@ pub struct ActiveMessageOptions {
     /// Data of one request or reply, bytes at most. To be the same on all sides.
     pub bulk_bytes: usize,
 }
+
+setters!(ActiveMessageOptions { tokens: u16, bulk_bytes: usize });
 
 impl Default for ActiveMessageOptions {
     fn default() -> Self {

@@ -26,7 +26,7 @@ use crate::error::{ChannelError, Failure, OpenError, PeerError, SendError};
 use crate::report::Report;
 use crate::ticket::{Ticket, TicketStatus};
 use crate::wait::{Wait, Waiter};
-use crate::{PeerId, Policy, Remote, peers};
+use crate::{PeerId, PeerName, Policy, Remote, peers};
 use core::paths::PathReport;
 use core::{Core, EndpointOptions};
 use shared::{Inner, Shared};
@@ -89,7 +89,7 @@ impl Endpoint {
 
     pub(crate) fn prepare(config: &Config) -> Result<(Box<dyn Rail>, EndpointOptions, Memory), OpenError> {
         let geometry = config.check()?;
-        let networks = config.networks()?;
+        let networks = config.networks_in_force()?;
         let udp = UdpOptions {
             address: dual_stack::on_this_host(config.bind),
             port: config.port,
@@ -161,7 +161,7 @@ impl Endpoint {
         let ns = |time: Duration| u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
         (inner.flush_ns, inner.linger_ns) = (ns(config.flush_timeout), ns(config.linger));
         inner.core.set_replacement(config.replacement);
-        inner.core.set_networks(config.networks()?);
+        inner.core.set_networks(config.networks_in_force()?);
         if config.datagram_bytes.is_none() && family::is_dual(inner.rail.address().ip()) {
             inner.core.shorten_over_ipv6();
         }
@@ -170,7 +170,7 @@ impl Endpoint {
             endpoint.report().log();
         }
         for peer in &config.peers {
-            endpoint.add_peer(peer)?;
+            endpoint.add_peer(peer.clone())?;
         }
         Ok(endpoint)
     }
@@ -187,26 +187,24 @@ impl Endpoint {
         self.shared.inner.borrow().rail.address()
     }
 
-    /// Adds a peer: `host`, `host:port`, `address:port`, `[IPv6 address]:port` or, for one on the link of a NIC,
-    /// `[fe80::…%NIC]:port`. Without a port the
-    /// [default](crate::DEFAULT_PORT) is meant. A peer that is known already keeps its number.
+    /// Adds a peer, by name or address. A peer that is known already keeps its number.
     ///
     /// # Errors
-    /// The name has no address, or the list of peers is full.
-    pub fn add_peer(&self, peer: &str) -> Result<PeerId, PeerError> {
+    /// The name has no address, the address may not be used, or the list of peers is full.
+    pub fn add_peer(&self, peer: impl Into<PeerName>) -> Result<PeerId, PeerError> {
         let mut inner = self.shared.inner.borrow_mut();
-        let bound = inner.rail.address();
-        let address = peers::resolve(peer, bound.ip(), |address| inner.rail.path_bytes(address).is_some())?;
-        inner.add_peer(peer, address)
-    }
-
-    /// As [`Endpoint::add_peer`], of an address.
-    ///
-    /// # Errors
-    /// The address may not be used, or the list of peers is full.
-    pub fn add_peer_at(&self, address: SocketAddr) -> Result<PeerId, PeerError> {
-        let address = family::canonical(address);
-        self.shared.inner.borrow_mut().add_peer(&address.to_string(), address)
+        match peer.into() {
+            PeerName::Text(text) => {
+                let bound = inner.rail.address();
+                let has_route = |address| inner.rail.path_bytes(address).is_some();
+                let address = peers::resolve(&text, bound.ip(), has_route)?;
+                inner.add_peer(&text, address)
+            }
+            PeerName::Address(address) => {
+                let address = family::canonical(address);
+                inner.add_peer(&address.to_string(), address)
+            }
+        }
     }
 
     /// Whether everything that was accepted for a peer has been handed to a NIC at least once. What has not goes out in a later
@@ -477,12 +475,8 @@ impl Endpoint {
     /// # Errors
     /// The port is taken (is the suspended process still alive?), or the context does not fit.
     pub fn resume(context: &Context, config: Config) -> Result<Endpoint, OpenError> {
-        let config = Config {
-            bind: context.address().ip(),
-            port: context.address().port(),
-            peers_max: context.peers_max(),
-            ..config
-        };
+        let config =
+            config.bind(context.address().ip()).port(context.address().port()).peers_max(context.peers_max());
         let (rail, options, memory) = Endpoint::prepare(&config)?;
         let mut core = Core::new(options, memory);
         core.restore(context)?;

@@ -12,7 +12,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let there = Endpoint::open(Config::loopback())?;
 //! let here = Endpoint::open(Config::loopback())?;
-//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
 //! let (mut from, mut to) = (Port::open(&here, 7)?, Port::open(&there, 7)?);
 //!
 //! let receive = to.receive(Pattern::tagged(42), vec![0; 100].into());
@@ -89,6 +89,7 @@ mod waiting;
 pub use crate::buffer::Buffer;
 pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
 
+use crate::config::setters;
 use crate::endpoint::Endpoint;
 use crate::endpoint::core::Core;
 use crate::endpoint::shared::Shared;
@@ -120,6 +121,7 @@ pub enum Protocol {
 
 /// What a port is opened with.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct MessageOptions {
     /// How data travel.
     pub protocol: Protocol,
@@ -131,6 +133,8 @@ pub struct MessageOptions {
     /// Whether a receive from one peer counts as something outstanding with it; see [the module](self).
     pub watch_sources: bool,
 }
+
+setters!(MessageOptions { protocol: Protocol, eager_bytes: usize, offer_bytes: usize, watch_sources: bool });
 
 impl Default for MessageOptions {
     fn default() -> Self {

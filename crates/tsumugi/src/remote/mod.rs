@@ -12,7 +12,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! let there = Endpoint::open(Config::loopback())?;
 //! let here = Endpoint::open(Config::loopback())?;
-//! let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
 //!
 //! let memory = Region::new(4096)?;
 //! let registered = there.remote().register(&memory.all(), Rights::ALL)?;

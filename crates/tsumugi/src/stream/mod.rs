@@ -21,7 +21,7 @@
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let there = Endpoint::open(Config::loopback())?;
 //! # let here = Endpoint::open(Config::loopback())?;
-//! # let peer = here.add_peer(&format!("127.0.0.1:{}", there.port()))?;
+//! # let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
 //! let mut receiver = Streams::open(&there, 1, StreamOptions::default(), 0)?;
 //! receiver.register("add", add)?;
 //!
@@ -67,6 +67,7 @@ pub use incoming::Incoming;
 pub use outgoing::Outgoing;
 
 use crate::channel::Channel;
+use crate::config::setters;
 use crate::error::{NameError, PortError};
 use crate::registry::Registry;
 use crate::ticket::Ticket;
@@ -87,11 +88,14 @@ pub const UNFINISHED_MAX: usize = 1024;
 
 /// How a port is to be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct StreamOptions {
     /// Bytes that may wait for handlers to read them before the port takes in no more. May be exceeded by what one
     /// message of the channel brings.
     pub buffered_bytes: u64,
 }
+
+setters!(StreamOptions { buffered_bytes: u64 });
 
 impl Default for StreamOptions {
     fn default() -> Self {

@@ -11,7 +11,7 @@ const LINGER: Duration = Duration::from_millis(20);
 const PATIENCE: Duration = Duration::from_secs(60);
 
 pub(crate) fn open(config: Config) -> Endpoint {
-    Endpoint::open(Config { linger: LINGER, ..config }).expect("an endpoint on loopback")
+    Endpoint::open(config.linger(LINGER)).expect("an endpoint on loopback")
 }
 
 /// The payload of message `number`. Any byte out of place shows.
@@ -27,7 +27,7 @@ pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<
     let peers = endpoints
         .iter()
         .map(|from| {
-            let number = |to: &Endpoint| from.add_peer(&format!("127.0.0.1:{}", to.port())).unwrap();
+            let number = |to: &Endpoint| from.add_peer(format!("127.0.0.1:{}", to.port())).unwrap();
             endpoints.iter().map(number).collect()
         })
         .collect();
@@ -38,7 +38,7 @@ pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<
 /// the second.
 pub(crate) fn connected(here: Config, there: Config) -> (Endpoint, Endpoint, PeerId) {
     let (here, there) = (open(here), open(there));
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let (mut from, mut to) = (here.channel(999).unwrap(), there.channel(999).unwrap());
     let ticket = from.post(peer, b"hello").unwrap();
     let mut source = None;

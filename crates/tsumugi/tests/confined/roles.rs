@@ -42,20 +42,18 @@ fn open(settings: &str) {
     setting(settings, "deny").into_iter().flat_map(|list| list.split(',')).for_each(deny);
     let default = Config::default();
     let word = |name| setting(settings, name);
-    let config = Config {
-        port: word("port").map_or(0, |port| port.parse().expect("a port")),
-        bind: word("bind").map_or(default.bind, |bind| bind.parse().expect("an address")),
-        receive: word("receive").map_or(default.receive, |word| word.parse().expect("a receive path")),
-        send: word("send").map_or(default.send, |word| word.parse().expect("a send path")),
-        ..default
-    };
+    let config = Config::default()
+        .port(word("port").map_or(0, |port| port.parse().expect("a port")))
+        .bind(word("bind").map_or(default.bind, |bind| bind.parse().expect("an address")))
+        .receive(word("receive").map_or(default.receive, |word| word.parse().expect("a receive path")))
+        .send(word("send").map_or(default.send, |word| word.parse().expect("a send path")));
     let endpoint = match Endpoint::open(config) {
         Ok(endpoint) => endpoint,
         Err(error) => return say(format!("refused: {error}")),
     };
     let bound = endpoint.address().ip();
     let own = if bound.is_unspecified() { "127.0.0.1".to_owned() } else { bound.to_string() };
-    let peer = endpoint.add_peer(&format!("{own}:{}", endpoint.port())).expect("a peer");
+    let peer = endpoint.add_peer(format!("{own}:{}", endpoint.port())).expect("a peer");
     let mut channel = endpoint.channel(0).expect("it is free");
     channel.send(peer, b"to myself").expect("it is sent");
     let message = channel.receive_timeout(PATIENCE).expect("it arrives");

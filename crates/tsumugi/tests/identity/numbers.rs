@@ -12,11 +12,11 @@ use tsumugi::{Config, Context, Endpoint, Networks, PeerId, Region, Rights, Ticke
 /// Reached by every address of the loopback interface, and by no other.
 fn config() -> Config {
     let networks: Networks = "127.0.0.0/8".parse().unwrap();
-    Config { bind: "0.0.0.0".parse().unwrap(), networks: Some(networks), ..Config::loopback() }
+    Config::loopback().bind("0.0.0.0".parse().unwrap()).networks(Some(networks))
 }
 
 fn add(here: &Endpoint, there: &Endpoint) -> [PeerId; 2] {
-    ["127.0.0.1", "127.0.1.1"].map(|at| here.add_peer(&format!("{at}:{}", there.port())).unwrap())
+    ["127.0.0.1", "127.0.1.1"].map(|at| here.add_peer(format!("{at}:{}", there.port())).unwrap())
 }
 
 /// Two endpoints, and the two numbers of the second with the first.

@@ -4,7 +4,7 @@ use crate::pair::*;
 use std::ptr::NonNull;
 use std::time::{Duration, Instant};
 use tsumugi::message::{Buffer, MessageOptions, Pattern, Port, Protocol, RequestError, WaitError};
-use tsumugi::{Config, Endpoint, PeerId, Reason};
+use tsumugi::{Endpoint, PeerId, Reason};
 
 #[test]
 fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
@@ -51,7 +51,7 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
         let more = to.receive(Pattern::of(PeerId(0), 7), buffer(20));
         assert!(matches!(to.wait(more).unwrap().outcome, Err(RequestError::Peer(_))));
         // What anybody else sends still matches the receive from anybody.
-        let peer = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        let peer = other.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
         let mut from = Port::open(&other, CHANNEL).unwrap();
         from.send(peer, 1, b"hello").unwrap();
         let received = loop {
@@ -68,13 +68,10 @@ fn what_needs_a_peer_fails_with_it_and_what_does_not_stays() {
 
 #[test]
 fn the_silence_of_a_source_is_noticed_though_nothing_is_sent() {
-    let config = Config {
-        peer_timeout: Duration::from_millis(100),
-        faults: Some("firewall=on".parse().unwrap()),
-        ..config()
-    };
+    let config =
+        config().peer_timeout(Duration::from_millis(100)).faults(Some("firewall=on".parse().unwrap()));
     for (watch_sources, gone) in [(true, true), (false, false)] {
-        let options = MessageOptions { watch_sources, ..MessageOptions::default() };
+        let options = MessageOptions::default().watch_sources(watch_sources);
         let mut pair = pair_of(config.clone(), config.clone(), &options);
         pair.deliver(1, b"");
         let receive = pair.to.receive(Pattern::of(PeerId(0), 2), buffer(8));
@@ -127,7 +124,7 @@ fn a_port_may_go_while_messages_arrive_in_its_buffers() {
 
 #[test]
 fn unexpected_messages_are_bounded_by_the_endpoints_memory() {
-    let there = Config { receive_bytes: 1 << 20, queue_bytes: 64 << 10, ..config() };
+    let there = config().receive_bytes(1 << 20).queue_bytes(64 << 10);
     for (protocol, bytes) in [(Protocol::Eager, 8), (Protocol::Eager, 9000), (Protocol::ActiveZeroCopy, 9000)]
     {
         let mut pair = pair_of(config(), there.clone(), &self::protocol(protocol));

@@ -25,11 +25,11 @@ pub(crate) fn payload(number: u64, bytes: usize) -> Vec<u8> {
 
 /// Packets as they are on Ethernet, so that long messages are not very long.
 pub(crate) fn config() -> Config {
-    Config { datagram_bytes: Some(1472), linger: LINGER, ..Config::loopback() }
+    Config::loopback().datagram_bytes(Some(1472)).linger(LINGER)
 }
 
 pub(crate) fn protocol(protocol: Protocol) -> MessageOptions {
-    MessageOptions { protocol, eager_bytes: 1000, ..MessageOptions::default() }
+    MessageOptions::default().protocol(protocol).eager_bytes(1000)
 }
 
 /// Two endpoints of one thread, each with a port.
@@ -45,7 +45,7 @@ pub(crate) struct Pair {
 pub(crate) fn pair_of(here: Config, there: Config, options: &MessageOptions) -> Pair {
     let there = Endpoint::open(there).unwrap();
     let here = Endpoint::open(here).unwrap();
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let from = Port::open_with(&here, CHANNEL, options.clone()).unwrap();
     let to = Port::open_with(&there, CHANNEL, options.clone()).unwrap();
     Pair { here, there, from, to, peer }
@@ -114,7 +114,7 @@ pub(crate) fn transfer(
         let _ = endpoint.flush();
     });
     let endpoint = Endpoint::open(sender).unwrap();
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{}", told.recv().unwrap())).unwrap();
     let mut port = Port::open_with(&endpoint, CHANNEL, options.clone()).unwrap();
     send(&mut port, peer);
     while is_done.try_recv() == Err(std::sync::mpsc::TryRecvError::Empty) {

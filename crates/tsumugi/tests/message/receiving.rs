@@ -230,7 +230,7 @@ fn sixty_four_mebibytes_arrive_by_every_protocol() {
 fn faults_do_not_show_by_any_protocol() {
     for protocol in PROTOCOLS {
         let faults: FaultOptions = "loss=3%,dup=3%,reorder=10%,corrupt=1%,seed=11".parse().unwrap();
-        let config = Config { faults: Some(faults), ..config() };
+        let config = config().faults(Some(faults));
         let options = self::protocol(protocol);
         const COUNT: u64 = 60;
         let size = |number: u64| SIZES[number as usize % SIZES.len()] / 4;
@@ -282,7 +282,7 @@ fn one_message_goes_to_a_whole_group() {
     let there: Vec<_> =
         [config(), config(), Config::loopback()].map(|config| Endpoint::open(config).unwrap()).into();
     let group: Vec<_> =
-        there.iter().map(|there| here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap()).collect();
+        there.iter().map(|there| here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap()).collect();
     let mut from = Port::open(&here, CHANNEL).unwrap();
     let mut to: Vec<_> = there.iter().map(|there| Port::open(there, CHANNEL).unwrap()).collect();
     let started = Instant::now();

@@ -3,13 +3,13 @@
 use crate::pair::*;
 use std::time::Instant;
 use tsumugi::message::{MessageOptions, Pattern, Port, Protocol, RequestError, WaitError};
-use tsumugi::{Config, Endpoint, PeerId, SendError};
+use tsumugi::{Endpoint, PeerId, SendError};
 
 #[test]
 fn what_makes_no_sense_is_counted_and_nothing_else() {
     let there = Endpoint::open(config()).unwrap();
     let here = Endpoint::open(config()).unwrap();
-    let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut raw = here.channel(CHANNEL).unwrap();
     let mut to = Port::open(&there, CHANNEL).unwrap();
     let word = |kind: u64, bytes: u64| (kind | bytes << 16).to_le_bytes();
@@ -76,7 +76,7 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
 fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     let there = Endpoint::open(config()).unwrap();
     let here = Endpoint::open(config()).unwrap();
-    let to_there = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let to_there = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut port = Port::open_with(&here, CHANNEL, protocol(Protocol::Rendezvous)).unwrap();
     let mut raw = there.channel(CHANNEL).unwrap();
     let data = payload(1, 2000);
@@ -119,7 +119,7 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
 
 #[test]
 fn an_offer_over_the_receivers_limit_fails_at_its_sender() {
-    let there = Config { message_bytes_max: 10_000, ..config() };
+    let there = config().message_bytes_max(10_000);
     let mut pair = pair_of(config(), there, &protocol(Protocol::Rendezvous));
     // The limit is not known yet.
     let send = pair.from.send(pair.peer, 1, &payload(1, 10_001)).unwrap();

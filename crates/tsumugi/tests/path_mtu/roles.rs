@@ -37,16 +37,17 @@ fn number(settings: &str, name: &str) -> Option<u64> {
 
 fn open(settings: &str) -> Endpoint {
     let default = Config::default();
-    let config = Config {
-        port: PORT,
-        bind: word(settings, "bind").map_or(default.bind, |bind| bind.parse().expect("an address")),
-        send: word(settings, "send").map_or(default.send, |word| word.parse().expect("a send path")),
-        receive: word(settings, "receive")
-            .map_or(default.receive, |word| word.parse().expect("a receive path")),
-        datagram_bytes: number(settings, "datagram").map(|bytes| bytes as u16),
-        peer_timeout: number(settings, "peer_timeout_ms").map_or(default.peer_timeout, Duration::from_millis),
-        ..default
-    };
+    let config = Config::default()
+        .port(PORT)
+        .bind(word(settings, "bind").map_or(default.bind, |bind| bind.parse().expect("an address")))
+        .send(word(settings, "send").map_or(default.send, |word| word.parse().expect("a send path")))
+        .receive(
+            word(settings, "receive").map_or(default.receive, |word| word.parse().expect("a receive path")),
+        )
+        .datagram_bytes(number(settings, "datagram").map(|bytes| bytes as u16))
+        .peer_timeout(
+            number(settings, "peer_timeout_ms").map_or(default.peer_timeout, Duration::from_millis),
+        );
     Endpoint::open(config).expect("an endpoint")
 }
 

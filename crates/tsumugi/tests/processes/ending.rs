@@ -36,7 +36,7 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
     let _alone = alone();
     for linger in [LINGER, Duration::ZERO] {
         let mut there = Process::start("serve 0");
-        let endpoint = open(Config { linger, ..Config::loopback() });
+        let endpoint = open(Config::loopback().linger(linger));
         let mut channel = endpoint.channel(CHANNEL).unwrap();
         let peer = peer_at(&endpoint, there.hear_number());
         channel.send(peer, b"taken").unwrap();
@@ -185,7 +185,7 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
 #[test]
 fn a_server_sees_any_number_of_clients_one_after_the_other() {
     let _alone = alone();
-    let endpoint = open(Config { peers_max: 2, ..Config::loopback() });
+    let endpoint = open(Config::loopback().peers_max(2));
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut sources = Vec::new();
     for _ in 0..6 {
@@ -259,8 +259,8 @@ fn a_peer_for_which_there_is_no_room_is_told_and_one_that_was_killed_makes_room(
 fn an_endpoint_of_another_job_and_one_that_is_on_no_list_are_told() {
     let _alone = alone();
     for (there, expected) in [
-        (Config { job: 7, ..Config::loopback() }, Refusal::Job(7)),
-        (Config { accept_unknown: false, ..Config::loopback() }, Refusal::Stranger),
+        (Config::loopback().job(7), Refusal::Job(7)),
+        (Config::loopback().accept_unknown(false), Refusal::Stranger),
     ] {
         let there = Endpoint::open(there).unwrap();
         let here = open(Config::loopback());

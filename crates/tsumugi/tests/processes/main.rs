@@ -34,12 +34,12 @@ fn alone() -> MutexGuard<'static, ()> {
 }
 
 fn open(config: Config) -> Endpoint {
-    Endpoint::open(Config { accept_unknown: true, ..config }).expect("an endpoint on loopback")
+    Endpoint::open(config.accept_unknown(true)).expect("an endpoint on loopback")
 }
 
 /// An endpoint with room for everything that is posted, and its channel.
 fn open_roomy() -> (Endpoint, Channel) {
-    let endpoint = open(Config { send_bytes: 1 << 30, ..Config::loopback() });
+    let endpoint = open(Config::loopback().send_bytes(1 << 30));
     let channel = endpoint.channel(CHANNEL).unwrap();
     (endpoint, channel)
 }
@@ -91,7 +91,7 @@ fn progress(endpoint: &Endpoint) {
 }
 
 fn peer_at(endpoint: &Endpoint, port: u16) -> PeerId {
-    endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap()
+    endpoint.add_peer(format!("127.0.0.1:{port}")).unwrap()
 }
 
 #[test]
@@ -141,7 +141,7 @@ fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
 #[test]
 fn a_receiver_that_restarts_at_once_is_another() {
     let _alone = alone();
-    let endpoint = open(Config { send_bytes: 1 << 30, peer_timeout: PATIENCE, ..Config::loopback() });
+    let endpoint = open(Config::loopback().send_bytes(1 << 30).peer_timeout(PATIENCE));
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 8");
     let port = there.hear_number();
@@ -202,7 +202,7 @@ fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
 #[test]
 fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
     let _alone = alone();
-    let endpoint = open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, ..Config::loopback() });
+    let endpoint = open(Config::loopback().send_bytes(1 << 30).peer_timeout(PEER_TIMEOUT));
     let (mut channel, there) = stopped_with_a_quarter(&endpoint);
     // Its kernel says that it is there.
     match channel.receive_timeout(10 * PEER_TIMEOUT) {
@@ -220,7 +220,7 @@ fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
     let _alone = alone();
     let flush_timeout = Duration::from_millis(300);
     let endpoint =
-        open(Config { send_bytes: 1 << 30, peer_timeout: PEER_TIMEOUT, flush_timeout, ..Config::loopback() });
+        open(Config::loopback().send_bytes(1 << 30).peer_timeout(PEER_TIMEOUT).flush_timeout(flush_timeout));
     let (mut channel, there) = stopped_with_a_quarter(&endpoint);
     let begun = Instant::now();
     match endpoint.flush() {
@@ -240,11 +240,8 @@ fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
 #[test]
 fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
     let _alone = alone();
-    let endpoint = open(Config {
-        peer_timeout: PEER_TIMEOUT,
-        faults: Some("firewall=on".parse().unwrap()),
-        ..Config::loopback()
-    });
+    let endpoint =
+        open(Config::loopback().peer_timeout(PEER_TIMEOUT).faults(Some("firewall=on".parse().unwrap())));
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 1");
     let peer = peer_at(&endpoint, there.hear_number());
@@ -262,7 +259,7 @@ fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
 #[test]
 fn a_peer_that_starts_late_is_waited_for() {
     let _alone = alone();
-    let endpoint = open(Config { peer_timeout: PEER_TIMEOUT, ..Config::loopback() });
+    let endpoint = open(Config::loopback().peer_timeout(PEER_TIMEOUT));
     let mut channel = endpoint.channel(CHANNEL).unwrap();
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let peer = peer_at(&endpoint, port);

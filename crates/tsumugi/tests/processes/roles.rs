@@ -44,13 +44,13 @@ fn receiver(config: Config) -> (Endpoint, Channel) {
 fn sender(config: Config, port: u16) -> (Endpoint, Channel, PeerId) {
     let endpoint = open(config);
     let channel = endpoint.channel(CHANNEL).unwrap();
-    let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+    let peer = endpoint.add_peer(format!("127.0.0.1:{port}")).unwrap();
     (endpoint, channel, peer)
 }
 
 /// Receives for ever, and says how long each message is.
 fn serve(port: u16) {
-    let (_endpoint, mut channel) = receiver(Config { port, ..Config::loopback() });
+    let (_endpoint, mut channel) = receiver(Config::loopback().port(port));
     loop {
         say(channel.receive().unwrap().len());
     }
@@ -58,7 +58,7 @@ fn serve(port: u16) {
 
 /// Takes so many messages, says so, and does nothing more: it does not even acknowledge.
 fn take(port: u16, count: u64) {
-    let (_endpoint, mut channel) = receiver(Config { port, ..Config::loopback() });
+    let (_endpoint, mut channel) = receiver(Config::loopback().port(port));
     for _ in 0..count {
         channel.receive().unwrap();
     }
@@ -82,7 +82,7 @@ fn verify(count: u64, bytes: usize) {
 
 /// Takes one long message and says its length and checksum.
 fn checksum() {
-    let (_endpoint, mut channel) = receiver(Config { receive_bytes: 3 << 30, ..Config::loopback() });
+    let (_endpoint, mut channel) = receiver(Config::loopback().receive_bytes(3 << 30));
     let message = channel.receive().unwrap();
     say(message.len());
     say(sum(&message));
@@ -91,8 +91,7 @@ fn checksum() {
 
 /// Sends the first part of a long message and does nothing more.
 fn send_half(port: u16) {
-    let (endpoint, mut channel, peer) =
-        sender(Config { datagram_bytes: Some(1472), ..Config::loopback() }, port);
+    let (endpoint, mut channel, peer) = sender(Config::loopback().datagram_bytes(Some(1472)), port);
     channel.send(peer, b"before").unwrap();
     let ticket = channel.post(peer, &vec![1; 64 << 20]).unwrap();
     // Of some 48,000. A call sends no more than the receive bitmap has room for, 1024.
@@ -106,7 +105,7 @@ fn send_half(port: u16) {
 
 /// Posts so many messages of all lengths, and closes.
 fn send_and_close(port: u16, count: u64) {
-    let (endpoint, mut channel, peer) = sender(Config { send_bytes: 1 << 30, ..Config::loopback() }, port);
+    let (endpoint, mut channel, peer) = sender(Config::loopback().send_bytes(1 << 30), port);
     for number in 0..count {
         channel.post(peer, &payload(number, crate::length(number))).unwrap();
     }
@@ -117,7 +116,7 @@ fn send_and_close(port: u16, count: u64) {
 
 /// Receives one message, then waits for one that does not come. Says how much processor time that took, µs.
 fn idle(ns: u64) {
-    let (_endpoint, mut channel) = receiver(Config { wait: Wait::Adaptive, ..Config::loopback() });
+    let (_endpoint, mut channel) = receiver(Config::loopback().wait(Wait::Adaptive));
     channel.receive().unwrap();
     let before_us = processor_us();
     let error = channel.receive_timeout(Duration::from_nanos(ns)).unwrap_err();
@@ -139,7 +138,7 @@ fn processor_us() -> u64 {
 /// before it.
 fn post_and_end(port: u16, count: u64, faults: &str, endpoint_first: bool) {
     let faults = Some(faults.parse().unwrap());
-    let (endpoint, mut channel, peer) = sender(Config { faults, ..Config::loopback() }, port);
+    let (endpoint, mut channel, peer) = sender(Config::loopback().faults(faults), port);
     for number in 0..count {
         channel.post(peer, &number.to_le_bytes()).unwrap();
     }
@@ -164,7 +163,7 @@ fn take_and_close() {
 /// Receives from so many peers, and says how long each message is; what it does without, when it is told to.
 fn serve_few(peers_max: u32) {
     let orders = Orders::listen();
-    let (endpoint, mut channel) = receiver(Config { peers_max, ..Config::loopback() });
+    let (endpoint, mut channel) = receiver(Config::loopback().peers_max(peers_max));
     loop {
         match channel.receive_timeout(LOOK_UP) {
             Ok(message) => say(message.len()),

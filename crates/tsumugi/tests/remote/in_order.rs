@@ -40,7 +40,7 @@ proptest! {
         seed in any::<u32>(),
     ) {
         let faults: FaultOptions = format!("loss=5%,dup=5%,reorder=10%,seed={seed}").parse().unwrap();
-        let pair = Pair::open(Config { faults: Some(faults), ..faulty() });
+        let pair = Pair::open(faulty().faults(Some(faults)));
         let (memory, registration) = registered(&pair.there, 20_000, Rights::ALL);
         let mut channel = pair.here.channel(5).unwrap();
         let mut heard = pair.there.channel(5).unwrap();

@@ -27,10 +27,10 @@ struct Pair {
 impl Pair {
     fn open(config: Config) -> Pair {
         // Whoever is dropped first has nobody left to acknowledge.
-        let config = Config { accept_unknown: true, linger: Duration::from_millis(20), ..config };
+        let config = config.accept_unknown(true).linger(Duration::from_millis(20));
         let there = Endpoint::open(config.clone()).unwrap();
         let here = Endpoint::open(config).unwrap();
-        let peer = here.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
         Pair { here, there, peer }
     }
 
@@ -99,7 +99,7 @@ fn registered(endpoint: &Endpoint, bytes: usize, rights: Rights) -> (Region, Reg
 
 fn faulty() -> Config {
     let faults: FaultOptions = "loss=3%,dup=3%,reorder=10%,corrupt=1%,seed=11".parse().unwrap();
-    Config { faults: Some(faults), datagram_bytes: Some(1472), ..Config::loopback() }
+    Config::loopback().faults(Some(faults)).datagram_bytes(Some(1472))
 }
 
 #[test]
@@ -238,7 +238,7 @@ fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
 
 #[test]
 fn nothing_is_written_after_a_key_is_revoked_in_the_middle_of_a_write() {
-    let pair = Pair::open(Config { datagram_bytes: Some(1472), ..Config::loopback() });
+    let pair = Pair::open(Config::loopback().datagram_bytes(Some(1472)));
     const BYTES: usize = 8 << 20;
     let (memory, registration) = registered(&pair.there, BYTES, Rights::WRITE);
     let ticket = pair.write(registration.target(), &region_of(&vec![1; BYTES]).all());
@@ -274,12 +274,12 @@ fn a_region_may_go_while_it_is_read_and_written_by_others() {
 #[test]
 fn counters_count_everybody_once() {
     const EACH: u64 = 300;
-    let there = Endpoint::open(Config { accept_unknown: true, ..faulty() }).unwrap();
+    let there = Endpoint::open(faulty().accept_unknown(true)).unwrap();
     let (memory, registration) = registered(&there, 8, Rights::ALL);
     let users: Vec<Endpoint> = (0..3).map(|_| Endpoint::open(faulty()).unwrap()).collect();
     let mut operations = Vec::new();
     for user in &users {
-        let peer = user.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+        let peer = user.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
         for _ in 0..EACH {
             operations.push(user.remote().fetch_add(peer, registration.target(), 1).unwrap());
         }
@@ -336,11 +336,11 @@ fn too_many_operations_wait_at_the_sender() {
 
 #[test]
 fn who_waits_hears_that_the_peer_is_gone() {
-    let pair = Pair::open(Config {
-        peer_timeout: Duration::from_millis(300),
-        faults: Some("firewall=on".parse().unwrap()),
-        ..Config::loopback()
-    });
+    let pair = Pair::open(
+        Config::loopback()
+            .peer_timeout(Duration::from_millis(300))
+            .faults(Some("firewall=on".parse().unwrap())),
+    );
     let (_memory, registration) = registered(&pair.there, 1 << 20, Rights::ALL);
     pair.fence();
     let Pair { here, there, peer } = pair;
@@ -450,9 +450,9 @@ fn memory_is_reached_under_a_key_and_by_places_that_its_owner_chooses() {
 fn a_peer_that_is_added_by_its_address_is_the_one_of_that_name() {
     let pair = Pair::open(Config::loopback());
     let address = std::net::SocketAddr::from(([127, 0, 0, 1], pair.there.port()));
-    assert_eq!(pair.here.add_peer_at(address).unwrap(), pair.peer);
+    assert_eq!(pair.here.add_peer(address).unwrap(), pair.peer);
     let mapped =
         std::net::SocketAddr::new(std::net::Ipv4Addr::LOCALHOST.to_ipv6_mapped().into(), pair.there.port());
-    assert_eq!(pair.here.add_peer_at(mapped).unwrap(), pair.peer);
-    assert!(pair.here.add_peer_at(([127, 0, 0, 1], 1).into()).is_ok_and(|other| other != pair.peer));
+    assert_eq!(pair.here.add_peer(mapped).unwrap(), pair.peer);
+    assert!(pair.here.add_peer("127.0.0.1:1").is_ok_and(|other| other != pair.peer));
 }

@@ -27,7 +27,7 @@ fn a_notification_names_the_handler_and_what_was_written_and_comes_last() {
 fn a_write_and_its_notification_are_accepted_together_or_not_at_all() {
     const SEND_BYTES: u64 = 32 << 10;
     for bytes in [8, 1000, 20_000, 1 << 20] {
-        let pair = Pair::open(Config { send_bytes: SEND_BYTES, ..Config::loopback() });
+        let pair = Pair::open(Config::loopback().send_bytes(SEND_BYTES));
         let (memory, registration) = registered(&pair.there, 1 << 20, Rights::WRITE);
         pair.fence();
         let data = payload(3, bytes);

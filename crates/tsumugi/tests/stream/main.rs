@@ -265,7 +265,7 @@ fn begun(
 fn a_sender_that_goes_away_in_the_middle_is_an_error_in_the_handler() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
     let other = open(Config::loopback());
-    let other_peer = other.add_peer(&format!("127.0.0.1:{}", there.port())).unwrap();
+    let other_peer = other.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut to = receiver(&there, StreamOptions::default());
     let (mut from, mut from_other) = (port(&here, ()), port(&other, ()));
     let message = begun(&mut from, &mut to, peer, b"gone");
@@ -290,11 +290,9 @@ fn a_sender_that_goes_away_in_the_middle_is_an_error_in_the_handler() {
 
 #[test]
 fn a_sender_that_falls_silent_in_the_middle_is_noticed() {
-    let config = Config {
-        peer_timeout: Duration::from_millis(200),
-        faults: Some("firewall=on".parse().unwrap()),
-        ..Config::loopback()
-    };
+    let config = Config::loopback()
+        .peer_timeout(Duration::from_millis(200))
+        .faults(Some("firewall=on".parse().unwrap()));
     let (here, there, peer) = connected(Config::loopback(), config);
     let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions::default()));
     let _message = begun(&mut from, &mut to, peer, b"half");
@@ -336,14 +334,12 @@ fn a_receiver_that_goes_away_is_an_error_at_the_next_piece() {
 
 #[test]
 fn unread_bytes_are_bounded_and_the_sender_is_stopped() {
-    let config = Config {
-        queue_bytes: Config::QUEUE_BYTES_MIN,
-        receive_bytes: Config::QUEUE_BYTES_MIN,
-        datagram_bytes: Some(1472),
-        ..Config::loopback()
-    };
-    let (here, there, peer) = connected(Config { send_bytes: 10_000, ..config.clone() }, config);
-    let options = StreamOptions { buffered_bytes: 20_000 };
+    let config = Config::loopback()
+        .queue_bytes(Config::QUEUE_BYTES_MIN)
+        .receive_bytes(Config::QUEUE_BYTES_MIN)
+        .datagram_bytes(Some(1472));
+    let (here, there, peer) = connected(config.clone().send_bytes(10_000), config);
+    let options = StreamOptions::default().buffered_bytes(20_000);
     let (mut from, mut to) = (port(&here, ()), receiver(&there, options));
     let data = payload(0, 300_000);
     let mut message = from.begin(peer, "wait and keep").unwrap();
@@ -382,7 +378,8 @@ fn unread_bytes_are_bounded_and_the_sender_is_stopped() {
 #[test]
 fn handlers_that_never_finish_are_bounded_too() {
     let (here, there, peer) = connected(Config::loopback(), Config::loopback());
-    let (mut from, mut to) = (port(&here, ()), receiver(&there, StreamOptions { buffered_bytes: 20_000 }));
+    let (mut from, mut to) =
+        (port(&here, ()), receiver(&there, StreamOptions::default().buffered_bytes(20_000)));
     for _ in 0..100 {
         let message = from.begin(peer, "wait and keep").unwrap();
         from.end(message).unwrap();
@@ -497,7 +494,7 @@ fn wrong_use_says_what_is_wrong() {
     let mut to = receiver(&endpoint, StreamOptions::default());
     assert_eq!(to.register("keep", keep), Err(NameError::Twice("keep".into())));
     assert!(Streams::open(&endpoint, CHANNEL, StreamOptions::default(), ()).is_err(), "taken");
-    assert!(Streams::open(&endpoint, 9, StreamOptions { buffered_bytes: 0 }, ()).is_err());
+    assert!(Streams::open(&endpoint, 9, StreamOptions::default().buffered_bytes(0), ()).is_err());
     assert!(matches!(
         to.begin(PeerId(3), "keep").err(),
         Some(WriteError::Send(SendError::NoSuchPeer(PeerId(3))))
@@ -507,16 +504,14 @@ fn wrong_use_says_what_is_wrong() {
 #[test]
 fn two_that_send_each_other_more_than_fits_do_not_wait_for_each_other() {
     in_time(|| {
-        let config = Config {
-            queue_bytes: Config::QUEUE_BYTES_MIN,
-            receive_bytes: Config::QUEUE_BYTES_MIN,
-            send_bytes: 20_000,
-            ..Config::loopback()
-        };
+        let config = Config::loopback()
+            .queue_bytes(Config::QUEUE_BYTES_MIN)
+            .receive_bytes(Config::QUEUE_BYTES_MIN)
+            .send_bytes(20_000);
         let (to_main, from_other) = std::sync::mpsc::channel();
         let (to_other, from_main) = std::sync::mpsc::channel::<u16>();
         let run = |endpoint: Endpoint, port: u16| {
-            let peer = endpoint.add_peer(&format!("127.0.0.1:{port}")).unwrap();
+            let peer = endpoint.add_peer(format!("127.0.0.1:{port}")).unwrap();
             let mut streams = receiver(&endpoint, StreamOptions::default());
             let data = payload(1, 1 << 20);
             for _ in 0..3 {
@@ -547,7 +542,7 @@ fn two_that_send_each_other_more_than_fits_do_not_wait_for_each_other() {
 
 #[test]
 fn a_handler_may_send_what_it_reads_back() {
-    let config = Config { send_bytes: 5_000, ..Config::loopback() };
+    let config = Config::loopback().send_bytes(5_000);
     let (here, there, peer) = connected(config.clone(), config);
     let (mut client, mut server) = (receiver(&here, StreamOptions::default()), port(&there, ()));
     server

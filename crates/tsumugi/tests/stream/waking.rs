@@ -119,7 +119,7 @@ fn a_message_is_read_in_another_task_than_its_handlers() {
 
 #[test]
 fn who_waits_at_a_port_that_closes_is_woken() {
-    let config = Config { send_bytes: 5_000, ..Config::loopback() };
+    let config = Config::loopback().send_bytes(5_000);
     let (here, _there, peer) = connected(config.clone(), config);
     let from = port(&here, ());
     let mut message = from.begin(peer, "keep").unwrap();

@@ -48,7 +48,7 @@ fn receive(
     policy: Policy,
     tell_port: impl FnOnce(u16) -> io::Result<()>,
 ) -> Result<Received, Box<dyn std::error::Error>> {
-    let config = Config { policy: Some(policy), receive: ReceiveChoice::Socket, ..Config::default() };
+    let config = Config::default().policy(Some(policy)).receive(ReceiveChoice::Socket);
     let endpoint = Endpoint::open(config)?;
     let mut channel = endpoint.channel(CHANNEL)?;
     tell_port(endpoint.port())?;

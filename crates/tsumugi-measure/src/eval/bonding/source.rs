@@ -71,15 +71,11 @@ pub(crate) fn run(options: &SourceOptions) -> crate::CommandResult {
 
 /// Sends in one flow to each receiver.
 fn send(policy: Policy, options: &SourceOptions) -> Result<Sent, Box<dyn std::error::Error>> {
-    let config = Config {
-        policy: Some(Policy::Adaptive),
-        receive: ReceiveChoice::Socket,
-        accept_unknown: false,
-        ..Config::default()
-    };
+    let config =
+        Config::default().policy(Some(Policy::Adaptive)).receive(ReceiveChoice::Socket).accept_unknown(false);
     let endpoint = Endpoint::open(config)?;
     let channel = endpoint.channel(CHANNEL)?;
-    let peers = options.to.iter().map(|to| endpoint.add_peer(&to.to_string()));
+    let peers = options.to.iter().map(|to| endpoint.add_peer(*to));
     let peers = peers.collect::<Result<Vec<PeerId>, _>>()?;
     let mut source = Source { channel, messages: vec![0; peers.len()], peers };
     source.open_paths(&endpoint, options)?;

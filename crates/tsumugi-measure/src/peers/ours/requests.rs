@@ -29,7 +29,7 @@ struct Seen {
 
 impl Requests {
     pub(super) fn new(endpoint: &Endpoint, is_client: bool) -> Result<Requests, Failure> {
-        let options = ActiveMessageOptions { tokens: TOKENS, bulk_bytes: Self::BYTES_MAX as usize };
+        let options = ActiveMessageOptions::default().tokens(TOKENS).bulk_bytes(Self::BYTES_MAX as usize);
         let seen = Seen { arrived: VecDeque::new(), echoes: !is_client, error: None };
         let mut port =
             ActiveMessages::open(endpoint, CHANNEL, options, seen).map_err(failed("cannot open a port"))?;

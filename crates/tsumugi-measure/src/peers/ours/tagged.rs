@@ -34,7 +34,7 @@ impl Tagged {
             Protocol::Rendezvous => message::Protocol::Rendezvous,
             Protocol::ActiveZeroCopy => message::Protocol::ActiveZeroCopy,
         };
-        let options = MessageOptions { protocol, ..MessageOptions::default() };
+        let options = MessageOptions::default().protocol(protocol);
         let port = Port::open_with(endpoint, CHANNEL, options).map_err(failed("cannot open a port"))?;
         let mut tagged = Tagged { port, posted: VecDeque::new() };
         let bytes = (message_bytes_max as usize).max(1);

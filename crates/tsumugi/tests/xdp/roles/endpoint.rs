@@ -82,18 +82,18 @@ impl Actor {
     fn open(settings: &Settings<'_>) -> Result<Actor, OpenError> {
         let default = Config::default();
         let peer_timeout = settings.get("peer_timeout_ms").map(Duration::from_millis);
-        let endpoint = Endpoint::open(Config {
-            port: settings.get("port").unwrap_or(0),
-            bind: settings.get("bind").unwrap_or(default.bind),
-            send: settings.get("send").unwrap_or_default(),
-            receive: settings.get("receive").unwrap_or_default(),
-            faults: settings.get("faults"),
-            policy: settings.get("policy"),
-            wait: settings.get("wait").unwrap_or(Wait::Adaptive),
-            peer_timeout: peer_timeout.unwrap_or(Duration::from_secs(60)),
-            send_bytes: settings.get("send_bytes").unwrap_or(default.send_bytes),
-            ..default
-        })?;
+        let endpoint = Endpoint::open(
+            Config::default()
+                .port(settings.get("port").unwrap_or(0))
+                .bind(settings.get("bind").unwrap_or(default.bind))
+                .send(settings.get("send").unwrap_or_default())
+                .receive(settings.get("receive").unwrap_or_default())
+                .faults(settings.get("faults"))
+                .policy(settings.get("policy"))
+                .wait(settings.get("wait").unwrap_or(Wait::Adaptive))
+                .peer_timeout(peer_timeout.unwrap_or(Duration::from_secs(60)))
+                .send_bytes(settings.get("send_bytes").unwrap_or(default.send_bytes)),
+        )?;
         let peer = settings.get::<String>("peer");
         let peer = peer.map(|peer| endpoint.add_peer(&peer)).transpose()?;
         let channel = endpoint.channel(CHANNEL).expect("nobody else has it");

@@ -18,16 +18,16 @@ const ROUNDS: u64 = 200;
 const NODE: u64 = 1;
 
 fn open(settings: &Settings<'_>, port: u16) -> (Endpoint, Channel) {
-    open_with(settings, Config { port, ..Config::default() })
+    open_with(settings, Config::default().port(port))
 }
 
 fn open_with(settings: &Settings<'_>, config: Config) -> (Endpoint, Channel) {
-    let endpoint = Endpoint::open(Config {
-        receive: settings.get("receive").unwrap_or_default(),
-        send: settings.get("send").unwrap_or_default(),
-        accept_unknown: true,
-        ..config
-    });
+    let endpoint = Endpoint::open(
+        config
+            .receive(settings.get("receive").unwrap_or_default())
+            .send(settings.get("send").unwrap_or_default())
+            .accept_unknown(true),
+    );
     let endpoint = endpoint.unwrap_or_else(|error| panic!("{error}"));
     let channel = endpoint.channel(CHANNEL).expect("nobody else has it");
     (endpoint, channel)
@@ -50,7 +50,7 @@ pub(super) fn echo(settings: &Settings<'_>) {
 /// Talks to an echo, and forks in between in every form. The talk goes on as if nothing had been.
 pub(super) fn forks(settings: &Settings<'_>) {
     let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
-    let echo = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+    let echo = endpoint.add_peer(settings.get::<String>("echo").expect("a peer")).unwrap();
     let mut talk = Talk { peer: echo, next: 0 };
     talk.go_on(&mut channel);
     say(format!("open {}", u8::from(endpoint.uses_xdp())));
@@ -105,7 +105,7 @@ pub(super) fn forks(settings: &Settings<'_>) {
             // A child whose own endpoint is another owner's again in the grandchild.
             "nested" => in_a_child(forked, || {
                 let (own, mut channel) = open(settings, 0);
-                let echo = own.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+                let echo = own.add_peer(settings.get::<String>("echo").expect("a peer")).unwrap();
                 let mut talk = Talk { peer: echo, next: 0 };
                 talk.go_on(&mut channel);
                 let status = in_a_child(forked, || {
@@ -138,11 +138,11 @@ pub(super) fn descriptors(settings: &Settings<'_>) {
     let before = numbers();
     let file = tempfile::NamedTempFile::new().unwrap();
     let trace = Some(file.path().to_owned());
-    let (endpoint, mut channel) = open_with(settings, Config { trace, ..Config::default() });
-    let echo = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+    let (endpoint, mut channel) = open_with(settings, Config::default().trace(trace));
+    let echo = endpoint.add_peer(settings.get::<String>("echo").expect("a peer")).unwrap();
     Talk { peer: echo, next: 0 }.go_on(&mut channel);
     // Kernels are asked about a peer that says nothing, and nobody answers: that question waits.
-    let silent = endpoint.add_peer(&settings.get::<String>("silent").expect("an address")).unwrap();
+    let silent = endpoint.add_peer(settings.get::<String>("silent").expect("an address")).unwrap();
     channel.post(silent, b"is anybody there?").unwrap();
     let is_asked = || {
         let sockets = std::fs::read_to_string("/proc/self/net/tcp").unwrap();
@@ -235,7 +235,7 @@ pub(super) fn interrupted(settings: &Settings<'_>) {
         assert_eq!(libc::setitimer(libc::ITIMER_REAL, &raw const timer, std::ptr::null_mut()), 0);
     }
     let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
-    let echo = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+    let echo = endpoint.add_peer(settings.get::<String>("echo").expect("a peer")).unwrap();
     for wait in [tsumugi::Wait::Block, tsumugi::Wait::Adaptive] {
         endpoint.set_wait(wait).unwrap();
         let mut talk = Talk { peer: echo, next: 0 };
@@ -262,7 +262,7 @@ pub(super) fn two_endpoints(settings: &Settings<'_>) {
     }
     // And with each other.
     let own = settings.get::<String>("own").expect("our address");
-    let other = both[0].0.add_peer(&format!("{own}:{}", both[1].0.port())).unwrap();
+    let other = both[0].0.add_peer(format!("{own}:{}", both[1].0.port())).unwrap();
     both[0].1.post(other, b"from one to the other").unwrap();
     let message = loop {
         both[0].0.progress().unwrap();
@@ -317,7 +317,7 @@ fn use_what_is_inherited(endpoint: &Endpoint, peer: PeerId) {
 /// Opens an endpoint of one's own and talks.
 fn use_anew(settings: &Settings<'_>) {
     let (endpoint, mut channel) = open(settings, 0);
-    let peer = endpoint.add_peer(&settings.get::<String>("echo").expect("a peer")).unwrap();
+    let peer = endpoint.add_peer(settings.get::<String>("echo").expect("a peer")).unwrap();
     Talk { peer, next: 0 }.go_on(&mut channel);
     drop(channel);
     endpoint.close().unwrap();
