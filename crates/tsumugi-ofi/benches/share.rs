@@ -39,11 +39,11 @@ impl Own {
 
 /// Sends one message of the library's own and receives it.
 fn own_message(from: &mut Own, to: &mut Own) {
-    let receive = to.port.receive(Pattern::tagged(TAG), vec![0; BYTES].into());
+    let mut receive = to.port.receive(Pattern::tagged(TAG), vec![0; BYTES].into());
     from.port.send(from.to.expect("a peer"), TAG, &[1; BYTES]).expect("room");
     loop {
         to.endpoint.progress().expect("progress");
-        if let Some(completion) = to.port.test(receive).expect("a request") {
+        if let Some(completion) = to.port.test(&mut receive).expect("a request") {
             completion.outcome.expect("a message");
             return;
         }

@@ -9,7 +9,7 @@
 use std::collections::HashMap;
 use std::error::Error;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages};
 use tsumugi::{Config, DEFAULT_PORT, Endpoint};
 
@@ -35,7 +35,9 @@ fn serve(endpoint: &Endpoint) -> Result<(), Box<dyn Error>> {
         let _ = reply.send([*count, 0, 0, 0]);
     })?;
     port.register("over", |table: &mut Table, _, _| table.is_over = true)?;
-    port.run_until(|table| table.is_over)?;
+    while !port.state().is_over {
+        port.poll_timeout(Duration::MAX)?;
+    }
     let mut counts: Vec<_> = port.state().counts.iter().collect();
     counts.sort();
     println!("server: {counts:?}");

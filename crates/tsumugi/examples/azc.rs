@@ -68,7 +68,7 @@ fn main() -> Outcome<()> {
     let (tell, told) = std::sync::mpsc::channel();
     let other = std::thread::spawn(move || -> Outcome<()> {
         let endpoint = Endpoint::open(config())?;
-        let mut channel = endpoint.channel(0)?;
+        let channel = endpoint.channel(0)?;
         let mut ports = ports(&endpoint)?;
         tell.send(endpoint.port())?;
         for round in 0..=rounds {
@@ -78,8 +78,8 @@ fn main() -> Outcome<()> {
             }
             let port = &mut ports[0].1;
             for _ in 0..TRIPS {
-                let request = port.receive(Pattern::tagged(1), vec![0; 8].into());
-                let message = port.wait(request)?;
+                let mut request = port.receive(Pattern::tagged(1), vec![0; 8].into());
+                let message = port.wait(&mut request)?;
                 port.send(message.outcome.clone()?.peer, 2, message.data())?;
             }
             for (_, most, random, one_by_one) in MIXES {
@@ -151,9 +151,9 @@ fn bare_trips(channel: &mut Channel, peer: PeerId) -> Outcome<f64> {
 fn tagged_trips(port: &mut Port, peer: PeerId) -> Outcome<f64> {
     let started = Instant::now();
     for _ in 0..TRIPS {
-        let answer = port.receive(Pattern::of(peer, 2), vec![0; 8].into());
+        let mut answer = port.receive(Pattern::of(peer, 2), vec![0; 8].into());
         port.send(peer, 1, &[7; 8])?;
-        port.wait(answer)?.outcome?;
+        port.wait(&mut answer)?.outcome?;
     }
     Ok(started.elapsed().as_secs_f64())
 }
@@ -161,27 +161,27 @@ fn tagged_trips(port: &mut Port, peer: PeerId) -> Outcome<f64> {
 /// Sends a mix and returns the time until the last message was received, s.
 fn give(port: &mut Port, peer: PeerId, most: usize, random: bool, one_by_one: bool) -> Outcome<f64> {
     let data = vec![7; most];
-    let ready = port.receive(Pattern::of(peer, 9), vec![0; 1].into());
-    port.wait(ready)?.outcome?;
-    let done = port.receive(Pattern::of(peer, 10), vec![0; 1].into());
+    let mut ready = port.receive(Pattern::of(peer, 9), vec![0; 1].into());
+    port.wait(&mut ready)?.outcome?;
+    let mut done = port.receive(Pattern::of(peer, 10), vec![0; 1].into());
     let started = Instant::now();
     let mut under_way = std::collections::VecDeque::new();
     for bytes in sizes(most, random) {
         if under_way.len() == AHEAD {
-            let first = under_way.pop_front().ok_or("nothing is under way")?;
-            port.wait(first)?.outcome?;
+            let mut first = under_way.pop_front().ok_or("nothing is under way")?;
+            port.wait(&mut first)?.outcome?;
         }
         port.wait_for_room(peer, bytes)?;
         let answer = one_by_one.then(|| port.receive(Pattern::of(peer, 4), vec![0; 1].into()));
         under_way.push_back(port.send(peer, 3, &data[..bytes])?);
-        if let Some(answer) = answer {
-            port.wait(answer)?.outcome?;
+        if let Some(mut answer) = answer {
+            port.wait(&mut answer)?.outcome?;
         }
     }
-    for request in under_way {
-        port.wait(request)?.outcome?;
+    for mut request in under_way {
+        port.wait(&mut request)?.outcome?;
     }
-    port.wait(done)?.outcome?;
+    port.wait(&mut done)?.outcome?;
     Ok(started.elapsed().as_secs_f64())
 }
 
@@ -194,8 +194,8 @@ fn take(port: &mut Port, most: usize, random: bool, one_by_one: bool) -> Outcome
     let peer = PeerId(0);
     port.send(peer, 9, b"!")?;
     let mut left = count - posted.len();
-    while let Some(request) = posted.pop_front() {
-        let message = port.wait(request)?;
+    while let Some(mut request) = posted.pop_front() {
+        let message = port.wait(&mut request)?;
         message.outcome?;
         if one_by_one {
             port.send(peer, 4, b"!")?;

@@ -1,82 +1,43 @@
-//! Endpoints in an event loop, tokio's here: a server and a client in one thread, while packets are lost.
+//! Endpoints as futures, under tokio: a server and a client in one thread, while packets are lost.
 //!
 //! ```text
 //! event_loop [COUNT] [FAULTS]        for example: event_loop 1000 loss=20%
 //! ```
 //!
-//! An endpoint's descriptor is readable when something has arrived and when one of its timers is due. So there is nothing to
-//! do but to look whenever it is readable, and no time-out to choose.
+//! The library's futures have tokio watch the endpoint's descriptor, which is readable when something has arrived and when
+//! one of the endpoint's timers is due. So there is no time-out to choose, and no thread beside the runtime's.
 
 use std::error::Error;
-use std::os::fd::OwnedFd;
 use std::time::{Duration, Instant};
-use tokio::io::unix::AsyncFd;
-use tsumugi::{Channel, Config, Endpoint, Message};
+use tsumugi::{Config, Endpoint};
 
 const CHANNEL: u16 = 1;
-
-/// An endpoint with a channel, and its descriptor in the event loop.
-struct Talker {
-    channel: Channel,
-    endpoint: Endpoint,
-    readable: AsyncFd<OwnedFd>,
-}
-
-impl Talker {
-    fn open(config: Config) -> Result<Talker, Box<dyn Error>> {
-        let endpoint = Endpoint::open(config)?;
-        let channel = endpoint.channel(CHANNEL)?;
-        let descriptor = endpoint.descriptor().ok_or("nothing to watch here")?.try_clone_to_owned()?;
-        // SAFETY: the descriptor is open and the talker's own, and stays so as long as the event loop has it.
-        let readable = unsafe { AsyncFd::register(descriptor) }?;
-        Ok(Talker { channel, endpoint, readable })
-    }
-
-    /// The next message.
-    async fn receive(&mut self) -> Result<Message, Box<dyn Error>> {
-        loop {
-            if let Some(message) = self.channel.try_receive()? {
-                return Ok(message);
-            }
-            // Cleared before the next look, which so misses nothing.
-            self.readable.readable().await?.clear_ready();
-        }
-    }
-
-    /// Closes without holding up the others: all is acknowledged before `close` is called.
-    async fn close(self) -> Result<(), Box<dyn Error>> {
-        while !self.endpoint.is_flushed() {
-            self.endpoint.progress()?;
-            if !self.endpoint.is_flushed() {
-                self.readable.readable().await?.clear_ready();
-            }
-        }
-        drop(self.channel);
-        Ok(())
-    }
-}
 
 /// Has so many messages answered, one after the other; returns how long that took.
 pub(crate) fn run(count: u64, faults: &str) -> Result<Duration, Box<dyn Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     let config = Config::loopback().faults(Some(faults.parse()?));
     runtime.block_on(async {
-        let mut server = Talker::open(config.clone())?;
-        let mut client = Talker::open(config)?;
-        let peer = client.endpoint.add_peer(format!("127.0.0.1:{}", server.endpoint.port()))?;
+        let server = Endpoint::open(config.clone())?;
+        let client = Endpoint::open(config)?;
+        let peer = client.add_peer(server.address())?;
         let serve = async {
+            let channel = server.channel(CHANNEL)?;
             for _ in 0..count {
-                let message = server.receive().await?;
-                server.channel.post(message.source(), &message)?;
+                let message = channel.receive_async().await?;
+                channel.send_async(message.source(), &message).await?;
             }
-            server.close().await
+            drop(channel);
+            Ok::<_, Box<dyn Error>>(server.close_async().await?)
         };
         let ask = async {
+            let channel = client.channel(CHANNEL)?;
             for number in 0..count {
-                client.channel.post(peer, &number.to_le_bytes())?;
-                assert_eq!(client.receive().await?[..], number.to_le_bytes());
+                channel.send_async(peer, &number.to_le_bytes()).await?;
+                assert_eq!(channel.receive_async().await?[..], number.to_le_bytes());
             }
-            client.close().await
+            drop(channel);
+            Ok::<_, Box<dyn Error>>(client.close_async().await?)
         };
         let start = Instant::now();
         let both = async { tokio::try_join!(serve, ask) };

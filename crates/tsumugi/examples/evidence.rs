@@ -62,7 +62,7 @@ fn up() -> Outcome<()> {
 fn receive(receive_path: &str) -> Outcome<()> {
     let config = Config::default().port(PORT).receive(receive_path.parse()?);
     let endpoint = Endpoint::open(config)?;
-    let mut channel = endpoint.channel(1)?;
+    let channel = endpoint.channel(1)?;
     println!("ready");
     loop {
         // Peers come and go.
@@ -77,7 +77,7 @@ fn send(receive_path: &str, peer: &str, timeout_ms: u64, habit: &str) -> Outcome
     let receive_path: ReceiveChoice = receive_path.parse()?;
     let config = Config::default().receive(receive_path).peer_timeout(timeout).connect_timeout(timeout);
     let endpoint = Endpoint::open(config)?;
-    let mut channel = endpoint.channel(1)?;
+    let channel = endpoint.channel(1)?;
     let peer = endpoint.add_peer(peer)?;
     println!("begun");
     let mut ticket = channel.post(peer, b"small")?;

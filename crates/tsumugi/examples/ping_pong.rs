@@ -15,7 +15,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         Some("pong") => {
             let port = number(1, u64::from(DEFAULT_PORT))? as u16;
             let endpoint = Endpoint::open(Config::default().port(port).wait(Wait::Spin))?;
-            let mut channel = endpoint.channel(0)?;
+            let channel = endpoint.channel(0)?;
             loop {
                 // A peer that leaves in good order is no error: the next one may come.
                 match channel.receive() {
@@ -32,7 +32,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
             let (bytes, count) = (number(2, 64)? as usize, number(3, 100_000)?);
             let endpoint = Endpoint::open(Config::default().wait(Wait::Spin))?;
             let peer = endpoint.add_peer(peer)?;
-            let mut channel = endpoint.channel(0)?;
+            let channel = endpoint.channel(0)?;
             let data = vec![7; bytes];
             let mut times_ns = Vec::with_capacity(count as usize);
             for _ in 0..count {

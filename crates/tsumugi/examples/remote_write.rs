@@ -48,7 +48,7 @@ fn import(host: &str) -> Result<(), Box<dyn Error>> {
     let mut memory = RemoteMemory::open(&endpoint, CHANNEL)?;
     let page = memory.import(peer, "page", PATIENCE)?;
     let before = endpoint.remote().fetch_add(peer, page.target().plus(4088), 1)?;
-    println!("writers before this one: {:?}", before.wait(PATIENCE)?);
+    println!("writers before this one: {:?}", before.wait_timeout(PATIENCE)?);
     let text = Region::new(32)?;
     text.write(0, b"woven across the wire")?;
     page.write_and_notify(0, &text.slice(0..21)?, 1)?;

@@ -8,7 +8,7 @@
 
 use std::error::Error;
 use std::thread;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 use tsumugi::stream::{Incoming, ReadError, StreamOptions, Streams};
 use tsumugi::{Config, DEFAULT_PORT, Endpoint};
 
@@ -46,7 +46,10 @@ async fn read_and_answer(incoming: &mut Incoming<bool>) -> Result<(), Box<dyn Er
 fn serve(endpoint: &Endpoint) -> Result<(), Box<dyn Error>> {
     let mut port = Streams::open(endpoint, CHANNEL, StreamOptions::default(), false)?;
     port.register("records", sum)?;
-    Ok(port.run_until(|is_over| *is_over)?)
+    while !port.with(|is_over| *is_over) {
+        port.poll_timeout(Duration::MAX)?;
+    }
+    Ok(())
 }
 
 fn send(endpoint: &Endpoint, peer: &str, records: u32) -> Result<(), Box<dyn Error>> {
@@ -68,7 +71,9 @@ fn send(endpoint: &Endpoint, peer: &str, records: u32) -> Result<(), Box<dyn Err
         bytes += record.len();
     }
     port.end(message)?;
-    port.run_until(|answer| answer.is_some())?;
+    while port.with(|answer| answer.is_none()) {
+        port.poll_timeout(Duration::MAX)?;
+    }
     let rate = bytes as f64 / start.elapsed().as_secs_f64();
     println!(
         "client: the sum is {:?}, {expected} was expected; {:.0} MB/s",

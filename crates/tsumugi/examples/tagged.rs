@@ -8,7 +8,7 @@
 //! ```
 
 use tsumugi::message::{Pattern, Port, RequestError};
-use tsumugi::{Config, DEFAULT_PORT, Endpoint};
+use tsumugi::{Config, DEFAULT_PORT, Endpoint, SendError};
 
 const CHANNEL: u16 = 1;
 const QUESTIONS: u64 = 10;
@@ -41,13 +41,13 @@ fn main() -> Outcome {
 
 /// Answers every question with as many bytes as it asks for, the last question first.
 fn serve(endpoint: &Endpoint) -> Outcome {
-    let mut port = Port::open(endpoint, CHANNEL)?;
+    let port = Port::open(endpoint, CHANNEL)?;
     let mut questions = Vec::new();
     for _ in 0..QUESTIONS {
         // From anybody, with any tag; the length is known before the buffer is chosen.
-        let claim = port.wait_probe(Pattern::any(), None)?;
-        let request = port.receive_claimed(claim, vec![0; 8].into());
-        let question = port.wait(request)?;
+        let claim = port.wait_probe(Pattern::any())?;
+        let mut request = port.receive_claimed(claim, vec![0; 8].into());
+        let question = port.wait(&mut request)?;
         let status = question.outcome.clone()?;
         questions.push((status.peer, status.tag, u64::from_le_bytes(question.data().try_into()?)));
     }
@@ -56,9 +56,9 @@ fn serve(endpoint: &Endpoint) -> Outcome {
         port.wait_for_room(peer, bytes as usize)?;
         let mut answer = port.buffer(bytes as usize)?;
         answer.fill(tag as u8);
-        answers.push(port.send_buffer(peer, tag | ANSWER, answer).map_err(|(error, _)| error)?);
+        answers.push(port.send_buffer(peer, tag | ANSWER, answer).map_err(SendError::from)?);
     }
-    for answer in port.wait_all(&answers)? {
+    for answer in port.wait_all(&mut answers)? {
         answer.outcome?;
     }
     endpoint.flush()?;
@@ -67,17 +67,17 @@ fn serve(endpoint: &Endpoint) -> Outcome {
 
 fn ask(endpoint: &Endpoint, peer: &str) -> Outcome {
     let peer = endpoint.add_peer(peer)?;
-    let mut port = Port::open(endpoint, CHANNEL)?;
+    let port = Port::open(endpoint, CHANNEL)?;
     // Long answers, short ones; the buffer of the last is too small.
     let bytes = |tag: u64| 1u64 << (2 * tag);
     let room = |tag: u64| if tag + 1 == QUESTIONS { 1000 } else { bytes(tag) as usize };
-    let answers: Vec<_> = (0..QUESTIONS)
+    let mut answers: Vec<_> = (0..QUESTIONS)
         .map(|tag| port.receive(Pattern::of(peer, tag | ANSWER), vec![0; room(tag)].into()))
         .collect();
     for tag in 0..QUESTIONS {
         port.send(peer, tag, &bytes(tag).to_le_bytes())?;
     }
-    for (tag, answer) in (0..).zip(port.wait_all(&answers)?) {
+    for (tag, answer) in (0..).zip(port.wait_all(&mut answers)?) {
         assert!(answer.data().iter().all(|byte| *byte == tag as u8));
         match &answer.outcome {
             Ok(status) => println!("{} bytes from {}, tag {tag}", status.bytes, status.peer),

@@ -6,12 +6,13 @@ use crate::endpoint::core::channels::Delivery;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::shared::Shared;
 use crate::error::{ReceiveError, SendError};
+use crate::send_buffer::SendBuffer;
 use crate::ticket::Ticket;
-use std::ops::{Deref, DerefMut};
+use std::future::poll_fn;
+use std::ops::Deref;
 use std::rc::Rc;
 use std::time::Duration;
 use tsumugi_wire::Instant;
-use tsumugi_wire::frame::WHOLE_BYTES;
 
 /// An endpoint's hold on one channel. Exclusive; given back when dropped, with what was not received.
 pub struct Channel {
@@ -52,7 +53,7 @@ impl Channel {
     ///
     /// # Errors
     /// [`SendError::WouldBlock`] when the queue to the peer is full; otherwise why it cannot be sent.
-    pub fn post(&mut self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
+    pub fn post(&self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
         self.shared.post_with(peer, |core, now| {
             let number = core.post(now, peer, self.number, data)?;
             Ok(core.ticket(peer, number))
@@ -61,7 +62,7 @@ impl Channel {
 
     /// As [`Channel::post`], for a message in two parts, and even when the queue to the peer is full; see
     /// [`Core::post_reserved`].
-    pub(crate) fn post_reserved(&mut self, peer: PeerId, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
+    pub(crate) fn post_reserved(&self, peer: PeerId, parts: [&[u8]; 2]) -> Result<Ticket, SendError> {
         self.shared.post_with(peer, |core, now| {
             let number = core.post_reserved(now, peer, self.number, parts)?;
             Ok(core.ticket(peer, number))
@@ -72,11 +73,43 @@ impl Channel {
     ///
     /// # Errors
     /// Why it cannot be sent.
-    pub fn send(&mut self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
+    pub fn send(&self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
         self.shared.wait_for_room(peer, data.len())?;
         let ticket = self.post(peer, data)?;
         self.shared.hand_over(peer)?;
         Ok(ticket)
+    }
+
+    /// As [`Channel::send`], for tasks. Dropped before it is ready, the message may have been accepted or not.
+    ///
+    /// # Errors
+    /// As [`Channel::send`].
+    pub async fn send_async(&self, peer: PeerId, data: &[u8]) -> Result<Ticket, SendError> {
+        let ticket = poll_fn(|context| {
+            self.shared.poll_until(context, |core| match room(core, peer, data.len())? {
+                // Posted at once, before another task takes the room.
+                Ok(()) => match core.post(self.shared.now(), peer, self.number, data) {
+                    Err(SendError::WouldBlock) => None,
+                    posted => Some(posted.map(|number| core.ticket(peer, number))),
+                },
+                Err(error) => Some(Err(error)),
+            })
+        });
+        let ticket = ticket.await??;
+        self.shared.transmit(self.shared.now())?;
+        poll_fn(|context| self.shared.poll_until(context, |core| handed_over(core, peer))).await??;
+        Ok(ticket)
+    }
+
+    /// As [`Channel::post`], but waits for room in the queue to the peer, no longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Channel::post`]; [`SendError::TimedOut`] when the time is over, and then the message was not accepted.
+    pub fn post_timeout(&self, peer: PeerId, data: &[u8], timeout: Duration) -> Result<Ticket, SendError> {
+        let deadline = self.shared.deadline(timeout);
+        let has_room = self.shared.wait_until(deadline, |core| room(core, peer, data.len()))?;
+        has_room.unwrap_or(Err(SendError::TimedOut(timeout)))?;
+        self.post(peer, data)
     }
 
     /// A buffer of `bytes` to write a message into, which is then sent without being copied.
@@ -84,7 +117,7 @@ impl Channel {
     ///
     /// # Errors
     /// The message would be too long for the peer, the peer is gone, or there is no memory.
-    pub fn send_buffer(&mut self, peer: PeerId, bytes: usize) -> Result<SendBuffer<'_>, SendError> {
+    pub fn send_buffer(&self, peer: PeerId, bytes: usize) -> Result<SendBuffer, SendError> {
         let mut inner = self.shared.inner.borrow_mut();
         match inner.core.may_post(peer, bytes as u64) {
             Ok(()) | Err(SendError::WouldBlock) => {}
@@ -92,14 +125,14 @@ impl Channel {
         }
         let buffer = inner.core.buffer(bytes)?;
         drop(inner);
-        Ok(SendBuffer { channel: self, peer, buffer })
+        Ok(SendBuffer::new(Rc::clone(&self.shared), peer, self.number, buffer))
     }
 
     /// Takes the next message, if one has arrived.
     ///
     /// # Errors
     /// A peer is gone, said once; or the NIC is broken.
-    pub fn try_receive(&mut self) -> Result<Option<Message>, ReceiveError> {
+    pub fn try_receive(&self) -> Result<Option<Message>, ReceiveError> {
         if let Some(delivery) = self.take() {
             return self.told(delivery).map(Some);
         }
@@ -111,7 +144,7 @@ impl Channel {
     ///
     /// # Errors
     /// A peer is gone, said once; the receive memory is exhausted; or the NIC is broken.
-    pub fn receive(&mut self) -> Result<Message, ReceiveError> {
+    pub fn receive(&self) -> Result<Message, ReceiveError> {
         loop {
             if let Some(message) = self.receive_until(None)? {
                 return Ok(message);
@@ -123,34 +156,45 @@ impl Channel {
     ///
     /// # Errors
     /// As [`Channel::receive`]; [`ReceiveError::TimedOut`] when the time is over.
-    pub fn receive_timeout(&mut self, timeout: Duration) -> Result<Message, ReceiveError> {
+    pub fn receive_timeout(&self, timeout: Duration) -> Result<Message, ReceiveError> {
         let deadline = self.shared.now().plus(timeout.as_nanos() as u64);
         self.receive_until(Some(deadline))?.ok_or(ReceiveError::TimedOut(timeout))
     }
 
-    fn receive_until(&mut self, deadline: Option<Instant>) -> Result<Option<Message>, ReceiveError> {
+    /// As [`Channel::receive`], for tasks. Dropped before it is ready, it has taken nothing.
+    ///
+    /// # Errors
+    /// As [`Channel::receive`].
+    pub async fn receive_async(&self) -> Result<Message, ReceiveError> {
+        let found = poll_fn(|context| self.shared.poll_until(context, |core| self.look(core))).await?;
+        self.found(found)
+    }
+
+    fn receive_until(&self, deadline: Option<Instant>) -> Result<Option<Message>, ReceiveError> {
         if let Some(delivery) = self.take() {
             return self.told(delivery).map(Some);
         }
-        enum Found {
-            Delivery(Delivery),
-            Exhausted(u64, u64),
-        }
-        let number = self.number;
-        let found = self.shared.wait_until(deadline, |core| match core.take(number) {
+        let found = self.shared.wait_until(deadline, |core| self.look(core))?;
+        found.map(|found| self.found(found)).transpose()
+    }
+
+    fn look(&self, core: &mut Core) -> Option<Found> {
+        match core.take(self.number) {
             Some(delivery) => Some(Found::Delivery(delivery)),
-            None => core.exhausted().map(|(held, limit)| Found::Exhausted(held, limit)),
-        })?;
+            None => core.exhausted().map(|(held, limit)| Found::Exhausted { held, limit }),
+        }
+    }
+
+    fn found(&self, found: Found) -> Result<Message, ReceiveError> {
         match found {
-            Some(Found::Delivery(delivery)) => self.told(self.message(delivery)).map(Some),
-            Some(Found::Exhausted(held, limit)) => Err(ReceiveError::MemoryExhausted { held, limit }),
-            None => Ok(None),
+            Found::Delivery(delivery) => self.told(self.message(delivery)),
+            Found::Exhausted { held, limit } => Err(ReceiveError::MemoryExhausted { held, limit }),
         }
     }
 
     /// Takes the next of what has been taken in, without looking for more: for callers that make progress by other
     /// means.
-    pub fn take(&mut self) -> Option<Result<Message, ReceiveError>> {
+    pub fn take(&self) -> Option<Result<Message, ReceiveError>> {
         // A child made by `fork` sees what was taken in before it was made, too.
         if let Err(error) = self.shared.check_owner() {
             return Some(Err(error.into()));
@@ -179,13 +223,16 @@ impl Channel {
     }
 }
 
+/// What a call that waits has found.
+enum Found {
+    Delivery(Delivery),
+    Exhausted { held: u64, limit: u64 },
+}
+
 impl Shared {
     /// Waits until a message of `bytes` would be accepted for `peer`.
-    fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
-        let ready = |core: &mut Core| match core.may_post(peer, bytes as u64) {
-            Err(SendError::WouldBlock) => None,
-            other => Some(other),
-        };
+    pub(crate) fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
+        let ready = |core: &mut Core| room(core, peer, bytes);
         // Without progress first: a lone message should not pay for a look at what arrived.
         if let Some(outcome) = ready(&mut self.inner.borrow_mut().core) {
             return outcome;
@@ -194,16 +241,28 @@ impl Shared {
     }
 
     /// Waits until everything accepted for `peer` has been handed to the NIC.
-    fn hand_over(&self, peer: PeerId) -> Result<(), SendError> {
+    pub(crate) fn hand_over(&self, peer: PeerId) -> Result<(), SendError> {
         if self.inner.borrow().core.is_handed_over(peer) {
             return Ok(());
         }
         self.transmit(self.now())?;
-        let outcome = self.wait_until(None, |core| match core.may_post(peer, 0) {
-            Err(error @ SendError::Peer(_)) => Some(Err(error)),
-            _ => core.is_handed_over(peer).then_some(Ok(())),
-        })?;
-        outcome.unwrap_or(Ok(()))
+        self.wait_until(None, |core| handed_over(core, peer))?.unwrap_or(Ok(()))
+    }
+}
+
+/// Whether a message of `bytes` is accepted for a peer; `None`: not yet.
+fn room(core: &Core, peer: PeerId, bytes: usize) -> Option<Result<(), SendError>> {
+    match core.may_post(peer, bytes as u64) {
+        Err(SendError::WouldBlock) => None,
+        other => Some(other),
+    }
+}
+
+/// Whether everything accepted for a peer has been handed to the NIC; `None`: not yet.
+fn handed_over(core: &Core, peer: PeerId) -> Option<Result<(), SendError>> {
+    match core.may_post(peer, 0) {
+        Err(error @ SendError::Peer(_)) => Some(Err(error)),
+        _ => core.is_handed_over(peer).then_some(Ok(())),
     }
 }
 
@@ -215,64 +274,6 @@ impl Drop for Channel {
         } else {
             core.close_channel(self.number);
         }
-    }
-}
-
-/// A buffer to write a message into. Dropping it unsent gives it back.
-pub struct SendBuffer<'a> {
-    channel: &'a mut Channel,
-    peer: PeerId,
-    /// Room for a frame header, then the message.
-    buffer: Vec<u8>,
-}
-
-impl SendBuffer<'_> {
-    /// As [`Channel::post`], without a copy.
-    ///
-    /// # Errors
-    /// As [`Channel::post`]; the buffer is given back then.
-    pub fn post(mut self) -> Result<Ticket, SendError> {
-        let buffer = std::mem::take(&mut self.buffer);
-        let (peer, number) = (self.peer, self.channel.number);
-        self.channel.shared.post_with(peer, |core, now| match core.post_buffer(now, peer, number, buffer) {
-            Ok(number) => Ok(core.ticket(peer, number)),
-            Err((error, buffer)) => {
-                core.pool.give(buffer);
-                Err(error)
-            }
-        })
-    }
-
-    /// As [`Channel::send`], without a copy.
-    ///
-    /// # Errors
-    /// As [`Channel::send`].
-    pub fn send(self) -> Result<Ticket, SendError> {
-        let (shared, peer) = (Rc::clone(&self.channel.shared), self.peer);
-        shared.wait_for_room(peer, self.len())?;
-        let ticket = self.post()?;
-        shared.hand_over(peer)?;
-        Ok(ticket)
-    }
-}
-
-impl Deref for SendBuffer<'_> {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        &self.buffer[WHOLE_BYTES..]
-    }
-}
-
-impl DerefMut for SendBuffer<'_> {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        &mut self.buffer[WHOLE_BYTES..]
-    }
-}
-
-impl Drop for SendBuffer<'_> {
-    fn drop(&mut self) {
-        let buffer = std::mem::take(&mut self.buffer);
-        self.channel.shared.inner.borrow_mut().core.pool.give(buffer);
     }
 }
 

@@ -247,6 +247,9 @@ pub enum SendError {
         /// Its address.
         address: SocketAddr,
     },
+    /// The time is over.
+    #[error("no room in the queue to this peer within {0:?}")]
+    TimedOut(Duration),
     /// There is no memory for a buffer of this length.
     #[error("no memory for a send buffer of {0} bytes")]
     NoMemory(usize),
@@ -256,6 +259,34 @@ pub enum SendError {
     /// The NIC is broken.
     #[error(transparent)]
     Rail(#[from] RailError),
+}
+
+/// A message that was not sent, with the buffer that it is written in. `?` makes a [`SendError`] of it, which lets go of the
+/// buffer.
+#[derive(Debug)]
+pub struct Unsent<B> {
+    /// Why.
+    pub error: SendError,
+    /// The buffer, as it was; empty when the message had been accepted and only then the NIC turned out to be broken.
+    pub buffer: B,
+}
+
+impl<B> From<Unsent<B>> for SendError {
+    fn from(unsent: Unsent<B>) -> SendError {
+        unsent.error
+    }
+}
+
+impl<B> std::fmt::Display for Unsent<B> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        self.error.fmt(f)
+    }
+}
+
+impl<B: std::fmt::Debug> std::error::Error for Unsent<B> {
+    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
+        self.error.source()
+    }
 }
 
 /// No message was received.

@@ -98,11 +98,12 @@ mod registry;
 pub mod remote;
 pub mod remote_memory;
 mod report;
+mod send_buffer;
 pub mod stream;
 mod ticket;
 mod wait;
 
-pub use channel::{Channel, Message, SendBuffer};
+pub use channel::{Channel, Message};
 pub use config::{Config, ConfigError};
 pub use context::{Context, ContextError};
 pub use counters::Counters;
@@ -110,10 +111,12 @@ pub use endpoint::Endpoint;
 pub use endpoint::core::paths::PathReport;
 pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
+    Unsent,
 };
 pub use peers::{HostFileError, PeerName, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use report::{GivenUp, NicInUse, Report};
+pub use send_buffer::SendBuffer;
 pub use ticket::{Ticket, TicketStatus};
 pub use tsumugi_proto::path_policy::{PolicyChoice as Policy, UnknownPolicy};
 pub use tsumugi_proto::translation::{ReplacementChoice as Replacement, UnknownReplacement};

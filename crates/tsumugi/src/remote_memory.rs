@@ -49,7 +49,9 @@ use crate::error::{ChannelError, ReceiveError, SendError};
 use crate::remote::{Notification, Operation, RegisterError, Registration, Remote, Rights, Target};
 use crate::ticket::Ticket;
 use crate::{Endpoint, PeerId};
+use std::cell::Cell;
 use std::collections::{BTreeMap, HashMap};
+use std::rc::{Rc, Weak};
 use std::time::{Duration, Instant};
 use tsumugi_rail::{OutOfRegion, Slice};
 use wire::{Exported, Word};
@@ -68,8 +70,8 @@ pub struct RemoteMemory {
     remote: Remote,
     exports: BTreeMap<String, Export>,
     handlers: HashMap<u64, Handler>,
-    /// What peers have answered, for whoever has asked.
-    answers: HashMap<(PeerId, String), Option<Exported>>,
+    /// Whoever has asked, until it is dropped.
+    asked: Vec<Weak<Question>>,
     /// Notifications for handlers that there are none of, and words that made no sense.
     strays: u64,
 }
@@ -137,12 +139,19 @@ pub enum AccessError {
 }
 
 /// A question under way: see [`RemoteMemory::begin_import`].
+/// Dropped, it is given up.
 #[derive(Debug)]
 pub struct Importing {
-    peer: PeerId,
-    name: String,
+    question: Rc<Question>,
     /// When the peer is asked again.
     again: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Question {
+    peer: PeerId,
+    name: String,
+    answer: Cell<Option<Exported>>,
 }
 
 /// Memory of another process that may be reached.
@@ -166,7 +175,7 @@ impl RemoteMemory {
             remote: endpoint.remote(),
             exports: BTreeMap::new(),
             handlers: HashMap::new(),
-            answers: HashMap::new(),
+            asked: Vec::new(),
             strays: 0,
         })
     }
@@ -228,6 +237,35 @@ impl RemoteMemory {
         Ok(run)
     }
 
+    /// As [`RemoteMemory::poll`], but waits until a handler has run, no longer than `timeout`: then it returns 0.
+    ///
+    /// # Errors
+    /// As [`RemoteMemory::poll`].
+    pub fn poll_timeout(&mut self, timeout: Duration) -> Result<usize, ImportError> {
+        let deadline = Instant::now().checked_add(timeout);
+        loop {
+            let run = self.poll()?;
+            let rest =
+                deadline.map_or(Duration::MAX, |deadline| deadline.saturating_duration_since(Instant::now()));
+            if run > 0 || rest.is_zero() {
+                return Ok(run);
+            }
+            self.wait(rest)?;
+        }
+    }
+
+    /// Waits for a word or a notification, no longer than `timeout`.
+    fn wait(&self, timeout: Duration) -> Result<(), ReceiveError> {
+        let (shared, channel) = (&self.channel.shared, self.channel.number());
+        let keys: Vec<u64> = self.exports.values().map(|export| export.registration.target().key).collect();
+        shared.inner.borrow_mut().core.watch();
+        shared.wait_until(shared.deadline(timeout), |core| {
+            let has_notification = || keys.iter().any(|key| core.rma.served.has_notification(*key));
+            (core.has_arrived(channel) || has_notification()).then_some(())
+        })?;
+        Ok(())
+    }
+
     fn on_word(&mut self, source: PeerId, word: Option<Word>) -> Result<(), SendError> {
         match word {
             Some(Word::Wish(name)) => {
@@ -244,12 +282,11 @@ impl RemoteMemory {
             }
             Some(Word::Answer(name, found)) => {
                 // Only who asks is answered: others cannot make us grow.
-                let is_asked =
-                    |peer: PeerId, wished: &String| *wished == name && self.remote.canonical(peer) == source;
-                for (_, answer) in
-                    self.answers.iter_mut().filter(|((peer, wished), _)| is_asked(*peer, wished))
-                {
-                    *answer = found;
+                let asked = self.asked.iter().filter_map(Weak::upgrade);
+                for question in asked.filter(|asked| asked.name == name) {
+                    if self.remote.canonical(question.peer) == source {
+                        question.answer.set(found);
+                    }
                 }
                 Ok(())
             }
@@ -272,18 +309,9 @@ impl RemoteMemory {
                 return Ok(import);
             }
             if Instant::now() >= deadline {
-                self.answers.remove(&(peer, name.to_owned()));
                 return Err(ImportError::NotExported { peer, name: name.to_owned(), timeout });
             }
-            match self.channel.receive_timeout(ASK_AGAIN) {
-                Ok(message) => {
-                    let (source, word) = (message.source(), wire::decode(&message));
-                    drop(message);
-                    self.on_word(source, word)?;
-                }
-                Err(ReceiveError::TimedOut(_)) => {}
-                Err(error) => return Err(error.into()),
-            }
+            self.wait(ASK_AGAIN)?;
         }
     }
 
@@ -295,8 +323,10 @@ impl RemoteMemory {
         if !(1..=NAME_BYTES_MAX).contains(&name.len()) {
             return Err(ImportError::Name(name.len()));
         }
-        self.answers.insert((peer, name.to_owned()), None);
-        Ok(Importing { peer, name: name.to_owned(), again: None })
+        let question = Rc::new(Question { peer, name: name.to_owned(), answer: Cell::new(None) });
+        self.asked.retain(|asked| asked.strong_count() > 0);
+        self.asked.push(Rc::downgrade(&question));
+        Ok(Importing { question, again: None })
     }
 
     /// The import, if the peer has answered; it is asked now and then until it has.
@@ -305,17 +335,14 @@ impl RemoteMemory {
     /// It cannot be asked.
     pub fn try_import(&mut self, importing: &mut Importing) -> Result<Option<Import>, ImportError> {
         self.poll()?;
-        let Importing { peer, name, again } = importing;
-        let of = (*peer, std::mem::take(name));
-        let found = self.answers.get(&of).copied().flatten();
-        if let Some((target, bytes, rights)) = found {
-            self.answers.remove(&of);
-            return Ok(Some(Import { remote: self.remote.clone(), peer: *peer, target, bytes, rights }));
+        let Importing { question, again } = importing;
+        if let Some((target, bytes, rights)) = question.answer.get() {
+            let remote = self.remote.clone();
+            return Ok(Some(Import { remote, peer: question.peer, target, bytes, rights }));
         }
-        *name = of.1;
         let now = Instant::now();
         if again.is_none_or(|again| now >= again) {
-            match self.channel.post(*peer, &wire::encode_wish(name)) {
+            match self.channel.post(question.peer, &wire::encode_wish(&question.name)) {
                 Ok(_) | Err(SendError::WouldBlock) => *again = Some(now + ASK_AGAIN),
                 Err(error) => return Err(error.into()),
             }

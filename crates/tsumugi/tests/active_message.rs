@@ -187,7 +187,9 @@ fn who_waits_for_a_token_serves_meanwhile() {
                     })
                     .unwrap();
                 }
-                port.run_until(|counts| *counts == (REQUESTS, REQUESTS)).unwrap();
+                while *port.state() != (REQUESTS, REQUESTS) {
+                    port.poll_timeout(Duration::MAX).unwrap();
+                }
                 drop(port);
                 // The other side may have closed first.
                 let _ = endpoint.close();
@@ -219,7 +221,9 @@ fn a_call_waits_for_its_reply() {
             let endpoint = open(Config::loopback());
             let mut port = echo(&endpoint, ActiveMessageOptions::default());
             port_out.send(endpoint.port()).unwrap();
-            port.run_until(|served| *served == 3).unwrap();
+            while *port.state() != 3 {
+                port.poll_timeout(Duration::MAX).unwrap();
+            }
             drop(port);
             let _ = endpoint.close();
         });
@@ -407,7 +411,7 @@ fn raw_request(number: u64) -> Vec<u8> {
 fn who_asks_without_tokens_is_not_answered() {
     let (here, there, _) = connected(Config::loopback(), Config::loopback());
     let mut server = port(&here, ActiveMessageOptions::default().tokens(1), ());
-    let mut hostile = there.channel(CHANNEL).unwrap();
+    let hostile = there.channel(CHANNEL).unwrap();
     for number in 0..20 {
         hostile.post(PeerId(0), &raw_request(number)).unwrap();
     }
@@ -437,7 +441,7 @@ fn who_asks_without_tokens_is_not_answered() {
 fn garbage_is_counted_and_answered_to_nobody() {
     let (here, there, _) = connected(Config::loopback(), Config::loopback());
     let mut server = echo(&here, ActiveMessageOptions::default());
-    let mut hostile = there.channel(CHANNEL).unwrap();
+    let hostile = there.channel(CHANNEL).unwrap();
     let mut handled = 0;
     for round in 0..500u64 {
         let mut bytes = payload(round, (round % 120) as usize);

@@ -1,10 +1,16 @@
 //! What a channel promises, over real sockets on the loopback interface.
 
+mod common {
+    pub(crate) mod loopback;
+}
+
+use common::loopback::eventually;
 use std::net::UdpSocket;
 use std::thread;
 use std::time::Duration;
 use tsumugi::{
-    ChannelError, Config, Endpoint, FaultOptions, PeerId, ReceiveError, Repeat, SendError, TicketStatus, Wait,
+    Channel, ChannelError, Config, Endpoint, FaultOptions, PeerId, ReceiveError, Repeat, SendBuffer,
+    SendError, TicketStatus, Wait,
 };
 
 /// One thread plays all sides: when endpoints are dropped, nobody is left to acknowledge.
@@ -29,7 +35,7 @@ fn transfer(sender: Config, receiver: Config, sizes: &'static [usize], rounds: u
     let receiving = thread::spawn(move || {
         let endpoint = open(receiver);
         port_out.send(endpoint.port()).unwrap();
-        let mut channel = endpoint.channel(CHANNEL).unwrap();
+        let channel = endpoint.channel(CHANNEL).unwrap();
         for number in 0..rounds * sizes.len() as u64 {
             let message = channel.receive().unwrap();
             let bytes = sizes[(number % sizes.len() as u64) as usize];
@@ -41,7 +47,7 @@ fn transfer(sender: Config, receiver: Config, sizes: &'static [usize], rounds: u
     });
     let endpoint = open(sender);
     let peer = endpoint.add_peer(format!("127.0.0.1:{}", port_in.recv().unwrap())).unwrap();
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     for number in 0..rounds * sizes.len() as u64 {
         let data = payload(number, sizes[(number % sizes.len() as u64) as usize]);
         channel.send(peer, &data).unwrap();
@@ -103,7 +109,7 @@ fn a_peer_that_nobody_runs_is_an_error_in_time() {
     let config = Config::loopback().connect_timeout(Duration::from_millis(200));
     let endpoint = open(config);
     let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let ticket = channel.post(peer, b"hello?").unwrap();
     assert_eq!(endpoint.status(ticket), TicketStatus::Pending);
     match channel.receive() {
@@ -126,7 +132,7 @@ fn a_peer_that_speaks_another_version_is_told_apart_from_one_that_is_not_there()
     other.set_read_timeout(Some(Duration::from_millis(5))).unwrap();
     let here = open(Config::loopback().connect_timeout(Duration::from_millis(400)));
     let peer = here.add_peer(other.local_addr().unwrap().to_string()).unwrap();
-    let mut channel = here.channel(CHANNEL).unwrap();
+    let channel = here.channel(CHANNEL).unwrap();
     channel.post(peer, b"hello").unwrap();
     let (mut buffer, mut answers, mut hellos) = ([0u8; 2048], 0, 0);
     let failure = loop {
@@ -158,7 +164,7 @@ fn what_was_delivered_does_not_fail_with_its_peer() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let (from, to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let early = from.post(peer, b"early").unwrap();
     while here.status(early) == TicketStatus::Pending {
         here.progress().unwrap();
@@ -174,7 +180,7 @@ fn what_was_delivered_does_not_fail_with_its_peer() {
 #[test]
 fn wrong_use_says_what_is_wrong() {
     let endpoint = open(Config::loopback().message_bytes_max(1000));
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     assert!(matches!(channel.post(PeerId(5), b""), Err(SendError::NoSuchPeer(PeerId(5)))));
     let peer = endpoint.add_peer("127.0.0.1:9").unwrap();
     let error = channel.post(peer, &[0; 1001]).unwrap_err();
@@ -189,7 +195,7 @@ fn a_reader_that_keeps_everything_is_told_that_memory_is_exhausted() {
     let there = open(Config::loopback().queue_bytes(Config::QUEUE_BYTES_MIN));
     let here = open(Config::loopback());
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let (from, to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let mut kept = Vec::new();
     let mut posted = 0u64;
     let error = 'full: loop {
@@ -226,7 +232,7 @@ fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
     let there = open(Config::loopback());
     let here = open(Config::loopback());
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let (mut from, mut to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let (from, to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     for number in 0..1000u64 {
         let mut buffer = from.send_buffer(peer, 8).unwrap();
         buffer.copy_from_slice(&number.to_le_bytes());
@@ -245,9 +251,58 @@ fn buffers_are_sent_in_place_and_back_to_back_messages_share_packets() {
 }
 
 #[test]
+fn a_buffer_comes_back_when_there_is_no_room_and_two_may_be_filled_at_once() {
+    let there = open(Config::loopback());
+    let here = open(Config::loopback().send_bytes(10_000));
+    let peer = here.add_peer(there.address()).unwrap();
+    let (from, to) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let mut buffers = [1u8, 2].map(|fill| {
+        let mut buffer = from.send_buffer(peer, 9000).unwrap();
+        buffer.fill(fill);
+        Some(buffer)
+    });
+    buffers[0].take().unwrap().post().unwrap();
+    let mut second = buffers[1].take().unwrap();
+    let mut returned = 0;
+    eventually("there is room", || match second_try(&mut second, &from, peer) {
+        None => true,
+        Some(SendError::WouldBlock) => {
+            returned += 1;
+            assert!(second.iter().all(|byte| *byte == 2), "as it was");
+            // One side at a time, in this thread.
+            there.progress().unwrap();
+            here.progress().unwrap();
+            false
+        }
+        Some(error) => panic!("{error}"),
+    });
+    assert!(returned > 0, "the queue takes only one of them");
+    for fill in [1u8, 2] {
+        let mut message = None;
+        eventually("it arrives", || {
+            here.progress().unwrap();
+            message = to.try_receive().unwrap();
+            message.is_some()
+        });
+        assert_eq!(message.unwrap()[..], [fill; 9000]);
+    }
+    // The other makes no call, and so acknowledges nothing from here on.
+    let full = (0..1000).find_map(|_| from.post_timeout(peer, &[0; 9000], Duration::ZERO).err());
+    assert!(matches!(full, Some(SendError::TimedOut(Duration::ZERO))), "{full:?}");
+}
+
+/// Posts a buffer, which is there again if that failed.
+fn second_try(buffer: &mut SendBuffer, channel: &Channel, peer: PeerId) -> Option<SendError> {
+    let spare = channel.send_buffer(peer, 0).unwrap();
+    let unsent = std::mem::replace(buffer, spare).post().err()?;
+    *buffer = unsent.buffer;
+    Some(unsent.error)
+}
+
+#[test]
 fn random_datagrams_are_counted_and_never_delivered() {
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
     socket.connect(("127.0.0.1", endpoint.port())).unwrap();
     let mut state = 1u64;
@@ -274,8 +329,8 @@ fn a_message_over_the_peers_limit_is_told_apart_from_a_broken_peer() {
     let there = open(Config::loopback().message_bytes_max(10_000));
     let here = open(Config::loopback());
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let mut from = here.channel(1).unwrap();
-    let mut to = there.channel(1).unwrap();
+    let from = here.channel(1).unwrap();
+    let to = there.channel(1).unwrap();
     // Its limit is not known yet.
     let ticket = from.post(peer, &payload(0, 10_001)).unwrap();
     let failure = loop {
@@ -343,7 +398,7 @@ fn flushing_does_not_tell_what_was_told_otherwise() {
 
     let (endpoint, peer) = with_a_lost_peer();
     endpoint.reset_peer(peer);
-    let mut channel = endpoint.channel(1).unwrap();
+    let channel = endpoint.channel(1).unwrap();
     channel.post(peer, b"?").unwrap();
     match channel.receive() {
         Err(ReceiveError::Peer(failure)) => assert_eq!(failure.undelivered, 1),

@@ -16,7 +16,7 @@ fn payload(number: u64) -> Vec<u8> {
 
 /// Receives messages from number `from` on until `count` have come, and returns the next number.
 fn receive(endpoint: &Endpoint, from: u64, count: u64) -> u64 {
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     for number in from..from + count {
         let message = channel.receive_timeout(Duration::from_secs(20)).unwrap();
         assert!(message[..] == payload(number)[..], "message {number}");
@@ -40,7 +40,7 @@ fn child() {
     };
     let next = receive(&endpoint, from, count);
     // Something of its own is on its way when it is suspended.
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     channel.post(PeerId(0), &next.to_le_bytes()).unwrap();
     channel.detach();
     if next == MESSAGES {
@@ -65,7 +65,7 @@ fn four_processes_in_turn_are_one_endpoint_to_their_peer() {
     )
     .unwrap();
     let peer = endpoint.add_peer(format!("127.0.0.1:{free}")).unwrap();
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let (mut posted, mut answers) = (0, Vec::new());
     for turn in 0..4u64 {
         let role = format!("{free} {} {} {file}", turn * MESSAGES / 4, MESSAGES / 4);
@@ -101,8 +101,8 @@ fn what_was_received_and_not_taken_comes_along() {
     let here = Endpoint::open(Config::loopback()).unwrap();
     let there = Endpoint::open(Config::loopback()).unwrap();
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let mut from = here.channel(1).unwrap();
-    let mut to = there.channel(1).unwrap();
+    let from = here.channel(1).unwrap();
+    let to = there.channel(1).unwrap();
     for number in 0..100 {
         from.post(peer, &payload(number)).unwrap();
     }
@@ -120,7 +120,7 @@ fn what_was_received_and_not_taken_comes_along() {
     let context = there.suspend().map_err(|(error, _)| error).unwrap();
     assert_eq!(Context::from_bytes(&context.to_bytes()), Ok(context.clone()));
     let there = Endpoint::resume(&context, Config::loopback()).unwrap();
-    let mut to = there.channel(1).unwrap();
+    let to = there.channel(1).unwrap();
     let mut number = 1;
     while number < 100 {
         here.progress().unwrap();
@@ -170,7 +170,7 @@ fn read_while_suspended(bytes: usize) -> (Vec<u8>, Result<u64, RemoteError>) {
     }
     assert_eq!(read.outcome(), Some(Ok(0)));
     assert!(there.take_failure().is_none() && here.take_failure().is_none());
-    let mut channel = there.channel(1).unwrap();
+    let channel = there.channel(1).unwrap();
     let ticket = channel.post(PeerId(0), b"after it").unwrap();
     assert_eq!(there.status(ticket), TicketStatus::Pending, "delivered before it was sent");
     let mut all = vec![0; bytes];
@@ -246,7 +246,7 @@ fn peers_of_both_families_go_on() {
                 .unwrap();
             assert_eq!((server.address(), server.peers()), (context.address(), 2));
         }
-        let mut channel = server.channel(CHANNEL).unwrap();
+        let channel = server.channel(CHANNEL).unwrap();
         let mut heard = Vec::new();
         let until = Instant::now() + Duration::from_secs(20);
         while heard.len() < 2 {

@@ -97,13 +97,14 @@ impl Part for Tagged {
             self.receive(Pattern::any());
         }
         for at in (0..self.sends.len()).rev() {
-            if let Some(completion) = self.port.test(self.sends[at]).map_err(text)? {
+            if let Some(completion) = self.port.test(&mut self.sends[at]).map_err(text)? {
                 completion.outcome.map_err(text)?;
                 self.sends.swap_remove(at);
             }
         }
         for at in (0..self.receives.len()).rev() {
-            let (request, number, takes_all) = self.receives[at];
+            let (request, number, takes_all) = &mut self.receives[at];
+            let (number, takes_all) = (*number, *takes_all);
             if let Some(completion) = self.port.test(request).map_err(text)? {
                 self.receives.swap_remove(at);
                 match &completion.outcome {

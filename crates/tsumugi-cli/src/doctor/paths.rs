@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use std::net::IpAddr;
 use std::process::ExitCode;
 use std::time::Duration;
+use tsumugi::remote::{OperationError, WaitError};
 use tsumugi::{Config, Endpoint, Networks, PeerId, ReceiveChoice, Wait};
 use tsumugi_measure::output;
 use tsumugi_rail::nics::{self, NicChoice};
@@ -48,16 +49,15 @@ pub(super) fn run(host: &str, json: bool) -> tsumugi_measure::CommandResult {
     let peer = endpoint.add_peer(host)?;
     let own = nics::explain(endpoint.address().ip(), &networks)?;
     let fence = endpoint.remote().fence(peer)?;
-    let error = match fence.wait(ANSWER) {
-        Ok(Some(Ok(_))) => {
+    let error = match fence.wait_timeout(ANSWER) {
+        Ok(_) => {
             // What it tells of its addresses comes first, and each has to prove that it is the peer.
             endpoint.wait_until(PROOF, || None::<()>)?;
             None
         }
-        Ok(None) => Some(format!(
+        Err(OperationError::Wait(WaitError::TimedOut(_))) => Some(format!(
             "{host} has not answered for {ANSWER:?}; does an endpoint run there, and is the port right?"
         )),
-        Ok(Some(Err(error))) => Some(why(&endpoint, &error)),
         Err(error) => Some(why(&endpoint, &error)),
     };
     let answer = Answer {

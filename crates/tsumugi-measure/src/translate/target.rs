@@ -41,7 +41,7 @@ pub(crate) fn run(options: &TargetOptions) -> crate::CommandResult {
             .receive(ReceiveChoice::Xdp)
             .accept_unknown(true),
     )?;
-    let mut channel = endpoint.channel(CHANNEL)?;
+    let channel = endpoint.channel(CHANNEL)?;
     let remote = endpoint.remote();
     let region = remote.window(options.pages as usize * 4096)?;
     let registration = remote.register(&region.all(), Rights::WRITE)?;

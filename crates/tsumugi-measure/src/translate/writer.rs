@@ -128,7 +128,7 @@ impl Writer {
         let (start, remote) = (Instant::now(), self.endpoint.remote());
         remote.write(self.peer, self.there, &from.all())?;
         let fence = remote.fence(self.peer)?;
-        if let Err(error) = fence.wait(PATIENCE)?.ok_or("the target does not answer")? {
+        if let Err(error) = fence.wait_timeout(PATIENCE) {
             // Why it is gone, if it is.
             return Err(self.endpoint.take_failure().map_or(error.into(), Box::from));
         }

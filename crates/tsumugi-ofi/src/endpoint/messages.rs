@@ -9,8 +9,8 @@ use crate::limits::INJECT_BYTES;
 use crate::queue::Entry;
 use std::cell::RefCell;
 use std::ffi::c_void;
-use tsumugi::message::{Buffer, Envelope, Pattern, Port};
-use tsumugi::{PeerId, SendError};
+use tsumugi::message::{Envelope, Pattern, Port};
+use tsumugi::{PeerId, SendError, Unsent};
 
 /// A message up to this long is sent from a copy: lending its buffer costs more, bytes.
 const COPY_BYTES: usize = 8 << 10;
@@ -123,7 +123,7 @@ impl Endpoint {
         let (request, tagged) = found.ok_or(FI_ENOENT)?;
         let port = if tagged { &running.tagged } else { &running.messages };
         // One that has matched a message continues, which its completion tells.
-        let _ = port.borrow_mut().cancel(request);
+        let _ = port.borrow_mut().cancel_listed(request);
         running.complete_all(&self.domain.memory).map_err(|error| error::of_rail(&error))
     }
 }
@@ -164,7 +164,7 @@ impl Running {
         if delivered {
             self.endpoint.want_ack(peer);
         }
-        let mut port = kind.port(self).borrow_mut();
+        let port = kind.port(self).borrow_mut();
         let code = |error: &SendError| error::of_send(error);
         if flags & FI_INJECT != 0 && bytes > INJECT_BYTES {
             return Err(FI_EINVAL);
@@ -179,11 +179,11 @@ impl Running {
                 self.reports.done(Side::Send, Entry::new(sent.context, FI_SEND | kind.flag()), false);
                 return Ok(());
             }
-            let request = port.send(peer, envelope, data).map_err(|error| code(&error))?;
+            let mut request = port.send(peer, envelope, data).map_err(|error| code(&error))?;
             self.push_untold(peer, wanted)?;
             let is_complete = !delivered && self.endpoint.is_handed_over(peer);
             if !is_complete
-                && let Ok(Some(completion)) = port.test(request)
+                && let Ok(Some(completion)) = port.test(&mut request)
                 && let Some(ticket) = completion.ticket
             {
                 let begun = Begun {
@@ -223,7 +223,7 @@ impl Running {
             pieces: Pieces::One,
             request: None,
         });
-        port.send_lent(peer, envelope, buffer, number as u64).map_err(|(error, _)| {
+        port.send_lent(peer, envelope, buffer, number as u64).map_err(|Unsent { error, .. }| {
             self.operations.borrow_mut().begun.remove(number);
             code(&error)
         })?;
@@ -259,7 +259,7 @@ impl Running {
             pieces,
             request: None,
         });
-        let mut port = wanted.kind.port(self).borrow_mut();
+        let port = wanted.kind.port(self).borrow_mut();
         let request = match many {
             0 => port.receive_listed(pattern, buffer, number as u64),
             _ => port.receive_many(pattern, buffer, least, number as u64),
@@ -278,11 +278,11 @@ impl Running {
         let mut entry = Entry::new(context, FI_RECV | kind.flag());
         if flags & FI_PEEK == 0 {
             let claim = self.take_claim(context).ok_or(FI_EINVAL)?;
-            let mut port = kind.port(self).borrow_mut();
+            let port = kind.port(self).borrow_mut();
             if flags & FI_DISCARD != 0 {
-                let request = port.receive_claimed(claim, Buffer::default());
-                port.let_go(request);
                 drop(port);
+                // Thrown away with its claim.
+                drop(claim);
                 self.reports.done(Side::Receive, entry, self.reports.wants(Side::Receive, flags));
                 return Ok(());
             }
@@ -307,17 +307,14 @@ impl Running {
             return Ok(());
         }
         let broken = |error| error::of_rail(&error);
-        let mut port = kind.port(self).borrow_mut();
+        let port = kind.port(self).borrow_mut();
         let status = if flags & (FI_CLAIM | FI_DISCARD) == 0 {
             port.probe(pattern).map_err(broken)?
         } else {
             let claim = port.claim(pattern).map_err(broken)?;
             let status = claim.as_ref().map(tsumugi::message::Claim::status);
             match claim {
-                Some(claim) if flags & FI_DISCARD != 0 => {
-                    let request = port.receive_claimed(claim, Buffer::default());
-                    port.let_go(request);
-                }
+                Some(claim) if flags & FI_DISCARD != 0 => drop(claim),
                 Some(claim) => self.claims.borrow_mut().push((context, claim)),
                 None => {}
             }

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 use std::ffi::c_void;
 use std::ptr;
 use std::rc::Rc;
-use tsumugi::message::Request;
+use tsumugi::message::Listed;
 use tsumugi::remote::Operation;
 use tsumugi::{PeerId, Region, Ticket};
 
@@ -135,7 +135,7 @@ pub(super) struct Begun {
     /// Where what was received or read goes, if not straight to the caller's buffer.
     pub(super) pieces: Pieces,
     /// A receive, as the library knows it.
-    pub(super) request: Option<Request>,
+    pub(super) request: Option<Listed>,
 }
 
 /// The caller's buffer, if it is in several pieces.

@@ -341,15 +341,19 @@ impl<S> ActiveMessages<S> {
         self.handle_arrived()
     }
 
-    /// Handles what arrives until `done` says so.
+    /// As [`ActiveMessages::poll`], but waits until there is a message, no longer than `timeout`: then it returns 0.
     ///
     /// # Errors
     /// The NIC is broken.
-    pub fn run_until(&mut self, mut done: impl FnMut(&S) -> bool) -> Result<(), RailError> {
-        while !done(&self.state) {
-            self.handle_next(None)?;
+    pub fn poll_timeout(&mut self, timeout: Duration) -> Result<usize, RailError> {
+        match self.poll()? {
+            0 => {
+                let deadline = self.flow_control.channel.shared.deadline(timeout);
+                self.wait_for_arrival(deadline)?;
+                self.handle_arrived()
+            }
+            handled => Ok(handled),
         }
-        Ok(())
     }
 
     /// Handles what arrives until every request is completed.
@@ -365,13 +369,18 @@ impl<S> ActiveMessages<S> {
 
     /// Waits until something has arrived, and handles it. `false`: nothing has until the deadline.
     fn handle_next(&mut self, deadline: Option<Instant>) -> Result<bool, RailError> {
-        let channel = self.flow_control.channel.number();
-        let shared = &self.flow_control.channel.shared;
-        let arrived = shared.wait_until(deadline, |state| state.has_arrived(channel).then_some(()))?;
+        let arrived = self.wait_for_arrival(deadline)?;
         self.handle_arrived()?;
         // What always arrives must not keep a caller whose answer does not.
         let is_over = deadline.is_some_and(|deadline| self.flow_control.channel.shared.now() >= deadline);
-        Ok(arrived.is_some() && !is_over)
+        Ok(arrived && !is_over)
+    }
+
+    /// Whether something has arrived until the deadline.
+    fn wait_for_arrival(&self, deadline: Option<Instant>) -> Result<bool, RailError> {
+        let channel = self.flow_control.channel.number();
+        let shared = &self.flow_control.channel.shared;
+        Ok(shared.wait_until(deadline, |core| core.has_arrived(channel).then_some(()))?.is_some())
     }
 
     /// Waits until a request would be accepted. `false`: it would not be until the deadline.

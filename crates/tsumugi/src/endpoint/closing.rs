@@ -1,8 +1,10 @@
 //! The end of an endpoint: closed, or dropped with something under way.
 
 use super::Endpoint;
+use super::core::Core;
 use super::shared::{Inner, Shared};
 use crate::error::SendError;
+use std::future::poll_fn;
 use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
@@ -26,6 +28,49 @@ impl Endpoint {
         flushed
     }
 
+    /// As [`Endpoint::flush`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Endpoint::flush`].
+    pub async fn flush_async(&self) -> Result<(), SendError> {
+        let patience_ns = self.shared.inner.borrow().flush_ns;
+        let (mut before, mut since) = (self.shared.inner.borrow().core.acknowledged(), self.shared.now());
+        let flushed = poll_fn(|context| {
+            self.shared.poll_until(context, |core| {
+                if core.is_flushed() {
+                    return Some(
+                        core.take_loss().map_or(Ok(()), |failure| Err(SendError::Peer(Box::new(failure)))),
+                    );
+                }
+                // Timers wake a task that waits here, as long as anything is not acknowledged.
+                let (now, acknowledged) = (self.shared.now(), core.acknowledged());
+                if std::mem::replace(&mut before, acknowledged) != acknowledged {
+                    since = now;
+                }
+                let is_over = now.since(since) >= patience_ns;
+                is_over.then(|| stalled(core, patience_ns)).flatten().map(Err)
+            })
+        });
+        flushed.await?
+    }
+
+    /// As [`Endpoint::close`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Endpoint::close`].
+    pub async fn close_async(self) -> Result<(), SendError> {
+        let flushed = self.flush_async().await;
+        let now = self.shared.now();
+        self.shared.inner.borrow_mut().core.leave(now);
+        let until = now.plus(LEAVE_NS_MAX);
+        poll_fn(|context| {
+            let is_over = |core: &mut Core| (core.has_left() || self.shared.now() >= until).then_some(());
+            self.shared.poll_until(context, is_over)
+        })
+        .await?;
+        flushed
+    }
+
     /// Ends at once, without waiting for anything: peers are told, and what they have not acknowledged is given up. Nothing more
     /// comes of channels that are still held.
     pub fn abort(self) {
@@ -46,12 +91,11 @@ impl Shared {
                 Some(Some(failure)) => return Err(SendError::Peer(Box::new(failure))),
                 None => {}
             }
-            let inner = self.inner.borrow();
-            if inner.core.acknowledged() == before
-                && let Some((name, address, messages)) = inner.core.undelivered().next()
+            let core = &self.inner.borrow().core;
+            if core.acknowledged() == before
+                && let Some(error) = stalled(core, patience_ns)
             {
-                let waited = Duration::from_nanos(patience_ns);
-                return Err(SendError::Stalled { waited, messages, name: name.to_owned(), address });
+                return Err(error);
             }
         }
     }
@@ -87,6 +131,13 @@ impl Shared {
             Ok(None) | Err(_) => self.inner.borrow().tell_of_losses(linger_ns),
         }
     }
+}
+
+/// A peer that is there and has acknowledged nothing for so long.
+fn stalled(core: &Core, waited_ns: u64) -> Option<SendError> {
+    let (name, address, messages) = core.undelivered().next()?;
+    let waited = Duration::from_nanos(waited_ns);
+    Some(SendError::Stalled { waited, messages, name: name.to_owned(), address })
 }
 
 impl Inner {

@@ -15,6 +15,9 @@ mod rma;
 mod schedule;
 mod sent;
 pub(crate) mod shared;
+mod tasks;
+#[cfg(feature = "tokio")]
+mod watch;
 mod window;
 
 use crate::channel::Channel;
@@ -37,6 +40,7 @@ use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use tasks::Tasks;
 use tsumugi_rail::fault::Faulty;
 use tsumugi_rail::memory::Memory;
 use tsumugi_rail::trace::Traced;
@@ -136,6 +140,7 @@ impl Endpoint {
             memory: Rc::clone(&core.memory),
             owner: Owner::this_process(),
             clock,
+            tasks: Tasks::default(),
             inner: RefCell::new(Inner {
                 core,
                 rail,
@@ -395,10 +400,7 @@ impl Endpoint {
     /// to be right there too wakes up at [`Endpoint::deadline`].
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        let raw = self.shared.show_descriptor()?;
-        // SAFETY: the descriptor belongs to the rail, which lives as long as `shared`, which `self` holds; it is open, and
-        // so not -1.
-        Some(unsafe { BorrowedFd::borrow_raw(raw) })
+        self.shared.show_descriptor()
     }
 
     /// When [`Endpoint::progress`] has something to do though nothing arrives: to send something again, to acknowledge, to

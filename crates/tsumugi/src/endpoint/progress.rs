@@ -6,7 +6,7 @@ use super::shared::{Inner, Shared};
 use crate::error::SendError;
 use crate::wait::Step;
 use crate::{PeerId, Policy};
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::{AsRawFd, BorrowedFd};
 use std::time::Duration;
 use tsumugi_rail::{Rail, RailError};
 use tsumugi_wire::Instant;
@@ -72,7 +72,8 @@ impl Shared {
         Ok(posted)
     }
 
-    pub(super) fn show_descriptor(&self) -> Option<RawFd> {
+    /// See [`Endpoint::descriptor`](super::Endpoint::descriptor).
+    pub(super) fn show_descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.check_owner().ok()?;
         let mut inner = self.inner.borrow_mut();
         let rail = inner.rail.descriptor()?;
@@ -90,7 +91,9 @@ impl Shared {
         // A rail that cannot watch is broken, which the next call will say.
         let _ = inner.rail.watch(true);
         inner.set_bell(|| self.clock.now());
-        Some(raw)
+        // SAFETY: the descriptor is the bell's or the rail's, both of which are there as long as `self`, and are not exchanged; it
+        // is open, and so not -1.
+        Some(unsafe { BorrowedFd::borrow_raw(raw) })
     }
 
     /// Has the application's event loop call when something is due.
@@ -103,6 +106,7 @@ impl Shared {
         self.check_owner()?;
         let now = self.clock.now();
         let mut inner = self.inner.borrow_mut();
+        let was_due = self.tasks.are_used() && inner.due(now) <= now;
         let mut arrived = inner.progress(now)?;
         if inner.bell.is_some() {
             // An event loop may be told of what has arrived, and not again of what was left of it.
@@ -117,6 +121,10 @@ impl Shared {
             inner.spin()?;
         }
         inner.set_bell(|| now);
+        drop(inner);
+        if arrived > 0 || was_due {
+            self.tasks.wake();
+        }
         Ok(arrived)
     }
 
@@ -170,6 +178,7 @@ impl Shared {
     ) -> Result<Option<T>, RailError> {
         let outcome = self.wait_here(deadline, found, ready);
         self.set_bell();
+        self.tasks.wake();
         outcome
     }
 

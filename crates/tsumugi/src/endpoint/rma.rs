@@ -116,6 +116,11 @@ impl Served {
         Some(notification)
     }
 
+    /// Whether the memory of this key was written and nobody has been told.
+    pub(crate) fn has_notification(&self, key: u64) -> bool {
+        self.registered.get(&key).is_some_and(|registered| !registered.notifications.is_empty())
+    }
+
     /// Takes the next notification of all.
     pub(crate) fn take_any_notification(&mut self) -> Option<(u64, Notification)> {
         let key = self.notified.pop_front()?;

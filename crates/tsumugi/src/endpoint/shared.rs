@@ -2,6 +2,7 @@
 
 use super::bell::Bell;
 use super::core::Core;
+use super::tasks::Tasks;
 use crate::PeerId;
 use crate::clock::Clock;
 use crate::error::PeerError;
@@ -19,6 +20,7 @@ pub(crate) struct Shared {
     /// The process that opened it.
     pub(super) owner: Owner,
     pub(super) clock: Clock,
+    pub(super) tasks: Tasks,
     pub(crate) inner: RefCell<Inner>,
 }
 

@@ -13,19 +13,19 @@
 //! let there = Endpoint::open(Config::loopback())?;
 //! let here = Endpoint::open(Config::loopback())?;
 //! let peer = here.add_peer(format!("127.0.0.1:{}", there.port()))?;
-//! let (mut from, mut to) = (Port::open(&here, 7)?, Port::open(&there, 7)?);
+//! let (from, to) = (Port::open(&here, 7)?, Port::open(&there, 7)?);
 //!
-//! let receive = to.receive(Pattern::tagged(42), vec![0; 100].into());
+//! let mut receive = to.receive(Pattern::tagged(42), vec![0; 100].into());
 //! from.send(peer, 42, b"spun from plain yarn")?;
 //! # // One thread plays both sides here.
 //! # let completion = loop {
 //! #     here.progress()?;
-//! #     if let Some(completion) = to.test(receive)? {
+//! #     if let Some(completion) = to.test(&mut receive)? {
 //! #         break completion;
 //! #     }
 //! # };
 //! # /*
-//! let completion = to.wait(receive)?;
+//! let completion = to.wait(&mut receive)?;
 //! # */
 //! let status = completion.outcome.clone()?;
 //! assert_eq!((status.tag, status.bytes), (42, 20));
@@ -82,28 +82,29 @@ mod merging;
 mod parcel;
 mod port_state;
 mod queues;
+mod receiving;
 mod request;
+mod sending;
 mod table;
 mod waiting;
 
 pub use crate::buffer::Buffer;
-pub use request::{Completion, Envelope, Pattern, Request, RequestError, Status, WaitError};
+pub use receiving::Claim;
+pub use request::{Completion, Envelope, Listed, Pattern, Request, RequestError, Status, WaitError};
+pub use sending::MessageBuffer;
 
+use crate::Failure;
 use crate::config::setters;
 use crate::endpoint::Endpoint;
 use crate::endpoint::core::Core;
 use crate::endpoint::shared::Shared;
-use crate::error::{ChannelError, SendError};
-use crate::{Failure, PeerId, Ticket};
-use header::{HEADER_BYTES_MAX, Header};
-use parcel::Parcel;
+use crate::error::ChannelError;
+use header::HEADER_BYTES_MAX;
 use port_state::PortState;
-use request::Inner;
+use request::{Hold, Inner};
 use std::cell::RefCell;
 use std::fmt;
-use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use tsumugi_rail::RailError;
 
 /// How data travel; see [the module](self).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -159,22 +160,6 @@ pub struct Port {
     detached: bool,
 }
 
-/// A message that was taken out of matching: only [`Port::receive_claimed`] receives it. What is not received goes
-/// with the port.
-#[derive(Debug)]
-pub struct Claim {
-    key: usize,
-    status: Status,
-}
-
-impl Claim {
-    /// The message.
-    #[must_use]
-    pub fn status(&self) -> Status {
-        self.status
-    }
-}
-
 impl Port {
     /// Opens a channel for tagged messages, exclusively.
     ///
@@ -223,297 +208,18 @@ impl Port {
         Ok(())
     }
 
+    fn begun(&self, number: u64) -> Request {
+        Request(Inner::Begun(Hold::new(self, number, PortState::let_go)))
+    }
+
     /// The port's and the endpoint's state, for a call that is made now.
     fn with<T>(&self, call: impl FnOnce(&mut PortState, &mut Core) -> T) -> T {
         let mut port = self.state.borrow_mut();
         port.now = self.shared.now();
         call(&mut port, &mut self.shared.inner.borrow_mut().core)
     }
-
-    /// Sends a copy of `data` to the same channel of `peer`. A lone message leaves at once, others with the endpoint's next
-    /// call at the latest.
-    ///
-    /// # Errors
-    /// [`SendError::WouldBlock`] when there is no room: make progress and try again, or [wait](Port::wait_for_room).
-    /// Otherwise why it cannot be sent.
-    #[inline]
-    pub fn send(
-        &mut self,
-        peer: PeerId,
-        envelope: impl Into<Envelope>,
-        data: &[u8],
-    ) -> Result<Request, SendError> {
-        let envelope = envelope.into();
-        let Some(header) = self.header(envelope, data.len()) else {
-            let buffer = self.filled(data)?;
-            return self.offer(peer, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
-                parcel.give_back(&mut self.shared.inner.borrow_mut().core);
-                error
-            });
-        };
-        let status = Status::new(peer, envelope, data.len() as u64);
-        let (alone, ticket) =
-            self.with(|port, core| (core.is_quiet(port.now, peer), port.send_now(core, header, peer, data)));
-        self.sent(status, alone, ticket?)
-    }
-
-    /// Sends a copy of `data` whose delivery the caller will not ask about, and after which it may make no call for
-    /// long: it leaves at once unless several packets are [in flight](Endpoint::push) already. The receiver may take
-    /// its time to acknowledge.
-    ///
-    /// # Errors
-    /// As [`Port::send`].
-    #[inline]
-    pub fn inject(
-        &mut self,
-        peer: PeerId,
-        envelope: impl Into<Envelope>,
-        data: &[u8],
-    ) -> Result<(), SendError> {
-        let envelope = envelope.into();
-        let Some(header) = self.header(envelope, data.len()) else {
-            let request = self.send(peer, envelope, data)?;
-            self.let_go(request);
-            return Ok(self.shared.push(peer)?);
-        };
-        self.with(|port, core| core.unwatched(|core| port.send_now(core, header, peer, data)))?;
-        Ok(self.shared.push(peer)?)
-    }
-
-    /// Sends a message that was written in place, without a copy.
-    ///
-    /// # Errors
-    /// As [`Port::send`]; the buffer comes back with the error.
-    pub fn send_buffer(
-        &mut self,
-        peer: PeerId,
-        tag: u64,
-        mut message: MessageBuffer,
-    ) -> Result<Request, (SendError, MessageBuffer)> {
-        let buffer = std::mem::take(&mut message.buffer);
-        let bytes = buffer.len() - PortState::DATA_AT;
-        let envelope = Envelope::from(tag);
-        let Some(header) = self.header(envelope, bytes) else {
-            return self.offer(peer, envelope, Parcel::Own(buffer), None).map_err(|(error, parcel)| {
-                if let Parcel::Own(buffer) = parcel {
-                    message.buffer = buffer;
-                }
-                (error, message)
-            });
-        };
-        let (alone, ticket) = self.with(|port, core| {
-            (core.is_quiet(port.now, peer), port.send_buffer_now(core, header, peer, buffer))
-        });
-        match ticket {
-            Ok(ticket) => {
-                let status = Status::new(peer, envelope, bytes as u64);
-                self.sent(status, alone, ticket).map_err(|error| (error, message))
-            }
-            Err((error, buffer)) => {
-                message.buffer = buffer;
-                Err((error, message))
-            }
-        }
-    }
-
-    /// Sends a copy of `data` to every peer of a group, at once; to all or to none. A long message is copied once, for all
-    /// of them; each peer has packets of its own.
-    ///
-    /// # Errors
-    /// As [`Port::send`], of the first peer that it cannot be sent to.
-    pub fn send_to_group(
-        &mut self,
-        group: &[PeerId],
-        tag: u64,
-        data: &[u8],
-    ) -> Result<Vec<Request>, SendError> {
-        let header = match self.options.protocol {
-            Protocol::Eager => Header::Eager { tag, immediate: None },
-            _ => Header::Active { tag, immediate: None },
-        };
-        let tickets = self.with(|port, core| port.send_to_all(core, header, group, data))?;
-        self.shared.transmit(self.shared.now())?;
-        let bytes = data.len() as u64;
-        let request = |ticket: Ticket| {
-            let status = Status::new(ticket.peer(), tag.into(), bytes);
-            Request(Inner::Sent { status, ticket })
-        };
-        Ok(tickets.into_iter().map(request).collect())
-    }
-
-    /// A buffer of `bytes` to write a message into, which is then sent without being copied.
-    /// Its bytes are arbitrary until written.
-    ///
-    /// # Errors
-    /// There is no memory.
-    pub fn buffer(&mut self, bytes: usize) -> Result<MessageBuffer, SendError> {
-        let buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().core, bytes)?;
-        Ok(MessageBuffer { shared: Rc::clone(&self.shared), buffer })
-    }
-
-    fn filled(&mut self, data: &[u8]) -> Result<Vec<u8>, SendError> {
-        let mut buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().core, data.len())?;
-        buffer[PortState::DATA_AT..].copy_from_slice(data);
-        Ok(buffer)
-    }
-
-    /// The header of a message that goes at once; none for one that is offered.
-    #[inline]
-    fn header(&self, Envelope { tag, immediate }: Envelope, bytes: usize) -> Option<Header> {
-        let (eager, active) = (Header::Eager { tag, immediate }, Header::Active { tag, immediate });
-        match self.options.protocol {
-            Protocol::Eager => Some(eager),
-            Protocol::ActiveZeroCopy => Some(active),
-            Protocol::Rendezvous => (bytes <= self.options.eager_bytes).then_some(eager),
-            Protocol::Auto => (bytes <= self.options.offer_bytes).then_some(active),
-        }
-    }
-
-    fn sent(&self, status: Status, alone: bool, ticket: Ticket) -> Result<Request, SendError> {
-        if alone {
-            self.shared.transmit(self.shared.now())?;
-        }
-        Ok(Request(Inner::Sent { status, ticket }))
-    }
-
-    fn offer(
-        &mut self,
-        peer: PeerId,
-        envelope: Envelope,
-        parcel: Parcel,
-        cookie: Option<u64>,
-    ) -> Result<Request, (SendError, Parcel)> {
-        let (alone, number) = self.with(|port, core| {
-            (core.is_quiet(port.now, peer), port.offer(core, peer, envelope, parcel, cookie))
-        });
-        let number = number?;
-        if alone {
-            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Parcel::Sent))?;
-        }
-        Ok(Request(Inner::Numbered(number)))
-    }
-
-    /// Sends a message out of memory of the caller, without a copy. The request has the buffer until the library needs it no
-    /// more, which for a long message is when the receiver has all of it: a peer may ask for any part again until then.
-    /// [Listed](Port::next_completion) under `cookie` when it is complete.
-    ///
-    /// # Errors
-    /// As [`Port::send`]; the buffer comes back with the error.
-    pub fn send_lent(
-        &mut self,
-        peer: PeerId,
-        envelope: impl Into<Envelope>,
-        buffer: Buffer,
-        cookie: u64,
-    ) -> Result<Request, (SendError, Buffer)> {
-        let envelope = envelope.into();
-        let Some(header) = self.header(envelope, buffer.len()) else {
-            let offered = self.offer(peer, envelope, Parcel::Lent(buffer), Some(cookie));
-            return offered.map_err(|(error, parcel)| match parcel {
-                Parcel::Lent(buffer) => (error, buffer),
-                Parcel::Own(_) | Parcel::Sent => (error, Buffer::default()),
-            });
-        };
-        let status = Status::new(peer, envelope, buffer.len() as u64);
-        let (alone, number) = self.with(|port, core| {
-            let alone = core.is_quiet(port.now, peer);
-            (alone, port.send_lent_now(core, header, status, buffer, cookie))
-        });
-        let number = number?;
-        if alone {
-            self.shared.transmit(self.shared.now()).map_err(|error| (error.into(), Buffer::default()))?;
-        }
-        Ok(Request(Inner::Numbered(number)))
-    }
-
-    /// Begins to receive a message into `buffer`, which belongs to the request until it is complete.
-    pub fn receive(&mut self, pattern: Pattern, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|port, core| port.receive(core, pattern, buffer, None))))
-    }
-
-    /// As [`Port::receive`], and [listed](Port::next_completion) under `cookie` when it is complete.
-    pub fn receive_listed(&mut self, pattern: Pattern, buffer: Buffer, cookie: u64) -> Request {
-        let post = |port: &mut PortState, core: &mut Core| port.receive(core, pattern, buffer, Some(cookie));
-        Request(Inner::Numbered(self.with(post)))
-    }
-
-    /// Begins to receive several messages into one buffer, one behind the other, as long as there is room for `least` bytes
-    /// more. Each is [listed](Port::next_completion) under `cookie`, with the part of the buffer that it fills; then once more
-    /// the receive itself, with what is left: as [`RequestError::Filled`], or with what else has ended it.
-    pub fn receive_many(&mut self, pattern: Pattern, buffer: Buffer, least: usize, cookie: u64) -> Request {
-        let post =
-            |port: &mut PortState, core: &mut Core| port.receive_many(core, pattern, buffer, least, cookie);
-        Request(Inner::Numbered(self.with(post)))
-    }
-
-    /// Begins to receive a message that was claimed.
-    pub fn receive_claimed(&mut self, claim: Claim, buffer: Buffer) -> Request {
-        Request(Inner::Numbered(self.with(|port, core| port.receive_kept(core, claim.key, buffer, None))))
-    }
-
-    /// As [`Port::receive_claimed`], and [listed](Port::next_completion) under `cookie` when it is complete.
-    pub fn receive_claimed_listed(&mut self, claim: Claim, buffer: Buffer, cookie: u64) -> Request {
-        let post =
-            |port: &mut PortState, core: &mut Core| port.receive_kept(core, claim.key, buffer, Some(cookie));
-        Request(Inner::Numbered(self.with(post)))
-    }
-
-    /// Takes the next of the listed requests that are complete: what its caller has called it, and what has become of it. They
-    /// come in the order in which they became complete. Makes no progress: see [`Port::progress`].
-    #[inline]
-    pub fn next_completion(&mut self) -> Option<(u64, Completion)> {
-        self.state.borrow_mut().next_listed()
-    }
-
-    /// Ends a receive that no message has matched: it is complete then, with [`RequestError::Cancelled`]. `false` for
-    /// one that a message has matched, and for a send.
-    pub fn cancel(&mut self, request: Request) -> bool {
-        match request.0 {
-            Inner::Sent { .. } => false,
-            Inner::Numbered(number) => self.with(|port, core| {
-                port.take_in(core);
-                port.cancel(core, number)
-            }),
-        }
-    }
-
-    /// Nobody will ask what became of a request. A send goes on by itself; a receive ends, or is received for nobody.
-    pub fn let_go(&mut self, request: Request) {
-        if let Inner::Numbered(number) = request.0 {
-            self.with(|port, core| port.let_go(core, number));
-        }
-    }
-
-    /// The first message that waits and fits the pattern. It goes on waiting.
-    ///
-    /// # Errors
-    /// The NIC is broken.
-    pub fn probe(&mut self, pattern: Pattern) -> Result<Option<Status>, RailError> {
-        let found = |port: &mut PortState, core: &mut Core| {
-            port.take_in(core);
-            port.probe(core, &pattern).map(|(_, status)| status)
-        };
-        if let Some(status) = self.with(found) {
-            return Ok(Some(status));
-        }
-        self.progress()?;
-        Ok(self.with(found))
-    }
-
-    /// Takes the first message that fits the pattern out of matching, so that nothing else receives it.
-    ///
-    /// # Errors
-    /// The NIC is broken.
-    pub fn claim(&mut self, pattern: Pattern) -> Result<Option<Claim>, RailError> {
-        if self.probe(pattern)?.is_none() {
-            return Ok(None);
-        }
-        let claimed = self.with(|port, core| port.claim(core, &pattern));
-        Ok(claimed.map(|(key, status)| Claim { key, status }))
-    }
-
     /// Takes the next failure of a peer that nobody has asked this port for.
-    pub fn take_failure(&mut self) -> Option<Failure> {
+    pub fn take_failure(&self) -> Option<Failure> {
         self.with(|port, core| {
             port.take_in(core);
             port.failures.pop_front()
@@ -554,38 +260,5 @@ impl Drop for Port {
 impl fmt::Debug for Port {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Port").field("number", &self.number).field("options", &self.options).finish()
-    }
-}
-
-/// A buffer to write a message into; see [`Port::buffer`]. Dropping it unsent gives it back.
-pub struct MessageBuffer {
-    shared: Rc<Shared>,
-    /// Room for headers, then the message.
-    buffer: Vec<u8>,
-}
-
-impl Deref for MessageBuffer {
-    type Target = [u8];
-    fn deref(&self) -> &[u8] {
-        self.buffer.get(PortState::DATA_AT..).unwrap_or_default()
-    }
-}
-
-impl DerefMut for MessageBuffer {
-    fn deref_mut(&mut self) -> &mut [u8] {
-        self.buffer.get_mut(PortState::DATA_AT..).unwrap_or_default()
-    }
-}
-
-impl Drop for MessageBuffer {
-    fn drop(&mut self) {
-        let buffer = std::mem::take(&mut self.buffer);
-        self.shared.inner.borrow_mut().core.pool.give(buffer);
-    }
-}
-
-impl fmt::Debug for MessageBuffer {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "MessageBuffer of {} bytes", self.buffer.len().saturating_sub(PortState::DATA_AT))
     }
 }

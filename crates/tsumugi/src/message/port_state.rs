@@ -277,6 +277,11 @@ impl PortState {
         None
     }
 
+    /// Whether a request is complete, or there is none.
+    pub(super) fn is_over(&self, number: u64) -> bool {
+        self.requests.get(number).is_none_or(|entry| matches!(entry.stage, Stage::Done(_)))
+    }
+
     /// What has become of a request, which is forgotten with that; `None` when it goes on, and an error when there is none.
     pub(super) fn outcome(&mut self, number: u64) -> Result<Option<Completion>, ()> {
         match self.requests.get(number) {
@@ -325,6 +330,12 @@ impl PortState {
         let key = self.matching.take(at)?;
         self.messages[key].waits = None;
         Some((key, status))
+    }
+
+    /// Throws a claimed message away.
+    pub(super) fn discard(&mut self, core: &mut Core, key: u64) {
+        let receive = self.receive_kept(core, key as usize, Buffer::default(), None);
+        self.let_go(core, receive);
     }
 
     /// Keeps a message until somebody receives it.

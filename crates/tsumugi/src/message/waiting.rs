@@ -5,7 +5,12 @@ use super::request::{Completion, Inner, WaitError};
 use super::{Claim, Pattern, Port, Request};
 use crate::PeerId;
 use crate::endpoint::core::Core;
+use crate::endpoint::shared::Shared;
 use crate::error::SendError;
+use std::cell::RefCell;
+use std::pin::Pin;
+use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 use tsumugi_rail::RailError;
 use tsumugi_wire::Instant;
@@ -19,7 +24,7 @@ impl Port {
     ///
     /// # Errors
     /// The NIC is broken.
-    pub fn progress(&mut self) -> Result<(), RailError> {
+    pub fn progress(&self) -> Result<(), RailError> {
         self.shared.progress()?;
         self.catch_up()
     }
@@ -30,7 +35,7 @@ impl Port {
     /// # Errors
     /// The NIC is broken.
     #[inline]
-    pub fn catch_up(&mut self) -> Result<(), RailError> {
+    pub fn catch_up(&self) -> Result<(), RailError> {
         let said = self.with(|port, core| {
             port.take_in(core);
             port.say_all(core)
@@ -38,48 +43,68 @@ impl Port {
         if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
     }
 
-    /// What has become of a request; `None` when it goes on. It is forgotten with its completion.
+    /// What has become of a request; `None` when it goes on. With its completion it is spent.
     ///
     /// # Errors
-    /// There is no such request, or the NIC is broken.
-    pub fn test(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
-        if let Some(completion) = self.look(request)? {
+    /// It is spent, or the NIC is broken.
+    pub fn test(&self, request: &mut Request) -> Result<Option<Completion>, WaitError> {
+        self.check(std::slice::from_ref(request))?;
+        if let Some(completion) = request.outcome(&mut self.state.borrow_mut())? {
             return Ok(Some(completion));
         }
         self.progress()?;
-        self.look(request)
+        request.outcome(&mut self.state.borrow_mut())
     }
 
-    fn look(&mut self, request: Request) -> Result<Option<Completion>, WaitError> {
-        outcome(&mut self.state.borrow_mut(), request)
-    }
-
-    /// Waits until a request is complete.
+    /// Waits until a request is complete; then it is spent. With an error it goes on, and can be waited for again.
     ///
     /// # Errors
-    /// There is no such request, or the NIC is broken.
-    pub fn wait(&mut self, request: Request) -> Result<Completion, WaitError> {
-        self.wait_for(None, |port, _| outcome(port, request).transpose())?
+    /// It is spent, or the NIC is broken.
+    pub fn wait(&self, request: &mut Request) -> Result<Completion, WaitError> {
+        self.wait_one(None, request)
     }
 
     /// As [`Port::wait`], but not longer than `timeout`.
     ///
     /// # Errors
     /// As [`Port::wait`]; [`WaitError::TimedOut`] when the time is over.
-    pub fn wait_timeout(&mut self, request: Request, timeout: Duration) -> Result<Completion, WaitError> {
-        self.wait_for(Some(timeout), |port, _| outcome(port, request).transpose())?
+    pub fn wait_timeout(&self, request: &mut Request, timeout: Duration) -> Result<Completion, WaitError> {
+        self.wait_one(Some(timeout), request)
     }
 
-    /// Waits until one of several requests is complete, and says which.
+    fn wait_one(&self, timeout: Option<Duration>, request: &mut Request) -> Result<Completion, WaitError> {
+        self.check(std::slice::from_ref(request))?;
+        self.wait_for(timeout, |port, _| request.outcome(port).transpose())?
+    }
+
+    /// Waits until one of several requests is complete, and says which. Spent ones are passed over, so that calling it again and
+    /// again gives each completion once.
     ///
     /// # Errors
-    /// As [`Port::wait_timeout`]; [`WaitError::Nothing`] when there are none.
-    pub fn wait_any(
-        &mut self,
-        requests: &[Request],
-        timeout: Option<Duration>,
+    /// As [`Port::wait`]; [`WaitError::Nothing`] when there are none, or all are spent.
+    pub fn wait_any(&self, requests: &mut [Request]) -> Result<(usize, Completion), WaitError> {
+        self.wait_first(None, requests)
+    }
+
+    /// As [`Port::wait_any`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Port::wait_any`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn wait_any_timeout(
+        &self,
+        requests: &mut [Request],
+        timeout: Duration,
     ) -> Result<(usize, Completion), WaitError> {
-        if requests.is_empty() {
+        self.wait_first(Some(timeout), requests)
+    }
+
+    fn wait_first(
+        &self,
+        timeout: Option<Duration>,
+        requests: &mut [Request],
+    ) -> Result<(usize, Completion), WaitError> {
+        self.check(requests)?;
+        if requests.iter().all(Request::is_spent) {
             return Err(WaitError::Nothing);
         }
         let mut seen = None;
@@ -87,39 +112,91 @@ impl Port {
             if seen.replace(port.completed) == Some(port.completed) {
                 return None;
             }
-            let complete = |(at, request): (usize, &Request)| match outcome(port, *request) {
-                Ok(Some(completion)) => Some(Ok((at, completion))),
-                Ok(None) => None,
+            let open = requests.iter_mut().enumerate().filter(|(_, request)| !request.is_spent());
+            let complete = |(at, request): (usize, &mut Request)| match request.outcome(port).transpose()? {
+                Ok(completion) => Some(Ok((at, completion))),
                 Err(error) => Some(Err(error)),
             };
-            requests.iter().enumerate().find_map(complete)
+            open.into_iter().find_map(complete)
         })?
     }
 
-    /// Waits until all of several requests are complete; the completions are in their order.
+    /// Waits until all of several requests are complete; the completions are in their order, and the requests are spent.
     ///
     /// # Errors
-    /// As [`Port::wait`]. What is complete by then is lost, unless it is about time or memory: wait for requests one by one
-    /// where that matters.
-    pub fn wait_all(&mut self, requests: &[Request]) -> Result<Vec<Completion>, WaitError> {
-        requests.iter().map(|request| self.wait(*request)).collect()
+    /// As [`Port::wait`]. Then none of the requests is spent that was not before: nothing is lost, and all of them can be
+    /// waited for again.
+    pub fn wait_all(&self, requests: &mut [Request]) -> Result<Vec<Completion>, WaitError> {
+        self.wait_each(None, requests)
+    }
+
+    /// As [`Port::wait_all`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Port::wait_all`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn wait_all_timeout(
+        &self,
+        requests: &mut [Request],
+        timeout: Duration,
+    ) -> Result<Vec<Completion>, WaitError> {
+        self.wait_each(Some(timeout), requests)
+    }
+
+    fn wait_each(
+        &self,
+        timeout: Option<Duration>,
+        requests: &mut [Request],
+    ) -> Result<Vec<Completion>, WaitError> {
+        self.check(requests)?;
+        if requests.iter().any(Request::is_spent) {
+            return Err(WaitError::Spent);
+        }
+        // How many of the first are known to be complete, so that each is asked about once after it is.
+        let mut over = 0;
+        self.wait_for(timeout, |port, _| {
+            over += requests[over..].iter().take_while(|request| request.is_over(port)).count();
+            (over == requests.len()).then_some(())
+        })?;
+        let port = &mut *self.state.borrow_mut();
+        let completions = requests.iter_mut().map(|request| request.outcome(port)?.ok_or(WaitError::Spent));
+        completions.collect()
+    }
+
+    /// Whether requests are this port's.
+    fn check(&self, requests: &[Request]) -> Result<(), WaitError> {
+        if requests.iter().all(|request| request.is_of(&self.state)) {
+            Ok(())
+        } else {
+            Err(WaitError::OtherPort)
+        }
     }
 
     /// Waits until a message waits that fits the pattern.
     ///
     /// # Errors
-    /// As [`Port::wait_timeout`].
-    pub fn wait_probe(&mut self, pattern: Pattern, timeout: Option<Duration>) -> Result<Claim, WaitError> {
-        self.wait_for(timeout, |port, core| {
-            port.claim(core, &pattern).map(|(key, status)| Claim { key, status })
-        })
+    /// The NIC is broken.
+    pub fn wait_probe(&self, pattern: Pattern) -> Result<Claim, WaitError> {
+        self.wait_claim(None, pattern)
+    }
+
+    /// As [`Port::wait_probe`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Port::wait_probe`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn wait_probe_timeout(&self, pattern: Pattern, timeout: Duration) -> Result<Claim, WaitError> {
+        self.wait_claim(Some(timeout), pattern)
+    }
+
+    fn wait_claim(&self, timeout: Option<Duration>, pattern: Pattern) -> Result<Claim, WaitError> {
+        let (key, status) = self.wait_for(timeout, |port, core| port.claim(core, &pattern))?;
+        Ok(Claim::new(self, key, status))
     }
 
     /// Waits until a message of `bytes` would be accepted for `peer`.
     ///
     /// # Errors
     /// Why it would not be accepted ever, or the NIC is broken.
-    pub fn wait_for_room(&mut self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
+    pub fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
         let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
         let found = self.wait_for(None, |port, core| match core.may_post(peer, bytes) {
             Err(SendError::WouldBlock) => None,
@@ -135,44 +212,28 @@ impl Port {
 
     /// Makes progress until `ready` says so.
     fn wait_for<T>(
-        &mut self,
+        &self,
         timeout: Option<Duration>,
         mut ready: impl FnMut(&mut PortState, &mut Core) -> Option<T>,
     ) -> Result<T, WaitError> {
-        enum Found<T> {
-            It(T),
-            /// Something was said that should leave.
-            Said,
-        }
-        let started = self.shared.now();
+        let Port { shared, state, .. } = self;
+        let started = shared.now();
         let deadline = timeout.map_or(Instant::NEVER, |timeout| started.plus(timeout.as_nanos() as u64));
         let mut until = deadline.min(started.plus(LOOK_NS));
         loop {
-            let found = self.shared.wait_until(Some(until), |core| {
-                let port = &mut *self.state.borrow_mut();
-                port.take_in(core);
-                if let Some(found) = ready(port, core) {
-                    return Some(Found::It(found));
-                }
-                if port.outgoing.is_empty() {
-                    return None;
-                }
-                port.now = self.shared.now();
-                port.say_all(core).then_some(Found::Said)
-            })?;
+            let found = shared
+                .wait_until(Some(until), |core| look(shared, &mut state.borrow_mut(), core, &mut ready))?;
             match found {
                 Some(Found::It(found)) => {
-                    if !self.state.borrow().outgoing.is_empty() {
-                        self.say()?;
-                    }
+                    say(shared, state)?;
                     return Ok(found);
                 }
-                Some(Found::Said) => self.shared.transmit(self.shared.now())?,
+                Some(Found::Said) => shared.transmit(shared.now())?,
                 None => {
-                    let now = self.shared.now();
-                    let core = &self.shared.inner.borrow().core;
+                    let now = shared.now();
+                    let core = &shared.inner.borrow().core;
                     if let (Some((held, limit)), false) = (core.exhausted(), core.is_assembling()) {
-                        self.state.borrow_mut().tell_of_full_memory(held, limit);
+                        state.borrow_mut().tell_of_full_memory(held, limit);
                     }
                     if let (Some(timeout), true) = (timeout, now >= deadline) {
                         return Err(WaitError::TimedOut(timeout));
@@ -182,16 +243,72 @@ impl Port {
             }
         }
     }
-
-    fn say(&self) -> Result<(), RailError> {
-        let said = self.with(|port, core| port.say_all(core));
-        if said { self.shared.transmit(self.shared.now()) } else { Ok(()) }
-    }
 }
 
-fn outcome(port: &mut PortState, request: Request) -> Result<Option<Completion>, WaitError> {
-    match request.0 {
-        Inner::Sent { status, ticket } => Ok(Some(Completion::sent(status, Some(ticket), None))),
-        Inner::Numbered(number) => port.outcome(number).map_err(|()| WaitError::Unknown(request)),
+/// What a look has found.
+enum Found<T> {
+    It(T),
+    /// Something was said that should leave.
+    Said,
+}
+
+/// Takes in what has arrived, and looks whether it is what is waited for.
+fn look<T>(
+    shared: &Shared,
+    port: &mut PortState,
+    core: &mut Core,
+    ready: &mut impl FnMut(&mut PortState, &mut Core) -> Option<T>,
+) -> Option<Found<T>> {
+    port.take_in(core);
+    if let Some(found) = ready(port, core) {
+        return Some(Found::It(found));
+    }
+    if port.outgoing.is_empty() {
+        return None;
+    }
+    port.now = shared.now();
+    port.say_all(core).then_some(Found::Said)
+}
+
+/// Has what a port has to say leave.
+fn say(shared: &Shared, state: &RefCell<PortState>) -> Result<(), RailError> {
+    let said = {
+        let mut port = state.borrow_mut();
+        if port.outgoing.is_empty() {
+            return Ok(());
+        }
+        port.now = shared.now();
+        port.say_all(&mut shared.inner.borrow_mut().core)
+    };
+    if said { shared.transmit(shared.now()) } else { Ok(()) }
+}
+
+impl Future for Request {
+    type Output = Result<Completion, WaitError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let request = self.get_mut();
+        let Inner::Begun(hold) = &request.0 else {
+            let Inner::Sent { status, ticket } = std::mem::replace(&mut request.0, Inner::Spent) else {
+                return Poll::Ready(Err(WaitError::Spent));
+            };
+            return Poll::Ready(Ok(Completion::sent(status, Some(ticket), None)));
+        };
+        let Some(shared) = hold.shared.upgrade() else { return Poll::Ready(Err(WaitError::Spent)) };
+        let state = Rc::clone(&hold.state);
+        loop {
+            let mut ready = |port: &mut PortState, _: &mut Core| request.outcome(port).transpose();
+            let found =
+                ready!(shared.poll_until(context, |core| {
+                    look(&shared, &mut state.borrow_mut(), core, &mut ready)
+                }));
+            match found? {
+                Found::It(completion) => {
+                    say(&shared, &state)?;
+                    return Poll::Ready(completion);
+                }
+                Found::Said => shared.transmit(shared.now())?,
+            }
+        }
     }
 }

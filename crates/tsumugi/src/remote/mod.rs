@@ -76,8 +76,11 @@ use crate::endpoint::peer::operations::Promise;
 use crate::endpoint::shared::Shared;
 use crate::error::SendError;
 use crate::ticket::Ticket;
-pub use outcome::{Notification, Refusal, Refused, RemoteError};
+pub use outcome::{Notification, OperationError, Refusal, Refused, RemoteError, WaitError};
+use std::future::poll_fn;
+use std::pin::Pin;
 use std::rc::Rc;
+use std::task::{Context, Poll, ready};
 use std::time::Duration;
 pub use target::{Rights, Target};
 use tsumugi_rail::{RailError, Region, Slice};
@@ -342,14 +345,38 @@ impl Registration {
         Ok(self.take_notification())
     }
 
-    /// Waits for the next notification, but not longer than `timeout`; `None`: none came.
+    /// Waits for the next notification.
     ///
     /// # Errors
     /// The NIC is broken.
-    pub fn notification(&self, timeout: Duration) -> Result<Option<Notification>, RailError> {
+    pub fn notification(&self) -> Result<Notification, WaitError> {
+        self.wait(None)
+    }
+
+    /// As [`Registration::notification`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Registration::notification`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn notification_timeout(&self, timeout: Duration) -> Result<Notification, WaitError> {
+        self.wait(Some(timeout))
+    }
+
+    /// As [`Registration::notification`], for tasks.
+    ///
+    /// # Errors
+    /// As [`Registration::notification`].
+    pub async fn notification_async(&self) -> Result<Notification, WaitError> {
+        self.shared.inner.borrow_mut().core.watch();
+        let look = |core: &mut Core| core.rma.served.take_notification(self.target.key);
+        Ok(poll_fn(|context| self.shared.poll_until(context, look)).await?)
+    }
+
+    fn wait(&self, timeout: Option<Duration>) -> Result<Notification, WaitError> {
         let key = self.target.key;
         self.shared.inner.borrow_mut().core.watch();
-        self.shared.wait_until(self.shared.deadline(timeout), |core| core.rma.served.take_notification(key))
+        let deadline = timeout.and_then(|timeout| self.shared.deadline(timeout));
+        let found = self.shared.wait_until(deadline, |core| core.rma.served.take_notification(key))?;
+        found.ok_or(WaitError::TimedOut(timeout.unwrap_or(Duration::MAX)))
     }
 
     /// Takes the next notification, if one has been taken in.
@@ -367,7 +394,9 @@ impl Drop for Registration {
     }
 }
 
-/// An operation that waits for what comes of it. It goes on when this is dropped.
+/// An operation on remote memory that is under way. It goes on when this is dropped.
+///
+/// It is a future, too: `operation.await` is [`Operation::wait`] for tasks. See [the crate](crate#tasks) for how they are woken.
 pub struct Operation {
     shared: Rc<Shared>,
     promise: Promise,
@@ -380,11 +409,36 @@ impl Operation {
         self.promise.get().copied()
     }
 
-    /// Waits for what comes of it, but not longer than `timeout`; `None`: nothing did.
+    /// Waits for what comes of it: what a word was, 0 for what has no value.
     ///
     /// # Errors
-    /// The NIC is broken.
-    pub fn wait(&self, timeout: Duration) -> Result<Option<Result<u64, RemoteError>>, RailError> {
-        self.shared.wait_until(self.shared.deadline(timeout), |_| self.outcome())
+    /// The memory's owner has refused it, or the peer is gone, or the NIC is broken.
+    pub fn wait(&self) -> Result<u64, OperationError> {
+        self.wait_until(None)
+    }
+
+    /// As [`Operation::wait`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Operation::wait`]; [`WaitError::TimedOut`] when the time is over. The operation goes on.
+    pub fn wait_timeout(&self, timeout: Duration) -> Result<u64, OperationError> {
+        self.wait_until(Some(timeout))
+    }
+
+    fn wait_until(&self, timeout: Option<Duration>) -> Result<u64, OperationError> {
+        let deadline = timeout.and_then(|timeout| self.shared.deadline(timeout));
+        match self.shared.wait_until(deadline, |_| self.outcome()).map_err(WaitError::Rail)? {
+            Some(outcome) => Ok(outcome?),
+            None => Err(WaitError::TimedOut(timeout.unwrap_or(Duration::MAX)).into()),
+        }
+    }
+}
+
+impl Future for Operation {
+    type Output = Result<u64, OperationError>;
+
+    fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
+        let outcome = ready!(self.shared.poll_until(context, |_| self.outcome()));
+        Poll::Ready(outcome.map_err(WaitError::Rail)?.map_err(Into::into))
     }
 }

@@ -2,7 +2,8 @@
 
 use crate::PeerId;
 use crate::ticket::Ticket;
-use tsumugi_rail::Slice;
+use std::time::Duration;
+use tsumugi_rail::{RailError, Slice};
 use tsumugi_wire::remote::RemoteStatus;
 
 /// Why the owner of memory refused an operation.
@@ -44,6 +45,30 @@ pub enum RemoteError {
     /// The peer is gone, and it is not known whether it was done. [`crate::Endpoint::take_failure`] says why.
     #[error("{0} is gone before it answered")]
     PeerGone(PeerId),
+}
+
+/// Waiting ended without what was waited for.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum WaitError {
+    /// The time is over.
+    #[error("nothing came within {0:?}")]
+    TimedOut(Duration),
+    /// The NIC is broken.
+    #[error(transparent)]
+    Rail(#[from] RailError),
+}
+
+/// What became of an operation that was waited for and has no result.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum OperationError {
+    /// It has failed.
+    #[error(transparent)]
+    Remote(#[from] RemoteError),
+    /// It is still under way, as far as is known.
+    #[error(transparent)]
+    Wait(#[from] WaitError),
 }
 
 impl RemoteError {

@@ -2,6 +2,7 @@
 
 use crate::PeerId;
 use crate::error::{Failure, SendError};
+use std::time::Duration;
 use tsumugi_rail::RailError;
 
 /// A message cannot be read on.
@@ -71,6 +72,9 @@ pub enum WaitError {
         /// As many as may be.
         limit: u64,
     },
+    /// The time is over.
+    #[error("not over within {0:?}")]
+    TimedOut(Duration),
     /// The NIC is broken.
     #[error(transparent)]
     Rail(#[from] RailError),

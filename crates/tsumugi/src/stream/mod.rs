@@ -80,8 +80,10 @@ use std::future::Future;
 use std::pin::{Pin, pin};
 use std::rc::Rc;
 use std::task::{Context, Poll, Wake, Waker};
+use std::time::Duration;
 use task::Tasks;
 use tsumugi_rail::RailError;
+use tsumugi_wire::Instant;
 
 /// Messages from one peer to another that may be begun and not ended. More a port does not begin, and not take.
 pub const UNFINISHED_MAX: usize = 1024;
@@ -252,11 +254,46 @@ impl<S: 'static> Streams<S> {
         self.extract(u64::MAX)
     }
 
+    /// As [`Streams::poll`], but waits until something lets a handler go on, no longer than `timeout`: then it returns 0.
+    ///
+    /// # Errors
+    /// As [`Streams::run`].
+    pub fn poll_timeout(&mut self, timeout: Duration) -> Result<u64, WaitError> {
+        match self.poll()? {
+            0 => {
+                self.wait(self.channel.shared.deadline(timeout))?;
+                Ok(self.go_on(u64::MAX)?)
+            }
+            taken => Ok(taken),
+        }
+    }
+
     /// Waits for a future, and lets handlers go on meanwhile.
     ///
     /// # Errors
     /// The NIC is broken, or waiting is of no use.
     pub fn run<T>(&mut self, future: impl Future<Output = T>) -> Result<T, WaitError> {
+        self.run_by(None, future)
+    }
+
+    /// As [`Streams::run`], but not longer than `timeout`; then the future is dropped.
+    ///
+    /// # Errors
+    /// As [`Streams::run`]; [`WaitError::TimedOut`] when the time is over.
+    pub fn run_timeout<T>(
+        &mut self,
+        future: impl Future<Output = T>,
+        timeout: Duration,
+    ) -> Result<T, WaitError> {
+        self.run_by(Some(timeout), future)
+    }
+
+    fn run_by<T>(
+        &mut self,
+        timeout: Option<Duration>,
+        future: impl Future<Output = T>,
+    ) -> Result<T, WaitError> {
+        let deadline = timeout.and_then(|timeout| self.channel.shared.deadline(timeout));
         let mut future = pin!(future);
         let alarm = self.tasks.alarm_for_caller();
         let waker = Waker::from(std::sync::Arc::clone(&alarm));
@@ -268,26 +305,16 @@ impl<S: 'static> Streams<S> {
                 return Ok(output);
             }
             self.go_on(u64::MAX)?;
-            if !alarm.is_set() {
-                self.wait()?;
+            if alarm.is_set() {
+                continue;
             }
-        }
-    }
-
-    /// Lets handlers go on until `done` says so.
-    ///
-    /// # Errors
-    /// As [`Streams::run`].
-    pub fn run_until(&mut self, mut done: impl FnMut(&S) -> bool) -> Result<(), WaitError> {
-        loop {
-            if done(&self.state.borrow()) {
-                return Ok(());
+            // What always arrives must not keep a caller whose time is over.
+            if let (Some(timeout), Some(deadline)) = (timeout, deadline)
+                && self.channel.shared.now() >= deadline
+            {
+                return Err(WaitError::TimedOut(timeout));
             }
-            self.go_on(u64::MAX)?;
-            if done(&self.state.borrow()) {
-                return Ok(());
-            }
-            self.wait()?;
+            self.wait(deadline)?;
         }
     }
 
@@ -300,8 +327,8 @@ impl<S: 'static> Streams<S> {
         Ok(taken)
     }
 
-    /// Waits until something can be done.
-    fn wait(&self) -> Result<(), WaitError> {
+    /// Waits until something can be done, or the deadline has passed.
+    fn wait(&self, deadline: Option<Instant>) -> Result<(), WaitError> {
         if self.tasks.has_woken() {
             return Ok(());
         }
@@ -310,7 +337,7 @@ impl<S: 'static> Streams<S> {
             return Err(WaitError::Stuck { held: self.hub.held_bytes.get(), limit: self.hub.held_bytes_max });
         }
         let (hub, channel) = (&self.hub, self.channel.number());
-        self.channel.shared.wait_until(None, |state| {
+        self.channel.shared.wait_until(deadline, |state| {
             (!is_full && state.has_arrived(channel) || hub.has_room(state)).then_some(())
         })?;
         Ok(())

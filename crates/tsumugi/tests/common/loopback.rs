@@ -39,7 +39,7 @@ pub(crate) fn cluster(count: usize, config: &Config) -> (Vec<Endpoint>, Vec<Vec<
 pub(crate) fn connected(here: Config, there: Config) -> (Endpoint, Endpoint, PeerId) {
     let (here, there) = (open(here), open(there));
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let (mut from, mut to) = (here.channel(999).unwrap(), there.channel(999).unwrap());
+    let (from, to) = (here.channel(999).unwrap(), there.channel(999).unwrap());
     let ticket = from.post(peer, b"hello").unwrap();
     let mut source = None;
     eventually("a first message arrives", || {

@@ -54,7 +54,7 @@ fn open(settings: &str) {
     let bound = endpoint.address().ip();
     let own = if bound.is_unspecified() { "127.0.0.1".to_owned() } else { bound.to_string() };
     let peer = endpoint.add_peer(format!("{own}:{}", endpoint.port())).expect("a peer");
-    let mut channel = endpoint.channel(0).expect("it is free");
+    let channel = endpoint.channel(0).expect("it is free");
     channel.send(peer, b"to myself").expect("it is sent");
     let message = channel.receive_timeout(PATIENCE).expect("it arrives");
     assert_eq!(&message[..], b"to myself");

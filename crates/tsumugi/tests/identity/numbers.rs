@@ -33,7 +33,7 @@ fn are_one(here: &Endpoint, peers: [PeerId; 2]) {
 #[test]
 fn tagged_messages() {
     let (here, there, peers) = pair();
-    let (mut ours, mut theirs) = (Port::open(&here, 1).unwrap(), Port::open(&there, 1).unwrap());
+    let (ours, theirs) = (Port::open(&here, 1).unwrap(), Port::open(&there, 1).unwrap());
     // Short ones, and such as are fetched by who receives them.
     for (round, bytes) in [10, 300_000, 10, 300_000].into_iter().enumerate() {
         let round = round as u64;
@@ -49,11 +49,11 @@ fn tagged_messages() {
             for at in 0..2 {
                 let tag = 10 * round + at as u64;
                 let Some(claim) = theirs.claim(Pattern::tagged(tag)).unwrap() else { continue };
-                let request = theirs.receive_claimed(claim, vec![0; bytes].into());
+                let mut request = theirs.receive_claimed(claim, vec![0; bytes].into());
                 let mut done = None;
                 eventually("it is received", || {
                     ours.progress().unwrap();
-                    done = theirs.test(request).unwrap();
+                    done = theirs.test(&mut request).unwrap();
                     done.is_some()
                 });
                 let done = done.unwrap();
@@ -62,8 +62,7 @@ fn tagged_messages() {
                     (status.peer, done.buffer.as_ref().unwrap()[..] == data[at][..]),
                     (PeerId(0), true)
                 );
-                let answer = theirs.send(status.peer, round, &data[at]).unwrap();
-                theirs.let_go(answer);
+                theirs.send(status.peer, round, &data[at]).unwrap();
                 (got[at], answered) = (true, answered + 1);
             }
             theirs.progress().unwrap();
@@ -74,7 +73,7 @@ fn tagged_messages() {
         open.extend(expected.into_iter().map(|request| (request, Some(peers[0]))));
         eventually("all is completed", || {
             theirs.progress().unwrap();
-            open.retain(|(request, from)| match ours.test(*request).unwrap() {
+            open.retain_mut(|(request, from)| match ours.test(request).unwrap() {
                 None => true,
                 Some(done) => {
                     let status = done.outcome.unwrap();
@@ -193,7 +192,7 @@ fn remote_memory() {
 
 /// Sends under every number, and hears all from the first.
 fn talk(here: &Endpoint, there: &Endpoint, peers: [PeerId; 2]) {
-    let (mut ours, mut theirs) = (here.channel(1).unwrap(), there.channel(1).unwrap());
+    let (ours, theirs) = (here.channel(1).unwrap(), there.channel(1).unwrap());
     let tickets = peers.map(|peer| ours.post(peer, b"one way").unwrap());
     let heard = Rc::new(RefCell::new(0));
     eventually("both ways", || {

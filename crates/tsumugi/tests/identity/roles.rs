@@ -23,7 +23,7 @@ pub(crate) fn play(settings: &str) {
         }
     }
     let endpoint = Endpoint::open(config).expect("an endpoint");
-    let mut channel = endpoint.channel(CHANNEL).expect("a channel");
+    let channel = endpoint.channel(CHANNEL).expect("a channel");
     let orders = Orders::listen();
     say("open");
     loop {

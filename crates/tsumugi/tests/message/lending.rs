@@ -138,8 +138,8 @@ fn a_receive_for_several_ends_when_it_is_cancelled_and_when_its_source_is_gone()
         received.iter().map(|(cookie, one)| (*cookie, one.data())).collect::<Vec<_>>(),
         [(1, &b"one"[..]), (2, &b"two"[..])]
     );
-    assert!(pair.to.cancel(cancelled) && !pair.to.cancel(cancelled));
-    let Pair { here, from, mut to, .. } = pair;
+    assert!(pair.to.cancel_listed(cancelled) && !pair.to.cancel_listed(cancelled));
+    let Pair { here, from, to, .. } = pair;
     drop((from, here));
     let ends: Vec<_> = (0..2)
         .map(|_| {
@@ -154,7 +154,7 @@ fn a_receive_for_several_ends_when_it_is_cancelled_and_when_its_source_is_gone()
     assert!(matches!(ends[0], (1, Completion { outcome: Err(RequestError::Cancelled), .. })), "{ends:?}");
     assert!(matches!(ends[1], (2, Completion { outcome: Err(RequestError::Peer(_)), .. })), "{ends:?}");
     assert!(ends.iter().all(|(_, end)| end.buffer.as_ref().map(|rest| rest.len()) == Some(997)));
-    assert!(!to.cancel(source));
+    assert!(!to.cancel_listed(source));
 }
 
 #[test]
@@ -167,7 +167,7 @@ fn lent_memory_comes_back_from_a_peer_that_is_gone() {
             let data = payload(cookie, 8 << 20).into();
             let _ = pair.from.send_lent(pair.peer, cookie, data, cookie);
         }
-        let Pair { there, to, mut from, .. } = pair;
+        let Pair { there, to, from, .. } = pair;
         drop((to, there));
         let begun = std::time::Instant::now();
         let (cookie, completion) = loop {
@@ -185,21 +185,21 @@ fn lent_memory_comes_back_from_a_peer_that_is_gone() {
 
 #[test]
 fn memory_is_the_callers_again_when_the_port_is_dropped() {
-    let mut pair = pair(&protocol(tsumugi::message::Protocol::ActiveZeroCopy));
-    let request = pair.to.receive(Pattern::tagged(1), buffer(1 << 20));
+    let pair = pair(&protocol(tsumugi::message::Protocol::ActiveZeroCopy));
+    let mut request = pair.to.receive(Pattern::tagged(1), buffer(1 << 20));
     let mut memory = payload(1, 1 << 20);
     let start = NonNull::new(memory.as_mut_ptr()).unwrap();
     // SAFETY: `memory` is not touched before the port is dropped.
     let lent = unsafe { Buffer::from_raw_parts(start, memory.len()) };
     pair.from.send_lent(pair.peer, 1, lent, 1).unwrap();
     pair.from.progress().unwrap();
-    let Pair { here, there: _there, from, mut to, .. } = pair;
+    let Pair { here, there: _there, from, to, .. } = pair;
     drop(from);
     memory.fill(0);
     let begun = std::time::Instant::now();
     let received = loop {
         here.progress().unwrap();
-        if let Some(received) = to.test(request).unwrap() {
+        if let Some(received) = to.test(&mut request).unwrap() {
             break received;
         }
         assert!(begun.elapsed() < PATIENCE);

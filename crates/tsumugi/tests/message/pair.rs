@@ -69,12 +69,12 @@ impl Pair {
         }
     }
 
-    pub(crate) fn received(&mut self, request: Request) -> Completion {
-        self.until(|pair| pair.to.test(request).unwrap())
+    pub(crate) fn received(&mut self, mut request: Request) -> Completion {
+        self.until(|pair| pair.to.test(&mut request).unwrap())
     }
 
-    pub(crate) fn sent(&mut self, request: Request) -> Completion {
-        self.until(|pair| pair.from.test(request).unwrap())
+    pub(crate) fn sent(&mut self, mut request: Request) -> Completion {
+        self.until(|pair| pair.from.test(&mut request).unwrap())
     }
 
     /// Sends, and makes progress until the second has it in its memory.

@@ -67,8 +67,8 @@ fn a_receiver_that_makes_no_further_call_has_acknowledged_what_somebody_waits_fo
     let mut pair = pair(&MessageOptions::default());
     pair.deliver(0, b"hello");
     pair.here.want_ack(pair.peer);
-    let request = pair.from.send(pair.peer, 1, b"awaited").unwrap();
-    let ticket = pair.from.test(request).unwrap().expect("a copy is sent at once").ticket.unwrap();
+    let mut request = pair.from.send(pair.peer, 1, b"awaited").unwrap();
+    let ticket = pair.from.test(&mut request).unwrap().expect("a copy is sent at once").ticket.unwrap();
     arrive(&mut pair, 2);
     let begun = Instant::now();
     while pair.here.status(ticket) != tsumugi::TicketStatus::Delivered {

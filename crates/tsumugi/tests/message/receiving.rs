@@ -19,13 +19,14 @@ fn messages_of_all_sizes_arrive_by_every_protocol_whether_they_are_expected_or_n
                     pair.until(|pair| pair.to.probe(Pattern::tagged(tag)).unwrap());
                     pair.to.receive(Pattern::of(PeerId(0), tag), buffer(bytes))
                 });
-                let received = pair.received(receive);
+                let mut receive = receive;
+                let received = pair.until(|pair| pair.to.test(&mut receive).unwrap());
                 let status = Status { peer: PeerId(0), tag, immediate: None, bytes: bytes as u64 };
                 assert_eq!(received.outcome, Ok(status), "{protocol:?}");
                 assert!(received.data() == data, "{protocol:?}: {bytes} bytes are altered");
                 let status = Status { peer: pair.peer, ..status };
                 assert_eq!(pair.sent(send).outcome, Ok(status));
-                assert!(matches!(pair.to.test(receive), Err(WaitError::Unknown(_))), "given out twice");
+                assert!(matches!(pair.to.test(&mut receive), Err(WaitError::Spent)), "given out twice");
             }
         }
         assert_eq!((pair.to.posted(), pair.to.unexpected()), (0, 0));
@@ -75,21 +76,21 @@ fn a_message_takes_the_receive_that_was_posted_first() {
     pair.deliver(0, b"for a start");
     let start = pair.to.receive(Pattern::any(), buffer(20));
     pair.received(start);
-    let receives: Vec<_> = [
+    let mut receives: Vec<_> = [
         Pattern::tagged(7).ignoring(1),
         Pattern::of(PeerId(0), 6),
         Pattern::of(PeerId(0), 7),
         Pattern::any(),
         Pattern::of(PeerId(0), 7),
     ]
-    .map(|pattern| pair.to.receive(pattern, buffer(5000)))
+    .map(|pattern| Some(pair.to.receive(pattern, buffer(5000))))
     .into();
     let expected = [(7, 0), (7, 2), (6, 1), (8, 3), (7, 4)];
     for (number, (tag, place)) in expected.into_iter().enumerate() {
         // Short and long ones alike.
         let data = payload(number as u64, if number % 2 == 0 { 8 } else { 5000 });
         pair.from.send(pair.peer, tag, &data).unwrap();
-        let received = pair.received(receives[place]);
+        let received = pair.received(receives[place].take().unwrap());
         assert!(received.data() == data, "message {number}: {:?}", received.outcome);
         assert_eq!(received.outcome.unwrap().tag, tag);
     }
@@ -133,19 +134,19 @@ fn a_message_longer_than_the_buffer_is_cut_and_nothing_is_overrun() {
 #[test]
 fn what_is_cancelled_matches_nothing_and_what_has_matched_a_message_is_not_cancelled() {
     let mut pair = pair(&MessageOptions::default());
-    let receives: Vec<_> = (0..3).map(|_| pair.to.receive(Pattern::tagged(1), buffer(8))).collect();
-    assert!(pair.to.cancel(receives[0]));
-    assert!(!pair.to.cancel(receives[0]), "twice");
-    let cancelled = pair.received(receives[0]);
+    let [first, second, third] = [(); 3].map(|()| pair.to.receive(Pattern::tagged(1), buffer(8)));
+    assert!(pair.to.cancel(&first));
+    assert!(!pair.to.cancel(&first), "twice");
+    let cancelled = pair.received(first);
     assert_eq!(cancelled.outcome, Err(RequestError::Cancelled));
     assert_eq!(cancelled.buffer.unwrap().into_vec(), [0; 8]);
     pair.deliver(1, b"message!");
-    assert!(!pair.to.cancel(receives[1]));
-    assert_eq!(pair.received(receives[1]).data(), b"message!");
-    pair.to.let_go(receives[2]);
-    assert_eq!(pair.to.posted(), 0);
+    assert!(!pair.to.cancel(&second));
+    assert_eq!(pair.received(second).data(), b"message!");
+    drop(third);
+    assert_eq!(pair.to.posted(), 0, "nobody asks for it any more");
     let send = pair.from.send(pair.peer, 1, b"").unwrap();
-    assert!(!pair.from.cancel(send), "it has left");
+    assert!(!pair.from.cancel(&send), "it has left");
     pair.until(|pair| pair.to.probe(Pattern::any()).unwrap());
 }
 
@@ -172,6 +173,45 @@ fn a_claimed_message_is_received_by_its_claim_alone() {
 }
 
 #[test]
+fn what_is_dropped_leaves_nothing_behind() {
+    for protocol in PROTOCOLS {
+        let mut pair = pair(&self::protocol(protocol));
+        for (tag, bytes) in [(1, 8), (2, 100_000)] {
+            // A send, a receive that has matched, a claim, and a receive that matches nothing.
+            let receive = pair.to.receive(Pattern::tagged(tag), buffer(bytes));
+            drop(pair.from.send(pair.peer, tag, &payload(tag, bytes)).unwrap());
+            drop(pair.from.send(pair.peer, tag, &payload(tag, bytes)).unwrap());
+            drop(pair.until(|pair| pair.to.claim(Pattern::tagged(tag)).unwrap()));
+            drop(receive);
+            drop(pair.to.receive(Pattern::any(), buffer(8)));
+        }
+        let marker = pair.to.receive(Pattern::tagged(3), buffer(0));
+        pair.from.send(pair.peer, 3, b"").unwrap();
+        assert!(pair.received(marker).outcome.is_ok());
+        pair.until(|pair| (pair.here.is_flushed() && pair.there.is_flushed()).then_some(()));
+        for _ in 0..100 {
+            pair.from.progress().unwrap();
+            pair.to.progress().unwrap();
+        }
+        assert_eq!((pair.to.posted(), pair.to.unexpected()), (0, 0), "{protocol:?}");
+        assert!(pair.to.detach().is_ok() && pair.from.detach().is_ok(), "{protocol:?}: something is left");
+    }
+}
+
+#[test]
+fn a_request_is_waited_for_where_it_was_begun() {
+    let pair = pair(&MessageOptions::default());
+    let mut receive = pair.to.receive(Pattern::any(), buffer(8));
+    assert!(matches!(pair.from.test(&mut receive), Err(WaitError::OtherPort)));
+    assert!(!pair.from.cancel(&receive) && pair.to.cancel(&receive));
+    // After its port has gone there is nothing to wait for, and nothing breaks.
+    let (mut orphan, to) = (pair.to.receive(Pattern::any(), buffer(8)), pair.to);
+    drop(to);
+    assert!(matches!(pair.from.test(&mut orphan), Err(WaitError::OtherPort)));
+    drop((orphan, receive));
+}
+
+#[test]
 fn many_requests_are_waited_for_at_once() {
     let config = config();
     transfer(
@@ -186,20 +226,33 @@ fn many_requests_are_waited_for_at_once() {
             port.send(peer, 1000, b"").unwrap();
         },
         |port| {
-            let requests: Vec<_> =
+            let mut requests: Vec<_> =
                 (0..200).map(|tag| port.receive(Pattern::tagged(tag), buffer(2000))).collect();
-            let (last, first) = requests.split_last().unwrap();
-            let (at, completion) = port.wait_any(&[first[3], *last, first[5]], Some(PATIENCE)).unwrap();
-            assert_eq!((at, completion.outcome.unwrap().tag), (1, 199));
-            for (tag, completion) in (0..).zip(port.wait_all(first).unwrap()) {
+            let (at, completion) = port.wait_any_timeout(&mut requests[198..], PATIENCE).unwrap();
+            assert_eq!(completion.outcome.unwrap().tag, 198 + at as u64);
+            assert!(requests[198 + at].is_spent());
+            assert!(matches!(port.wait_all(&mut requests), Err(WaitError::Spent)), "one of them is");
+            requests.swap_remove(198 + at);
+            let mut never = port.receive(Pattern::tagged(2000), buffer(0));
+            requests.push(never);
+            let timeout = Duration::from_millis(1);
+            assert!(matches!(port.wait_all_timeout(&mut requests, timeout), Err(WaitError::TimedOut(_))));
+            assert!(requests.iter().all(|request| !request.is_spent()), "no completion is lost");
+            never = requests.pop().unwrap();
+            for (tag, completion) in (0..).zip(port.wait_all(&mut requests[..198]).unwrap()) {
                 assert!(completion.data() == payload(tag, tag as usize * 10));
             }
-            let claim = port.wait_probe(Pattern::any(), Some(PATIENCE)).unwrap();
+            let (at, completion) = port.wait_any(&mut requests).unwrap();
+            assert!(at == 198 && completion.outcome.is_ok(), "spent ones are passed over");
+            assert!(matches!(port.wait_any(&mut requests), Err(WaitError::Nothing)));
+            assert!(port.cancel(&never));
+            assert_eq!(port.wait(&mut never).unwrap().outcome, Err(RequestError::Cancelled));
+            let claim = port.wait_probe_timeout(Pattern::any(), PATIENCE).unwrap();
             assert_eq!(claim.status().tag, 1000);
-            let never = port.receive(Pattern::any(), buffer(0));
+            let mut never = port.receive(Pattern::any(), buffer(0));
             let timeout = Duration::from_millis(1);
-            assert!(matches!(port.wait_timeout(never, timeout), Err(WaitError::TimedOut(_))));
-            assert!(matches!(port.wait_any(&[], None), Err(WaitError::Nothing)));
+            assert!(matches!(port.wait_timeout(&mut never, timeout), Err(WaitError::TimedOut(_))));
+            assert!(matches!(port.wait_any(&mut []), Err(WaitError::Nothing)));
         },
     );
 }
@@ -214,12 +267,12 @@ fn sixty_four_mebibytes_arrive_by_every_protocol() {
             config(),
             &options,
             |port, peer| {
-                let request = port.send(peer, 1, &payload(3, BYTES)).unwrap();
-                assert_eq!(port.wait(request).unwrap().outcome.unwrap().bytes, BYTES as u64);
+                let mut request = port.send(peer, 1, &payload(3, BYTES)).unwrap();
+                assert_eq!(port.wait(&mut request).unwrap().outcome.unwrap().bytes, BYTES as u64);
             },
             move |port| {
-                let request = port.receive(Pattern::tagged(1), buffer(BYTES));
-                let received = port.wait_timeout(request, PATIENCE).unwrap();
+                let mut request = port.receive(Pattern::tagged(1), buffer(BYTES));
+                let received = port.wait_timeout(&mut request, PATIENCE).unwrap();
                 assert!(received.data() == payload(3, BYTES), "{protocol:?}");
             },
         );
@@ -239,13 +292,13 @@ fn faults_do_not_show_by_any_protocol() {
             config,
             &options,
             move |port, peer| {
-                let sends: Vec<_> = (0..COUNT)
+                let mut sends: Vec<_> = (0..COUNT)
                     .map(|number| {
                         port.wait_for_room(peer, size(number)).unwrap();
                         port.send(peer, number % 3, &payload(number, size(number))).unwrap()
                     })
                     .collect();
-                for completion in port.wait_all(&sends).unwrap() {
+                for completion in port.wait_all(&mut sends).unwrap() {
                     completion.outcome.unwrap();
                 }
             },
@@ -256,8 +309,8 @@ fn faults_do_not_show_by_any_protocol() {
                     let receive = port.receive(Pattern::tagged(number % 3), buffer(size(number)));
                     receives.push((number, receive));
                     if number % 7 == 6 {
-                        for (number, receive) in receives.drain(..) {
-                            let received = port.wait_timeout(receive, PATIENCE).unwrap();
+                        for (number, mut receive) in receives.drain(..) {
+                            let received = port.wait_timeout(&mut receive, PATIENCE).unwrap();
                             assert!(received.outcome.is_ok(), "{protocol:?} {number}: {received:?}");
                             assert!(
                                 received.data() == payload(number, size(number)),
@@ -266,8 +319,8 @@ fn faults_do_not_show_by_any_protocol() {
                         }
                     }
                 }
-                for (number, receive) in receives {
-                    let received = port.wait_timeout(receive, PATIENCE).unwrap();
+                for (number, mut receive) in receives {
+                    let received = port.wait_timeout(&mut receive, PATIENCE).unwrap();
                     assert!(received.data() == payload(number, size(number)), "{protocol:?} {number}");
                 }
             },
@@ -283,7 +336,7 @@ fn one_message_goes_to_a_whole_group() {
         [config(), config(), Config::loopback()].map(|config| Endpoint::open(config).unwrap()).into();
     let group: Vec<_> =
         there.iter().map(|there| here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap()).collect();
-    let mut from = Port::open(&here, CHANNEL).unwrap();
+    let from = Port::open(&here, CHANNEL).unwrap();
     let mut to: Vec<_> = there.iter().map(|there| Port::open(there, CHANNEL).unwrap()).collect();
     let started = Instant::now();
     for (number, bytes) in [(1, 8), (2, 5000), (3, 200_000), (4, 0)] {
@@ -292,10 +345,10 @@ fn one_message_goes_to_a_whole_group() {
             to.iter_mut().map(|port| port.receive(Pattern::tagged(number), buffer(bytes))).collect();
         let sends = from.send_to_group(&group, number, &data).unwrap();
         assert_eq!(sends.len(), 3);
-        for (port, receive) in to.iter_mut().zip(receives) {
+        for (port, mut receive) in to.iter_mut().zip(receives) {
             let received = loop {
                 from.progress().unwrap();
-                if let Some(received) = port.test(receive).unwrap() {
+                if let Some(received) = port.test(&mut receive).unwrap() {
                     break received;
                 }
                 assert!(started.elapsed() < PATIENCE);

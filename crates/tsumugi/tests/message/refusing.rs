@@ -10,8 +10,8 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
     let there = Endpoint::open(config()).unwrap();
     let here = Endpoint::open(config()).unwrap();
     let peer = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
-    let mut raw = here.channel(CHANNEL).unwrap();
-    let mut to = Port::open(&there, CHANNEL).unwrap();
+    let raw = here.channel(CHANNEL).unwrap();
+    let to = Port::open(&there, CHANNEL).unwrap();
     let word = |kind: u64, bytes: u64| (kind | bytes << 16).to_le_bytes();
     let message = |kind, bytes, numbers: &[u64]| {
         let mut message = word(kind, bytes).to_vec();
@@ -38,7 +38,7 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
         long(message(3, 1, &[1, 2])),
         long(vec![0xff; 20]),
     ];
-    let receive = to.receive(Pattern::tagged(77), buffer(8));
+    let mut receive = to.receive(Pattern::tagged(77), buffer(8));
     let mut random = 1u64;
     let begun = Instant::now();
     for round in 0..1000 {
@@ -62,7 +62,7 @@ fn what_makes_no_sense_is_counted_and_nothing_else() {
     raw.post(peer, &[&message(1, 2, &[77])[..], b"ok"].concat()).unwrap();
     let received = loop {
         here.progress().unwrap();
-        if let Some(received) = to.test(receive).unwrap() {
+        if let Some(received) = to.test(&mut receive).unwrap() {
             break received;
         }
         assert!(begun.elapsed() < PATIENCE);
@@ -78,11 +78,11 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     let here = Endpoint::open(config()).unwrap();
     let to_there = here.add_peer(format!("127.0.0.1:{}", there.port())).unwrap();
     let mut port = Port::open_with(&here, CHANNEL, protocol(Protocol::Rendezvous)).unwrap();
-    let mut raw = there.channel(CHANNEL).unwrap();
+    let raw = there.channel(CHANNEL).unwrap();
     let data = payload(1, 2000);
-    let send = port.send(to_there, 5, &data).unwrap();
+    let mut send = port.send(to_there, 5, &data).unwrap();
     let begun = Instant::now();
-    let mut receive_raw = |port: &mut Port| loop {
+    let receive_raw = |port: &mut Port| loop {
         port.progress().unwrap();
         if let Some(message) = raw.try_receive().unwrap() {
             break message.to_vec();
@@ -93,7 +93,7 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     assert_eq!(offer.len(), 24);
     let grant =
         |bytes: u64| [&(4 | bytes << 16).to_le_bytes()[..], &99u64.to_le_bytes(), &offer[16..24]].concat();
-    let mut raw_post = |message: &[u8]| raw.post(PeerId(0), message).map(|_| ()).unwrap();
+    let raw_post = |message: &[u8]| raw.post(PeerId(0), message).map(|_| ()).unwrap();
     raw_post(&grant(2001)); // more than was offered
     raw_post(&grant(1999));
     raw_post(&grant(1999));
@@ -108,7 +108,7 @@ fn a_second_grant_and_the_data_of_a_stranger_are_refused() {
     assert_eq!(answer.len(), 16 + 1999);
     assert!(answer[16..] == data[..1999]);
     assert_eq!(u64::from_le_bytes(answer[8..16].try_into().unwrap()), 99);
-    assert!(port.wait_timeout(send, PATIENCE).unwrap().outcome.is_ok());
+    assert!(port.wait_timeout(&mut send, PATIENCE).unwrap().outcome.is_ok());
     while here.counters().get("violation") < 3 {
         port.progress().unwrap();
         there.progress().unwrap();
@@ -132,12 +132,12 @@ fn an_offer_over_the_receivers_limit_fails_at_its_sender() {
 
 #[test]
 fn wrong_use_says_what_is_wrong() {
-    let mut pair = pair(&MessageOptions::default());
+    let pair = pair(&MessageOptions::default());
     assert!(Port::open(&pair.here, CHANNEL).is_err(), "the channel is taken");
     assert!(matches!(pair.from.send(PeerId(9), 1, b""), Err(SendError::NoSuchPeer(PeerId(9)))));
-    let receive = pair.from.receive(Pattern::of(PeerId(9), 1), buffer(3));
-    let completion = pair.from.wait(receive).unwrap();
+    let mut receive = pair.from.receive(Pattern::of(PeerId(9), 1), buffer(3));
+    let completion = pair.from.wait(&mut receive).unwrap();
     assert_eq!(completion.outcome, Err(RequestError::NoSuchPeer(PeerId(9))));
     assert_eq!(completion.buffer.unwrap().len(), 3);
-    assert!(matches!(pair.from.wait(receive), Err(WaitError::Unknown(_))));
+    assert!(matches!(pair.from.wait(&mut receive), Err(WaitError::Spent)));
 }

@@ -75,7 +75,7 @@ fn message(number: u64, bytes: usize) -> Vec<u8> {
 /// Receives messages, each whole and in its turn, until one says that it is the last.
 fn serve(settings: &str) {
     let endpoint = open(settings);
-    let mut channel = endpoint.channel(0).expect("it is free");
+    let channel = endpoint.channel(0).expect("it is free");
     let mut received = 0;
     loop {
         let got = channel.receive_timeout(PATIENCE).expect("it arrives");
@@ -94,7 +94,7 @@ fn serve(settings: &str) {
 fn attempt(settings: &str) {
     let endpoint = open(settings);
     let peer = endpoint.add_peer(word(settings, "to").expect("a peer")).expect("a peer");
-    let mut channel = endpoint.channel(0).expect("it is free");
+    let channel = endpoint.channel(0).expect("it is free");
     let begun = Instant::now();
     channel
         .post(peer, &message(0, number(settings, "bytes").expect("a length") as usize))
@@ -110,7 +110,7 @@ fn send(settings: &str) {
     log::set_max_level(log::LevelFilter::Info);
     let endpoint = open(settings);
     let peer = endpoint.add_peer(word(settings, "to").expect("a peer")).expect("a peer");
-    let mut channel = endpoint.channel(0).expect("it is free");
+    let channel = endpoint.channel(0).expect("it is free");
     let bytes = number(settings, "bytes").expect("a length") as usize;
     let (count, begun) = (number(settings, "count"), Instant::now());
     let for_long = Duration::from_millis(number(settings, "for_ms").unwrap_or(u64::MAX));

@@ -15,7 +15,7 @@ fn what_was_accepted_arrives_though_the_program_ends_without_closing() {
         [("post_and_end", "loss=0%"), ("post_and_end", "loss=10%"), ("end_first", "loss=10%")]
     {
         let endpoint = open(Config::loopback());
-        let mut channel = endpoint.channel(CHANNEL).unwrap();
+        let channel = endpoint.channel(CHANNEL).unwrap();
         let there = Process::start(&format!("{how} {} {COUNT} {faults}", endpoint.port()));
         for number in 0..COUNT {
             let message = channel.receive_timeout(PATIENCE).unwrap_or_else(|error| {
@@ -37,7 +37,7 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
     for linger in [LINGER, Duration::ZERO] {
         let mut there = Process::start("serve 0");
         let endpoint = open(Config::loopback().linger(linger));
-        let mut channel = endpoint.channel(CHANNEL).unwrap();
+        let channel = endpoint.channel(CHANNEL).unwrap();
         let peer = peer_at(&endpoint, there.hear_number());
         channel.send(peer, b"taken").unwrap();
         endpoint.flush().unwrap();
@@ -53,7 +53,7 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
 /// A server that has acknowledged a request and will not answer it.
 fn unanswered() -> (Endpoint, Channel, Process, PeerId) {
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("serve 0");
     let peer = peer_at(&endpoint, there.hear_number());
     channel.send(peer, b"a request that is not answered").unwrap();
@@ -64,7 +64,7 @@ fn unanswered() -> (Endpoint, Channel, Process, PeerId) {
 #[test]
 fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgement() {
     let _alone = alone();
-    let (_endpoint, mut channel, mut there, peer) = unanswered();
+    let (_endpoint, channel, mut there, peer) = unanswered();
     match channel.receive_timeout(Duration::from_millis(300)) {
         Err(ReceiveError::TimedOut(_)) => {}
         other => panic!("{other:?}"),
@@ -84,7 +84,7 @@ fn a_peer_that_is_killed_is_reported_to_who_waits_though_it_owes_no_acknowledgem
 #[test]
 fn an_event_loop_hears_of_a_peer_that_is_killed() {
     let _alone = alone();
-    let (endpoint, mut channel, mut there, peer) = unanswered();
+    let (endpoint, channel, mut there, peer) = unanswered();
     there.kill();
     let killed = Instant::now();
     let descriptor = endpoint.descriptor().unwrap().as_raw_fd();
@@ -108,7 +108,7 @@ fn an_event_loop_hears_of_a_peer_that_is_killed() {
 fn clients_that_leave_in_good_order_do_not_end_a_server() {
     let _alone = alone();
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     for _ in 0..3 {
         let there = Process::start(&format!("send_and_close {} 5", endpoint.port()));
         for _ in 0..5 {
@@ -128,7 +128,7 @@ fn clients_that_leave_in_good_order_do_not_end_a_server() {
 fn a_client_hears_when_the_last_server_has_left() {
     let _alone = alone();
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let servers = [(); 2].map(|()| {
         let mut there = Process::start("take_and_close");
         let peer = peer_at(&endpoint, there.hear_number());
@@ -186,7 +186,7 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
 fn a_server_sees_any_number_of_clients_one_after_the_other() {
     let _alone = alone();
     let endpoint = open(Config::loopback().peers_max(2));
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut sources = Vec::new();
     for _ in 0..6 {
         let there = Process::start(&format!("send_and_close {} 3", endpoint.port()));
@@ -212,7 +212,7 @@ fn a_peer_for_which_there_is_no_room_is_told_and_one_that_was_killed_makes_room(
     let port: u16 = there.hear_number();
     let first = open(Config::loopback());
     let peer = peer_at(&first, port);
-    let mut channel = first.channel(CHANNEL).unwrap();
+    let channel = first.channel(CHANNEL).unwrap();
     channel.send(peer, b"first").unwrap();
     assert_eq!(there.hear_while(|| progress(&first)), "5");
 
@@ -265,7 +265,7 @@ fn an_endpoint_of_another_job_and_one_that_is_on_no_list_are_told() {
         let there = Endpoint::open(there).unwrap();
         let here = open(Config::loopback());
         let peer = peer_at(&here, there.port());
-        let mut channel = here.channel(CHANNEL).unwrap();
+        let channel = here.channel(CHANNEL).unwrap();
         channel.post(peer, b"?").unwrap();
         let asked = Instant::now();
         let failure = loop {

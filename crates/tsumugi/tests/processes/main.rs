@@ -97,7 +97,7 @@ fn peer_at(endpoint: &Endpoint, port: u16) -> PeerId {
 #[test]
 fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
     let _alone = alone();
-    let (endpoint, mut channel) = open_roomy();
+    let (endpoint, channel) = open_roomy();
     let mut there = Process::start("take 0 8");
     let port = there.hear_number();
     let peer = peer_at(&endpoint, port);
@@ -142,7 +142,7 @@ fn a_killed_receiver_fails_every_ticket_in_time_and_may_come_back() {
 fn a_receiver_that_restarts_at_once_is_another() {
     let _alone = alone();
     let endpoint = open(Config::loopback().send_bytes(1 << 30).peer_timeout(PATIENCE));
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 8");
     let port = there.hear_number();
     let peer = peer_at(&endpoint, port);
@@ -167,7 +167,7 @@ fn a_receiver_that_restarts_at_once_is_another() {
 #[test]
 fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
     let _alone = alone();
-    let (endpoint, mut channel) = open_roomy();
+    let (endpoint, channel) = open_roomy();
     let mut there = Process::start(&format!("send_half {}", endpoint.port()));
     assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"before");
     let killing = std::thread::spawn(move || {
@@ -188,7 +188,7 @@ fn a_killed_sender_is_an_error_for_who_waits_for_the_rest() {
 
 /// A process that is stopped when it has a quarter of what it is sent, and our channel to it.
 fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("verify 400 100000");
     let peer = peer_at(endpoint, there.hear_number());
     for number in 0..400 {
@@ -203,7 +203,7 @@ fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
 fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
     let _alone = alone();
     let endpoint = open(Config::loopback().send_bytes(1 << 30).peer_timeout(PEER_TIMEOUT));
-    let (mut channel, there) = stopped_with_a_quarter(&endpoint);
+    let (channel, there) = stopped_with_a_quarter(&endpoint);
     // Its kernel says that it is there.
     match channel.receive_timeout(10 * PEER_TIMEOUT) {
         Err(ReceiveError::TimedOut(_)) => {}
@@ -221,7 +221,7 @@ fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
     let flush_timeout = Duration::from_millis(300);
     let endpoint =
         open(Config::loopback().send_bytes(1 << 30).peer_timeout(PEER_TIMEOUT).flush_timeout(flush_timeout));
-    let (mut channel, there) = stopped_with_a_quarter(&endpoint);
+    let (channel, there) = stopped_with_a_quarter(&endpoint);
     let begun = Instant::now();
     match endpoint.flush() {
         Err(SendError::Stalled { waited, messages, .. }) => {
@@ -242,7 +242,7 @@ fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
     let _alone = alone();
     let endpoint =
         open(Config::loopback().peer_timeout(PEER_TIMEOUT).faults(Some("firewall=on".parse().unwrap())));
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("take 0 1");
     let peer = peer_at(&endpoint, there.hear_number());
     channel.send(peer, b"to be taken").unwrap();
@@ -260,7 +260,7 @@ fn a_peer_that_stands_still_behind_a_firewall_is_silent() {
 fn a_peer_that_starts_late_is_waited_for() {
     let _alone = alone();
     let endpoint = open(Config::loopback().peer_timeout(PEER_TIMEOUT));
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let port = std::net::UdpSocket::bind("127.0.0.1:0").unwrap().local_addr().unwrap().port();
     let peer = peer_at(&endpoint, port);
     let ticket = channel.post(peer, b"before there was anybody").unwrap();
@@ -280,7 +280,7 @@ fn a_peer_that_starts_late_is_waited_for() {
 fn a_peer_to_which_nothing_can_be_sent_is_an_error_at_once() {
     let _alone = alone();
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     // Nothing leaves this machine from a loopback address.
     let peer = endpoint.add_peer("192.0.2.1:7").unwrap();
     let asked = Instant::now();
@@ -300,7 +300,7 @@ fn what_was_posted_before_an_orderly_close_arrives() {
     const COUNT: u64 = 700;
     let _alone = alone();
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start(&format!("send_and_close {} {COUNT}", endpoint.port()));
     for number in 0..COUNT {
         let message = channel.receive_timeout(PATIENCE).unwrap();
@@ -321,7 +321,7 @@ fn a_gibibyte_arrives_whole() {
     let bytes = if available_gib > 6 { 1 << 30 } else { 256 << 20 };
     eprintln!("a message of {} MiB, with {available_gib} GiB of memory available", bytes >> 20);
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start("checksum");
     let peer = peer_at(&endpoint, there.hear_number());
     let mut buffer = channel.send_buffer(peer, bytes).unwrap();
@@ -385,7 +385,7 @@ fn an_idle_endpoint_leaves_the_processor_alone() {
     let _alone = alone();
     let idle = Duration::from_secs(2);
     let endpoint = open(Config::loopback());
-    let mut channel = endpoint.channel(CHANNEL).unwrap();
+    let channel = endpoint.channel(CHANNEL).unwrap();
     let mut there = Process::start(&format!("idle {}", idle.as_nanos()));
     let peer = peer_at(&endpoint, there.hear_number());
     channel.send(peer, b"the last for a while").unwrap();

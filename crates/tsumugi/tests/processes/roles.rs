@@ -50,7 +50,7 @@ fn sender(config: Config, port: u16) -> (Endpoint, Channel, PeerId) {
 
 /// Receives for ever, and says how long each message is.
 fn serve(port: u16) {
-    let (_endpoint, mut channel) = receiver(Config::loopback().port(port));
+    let (_endpoint, channel) = receiver(Config::loopback().port(port));
     loop {
         say(channel.receive().unwrap().len());
     }
@@ -58,7 +58,7 @@ fn serve(port: u16) {
 
 /// Takes so many messages, says so, and does nothing more: it does not even acknowledge.
 fn take(port: u16, count: u64) {
-    let (_endpoint, mut channel) = receiver(Config::loopback().port(port));
+    let (_endpoint, channel) = receiver(Config::loopback().port(port));
     for _ in 0..count {
         channel.receive().unwrap();
     }
@@ -68,7 +68,7 @@ fn take(port: u16, count: u64) {
 
 /// Takes so many messages and compares every byte; says when a quarter is there.
 fn verify(count: u64, bytes: usize) {
-    let (endpoint, mut channel) = receiver(Config::loopback());
+    let (endpoint, channel) = receiver(Config::loopback());
     for number in 0..count {
         let message = channel.receive().unwrap();
         assert!(message[..] == payload(number, bytes)[..], "message {number} is altered");
@@ -82,7 +82,7 @@ fn verify(count: u64, bytes: usize) {
 
 /// Takes one long message and says its length and checksum.
 fn checksum() {
-    let (_endpoint, mut channel) = receiver(Config::loopback().receive_bytes(3 << 30));
+    let (_endpoint, channel) = receiver(Config::loopback().receive_bytes(3 << 30));
     let message = channel.receive().unwrap();
     say(message.len());
     say(sum(&message));
@@ -91,7 +91,7 @@ fn checksum() {
 
 /// Sends the first part of a long message and does nothing more.
 fn send_half(port: u16) {
-    let (endpoint, mut channel, peer) = sender(Config::loopback().datagram_bytes(Some(1472)), port);
+    let (endpoint, channel, peer) = sender(Config::loopback().datagram_bytes(Some(1472)), port);
     channel.send(peer, b"before").unwrap();
     let ticket = channel.post(peer, &vec![1; 64 << 20]).unwrap();
     // Of some 48,000. A call sends no more than the receive bitmap has room for, 1024.
@@ -105,7 +105,7 @@ fn send_half(port: u16) {
 
 /// Posts so many messages of all lengths, and closes.
 fn send_and_close(port: u16, count: u64) {
-    let (endpoint, mut channel, peer) = sender(Config::loopback().send_bytes(1 << 30), port);
+    let (endpoint, channel, peer) = sender(Config::loopback().send_bytes(1 << 30), port);
     for number in 0..count {
         channel.post(peer, &payload(number, crate::length(number))).unwrap();
     }
@@ -116,7 +116,7 @@ fn send_and_close(port: u16, count: u64) {
 
 /// Receives one message, then waits for one that does not come. Says how much processor time that took, µs.
 fn idle(ns: u64) {
-    let (_endpoint, mut channel) = receiver(Config::loopback().wait(Wait::Adaptive));
+    let (_endpoint, channel) = receiver(Config::loopback().wait(Wait::Adaptive));
     channel.receive().unwrap();
     let before_us = processor_us();
     let error = channel.receive_timeout(Duration::from_nanos(ns)).unwrap_err();
@@ -138,7 +138,7 @@ fn processor_us() -> u64 {
 /// before it.
 fn post_and_end(port: u16, count: u64, faults: &str, endpoint_first: bool) {
     let faults = Some(faults.parse().unwrap());
-    let (endpoint, mut channel, peer) = sender(Config::loopback().faults(faults), port);
+    let (endpoint, channel, peer) = sender(Config::loopback().faults(faults), port);
     for number in 0..count {
         channel.post(peer, &number.to_le_bytes()).unwrap();
     }
@@ -150,7 +150,7 @@ fn post_and_end(port: u16, count: u64, faults: &str, endpoint_first: bool) {
 /// Takes one message, and closes when it is told to.
 fn take_and_close() {
     let orders = Orders::listen();
-    let (endpoint, mut channel) = receiver(Config::loopback());
+    let (endpoint, channel) = receiver(Config::loopback());
     channel.receive().unwrap();
     endpoint.flush().unwrap();
     while orders.try_next().is_none() {
@@ -163,7 +163,7 @@ fn take_and_close() {
 /// Receives from so many peers, and says how long each message is; what it does without, when it is told to.
 fn serve_few(peers_max: u32) {
     let orders = Orders::listen();
-    let (endpoint, mut channel) = receiver(Config::loopback().peers_max(peers_max));
+    let (endpoint, channel) = receiver(Config::loopback().peers_max(peers_max));
     loop {
         match channel.receive_timeout(LOOK_UP) {
             Ok(message) => say(message.len()),
@@ -179,7 +179,7 @@ fn serve_few(peers_max: u32) {
 
 /// Sends one message, sees it acknowledged, and does nothing more.
 fn send_and_stay(port: u16) {
-    let (endpoint, mut channel, peer) = sender(Config::loopback(), port);
+    let (endpoint, channel, peer) = sender(Config::loopback(), port);
     channel.send(peer, b"stay").unwrap();
     endpoint.flush().unwrap();
     say("sent");
@@ -193,13 +193,15 @@ fn double() {
     port.register("double", |(), request, reply| reply.send([2 * request.words[0], 0, 0, 0]).unwrap())
         .unwrap();
     say(endpoint.port());
-    port.run_until(|()| false).unwrap();
+    loop {
+        port.poll_timeout(Duration::MAX).unwrap();
+    }
 }
 
 /// Throws everything back until the peer closes.
 fn pong() {
     crate::two_processors();
-    let (endpoint, mut channel) = receiver(Config::loopback());
+    let (endpoint, channel) = receiver(Config::loopback());
     while endpoint.take_failure().is_none() {
         match channel.receive_timeout(LOOK_UP) {
             Ok(message) => {
@@ -217,7 +219,7 @@ fn ping(port: u16, rounds: u64) {
     let status = std::fs::read_to_string("/proc/self/status").unwrap();
     let line = |name: &str| status.lines().find_map(|line| line.strip_prefix(name)).unwrap_or("").trim();
     say(format!("uid {} capabilities {}", line("Uid:").split_whitespace().next().unwrap(), line("CapEff:")));
-    let (endpoint, mut channel, peer) = sender(Config::loopback(), port);
+    let (endpoint, channel, peer) = sender(Config::loopback(), port);
     let start = Instant::now();
     for round in 0..rounds {
         channel.send(peer, &round.to_le_bytes()).unwrap();

@@ -42,8 +42,8 @@ proptest! {
         let faults: FaultOptions = format!("loss=5%,dup=5%,reorder=10%,seed={seed}").parse().unwrap();
         let pair = Pair::open(faulty().faults(Some(faults)));
         let (memory, registration) = registered(&pair.there, 20_000, Rights::ALL);
-        let mut channel = pair.here.channel(5).unwrap();
-        let mut heard = pair.there.channel(5).unwrap();
+        let channel = pair.here.channel(5).unwrap();
+        let heard = pair.there.channel(5).unwrap();
         pair.fence(); // from now on both know how long a packet may be
         let mut model = vec![0u8; 20_000];
         let (mut reads, mut adds, mut messages) = (Vec::new(), Vec::new(), 0);

@@ -8,7 +8,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 use tsumugi::remote::{
-    Atomic, AtomicOperation, Operation, Refused, RegisterError, Registration, RemoteError, Word,
+    Atomic, AtomicOperation, Operation, OperationError, Refused, RegisterError, Registration, RemoteError,
+    Word,
 };
 use tsumugi::{
     Config, Endpoint, FaultOptions, PeerId, Region, Rights, SendError, Target, Ticket, TicketStatus,
@@ -353,7 +354,9 @@ fn who_waits_hears_that_the_peer_is_gone() {
         here.remote().fence(peer).unwrap(),
     ];
     for operation in &operations {
-        assert_eq!(operation.wait(LIMIT).unwrap(), Some(Err(RemoteError::PeerGone(peer))));
+        let outcome = operation.wait_timeout(LIMIT);
+        let gone = RemoteError::PeerGone(peer);
+        assert!(matches!(outcome, Err(OperationError::Remote(error)) if error == gone), "{outcome:?}");
     }
     assert!(here.take_failure().is_some());
     assert!(matches!(here.remote().fence(peer), Err(SendError::Peer(_))));

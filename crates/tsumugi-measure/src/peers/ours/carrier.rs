@@ -41,15 +41,15 @@ impl Carrier for Channel {
 
     #[inline]
     fn post(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
-        let channel = &mut self.channel;
+        let channel = &self.channel;
         let posted = match self.in_place {
-            true => channel.send_buffer(peer, message.len()).and_then(|buffer| buffer.post()),
+            true => channel.send_buffer(peer, message.len()).and_then(|buffer| Ok(buffer.post()?)),
             false => channel.post(peer, message),
         };
         // The blocking form waits for room in the way that was asked for.
         let posted = match posted {
             Err(SendError::WouldBlock) if self.in_place => {
-                channel.send_buffer(peer, message.len()).and_then(|buffer| buffer.send())
+                channel.send_buffer(peer, message.len()).and_then(|buffer| Ok(buffer.send()?))
             }
             Err(SendError::WouldBlock) => channel.send(peer, message),
             posted => posted,

@@ -52,21 +52,20 @@ impl Tagged {
 
 impl Carrier for Tagged {
     fn send(&mut self, _: &Endpoint, peer: PeerId, message: &[u8]) -> Result<(), Failure> {
-        let request = loop {
+        loop {
             match self.port.send(peer, TAG, message) {
-                Ok(request) => break request,
+                // What becomes of it, its receiver tells.
+                Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock) => {
                     self.port.wait_for_room(peer, message.len()).map_err(failed("cannot send"))?;
                 }
                 Err(error) => return Err(failed("cannot send")(error)),
             }
-        };
-        self.port.let_go(request);
-        Ok(())
+        }
     }
 
     fn next(&mut self, _: &Endpoint, look_up: Duration) -> Result<Option<(PeerId, usize)>, Failure> {
-        let Some(&request) = self.posted.front() else { return Ok(None) };
+        let Some(request) = self.posted.front_mut() else { return Ok(None) };
         let completion = match look_up.is_zero() {
             true => self.port.test(request).map_err(failed("cannot receive"))?,
             false => match self.port.wait_timeout(request, look_up) {

@@ -35,7 +35,7 @@ fn open_with(settings: &Settings<'_>, config: Config) -> (Endpoint, Channel) {
 
 /// Throws everything back, whoever comes and goes.
 pub(super) fn echo(settings: &Settings<'_>) {
-    let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
+    let (endpoint, channel) = open(settings, settings.get("port").unwrap_or(0));
     say("open");
     let _orders = Orders::listen();
     loop {
@@ -184,7 +184,7 @@ pub(super) fn descriptors(settings: &Settings<'_>) {
 
 /// Serves one message, forks a child that does nothing, and is killed.
 pub(super) fn leaves_a_child(settings: &Settings<'_>) {
-    let (endpoint, mut channel) = open(settings, settings.get("port").unwrap_or(0));
+    let (endpoint, channel) = open(settings, settings.get("port").unwrap_or(0));
     say(format!("open {}", u8::from(endpoint.uses_xdp())));
     channel.receive_timeout(PATIENCE).unwrap();
     // Until it is acknowledged.
@@ -304,7 +304,7 @@ fn use_what_is_inherited(endpoint: &Endpoint, peer: PeerId) {
     assert!(refused(&error), "{error}");
     let told = error.to_string();
     assert!(told.contains(&std::process::id().to_string()) && told.contains("fork"), "{told}");
-    let mut channel = endpoint.channel(CHANNEL + 1).unwrap();
+    let channel = endpoint.channel(CHANNEL + 1).unwrap();
     for sent in [channel.post(peer, b"from a child"), channel.send(peer, b"from a child")] {
         assert!(matches!(&sent, Err(SendError::Rail(error)) if refused(error)), "{sent:?}");
     }
