@@ -1,8 +1,7 @@
 //! Whether receiving and sending harm other kernels than this machine's: `tools/second-kernel` boots them on an emulated
 //! machine and reads their logs.
 
-use std::process::{Command, Stdio};
-
+use crate::built;
 use crate::tally::Tally;
 
 /// Debian's packages: the oldest kernel that programs are written for, and one with frames in several buffers.
@@ -38,33 +37,5 @@ pub(crate) fn run(tally: &mut Tally) {
 
 /// The `tsumugi` command as the workspace's tests have it, so that nothing is built twice.
 fn program() -> Option<String> {
-    let arguments =
-        ["test", "--workspace", "--no-run", "--quiet", "--message-format", "json-render-diagnostics"];
-    eprintln!("+ cargo {}", arguments.join(" "));
-    let mut command = Command::new("cargo");
-    let output = command.args(arguments).current_dir(crate::root()).stderr(Stdio::inherit()).output().ok()?;
-    executable(&String::from_utf8_lossy(&output.stdout), "tsumugi").map(str::to_owned)
-}
-
-/// A program's file, as cargo tells it: a line of JSON for each thing built.
-fn executable<'a>(messages: &'a str, name: &str) -> Option<&'a str> {
-    let end = format!("/{name}");
-    let mut files =
-        messages.lines().filter_map(|line| line.split_once("\"executable\":\"")?.1.split('"').next());
-    files.find(|file| file.ends_with(&end))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_command_is_found_among_what_was_built() {
-        let messages = r#"{"reason":"compiler-artifact","target":{"name":"a"},"executable":null,"fresh":true}
-{"reason":"compiler-artifact","target":{"name":"tsumugi"},"executable":"/p/target/debug/deps/tsumugi-0f"}
-{"reason":"compiler-artifact","target":{"name":"tsumugi"},"executable":"/p/target/debug/tsumugi","fresh":true}
-{"reason":"build-finished","success":true}"#;
-        assert_eq!(executable(messages, "tsumugi"), Some("/p/target/debug/tsumugi"));
-        assert_eq!(executable(messages, "other"), None);
-    }
+    built::program(&["test", "--workspace"], &[], "tsumugi")
 }

@@ -1,4 +1,4 @@
-//! The project's own chores: `cargo xtask ci|test|loom|miri|races|kernels|defects|tidy|circles|oldest|fuzz|targets|setup`.
+//! The project's own chores: `cargo xtask ci|test|loom|miri|races|aarch64|kernels|defects|tidy|circles|oldest|fuzz|targets|setup`.
 //!
 //! Depends on nothing, so that it builds at once on a machine that has just been set up.
 
@@ -10,7 +10,9 @@ use std::process::{Command, ExitCode};
 use std::time::Instant;
 use tally::Tally;
 
+mod aarch64;
 mod beside;
+mod built;
 mod defects;
 #[path = "../../crates/tsumugi-lab/src/kernel_log.rs"]
 #[allow(dead_code, unreachable_pub, reason = "the lab and its tests use more of it, and from outside")]
@@ -33,6 +35,8 @@ cargo xtask COMMAND
   loom    run every interleaving of writers and owner of receive memory, within bounds
   miri    run what shares memory under Miri, which sees undefined behaviour (a nightly toolchain with miri and rust-src)
   races   run the libfabric provider's tests under ThreadSanitizer (a nightly toolchain with rust-src; x86-64; not a part of ci)
+  aarch64 [--help]
+          build for 64-bit Arm, and run the libraries' tests under qemu-user (not a part of ci); --help says what that shows
   kernels boot other kernels on an emulated machine, and see whether they complain (root, x86-64)
   defects [--only NAME|--controls]
           break the protocol on purpose, in one way at a time, and see the simulation complain. --controls: before that, see
@@ -53,6 +57,11 @@ fn main() -> ExitCode {
         ["test"] => test(),
         ["loom"] => concluded(interleave),
         ["races"] => races(),
+        ["aarch64"] => concluded(aarch64::run),
+        ["aarch64", "--help"] => {
+            println!("{}", aarch64::HELP);
+            true
+        }
         ["kernels"] => concluded(kernels::run),
         ["oldest"] => toolchain::check_oldest(&root()),
         ["fuzz"] => fuzz(),

@@ -15,6 +15,18 @@ pub(crate) fn is_root() -> bool {
     unsafe { libc::geteuid() == 0 }
 }
 
+/// The machine's architecture, as uname(2) calls it.
+pub(crate) fn machine() -> Option<String> {
+    // SAFETY: all zeroes are texts.
+    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
+    // SAFETY: the kernel writes texts into the struct, which end in a NUL.
+    let machine = unsafe {
+        check(libc::uname(&raw mut names)).ok()?;
+        CStr::from_ptr(names.machine.as_ptr())
+    };
+    machine.to_str().ok().map(str::to_owned)
+}
+
 /// Moves the calling thread into a namespace. Allocates nothing, so it may run between fork and exec.
 pub(crate) fn setns(fd: BorrowedFd<'_>, kind: c_int) -> io::Result<()> {
     // SAFETY: the borrowed descriptor is open for the duration of the call; no memory is passed.

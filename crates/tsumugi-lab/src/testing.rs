@@ -1,7 +1,7 @@
 //! What tests need that do to the machine what only root may do.
 
 use crate::kernel_log::KernelLog;
-use crate::sys::is_root;
+use crate::sys::{is_root, machine};
 use std::io::Write;
 
 /// Whether a test can run here: as root, and with nothing else `missing`. Otherwise says loudly that it does not; where
@@ -13,12 +13,43 @@ use std::io::Write;
 /// It cannot run, and CI=true.
 #[must_use]
 pub fn as_root(test: &str, missing: Option<&str>) -> Option<Watched> {
-    let missing = if is_root() { missing } else { Some("needs root") };
+    let missing = match (is_emulated(), is_root()) {
+        (true, _) => {
+            Some("needs bpf(2), AF_XDP and namespaces, which qemu-user emulates in part or not at all")
+        }
+        (_, false) => Some("needs root"),
+        (_, true) => missing,
+    };
     let Some(missing) = missing else { return Some(Watched::new(test)) };
+    skip(test, missing);
+    None
+}
+
+/// Whether a test can run here that needs something of the kernel that qemu-user lacks, such as an advice about memory.
+/// Otherwise says loudly that it does not, as [`as_root`] does.
+///
+/// # Panics
+/// It cannot run, and CI=true.
+#[must_use]
+pub fn unless_emulated(test: &str, lacks: &str) -> bool {
+    let emulated = is_emulated();
+    if emulated {
+        skip(test, lacks);
+    }
+    !emulated
+}
+
+fn skip(test: &str, missing: &str) {
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{test} {missing}, and CI skips nothing");
     // Not eprintln!, which the test runner keeps to itself when a test passes.
     let _ = writeln!(std::io::stderr(), "\n*** {test}: SKIPPED ({missing}) ***");
-    None
+}
+
+/// Whether system calls are emulated by a process under the kernel of another architecture (qemu-user). It answers uname(2) as
+/// a kernel of the program's architecture would; the file (Linux 6.1) says which kernel is there.
+fn is_emulated() -> bool {
+    let real = std::fs::read_to_string("/proc/sys/kernel/arch");
+    real.is_ok_and(|real| machine().is_some_and(|machine| machine != real.trim_end()))
 }
 
 /// Watches the kernel's log as long as a test runs, and fails the test if the kernel complains meanwhile.

@@ -354,6 +354,12 @@ mod tests {
     #[test]
     #[cfg_attr(miri, ignore = "Miri knows no mprotect")]
     fn what_was_unmapped_or_protected_is_refused_where_that_is_checked() {
+        if !tsumugi_lab::testing::unless_emulated(
+            "what_was_unmapped_or_protected_is_refused_where_that_is_checked",
+            "needs MADV_POPULATE_READ, which qemu-user takes without doing anything",
+        ) {
+            return;
+        }
         // Where the kernel puts no mapping by itself: another thread's would fill the hole.
         let (place, bytes) = (std::ptr::without_provenance_mut(1 << 37), 3 * 4096);
         let access = libc::PROT_READ | libc::PROT_WRITE;

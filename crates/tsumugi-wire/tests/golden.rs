@@ -224,9 +224,13 @@ fn the_c_header_compiles_for_bpf() {
         return;
     }
     let source = common::crate_dir().join("tests/header.bpf.c");
-    // The kernel's types.h needs the host's asm/types.h, which clang does not look for by itself for BPF.
-    let arch = format!("-I/usr/include/{}-linux-gnu", std::env::consts::ARCH);
-    compile("clang", &["-g", "-target", "bpf", "-mcpu=v3", &arch, "-c"], &source, "header.bpf.o");
+    // The kernel's types.h needs an architecture's asm/types.h, which clang does not look for by itself for BPF. The second is
+    // where Debian puts it on machines of another architecture.
+    let arch = std::env::consts::ARCH;
+    let (own, foreign) =
+        (format!("-I/usr/include/{arch}-linux-gnu"), format!("-I/usr/{arch}-linux-gnu/include"));
+    let arguments = ["-g", "-target", "bpf", "-mcpu=v3", &own, &foreign, "-c"];
+    compile("clang", &arguments, &source, "header.bpf.o");
 }
 
 /// Compiles `source` with `compiler` and everything that warns being an error; returns the output's path.
@@ -252,5 +256,7 @@ fn compile(compiler: &str, arguments: &[&str], source: &Path, name: &str) -> Pat
 }
 
 fn compile_golden_c(name: &str) -> PathBuf {
-    compile("cc", &["-std=gnu11"], &common::crate_dir().join("tests/golden.c"), name)
+    // For another architecture, `cargo xtask aarch64` says which compiler.
+    let compiler = std::env::var("TARGET_CC").unwrap_or_else(|_| "cc".to_owned());
+    compile(&compiler, &["-std=gnu11"], &common::crate_dir().join("tests/golden.c"), name)
 }

@@ -22,6 +22,12 @@ fn mapped(bytes: usize) -> (Region, impl FnOnce()) {
 
 #[test]
 fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
+    if !tsumugi_lab::testing::unless_emulated(
+        "memory_that_was_unmapped_is_refused_and_told_and_nobody_dies",
+        "needs MADV_POPULATE_READ, which qemu-user takes without doing anything",
+    ) {
+        return;
+    }
     const BYTES: usize = 1 << 20;
     let pair = Pair::open(Config::loopback());
     let (remote, peer) = (pair.here.remote(), pair.peer);
@@ -60,6 +66,12 @@ fn memory_that_was_unmapped_is_refused_and_told_and_nobody_dies() {
 
 #[test]
 fn own_memory_that_was_unmapped_is_told_of_and_nobody_dies() {
+    if !tsumugi_lab::testing::unless_emulated(
+        "own_memory_that_was_unmapped_is_told_of_and_nobody_dies",
+        "needs MADV_POPULATE_READ, which qemu-user takes without doing anything",
+    ) {
+        return;
+    }
     const BYTES: usize = 1 << 20;
     let pair = Pair::open(Config::loopback());
     let (remote, peer) = (pair.here.remote(), pair.peer);
