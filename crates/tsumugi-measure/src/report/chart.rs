@@ -1,6 +1,6 @@
 //! Charts with linear axes as inline SVG: groups of bars, and lines over time.
 
-use plotters::prelude::*;
+use plotters::prelude::{BindKeyPoints, Color};
 
 use super::svg::{self, Picture, Shape, ink, stroke};
 

@@ -1,6 +1,6 @@
 //! A line plot with logarithmic axes as inline SVG.
 
-use plotters::prelude::*;
+use plotters::prelude::{BindKeyPoints, IntoLogRange};
 
 use super::svg::{Picture, Series, Shape, stroke};
 use crate::sizes;

@@ -3,7 +3,10 @@
 use std::io;
 
 use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
-use plotters::prelude::*;
+use plotters::prelude::{
+    ChartBuilder, Color, DrawingAreaErrorKind, FontStyle, IntoDrawingArea, IntoFont, IntoTextStyle,
+    LineSeries, PathElement, RGBColor, Rectangle, SVGBackend, ShapeStyle, Text,
+};
 
 /// The names that the style sheet gives colours.
 pub(crate) const INKS: [&str; 18] = [
