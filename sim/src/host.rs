@@ -177,7 +177,7 @@ impl Host {
         if let Some(policy) = self.policy {
             core.set_policy(policy);
         }
-        core.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()].0);
+        core.set_replacement(Replacement::ALL[(bits >> 8) as usize % Replacement::ALL.len()]);
         world.hosts[self.index].lanes =
             world.plan.memory.then(|| memory::lanes(&mut core, world.address_plan.hosts()));
         self.process = Some(Process {

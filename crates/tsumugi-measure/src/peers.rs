@@ -21,9 +21,12 @@ use thiserror::Error;
 pub(crate) use number::Role;
 pub(crate) use watch::{StopReason, Watch};
 
-/// What carries the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize)]
+/// What carries the messages, by the name in rows and on the command line.
+#[derive(
+    Clone, Copy, Debug, PartialEq, Eq, Hash, ValueEnum, Serialize, Deserialize, strum::IntoStaticStr,
+)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum Transport {
     /// Tsumugi channels.
     Tsumugi,
@@ -35,19 +38,6 @@ pub(crate) enum Transport {
     Udp,
     /// AF_XDP sockets that never sleep: bare Ethernet frames.
     RawXdp,
-}
-
-impl Transport {
-    /// The name in rows and on the command line.
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Transport::Tsumugi => "tsumugi",
-            Transport::TcpSpin => "tcp-spin",
-            Transport::TcpBlock => "tcp-block",
-            Transport::Udp => "udp",
-            Transport::RawXdp => "raw-xdp",
-        }
-    }
 }
 
 /// Silence after which a transport without repetition takes what is on its way for lost: longer than a busy machine

@@ -1,11 +1,13 @@
 //! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts; and the cost table.
 
+use clap::builder::PossibleValuesParser;
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tsumugi::{ReceiveChoice, SendChoice};
+use strum::VariantNames as _;
+use tsumugi::{ReceiveChoice, SendChoice, Wait};
 use tsumugi_rail::xdp::Mode;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
@@ -138,7 +140,7 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) once: bool,
     /// How to wait for messages, whatever the client asks for [default: what the client asks for].
-    #[arg(long, value_parser = ["spin", "adaptive", "block", "busy-poll"])]
+    #[arg(long, value_parser = PossibleValuesParser::new(Wait::VARIANTS))]
     pub(crate) wait: Option<String>,
     /// Receive path of this side: `xdp`, `socket` or `auto` [default: what the client asks for].
     #[arg(long, value_parser = receive_path)]
@@ -184,7 +186,7 @@ pub(crate) struct Measure {
     pub(crate) mode: Option<Mode>,
     /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once,
     /// `busy-poll` spins in the NIC's poll (see `tsumugi up --busy-poll`).
-    #[arg(long, default_value = "adaptive", value_parser = ["spin", "adaptive", "block", "busy-poll"])]
+    #[arg(long, default_value = "adaptive", value_parser = PossibleValuesParser::new(Wait::VARIANTS))]
     pub(crate) wait: String,
     /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket), `xsk` (frames through an AF_XDP
     /// socket, which takes a queue of the NIC for itself), or `auto`: whichever was quickest with messages of that

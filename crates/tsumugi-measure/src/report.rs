@@ -5,5 +5,5 @@ pub mod columns;
 pub(crate) mod file;
 pub(crate) mod page;
 pub(crate) mod plot;
-mod svg;
+pub(crate) mod svg;
 pub(crate) mod units;

@@ -11,9 +11,8 @@ mod tlb;
 use crate::sender::{Path, Sender};
 pub use adaptive::Adaptive;
 use alloc::boxed::Box;
-use core::fmt;
-use core::str::FromStr;
 pub use plain::{ActiveBackup, Broadcast, Hash, RoundRobin};
+use strum::VariantNames as _;
 pub use tlb::Tlb;
 use tsumugi_wire::Instant;
 use tsumugi_wire::defect;
@@ -46,7 +45,21 @@ pub trait Policy {
 }
 
 /// The policies by name.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownPolicy, parse_err_fn = UnknownPolicy::of)]
 pub enum PolicyChoice {
     /// Where the next packet is expected to arrive first, by what each path has been measured to do.
     #[default]
@@ -64,15 +77,8 @@ pub enum PolicyChoice {
 }
 
 impl PolicyChoice {
-    /// All of them with the names that users give.
-    pub const ALL: [(PolicyChoice, &'static str); 6] = [
-        (PolicyChoice::Adaptive, "adaptive"),
-        (PolicyChoice::RoundRobin, "round-robin"),
-        (PolicyChoice::Tlb, "tlb"),
-        (PolicyChoice::ActiveBackup, "active-backup"),
-        (PolicyChoice::Hash, "hash"),
-        (PolicyChoice::Broadcast, "broadcast"),
-    ];
+    /// All of them.
+    pub const ALL: &[PolicyChoice] = <PolicyChoice as strum::VariantArray>::VARIANTS;
 
     /// The policy that is followed where what is lost is repeated so. Go-back-N takes what is overtaken for lost, and sends all
     /// that came behind it again: packets that take paths of different delays in turns would keep each other from arriving,
@@ -101,23 +107,14 @@ impl PolicyChoice {
     }
 }
 
-impl fmt::Display for PolicyChoice {
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let named = Self::ALL.iter().find(|(choice, _)| choice == self);
-        to.write_str(named.map_or("", |(_, name)| name))
-    }
-}
-
 /// A word that names no policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such path policy; choose adaptive, round-robin, tlb, active-backup, hash or broadcast")]
+#[error("there is no such path policy; choose from {all}", all = PolicyChoice::VARIANTS.join(", "))]
 pub struct UnknownPolicy;
 
-impl FromStr for PolicyChoice {
-    type Err = UnknownPolicy;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL.iter().find(|(_, name)| *name == word).map(|(choice, _)| *choice).ok_or(UnknownPolicy)
+impl UnknownPolicy {
+    fn of(_: &str) -> UnknownPolicy {
+        UnknownPolicy
     }
 }
 
@@ -165,10 +162,11 @@ mod tests {
 
     #[test]
     fn policies_have_names_that_come_back() {
-        for (choice, name) in PolicyChoice::ALL {
-            assert_eq!((choice.to_string().as_str(), name.parse()), (name, Ok(choice)));
+        for choice in PolicyChoice::ALL {
+            assert_eq!(choice.to_string().parse(), Ok(*choice));
         }
-        assert!("fastest".parse::<PolicyChoice>().is_err());
+        let error = "fastest".parse::<PolicyChoice>().expect_err("no policy").to_string();
+        assert!(error.ends_with("adaptive, round-robin, tlb, active-backup, hash, broadcast"), "{error}");
     }
 
     #[test]
@@ -212,7 +210,8 @@ mod tests {
 
     #[test]
     fn no_policy_picks_a_silent_path_or_one_without_room() {
-        for (choice, name) in PolicyChoice::ALL {
+        for choice in PolicyChoice::ALL {
+            let name: &str = choice.into();
             let mut policy = choice.policy();
             let mut paths = [Path::default(), Path::default(), Path::default()];
             paths[0].suspend(Instant(0));

@@ -14,7 +14,7 @@ use alloc::boxed::Box;
 use alloc::vec;
 use alloc::vec::Vec;
 use core::fmt;
-use core::str::FromStr;
+use strum::VariantNames as _;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::memory::{Counter, FRAME_BITS, TRANSLATION_WAYS, Translation};
 
@@ -180,7 +180,21 @@ impl Replacement for Clock {
 }
 
 /// The replacements that there are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = UnknownReplacement, parse_err_fn = UnknownReplacement::of)]
 pub enum ReplacementChoice {
     /// [`Fifo`].
     Fifo,
@@ -192,12 +206,8 @@ pub enum ReplacementChoice {
 }
 
 impl ReplacementChoice {
-    /// All of them, with the names that tools use.
-    pub const ALL: [(ReplacementChoice, &'static str); 3] = [
-        (ReplacementChoice::Fifo, "fifo"),
-        (ReplacementChoice::Lru, "lru"),
-        (ReplacementChoice::Clock, "clock"),
-    ];
+    /// All of them.
+    pub const ALL: &[ReplacementChoice] = <ReplacementChoice as strum::VariantArray>::VARIANTS;
 
     /// The replacement itself.
     #[must_use]
@@ -210,23 +220,14 @@ impl ReplacementChoice {
     }
 }
 
-impl fmt::Display for ReplacementChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let name = Self::ALL.iter().find(|(choice, _)| choice == self).map_or("", |(_, name)| *name);
-        f.pad(name)
-    }
-}
-
 /// No replacement has this name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("there is no such replacement; use `clock`, `lru` or `fifo`")]
+#[error("there is no such replacement; choose from {all}", all = ReplacementChoice::VARIANTS.join(", "))]
 pub struct UnknownReplacement;
 
-impl FromStr for ReplacementChoice {
-    type Err = UnknownReplacement;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        Self::ALL.iter().find(|(_, name)| *name == word).map(|(choice, _)| *choice).ok_or(UnknownReplacement)
+impl UnknownReplacement {
+    fn of(_: &str) -> UnknownReplacement {
+        UnknownReplacement
     }
 }
 

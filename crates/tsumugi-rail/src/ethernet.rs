@@ -22,11 +22,10 @@ use crate::xdp::{Attached, Claim, Pins, Wanted, XdpError};
 use crate::xsk::{XskSendPathError, XskSendPaths};
 use crate::{Deliver, Packet, Rail, RailError};
 use attachment::Attachment;
-use std::fmt;
 use std::io;
 use std::net::SocketAddr;
 use std::os::fd::{AsFd, BorrowedFd};
-use std::str::FromStr;
+use strum::VariantNames as _;
 use tsumugi_wire::Instant;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::MICROSECOND_NS;
@@ -48,7 +47,10 @@ const PRESENCE: &str = "a sign of life while this process makes no call";
 const GRACE: &str = "grace periods";
 
 /// Which receive path is to be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = ParseReceiveChoiceError, parse_err_fn = ParseReceiveChoiceError::of)]
 pub enum ReceiveChoice {
     /// The XDP receive path where an endpoint memory is free, else the socket receive path. An endpoint that loses the
     /// XDP receive path continues without it.
@@ -60,36 +62,22 @@ pub enum ReceiveChoice {
     Xdp,
 }
 
-impl fmt::Display for ReceiveChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            ReceiveChoice::Auto => "auto",
-            ReceiveChoice::Socket => "socket",
-            ReceiveChoice::Xdp => "xdp",
-        })
-    }
-}
-
 /// A word that names no receive path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no receive path; choose auto, xdp or socket")]
+#[error("'{0}' is no receive path; choose from {all}", all = ReceiveChoice::VARIANTS.join(", "))]
 pub struct ParseReceiveChoiceError(String);
 
-impl FromStr for ReceiveChoice {
-    type Err = ParseReceiveChoiceError;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "auto" => Ok(ReceiveChoice::Auto),
-            "socket" => Ok(ReceiveChoice::Socket),
-            "xdp" => Ok(ReceiveChoice::Xdp),
-            other => Err(ParseReceiveChoiceError(other.to_owned())),
-        }
+impl ParseReceiveChoiceError {
+    fn of(word: &str) -> ParseReceiveChoiceError {
+        ParseReceiveChoiceError(word.to_owned())
     }
 }
 
 /// Which send path is to be used.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = ParseSendChoiceError, parse_err_fn = ParseSendChoiceError::of)]
 pub enum SendChoice {
     /// Whichever was quickest with bursts of the same kind, of those that may be used here.
     #[default]
@@ -102,33 +90,14 @@ pub enum SendChoice {
     Xsk,
 }
 
-impl fmt::Display for SendChoice {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            SendChoice::Auto => "auto",
-            SendChoice::Udp => "udp",
-            SendChoice::Packet => "packet",
-            SendChoice::Xsk => "xsk",
-        })
-    }
-}
-
 /// A word that names no send path.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no send path; choose auto, udp, packet or xsk")]
+#[error("'{0}' is no send path; choose from {all}", all = SendChoice::VARIANTS.join(", "))]
 pub struct ParseSendChoiceError(String);
 
-impl FromStr for SendChoice {
-    type Err = ParseSendChoiceError;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "auto" => Ok(SendChoice::Auto),
-            "udp" => Ok(SendChoice::Udp),
-            "packet" => Ok(SendChoice::Packet),
-            "xsk" => Ok(SendChoice::Xsk),
-            other => Err(ParseSendChoiceError(other.to_owned())),
-        }
+impl ParseSendChoiceError {
+    fn of(word: &str) -> ParseSendChoiceError {
+        ParseSendChoiceError(word.to_owned())
     }
 }
 

@@ -181,12 +181,12 @@ impl Bench {
 
 fn main() -> Result<(), Box<dyn Error>> {
     println!("{TRANSLATIONS} translations; a page at a time, the next of so many");
-    for (replacement, name) in Replacement::ALL {
+    for &replacement in Replacement::ALL {
         let mut bench = Bench::new(replacement)?;
         let (hit_ns, hits) = bench.cost(u64::from(TRANSLATIONS))?;
         let (miss_ns, lucky) = bench.cost(u64::from(PAGES))?;
         println!(
-            "{name:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets written directly), {PAGES} pages {miss_ns:.0} ns ({lucky} written directly): {:.1}",
+            "{replacement:6} {TRANSLATIONS} pages {hit_ns:.0} ns ({hits} of {} packets written directly), {PAGES} pages {miss_ns:.0} ns ({lucky} written directly): {:.1}",
             RUNS as u64 * PACKETS,
             miss_ns / hit_ns
         );

@@ -1,12 +1,14 @@
 //! How a blocking call waits.
 
-use std::fmt;
 use std::os::fd::{AsRawFd, BorrowedFd};
-use std::str::FromStr;
+use strum::VariantNames as _;
 use tsumugi_wire::time::{Instant, MICROSECOND_NS, SECOND_NS};
 
 /// How a blocking call waits.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = ParseWaitError, parse_err_fn = ParseWaitError::of)]
 pub enum Wait {
     /// Look again at once, always. Takes a whole core and answers fastest.
     Spin,
@@ -21,33 +23,14 @@ pub enum Wait {
     BusyPoll,
 }
 
-impl fmt::Display for Wait {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Wait::Spin => "spin",
-            Wait::Adaptive => "adaptive",
-            Wait::Block => "block",
-            Wait::BusyPoll => "busy-poll",
-        })
-    }
-}
-
 /// A word that names no wait policy.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("'{0}' is no way of waiting; choose spin, adaptive, block or busy-poll")]
+#[error("'{0}' is no way of waiting; choose from {all}", all = Wait::VARIANTS.join(", "))]
 pub struct ParseWaitError(String);
 
-impl FromStr for Wait {
-    type Err = ParseWaitError;
-
-    fn from_str(word: &str) -> Result<Self, Self::Err> {
-        match word {
-            "spin" => Ok(Wait::Spin),
-            "adaptive" => Ok(Wait::Adaptive),
-            "block" => Ok(Wait::Block),
-            "busy-poll" => Ok(Wait::BusyPoll),
-            other => Err(ParseWaitError(other.to_owned())),
-        }
+impl ParseWaitError {
+    fn of(word: &str) -> ParseWaitError {
+        ParseWaitError(word.to_owned())
     }
 }
 

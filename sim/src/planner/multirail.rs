@@ -126,7 +126,7 @@ fn lengthen(plan: &mut Plan) {
 }
 
 fn policy(random: &mut Random) -> Policy {
-    random.pick(&Policy::ALL).0
+    random.pick(Policy::ALL)
 }
 
 fn network(random: &mut Random, plan: &Plan, sound: bool) -> NetworkPlan {

@@ -5,6 +5,7 @@ use serde::Serialize;
 use std::fmt::Write as _;
 use std::io::Write as _;
 use std::process::ExitCode;
+use tsumugi_measure::report::columns::Columns;
 
 mod checks;
 mod paths;
@@ -115,12 +116,9 @@ fn usable(findings: &[Finding]) -> bool {
     !findings.iter().any(|finding| finding.part == Part::Socket && finding.verdict == Verdict::Missing)
 }
 
-/// One paragraph per part; columns as wide as their widest text.
+/// One paragraph per part.
 fn table(findings: &[Finding]) -> String {
     let mut text = String::new();
-    let widest = |width: fn(&Finding) -> usize| findings.iter().map(width).max().unwrap_or(0);
-    let check_width = widest(|finding| finding.check.chars().count());
-    let found_width = widest(|finding| finding.found.chars().count()).min(56);
     for (part, title) in [
         (Part::Socket, "Socket receive path: any program, without privileges"),
         (Part::Xdp, "XDP receive path"),
@@ -128,18 +126,19 @@ fn table(findings: &[Finding]) -> String {
         (Part::Measuring, "Measuring"),
     ] {
         _ = writeln!(text, "{title}");
+        let mut columns = Columns::of_words();
         for finding in findings.iter().filter(|finding| finding.part == part) {
             let verdict = match finding.verdict {
                 Verdict::Ok => "ok",
                 Verdict::Note => "note",
                 Verdict::Missing => "missing",
             };
-            let Finding { check, found, .. } = finding;
-            let action = finding.action.as_ref().map_or_else(String::new, |action| format!("→ {action}"));
-            let line = format!("  {verdict:<7}  {check:<check_width$}  {found:<found_width$}  {action}");
-            _ = writeln!(text, "{}", line.trim_end());
+            let action = finding.action.as_ref().map_or_else(String::new, |action| format!("  → {action}"));
+            // What is found may be long, and actions would be far away in a column of their own.
+            let found = format!("{}{action}", finding.found);
+            columns.row(vec![verdict.to_owned(), finding.check.to_string(), found]);
         }
-        text.push('\n');
+        _ = writeln!(text, "{columns}");
     }
     let verdict = if usable(findings) {
         "The socket receive path has all it needs."

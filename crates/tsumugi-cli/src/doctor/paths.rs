@@ -8,6 +8,7 @@ use std::time::Duration;
 use tsumugi::remote::{OperationError, WaitError};
 use tsumugi::{Config, Endpoint, Networks, PeerId, ReceiveChoice, Wait};
 use tsumugi_measure::output;
+use tsumugi_measure::report::columns::Columns;
 use tsumugi_rail::nics::{self, NicChoice};
 
 /// How long the peer is waited for, and how long its paths have for a proof.
@@ -99,13 +100,12 @@ fn paths(endpoint: &Endpoint, peer: PeerId) -> Vec<Path> {
 
 fn text(answer: &Answer<'_>) -> String {
     let mut text = String::from("Addresses of this host\n");
-    let mark = |used| if used { "used" } else { "-" };
-    let names = answer.own.iter().map(|own| own.nic.len()).max().unwrap_or(0);
-    let addresses = answer.own.iter().map(|own| own.address.to_string().len()).max().unwrap_or(0);
+    let mark = |used| if used { "used" } else { "-" }.to_owned();
+    let mut columns = Columns::of_words();
     for Own { nic, address, used, why } in &answer.own {
-        let address = address.to_string();
-        _ = writeln!(text, "  {:<4}  {nic:<names$}  {address:<addresses$}  {why}", mark(*used));
+        columns.row(vec![mark(*used), nic.to_string(), address.to_string(), why.clone()]);
     }
+    text += &columns.to_string();
     if !answer.networks.is_empty() {
         _ = writeln!(text, "  by the list of networks '{}'", answer.networks);
     }
@@ -114,10 +114,10 @@ fn text(answer: &Answer<'_>) -> String {
         _ = writeln!(text, "  {error}");
         return text;
     }
-    let addresses = answer.paths.iter().map(|path| path.address.len()).max().unwrap_or(0);
+    let mut columns = Columns::of_words();
     for Path { address, used, why, rtt_us } in &answer.paths {
         let rtt = rtt_us.map_or_else(String::new, |us| format!(", round trip {us:.0} µs"));
-        _ = writeln!(text, "  {:<4}  {address:<addresses$}  {why}{rtt}", mark(*used));
+        columns.row(vec![mark(*used), address.clone(), format!("{why}{rtt}")]);
     }
-    text
+    text + &columns.to_string()
 }

@@ -5,7 +5,8 @@ use tsumugi_rail::xdp::Mode;
 use crate::peers::Transport;
 
 /// The XDP program on the NICs that another transport uses.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum Program {
     /// Not attached.
     Absent,
@@ -13,17 +14,6 @@ pub(crate) enum Program {
     Idle,
     /// Attached, and busy with round trips of Tsumugi's.
     Busy,
-}
-
-impl Program {
-    /// As rows have it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Program::Absent => "absent",
-            Program::Idle => "idle",
-            Program::Busy => "busy",
-        }
-    }
 }
 
 /// What is compared in a test.
@@ -75,7 +65,7 @@ impl Entry {
 
     /// What it is called in tables and legends.
     pub(crate) fn name(&self) -> String {
-        let mut name = self.transport.name().to_owned();
+        let mut name = self.transport.into_str().to_owned();
         if let Some(mode) = self.mode {
             name.push_str(", ");
             name.push_str(&mode.to_string());

@@ -15,7 +15,8 @@ pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
 const JUMBO_BYTES: u32 = 9000;
 
 /// What a test is for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
+#[strum(serialize_all = "kebab-case", const_into_str)]
 pub(crate) enum Kind {
     /// A section of the table: every transport at one size.
     Main,
@@ -31,21 +32,6 @@ pub(crate) enum Kind {
     Pairs,
     /// A point of a curve against size; in the report and the JSON, not in the table.
     Curve,
-}
-
-impl Kind {
-    /// As rows have it.
-    pub(crate) const fn name(self) -> &'static str {
-        match self {
-            Kind::Main => "main",
-            Kind::Faults => "faults",
-            Kind::Overlap => "overlap",
-            Kind::Coexistence => "coexistence",
-            Kind::Idle => "idle",
-            Kind::Pairs => "pairs",
-            Kind::Curve => "curve",
-        }
-    }
 }
 
 /// One thing to measure in each round.
@@ -93,7 +79,7 @@ impl Plan {
         let has = |transport| asked(transport) && (transport != Transport::RawXdp || missing.raw.is_none());
         let mut left_out = Vec::new();
         if let Some(why) = missing.raw.as_ref().filter(|_| asked(Transport::RawXdp)) {
-            left_out.push(format!("{}: {why}", Transport::RawXdp.name()));
+            left_out.push(format!("{}: {why}", Transport::RawXdp.into_str()));
         }
         let mut entries: Vec<Entry> =
             [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp]
@@ -284,7 +270,7 @@ fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
         format!(
             "round trips of {} with {}: a bare frame carries at most {most} bytes",
             sizes.join(", "),
-            Transport::RawXdp.name()
+            Transport::RawXdp.into_str()
         )
     })
 }

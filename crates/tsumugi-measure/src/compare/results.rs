@@ -57,7 +57,7 @@ impl Measured {
         let row = |(number, series): (usize, &Series)| Row {
             ratio: self.base().and_then(|base| series.ratio_to(base)).map(rounded).filter(|_| has_ratios),
             pair: pairs.then_some(number as u32 + 1),
-            test: Some(self.test.kind.name().to_owned()),
+            test: Some(self.test.kind.into_str().to_owned()),
             values: series.values(),
             ..series.row()
         };
@@ -122,7 +122,7 @@ pub(crate) mod samples {
         let size = test.size_bytes as f64;
         let ours = entry.transport == Transport::Tsumugi;
         let mut row = Row {
-            transport: entry.transport.name().into(),
+            transport: entry.transport.into_str().into(),
             send: ours.then(|| entry.send.into()),
             receive: ours.then(|| entry.receive.into()),
             wait: ours.then(|| entry.wait.into()),

@@ -158,7 +158,7 @@ impl Testbeds {
         let busy = (entry.program == Some(Program::Busy)).then(|| self.busy(test, entry)).transpose()?;
         let process = self.testbed(test, entry).perf(command(test.metric), 0, &options)?;
         let mut row = self.row(test, process)?;
-        row.program = entry.program.map(|program| program.name().to_owned());
+        row.program = entry.program.map(|program| program.into_str().to_owned());
         if let Some(mut busy) = busy {
             busy.check_running()?;
         }
@@ -219,7 +219,7 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
     }
     let mut option = |name: &str, value: String| options.extend([name.to_owned(), value]);
     option("--time", test.time_s.to_string());
-    option("--transport", entry.transport.name().to_owned());
+    option("--transport", entry.transport.into_str().to_owned());
     if let Some(mode) = entry.mode {
         option("--mode", mode.to_string());
     }

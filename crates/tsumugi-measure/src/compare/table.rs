@@ -18,7 +18,7 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
     let mut page = String::new();
     for measured in results.tests.iter().filter(|measured| measured.test.kind != Kind::Curve) {
         let (header, rows) = section(measured);
-        let mut columns = Columns::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+        let mut columns = Columns::new(&header);
         for row in rows {
             columns.row(row);
         }

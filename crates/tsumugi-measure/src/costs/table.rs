@@ -125,7 +125,7 @@ pub(crate) fn remarks(report: &Report) -> Vec<String> {
 /// The table with its heading and remarks.
 pub(crate) fn text(report: &Report) -> String {
     let (header, rows) = section(report);
-    let mut columns = Columns::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut columns = Columns::new(&header);
     for row in rows {
         columns.row(row);
     }

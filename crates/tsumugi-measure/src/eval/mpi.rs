@@ -181,7 +181,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     progress.finish_and_clear();
     let wire = format!("lab ({})", plain.wire());
     Ok(Evaluation {
-        mpi: arguments.mpi.package(),
+        mpi: arguments.mpi.into(),
         rows: measured.rows(),
         machine: Machine { wire, mtu_bytes: Some(plain.spec().mtu), ..machine },
     })

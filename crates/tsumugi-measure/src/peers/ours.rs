@@ -1,7 +1,6 @@
 //! Tsumugi itself, through the public library: one endpoint on each side, used by one of the programming models.
 
 use std::error::Error;
-use std::fmt;
 use std::net::{IpAddr, Ipv6Addr, SocketAddr};
 use std::path::Path;
 use std::sync::Once;
@@ -39,8 +38,9 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 const LOOK_UP_IDLE: Duration = Duration::from_millis(500);
 
 /// A programming model of the library.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Model {
     /// Messages on a channel.
     #[default]
@@ -74,20 +74,10 @@ impl Model {
     }
 }
 
-impl fmt::Display for Model {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&option_name(self))
-    }
-}
-
-/// A value as the command line has it.
-fn option_name(value: &impl ValueEnum) -> String {
-    value.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
-}
-
 /// How tagged messages travel: [`tsumugi::message::Protocol`].
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, strum::Display)]
 #[serde(rename_all = "kebab-case")]
+#[strum(serialize_all = "kebab-case")]
 pub(crate) enum Protocol {
     /// Active zero-copy up to 1 MiB, rendezvous above.
     #[default]
@@ -104,12 +94,6 @@ impl Protocol {
     /// As `--protocol` has it; nothing for the default.
     pub(crate) fn name(self) -> Option<String> {
         (self != Protocol::Auto).then(|| self.to_string())
-    }
-}
-
-impl fmt::Display for Protocol {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(&option_name(self))
     }
 }
 

@@ -92,7 +92,7 @@ pub(super) fn run(metric: Metric, measure: &Measure) -> Result<Vec<Row>, ClientE
     // Round by round, not size by size: a disturbance hits one round of every size, not one size.
     for _ in 0..measure.rounds {
         for (size, rows) in sizes.iter().zip(&mut rounds) {
-            progress.set_message(format!("{} {}", measure.transport.name(), sizes::show(*size)));
+            progress.set_message(format!("{} {}", measure.transport.into_str(), sizes::show(*size)));
             rows.push(client.round(*size)?);
             progress.inc(1);
         }
@@ -299,7 +299,7 @@ impl<'a> Client<'a> {
         let ours = self.measure.transport == Transport::Tsumugi;
         let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
         Row {
-            transport: self.measure.transport.name().to_owned(),
+            transport: self.measure.transport.into_str().to_owned(),
             mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
             wait: ours.then(|| self.measure.wait.clone()),
             model: self.measure.model.name().filter(|_| ours),
@@ -470,10 +470,12 @@ impl<'a> Client<'a> {
             Err(ControlError::Closed) => match cause {
                 // Its end was noticed, and nothing else.
                 Failure::Stopped(_) => self.gone(String::new()),
-                cause => self.gone(format!(" ({} failed here with: {cause})", self.measure.transport.name())),
+                cause => {
+                    self.gone(format!(" ({} failed here with: {cause})", self.measure.transport.into_str()))
+                }
             },
             _ => ClientError::Failed {
-                transport: self.measure.transport.name(),
+                transport: self.measure.transport.into_str(),
                 address: self.address.clone(),
                 cause,
             },

@@ -2,20 +2,31 @@
 
 use std::fmt;
 
+use comfy_table::presets::NOTHING;
+use comfy_table::{CellAlignment, Table};
+
 /// Whether the column under this heading holds words, which are set flush left; figures are flush right.
 pub(crate) fn is_words(heading: &str) -> bool {
     matches!(heading, "" | "best with")
 }
 
-/// A table of text: two spaces between columns, the first flush left.
+/// A table of text: two spaces between columns, as wide as its cells need, whatever the terminal.
+#[derive(Default)]
 pub struct Columns {
     rows: Vec<Vec<String>>,
+    /// Whether the first row is a header.
+    is_headed: bool,
 }
 
 impl Columns {
     /// A table of its header alone.
-    pub fn new(header: &[&str]) -> Columns {
-        Columns { rows: vec![header.iter().map(|&text| text.to_owned()).collect()] }
+    pub fn new<T: ToString>(header: &[T]) -> Columns {
+        Columns { rows: vec![header.iter().map(T::to_string).collect()], is_headed: true }
+    }
+
+    /// A table of words without a header, set in.
+    pub fn of_words() -> Columns {
+        Columns::default()
     }
 
     /// Adds a row of at most as many cells as the header has.
@@ -26,29 +37,14 @@ impl Columns {
 
 impl fmt::Display for Columns {
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let count = self.rows.iter().map(Vec::len).max().unwrap_or(0);
-        let width = |column: usize| {
-            self.rows
-                .iter()
-                .filter_map(|row| row.get(column))
-                .map(|cell| cell.chars().count())
-                .max()
-                .unwrap_or(0)
-        };
-        let widths: Vec<usize> = (0..count).map(width).collect();
-        let words: Vec<bool> = self.rows[0].iter().map(|heading| is_words(heading)).collect();
-        for row in &self.rows {
-            let mut line = String::new();
-            for (column, (cell, width)) in row.iter().zip(&widths).enumerate() {
-                match column {
-                    0 => line.push_str(&format!("{cell:<width$}")),
-                    _ if words[column] => line.push_str(&format!("  {cell:<width$}")),
-                    _ => line.push_str(&format!("  {cell:>width$}")),
-                }
-            }
-            writeln!(formatter, "{}", line.trim_end())?;
+        let mut table = Table::new();
+        table.load_style(NOTHING).add_rows(&self.rows);
+        for (number, column) in table.column_iter_mut().enumerate() {
+            let is_figures = self.is_headed && number > 0 && !is_words(&self.rows[0][number]);
+            column.set_cell_alignment(if is_figures { CellAlignment::Right } else { CellAlignment::Left });
+            column.set_padding((if self.is_headed || number > 0 { 0 } else { 2 }, 2));
         }
-        Ok(())
+        table.lines().try_for_each(|line| writeln!(formatter, "{}", line.trim_end()))
     }
 }
 

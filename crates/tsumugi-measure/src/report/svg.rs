@@ -1,193 +1,144 @@
-//! What plots and charts share: axes, ticks, grid and legend, as inline SVG. Colours come from the page's style sheet,
-//! by class.
+//! What plots and charts share: a picture as inline SVG, drawn by plotters in the colours of the page's style sheet.
 
-use std::fmt::Write;
+use std::io;
 
-use super::page::escaped;
+use plotters::coord::ranged1d::{AsRangedCoord, Ranged, ValueFormatter};
+use plotters::prelude::{
+    ChartBuilder, Color, DrawingAreaErrorKind, FontStyle, IntoDrawingArea, IntoFont, IntoTextStyle,
+    LineSeries, PathElement, RGBColor, Rectangle, SVGBackend, ShapeStyle, Text,
+};
 
-/// How values are laid out on an axis.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
-    Linear,
-    /// Values must be positive.
-    Logarithmic,
+/// The names that the style sheet gives colours.
+pub(crate) const INKS: [&str; 18] = [
+    "text",
+    "soft",
+    "rule",
+    "ours",
+    "udp",
+    "tcp-spin",
+    "tcp-block",
+    "raw-xdp",
+    "adaptive",
+    "round-robin",
+    "tlb",
+    "active-backup",
+    "hash",
+    "broadcast",
+    "kernel-rr",
+    "kernel-tlb",
+    "paper-rr",
+    "paper-tlb",
+];
+
+/// What plotters draws with for a name: the colours that the style sheet gives it change with the reader's theme.
+fn placeholder(index: usize) -> RGBColor {
+    RGBColor(0xfe, 0xed, index as u8)
 }
 
-/// An axis from a value range to a pixel range.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Axis {
-    pub(super) scale: Scale,
-    pub(super) low: f64,
-    pub(super) high: f64,
-    pub(super) from: f64,
-    pub(super) to: f64,
+/// The colour of a class, which is named by the first of its words; text's where the class has none.
+pub(super) fn ink(class: &str) -> RGBColor {
+    let name = class.split(' ').next();
+    placeholder(INKS.iter().position(|&ink| Some(ink) == name).unwrap_or(0))
 }
 
-impl Axis {
-    /// The pixel of a value.
-    pub(super) fn at(&self, value: f64) -> f64 {
-        let on = |value: f64| match self.scale {
-            Scale::Linear => value,
-            Scale::Logarithmic => value.ln(),
-        };
-        let share = (on(value) - on(self.low)) / (on(self.high) - on(self.low));
-        self.from + share * (self.to - self.from)
-    }
+/// A line in the colour of its class. Tsumugi's stand out.
+pub(super) fn stroke(class: &str) -> ShapeStyle {
+    let is_ours = class.starts_with("ours") || class == "adaptive";
+    ink(class).filled().stroke_width(if is_ours { 3 } else { 2 })
 }
 
-/// A place on an axis, in pixels, and what is written there.
-pub(super) struct Tick {
-    pub(super) at: f64,
-    pub(super) text: String,
-}
-
-/// What the legend says, and the class that gives it its colour.
-pub(super) struct Key<'a> {
+/// Something to be drawn, with places and values in the axes' units, and what the legend calls it.
+pub(super) struct Series<'a, T> {
     pub(super) name: &'a str,
-    pub(super) class: &'a str,
+    pub(super) style: ShapeStyle,
+    pub(super) shape: Shape<T>,
 }
 
-/// The picture's size and the area inside of its axes, in pixels.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Frame {
-    pub(super) width: f64,
-    pub(super) height: f64,
-    pub(super) left: f64,
-    pub(super) right: f64,
-    pub(super) top: f64,
-    pub(super) bottom: f64,
+pub(super) enum Shape<T> {
+    Line(Vec<(T, f64)>),
+    /// With a dot at each point.
+    Dotted(Vec<(T, f64)>),
+    /// Two corners of each.
+    Bars(Vec<[(T, f64); 2]>),
 }
 
-/// Height of a line of the legend, pixels.
-const LEGEND_LINE: f64 = 22.0;
-
-impl Frame {
-    /// A picture with the margins that titles, ticks and labels need, and one line of legend.
-    pub(super) const fn new(width: f64, height: f64) -> Frame {
-        Frame { width, height, left: 92.0, right: width - 16.0, top: 62.0, bottom: height - 52.0 }
-    }
-
-    /// The same with room for the lines that the legend takes.
-    pub(super) fn with_legend(mut self, keys: &[Key<'_>]) -> Frame {
-        let lines = self.places(keys).last().map_or(1.0, |(_, line)| line + 1.0);
-        self.top += (lines - 1.0) * LEGEND_LINE;
-        self
-    }
-
-    /// The element's beginning, with the title.
-    pub(super) fn begin(&self, title: &str) -> String {
-        let Frame { width, height, left, .. } = self;
-        let title = escaped(title);
-        format!(
-            "<svg viewBox=\"0 0 {width} {height}\" role=\"img\" xmlns=\"http://www.w3.org/2000/svg\">\
-             <title>{title}</title><text class=\"plot-title\" x=\"{left}\" y=\"20\">{title}</text>"
-        )
-    }
-
-    /// A line and a figure at each tick of the vertical axis.
-    pub(super) fn rows(&self, svg: &mut String, ticks: &[Tick]) {
-        let Frame { left, right, .. } = self;
-        for Tick { at, text } in ticks {
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{left}\" x2=\"{right}\" y1=\"{at:.1}\" y2=\"{at:.1}\"/>\
-                 <text class=\"tick\" text-anchor=\"end\" x=\"{:.1}\" y=\"{:.1}\">{}</text>",
-                left - 8.0,
-                at + 4.0,
-                escaped(text)
-            );
-        }
-    }
-
-    /// A line at each tick of the horizontal axis.
-    pub(super) fn columns(&self, svg: &mut String, ticks: &[Tick]) {
-        let Frame { top, bottom, .. } = self;
-        for Tick { at, .. } in ticks {
-            let _ = write!(
-                svg,
-                "<line class=\"grid\" x1=\"{at:.1}\" x2=\"{at:.1}\" y1=\"{top}\" y2=\"{bottom}\"/>"
-            );
-        }
-        self.names(svg, ticks);
-    }
-
-    /// What is written below the horizontal axis.
-    pub(super) fn names(&self, svg: &mut String, ticks: &[Tick]) {
-        for Tick { at, text } in ticks {
-            let _ = write!(
-                svg,
-                "<text class=\"tick\" text-anchor=\"middle\" x=\"{at:.1}\" y=\"{:.1}\">{}</text>",
-                self.bottom + 18.0,
-                escaped(text)
-            );
-        }
-    }
-
-    /// The horizontal axis, and what both are called.
-    pub(super) fn labels(&self, svg: &mut String, x_label: &str, y_label: &str) {
-        let Frame { left, right, top, bottom, .. } = self;
-        let _ = write!(
-            svg,
-            "<line class=\"axis\" x1=\"{left}\" x2=\"{right}\" y1=\"{bottom}\" y2=\"{bottom}\"/>\
-             <text class=\"label\" text-anchor=\"middle\" x=\"{:.1}\" y=\"{:.1}\">{}</text>\
-             <text class=\"label\" text-anchor=\"middle\" transform=\"rotate(-90 14 {middle:.1})\" x=\"14\" \
-             y=\"{middle:.1}\">{}</text>",
-            (left + right) / 2.0,
-            self.height - 10.0,
-            escaped(x_label),
-            escaped(y_label),
-            middle = (top + bottom) / 2.0,
-        );
-    }
-
-    /// Where each entry of the legend begins, and on which line.
-    fn places(&self, keys: &[Key<'_>]) -> Vec<(f64, f64)> {
-        let (mut across, mut line) = (self.left, 0.0);
-        let mut places = Vec::with_capacity(keys.len());
-        for key in keys {
-            // Text has no measurable width here; 7 units a letter is generous at this size.
-            let width = 50.0 + 7.0 * key.name.chars().count() as f64;
-            if across > self.left && across + width > self.width {
-                (across, line) = (self.left, line + 1.0);
-            }
-            places.push((across, line));
-            across += width;
-        }
-        places
-    }
-
-    /// The legend, between title and picture.
-    pub(super) fn legend(&self, svg: &mut String, keys: &[Key<'_>]) {
-        for (Key { name, class }, (across, line)) in keys.iter().zip(self.places(keys)) {
-            let height = 40.0 + line * LEGEND_LINE;
-            let _ = write!(
-                svg,
-                "<g class=\"{class}\"><line class=\"line\" x1=\"{across:.1}\" x2=\"{:.1}\" y1=\"{height}\" y2=\"{height}\"/>\
-                 <circle class=\"dot\" cx=\"{:.1}\" cy=\"{height}\" r=\"3.5\"/></g>\
-                 <text class=\"legend\" x=\"{:.1}\" y=\"{}\">{}</text>",
-                across + 24.0,
-                across + 12.0,
-                across + 30.0,
-                height + 4.0,
-                escaped(name)
-            );
-        }
-    }
+/// A picture, and what is written around it.
+pub(super) struct Picture<'a, T> {
+    pub(super) size: (u32, u32),
+    pub(super) title: &'a str,
+    pub(super) x_label: &'a str,
+    pub(super) y_label: &'a str,
+    pub(super) show_x: &'a dyn Fn(&T) -> String,
+    pub(super) show_y: fn(f64) -> String,
+    pub(super) series: Vec<Series<'a, T>>,
 }
 
-/// Multiples of a round step from 0 to `high`, some five of them.
-pub(super) fn steps(high: f64) -> Vec<f64> {
-    if high.is_nan() || high <= 0.0 {
-        return vec![0.0];
+impl<T: Clone + 'static> Picture<'_, T> {
+    /// The SVG element.
+    pub(super) fn svg<X, Y>(&self, x: X, y: Y) -> Option<String>
+    where
+        X: AsRangedCoord<CoordDescType: Ranged<ValueType = T> + ValueFormatter<T>>,
+        Y: AsRangedCoord<CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
+    {
+        let mut svg = String::new();
+        self.draw(&mut svg, x, y).ok()?;
+        for (index, name) in INKS.iter().enumerate() {
+            svg = svg.replace(&format!("\"#FEED{index:02X}\""), &format!("\"var(--{name})\""));
+        }
+        Some(svg)
     }
-    let decade = 10_f64.powf((high / 5.0).log10().floor());
-    let step = [1.0, 2.0, 5.0, 10.0].map(|step| step * decade).into_iter().find(|step| high / step <= 6.0);
-    let step = step.unwrap_or(10.0 * decade);
-    (0..=(high / step).floor() as u32).map(|count| f64::from(count) * step).collect()
+
+    fn draw<X, Y>(&self, svg: &mut String, x: X, y: Y) -> Result<(), DrawingAreaErrorKind<io::Error>>
+    where
+        X: AsRangedCoord<CoordDescType: Ranged<ValueType = T> + ValueFormatter<T>>,
+        Y: AsRangedCoord<CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>>,
+    {
+        let text = |class| ("sans-serif", 16).into_font().color(&ink(class));
+        let legend_chars = self.series.iter().map(|series| series.name.chars().count()).max();
+        let area = SVGBackend::with_string(svg, self.size).into_drawing_area();
+        let mut chart = ChartBuilder::on(&area)
+            .caption(self.title, ("sans-serif", 20, FontStyle::Bold).with_color(ink("text")))
+            .margin(8)
+            .margin_right(45 + 7 * legend_chars.unwrap_or(0) as i32)
+            .x_label_area_size(44)
+            .y_label_area_size(84)
+            .build_cartesian_2d(x, y)?;
+        chart
+            .configure_mesh()
+            .max_light_lines(0)
+            .y_labels(8)
+            .bold_line_style(ink("rule"))
+            .axis_style(ink("soft"))
+            .label_style(text("soft"))
+            .x_desc(self.x_label)
+            .y_desc(self.y_label)
+            .x_label_formatter(self.show_x)
+            .y_label_formatter(&|value| plain(&(self.show_y)(*value)))
+            .draw()?;
+        for Series { style, shape, .. } in &self.series {
+            let style = *style;
+            let line = |points: &[_], dot| LineSeries::new(points.to_vec(), style).point_size(dot);
+            match shape {
+                Shape::Line(points) => chart.draw_series(line(points, 0))?,
+                Shape::Dotted(points) => chart.draw_series(line(points, 3))?,
+                Shape::Bars(bars) => {
+                    chart.draw_series(bars.iter().map(|bar| Rectangle::new(bar.clone(), style)))?
+                }
+            };
+        }
+        // The legend of plotters is inside of the axes, where it would lie over lines and bars.
+        let (across, down) = chart.plotting_area().get_pixel_range();
+        for (line, series) in (0..).zip(&self.series) {
+            let (x, y) = (across.end + 10, down.start + 12 + 22 * line);
+            area.draw(&PathElement::new([(x, y), (x + 20, y)], series.style))?;
+            area.draw(&Text::new(series.name, (x + 28, y - 8), text("text")))?;
+        }
+        area.present()
+    }
 }
 
 /// `10.0 µs` as an axis says it: `10 µs`.
-pub(super) fn plain(figure: &str) -> String {
+fn plain(figure: &str) -> String {
     match figure.split_once(' ') {
         Some((number, unit)) if number.contains('.') => {
             format!("{} {unit}", number.trim_end_matches('0').trim_end_matches('.'))
@@ -201,32 +152,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn larger_values_are_further_along() {
-        let axis = Axis { scale: Scale::Logarithmic, low: 8.0, high: 1024.0, from: 0.0, to: 100.0 };
-        assert_eq!((axis.at(8.0), axis.at(1024.0)), (0.0, 100.0));
-        assert!(axis.at(64.0) > 40.0 && axis.at(64.0) < 45.0);
-        let axis = Axis { scale: Scale::Linear, low: 0.0, high: 10.0, from: 100.0, to: 0.0 };
-        assert_eq!([0.0, 2.5, 10.0].map(|value| axis.at(value)), [100.0, 75.0, 0.0]);
+    fn every_ink_is_in_the_style_sheet() {
+        let style = include_str!("style.css");
+        assert!(INKS.iter().all(|name| style.matches(&format!("--{name}: ")).count() == 2), "{style}");
+        assert_eq!(ink("raw-xdp generic"), ink("raw-xdp"));
     }
 
     #[test]
-    fn steps_are_round_and_few() {
-        assert_eq!(steps(100.0), [0.0, 20.0, 40.0, 60.0, 80.0, 100.0]);
-        assert_eq!(steps(0.42), [0.0, 0.1, 0.2, 0.30000000000000004, 0.4]);
-        assert_eq!(steps(0.0), [0.0]);
-        for high in [1.0, 3.0, 7.0, 22.0, 377.0, 4000.0] {
-            assert!((4..=7).contains(&steps(high).len()), "{high}: {:?}", steps(high));
-        }
-        assert_eq!(plain("10.0 µs"), "10 µs");
-        assert_eq!(plain("500 ns"), "500 ns");
-    }
-
-    #[test]
-    fn a_long_legend_takes_more_lines() {
-        let frame = Frame::new(300.0, 200.0);
-        let key = Key { name: "round-robin", class: "round-robin" };
-        let one = frame.with_legend(&[Key { ..key }]);
-        let four = frame.with_legend(&[Key { ..key }, Key { ..key }, Key { ..key }, Key { ..key }]);
-        assert_eq!((one.top, four.top), (frame.top, frame.top + 3.0 * LEGEND_LINE));
+    fn an_axis_has_no_idle_zeros() {
+        assert_eq!([plain("10.0 µs"), plain("500 ns")], ["10 µs", "500 ns"]);
     }
 }

@@ -14,7 +14,7 @@ pub(super) fn page(report: &Report) -> String {
         count => format!("{count} translations"),
     });
     let header: Vec<String> = std::iter::once("pages".to_owned()).chain(header).collect();
-    let mut columns = Columns::new(&header.iter().map(String::as_str).collect::<Vec<_>>());
+    let mut columns = Columns::new(&header);
     for length in lengths {
         let of = |count: &u32| {
             let figure = |it: &&Figure| (it.translations, it.pages) == (*count, length.pages);

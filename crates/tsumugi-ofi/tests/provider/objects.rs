@@ -207,7 +207,7 @@ fn what_is_wrong_is_said_in_one_line() {
         return;
     }
     for (name, value, asked, said) in [
-        ("FI_TSUMUGI_RECEIVE_PATH", "xpd", "", "choose auto, xdp or socket"),
+        ("FI_TSUMUGI_RECEIVE_PATH", "xpd", "", "choose from auto, socket, xdp"),
         ("FI_TSUMUGI_PEER_TIMEOUT", "soon", "", "write seconds, as in 2.5"),
         (
             "FI_TSUMUGI_NETWORKS",

@@ -2,11 +2,11 @@
 
 use aya::programs::xdp::XdpLinkId;
 use aya::programs::{ProgramError, Xdp, XdpMode};
-use std::fmt;
-use std::str::FromStr;
+use strum::VariantNames as _;
 
 /// Where in the receive path the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames)]
+#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = no_mode)]
 pub enum Mode {
     /// In the NIC's driver, before the kernel has made anything of the frame.
     Native,
@@ -14,25 +14,8 @@ pub enum Mode {
     Generic,
 }
 
-impl fmt::Display for Mode {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(match self {
-            Mode::Native => "native",
-            Mode::Generic => "generic",
-        })
-    }
-}
-
-impl FromStr for Mode {
-    type Err = String;
-
-    fn from_str(word: &str) -> Result<Mode, String> {
-        match word {
-            "native" => Ok(Mode::Native),
-            "generic" => Ok(Mode::Generic),
-            other => Err(format!("'{other}' is no mode; choose native or generic")),
-        }
-    }
+fn no_mode(word: &str) -> String {
+    format!("'{word}' is no mode; choose from {}", Mode::VARIANTS.join(", "))
 }
 
 /// Attaches a program to the NIC with this index.

@@ -194,7 +194,7 @@ impl Random {
 fn random_writes_leave_the_same_behind() {
     let Some(mut pair) = Pair::load(WINDOW) else { return };
     let mut counts = BTreeMap::<_, u64>::new();
-    for (seed, (choice, _)) in ReplacementChoice::ALL.into_iter().cycle().take(9).enumerate() {
+    for (seed, &choice) in ReplacementChoice::ALL.iter().cycle().take(9).enumerate() {
         open(&pair, if seed % 4 == 3 { Repeat::GoBackN } else { Repeat::Selective });
         let mut caches = [(); 2].map(|()| cache(WINDOW, choice));
         let mut random = Random(seed as u64);

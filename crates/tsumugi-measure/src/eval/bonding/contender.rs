@@ -54,8 +54,8 @@ pub struct UnknownContender(String);
 impl Contender {
     /// Everything, ours first.
     pub(crate) fn all() -> Vec<Contender> {
-        let ours = Policy::ALL.map(|(policy, _)| Contender::Ours(policy));
-        ours.into_iter().chain([Bond::RoundRobin, Bond::Tlb].map(Contender::Kernel)).collect()
+        let ours = Policy::ALL.iter().copied().map(Contender::Ours);
+        ours.chain([Bond::RoundRobin, Bond::Tlb].map(Contender::Kernel)).collect()
     }
 
     fn names() -> String {
@@ -63,17 +63,10 @@ impl Contender {
         names.join(", ")
     }
 
-    /// The class that gives it its colour in a report.
+    /// Its name, and the class that gives it its colour in a report.
     pub(crate) fn class(self) -> &'static str {
         match self {
-            Contender::Ours(policy) => match policy {
-                Policy::Adaptive => "adaptive",
-                Policy::RoundRobin => "round-robin",
-                Policy::Tlb => "tlb",
-                Policy::ActiveBackup => "active-backup",
-                Policy::Hash => "hash",
-                Policy::Broadcast => "broadcast",
-            },
+            Contender::Ours(policy) => policy.into(),
             Contender::Kernel(Bond::RoundRobin) => "kernel-rr",
             Contender::Kernel(Bond::Tlb) => "kernel-tlb",
         }
@@ -82,10 +75,7 @@ impl Contender {
 
 impl fmt::Display for Contender {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Contender::Ours(policy) => policy.fmt(f),
-            Contender::Kernel(_) => f.write_str(self.class()),
-        }
+        f.write_str(self.class())
     }
 }
 

@@ -11,7 +11,7 @@ use crate::report::page::{self, escaped, table_of};
 use crate::report::units;
 
 /// The classes that give the flows of figure 10 their colours.
-const FLOWS: [(&str, &str); 4] = [("A", "flow-a"), ("B", "flow-b"), ("C", "flow-c"), ("D", "flow-d")];
+const FLOWS: [(&str, &str); 4] = [("A", "adaptive"), ("B", "round-robin"), ("C", "tlb"), ("D", "kernel-rr")];
 
 /// The whole page.
 pub(crate) fn page(evaluation: &Evaluation) -> String {
@@ -180,6 +180,7 @@ mod tests {
     use super::super::results::samples;
     use super::*;
     use crate::machine::Machine;
+    use crate::report::svg::INKS;
     use tsumugi::Policy;
 
     fn example() -> String {
@@ -216,12 +217,11 @@ mod tests {
 
     #[test]
     fn every_class_has_a_colour() {
-        let style = include_str!("../../report/style.css");
         let flows = FLOWS.map(|(_, class)| class);
         let papers = paper::MODES.map(|(_, class)| class);
         let contenders = super::super::contender::Contender::all();
         for class in contenders.iter().map(|contender| contender.class()).chain(flows).chain(papers) {
-            assert!(style.contains(&format!("svg .{class} {{ color:")), "{class}");
+            assert!(INKS.contains(&class), "{class}");
         }
     }
 

@@ -6,7 +6,7 @@ use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase, over_ipv6};
 use crate::error::Reason;
-use rand::Rng;
+use rand::RngExt;
 use std::net::SocketAddr;
 use tsumugi_proto::handshake::Handshake;
 use tsumugi_proto::{ReceiveMemory, Sender, answer, receiver};

@@ -22,7 +22,7 @@ use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::ticket::{Ticket, TicketStatus};
-use rand::Rng;
+use rand::RngExt;
 use std::net::SocketAddr;
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};

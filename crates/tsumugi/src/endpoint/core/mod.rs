@@ -54,7 +54,7 @@ use crate::remote::target::{Rights, Target};
 use channels::Channels;
 use ending::Ended;
 use rand::rngs::StdRng;
-use rand::{Rng, SeedableRng};
+use rand::{RngExt, SeedableRng};
 use std::net::{Ipv4Addr, SocketAddr};
 use std::rc::Rc;
 use tsumugi_proto::ReceiveMemory;
@@ -144,7 +144,7 @@ impl Core {
     /// A new endpoint with a fresh epoch.
     #[must_use]
     pub fn new(options: EndpointOptions, memory: Memory) -> Core {
-        let mut random = options.seed.map_or_else(StdRng::from_os_rng, StdRng::seed_from_u64);
+        let mut random = options.seed.map_or_else(rand::make_rng, StdRng::seed_from_u64);
         let flows = memory.geometry().flows as usize;
         let epoch = random.random_range(1..=u32::MAX);
         memory.control().seal.store(random.random(), Ordering::Relaxed);

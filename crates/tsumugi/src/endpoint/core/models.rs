@@ -3,7 +3,7 @@
 use super::Core;
 use crate::PeerId;
 use crate::endpoint::peer::connection::Phase;
-use rand::Rng;
+use rand::RngExt;
 use tsumugi_wire::Instant;
 use tsumugi_wire::frame::WHOLE_BYTES;
 
