@@ -1,7 +1,7 @@
 //! What tests need that do to the machine what only root may do.
 
 use crate::kernel_log::KernelLog;
-use crate::sys::is_root;
+use rustix::process::geteuid;
 use std::io::Write;
 
 /// Whether a test can run here: as root, and with nothing else `missing`. Otherwise says loudly that it does not; where
@@ -13,7 +13,7 @@ use std::io::Write;
 /// It cannot run, and CI=true.
 #[must_use]
 pub fn as_root(test: &str, missing: Option<&str>) -> Option<Watched> {
-    let missing = if is_root() { missing } else { Some("needs root") };
+    let missing = if geteuid().is_root() { missing } else { Some("needs root") };
     let Some(missing) = missing else { return Some(Watched::new(test)) };
     assert!(std::env::var_os("CI").is_none_or(|ci| ci != "true"), "{test} {missing}, and CI skips nothing");
     // Not eprintln!, which the test runner keeps to itself when a test passes.
