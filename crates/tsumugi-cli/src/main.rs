@@ -59,12 +59,12 @@ impl Command {
             Command::Lab(arguments) => arguments.looks_at_labs(),
             Command::Up(_) | Command::Down(_) | Command::Status(_) => false,
         };
-        may && nix::unistd::geteuid().is_root()
+        may && rustix::process::geteuid().is_root()
     }
 
     /// Whether it does to the machine what only root may do, so that the kernel's complaints are its failure.
     fn is_watched(&self) -> bool {
-        !matches!(self, Command::Doctor(_) | Command::Status(_)) && nix::unistd::geteuid().is_root()
+        !matches!(self, Command::Doctor(_) | Command::Status(_)) && rustix::process::geteuid().is_root()
     }
 }
 

@@ -8,14 +8,13 @@ use std::fs;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use tsumugi_lab::testing::{Watched, as_root};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 
 fn is_root() -> bool {
-    nix::unistd::geteuid().is_root()
+    rustix::process::geteuid().is_root()
 }
 
 /// Processes whose parent is `pid`.
@@ -131,7 +130,7 @@ fn an_interrupted_comparison_leaves_nothing_behind() {
     } else {
         eprintln!("SKIPPED IN PART: without root no lab can be left behind");
     }
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("our own child");
+    kill_process(Pid::from_child(&process), Signal::INT).expect("our own child");
     assert_eq!(process.wait().expect("it ends").code(), Some(130));
     wait_until_gone(&running);
     assert_eq!(labs_of(process.id()), Vec::<String>::new());
@@ -143,7 +142,7 @@ fn a_client_that_is_killed_ends_the_comparison_with_an_error() {
     let pid = process.id();
     for &child in &running {
         // It may have been a client that had just finished.
-        let _ = kill(Pid::from_raw(child), Signal::SIGKILL);
+        let _ = kill_process(Pid::from_raw(child).unwrap(), Signal::KILL);
     }
     let output = process.wait_with_output().expect("it ends");
     assert_eq!(output.status.code(), Some(1));
@@ -170,7 +169,7 @@ fn the_next_comparison_removes_the_lab_of_a_killed_one() {
     assert_eq!(labs_of(killed).len(), 1);
     let (mut next, running) = long_comparison(&["--offloads", "on"]);
     assert_eq!(labs_of(killed), Vec::<String>::new());
-    kill(Pid::from_raw(next.id() as i32), Signal::SIGTERM).expect("our own child");
+    kill_process(Pid::from_child(&next), Signal::TERM).expect("our own child");
     assert_eq!(next.wait().expect("it ends").code(), Some(130));
     wait_until_gone(&running);
 }

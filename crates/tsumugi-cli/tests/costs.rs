@@ -2,8 +2,7 @@
 
 use std::process::{Command, Stdio};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use tsumugi_lab::Lab;
 use tsumugi_lab::testing::{Watched, as_root};
 
@@ -69,7 +68,7 @@ fn an_interrupted_measurement_leaves_nothing_behind() {
         assert!(process.try_wait().expect("it can be asked").is_none(), "it ended by itself");
         std::thread::sleep(std::time::Duration::from_millis(20));
     }
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("our own child");
+    kill_process(Pid::from_child(&process), Signal::INT).expect("our own child");
     assert_eq!(process.wait().expect("it ends").code(), Some(130));
     assert_eq!(labs_of(process.id()), Vec::<String>::new());
 }

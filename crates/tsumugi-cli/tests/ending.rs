@@ -6,8 +6,7 @@ use std::process::{Child, Command, ExitStatus, Output, Stdio};
 use std::sync::{PoisonError, RwLock};
 use std::time::{Duration, Instant};
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use tsumugi_lab::testing::as_root;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
@@ -23,7 +22,7 @@ fn start(arguments: &[&str], stdout: Stdio) -> Child {
 }
 
 fn signal(process: &Child, signal: Signal) {
-    kill(Pid::from_raw(process.id() as i32), signal).expect("our own child");
+    kill_process(Pid::from_child(process), signal).expect("our own child");
 }
 
 /// Waits for its end, which comes soon.
@@ -95,7 +94,7 @@ fn measurements_and_servers_end_at_once() {
         arguments.extend(&case[1..]);
         let mut client = start(&arguments, Stdio::piped());
         wait_until_busy(&client);
-        let how = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP][number % 3];
+        let how = [Signal::INT, Signal::TERM, Signal::HUP][number % 3];
         // Each is the first to be told in turn; the other notices that it has gone.
         if number % 2 == 0 {
             signal(&client, how);
@@ -129,7 +128,7 @@ fn a_terminal_that_hangs_up_leaves_no_lab() {
         }
         // In the midst of making it, or soon after.
         std::thread::sleep(Duration::from_millis(300));
-        signal(&process, Signal::SIGHUP);
+        signal(&process, Signal::HUP);
         let output = process.wait_with_output().expect("it ends");
         assert_eq!(output.status.code(), Some(130), "{arguments:?}: {}", text(&output.stderr));
         assert_eq!(labs_of(id), Vec::<String>::new());
@@ -194,7 +193,7 @@ fn output_that_nobody_takes_is_an_error_and_no_panic() {
     let mut command = Command::new(TSUMUGI);
     let status = command.args(["lab", "exec", "--name", "none", "n0", "--", "true"]).stderr(full).status();
     assert_eq!(status.expect("it runs").code(), Some(1));
-    signal(&server, Signal::SIGINT);
+    signal(&server, Signal::INT);
     end(server, "the server");
 }
 

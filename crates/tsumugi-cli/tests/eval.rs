@@ -4,8 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use tsumugi_lab::testing::as_root;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
@@ -158,11 +157,12 @@ fn an_interrupted_evaluation_leaves_nothing_behind() {
         std::thread::sleep(Duration::from_millis(50));
     };
     assert_eq!(children.len(), 3);
-    kill(Pid::from_raw(pid as i32), Signal::SIGINT).expect("our own child");
+    kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::INT).expect("our own child");
     assert_eq!(process.wait().expect("it ends").code(), Some(130));
     assert_eq!(labs_of(pid), Vec::<String>::new());
     // Reaped by us, or gone with the lab.
-    while children.iter().any(|&child| kill(Pid::from_raw(child), None).is_ok()) {
+    while children.iter().any(|&child| Pid::from_raw(child).is_some_and(|pid| test_kill_process(pid).is_ok()))
+    {
         std::thread::sleep(Duration::from_millis(20));
     }
 }
@@ -176,7 +176,7 @@ fn an_interrupted_simulation_says_so() {
         .spawn()
         .expect("it starts");
     std::thread::sleep(Duration::from_millis(300));
-    kill(Pid::from_raw(process.id() as i32), Signal::SIGINT).expect("our own child");
+    kill_process(Pid::from_child(&process), Signal::INT).expect("our own child");
     assert_eq!(process.wait().expect("it ends").code(), Some(130));
 }
 

@@ -1,7 +1,6 @@
 //! What scripts may rely on: output, exit codes and traces of `tsumugi lab` and `tsumugi doctor`.
 
-use nix::sys::signal::{Signal, killpg};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::process::CommandExt;
@@ -175,8 +174,7 @@ fn ctrl_c_while_a_lab_is_made_undoes_it() {
             std::thread::sleep(Duration::from_micros(100));
         }
         std::thread::sleep(Duration::from_millis(8 * moment));
-        let group = Pid::from_raw(child.id() as i32);
-        killpg(group, Signal::SIGINT).expect("the group of our own child");
+        kill_process_group(Pid::from_child(&child), Signal::INT).expect("the group of our own child");
         let output = child.wait_with_output().expect("it ends");
         // On a fast machine it may have been ready before the signal came; then it stands, whole.
         if output.status.success() {

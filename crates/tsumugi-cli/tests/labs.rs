@@ -6,8 +6,7 @@ use common::with_xdp;
 use std::process::{Command, Output, Stdio};
 use std::time::Duration;
 
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use tsumugi_lab::Lab;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
@@ -24,7 +23,7 @@ fn perf(stem: &str, options: &[&str], interrupted_after: Option<Duration>) -> Ou
     let pid = process.id();
     if let Some(after) = interrupted_after {
         std::thread::sleep(after);
-        kill(Pid::from_raw(pid as i32), Signal::SIGINT).expect("our own child");
+        kill_process(Pid::from_raw(pid as i32).unwrap(), Signal::INT).expect("our own child");
     }
     let output = process.wait_with_output().expect("it ends");
     let left: Vec<String> =

@@ -5,6 +5,7 @@
 mod common;
 
 use common::with_xdp;
+use rustix::process::{Pid, Signal};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
@@ -88,8 +89,7 @@ impl Mpi {
                 break Some(status);
             }
             if begun.elapsed() > PATIENCE {
-                let pid = nix::unistd::Pid::from_raw(job.id() as i32);
-                nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGTERM).unwrap();
+                rustix::process::kill_process(Pid::from_child(&job), Signal::TERM).unwrap();
                 job.wait().unwrap();
                 break None;
             }

@@ -1,5 +1,6 @@
 //! `tsumugi perf` as scripts use it: real processes over loopback, exit codes, and what is on which stream.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::process::{Child, Command, Output, Stdio};
@@ -37,8 +38,7 @@ impl Server {
     }
 
     fn interrupt(&self) {
-        let pid = nix::unistd::Pid::from_raw(self.process.id() as i32);
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("our own child");
+        kill_process(Pid::from_child(&self.process), Signal::INT).expect("our own child");
     }
 }
 
@@ -306,14 +306,14 @@ fn an_interrupted_client_ends_cleanly_and_its_server_goes_on() {
         .stderr(Stdio::piped())
         .spawn()
         .expect("it starts");
-    let pid = nix::unistd::Pid::from_raw(client.id() as i32);
+    let pid = Pid::from_child(&client);
     // Until it has taken the signal over, SIGINT would simply kill it: send it until it has ended.
     let status = loop {
         std::thread::sleep(Duration::from_millis(300));
         if let Some(status) = client.try_wait().expect("our own child") {
             break status;
         }
-        nix::sys::signal::kill(pid, nix::sys::signal::Signal::SIGINT).expect("our own child");
+        kill_process(pid, Signal::INT).expect("our own child");
     };
     assert_eq!(status.code(), Some(130));
     let output = server.perf("latency", &["--transport", "tcp-block", "--count", "5", "--rounds", "1"]);

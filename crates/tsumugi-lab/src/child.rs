@@ -1,12 +1,13 @@
 //! Child processes that never outlive us: killed when dropped, and by the kernel when we are killed.
 
 use std::io::{self, Read};
-use std::os::fd::AsFd;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::signal::Signal;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, Signal, kill_process};
+use rustix::time::Timespec;
 
 use crate::interrupt::interrupted;
 use crate::{LAB_VARIABLE, Lab, LabError};
@@ -17,7 +18,7 @@ use thiserror::Error;
 const PARENT_VARIABLE: &str = "TSUMUGI_PARENT";
 
 /// How often a waiting parent looks for Ctrl-C: rarely, because it shares the CPUs with what it measures.
-const LOOK_UP_MS: u16 = 200;
+const LOOK_UP: Timespec = Timespec { tv_sec: 0, tv_nsec: 200_000_000 };
 
 /// Whether this process was started by [`Running::start`], or in a node of a lab.
 pub fn has_parent() -> bool {
@@ -29,9 +30,9 @@ pub fn die_with_parent() {
     let Some(parent) = std::env::var(PARENT_VARIABLE).ok().and_then(|pid| pid.parse::<i32>().ok()) else {
         return;
     };
-    let asked = nix::sys::prctl::set_pdeathsig(Signal::SIGKILL);
+    let asked = rustix::process::set_parent_process_death_signal(Some(Signal::KILL));
     // The parent may have died before the kernel was asked.
-    if asked.is_ok() && nix::unistd::getppid().as_raw() != parent {
+    if asked.is_ok() && Pid::as_raw(rustix::process::getppid()) != parent {
         std::process::exit(1);
     }
 }
@@ -161,8 +162,8 @@ impl Running {
     }
 
     /// Sends it a signal.
-    pub fn signal(&self, signal: Signal) -> Result<(), nix::Error> {
-        nix::sys::signal::kill(nix::unistd::Pid::from_raw(self.child.id() as i32), signal)
+    pub fn signal(&self, signal: Signal) -> io::Result<()> {
+        Ok(kill_process(Pid::from_child(&self.child), signal)?)
     }
 
     /// The command line.
@@ -191,9 +192,8 @@ impl Running {
             if start.elapsed() > limit {
                 return Err(ChildError::Stuck { command: command.clone(), limit_s: limit.as_secs() });
             }
-            let mut fds = [PollFd::new(stdout.as_fd(), PollFlags::POLLIN)];
-            match poll(&mut fds, PollTimeout::from(LOOK_UP_MS)) {
-                Ok(0) | Err(nix::Error::EINTR) => continue,
+            match poll(&mut [PollFd::new(&*stdout, PollFlags::IN)], Some(&LOOK_UP)) {
+                Ok(0) | Err(Errno::INTR) => continue,
                 Ok(_) => {}
                 Err(error) => return Err(spawn(error.into())),
             }
@@ -277,9 +277,9 @@ mod tests {
     #[test]
     fn a_stuck_child_is_given_up_and_killed() {
         let child = shell("sleep 1000");
-        let pid = nix::unistd::Pid::from_raw(child.child.id() as i32);
+        let pid = Pid::from_child(&child.child);
         let error = child.output(Duration::ZERO).expect_err("stuck");
         assert!(matches!(error, ChildError::Stuck { .. }), "{error}");
-        assert_eq!(nix::sys::signal::kill(pid, None), Err(nix::Error::ESRCH));
+        assert_eq!(rustix::process::test_kill_process(pid), Err(Errno::SRCH));
     }
 }

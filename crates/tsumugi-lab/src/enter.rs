@@ -2,8 +2,10 @@
 
 use crate::error::{Context, LabError};
 use crate::names;
-use crate::sys;
-use std::ffi::{CStr, CString, OsStr};
+use rustix::mount::{MountFlags, MountPropagationFlags, mount, mount_bind, mount_change};
+use rustix::process::geteuid;
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
+use std::ffi::{CString, OsStr};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsFd;
@@ -67,17 +69,17 @@ impl Entry {
     /// Moves the calling thread, and so a process that has only this one, into the node. Makes bare system calls only: it runs between fork and
     /// exec.
     fn enter(&self) -> io::Result<()> {
-        const NOTHING: &CStr = c"";
-        sys::setns(self.network.as_fd(), libc::CLONE_NEWNET)?;
-        sys::setns(self.host_name.as_fd(), libc::CLONE_NEWUTS)?;
-        sys::unshare(libc::CLONE_NEWNS)?;
+        move_into_link_name_space(self.network.as_fd(), Some(LinkNameSpaceType::Network))?;
+        move_into_link_name_space(self.host_name.as_fd(), Some(LinkNameSpaceType::HostNameAndNISDomainName))?;
+        // SAFETY: descriptors stay shared.
+        unsafe { unshare_unsafe(UnshareFlags::NEWNS) }?;
         // What is mounted from here on stays here; what others unmount goes away here too.
-        sys::mount(NOTHING, c"/", NOTHING, libc::MS_REC | libc::MS_SLAVE)?;
+        mount_change(c"/", MountPropagationFlags::REC | MountPropagationFlags::DOWNSTREAM)?;
         // Refused in some containers; then the machine's own list of NICs stays visible, and only that.
-        let _ = sys::mount(c"sysfs", &self.sysfs, c"sysfs", 0);
+        let _ = mount(c"sysfs", &self.sysfs, c"sysfs", MountFlags::empty(), None);
         for overlay in &self.overlays {
-            match sys::mount(&overlay.source, &overlay.target, NOTHING, libc::MS_BIND) {
-                Err(error) if !overlay.optional => return Err(error),
+            match mount_bind(&overlay.source, &overlay.target) {
+                Err(error) if !overlay.optional => return Err(error.into()),
                 _ => {}
             }
         }
@@ -87,7 +89,7 @@ impl Entry {
 
 /// A command that will run in a node of a lab.
 pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, LabError> {
-    if !sys::is_root() {
+    if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
     let entry = Entry::prepare(lab, node)?;
@@ -101,7 +103,7 @@ pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, 
 
 /// Moves the calling thread into a node of a lab.
 pub(crate) fn thread(lab: &str, node: u32) -> Result<(), LabError> {
-    if !sys::is_root() {
+    if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
     Entry::prepare(lab, node)?.enter().context("enter the node", names::node(node))
@@ -115,7 +117,8 @@ pub(crate) fn inside<T: Send>(
     let path = names::netns_path(namespace);
     let handle = File::open(&path).context("open the namespace", &path)?;
     let entered = || {
-        sys::setns(handle.as_fd(), libc::CLONE_NEWNET).context("enter the namespace", &path)?;
+        move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Network))
+            .context("enter the namespace", &path)?;
         work()
     };
     thread::scope(|scope| match scope.spawn(entered).join() {

@@ -119,8 +119,8 @@ pub(crate) trait Context<T> {
     fn context(self, what: &'static str, path: impl Into<PathBuf>) -> Result<T, LabError>;
 }
 
-impl<T> Context<T> for io::Result<T> {
+impl<T, E: Into<io::Error>> Context<T> for Result<T, E> {
     fn context(self, what: &'static str, path: impl Into<PathBuf>) -> Result<T, LabError> {
-        self.map_err(|source| LabError::System { what, path: path.into(), source })
+        self.map_err(|source| LabError::System { what, path: path.into(), source: source.into() })
     }
 }

@@ -4,7 +4,7 @@ use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 
 static INTERRUPTED: OnceLock<Arc<AtomicBool>> = OnceLock::new();
 
@@ -15,9 +15,9 @@ pub fn watch_interrupts() -> io::Result<()> {
         return Ok(());
     }
     let flag = Arc::clone(INTERRUPTED.get_or_init(Arc::default));
-    for signal in [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP] {
-        if signal != Signal::SIGHUP || !is_ignored(signal) {
-            signal_hook::flag::register(signal as i32, Arc::clone(&flag))?;
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
+        if signal != Signal::HUP || !is_ignored(signal) {
+            signal_hook::flag::register(signal.as_raw(), Arc::clone(&flag))?;
         }
     }
     Ok(())
@@ -28,7 +28,7 @@ fn is_ignored(signal: Signal) -> bool {
     let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
     let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
     let ignored = ignored.and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok());
-    ignored.is_some_and(|mask| mask >> (signal as i32 - 1) & 1 == 1)
+    ignored.is_some_and(|mask| mask >> (signal.as_raw() - 1) & 1 == 1)
 }
 
 /// Whether Ctrl-C, SIGHUP or SIGTERM has arrived.

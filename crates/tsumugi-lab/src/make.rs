@@ -7,12 +7,12 @@ use crate::maker;
 use crate::names;
 use crate::spec::{Rate, Spec, Wire};
 use crate::state::{Lock, State};
-use crate::sys;
 use crate::tools::Tools;
-use std::ffi::CString;
+use rustix::mount::MountFlags;
+use rustix::process::geteuid;
+use rustix::thread::{UnshareFlags, unshare_unsafe};
 use std::fmt::Write as _;
 use std::fs;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
@@ -54,7 +54,7 @@ impl<'a> Maker<'a> {
     /// Whether this machine lets us begin.
     pub(crate) fn check(spec: &Spec) -> Result<(), LabError> {
         spec.check()?;
-        if !sys::is_root() {
+        if !geteuid().is_root() {
             return Err(LabError::NotRoot);
         }
         let mut needed = vec!["ip"];
@@ -149,13 +149,13 @@ impl<'a> Maker<'a> {
         let folder = names::folder(&self.spec.name);
         let uts = folder.join(format!("uts-{host}"));
         fs::write(&uts, "").context("write", &uts)?;
-        let target = text(&uts)?;
         let pinned = thread::scope(|scope| {
             // Namespaces belong to threads, so a thread that ends afterwards changes nothing for us.
             let pin = scope.spawn(|| {
-                sys::unshare(libc::CLONE_NEWUTS)?;
-                sys::set_hostname(&host)?;
-                sys::mount(c"/proc/thread-self/ns/uts", &target, c"", libc::MS_BIND)
+                // SAFETY: descriptors stay shared.
+                unsafe { unshare_unsafe(UnshareFlags::NEWUTS) }?;
+                rustix::system::sethostname(host.as_bytes())?;
+                Ok(rustix::mount::mount_bind("/proc/thread-self/ns/uts", &uts)?)
             });
             pin.join().unwrap_or_else(|_| Err(std::io::Error::other("the thread that pins it panicked")))
         });
@@ -163,8 +163,8 @@ impl<'a> Maker<'a> {
         for (kind, file_system) in [("shm", c"tmpfs"), ("bpf", c"bpf")] {
             let mount_point = folder.join(format!("{kind}-{host}"));
             fs::create_dir(&mount_point).context("make the folder", &mount_point)?;
-            let flags = libc::MS_NOSUID | libc::MS_NODEV;
-            if sys::mount(c"tsumugi", &text(&mount_point)?, file_system, flags).is_err() {
+            let flags = MountFlags::NOSUID | MountFlags::NODEV;
+            if rustix::mount::mount(c"tsumugi", &mount_point, file_system, flags, None).is_err() {
                 // A kernel without BPF, or a container that may not mount: such nodes share the machine's.
                 fs::remove_dir(&mount_point).context("remove the folder", &mount_point)?;
             }
@@ -362,10 +362,6 @@ impl<'a> Maker<'a> {
         fs::create_dir(&sys).context("make the folder", &sys)?;
         State { complete: true, wire: self.wire, ..State::begun(self.spec) }.write()
     }
-}
-
-fn text(path: &Path) -> Result<CString, LabError> {
-    CString::new(path.as_os_str().as_bytes()).map_err(std::io::Error::from).context("name", path)
 }
 
 /// What `ip` says where the kernel has no bridge: the driver is neither built in nor loadable.

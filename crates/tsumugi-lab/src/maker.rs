@@ -6,7 +6,7 @@
 use crate::error::{Context, LabError};
 use crate::names;
 use crate::remove::{self, Removed};
-use crate::sys;
+use rustix::process::geteuid;
 use std::fs::{self, File, TryLockError};
 use std::sync::{Mutex, PoisonError};
 
@@ -36,7 +36,7 @@ fn is_abandoned(lab: &str) -> bool {
 /// Removes labs that were to end with their makers, which have died; see [`crate::down`]. Says which, and why one could not be
 /// removed.
 pub fn remove_abandoned() -> Vec<(String, Result<Removed, LabError>)> {
-    if !sys::is_root() {
+    if !geteuid().is_root() {
         return Vec::new();
     }
     let abandoned = names::labs().into_iter().filter(|lab| is_abandoned(lab));

@@ -4,8 +4,10 @@ use crate::deferred;
 use crate::error::{Context, LabError};
 use crate::names;
 use crate::state::Lock;
-use crate::sys::{self, Process};
-use std::ffi::CString;
+use crate::sys::Process;
+use rustix::io::Errno;
+use rustix::mount::UnmountFlags;
+use rustix::process::{Signal, geteuid};
 use std::fs;
 use std::io;
 use std::os::unix::fs::MetadataExt;
@@ -33,7 +35,7 @@ pub struct Removed {
 /// mounts and files.
 pub fn down(name: &str) -> Result<Removed, LabError> {
     crate::spec::check_name(name)?;
-    if !sys::is_root() {
+    if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
     let lock = Lock::take()?;
@@ -44,7 +46,7 @@ pub fn down(name: &str) -> Result<Removed, LabError> {
 
 /// Removes every lab; see [`down`]. Goes on after a failure and reports the first.
 pub fn down_all() -> Result<Vec<(String, Removed)>, LabError> {
-    if !sys::is_root() {
+    if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
     let mut removed = Vec::new();
@@ -130,12 +132,12 @@ fn end_processes(name: &str, namespaces: &[(u64, u64)]) -> Result<usize, LabErro
         }
         ended += found.len();
         // Only the first round is polite: what appears later was forked by something that was told to end.
-        let signals = if round == 0 { &[libc::SIGTERM, libc::SIGKILL][..] } else { &[libc::SIGKILL][..] };
+        let signals = if round == 0 { &[Signal::TERM, Signal::KILL][..] } else { &[Signal::KILL][..] };
         for &signal in signals {
             for (pid, process) in &found {
                 process.signal(signal).context("end process", pid.to_string())?;
             }
-            let deadline = Instant::now() + if signal == libc::SIGTERM { GRACE } else { PATIENCE };
+            let deadline = Instant::now() + if signal == Signal::TERM { GRACE } else { PATIENCE };
             let mut running = Vec::new();
             for (pid, process) in found {
                 let left = deadline.saturating_duration_since(Instant::now());
@@ -160,11 +162,9 @@ fn unpin(path: &Path) -> Result<(), LabError> {
 }
 
 fn unmount(path: &Path) -> Result<(), LabError> {
-    use std::os::unix::ffi::OsStrExt;
-    let target = CString::new(path.as_os_str().as_bytes()).map_err(io::Error::from).context("name", path)?;
-    match sys::unmount(&target) {
+    match rustix::mount::unmount(path, UnmountFlags::DETACH | UnmountFlags::NOFOLLOW) {
         // Nothing is mounted there (any more).
-        Err(error) if matches!(error.raw_os_error(), Some(libc::EINVAL | libc::ENOENT)) => Ok(()),
+        Err(Errno::INVAL | Errno::NOENT) => Ok(()),
         other => other.context("unmount", path),
     }
 }

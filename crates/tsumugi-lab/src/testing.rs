@@ -1,7 +1,8 @@
 //! What tests need that do to the machine what only root may do.
 
 use crate::kernel_log::KernelLog;
-use crate::sys::{is_root, machine};
+use rustix::process::geteuid;
+use rustix::system::uname;
 use std::io::Write;
 
 /// Whether a test can run here: as root, and with nothing else `missing`. Otherwise says loudly that it does not; where
@@ -13,7 +14,7 @@ use std::io::Write;
 /// It cannot run, and CI=true.
 #[must_use]
 pub fn as_root(test: &str, missing: Option<&str>) -> Option<Watched> {
-    let missing = match (is_emulated(), is_root()) {
+    let missing = match (is_emulated(), geteuid().is_root()) {
         (true, _) => {
             Some("needs bpf(2), AF_XDP and namespaces, which qemu-user emulates in part or not at all")
         }
@@ -49,7 +50,7 @@ fn skip(test: &str, missing: &str) {
 /// a kernel of the program's architecture would; the file (Linux 6.1) says which kernel is there.
 fn is_emulated() -> bool {
     let real = std::fs::read_to_string("/proc/sys/kernel/arch");
-    real.is_ok_and(|real| machine().is_some_and(|machine| machine != real.trim_end()))
+    real.is_ok_and(|real| uname().machine().to_bytes() != real.trim_end().as_bytes())
 }
 
 /// Watches the kernel's log as long as a test runs, and fails the test if the kernel complains meanwhile.

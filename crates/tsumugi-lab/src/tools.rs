@@ -6,9 +6,11 @@
 use crate::error::{Context, LabError};
 use crate::names;
 use crate::sys;
+use rustix::io::{FdFlags, fcntl_setfd};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::io::Write;
-use std::os::fd::{AsFd, AsRawFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
@@ -87,8 +89,12 @@ impl Tools {
         let (lock, parent) = (self.lock, std::process::id());
         let tied = move || {
             sys::die_with_parent(parent)?;
-            sys::keep_across_exec(lock)?;
-            handle.as_ref().map_or(Ok(()), |handle| sys::setns(handle.as_fd(), libc::CLONE_NEWNET))
+            // SAFETY: the lock's file outlives this value, and so the child has it.
+            fcntl_setfd(unsafe { BorrowedFd::borrow_raw(lock) }, FdFlags::empty())?;
+            if let Some(handle) = &handle {
+                move_into_link_name_space(handle.as_fd(), Some(LinkNameSpaceType::Network))?;
+            }
+            Ok(())
         };
         // SAFETY: the closure runs between fork and exec and makes bare system calls only, on descriptors that
         // it owns or that outlive this value; it neither allocates nor takes a lock.

@@ -193,7 +193,7 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Ok(report) => report,
         Err(error) => return Ok(error.wrong_usage()),
     };
-    let in_lab = !arguments.loopback && nix::unistd::geteuid().is_root();
+    let in_lab = !arguments.loopback && rustix::process::geteuid().is_root();
     let plan = plan::Plan::new(&arguments, in_lab, &missing(in_lab));
     for left_out in &plan.left_out {
         eprintln!("left out: {left_out}");

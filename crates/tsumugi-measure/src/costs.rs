@@ -113,7 +113,7 @@ impl CostsError {
 
 /// Measures in a lab of its own, which is gone afterwards.
 pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Err(CostsError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");

@@ -1,22 +1,20 @@
 //! The clocks of this process and of the machine, and the CPUs the process may run on.
 
-use nix::sched::{CpuSet, sched_getaffinity, sched_setaffinity};
-use nix::time::{ClockId, clock_gettime};
-use nix::unistd::Pid;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
+use rustix::time::{ClockId, clock_gettime};
+use std::io;
 use std::str::FromStr;
 use std::time::Duration;
 use thiserror::Error;
 
 /// CPU time this process has used so far, in user mode and in the kernel.
 pub(crate) fn process_cpu_time() -> Duration {
-    // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
-    clock_gettime(ClockId::CLOCK_PROCESS_CPUTIME_ID).map(Duration::from).unwrap_or_default()
+    Duration::try_from(clock_gettime(ClockId::ProcessCPUTime)).unwrap_or_default()
 }
 
 /// Monotonic time of the machine, the same for all of its processes, ns.
 pub(crate) fn machine_ns() -> u64 {
-    // The clock exists on every Linux this project runs on; a zero would only spoil a figure.
-    clock_gettime(ClockId::CLOCK_MONOTONIC).map(Duration::from).unwrap_or_default().as_nanos() as u64
+    Duration::try_from(clock_gettime(ClockId::Monotonic)).unwrap_or_default().as_nanos() as u64
 }
 
 /// Why a process could not be pinned.
@@ -25,7 +23,7 @@ pub(crate) enum PinError {
     #[error("`{0}` is not a list of CPUs; write numbers as in `1` or `0,2-3`")]
     NotAList(String),
     #[error("cannot run on CPU {cpus}: {cause}; this process may use {allowed}")]
-    Refused { cpus: String, allowed: String, cause: nix::Error },
+    Refused { cpus: String, allowed: String, cause: io::Error },
 }
 
 /// A list of CPU numbers, as in `0,2-3`.
@@ -37,7 +35,7 @@ impl FromStr for Cpus {
 
     fn from_str(text: &str) -> Result<Cpus, PinError> {
         let wrong = || PinError::NotAList(text.to_owned());
-        let number = |part: &str| part.trim().parse::<usize>().ok().filter(|&cpu| cpu < CpuSet::count());
+        let number = |part: &str| part.trim().parse::<usize>().ok().filter(|&cpu| cpu < CpuSet::MAX_CPU);
         let mut cpus = Vec::new();
         for part in text.split(',') {
             let (first, last) = part.split_once('-').unwrap_or((part, part));
@@ -62,18 +60,19 @@ impl std::fmt::Display for Cpus {
 
 /// The CPUs this process may run on.
 pub(crate) fn allowed() -> Cpus {
-    let set = sched_getaffinity(Pid::from_raw(0)).unwrap_or_default();
-    Cpus((0..CpuSet::count()).filter(|&cpu| set.is_set(cpu).unwrap_or(false)).collect())
+    let set = sched_getaffinity(None).unwrap_or_default();
+    Cpus((0..CpuSet::MAX_CPU).filter(|&cpu| set.is_set(cpu)).collect())
 }
 
 /// Lets this process (and what it starts) run only on `cpus`.
 pub(crate) fn pin(cpus: &Cpus) -> Result<(), PinError> {
-    let refused = |cause| PinError::Refused { cpus: cpus.to_string(), allowed: allowed().to_string(), cause };
     let mut set = CpuSet::new();
-    for &cpu in &cpus.0 {
-        set.set(cpu).map_err(refused)?;
-    }
-    sched_setaffinity(Pid::from_raw(0), &set).map_err(refused)
+    cpus.0.iter().for_each(|&cpu| set.set(cpu));
+    sched_setaffinity(None, &set).map_err(|cause| PinError::Refused {
+        cpus: cpus.to_string(),
+        allowed: allowed().to_string(),
+        cause: cause.into(),
+    })
 }
 
 #[cfg(test)]
@@ -101,8 +100,8 @@ mod tests {
 
     #[test]
     fn a_cpu_that_is_not_there_is_refused() {
-        let missing = Cpus(vec![CpuSet::count() - 1]);
-        if allowed().0.contains(&(CpuSet::count() - 1)) {
+        let missing = Cpus(vec![CpuSet::MAX_CPU - 1]);
+        if allowed().0.contains(&(CpuSet::MAX_CPU - 1)) {
             return;
         }
         let text = pin(&missing).expect_err("no such CPU").to_string();

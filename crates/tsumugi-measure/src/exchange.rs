@@ -128,7 +128,7 @@ pub(crate) fn run(options: &ExchangeOptions) -> crate::CommandResult {
 }
 
 fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, ExchangeError> {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Err(ExchangeError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len} {eta}");

@@ -1,6 +1,7 @@
 //! The machine a measurement was made on, in as many words as a reader needs to judge the figures.
 
 use serde::{Deserialize, Serialize};
+use std::ffi::CStr;
 use std::fs;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -40,14 +41,12 @@ impl Machine {
     pub fn here() -> Machine {
         let cpuinfo = fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
         let meminfo = fs::read_to_string("/proc/meminfo").unwrap_or_default();
-        let kernel = nix::sys::utsname::uname().map(|name| {
-            let part = |text: &std::ffi::OsStr| text.to_string_lossy().into_owned();
-            format!("{} {} {}", part(name.sysname()), part(name.release()), part(name.machine()))
-        });
-        let host = nix::unistd::gethostname().map(|name| name.to_string_lossy().into_owned());
+        let names = rustix::system::uname();
+        let [host, system, release, machine] =
+            [names.nodename(), names.sysname(), names.release(), names.machine()].map(CStr::to_string_lossy);
         Machine {
-            host: host.unwrap_or_default(),
-            kernel: kernel.unwrap_or_default(),
+            host: host.into_owned(),
+            kernel: format!("{system} {release} {machine}"),
             cpu: field(&cpuinfo, "model name").unwrap_or_default(),
             cpus: super::cpu::allowed().0.len() as u32,
             memory_bytes: kib(&meminfo, "MemTotal") * 1024,

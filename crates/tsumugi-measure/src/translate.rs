@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use nix::sys::signal::Signal;
+use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
 use thiserror::Error;
 use tsumugi::Replacement;
@@ -133,7 +133,7 @@ enum TranslateError {
     #[error("the target says '{0}' instead of where its window is")]
     Target(String),
     #[error("cannot stop the target: {0}")]
-    Stop(nix::Error),
+    Stop(std::io::Error),
 }
 
 pub(crate) fn run(options: &TranslateOptions) -> crate::CommandResult {
@@ -155,7 +155,7 @@ pub(crate) fn run(options: &TranslateOptions) -> crate::CommandResult {
 }
 
 fn measure(options: &TranslateOptions) -> Result<Report, TranslateError> {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Err(TranslateError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
@@ -232,7 +232,7 @@ struct Target<'t> {
 
 impl Drop for Target<'_> {
     fn drop(&mut self) {
-        let _ = self.process.signal(Signal::SIGKILL);
+        let _ = self.process.signal(Signal::KILL);
         // The next one has another number of translations.
         let _ = self.testbed.tool(WRITTEN, &["down"]);
     }
@@ -300,11 +300,11 @@ impl Testbed<'_> {
         std::thread::sleep(STOPPED);
         let mut stops = Vec::new();
         for _ in 0..STOPS {
-            target.process.signal(Signal::SIGSTOP).map_err(TranslateError::Stop)?;
+            target.process.signal(Signal::STOP).map_err(TranslateError::Stop)?;
             let from = machine_ns();
             std::thread::sleep(STOPPED);
             let to = machine_ns();
-            target.process.signal(Signal::SIGCONT).map_err(TranslateError::Stop)?;
+            target.process.signal(Signal::CONT).map_err(TranslateError::Stop)?;
             stops.push((from + EDGE_NS, to));
             std::thread::sleep(STOPPED);
         }

@@ -4,17 +4,18 @@
 //! packet. So the costs are the sender's and those of the receiving kernel, which veth runs on the sender's core.
 //! `--mtu BYTES` and `--offloads off` are those of `tsumugi lab up`.
 
-use nix::net::if_::if_nametoindex;
-use nix::sched::{CloneFlags, setns};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::error::Error;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Write};
 use std::net::{SocketAddr, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::{ChildStdin, ChildStdout, Stdio};
 use std::sync::atomic::Ordering;
 use std::thread;
 use std::time::{Duration, Instant as Clock};
 use tsumugi_lab::{Lab, Spec};
+use tsumugi_rail::nics::index_of;
 use tsumugi_rail::xdp::{self, Claim, Pins, PoolOptions, Wanted, XdpError};
 use tsumugi_rail::xsk::XskSendPath;
 use tsumugi_rail::{Packet, PacketSendPath, Rail, RailError, SendPath, Udp, UdpOptions};
@@ -51,7 +52,7 @@ fn inside<T: std::marker::Send>(
     let namespace = File::open(format!("/run/netns/tsu-{}-n{node}", lab.name()))?;
     thread::scope(|scope| {
         let opened = scope.spawn(|| {
-            setns(&namespace, CloneFlags::CLONE_NEWNET)?;
+            move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))?;
             Ok(open())
         });
         opened.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
@@ -182,7 +183,7 @@ fn main() -> Result<(), Failure> {
     let local = plain.address();
     let open = || inside(&lab, 0, || PacketSendPath::open(local, 8 << 20));
     let (mut alone, mut packet) = (open()??, open()??);
-    let nic = inside(&lab, 0, || if_nametoindex(NIC))??;
+    let nic = inside(&lab, 0, || index_of(NIC))?.ok_or("no NIC")?;
     let mut xsk = inside(&lab, 0, || XskSendPath::open(local, nic, 0, 256))??;
     segmented.connect(to);
     plain.connect(to);

@@ -2,6 +2,7 @@
 
 use crate::family::is_dual;
 use crate::sys::{self, interfaces};
+use rustix::net;
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -29,7 +30,7 @@ fn can_bind() -> io::Result<()> {
     let any = SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0));
     let socket = sys::udp_socket(any)?;
     set_dual(socket.as_fd(), any)?;
-    sys::bind(socket.as_fd(), any)
+    Ok(net::bind(&socket, &any)?)
 }
 
 /// Has a socket that is about to be bound to `address` take packets of both families if it is the address of both, and of
@@ -38,6 +39,5 @@ pub(crate) fn set_dual(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Resul
     if address.is_ipv4() {
         return Ok(());
     }
-    let alone = i32::from(!is_dual(address.ip()));
-    sys::set_option(socket, libc::IPPROTO_IPV6, libc::IPV6_V6ONLY, alone)
+    Ok(net::sockopt::set_ipv6_v6only(socket, !is_dual(address.ip()))?)
 }

@@ -16,10 +16,15 @@
 use crate::dual_stack;
 use crate::nics::{self, NicName};
 use crate::sys::{self, Own};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::{self, RecvFlags, SendFlags};
+use rustix::time::Timespec;
 use std::fmt;
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::time::Duration;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::SECOND_NS;
 
@@ -140,11 +145,11 @@ impl Listener {
     pub(crate) fn listen(self, address: SocketAddr) -> io::Result<Listener> {
         let socket = &self.socket;
         // Handshakes of which the other side has not heard the end must not keep the port from the next process.
-        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        net::sockopt::set_socket_reuseaddr(socket, true)?;
         sys::set_option(socket.as_fd(), libc::IPPROTO_TCP, libc::TCP_DEFER_ACCEPT, DEFER_SECONDS)?;
         dual_stack::set_dual(socket.as_fd(), address)?;
-        sys::bind(socket.as_fd(), address)?;
-        sys::listen(socket.as_fd(), BACKLOG)?;
+        net::bind(socket, &address)?;
+        net::listen(socket, BACKLOG)?;
         Ok(self)
     }
 }
@@ -273,7 +278,7 @@ impl Pending {
     /// The answer, if nothing better will come.
     fn answer(&mut self) -> Option<Evidence> {
         if let Some(echo) = &self.echo {
-            self.is_host_there |= sys::take(echo.as_fd());
+            self.is_host_there |= net::recv(echo, &mut [0], RecvFlags::DONTWAIT).is_ok();
         }
         match self.handshake.as_ref().map(|handshake| ended(handshake, self.peer)) {
             None | Some(Ok(false)) => {}
@@ -304,17 +309,25 @@ impl Pending {
 /// Begins a TCP handshake. The connection is reset when the socket is closed, so that neither side remembers it.
 fn shake_hands(from: IpAddr, peer: SocketAddr) -> io::Result<Own<TcpStream>> {
     let socket = sys::tcp_socket(peer)?;
-    sys::reset_on_close(socket.as_fd())?;
+    net::sockopt::set_socket_linger(&socket, Some(Duration::ZERO))?;
     if !from.is_unspecified() {
-        sys::bind(socket.as_fd(), nics::to_bind(from, 0))?;
+        net::bind(&socket, &nics::to_bind(from, 0))?;
     }
-    sys::connect(socket.as_fd(), peer)?;
+    begin_to_connect(socket.as_fd(), peer)?;
     Ok(socket.map(TcpStream::from))
+}
+
+/// Begins to connect a non-blocking socket; it can be written to when that has ended.
+fn begin_to_connect(socket: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
+    match net::connect(socket, &to) {
+        Ok(()) | Err(Errno::INPROGRESS) => Ok(()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 /// Whether a handshake has succeeded; `false`: not yet.
 fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
-    if !sys::has_connected(handshake.as_fd())? {
+    if poll(&mut [PollFd::new(handshake, PollFlags::OUT)], Some(&Timespec::default()))? == 0 {
         return Ok(false);
     }
     match handshake.take_error()? {
@@ -329,10 +342,11 @@ fn ended(handshake: &TcpStream, peer: SocketAddr) -> io::Result<bool> {
 fn echo(mut to: SocketAddr) -> io::Result<Own<OwnedFd>> {
     to.set_port(0);
     let socket = sys::echo_socket(to)?;
-    sys::connect(socket.as_fd(), to)?;
+    begin_to_connect(socket.as_fd(), to)?;
     // Type, code, checksum and identifier; the kernel fills in the latter two.
     let request = if to.is_ipv4() { 8 } else { 128 };
-    sys::send(socket.as_fd(), None, &[request, 0, 0, 0, 0, 0, 0, 1])?;
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    net::send(&socket, &[request, 0, 0, 0, 0, 0, 0, 1], flags)?;
     Ok(socket)
 }
 
@@ -340,7 +354,6 @@ fn echo(mut to: SocketAddr) -> io::Result<Own<OwnedFd>> {
 mod tests {
     use super::*;
     use std::net::{Ipv4Addr, TcpListener};
-    use std::time::Duration;
 
     /// Asks until there is an answer.
     fn answer(questions: &mut Questions, peer: SocketAddr, question: Question) -> Evidence {

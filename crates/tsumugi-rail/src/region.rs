@@ -9,6 +9,7 @@ pub use atomic::AtomicError;
 
 use crate::sys::{self, Access};
 use crate::words::copy_words;
+use rustix::process::{Resource, getrlimit};
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
@@ -214,7 +215,9 @@ impl Region {
     pub fn pin(&self) -> Result<(), PinError> {
         sys::pin(self.0.start, self.0.bytes).map_err(|source| PinError {
             bytes: self.0.bytes,
-            limit: sys::pin_limit().map_or("unlimited".to_owned(), |limit| limit.to_string()),
+            limit: getrlimit(Resource::Memlock)
+                .current
+                .map_or("unlimited".to_owned(), |limit| limit.to_string()),
             source,
         })
     }
@@ -303,6 +306,7 @@ impl Slice {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
     use std::sync::atomic::Ordering;
 
     #[test]
@@ -362,24 +366,24 @@ mod tests {
         }
         // Where the kernel puts no mapping by itself: another thread's would fill the hole.
         let (place, bytes) = (std::ptr::without_provenance_mut(1 << 37), 3 * 4096);
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_FIXED_NOREPLACE;
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        let flags = MapFlags::PRIVATE | MapFlags::FIXED_NOREPLACE;
         // SAFETY: a fresh mapping, which takes nobody's place.
-        let start =
-            NonNull::new(unsafe { libc::mmap(place, bytes, access, flags, -1, 0) }.cast::<u8>()).unwrap();
+        let start = unsafe { mmap_anonymous(place, bytes, access, flags) }.unwrap();
+        let start = NonNull::new(start.cast::<u8>()).unwrap();
         assert_eq!(start.as_ptr().cast(), place);
         // SAFETY: the mapping is there, and nobody has a reference to its bytes.
         let region = unsafe { Region::from_raw_checked(start, bytes) };
         region.write(4000, &[1; 200]).unwrap();
         region.word(4096).unwrap().fetch_add(1, Ordering::Relaxed);
         // SAFETY: a page of the mapping, which nobody has a reference to.
-        assert_eq!(unsafe { libc::mprotect(start.as_ptr().add(4096).cast(), 4096, libc::PROT_READ) }, 0);
+        unsafe { mprotect(start.as_ptr().add(4096).cast(), 4096, MprotectFlags::READ) }.unwrap();
         region.read(4096, &mut [0; 8]).unwrap();
         let unmapped = |at, bytes| Err(OutOfRegion::Unmapped { at, bytes });
         assert_eq!(region.write(4000, &[1; 200]), unmapped(4000, 200));
         assert!(region.word(4096).is_err());
         // SAFETY: exactly the mapping, which nobody has a reference to.
-        assert_eq!(unsafe { libc::munmap(start.as_ptr().cast(), bytes) }, 0);
+        unsafe { munmap(start.as_ptr().cast(), bytes) }.unwrap();
         assert_eq!(region.write(4000, &[1; 200]), unmapped(4000, 200));
         assert_eq!(region.write_words(0, &[1; 8]), unmapped(0, 8));
         assert_eq!(region.read(0, &mut [0; 8]), unmapped(0, 8));

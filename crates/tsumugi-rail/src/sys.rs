@@ -1,4 +1,9 @@
-//! System calls that the standard library does not offer, each behind a safe function.
+//! System calls that neither the standard library nor rustix makes as they are needed here, each behind a safe function.
+//!
+//! What is left to libc, because rustix does not know it: control messages with UDP_SEGMENT or an address of ours, and so
+//! `sendmsg` and `recvmsg`, and `sendmmsg`, whose addresses rustix would copy; options of sockets that have no function there
+//! (UDP_GRO, PACKET_*, SO_BUSY_POLL, SO_NETNS_COOKIE, …); `getifaddrs` and what is asked of NICs by `ioctl`, whose answers are
+//! unions; `mincore`, `bpf` and `pthread_atfork`. Numbers of errors, too, are libc's where they are kept as numbers.
 
 mod ethtool;
 mod forks;
@@ -18,21 +23,31 @@ pub use kernel::kernel_version;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use local::{Source, receive, tell_local};
 pub(crate) use locks::{
-    grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, page_bytes, wait_for_softirqs,
+    grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, wait_for_softirqs,
 };
 pub(crate) use mapped::{Access, is_mapped};
-pub(crate) use mounts::{BpfMount, Elder, mount_bpf_fs, unmount, within_mounts_of};
+pub(crate) use mounts::{BpfMount, Elder, mount_bpf_fs, within_mounts_of};
 pub(crate) use spare::keep as keep_mappings;
 
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::ioctl;
+use rustix::mm::{Advice, MapFlags, ProtFlags, madvise, mlock, mmap, mmap_anonymous, munmap};
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{self, AddressFamily, Protocol, SendFlags, SocketFlags, SocketType, ipproto};
+use rustix::time::Timespec;
+use std::ffi::{c_int, c_void};
 use std::io::{self, IoSlice};
+use std::mem::MaybeUninit;
 use std::net::{Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsRawFd, BorrowedFd, OwnedFd};
+use std::ptr::{NonNull, null_mut};
 
 /// What a system call returned, with -1 turned into the error it stands for.
 pub(crate) fn checked<T: PartialEq + From<i8>>(returned: T) -> io::Result<T> {
     if returned == T::from(-1) { Err(io::Error::last_os_error()) } else { Ok(returned) }
 }
+
+const READ_AND_WRITE: ProtFlags = ProtFlags::READ.union(ProtFlags::WRITE);
 
 /// Memory that is zeroed when it is made.
 #[derive(Debug)]
@@ -56,45 +71,39 @@ impl Mapping {
             mapping.zero();
             return Ok(mapping);
         }
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        Mapping::make_with(access, bytes, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS, -1, 0)
+        Mapping::of_nothing(bytes, MapFlags::PRIVATE)
     }
 
     /// The same for memory that the kernel writes, which must not be at another place after a fork.
     pub(crate) fn shared(bytes: usize) -> io::Result<Mapping> {
-        Mapping::make(bytes, libc::MAP_ANONYMOUS, -1, 0)
+        Mapping::of_nothing(bytes, MapFlags::SHARED)
     }
 
     /// Maps the first `bytes` of a BPF array's elements, page-aligned.
     pub(crate) fn of_map(map: BorrowedFd<'_>, bytes: usize) -> io::Result<Mapping> {
-        Mapping::make(bytes, 0, map.as_raw_fd(), 0)
+        Mapping::of_file(map, READ_AND_WRITE, bytes, 0)
     }
 
     /// Maps `bytes` of a BPF map from `offset` on, only to be read.
     pub(crate) fn read_only(map: BorrowedFd<'_>, offset: usize, bytes: usize) -> io::Result<Mapping> {
-        Mapping::make_with(libc::PROT_READ, bytes, libc::MAP_SHARED, map.as_raw_fd(), offset)
+        Mapping::of_file(map, ProtFlags::READ, bytes, offset as u64)
     }
 
     /// Maps `bytes` of what a socket shares at `offset`: one of the rings of an AF_XDP socket.
     pub(crate) fn of_socket(socket: BorrowedFd<'_>, bytes: usize, offset: u64) -> io::Result<Mapping> {
-        Mapping::make(bytes, 0, socket.as_raw_fd(), offset as usize)
+        Mapping::of_file(socket, READ_AND_WRITE, bytes, offset)
     }
 
-    fn make(bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
-        Mapping::make_with(libc::PROT_READ | libc::PROT_WRITE, bytes, libc::MAP_SHARED | flags, file, offset)
-    }
-
-    fn make_with(access: i32, bytes: usize, flags: i32, file: i32, offset: usize) -> io::Result<Mapping> {
-        let offset = offset as libc::off_t;
+    fn of_nothing(bytes: usize, flags: MapFlags) -> io::Result<Mapping> {
         // SAFETY: a fresh mapping at an address that the kernel chooses touches nothing that exists.
-        let start = unsafe { libc::mmap(std::ptr::null_mut(), bytes, access, flags, file, offset) };
-        if start == libc::MAP_FAILED {
-            return Err(io::Error::last_os_error());
-        }
-        let start = NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory)?;
-        let is_private = flags & libc::MAP_PRIVATE != 0;
-        let kept = (file != -1).then(|| forks::Kept::memory(start, bytes));
-        Ok(Mapping { start, bytes, is_private, kept })
+        let start = unsafe { mmap_anonymous(null_mut(), bytes, READ_AND_WRITE, flags) }?;
+        Ok(Mapping { start: not_null(start)?, bytes, is_private: flags == MapFlags::PRIVATE, kept: None })
+    }
+
+    fn of_file(file: BorrowedFd<'_>, access: ProtFlags, bytes: usize, offset: u64) -> io::Result<Mapping> {
+        // SAFETY: as above.
+        let start = not_null(unsafe { mmap(null_mut(), bytes, access, MapFlags::SHARED, file, offset) }?)?;
+        Ok(Mapping { start, bytes, is_private: false, kept: Some(forks::Kept::memory(start, bytes)) })
     }
 
     /// Bytes of the mapping.
@@ -118,7 +127,7 @@ impl Mapping {
     /// Makes every page present. Kernels before 5.14 do not know how, which is no harm.
     pub(crate) fn prefault(&self) {
         // SAFETY: exactly the pages of this mapping; populating changes no contents.
-        unsafe { libc::madvise(self.start.as_ptr().cast(), self.bytes, libc::MADV_POPULATE_WRITE) };
+        let _ = unsafe { madvise(self.start.as_ptr().cast(), self.bytes, Advice::LinuxPopulateWrite) };
     }
 }
 
@@ -129,32 +138,19 @@ impl Drop for Mapping {
         if self.is_private && spare::give(self.start, self.bytes) {
             return;
         }
-        // SAFETY: exactly what `make` mapped; every reference into it borrowed from `self`.
-        unsafe { libc::munmap(self.start.as_ptr().cast(), self.bytes) };
+        // SAFETY: exactly what was mapped; every reference into it borrowed from `self`.
+        let _ = unsafe { munmap(self.start.as_ptr().cast(), self.bytes) };
     }
+}
+
+fn not_null(start: *mut c_void) -> io::Result<NonNull<u8>> {
+    NonNull::new(start.cast()).ok_or(io::ErrorKind::OutOfMemory.into())
 }
 
 /// Keeps pages in memory.
 pub(crate) fn pin(start: NonNull<u8>, bytes: usize) -> io::Result<()> {
     // SAFETY: locking pages changes no contents; of addresses that are not mapped the kernel says so.
-    checked(unsafe { libc::mlock(start.as_ptr().cast(), bytes) }).map(drop)
-}
-
-/// Bytes that the process may keep in memory; `None`: as many as it likes.
-pub(crate) fn pin_limit() -> Option<u64> {
-    limit(libc::RLIMIT_MEMLOCK)
-}
-
-/// Files that the process may have open; `None`: as many as it likes.
-pub(crate) fn open_limit() -> Option<u64> {
-    limit(libc::RLIMIT_NOFILE)
-}
-
-fn limit(resource: libc::__rlimit_resource_t) -> Option<u64> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: the kernel writes the structure that it is given.
-    checked(unsafe { libc::getrlimit(resource, &mut limit) }).ok()?;
-    (limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)
+    Ok(unsafe { mlock(start.as_ptr().cast(), bytes) }?)
 }
 
 /// A socket address as the kernel reads it.
@@ -240,102 +236,59 @@ impl RawAddress {
     }
 }
 
+// SAFETY: pointer and length describe the address, which lives as long as `self`.
+unsafe impl SocketAddrArg for RawAddress {
+    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+        let (start, bytes) = self.parts();
+        f(start.cast(), bytes)
+    }
+}
+
 /// A new non-blocking UDP socket of `address`'s family.
 pub(crate) fn udp_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
-    socket(family_of(address), libc::SOCK_DGRAM)
+    socket(family_of(address), SocketType::DGRAM, None).map(Own::of_port)
 }
 
 /// A new non-blocking socket that takes whole frames and, being of protocol 0, receives none.
 pub(crate) fn packet_socket() -> io::Result<Own<OwnedFd>> {
-    socket(libc::AF_PACKET, libc::SOCK_RAW)
+    socket(AddressFamily::PACKET, SocketType::RAW, None).map(Own::new)
 }
 
 /// A new non-blocking TCP socket of `address`'s family.
 pub(crate) fn tcp_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
-    socket(family_of(address), libc::SOCK_STREAM)
+    socket(family_of(address), SocketType::STREAM, None).map(Own::of_port)
 }
 
 /// A new non-blocking socket for ICMP echo requests to hosts of `address`'s family, where the system permits it.
 pub(crate) fn echo_socket(address: SocketAddr) -> io::Result<Own<OwnedFd>> {
-    let protocol = if address.is_ipv4() { libc::IPPROTO_ICMP } else { libc::IPPROTO_ICMPV6 };
-    socket_of(family_of(address), libc::SOCK_DGRAM, protocol)
+    let protocol = if address.is_ipv4() { ipproto::ICMP } else { ipproto::ICMPV6 };
+    socket(family_of(address), SocketType::DGRAM, Some(protocol)).map(Own::of_port)
 }
 
-fn family_of(address: SocketAddr) -> i32 {
-    if address.is_ipv4() { libc::AF_INET } else { libc::AF_INET6 }
+fn family_of(address: SocketAddr) -> AddressFamily {
+    if address.is_ipv4() { AddressFamily::INET } else { AddressFamily::INET6 }
 }
 
-fn socket(family: i32, kind: i32) -> io::Result<Own<OwnedFd>> {
-    socket_of(family, kind, 0)
+fn socket(family: AddressFamily, kind: SocketType, protocol: Option<Protocol>) -> io::Result<OwnedFd> {
+    Ok(net::socket_with(family, kind, SocketFlags::NONBLOCK | SocketFlags::CLOEXEC, protocol)?)
 }
 
-fn socket_of(family: i32, kind: i32, protocol: i32) -> io::Result<Own<OwnedFd>> {
-    let kind = kind | libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC;
-    // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-    let socket = unsafe { OwnedFd::from_raw_fd(checked(libc::socket(family, kind, protocol))?) };
-    let has_port = matches!(family, libc::AF_INET | libc::AF_INET6);
-    Ok(if has_port { Own::of_port(socket) } else { Own::new(socket) })
+/// A socket of whichever family this host has, to ask about its network through.
+pub(crate) fn any_socket() -> io::Result<Own<OwnedFd>> {
+    udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
+        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))))
 }
 
-/// Begins to listen.
-pub(crate) fn listen(socket: BorrowedFd<'_>, backlog: i32) -> io::Result<()> {
-    // SAFETY: no memory is passed.
-    checked(unsafe { libc::listen(socket.as_raw_fd(), backlog) }).map(drop)
+/// A number of bytes that an option of a socket has room for.
+pub(crate) fn in_option(bytes: u32) -> usize {
+    bytes.min(i32::MAX.cast_unsigned()) as usize
 }
 
-/// Begins to connect a non-blocking socket; it can be written to when that has ended.
-pub(crate) fn connect(socket: BorrowedFd<'_>, to: SocketAddr) -> io::Result<()> {
-    let raw = RawAddress::from(to);
-    let (start, bytes) = raw.parts();
-    // SAFETY: `start` points to `bytes` of `raw`, which outlives the call.
-    match checked(unsafe { libc::connect(socket.as_raw_fd(), start, bytes) }) {
-        Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
-        _ => Ok(()),
-    }
-}
-
-/// Whether a socket that was told to connect has done so, or failed: it can be written to.
-pub(crate) fn has_connected(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut poll = libc::pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 0 };
-    // SAFETY: one pollfd, alive through the call, which does not wait.
-    Ok(checked(unsafe { libc::poll(&raw mut poll, 1, 0) })? > 0)
-}
-
-/// Has a TCP connection reset when its socket is closed, so that nothing is left of it.
-pub(crate) fn reset_on_close(socket: BorrowedFd<'_>) -> io::Result<()> {
-    let linger = libc::linger { l_onoff: 1, l_linger: 0 };
-    let bytes = size_of_val(&linger) as libc::socklen_t;
-    // SAFETY: the value's pointer and size describe `linger`, which outlives the call.
-    let returned = unsafe {
-        libc::setsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_LINGER,
-            (&raw const linger).cast(),
-            bytes,
-        )
-    };
-    checked(returned).map(drop)
-}
-
-/// Takes a datagram off a socket, whatever it says. Whether there was one.
-pub(crate) fn take(socket: BorrowedFd<'_>) -> bool {
-    let mut byte = 0u8;
-    // SAFETY: the kernel writes at most one byte to `byte`, which outlives the call.
-    let taken = unsafe { libc::recv(socket.as_raw_fd(), (&raw mut byte).cast(), 1, libc::MSG_DONTWAIT) };
-    taken >= 0
-}
-
-/// Binds `socket` to `address`.
-pub(crate) fn bind(socket: BorrowedFd<'_>, address: SocketAddr) -> io::Result<()> {
-    let raw = RawAddress::from(address);
-    let (start, bytes) = raw.parts();
-    // SAFETY: `start` points to `bytes` of `raw`, which outlives the call.
-    checked(unsafe { libc::bind(socket.as_raw_fd(), start, bytes) }).map(drop)
-}
-
-/// Sets an integer option of a socket.
-pub(crate) fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
+/// Sets an integer option of a socket, one for which rustix has no function.
+///
+/// # Errors
+/// The kernel refuses it.
+pub fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -> io::Result<()> {
     let bytes = size_of::<i32>() as libc::socklen_t;
     // SAFETY: the value's pointer and size describe `value`, which outlives the call.
     let returned = unsafe {
@@ -344,21 +297,10 @@ pub(crate) fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value:
     checked(returned).map(drop)
 }
 
-/// An integer option of a socket.
-pub(crate) fn option(socket: BorrowedFd<'_>, level: i32, option: i32) -> io::Result<i32> {
-    let (mut value, mut bytes) = (0i32, size_of::<i32>() as libc::socklen_t);
-    // SAFETY: the call writes no more than `bytes` into `value`; both outlive it.
-    let returned = unsafe {
-        libc::getsockopt(socket.as_raw_fd(), level, option, (&raw mut value).cast(), &raw mut bytes)
-    };
-    checked(returned).map(|_| value)
-}
-
 /// The cookie of the network namespace of the calling thread: a number that no other has had since the machine started
 /// (`SO_NETNS_COOKIE`, Linux 5.14). The inode number of a namespace that is gone goes to the next one that is made.
 pub(crate) fn network_namespace_cookie() -> io::Result<u64> {
-    let any = [SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)), SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))];
-    let socket = udp_socket(any[0]).or_else(|_| udp_socket(any[1]))?;
+    let socket = any_socket()?;
     let (mut cookie, mut bytes) = (0u64, size_of::<u64>() as libc::socklen_t);
     let (level, option) = (libc::SOL_SOCKET, libc::SO_NETNS_COOKIE);
     // SAFETY: the call writes no more than `bytes` into `cookie`; both outlive it.
@@ -395,13 +337,12 @@ pub(crate) fn send(socket: BorrowedFd<'_>, to: Option<&RawAddress>, bytes: &[u8]
     if to.is_some_and(|to| !to.control().is_empty()) {
         return send_pieces(socket, to, &[IoSlice::new(bytes)]);
     }
-    let (start, address_bytes) = to.map_or((std::ptr::null(), 0), RawAddress::parts);
-    let flags = libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL;
-    // SAFETY: the bytes and the address outlive the call, which only reads them.
-    checked(unsafe {
-        libc::sendto(socket.as_raw_fd(), bytes.as_ptr().cast(), bytes.len(), flags, start, address_bytes)
-    })
-    .map(drop)
+    let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
+    match to {
+        Some(to) => net::sendto(socket, bytes, flags, to)?,
+        None => net::send(socket, bytes, flags)?,
+    };
+    Ok(())
 }
 
 /// Sends one datagram of several pieces. `to` is for sockets that are not connected.
@@ -422,9 +363,9 @@ pub(crate) fn send_pieces(
 /// Whether the kernel still has anything that was sent through `socket`: in a queue, in the NIC, or on its way to a
 /// receiver on this machine.
 pub(crate) fn has_unsent(socket: BorrowedFd<'_>) -> io::Result<bool> {
-    let mut bytes: libc::c_int = 0;
-    // SAFETY: the kernel writes one integer to `bytes`, which outlives the call.
-    checked(unsafe { libc::ioctl(socket.as_raw_fd(), libc::TIOCOUTQ, &raw mut bytes) })?;
+    // SAFETY: the kernel writes one integer.
+    let bytes =
+        unsafe { ioctl::ioctl(socket, ioctl::Getter::<{ libc::TIOCOUTQ as ioctl::Opcode }, c_int>::new()) }?;
     Ok(bytes > 0)
 }
 
@@ -505,10 +446,7 @@ pub(crate) const READY_MAX: usize = 16;
 impl Epoll {
     /// An empty set.
     pub(crate) fn new() -> io::Result<Epoll> {
-        // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-        let made =
-            unsafe { checked(libc::epoll_create1(libc::EPOLL_CLOEXEC)).map(|fd| OwnedFd::from_raw_fd(fd)) };
-        made.map(|set| Epoll(Own::new(set)))
+        Ok(Epoll(Own::new(epoll::create(CreateFlags::CLOEXEC)?)))
     }
 
     /// The set's own descriptor: readable while one of its members is.
@@ -518,32 +456,22 @@ impl Epoll {
 
     /// Adds `member` under the name `token`. It leaves when it is closed.
     pub(crate) fn add(&self, member: BorrowedFd<'_>, token: u64) -> io::Result<()> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: token };
-        // SAFETY: `event` outlives the call, which only reads it.
-        let returned = unsafe {
-            libc::epoll_ctl(self.0.as_raw_fd(), libc::EPOLL_CTL_ADD, member.as_raw_fd(), &raw mut event)
-        };
-        checked(returned).map(drop)
+        Ok(epoll::add(&self.0, member, EventData::new_u64(token), EventFlags::IN)?)
     }
 
     /// Takes `member` out.
     pub(crate) fn remove(&self, member: BorrowedFd<'_>) -> io::Result<()> {
-        let (set, member) = (self.0.as_raw_fd(), member.as_raw_fd());
-        // SAFETY: removing reads no event (since Linux 2.6.9).
-        checked(unsafe { libc::epoll_ctl(set, libc::EPOLL_CTL_DEL, member, std::ptr::null_mut()) }).map(drop)
+        Ok(epoll::delete(&self.0, member)?)
     }
 
     /// Writes the tokens of readable members into `tokens`, without waiting, and returns how many.
     pub(crate) fn ready(&self, tokens: &mut [u64; READY_MAX]) -> io::Result<usize> {
-        let mut events = [libc::epoll_event { events: 0, u64: 0 }; READY_MAX];
-        // SAFETY: the kernel writes at most `READY_MAX` events into `events`, which outlives the call.
-        let returned =
-            unsafe { libc::epoll_wait(self.0.as_raw_fd(), events.as_mut_ptr(), READY_MAX as i32, 0) };
-        let count = checked(returned)? as usize;
-        for (token, event) in tokens.iter_mut().zip(&events[..count]) {
-            *token = event.u64;
+        let mut events = [MaybeUninit::uninit(); READY_MAX];
+        let (ready, _) = epoll::wait(&self.0, &mut events, Some(&Timespec::default()))?;
+        for (token, event) in tokens.iter_mut().zip(&*ready) {
+            *token = event.data.u64();
         }
-        Ok(count)
+        Ok(ready.len())
     }
 }
 
@@ -583,7 +511,6 @@ mod tests {
         let taken = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
         let address = taken.local_addr().unwrap();
         let socket = udp_socket(address).unwrap();
-        let error = bind(std::os::fd::AsFd::as_fd(&socket), address).unwrap_err();
-        assert_eq!(error.kind(), io::ErrorKind::AddrInUse);
+        assert_eq!(net::bind(&socket, &address), Err(rustix::io::Errno::ADDRINUSE));
     }
 }

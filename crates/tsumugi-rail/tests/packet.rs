@@ -3,10 +3,10 @@
 mod nodes;
 
 use etherparse::{NetSlice, SlicedPacket, TransportSlice};
-use nix::sys::socket::{self, AddressFamily, MsgFlags, SockFlag, SockProtocol, SockType};
 use nodes::pair::{Pair, bodies, packets};
 use nodes::{NIC, Nodes, eventually, four, six};
-use std::os::fd::{AsRawFd, OwnedFd};
+use rustix::net::{AddressFamily, RecvFlags, SocketFlags, SocketType, eth, recv, socket_with};
+use std::os::fd::OwnedFd;
 use tsumugi_rail::packet::PacketCounters;
 use tsumugi_rail::{Packet, PacketError, PacketSendPath, SendPath};
 
@@ -244,7 +244,7 @@ fn checksums_are_right_where_no_nic_completes_them() {
         let mut arrived = bodies.iter();
         while arrived.len() > 0 {
             let mut frame = [0; 2000];
-            let bytes = socket::recv(frames.as_raw_fd(), &mut frame, MsgFlags::MSG_DONTWAIT).unwrap();
+            let (bytes, _) = recv(&frames, &mut frame, RecvFlags::DONTWAIT).unwrap();
             if let Some(payload) = checked_payload(&frame[..bytes]) {
                 assert_eq!(payload, arrived.next().unwrap()[..]);
             }
@@ -254,8 +254,7 @@ fn checksums_are_right_where_no_nic_completes_them() {
 
 /// A socket that sees all frames of this network.
 fn all_frames() -> OwnedFd {
-    let flags = SockFlag::SOCK_CLOEXEC;
-    socket::socket(AddressFamily::Packet, SockType::Raw, flags, SockProtocol::EthAll).unwrap()
+    socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL)).unwrap()
 }
 
 /// The payload of a UDP datagram, with the checksum that it should have compared; a packet that was alone

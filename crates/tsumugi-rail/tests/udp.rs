@@ -1,7 +1,8 @@
 //! The `udp` send path on real sockets, over loopback.
 
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use std::time::Duration;
 use tsumugi_rail::{Evidence, Packet, Question, Rail, Udp, UdpError, UdpOptions};
 use tsumugi_wire::Instant;
@@ -234,25 +235,10 @@ fn a_taken_port_is_named_even_against_reuse() {
 
 /// Tries to bind as a process would that wants to share the port.
 fn stranger_with_reuse(address: SocketAddr) -> std::io::Result<()> {
-    let SocketAddr::V4(v4) = address else { panic!("{address}") };
-    // SAFETY: plain system calls on a socket of our own, with structures that outlive them.
-    unsafe {
-        let fd = libc::socket(libc::AF_INET, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0);
-        assert!(fd >= 0);
-        let one = 1i32;
-        let set = libc::setsockopt(fd, libc::SOL_SOCKET, libc::SO_REUSEADDR, (&raw const one).cast(), 4);
-        assert_eq!(set, 0);
-        let name = libc::sockaddr_in {
-            sin_family: libc::AF_INET as u16,
-            sin_port: v4.port().to_be(),
-            sin_addr: libc::in_addr { s_addr: u32::from_ne_bytes(v4.ip().octets()) },
-            sin_zero: [0; 8],
-        };
-        let bound = libc::bind(fd, (&raw const name).cast(), size_of_val(&name) as u32);
-        let error = std::io::Error::last_os_error();
-        libc::close(fd);
-        if bound == 0 { Ok(()) } else { Err(error) }
-    }
+    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, socket_with, sockopt};
+    let socket = socket_with(AddressFamily::INET, SocketType::DGRAM, SocketFlags::CLOEXEC, None)?;
+    sockopt::set_socket_reuseaddr(&socket, true)?;
+    Ok(bind(&socket, &address)?)
 }
 
 #[test]
@@ -392,18 +378,14 @@ fn peers_beyond_the_cap_share_the_main_socket() {
     assert_eq!(sources, expected);
 }
 
+fn readable(rail: &Udp) -> bool {
+    let descriptor = rail.descriptor().unwrap();
+    poll(&mut [PollFd::new(&descriptor, PollFlags::IN)], Some(&Timespec::default())) == Ok(1)
+}
+
 #[test]
 fn the_descriptor_is_readable_while_something_waits() {
     let (mut a, mut b) = (open("127.0.0.1"), open("127.0.0.1"));
-    let readable = |rail: &Udp| {
-        let mut poll = libc::pollfd {
-            fd: std::os::fd::AsRawFd::as_raw_fd(&rail.descriptor().unwrap().as_fd()),
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one structure that outlives the call.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    };
     assert!(!readable(&a));
     send(&mut b, a.address(), b"main");
     assert!(readable(&a));
@@ -481,12 +463,6 @@ fn unwatched_sockets_are_heard_and_are_watched_again_before_sleep() {
     for peer in &peers {
         server.connect(peer.address());
     }
-    let readable = |rail: &Udp| {
-        let fd = std::os::fd::AsRawFd::as_raw_fd(&rail.descriptor().unwrap());
-        let mut poll = libc::pollfd { fd, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one structure that outlives the call.
-        unsafe { libc::poll(&raw mut poll, 1, 0) == 1 }
-    };
     let at = server.address();
     server.watch(false).unwrap();
     for talker in [0, 1, 0] {

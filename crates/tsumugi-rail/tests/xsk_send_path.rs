@@ -13,7 +13,7 @@ use tsumugi_rail::{Packet, SendPath};
 const FRAMES: u32 = 64;
 
 fn index() -> u32 {
-    nix::net::if_::if_nametoindex(NIC).expect("a NIC")
+    tsumugi_rail::nics::index_of(NIC).expect("a NIC")
 }
 
 fn send_path(local: SocketAddr) -> Result<XskSendPath, XskSendPathError> {

@@ -1,6 +1,8 @@
 //! How a blocking call waits.
 
-use std::os::fd::{AsRawFd, BorrowedFd};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
+use std::os::fd::BorrowedFd;
 use strum::VariantNames as _;
 use tsumugi_wire::time::{Instant, MICROSECOND_NS, SECOND_NS};
 
@@ -116,13 +118,8 @@ impl Waiter {
 ///
 /// Returns early on a signal; whoever waits looks again anyway.
 pub(crate) fn sleep_on(descriptor: BorrowedFd<'_>, ns: u64) {
-    let mut poll = libc::pollfd { fd: descriptor.as_raw_fd(), events: libc::POLLIN, revents: 0 };
-    let timeout = libc::timespec {
-        tv_sec: (ns / SECOND_NS) as libc::time_t,
-        tv_nsec: (ns % SECOND_NS) as libc::c_long,
-    };
-    // SAFETY: one pollfd and one timespec, both alive through the call; no signal mask.
-    unsafe { libc::ppoll(&mut poll, 1, &timeout, std::ptr::null()) };
+    let timeout = Timespec { tv_sec: (ns / SECOND_NS) as _, tv_nsec: (ns % SECOND_NS) as _ };
+    let _ = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&timeout));
 }
 
 #[cfg(test)]

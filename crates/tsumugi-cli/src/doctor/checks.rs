@@ -3,6 +3,8 @@
 use super::probe;
 use super::taint::kernel_taint;
 use super::{Finding, Part};
+use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::thread::CapabilitySet;
 use std::fs;
 use std::io::ErrorKind;
 use std::net::UdpSocket;
@@ -19,9 +21,14 @@ const SOCKET_BUFFER_BYTES: u64 = 4 << 20;
 const KERNEL_FOR_XDP: (u32, u32) = (5, 18);
 /// UDP segmentation offload (4.18), receive offload (5.0).
 const KERNEL_OFFLOADS: (u32, u32) = (5, 0);
-/// Capability numbers of linux/capability.h.
-const CAPABILITIES: [(u32, &str); 5] =
-    [(12, "NET_ADMIN"), (13, "NET_RAW"), (14, "IPC_LOCK"), (21, "SYS_ADMIN"), (39, "BPF")];
+/// Capabilities that are of use, and their names.
+const CAPABILITIES: [(CapabilitySet, &str); 5] = [
+    (CapabilitySet::NET_ADMIN, "NET_ADMIN"),
+    (CapabilitySet::NET_RAW, "NET_RAW"),
+    (CapabilitySet::IPC_LOCK, "IPC_LOCK"),
+    (CapabilitySet::SYS_ADMIN, "SYS_ADMIN"),
+    (CapabilitySet::BPF, "BPF"),
+];
 
 pub(super) fn all() -> Vec<Finding> {
     let mut findings = vec![kernel(), udp(), offload(true), offload(false)];
@@ -39,8 +46,7 @@ fn read(path: &str) -> Option<String> {
 
 /// The running kernel's full name.
 fn kernel_release() -> String {
-    nix::sys::utsname::uname()
-        .map_or_else(|_| "?".into(), |names| names.release().to_string_lossy().into_owned())
+    rustix::system::uname().release().to_string_lossy().into_owned()
 }
 
 fn kernel() -> Finding {
@@ -128,12 +134,10 @@ fn nics_used() -> Finding {
 
 fn memlock() -> Finding {
     const CHECK: &str = "locked memory";
-    match probe::memlock_bytes() {
-        Ok(None) => Finding::ok(Part::Socket, CHECK, "unlimited"),
-        Ok(Some(bytes)) if bytes >= 64 << 20 => {
-            Finding::ok(Part::Socket, CHECK, format!("{} MiB", bytes >> 20))
-        }
-        Ok(Some(bytes)) => {
+    match getrlimit(Resource::Memlock).current {
+        None => Finding::ok(Part::Socket, CHECK, "unlimited"),
+        Some(bytes) if bytes >= 64 << 20 => Finding::ok(Part::Socket, CHECK, format!("{} MiB", bytes >> 20)),
+        Some(bytes) => {
             let found = format!("{} KiB: receive memory may be swapped out", bytes >> 10);
             Finding::note(
                 Part::Socket,
@@ -142,7 +146,6 @@ fn memlock() -> Finding {
                 "ulimit -l unlimited (memlock in /etc/security/limits.conf)",
             )
         }
-        Err(error) => Finding::note(Part::Socket, CHECK, format!("unknown: {error}"), "ulimit -l"),
     }
 }
 
@@ -175,15 +178,18 @@ fn kernel_for_xdp() -> Finding {
 
 fn capabilities() -> Finding {
     const CHECK: &str = "capabilities";
-    let mask = match probe::capabilities() {
-        Ok(mask) => mask,
+    let effective = match rustix::thread::capabilities(None) {
+        Ok(sets) => sets.effective,
         Err(error) => {
             let found = format!("unknown: capget(2): {error}");
             return Finding::missing(Part::Xdp, CHECK, found, "allow this program capget(2)");
         }
     };
-    let held: Vec<_> =
-        CAPABILITIES.iter().filter(|(bit, _)| mask & (1 << bit) != 0).map(|(_, name)| *name).collect();
+    let held: Vec<_> = CAPABILITIES
+        .iter()
+        .filter(|(capability, _)| effective.contains(*capability))
+        .map(|(_, name)| *name)
+        .collect();
     // CAP_SYS_ADMIN stands in for CAP_BPF (capabilities(7)).
     if held.contains(&"NET_ADMIN") && (held.contains(&"BPF") || held.contains(&"SYS_ADMIN")) {
         Finding::ok(Part::Xdp, CHECK, held.join(" "))
@@ -327,7 +333,7 @@ fn tools() -> Finding {
 /// Makes a lab with everything a lab can have, and removes it.
 fn namespaces() -> Finding {
     const CHECK: &str = "namespaces";
-    if !probe::is_root() {
+    if !geteuid().is_root() {
         return Finding::note(Part::Lab, CHECK, "not tried: needs root", "sudo tsumugi doctor");
     }
     let rate = "1gbit".parse().ok();

@@ -2,63 +2,27 @@
 
 use std::io;
 use std::net::UdpSocket;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd, RawFd};
+use tsumugi_rail::set_option;
 
-/// linux/udp.h.
-const UDP_SEGMENT: libc::c_int = 103;
-const UDP_GRO: libc::c_int = 104;
 /// linux/bpf.h: the command, the program type, and `r0 = XDP_PASS; exit`.
 const BPF_PROG_LOAD: libc::c_long = 5;
 const BPF_PROG_TYPE_XDP: u32 = 6;
 const PASS_EVERYTHING: [u64; 2] = [0x0000_0002_0000_00b7, 0x0000_0000_0000_0095];
 
-pub(super) fn is_root() -> bool {
-    // SAFETY: geteuid takes nothing and cannot fail.
-    unsafe { libc::geteuid() == 0 }
-}
-
 /// Whether one send may carry many datagrams.
 pub(super) fn udp_segment() -> io::Result<()> {
-    set(UDP_SEGMENT, 1200)
+    set(libc::UDP_SEGMENT, 1200)
 }
 
 /// Whether one receive may return many datagrams.
 pub(super) fn udp_gro() -> io::Result<()> {
-    set(UDP_GRO, 1)
+    set(libc::UDP_GRO, 1)
 }
 
-fn set(option: libc::c_int, value: libc::c_int) -> io::Result<()> {
+fn set(option: i32, value: i32) -> io::Result<()> {
     let socket = UdpSocket::bind("127.0.0.1:0")?;
-    let (pointer, length) = ((&raw const value).cast(), size_of_val(&value) as libc::socklen_t);
-    // SAFETY: the descriptor is open, and pointer and length describe `value`, which outlives the call.
-    match unsafe { libc::setsockopt(socket.as_raw_fd(), libc::SOL_UDP, option, pointer, length) } {
-        0 => Ok(()),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// The capabilities that this process has in effect, by their numbers.
-pub(super) fn capabilities() -> io::Result<u64> {
-    /// `_LINUX_CAPABILITY_VERSION_3` of linux/capability.h.
-    const VERSION: u32 = 0x2008_0522;
-    let header = [VERSION, 0];
-    // Effective, permitted and inheritable, first the low halves of all, then the high ones.
-    let mut sets = [0u32; 6];
-    // SAFETY: header and sets are as long as this version of the call takes, and outlive it.
-    match unsafe { libc::syscall(libc::SYS_capget, header.as_ptr(), sets.as_mut_ptr()) } {
-        0 => Ok(u64::from(sets[0]) | u64::from(sets[3]) << 32),
-        _ => Err(io::Error::last_os_error()),
-    }
-}
-
-/// How many bytes this process may lock; `None` is as many as it likes.
-pub(super) fn memlock_bytes() -> io::Result<Option<u64>> {
-    let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
-    // SAFETY: `limit` is a valid rlimit that this frame owns; the call writes nothing else.
-    match unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) } {
-        0 => Ok((limit.rlim_cur != libc::RLIM_INFINITY).then_some(limit.rlim_cur)),
-        _ => Err(io::Error::last_os_error()),
-    }
+    set_option(socket.as_fd(), libc::SOL_UDP, option, value)
 }
 
 /// The part of `union bpf_attr` that BPF_PROG_LOAD needs; the kernel takes what is left out as zero.

@@ -2,8 +2,7 @@
 
 use super::complain;
 use clap::Args;
-use nix::sys::signal::{Signal, kill};
-use nix::unistd::Pid;
+use rustix::process::{Pid, Signal, kill_process};
 use std::ffi::OsString;
 use std::process::{Child, ExitCode};
 use std::thread::sleep;
@@ -130,9 +129,7 @@ fn wait(mut job: Child) -> ExitCode {
         match told {
             None if interrupted() => {
                 told = Some(Instant::now());
-                if let Ok(pid) = i32::try_from(job.id()) {
-                    let _ = kill(Pid::from_raw(pid), Signal::SIGTERM);
-                }
+                let _ = kill_process(Pid::from_child(&job), Signal::TERM);
             }
             Some(when) if when.elapsed() > END_MAX => drop(job.kill()),
             _ => {}

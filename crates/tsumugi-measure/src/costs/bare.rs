@@ -2,12 +2,14 @@
 
 use std::io;
 use std::net::{SocketAddr, UdpSocket};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::time::{Duration, Instant as Clock};
 
+use rustix::net::addr::{SocketAddrArg, SocketAddrLen, SocketAddrOpaque};
+use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, sendto, socket_with};
 use tsumugi_rail::ether::{ETHERNET_BYTES, HEADER_BYTES_MAX, Hop};
 use tsumugi_rail::xsk::{CopyMode, Xsk, XskOptions, XskSendPath};
-use tsumugi_rail::{Packet, PacketSendPath, Rail, SendPath, Template, Udp, UdpOptions};
+use tsumugi_rail::{Packet, PacketSendPath, Rail, SendPath, Template, Udp, UdpOptions, set_option};
 use tsumugi_wire::Instant;
 
 use super::CostsError;
@@ -44,7 +46,7 @@ impl Link {
 /// A socket as a send path has it.
 pub(super) enum Bare {
     Udp { socket: UdpSocket, payload: Vec<u8>, too_long: Vec<u8> },
-    Packet { socket: OwnedFd, nic: libc::sockaddr_ll, frame: Vec<u8> },
+    Packet { socket: OwnedFd, nic: NicAddress, frame: Vec<u8> },
     Xsk { socket: Box<Xsk>, frame: Vec<u8> },
 }
 
@@ -89,14 +91,10 @@ impl Bare {
             Bare::Udp { socket, too_long, .. } => drop(socket.send(too_long)),
             // `packet_snd` looks at the address first (net/packet/af_packet.c); this one is too short.
             Bare::Packet { socket, nic, frame } => {
-                send_to(socket.as_raw_fd(), frame, nic, 2, libc::MSG_DONTWAIT)
+                let _ = sendto(socket, frame, SendFlags::DONTWAIT, &NicAddress { bytes: 2, ..*nic });
             }
             // `__xsk_sendmsg` wants nobody who would wait (net/xdp/xsk.c).
-            Bare::Xsk { socket, .. } => {
-                let socket = socket.descriptor().as_raw_fd();
-                // SAFETY: no memory is passed.
-                unsafe { libc::sendto(socket, std::ptr::null(), 0, 0, std::ptr::null(), 0) };
-            }
+            Bare::Xsk { socket, .. } => drop(send(socket.descriptor(), &[], SendFlags::empty())),
         }
     }
 
@@ -113,8 +111,7 @@ impl Bare {
         match self {
             Bare::Udp { socket, payload, .. } => drop(socket.send(payload)),
             Bare::Packet { socket, nic, frame } => {
-                let bytes = size_of::<libc::sockaddr_ll>();
-                send_to(socket.as_raw_fd(), frame, nic, bytes, libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL);
+                let _ = sendto(socket, frame, SendFlags::DONTWAIT | SendFlags::NOSIGNAL, nic);
             }
             Bare::Xsk { socket, .. } => drop(socket.kick()),
         }
@@ -129,45 +126,34 @@ pub(super) fn connected(link: &Link) -> io::Result<UdpSocket> {
     Ok(socket)
 }
 
-/// A packet socket that receives nothing and passes the queueing discipline by, and the NIC as its address.
-fn packet_socket(nic: u32) -> io::Result<(OwnedFd, libc::sockaddr_ll)> {
-    // SAFETY: no memory is passed; the descriptor returned is new and nobody else's.
-    let socket = unsafe {
-        match libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, 0) {
-            -1 => return Err(io::Error::last_os_error()),
-            socket => OwnedFd::from_raw_fd(socket),
-        }
-    };
-    let on: libc::c_int = 1;
-    let bytes = size_of::<libc::c_int>() as libc::socklen_t;
-    // SAFETY: the value's pointer and size describe `on`, which outlives the call.
-    let set = unsafe {
-        let value = (&raw const on).cast();
-        libc::setsockopt(socket.as_raw_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, value, bytes)
-    };
-    if set != 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: all-zero is a valid `sockaddr_ll`.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_ifindex = nic as libc::c_int;
-    Ok((socket, address))
+/// The address of a NIC, of which the kernel is told so many bytes.
+#[derive(Clone, Copy)]
+pub(super) struct NicAddress {
+    raw: libc::sockaddr_ll,
+    bytes: SocketAddrLen,
 }
 
-fn send_to(socket: RawFd, bytes: &[u8], nic: &libc::sockaddr_ll, address_bytes: usize, flags: libc::c_int) {
-    let address: *const libc::sockaddr_ll = nic;
-    // SAFETY: bytes and address outlive the call, which only reads them; `address_bytes` is at most the address's size.
-    unsafe {
-        libc::sendto(
-            socket,
-            bytes.as_ptr().cast(),
-            bytes.len(),
-            flags,
-            address.cast(),
-            address_bytes as libc::socklen_t,
-        )
+// SAFETY: there are at least as many bytes, and they live as long as `self`.
+unsafe impl SocketAddrArg for NicAddress {
+    unsafe fn with_sockaddr<R>(&self, f: impl FnOnce(*const SocketAddrOpaque, SocketAddrLen) -> R) -> R {
+        f((&raw const self.raw).cast(), self.bytes)
+    }
+}
+
+/// A packet socket that receives nothing and passes the queueing discipline by, and the NIC as its address.
+fn packet_socket(nic: u32) -> io::Result<(OwnedFd, NicAddress)> {
+    let socket = socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, None)?;
+    set_option(socket.as_fd(), libc::SOL_PACKET, libc::PACKET_QDISC_BYPASS, 1)?;
+    let raw = libc::sockaddr_ll {
+        sll_family: libc::AF_PACKET as u16,
+        sll_protocol: 0,
+        sll_ifindex: nic.cast_signed(),
+        sll_hatype: 0,
+        sll_pkttype: 0,
+        sll_halen: 0,
+        sll_addr: [0; 8],
     };
+    Ok((socket, NicAddress { raw, bytes: size_of_val(&raw) as SocketAddrLen }))
 }
 
 /// Hands packets to a send path; how many it took, `None` when it refuses them.

@@ -2,8 +2,8 @@
 
 use std::net::{IpAddr, SocketAddr};
 
-use nix::net::if_::if_nametoindex;
 use tsumugi_lab::{Lab, LabGuard, Spec, find_tool};
+use tsumugi_rail::nics::index_of;
 use tsumugi_rail::xdp::{self, Attached, Discard, Mode, Pins, PoolOptions};
 
 use super::CostsError;
@@ -117,7 +117,7 @@ impl Side {
 
 /// Index of a NIC in this thread's network namespace.
 fn index(wire: Wire) -> Result<u32, CostsError> {
-    if_nametoindex(wire.nic().as_str()).map_err(CostsError::failed("looking for the lab's NIC"))
+    index_of(wire.nic().as_str()).ok_or(CostsError::Lost("the lab's NIC is not there"))
 }
 
 /// Has node 1's end of [`Wire::Refuses`] refuse what is longer than its MTU (`is_skb_forwardable`, net/core/dev.c).

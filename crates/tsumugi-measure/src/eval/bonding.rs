@@ -196,7 +196,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
 
 /// What is evaluated: what was asked for, without what is impossible here, of which it is said why.
 fn contenders(arguments: &Arguments) -> Result<Vec<Contender>, EvalError> {
-    if !arguments.simulated && !nix::unistd::geteuid().is_root() {
+    if !arguments.simulated && !rustix::process::geteuid().is_root() {
         return Err(EvalError::NotRoot);
     }
     let mut contenders =

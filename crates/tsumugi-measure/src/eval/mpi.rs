@@ -157,7 +157,7 @@ pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
 
 /// Runs every round; everything that was started or made is gone afterwards, however this ends.
 fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
-    if !nix::unistd::geteuid().is_root() {
+    if !rustix::process::geteuid().is_root() {
         return Err(EvalError::NotRoot);
     }
     let machine = Machine::here();

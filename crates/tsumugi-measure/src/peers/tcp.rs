@@ -4,8 +4,7 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::net::{Shutdown, TcpStream};
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce, SndBuf, SndBufForce};
+use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
 
 use super::{Failure, Peer, Stream, Streamed, Until, Watch};
@@ -89,12 +88,10 @@ impl Tcp {
         set().map_err(Failure::system("cannot set up the TCP connection"))?;
         if let Some(bytes) = tuning.buffer_bytes {
             // Past the system's limit as root, up to it otherwise.
-            if setsockopt(&stream, RcvBufForce, &bytes).is_err() {
-                let _ = setsockopt(&stream, RcvBuf, &bytes);
-            }
-            if setsockopt(&stream, SndBufForce, &bytes).is_err() {
-                let _ = setsockopt(&stream, SndBuf, &bytes);
-            }
+            let _ = sockopt::set_socket_recv_buffer_size_force(&stream, bytes)
+                .or_else(|_| sockopt::set_socket_recv_buffer_size(&stream, bytes));
+            let _ = sockopt::set_socket_send_buffer_size_force(&stream, bytes)
+                .or_else(|_| sockopt::set_socket_send_buffer_size(&stream, bytes));
         }
         Ok(Tcp { stream, spin, tuning, buffer: Vec::new() })
     }

@@ -2,12 +2,11 @@
 
 use std::io::{self, ErrorKind};
 use std::net::UdpSocket;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::sys::socket::sockopt::{
-    IpMtu, RcvBuf, RcvBufForce, SndBuf, SndBufForce, UdpGroSegment, UdpGsoSegment,
-};
-use nix::sys::socket::{getsockopt, setsockopt};
+use rustix::net::sockopt;
+use tsumugi_rail::set_option;
 
 use super::number::{Numbers, Role};
 use super::watch::Patience;
@@ -47,17 +46,15 @@ impl Udp {
     /// Takes a connected socket. `in_flight_bytes` limits the bytes in flight in a stream.
     pub(crate) fn new(socket: UdpSocket, in_flight_bytes: Option<u64>, role: Role) -> Result<Udp, Failure> {
         let wanted = 8 << 20;
-        if setsockopt(&socket, RcvBufForce, &wanted).is_err() {
-            let _ = setsockopt(&socket, RcvBuf, &wanted);
-        }
-        if setsockopt(&socket, SndBufForce, &wanted).is_err() {
-            let _ = setsockopt(&socket, SndBuf, &wanted);
-        }
+        let _ = sockopt::set_socket_recv_buffer_size_force(&socket, wanted)
+            .or_else(|_| sockopt::set_socket_recv_buffer_size(&socket, wanted));
+        let _ = sockopt::set_socket_send_buffer_size_force(&socket, wanted)
+            .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, wanted));
         socket.set_nonblocking(true).map_err(Failure::system("cannot make the UDP socket non-blocking"))?;
         // The kernel accounts for its own bookkeeping in the buffer too: a quarter of it is safe to fill.
-        let buffer = getsockopt(&socket, RcvBuf).map_or(212_992, |bytes| bytes as u64);
+        let buffer = sockopt::socket_recv_buffer_size(&socket).map_or(212_992, |bytes| bytes as u64);
         let headers = if socket.local_addr().is_ok_and(|address| address.is_ipv6()) { 48 } else { 28 };
-        let mtu = getsockopt(&socket, IpMtu).map_or(1280, |bytes| bytes.max(576) as usize);
+        let mtu = sockopt::ip_mtu(&socket).map_or(1280, |bytes| bytes.max(576) as usize);
         Ok(Udp {
             socket,
             segment_bytes: (mtu - headers).min(DATAGRAM_BYTES_MAX as usize),
@@ -94,7 +91,7 @@ impl Udp {
 fn quiet(error: io::Error, what: &str) -> Result<(), Failure> {
     match error.kind() {
         ErrorKind::WouldBlock | ErrorKind::Interrupted | ErrorKind::ConnectionRefused => Ok(()),
-        _ if error.raw_os_error() == Some(nix::libc::ENOBUFS) => Ok(()),
+        _ if error.raw_os_error() == Some(libc::ENOBUFS) => Ok(()),
         _ => Err(Failure::System { what: what.into(), cause: error }),
     }
 }
@@ -134,7 +131,7 @@ impl Peer for Udp {
         let segment = self.segment_bytes.min(stream.message_bytes as usize);
         let segments = (DATAGRAM_BYTES_MAX as usize / segment).clamp(1, SEGMENTS_MAX);
         // Without segmentation offload in the kernel every packet is a call of its own.
-        let burst = match setsockopt(&self.socket, UdpGsoSegment, &(segment as i32)) {
+        let burst = match set_option(self.socket.as_fd(), libc::SOL_UDP, libc::UDP_SEGMENT, segment as i32) {
             Ok(()) if segments > 1 => segment * segments,
             _ => segment,
         };
@@ -193,7 +190,7 @@ impl Peer for Udp {
 
     fn sink(&mut self, stream: Stream, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
         // Kernels before 5.0 have no UDP_GRO: then every packet is a call of its own.
-        let _ = setsockopt(&self.socket, UdpGroSegment, &true);
+        let _ = set_option(self.socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1);
         let mut done = Streamed::default();
         let mut first: Option<(Instant, Duration)> = None;
         // As TCP does: large messages get a buffer of their size. It is longer by the longest datagram.

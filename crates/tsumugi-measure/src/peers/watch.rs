@@ -1,10 +1,10 @@
 //! What every waiting loop looks at now and then: Ctrl-C, the other side's word, and too long a silence.
 
 use std::net::TcpStream;
-use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use thiserror::Error;
 use tsumugi_lab::interrupt::interrupted;
 
@@ -101,8 +101,8 @@ impl Patience {
 
 /// Whether reading would not block: data, the end, or an error.
 fn readable(stream: &TcpStream) -> bool {
-    let mut fds = [PollFd::new(stream.as_fd(), PollFlags::POLLIN)];
-    poll(&mut fds, PollTimeout::ZERO).is_ok_and(|ready| ready > 0)
+    let mut fds = [PollFd::new(stream, PollFlags::IN)];
+    poll(&mut fds, Some(&Timespec::default())).is_ok_and(|ready| ready > 0)
 }
 
 #[cfg(test)]

@@ -496,7 +496,6 @@ mod tests {
     #[test]
     fn what_a_server_said_before_it_went_is_told_though_nothing_can_be_said_to_it() {
         use clap::Parser;
-        use nix::sys::socket::{setsockopt, sockopt::Linger};
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("bind");
         let measure = Command::parse_from(["perf", "127.0.0.1"]).measure;
         for (word, shown) in
@@ -512,7 +511,7 @@ mod tests {
                 control::say(&far, &Reply::Refused { why: why.to_owned() }).expect("say");
             }
             // Closed with a reset, as when something is unread.
-            setsockopt(&far, Linger, &nix::libc::linger { l_onoff: 1, l_linger: 0 }).expect("linger");
+            rustix::net::sockopt::set_socket_linger(&far, Some(Duration::ZERO)).expect("linger");
             drop(far);
             std::thread::sleep(Duration::from_millis(100));
             let error = client.say(&Finish { finish: true }).expect_err("nobody is there").to_string();

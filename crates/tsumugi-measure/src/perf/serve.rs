@@ -2,13 +2,13 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
-use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::{RcvBuf, RcvBufForce};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use rustix::time::Timespec;
 use thiserror::Error;
 use tsumugi_rail::family::canonical;
 use tsumugi_rail::port::when_free;
@@ -79,7 +79,7 @@ fn listen(port: u16) -> io::Result<TcpListener> {
 /// Waits for a connection; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut` after `limit`.
 fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStream> {
     let start = Instant::now();
-    let look_up = PollTimeout::try_from(LOOK_UP).unwrap_or(PollTimeout::ZERO);
+    let look_up = Timespec::try_from(LOOK_UP).unwrap_or_default();
     loop {
         if interrupted() {
             return Err(ErrorKind::Interrupted.into());
@@ -87,9 +87,8 @@ fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStre
         if limit.is_some_and(|limit| start.elapsed() > limit) {
             return Err(ErrorKind::TimedOut.into());
         }
-        let mut fds = [PollFd::new(listener.as_fd(), PollFlags::POLLIN)];
-        match poll(&mut fds, look_up) {
-            Ok(0) | Err(nix::Error::EINTR) => continue,
+        match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&look_up)) {
+            Ok(0) | Err(Errno::INTR) => continue,
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
@@ -223,9 +222,9 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             let listener = TcpListener::bind(with_port(here, 0))?;
             // Before the connection is made, so that its window scale allows for the buffer.
             if let Some(bytes) = tuning.buffer_bytes
-                && setsockopt(&listener, RcvBufForce, &bytes).is_err()
+                && sockopt::set_socket_recv_buffer_size_force(&listener, bytes).is_err()
             {
-                let _ = setsockopt(&listener, RcvBuf, &bytes);
+                let _ = sockopt::set_socket_recv_buffer_size(&listener, bytes);
             }
             control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
             let stream = loop {

@@ -28,6 +28,7 @@ use crate::send_path::SendPath;
 use crate::sys::{self, Own};
 use crate::{Packet, RailError};
 use queue::Queue;
+use rustix::net::sockopt;
 use send::{BurstResult, Sender, judge};
 use std::io;
 use std::net::{IpAddr, SocketAddr};
@@ -125,11 +126,9 @@ fn open_socket(queue_bytes: u32) -> Result<Own<OwnedFd>, PacketError> {
         Some(libc::EPERM | libc::EACCES) => PacketError::Forbidden,
         _ => PacketError::System { doing: "opening a packet socket", source },
     })?;
-    let set = |option| {
-        let queue_bytes = i32::try_from(queue_bytes).unwrap_or(i32::MAX);
-        sys::set_option(socket.as_fd(), libc::SOL_SOCKET, option, queue_bytes)
-    };
-    let _ = set(libc::SO_SNDBUFFORCE).or_else(|_| set(libc::SO_SNDBUF));
+    let queue_bytes = sys::in_option(queue_bytes);
+    let _ = sockopt::set_socket_send_buffer_size_force(&socket, queue_bytes)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&socket, queue_bytes));
     Ok(socket)
 }
 

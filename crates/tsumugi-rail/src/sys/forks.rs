@@ -9,11 +9,21 @@
 //! wipes tells it, and the owner's calls are refused ([`Owner::is_here`]). `posix_spawn` and `vfork` are followed by `exec`,
 //! and every descriptor is closed then.
 
+use super::READ_AND_WRITE;
+use rustix::fs::{Mode, OFlags, open};
+use rustix::io::{DupFlags, dup3};
+use rustix::mm::{
+    Advice, MapFlags, MprotectFlags, MremapFlags, madvise, mmap_anonymous, mprotect, mremap_fixed,
+};
+use rustix::net::{AddressFamily, SocketFlags, SocketType, socket_with};
+use rustix::thread::gettid;
 use std::cell::UnsafeCell;
+use std::ffi::c_void;
 use std::fmt;
 use std::io::{self, Write};
+use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use std::ptr::{NonNull, null_mut};
 use std::sync::Once;
 use std::sync::atomic::{AtomicBool, AtomicI32, AtomicPtr, AtomicU32, Ordering};
@@ -75,13 +85,13 @@ fn word() -> &'static AtomicU32 {
 fn prepare_for_forks() {
     static PREPARED: Once = Once::new();
     PREPARED.call_once(|| {
-        let access = libc::PROT_READ | libc::PROT_WRITE;
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
         // SAFETY: a fresh mapping of one page that is this module's for good; all zeroes is an atomic number.
         unsafe {
-            let page = libc::mmap(null_mut(), PAGE_BYTES, access, flags, -1, 0);
+            let page = mmap_anonymous(null_mut(), PAGE_BYTES, READ_AND_WRITE, MapFlags::PRIVATE);
             // Linux 4.14. Without it the handler does as well, for processes made by `fork`.
-            if page != libc::MAP_FAILED && libc::madvise(page, PAGE_BYTES, libc::MADV_WIPEONFORK) == 0 {
+            if let Ok(page) = page
+                && madvise(page, PAGE_BYTES, Advice::LinuxWipeOnFork).is_ok()
+            {
                 WIPED.store(page.cast(), Ordering::Release);
             }
             // It fails for want of memory only, and then so does all else.
@@ -226,8 +236,7 @@ impl Table {
 }
 
 fn thread() -> i32 {
-    // SAFETY: no memory is passed.
-    unsafe { libc::gettid() }
+    gettid().as_raw_pid()
 }
 
 /// Nobody changes the entries while the process is copied.
@@ -254,67 +263,54 @@ extern "C" fn after_in_child() {
     }
     // SAFETY: held since before the fork, and this is the only thread.
     let entries = unsafe { &mut *TABLE.entries.get() };
-    let inert = inert();
+    let inert = inert().ok();
     // Ports first: if the parent has just died, closing a packet socket takes a grace period of the kernel.
     for entry in &*entries {
         if let Entry::Port(descriptor) = *entry {
-            part_with(descriptor, inert);
+            part_with(descriptor, inert.as_ref());
         }
     }
     for entry in &*entries {
         match *entry {
             Entry::Port(_) => {}
-            Entry::Other(descriptor) => part_with(descriptor, inert),
+            Entry::Other(descriptor) => part_with(descriptor, inert.as_ref()),
             Entry::Shared(start, bytes) => copy_in_place(start, bytes),
         }
     }
-    if inert >= 0 {
-        // SAFETY: made above.
-        unsafe { libc::close(inert) };
-    }
+    drop(inert);
     entries.clear();
     TABLE.holder.store(0, Ordering::Release);
 }
 
 /// Puts a descriptor that does nothing in the place of one of ours.
-fn part_with(descriptor: RawFd, inert: RawFd) {
+fn part_with(descriptor: RawFd, inert: Option<&OwnedFd>) {
     // SAFETY: whoever has the descriptor knows that it is not this process's.
-    unsafe {
-        if inert < 0 {
-            libc::close(descriptor);
-        } else {
-            libc::dup3(inert, descriptor, libc::O_CLOEXEC);
-        }
+    let place = unsafe { OwnedFd::from_raw_fd(descriptor) };
+    if let Some(inert) = inert {
+        // Its owner closes it.
+        let _ = dup3(inert, &mut ManuallyDrop::new(place), DupFlags::CLOEXEC);
     }
 }
 
 /// A descriptor from which nothing comes, and which takes nothing.
-fn inert() -> RawFd {
-    let kind = libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK;
-    // SAFETY: a name that ends in 0; the descriptors are new.
-    unsafe {
-        match libc::socket(libc::AF_UNIX, kind, 0) {
-            -1 => libc::open(c"/dev/null".as_ptr(), libc::O_RDONLY | libc::O_CLOEXEC),
-            socket => socket,
-        }
-    }
+fn inert() -> rustix::io::Result<OwnedFd> {
+    let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+    socket_with(AddressFamily::UNIX, SocketType::DGRAM, flags, None)
+        .or_else(|_| open(c"/dev/null", OFlags::RDONLY | OFlags::CLOEXEC, Mode::empty()))
 }
 
 /// Puts a copy in the place of memory that is shared. Without memory for it, what is there can be read only.
 fn copy_in_place(start: usize, bytes: usize) {
-    let place = std::ptr::with_exposed_provenance_mut::<libc::c_void>(start);
-    let access = libc::PROT_READ | libc::PROT_WRITE;
-    let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS;
+    let place = std::ptr::with_exposed_provenance_mut::<c_void>(start);
     // SAFETY: the mapping was made by this process's parent and is not unmapped before its entry is taken out. It is as long
     // as that says, and readable; the copy is as long and takes its place whole.
     unsafe {
-        let copy = libc::mmap(null_mut(), bytes, access, flags, -1, 0);
-        if copy == libc::MAP_FAILED {
-            libc::mprotect(place, bytes, libc::PROT_READ);
+        let Ok(copy) = mmap_anonymous(null_mut(), bytes, READ_AND_WRITE, MapFlags::PRIVATE) else {
+            let _ = mprotect(place, bytes, MprotectFlags::READ);
             return;
-        }
+        };
         std::ptr::copy_nonoverlapping(place.cast::<u8>(), copy.cast::<u8>(), bytes);
-        libc::mremap(copy, bytes, bytes, libc::MREMAP_MAYMOVE | libc::MREMAP_FIXED, place);
+        let _ = mremap_fixed(copy, bytes, bytes, MremapFlags::MAYMOVE, place);
     }
 }
 
@@ -345,28 +341,17 @@ mod tests {
         assert!(owner.is_here());
         let any = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
         let socket = udp_socket(any).unwrap();
-        crate::sys::bind(socket.as_fd(), any).unwrap();
-        let bound = |socket: RawFd| {
-            let mut kind = 0i32;
-            let mut bytes = size_of::<i32>() as libc::socklen_t;
-            let option = libc::SO_DOMAIN;
-            // SAFETY: writes one number.
-            unsafe {
-                libc::getsockopt(socket, libc::SOL_SOCKET, option, (&raw mut kind).cast(), &raw mut bytes)
-            };
-            kind == libc::AF_INET
-        };
-        let raw = socket.as_raw_fd();
-        assert!(bound(raw));
+        rustix::net::bind(&socket, &any).unwrap();
+        let bound = || rustix::net::sockopt::socket_domain(&socket) == Ok(AddressFamily::INET);
+        assert!(bound());
         let result = in_a_child(|| {
-            let mine = owner.is_here() || bound(raw);
-            // SAFETY: no memory is passed.
-            let flags = unsafe { libc::fcntl(raw, libc::F_GETFD) };
+            let mine = owner.is_here() || bound();
+            let closes = rustix::io::fcntl_getfd(&socket) == Ok(rustix::io::FdFlags::CLOEXEC);
             let fresh = Owner::this_process();
-            i32::from(mine) | i32::from(flags != libc::FD_CLOEXEC) << 1 | i32::from(!fresh.is_here()) << 2
+            i32::from(mine) | i32::from(!closes) << 1 | i32::from(!fresh.is_here()) << 2
         });
         assert_eq!(result, 0);
-        assert!(owner.is_here() && bound(raw), "the parent keeps what it has");
+        assert!(owner.is_here() && bound(), "the parent keeps what it has");
     }
 
     #[test]

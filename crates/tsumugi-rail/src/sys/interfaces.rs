@@ -2,10 +2,11 @@
 
 mod by_ioctl;
 
-use super::{checked, udp_socket};
-use std::ffi::{CStr, CString};
+use super::{any_socket, checked};
+use rustix::net::netdevice;
+use std::ffi::CStr;
 use std::io;
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
+use std::net::IpAddr;
 use std::os::fd::{AsRawFd, OwnedFd};
 
 /// A network interface, once per address.
@@ -41,9 +42,7 @@ pub(crate) struct Interfaces {
 /// getifaddrs(3) asks over netlink, which may be forbidden where a socket is not (`RestrictAddressFamilies=` of systemd);
 /// then older calls are asked. `/sys/class/net` would be simpler, but shows the namespace of whoever mounted it.
 pub(crate) fn interfaces() -> Interfaces {
-    let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))
-        .or_else(|_| udp_socket(SocketAddr::from((Ipv6Addr::UNSPECIFIED, 0))));
-    let any = match any {
+    let any = match any_socket() {
         Ok(any) => any,
         Err(error) => return Interfaces { list: Vec::new(), lacking: Some(error) },
     };
@@ -88,21 +87,13 @@ fn by_netlink(any: &OwnedFd) -> io::Result<Vec<Interface>> {
 
 /// Index of the interface called `name` in this network namespace.
 pub(crate) fn interface_index(name: &str) -> Option<u32> {
-    let name = CString::new(name).ok()?;
-    // SAFETY: the name ends in 0 and outlives the call.
-    let index = unsafe { libc::if_nametoindex(name.as_ptr()) };
-    (index != 0).then_some(index)
+    netdevice::name_to_index(any_socket().ok()?, name).ok()
 }
 
 /// Name of the interface with an index in this network namespace.
 pub(crate) fn interface_name(index: u32) -> Option<String> {
-    let mut name = [0u8; libc::IF_NAMESIZE];
-    // SAFETY: the call writes at most `IF_NAMESIZE` bytes, with a 0 at the end, into `name`, which outlives it.
-    let found = unsafe { libc::if_indextoname(index, name.as_mut_ptr().cast()) };
-    if found.is_null() {
-        return None;
-    }
-    CStr::from_bytes_until_nul(&name).ok().map(|name| name.to_string_lossy().into_owned())
+    let name = netdevice::index_to_name_inlined(any_socket().ok()?, index).ok()?;
+    Some(String::from_utf8_lossy(name.as_bytes()).into_owned())
 }
 
 /// # Safety
@@ -207,7 +198,7 @@ mod tests {
 
     #[test]
     fn without_netlink_the_same_addresses_are_found() {
-        let any = udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0))).unwrap();
+        let any = any_socket().unwrap();
         let known = |list: Vec<Interface>| {
             let known = list.into_iter().filter(|interface| interface.address.is_some());
             let mut known: Vec<String> = known.map(|interface| format!("{interface:?}")).collect();

@@ -1,17 +1,9 @@
 //! Which kernel this is.
 
-use std::ffi::CStr;
-
 /// Major and minor number of the running kernel; what it does not say is 0.
 #[must_use]
 pub fn kernel_version() -> (u32, u32) {
-    // SAFETY: all-zero is a valid `utsname` of empty texts.
-    let mut names: libc::utsname = unsafe { std::mem::zeroed() };
-    // SAFETY: the call writes to `names` only, which outlives it; it fails only for a wrong address.
-    unsafe { libc::uname(&raw mut names) };
-    // SAFETY: the text ends in 0 within the array, which `names` keeps.
-    let release = unsafe { CStr::from_ptr(names.release.as_ptr()) };
-    parse(&release.to_string_lossy())
+    parse(&rustix::system::uname().release().to_string_lossy())
 }
 
 fn parse(release: &str) -> (u32, u32) {

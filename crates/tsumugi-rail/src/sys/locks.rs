@@ -1,35 +1,27 @@
 //! Files as locks, the BPF file system, and waiting for the kernel's receive path.
 
-use super::{Own, checked};
-use std::ffi::CString;
+use super::Own;
+use rustix::fs::{Access, FlockOperation, access, flock, statfs};
+use rustix::io::Errno;
+use rustix::thread::{MembarrierCommand, membarrier, membarrier_query};
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
-use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 use std::time::Duration;
 
 /// `BPF_FS_MAGIC` of linux/magic.h.
 const BPF_FS_MAGIC: u32 = 0xcafe_4a11;
-/// `MEMBARRIER_CMD_QUERY` of linux/membarrier.h.
-const MEMBARRIER_QUERY: i32 = 0;
-/// `MEMBARRIER_CMD_GLOBAL` of linux/membarrier.h.
-const MEMBARRIER_GLOBAL: i32 = 1;
-
 /// Locks an open file or folder exclusively; the kernel unlocks it when it is closed for the last time. Fails
 /// rather than waits unless `wait`. No child of this process has it.
 pub(crate) fn lock(file: &Own<File>, wait: bool) -> io::Result<()> {
-    flock(file, libc::LOCK_EX | if wait { 0 } else { libc::LOCK_NB })
+    let operation =
+        if wait { FlockOperation::LockExclusive } else { FlockOperation::NonBlockingLockExclusive };
+    Ok(flock(file, operation)?)
 }
 
 /// Whether somebody else has an open file or folder locked.
 pub(crate) fn lock_is_held(file: &Own<File>) -> bool {
-    flock(file, libc::LOCK_SH | libc::LOCK_NB).is_err()
-}
-
-fn flock(file: &File, operation: i32) -> io::Result<()> {
-    // SAFETY: the descriptor is open; no memory is passed.
-    checked(unsafe { libc::flock(file.as_raw_fd(), operation) }).map(drop)
+    flock(file, FlockOperation::NonBlockingLockShared).is_err()
 }
 
 /// Whether an open file or folder still has a name.
@@ -39,19 +31,12 @@ pub(crate) fn is_linked(file: &File) -> io::Result<bool> {
 
 /// Whether a BPF file system is mounted there.
 pub(crate) fn is_bpf_fs(path: &Path) -> io::Result<bool> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: all-zero is a valid `statfs`: numbers only.
-    let mut about: libc::statfs = unsafe { std::mem::zeroed() };
-    // SAFETY: the path ends in 0, and the call writes `about`; both outlive it.
-    checked(unsafe { libc::statfs(path.as_ptr(), &raw mut about) })?;
-    Ok(about.f_type as u32 == BPF_FS_MAGIC)
+    Ok(statfs(path)?.f_type as u32 == BPF_FS_MAGIC)
 }
 
 /// Whether the caller may make files in a folder.
 pub(crate) fn is_writable(folder: &Path) -> bool {
-    let Ok(folder) = CString::new(folder.as_os_str().as_bytes()) else { return false };
-    // SAFETY: the path ends in 0 and outlives the call.
-    unsafe { libc::access(folder.as_ptr(), libc::W_OK) == 0 }
+    access(folder, Access::WRITE_OK).is_ok()
 }
 
 /// Returns when every run of the kernel's receive path that had begun before the call is over.
@@ -59,27 +44,21 @@ pub(crate) fn is_writable(folder: &Path) -> bool {
 /// `MEMBARRIER_CMD_GLOBAL` waits for a grace period of RCU (Linux: kernel/sched/membarrier.c), and XDP programs
 /// run in read-side sections of it. Where the kernel refuses (`nohz_full`), a time that is long for a packet.
 pub(crate) fn wait_for_softirqs() {
-    // SAFETY: three integers, no memory.
-    if unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_GLOBAL, 0, 0) } != 0 {
+    if membarrier(MembarrierCommand::Global).is_err() {
         std::thread::sleep(Duration::from_millis(100));
     }
 }
 
 /// Whether grace periods can be waited for; the error is why [`wait_for_softirqs`] only lets time pass.
 pub(crate) fn grace_periods() -> io::Result<()> {
-    // SAFETY: three integers, no memory.
-    let known = checked(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_QUERY, 0, 0) })?;
-    if known & libc::c_long::from(MEMBARRIER_GLOBAL) == 0 {
-        Err(io::ErrorKind::Unsupported.into())
-    } else {
-        Ok(())
+    if membarrier_query().contains_command(MembarrierCommand::Global) {
+        return Ok(());
     }
-}
-
-/// Bytes of a page.
-pub(crate) fn page_bytes() -> usize {
-    // SAFETY: no memory is passed.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096)
+    // The query does not say why; the command itself does.
+    match membarrier(MembarrierCommand::Global) {
+        Err(Errno::INVAL) | Ok(()) => Err(io::ErrorKind::Unsupported.into()),
+        Err(error) => Err(error.into()),
+    }
 }
 
 #[cfg(test)]
@@ -112,6 +91,5 @@ mod tests {
     #[test]
     fn waiting_for_the_receive_path_ends() {
         wait_for_softirqs();
-        assert!(page_bytes().is_power_of_two());
     }
 }

@@ -1,6 +1,8 @@
 //! Whether memory is there.
 
-use super::page_bytes;
+use rustix::io::Errno;
+use rustix::mm::{Advice, madvise};
+use rustix::param::page_size;
 use std::ptr::NonNull;
 
 /// What is to be done to memory.
@@ -16,19 +18,18 @@ pub(crate) fn is_mapped(start: NonNull<u8>, bytes: usize, access: Access) -> boo
     if bytes == 0 {
         return true;
     }
-    let page_bytes = page_bytes();
+    let page_bytes = page_size();
     let into_page = start.addr().get() % page_bytes;
     let (first, bytes) = (start.as_ptr().wrapping_sub(into_page), into_page + bytes);
     let advice = match access {
-        Access::Read => libc::MADV_POPULATE_READ,
-        Access::Write => libc::MADV_POPULATE_WRITE,
+        Access::Read => Advice::LinuxPopulateRead,
+        Access::Write => Advice::LinuxPopulateWrite,
     };
     // SAFETY: touches the pages as a load or a store would that changes nothing, and says so where it may not.
-    if unsafe { libc::madvise(first.cast(), bytes, advice) } == 0 {
-        return true;
-    }
-    if std::io::Error::last_os_error().raw_os_error() != Some(libc::EINVAL) || knows_to_populate(page_bytes) {
-        return false;
+    match unsafe { madvise(first.cast(), bytes, advice) } {
+        Ok(()) => return true,
+        Err(Errno::INVAL) if !knows_to_populate(page_bytes) => {}
+        Err(_) => return false,
     }
     let mut resident = vec![0u8; bytes.div_ceil(page_bytes)];
     // SAFETY: the kernel writes a byte for each page.
@@ -41,5 +42,5 @@ fn knows_to_populate(page_bytes: usize) -> bool {
     let here = 0u8;
     let page = (&raw const here).map_addr(|address| address - address % page_bytes).cast_mut();
     // SAFETY: reads a page of this thread's stack.
-    unsafe { libc::madvise(page.cast(), page_bytes, libc::MADV_POPULATE_READ) == 0 }
+    unsafe { madvise(page.cast(), page_bytes, Advice::LinuxPopulateRead) }.is_ok()
 }

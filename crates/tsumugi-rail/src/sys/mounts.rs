@@ -1,18 +1,13 @@
 //! Mounting and unmounting, here and in the mount namespace of another process.
 
-use super::checked;
-use std::ffi::{CStr, CString};
+use rustix::fs::CWD;
+use rustix::mount::{MountFlags, MoveMountFlags, OpenTreeFlags, mount, move_mount, open_tree};
+use rustix::thread::{LinkNameSpaceType, UnshareFlags, move_into_link_name_space, unshare_unsafe};
 use std::fs::{self, File};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::ffi::OsStrExt;
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
-
-/// `OPEN_TREE_CLONE` of linux/mount.h.
-const OPEN_TREE_CLONE: libc::c_int = 1;
-/// `MOVE_MOUNT_F_EMPTY_PATH` of linux/mount.h.
-const MOVE_MOUNT_EMPTY_PATH: libc::c_int = 4;
 
 /// A mount of a BPF file system that is not attached to any folder yet.
 #[derive(Debug)]
@@ -21,43 +16,20 @@ pub(crate) struct BpfMount(OwnedFd);
 impl BpfMount {
     /// Another mount of what is mounted there.
     pub(crate) fn of(path: &Path) -> io::Result<BpfMount> {
-        let path = CString::new(path.as_os_str().as_bytes())?;
-        // SAFETY: the path ends in 0 and outlives the call; the descriptor returned is new and nobody else's.
-        unsafe {
-            let flags = OPEN_TREE_CLONE | libc::O_CLOEXEC;
-            let opened = checked(libc::syscall(libc::SYS_open_tree, libc::AT_FDCWD, path.as_ptr(), flags))?;
-            Ok(BpfMount(OwnedFd::from_raw_fd(opened as i32)))
-        }
+        let flags = OpenTreeFlags::OPEN_TREE_CLONE | OpenTreeFlags::OPEN_TREE_CLOEXEC;
+        Ok(BpfMount(open_tree(CWD, path, flags)?))
     }
 
     /// Attaches it to a folder as the calling thread sees it.
     pub(crate) fn attach(self, to: &Path) -> io::Result<()> {
-        let (to, nothing) = (CString::new(to.as_os_str().as_bytes())?, c"");
-        let (from, flags) = (self.0.as_raw_fd(), MOVE_MOUNT_EMPTY_PATH);
-        // SAFETY: both paths end in 0 and outlive the call.
-        let moved = unsafe {
-            let (nothing, to) = (nothing.as_ptr(), to.as_ptr());
-            libc::syscall(libc::SYS_move_mount, from, nothing, libc::AT_FDCWD, to, flags)
-        };
-        checked(moved).map(drop)
+        Ok(move_mount(self.0, c"", CWD, to, MoveMountFlags::MOVE_MOUNT_F_EMPTY_PATH)?)
     }
 }
 
 /// Mounts a BPF file system that everybody may look into.
 pub(crate) fn mount_bpf_fs(on: &Path) -> io::Result<()> {
-    let on = CString::new(on.as_os_str().as_bytes())?;
-    let (bpf, options): (&CStr, &CStr) = (c"bpf", c"mode=0755");
-    let flags = libc::MS_NOSUID | libc::MS_NODEV | libc::MS_NOEXEC;
-    // SAFETY: the four texts end in 0 and outlive the call.
-    checked(unsafe { libc::mount(bpf.as_ptr(), on.as_ptr(), bpf.as_ptr(), flags, options.as_ptr().cast()) })
-        .map(drop)
-}
-
-/// Takes a mount away that nobody uses.
-pub(crate) fn unmount(path: &Path) -> io::Result<()> {
-    let path = CString::new(path.as_os_str().as_bytes())?;
-    // SAFETY: the path ends in 0 and outlives the call.
-    checked(unsafe { libc::umount2(path.as_ptr(), libc::UMOUNT_NOFOLLOW) }).map(drop)
+    let flags = MountFlags::NOSUID | MountFlags::NODEV | MountFlags::NOEXEC;
+    Ok(mount(c"bpf", on, c"bpf", flags, c"mode=0755")?)
 }
 
 /// Another process, and how its mounts are to the calling thread's.
@@ -109,10 +81,9 @@ pub(crate) fn within_mounts_of<T: Send>(
     let namespace = File::open(format!("/proc/{process}/ns/mnt"))?;
     let entered = || {
         // A thread that shares its working directory with others may not leave them.
-        // SAFETY: no memory is passed.
-        checked(unsafe { libc::unshare(libc::CLONE_FS) })?;
-        // SAFETY: the descriptor is open; no memory is passed.
-        checked(unsafe { libc::setns(namespace.as_raw_fd(), libc::CLONE_NEWNS) })?;
+        // SAFETY: descriptors stay shared.
+        unsafe { unshare_unsafe(UnshareFlags::FS) }?;
+        move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Mount))?;
         work()
     };
     std::thread::scope(|scope| match scope.spawn(entered).join() {

@@ -3,6 +3,7 @@
 //! Mapping memory, its page faults and unmapping it are most of what a short life of an endpoint costs the kernel. Who has
 //! many of them in turn keeps their memory.
 
+use rustix::mm::munmap;
 use std::cell::RefCell;
 use std::collections::BTreeMap;
 use std::ptr::NonNull;
@@ -31,7 +32,7 @@ impl Drop for Spare {
     fn drop(&mut self) {
         for (bytes, starts) in std::mem::take(&mut self.mappings) {
             // SAFETY: whole anonymous mappings that nobody has any more.
-            starts.iter().for_each(|start| _ = unsafe { libc::munmap(start.as_ptr().cast(), bytes) });
+            starts.iter().for_each(|start| _ = unsafe { munmap(start.as_ptr().cast(), bytes) });
         }
     }
 }

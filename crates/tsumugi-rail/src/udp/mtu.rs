@@ -4,9 +4,9 @@ use super::UdpError;
 use crate::family::{self, header_bytes, mtu_bytes_min};
 use crate::given_up::GivenUp;
 use crate::sys::{self, Interface, Interfaces, interfaces};
+use rustix::net::{self, sockopt};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
-use std::os::fd::AsFd;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN};
 
 /// Largest datagram payload of a rail bound to `address`, bytes; `wanted` overrides what is found. What the rail does
@@ -40,17 +40,12 @@ pub(super) fn path_bytes(address: SocketAddr, peer: SocketAddr) -> io::Result<us
     let socket = sys::udp_socket(peer)?;
     if !address.ip().is_unspecified() {
         // The kernel's choice of a route may depend on it.
-        sys::bind(socket.as_fd(), SocketAddr::new(address.ip(), 0))?;
+        net::bind(&socket, &SocketAddr::new(address.ip(), 0))?;
     }
     let socket = socket.map(UdpSocket::from);
     socket.connect(peer)?;
-    let mtu_bytes = if peer.is_ipv4() {
-        sys::option(socket.as_fd(), libc::IPPROTO_IP, libc::IP_MTU)
-    } else {
-        sys::option(socket.as_fd(), libc::IPPROTO_IPV6, libc::IPV6_MTU)
-    }?;
-    let mtu_bytes = usize::try_from(mtu_bytes).map_err(|_| io::ErrorKind::InvalidData)?;
-    Ok(mtu_bytes.saturating_sub(header_bytes(peer.is_ipv4())).min(DATAGRAM_BYTES_MAX))
+    let mtu_bytes = if peer.is_ipv4() { sockopt::ip_mtu(&*socket) } else { sockopt::ipv6_mtu(&*socket) }?;
+    Ok((mtu_bytes as usize).saturating_sub(header_bytes(peer.is_ipv4())).min(DATAGRAM_BYTES_MAX))
 }
 
 /// The length that fits every interface that a rail bound to `address` may use.

@@ -10,6 +10,8 @@ use crate::liveness::Errors;
 use crate::nics;
 use crate::port::when_free;
 use crate::sys::{self, Epoll};
+use rustix::io::Errno;
+use rustix::net::{self, sockopt};
 use std::net::UdpSocket;
 use std::os::fd::AsFd;
 
@@ -34,11 +36,11 @@ impl Udp {
 
         // No SO_REUSEADDR here: with it, a second process could bind the same port and take our datagrams.
         let main = socket(address, options).map_err(system("making a UDP socket"))?;
-        sys::bind(main.as_fd(), address).map_err(|source| match source.raw_os_error() {
-            Some(libc::EADDRINUSE) => UdpError::PortTaken(address),
-            Some(libc::EADDRNOTAVAIL) => UdpError::NoSuchAddress(address.ip()),
-            Some(libc::EACCES) => UdpError::PortForbidden(address),
-            _ => system("binding a UDP socket")(source),
+        net::bind(&*main, &address).map_err(|error| match error {
+            Errno::ADDRINUSE => UdpError::PortTaken(address),
+            Errno::ADDRNOTAVAIL => UdpError::NoSuchAddress(address.ip()),
+            Errno::ACCESS => UdpError::PortForbidden(address),
+            _ => system("binding a UDP socket")(error.into()),
         })?;
         let address = main.local_addr().map_err(system("asking for the port"))?;
         if address.ip().is_unspecified() {
@@ -86,11 +88,10 @@ fn lacking(main: &UdpSocket, sender: &Sender, options: &UdpOptions, given_up: &m
             lacks("UDP GRO", &format!("the kernel refuses UDP_GRO: {error}"), OFFLOADS);
         }
     }
-    for (option, what, setting) in
-        [(libc::SO_RCVBUF, "receive", "rmem_max"), (libc::SO_SNDBUF, "send", "wmem_max")]
-    {
+    let (receive, send) = (sockopt::socket_recv_buffer_size(main), sockopt::socket_send_buffer_size(main));
+    for (bytes, what, setting) in [(receive, "receive", "rmem_max"), (send, "send", "wmem_max")] {
         // The kernel doubles what it is asked for, for its own needs.
-        let bytes = sys::option(main.as_fd(), libc::SOL_SOCKET, option).map_or(0, |bytes| bytes as u32 / 2);
+        let bytes = bytes.map_or(0, |bytes| bytes as u32 / 2);
         if bytes < options.queue_bytes {
             let why = format!("the {what} buffer has {} KiB of {}", bytes >> 10, options.queue_bytes >> 10);
             let remedy = format!("sysctl -w net.core.{setting}={}, or CAP_NET_ADMIN", options.queue_bytes);

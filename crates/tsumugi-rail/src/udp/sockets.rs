@@ -4,6 +4,8 @@ use super::UdpOptions;
 use super::asked::Asked;
 use crate::sys::{self, Epoll, Own};
 use crate::{dual_stack, family};
+use rustix::net;
+use rustix::net::sockopt::{self, Ipv4PathMtuDiscovery, Ipv6PathMtuDiscovery};
 use std::collections::HashMap;
 use std::io;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
@@ -140,15 +142,15 @@ impl Sockets {
         if self.busy_polling {
             set_busy_polling(&new, true)?;
         }
-        sys::set_option(new.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        sockopt::set_socket_reuseaddr(&*new, true)?;
         // Sharing the port needs the option on both sockets. The main one has it for this moment only:
         // while it has not, nobody else can bind the port, whatever the dedicated ones have.
-        sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 1)?;
+        sockopt::set_socket_reuseaddr(&*self.main, true)?;
         // From the address that the peer asked, unless that is gone.
-        let bound = asked.of(peer).map(|asked| sys::bind(new.as_fd(), asked));
-        let bound = bound.and_then(Result::ok).map_or_else(|| sys::bind(new.as_fd(), any), Ok);
-        let bound = bound.and_then(|()| new.connect(peer));
-        sys::set_option(self.main.as_fd(), libc::SOL_SOCKET, libc::SO_REUSEADDR, 0)?;
+        let bound = asked.of(peer).map(|asked| net::bind(&*new, &asked));
+        let bound = bound.and_then(Result::ok).map_or_else(|| net::bind(&*new, &any), Ok);
+        let bound = bound.map_err(io::Error::from).and_then(|()| new.connect(peer));
+        sockopt::set_socket_reuseaddr(&*self.main, false)?;
         bound?;
         let local = new.local_addr()?;
         let slot = match self.slots.iter().position(Option::is_none) {
@@ -201,24 +203,23 @@ impl Sockets {
 /// A non-blocking socket, to be bound to `address`, with everything set that every socket of a rail has.
 pub(super) fn socket(address: SocketAddr, options: &UdpOptions) -> io::Result<Own<UdpSocket>> {
     let socket = sys::udp_socket(address)?;
-    let set = |level, option, value| sys::set_option(socket.as_fd(), level, option, value);
-    let queue_bytes = i32::try_from(options.queue_bytes).unwrap_or(i32::MAX);
+    let queue_bytes = sys::in_option(options.queue_bytes);
     // As much as we get: the kernel caps the plain option, and the other is root's.
-    let _ = set(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, queue_bytes)
-        .or_else(|_| set(libc::SOL_SOCKET, libc::SO_RCVBUF, queue_bytes));
-    let _ = set(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, queue_bytes)
-        .or_else(|_| set(libc::SOL_SOCKET, libc::SO_SNDBUF, queue_bytes));
+    let _ = sockopt::set_socket_recv_buffer_size_force(&*socket, queue_bytes)
+        .or_else(|_| sockopt::set_socket_recv_buffer_size(&*socket, queue_bytes));
+    let _ = sockopt::set_socket_send_buffer_size_force(&*socket, queue_bytes)
+        .or_else(|_| sockopt::set_socket_send_buffer_size(&*socket, queue_bytes));
     if options.offloads {
-        let _ = set(libc::SOL_UDP, libc::UDP_GRO, 1); // Linux 5.0; before that, one datagram a call
+        let _ = sys::set_option(socket.as_fd(), libc::SOL_UDP, libc::UDP_GRO, 1); // Linux 5.0; before that, one datagram a call
     }
     // Never fragmented, and no longer than the NIC's MTU. "Probe", not "do": what a router has said the kernel remembers for
     // ten minutes, and "do" would refuse (EMSGSIZE) the very probes that find out whether it is still so. Its word reaches
     // us all the same, as the same error of the socket that is connected to the peer.
     if family::serves(address.ip(), Ipv4Addr::UNSPECIFIED.into()) {
-        let _ = set(libc::IPPROTO_IP, libc::IP_MTU_DISCOVER, libc::IP_PMTUDISC_PROBE);
+        let _ = sockopt::set_ip_mtu_discover(&*socket, Ipv4PathMtuDiscovery::PROBE);
     }
     if address.is_ipv6() {
-        let _ = set(libc::IPPROTO_IPV6, libc::IPV6_MTU_DISCOVER, libc::IPV6_PMTUDISC_PROBE);
+        let _ = sockopt::set_ipv6_mtu_discover(&*socket, Ipv6PathMtuDiscovery::PROBE);
     }
     dual_stack::set_dual(socket.as_fd(), address)?;
     Ok(socket.map(UdpSocket::from))

@@ -2,7 +2,7 @@
 
 use super::XdpError;
 use super::maps::{self, failed};
-use crate::sys::{self, Mapping, Own};
+use crate::sys::{Mapping, Own};
 use aya::maps::MapData;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::path::Path;
@@ -22,7 +22,7 @@ impl Bell {
     /// Opens the doorbell that is pinned at `pin`.
     pub(super) fn open(pin: &Path, port: u16) -> Result<Bell, XdpError> {
         let map = maps::open(pin).map_err(failed("opening the doorbell", port))?;
-        let page = sys::page_bytes();
+        let page = rustix::param::page_size();
         let mapped = |source| XdpError::Mapping { port, source };
         let consumer = Mapping::of_map(map.fd().as_fd(), page).map_err(mapped)?;
         let producer = Mapping::read_only(map.fd().as_fd(), page, page).map_err(mapped)?;

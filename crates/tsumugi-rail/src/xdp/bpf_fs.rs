@@ -11,6 +11,7 @@ use super::XdpError;
 use super::access::Access;
 use super::error::failed;
 use crate::sys::{self, BpfMount, Elder, Own};
+use rustix::mount::UnmountFlags;
 use std::fs::{self, File};
 use std::io;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
@@ -66,7 +67,7 @@ pub(super) fn clear() {
         let own = Path::new(OWN);
         // Some kernels put files of their own beside ours.
         if sys::is_bpf_fs(own)? && !own.join("tsumugi").exists() {
-            sys::unmount(own)?;
+            rustix::mount::unmount(own, UnmountFlags::NOFOLLOW)?;
             fs::remove_dir(own)?;
         }
         Ok(())

@@ -31,7 +31,7 @@ pub fn mtu_excess(nic: &str) -> Option<MtuExcess> {
     let driver = fs::read_link(folder.join("device/driver")).ok()?;
     let driver = driver.file_name()?.to_str()?;
     let mtu_bytes = fs::read_to_string(folder.join("mtu")).ok()?.trim().parse().ok()?;
-    let max_bytes = max_bytes(driver, sys::kernel_version(), sys::page_bytes())?;
+    let max_bytes = max_bytes(driver, sys::kernel_version(), rustix::param::page_size())?;
     (mtu_bytes > max_bytes).then_some(MtuExcess { mtu_bytes, max_bytes })
 }
 

@@ -29,6 +29,9 @@ pub use send_paths::XskSendPaths;
 
 use crate::sys::{self as system, Own};
 use arrayvec::ArrayVec;
+use rustix::io::Errno;
+use rustix::net::xdp::{SocketAddrXdp, SocketAddrXdpFlags, XdpDesc, XdpDescOptions, XdpOptionsFlags};
+use rustix::net::{self, RecvFlags, SendFlags, sockopt};
 use shared::{Consumer, Producer, Side, Slot, Umem};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -134,20 +137,22 @@ impl Xsk {
     fn bind(&self, options: &XskOptions, plan: &Plan) -> Result<(), XskError> {
         let XskOptions { nic, queue, frame_bytes, .. } = *options;
         let mode = match options.copy {
-            CopyMode::Any => 0,
-            CopyMode::Copy => libc::XDP_COPY,
-            CopyMode::ZeroCopy => libc::XDP_ZEROCOPY,
+            CopyMode::Any => SocketAddrXdpFlags::empty(),
+            CopyMode::Copy => SocketAddrXdpFlags::XDP_COPY,
+            CopyMode::ZeroCopy => SocketAddrXdpFlags::XDP_ZEROCOPY,
         };
-        let pieces = if frame_bytes > plan.piece_bytes() { libc::XDP_USE_SG } else { 0 };
-        let flags = mode | pieces | libc::XDP_USE_NEED_WAKEUP;
-        sys::bind(self.socket.as_fd(), nic, queue, flags).map_err(|source| match source.raw_os_error() {
-            Some(libc::ENODEV) => XskError::NoSuchNic { nic },
-            Some(libc::EBUSY) => XskError::Busy { nic, queue },
-            Some(libc::EOPNOTSUPP) => XskError::NotOffered { nic, queue, copy: options.copy },
+        let mut pieces = SocketAddrXdpFlags::empty();
+        pieces.set(SocketAddrXdpFlags::XDP_USE_SG, frame_bytes > plan.piece_bytes());
+        let flags = mode | pieces | SocketAddrXdpFlags::XDP_USE_NEED_WAKEUP;
+        let address = SocketAddrXdp::new(flags, nic, queue);
+        net::bind(&self.socket, &address).map_err(|error| match error {
+            Errno::NODEV => XskError::NoSuchNic { nic },
+            Errno::BUSY => XskError::Busy { nic, queue },
+            Errno::OPNOTSUPP => XskError::NotOffered { nic, queue, copy: options.copy },
             // The kernel says the same of flags that it does not know and of queues that are not there.
-            Some(libc::EINVAL) if pieces != 0 => XskError::NoQueueOrTooLong { nic, queue, frame_bytes },
-            Some(libc::EINVAL) => XskError::NoSuchQueue { nic, queue },
-            _ => XskError::System { doing: "binding an AF_XDP socket", nic, queue, source },
+            Errno::INVAL if !pieces.is_empty() => XskError::NoQueueOrTooLong { nic, queue, frame_bytes },
+            Errno::INVAL => XskError::NoSuchQueue { nic, queue },
+            error => XskError::System { doing: "binding an AF_XDP socket", nic, queue, source: error.into() },
         })
     }
 
@@ -178,7 +183,7 @@ impl Xsk {
     /// # Errors
     /// The kernel does not say.
     pub fn zero_copy(&self) -> io::Result<bool> {
-        sys::zero_copy(self.socket.as_fd())
+        Ok(sockopt::xdp_options(&self.socket)?.contains(XdpOptionsFlags::XDP_OPTIONS_ZEROCOPY))
     }
 
     /// What the kernel has counted.
@@ -186,7 +191,7 @@ impl Xsk {
     /// # Errors
     /// The kernel does not say.
     pub fn statistics(&self) -> io::Result<XskStatistics> {
-        sys::statistics(self.socket.as_fd()).map(XskStatistics::from)
+        sys::statistics(self.socket.as_fd())
     }
 
     /// Becomes readable when frames have arrived.
@@ -223,8 +228,9 @@ impl Xsk {
         for piece in 0..pieces as usize {
             let at = piece * chunk_bytes;
             let len = (bytes - at).min(chunk_bytes) as u32;
-            let options = if piece + 1 < pieces as usize { libc::XDP_PKT_CONTD } else { 0 };
-            send.push(libc::xdp_desc { addr: start + at as u64, len, options });
+            let mut options = XdpDescOptions::empty();
+            options.set(XdpDescOptions::XDP_PKT_CONTD, piece + 1 < pieces as usize);
+            send.push(XdpDesc { addr: start + at as u64, len, options });
         }
         Ok(())
     }
@@ -240,15 +246,14 @@ impl Xsk {
         send.publish();
         let mut waiting = send.waiting();
         while waiting > 0 && send.needs_wakeup() {
-            let outcome = sys::wake_send(self.socket.as_fd());
+            let outcome = net::send(&self.socket, &[], SendFlags::DONTWAIT);
             let before = std::mem::replace(&mut waiting, send.waiting());
-            match outcome.map_err(|error| (error.raw_os_error(), error)) {
-                Ok(()) => {}
+            match outcome {
+                Ok(_) => {}
                 // EAGAIN: the kernel sends so many at a time, and then there may be more to do at once.
-                Err((Some(libc::EAGAIN), _)) if waiting < before => continue,
-                Err((Some(libc::EAGAIN | libc::EBUSY | libc::ENOBUFS | libc::EINTR | libc::ENETDOWN), _)) => {
-                }
-                Err((_, error)) => return Err(error),
+                Err(Errno::AGAIN) if waiting < before => continue,
+                Err(Errno::AGAIN | Errno::BUSY | Errno::NOBUFS | Errno::INTR | Errno::NETDOWN) => {}
+                Err(error) => return Err(error.into()),
             }
             break;
         }
@@ -279,7 +284,7 @@ impl Xsk {
         }
         if self.busy_poll || self.rings.fill.needs_wakeup() {
             // Nothing to see in its outcome: with the next call there is something, or there is not.
-            let _ = sys::wake_receive(self.socket.as_fd());
+            let _ = net::recv(&self.socket, &mut [0; 0], RecvFlags::DONTWAIT);
         }
         0
     }
@@ -287,7 +292,7 @@ impl Xsk {
     /// Takes the next frame that is there as a whole. What the kernel says of it that cannot be is not delivered.
     fn receive_one(&mut self, deliver: &mut impl FnMut(&[&[u8]])) -> Option<()> {
         let first = self.rings.receive.as_mut()?.peek(0)?;
-        if first.options & libc::XDP_PKT_CONTD != 0 {
+        if first.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
             return self.receive_pieces(deliver);
         }
         self.rings.receive.as_mut()?.pop();
@@ -304,10 +309,10 @@ impl Xsk {
     fn receive_pieces(&mut self, deliver: &mut impl FnMut(&[&[u8]])) -> Option<()> {
         let receive = self.rings.receive.as_mut()?;
         let mut count = 1;
-        while receive.peek(count - 1)?.options & libc::XDP_PKT_CONTD != 0 {
+        while receive.peek(count - 1)?.options.contains(XdpDescOptions::XDP_PKT_CONTD) {
             count += 1;
         }
-        let mut chunks = ArrayVec::<(Slot, libc::xdp_desc), PIECES_MAX>::new();
+        let mut chunks = ArrayVec::<(Slot, XdpDesc), PIECES_MAX>::new();
         for entry in (0..count).map_while(|_| receive.pop()) {
             let Some(chunk) = self.umem.take_back(entry.addr, Side::Receive) else { continue };
             if let Err(over) = chunks.try_push((chunk, entry)) {
@@ -355,14 +360,14 @@ fn make_socket() -> Result<Own<OwnedFd>, XskError> {
 #[derive(Debug)]
 struct Rings {
     fill: Producer<u64>,
-    receive: Option<Consumer<libc::xdp_desc>>,
-    send: Option<Producer<libc::xdp_desc>>,
+    receive: Option<Consumer<XdpDesc>>,
+    send: Option<Producer<XdpDesc>>,
     completion: Consumer<u64>,
 }
 
 impl Rings {
     fn make(socket: BorrowedFd<'_>, plan: &Plan) -> io::Result<Rings> {
-        let at = sys::ring_offsets(socket)?;
+        let at = sockopt::xdp_mmap_offsets(socket)?;
         let (receive_size, send_size) = (size(plan.receive_chunks), size(plan.send_chunks()));
         let receive = || sys::consumer(socket, Which::Receive, at.rx, receive_size);
         let send = || sys::producer(socket, Which::Send, at.tx, send_size);

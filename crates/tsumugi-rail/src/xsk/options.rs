@@ -196,16 +196,3 @@ pub struct XskStatistics {
     /// Times that the kernel was to send and found the tx ring empty.
     pub send_ring_empty: u64,
 }
-
-impl From<libc::xdp_statistics> for XskStatistics {
-    fn from(kernel: libc::xdp_statistics) -> XskStatistics {
-        XskStatistics {
-            receive_dropped: kernel.rx_dropped,
-            receive_ring_full: kernel.rx_ring_full,
-            receive_no_chunk: kernel.rx_fill_ring_empty_descs,
-            receive_invalid: kernel.rx_invalid_descs,
-            send_invalid: kernel.tx_invalid_descs,
-            send_ring_empty: kernel.tx_ring_empty_descs,
-        }
-    }
-}

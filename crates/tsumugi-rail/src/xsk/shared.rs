@@ -4,6 +4,7 @@
 //! that cannot be counts as "nothing there" or "no room", and memory is ours again only if it had been lent.
 
 use crate::sys::Mapping;
+use rustix::net::xdp::{XdpDesc, XdpRingFlags, XdpRingOffset};
 use std::io;
 use std::marker::PhantomData;
 use std::ptr::NonNull;
@@ -17,27 +18,47 @@ pub(super) unsafe trait Entry: Copy {}
 // SAFETY: an address, of any value.
 unsafe impl Entry for u64 {}
 // SAFETY: three numbers, of any value.
-unsafe impl Entry for libc::xdp_desc {}
+unsafe impl Entry for XdpDesc {}
+
+/// Where in a ring's mapping its parts lie.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Offsets {
+    producer: u64,
+    consumer: u64,
+    flags: u64,
+    desc: u64,
+}
+
+impl TryFrom<XdpRingOffset> for Offsets {
+    type Error = io::Error;
+
+    /// # Errors
+    /// Before Linux 5.4 a ring has no flags.
+    fn try_from(at: XdpRingOffset) -> io::Result<Offsets> {
+        let flags = at.flags.ok_or(io::ErrorKind::Unsupported)?;
+        Ok(Offsets { producer: at.producer, consumer: at.consumer, flags, desc: at.desc })
+    }
+}
 
 /// One ring: two running indices, and a power of two of entries.
 #[derive(Debug)]
 struct Ring<E> {
     mapping: Mapping,
     /// Offsets of the two indices, the flags and the entries; checked by [`Ring::new`].
-    offsets: libc::xdp_ring_offset,
+    offsets: Offsets,
     mask: u32,
     entries: PhantomData<E>,
 }
 
 /// Bytes of the mapping of a ring of `size` entries.
-pub(super) const fn ring_bytes<E>(offsets: &libc::xdp_ring_offset, size: u32) -> usize {
+pub(super) const fn ring_bytes<E>(offsets: &Offsets, size: u32) -> usize {
     offsets.desc as usize + size as usize * size_of::<E>()
 }
 
 impl<E: Entry> Ring<E> {
     /// # Errors
     /// The kernel describes a ring that does not lie in the mapping.
-    fn new(mapping: Mapping, offsets: libc::xdp_ring_offset, size: u32) -> io::Result<Ring<E>> {
+    fn new(mapping: Mapping, offsets: Offsets, size: u32) -> io::Result<Ring<E>> {
         let word = |at: u64| {
             at.is_multiple_of(4) && at.checked_add(4).is_some_and(|end| end <= mapping.bytes() as u64)
         };
@@ -71,7 +92,7 @@ impl<E: Entry> Ring<E> {
 
     /// Whether the kernel wants to be called before it looks at the ring again.
     fn needs_wakeup(&self) -> bool {
-        self.word(self.offsets.flags).load(Ordering::Relaxed) & libc::XDP_RING_NEED_WAKEUP != 0
+        self.word(self.offsets.flags).load(Ordering::Relaxed) & XdpRingFlags::XDP_RING_NEED_WAKEUP.bits() != 0
     }
 
     /// The place of an entry, which lies within the mapping whatever `index` is.
@@ -95,7 +116,7 @@ pub(super) struct Producer<E> {
 }
 
 impl<E: Entry> Producer<E> {
-    pub(super) fn new(mapping: Mapping, offsets: libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
+    pub(super) fn new(mapping: Mapping, offsets: Offsets, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let written = ring.producer().load(Ordering::Relaxed);
         Ok(Producer { ring, written, consumed: written })
@@ -155,7 +176,7 @@ pub(super) struct Consumer<E> {
 }
 
 impl<E: Entry> Consumer<E> {
-    pub(super) fn new(mapping: Mapping, offsets: libc::xdp_ring_offset, size: u32) -> io::Result<Self> {
+    pub(super) fn new(mapping: Mapping, offsets: Offsets, size: u32) -> io::Result<Self> {
         let ring = Ring::new(mapping, offsets, size)?;
         let read = ring.consumer().load(Ordering::Relaxed);
         Ok(Consumer { ring, read, produced: read })
@@ -334,8 +355,7 @@ impl Pool {
 mod tests {
     use super::*;
 
-    const OFFSETS: libc::xdp_ring_offset =
-        libc::xdp_ring_offset { producer: 0, consumer: 64, flags: 128, desc: 192 };
+    const OFFSETS: Offsets = Offsets { producer: 0, consumer: 64, flags: 128, desc: 192 };
     const SIZE: u32 = 8;
 
     fn mapping() -> Mapping {
@@ -413,11 +433,11 @@ mod tests {
     #[test]
     fn a_ring_must_lie_in_its_mapping() {
         for offsets in [
-            libc::xdp_ring_offset { producer: 4096, ..OFFSETS },
-            libc::xdp_ring_offset { consumer: 2, ..OFFSETS },
-            libc::xdp_ring_offset { flags: u64::MAX - 3, ..OFFSETS },
-            libc::xdp_ring_offset { desc: 4096 - 8, ..OFFSETS },
-            libc::xdp_ring_offset { desc: 4, ..OFFSETS },
+            Offsets { producer: 4096, ..OFFSETS },
+            Offsets { consumer: 2, ..OFFSETS },
+            Offsets { flags: u64::MAX - 3, ..OFFSETS },
+            Offsets { desc: 4096 - 8, ..OFFSETS },
+            Offsets { desc: 4, ..OFFSETS },
         ] {
             assert!(Producer::<u64>::new(mapping(), offsets, SIZE).is_err(), "{offsets:?}");
         }

@@ -3,8 +3,8 @@
 use super::frames::{PORT, Wrapping};
 use super::pair::{EPOCH, Pair};
 use super::{ROOMY, data, open};
-use nix::sched::{CloneFlags, unshare};
-use nix::time::{ClockId, clock_gettime};
+use rustix::thread::{UnshareFlags, unshare_unsafe};
+use rustix::time::{ClockId, clock_gettime};
 use std::net::{IpAddr, UdpSocket};
 use std::sync::atomic::Ordering;
 use std::time::Duration;
@@ -20,7 +20,8 @@ const SIX: Wrapping = Wrapping { six: true, ..Wrapping::PLAIN };
 
 /// Gives this thread a network of its own, in which nobody has a socket, and any address may be bound to.
 pub(super) fn alone() {
-    unshare(CloneFlags::CLONE_NEWNET).expect("a network namespace");
+    // SAFETY: descriptors stay shared.
+    unsafe { unshare_unsafe(UnshareFlags::NEWNET) }.expect("a network namespace");
     for family in ["ipv4", "ipv6"] {
         let setting = format!("/proc/sys/net/{family}/ip_nonlocal_bind");
         std::fs::write(&setting, "1").unwrap_or_else(|error| panic!("{setting}: {error}"));
@@ -35,7 +36,7 @@ pub(super) fn socket(address: &str) -> UdpSocket {
 
 /// What the program's clock says.
 fn now_ns() -> u64 {
-    Duration::from(clock_gettime(ClockId::CLOCK_MONOTONIC_COARSE).expect("the clock")).as_nanos() as u64
+    Duration::try_from(clock_gettime(ClockId::MonotonicCoarse)).expect("the clock").as_nanos() as u64
 }
 
 /// Loads the program into a network without sockets, and opens a flow.

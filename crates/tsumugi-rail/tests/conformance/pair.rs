@@ -3,7 +3,8 @@
 use super::View;
 use super::frames::{PORT, Wrapping};
 use crc_fast::{CrcAlgorithm, checksum};
-use nix::poll::{PollFd, PollFlags, PollTimeout, poll};
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::time::Timespec;
 use std::mem::offset_of;
 use std::sync::atomic::Ordering;
 use tsumugi_lab::testing::{Watched, as_root};
@@ -84,8 +85,8 @@ impl Pair {
 
     /// Whether the bell has rung and nobody has heard it.
     pub(crate) fn rung(&self) -> bool {
-        let mut bells = [PollFd::new(self.xdp.bell(), PollFlags::POLLIN)];
-        poll(&mut bells, PollTimeout::ZERO).expect("polling the bell") == 1
+        let mut bells = [PollFd::from_borrowed_fd(self.xdp.bell(), PollFlags::IN)];
+        poll(&mut bells, Some(&Timespec::default())).expect("polling the bell") == 1
     }
 
     /// Runs the XDP program alone on a frame, and returns what it did and the frame as it left it.

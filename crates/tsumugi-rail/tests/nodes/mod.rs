@@ -4,9 +4,10 @@
 
 pub(crate) mod pair;
 
-use nix::sched::{CloneFlags, setns};
+use rustix::thread::{LinkNameSpaceType, move_into_link_name_space};
 use std::fs::File;
 use std::net::SocketAddr;
+use std::os::fd::AsFd;
 use std::time::Duration;
 use tsumugi_lab::testing::{Watched, as_root};
 use tsumugi_lab::{Lab, LabGuard, Spec};
@@ -62,7 +63,8 @@ impl Nodes {
         let namespace = File::open(path).expect("the namespace is there");
         std::thread::scope(|scope| {
             let entered = scope.spawn(|| {
-                setns(&namespace, CloneFlags::CLONE_NEWNET).expect("root may enter it");
+                move_into_link_name_space(namespace.as_fd(), Some(LinkNameSpaceType::Network))
+                    .expect("root may enter it");
                 work()
             });
             entered.join().expect("the work is done")

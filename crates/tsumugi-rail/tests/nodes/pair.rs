@@ -1,7 +1,7 @@
 //! A send path between two nodes.
 
 use super::{Nodes, eventually, four, six};
-use nix::sys::socket::{setsockopt, sockopt::RcvBufForce};
+use rustix::net::sockopt::set_socket_recv_buffer_size_force;
 use std::io::ErrorKind;
 use std::net::{SocketAddr, UdpSocket};
 use std::time::Duration;
@@ -37,7 +37,7 @@ impl<S: SendPath> Pair<'_, S> {
         let beside = nodes.inside(0, || UdpSocket::bind(at(0))).unwrap();
         let peer = nodes.inside(1, || UdpSocket::bind(at(1))).unwrap();
         peer.set_read_timeout(Some(Duration::from_secs(5))).unwrap();
-        setsockopt(&peer, RcvBufForce, &(8 << 20)).unwrap(); // every burst fits
+        set_socket_recv_buffer_size_force(&peer, 8 << 20).unwrap(); // every burst fits
         let mut local = beside.local_addr().unwrap();
         if wildcard {
             local.set_ip(if ipv4 { "0.0.0.0" } else { "::" }.parse().unwrap());

@@ -3,6 +3,7 @@
 use crate::nodes::{NIC, Nodes};
 use std::time::{Duration, Instant};
 use tsumugi_rail::ether::ETHERNET_BYTES;
+use tsumugi_rail::nics::index_of;
 use tsumugi_rail::xdp::Mode;
 use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
 
@@ -29,7 +30,7 @@ impl Pair {
 
     /// What to open in a node.
     pub(crate) fn options(&self, node: usize) -> XskOptions {
-        let nic = self.nodes.inside(node, || nix::net::if_::if_nametoindex(NIC)).expect("a NIC");
+        let nic = self.nodes.inside(node, || index_of(NIC)).expect("a NIC");
         XskOptions { frame_bytes: self.frame_bytes, ..XskOptions::new(nic) }
     }
 

@@ -1,8 +1,12 @@
 //! What an application's event loop watches in place of a blocking call: that something has arrived, or that a timer of the
 //! endpoint is due.
 
+use rustix::event::epoll::{self, CreateFlags, EventData, EventFlags};
+use rustix::time::{
+    Itimerspec, TimerfdClockId, TimerfdFlags, TimerfdTimerFlags, Timespec, timerfd_create, timerfd_settime,
+};
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use tsumugi_rail::Own;
 use tsumugi_wire::Instant;
 use tsumugi_wire::time::{MICROSECOND_NS, SECOND_NS};
@@ -24,18 +28,11 @@ pub(super) struct Bell {
 impl Bell {
     /// A bell that rings when `rail` is readable.
     pub(super) fn new(rail: BorrowedFd<'_>) -> io::Result<Bell> {
-        // SAFETY: no memory is involved; what is returned is checked, and nobody else has it.
-        let epoll = unsafe { owned(libc::epoll_create1(libc::EPOLL_CLOEXEC)) }?;
-        let flags = libc::TFD_CLOEXEC | libc::TFD_NONBLOCK;
-        // SAFETY: as above.
-        let timer = unsafe { owned(libc::timerfd_create(libc::CLOCK_MONOTONIC, flags)) }?;
+        let epoll = Own::new(epoll::create(CreateFlags::CLOEXEC)?);
+        let flags = TimerfdFlags::CLOEXEC | TimerfdFlags::NONBLOCK;
+        let timer = Own::new(timerfd_create(TimerfdClockId::Monotonic, flags)?);
         for descriptor in [rail, timer.as_fd()] {
-            let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-            let (epoll, descriptor) = (epoll.as_raw_fd(), descriptor.as_raw_fd());
-            // SAFETY: both are open, and the event lives through the call, which reads it.
-            if unsafe { libc::epoll_ctl(epoll, libc::EPOLL_CTL_ADD, descriptor, &raw mut event) } != 0 {
-                return Err(io::Error::last_os_error());
-            }
+            epoll::add(&epoll, descriptor, EventData::new_u64(0), EventFlags::IN)?;
         }
         Ok(Bell { epoll, timer, rings_at: Instant::NEVER })
     }
@@ -54,42 +51,25 @@ impl Bell {
         // 0 takes it back.
         let ns =
             if due == Instant::NEVER { 0 } else { due.since(now) + due.since(now) / LATE_SHARE + LATE_NS };
-        let value = libc::timespec {
-            tv_sec: (ns / SECOND_NS) as libc::time_t,
-            tv_nsec: (ns % SECOND_NS) as libc::c_long,
-        };
-        let never = libc::timespec { tv_sec: 0, tv_nsec: 0 };
-        let spec = libc::itimerspec { it_interval: never, it_value: value };
-        // SAFETY: the descriptor is a timer's, and the time lives through the call, which reads it.
-        let set = unsafe {
-            libc::timerfd_settime(self.timer.as_raw_fd(), 0, &raw const spec, std::ptr::null_mut())
-        };
-        debug_assert_eq!(set, 0, "a timer of ours and a time that is one");
+        let it_value = Timespec { tv_sec: (ns / SECOND_NS) as _, tv_nsec: (ns % SECOND_NS) as _ };
+        let times = Itimerspec { it_interval: Timespec::default(), it_value };
+        let set = timerfd_settime(&self.timer, TimerfdTimerFlags::empty(), &times);
+        debug_assert!(set.is_ok(), "a timer of ours and a time that is one");
         self.rings_at = due;
     }
-}
-
-/// # Safety
-/// `raw` is -1, or a descriptor that nobody else has.
-unsafe fn owned(raw: libc::c_int) -> io::Result<Own<OwnedFd>> {
-    if raw < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    // SAFETY: the caller says so.
-    Ok(Own::new(unsafe { OwnedFd::from_raw_fd(raw) }))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::event::{PollFd, PollFlags, poll};
     use std::net::UdpSocket;
     use std::time::Instant as Time;
     use tsumugi_wire::time::MILLISECOND_NS;
 
-    fn rings_within(bell: &Bell, ms: i32) -> bool {
-        let mut poll = libc::pollfd { fd: bell.descriptor().as_raw_fd(), events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that lives through the call.
-        unsafe { libc::poll(&raw mut poll, 1, ms) == 1 }
+    fn rings_within(bell: &Bell, ms: i64) -> bool {
+        let timeout = Timespec { tv_sec: ms / 1000, tv_nsec: ms % 1000 * 1_000_000 };
+        poll(&mut [PollFd::from_borrowed_fd(bell.descriptor(), PollFlags::IN)], Some(&timeout)) == Ok(1)
     }
 
     #[test]

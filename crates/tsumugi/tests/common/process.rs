@@ -2,6 +2,7 @@
 
 #![allow(dead_code, reason = "every test program uses its own part")]
 
+use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process, waitid};
 use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
 use std::process::{Child, ChildStdin, Command, Stdio};
@@ -138,17 +139,12 @@ impl Process {
     }
 
     /// Sends a signal. After SIGSTOP it waits until the process stands still: on another CPU it may run on for a moment.
-    pub(crate) fn signal(&self, signal: libc::c_int) {
-        let pid = libc::pid_t::try_from(self.child.id()).expect("a process number");
-        // SAFETY: no memory is involved; the child was not waited for, so the number is still its own.
-        assert_eq!(unsafe { libc::kill(pid, signal) }, 0, "signal {signal} to {pid}");
-        if signal == libc::SIGSTOP {
-            // SAFETY: the kernel writes a siginfo_t, and all zeroes is one. The child stays to be waited for when it ends.
-            let stopped = unsafe {
-                let mut about = std::mem::zeroed();
-                libc::waitid(libc::P_PID, self.child.id(), &mut about, libc::WSTOPPED | libc::WNOWAIT)
-            };
-            assert_eq!(stopped, 0, "{pid} does not stop: {}", std::io::Error::last_os_error());
+    pub(crate) fn signal(&self, signal: Signal) {
+        let pid = Pid::from_child(&self.child);
+        kill_process(pid, signal).expect("our own child can be sent a signal");
+        if signal == Signal::STOP {
+            // It stays to be waited for when it ends.
+            waitid(WaitId::Pid(pid), WaitIdOptions::STOPPED | WaitIdOptions::NOWAIT).expect("it stops");
         }
     }
 
@@ -161,7 +157,10 @@ impl Process {
     /// Waits until it has been killed, by itself.
     pub(crate) fn see_killed(&mut self) {
         let status = self.child.wait().expect("our own child can be waited for");
-        assert!(std::os::unix::process::ExitStatusExt::signal(&status) == Some(libc::SIGKILL), "{status}");
+        assert!(
+            std::os::unix::process::ExitStatusExt::signal(&status) == Some(Signal::KILL.as_raw()),
+            "{status}"
+        );
     }
 
     /// Waits for its good end; meanwhile, again and again, does something else.

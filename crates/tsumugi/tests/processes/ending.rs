@@ -2,7 +2,9 @@
 
 use crate::process::{PATIENCE, Process};
 use crate::{CHANNEL, MARGIN, alone, open, peer_at, progress};
-use std::os::fd::AsRawFd;
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::process::Signal;
+use rustix::time::Timespec;
 use std::time::{Duration, Instant};
 use tsumugi::active_message::{ActiveMessageOptions, ActiveMessages, CallError};
 use tsumugi::{Channel, Config, Endpoint, PeerId, Reason, ReceiveError, Refusal, SendError};
@@ -41,7 +43,7 @@ fn a_program_that_ends_lingers_no_longer_than_it_may() {
         let peer = peer_at(&endpoint, there.hear_number());
         channel.send(peer, b"taken").unwrap();
         endpoint.flush().unwrap();
-        there.signal(libc::SIGSTOP);
+        there.signal(Signal::STOP);
         channel.send(peer, b"not to be acknowledged").unwrap();
         let start = Instant::now();
         drop((channel, endpoint));
@@ -87,7 +89,7 @@ fn an_event_loop_hears_of_a_peer_that_is_killed() {
     let (endpoint, channel, mut there, peer) = unanswered();
     there.kill();
     let killed = Instant::now();
-    let descriptor = endpoint.descriptor().unwrap().as_raw_fd();
+    let descriptor = endpoint.descriptor().unwrap();
     let failure = loop {
         match channel.try_receive() {
             Ok(None) => {}
@@ -95,10 +97,9 @@ fn an_event_loop_hears_of_a_peer_that_is_killed() {
             other => panic!("{other:?}"),
         }
         assert!(endpoint.deadline().is_some(), "it will look after the peer");
-        let mut poll = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
-        // SAFETY: one pollfd that lives through the call.
-        let ready = unsafe { libc::poll(&raw mut poll, 1, MARGIN.as_millis() as i32) };
-        assert_eq!(ready, 1, "nothing wakes the event loop");
+        let margin = Timespec::try_from(MARGIN).unwrap();
+        let ready = poll(&mut [PollFd::from_borrowed_fd(descriptor, PollFlags::IN)], Some(&margin));
+        assert_eq!(ready, Ok(1), "nothing wakes the event loop");
     };
     assert_eq!((failure.peer, failure.reason), (peer, Reason::Gone));
     assert!(killed.elapsed() < MARGIN, "{:?}", killed.elapsed());
@@ -163,7 +164,7 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
     let peer = peer_at(&endpoint, there.hear_number());
     let mut port = ActiveMessages::open(&endpoint, CHANNEL, ActiveMessageOptions::default(), ()).unwrap();
     assert_eq!(port.call(peer, "double", [21, 0, 0, 0], &[]).unwrap().0[0], 42);
-    there.signal(libc::SIGSTOP);
+    there.signal(Signal::STOP);
     // What was on its way is answered before it stands still.
     let mut unanswered = 0;
     while unanswered < 3 {
@@ -176,7 +177,7 @@ fn a_call_to_a_server_that_has_stopped_ends_in_time() {
         assert!((TIMEOUT..TIMEOUT + MARGIN).contains(&start.elapsed()), "{:?}", start.elapsed());
         unanswered += 1;
     }
-    there.signal(libc::SIGCONT);
+    there.signal(Signal::CONT);
     // Late answers are dropped, each call gets its own.
     assert_eq!(port.call_timeout(peer, "double", [33, 0, 0, 0], &[], PATIENCE).unwrap().0[0], 66);
     assert_eq!(port.outstanding(), 0);

@@ -7,6 +7,8 @@ mod ending;
 mod roles;
 
 use process::{PATIENCE, Process, ROLE};
+use rustix::process::Signal;
+use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
 use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
@@ -67,23 +69,10 @@ fn sum(data: &[u8]) -> u64 {
 
 /// Confines this process to two processors, if there are more.
 fn two_processors() {
-    // SAFETY: all zeroes is an empty set.
-    let mut set: libc::cpu_set_t = unsafe { std::mem::zeroed() };
-    // SAFETY: the set lives through the call, which fills it in.
-    assert_eq!(unsafe { libc::sched_getaffinity(0, size_of_val(&set), &raw mut set) }, 0);
-    let mut kept = 0;
-    for processor in 0..libc::CPU_SETSIZE as usize {
-        // SAFETY: `processor` is within the set.
-        if unsafe { libc::CPU_ISSET(processor, &set) } {
-            kept += 1;
-            if kept > 2 {
-                // SAFETY: as above.
-                unsafe { libc::CPU_CLR(processor, &mut set) };
-            }
-        }
-    }
-    // SAFETY: the set lives through the call, which reads it.
-    assert_eq!(unsafe { libc::sched_setaffinity(0, size_of_val(&set), &raw const set) }, 0);
+    let set = sched_getaffinity(None).unwrap();
+    let mut kept = CpuSet::new();
+    (0..CpuSet::MAX_CPU).filter(|&processor| set.is_set(processor)).take(2).for_each(|two| kept.set(two));
+    sched_setaffinity(None, &kept).unwrap();
 }
 
 fn progress(endpoint: &Endpoint) {
@@ -195,7 +184,7 @@ fn stopped_with_a_quarter(endpoint: &Endpoint) -> (Channel, Process) {
         channel.post(peer, &payload(number, 100_000)).unwrap();
     }
     assert_eq!(there.hear_while(|| progress(endpoint)), "a quarter");
-    there.signal(libc::SIGSTOP);
+    there.signal(Signal::STOP);
     (channel, there)
 }
 
@@ -209,7 +198,7 @@ fn a_peer_that_stands_still_for_many_time_outs_is_not_dead_and_loses_nothing() {
         Err(ReceiveError::TimedOut(_)) => {}
         other => panic!("{other:?}"),
     }
-    there.signal(libc::SIGCONT);
+    there.signal(Signal::CONT);
     assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
     assert!(endpoint.take_failure().is_none());
     there.finish_while(|| progress(&endpoint));
@@ -231,7 +220,7 @@ fn a_flush_ends_though_a_peer_that_is_there_takes_nothing() {
         other => panic!("{other:?}"),
     }
     assert!((flush_timeout..PATIENCE).contains(&begun.elapsed()), "{:?}", begun.elapsed());
-    there.signal(libc::SIGCONT);
+    there.signal(Signal::CONT);
     assert_eq!(&channel.receive_timeout(PATIENCE).unwrap()[..], b"all here");
     assert!(endpoint.take_failure().is_none());
     there.finish_while(|| progress(&endpoint));

@@ -4,6 +4,7 @@
 use crate::cluster::{Cluster, NIC, PORT, eventually, four};
 use crate::remote::{Remote, conclude};
 use crate::windows::{fill, pair};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// For what takes a second on a machine that has nothing else to do.
@@ -31,12 +32,12 @@ fn behind_a_bridge_the_program_answers_behind_the_driver() {
     receiver.until_taken(1);
     sender.order("flush");
     // Nobody but the program can answer. One packet at a time: several that come in one piece are the owner's.
-    receiver.0.signal(libc::SIGSTOP);
+    receiver.0.signal(Signal::STOP);
     for _ in 0..50 {
         sender.order("post 1");
         sender.order("flush");
     }
-    receiver.0.signal(libc::SIGCONT);
+    receiver.0.signal(Signal::CONT);
     receiver.until_taken(51);
 }
 

@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, NIC, PORT, eventually, four};
 use crate::remote::{Remote, conclude};
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 #[test]
@@ -115,13 +116,13 @@ fn a_receiver_that_is_stopped_is_not_dead_and_loses_nothing() {
         let [mut sender, mut receiver] = [0, 1].map(|node| Remote::open(&cluster, node, &settings(node)));
         sender.order("stream");
         receiver.until_taken(20);
-        receiver.0.signal(libc::SIGSTOP);
+        receiver.0.signal(Signal::STOP);
         let stopped = Instant::now();
         while stopped.elapsed() < STANDS_STILL {
             assert_eq!(sender.failure(), "", "{receive_path}: after {:?}", stopped.elapsed());
             std::thread::sleep(Duration::from_millis(50));
         }
-        receiver.0.signal(libc::SIGCONT);
+        receiver.0.signal(Signal::CONT);
         let taken = receiver.report().get("taken");
         receiver.until_taken(taken + 20);
         // All that was posted is taken, whole and in order.

@@ -3,6 +3,7 @@
 use crate::cluster::{Cluster, PORT, eventually, four};
 use crate::process::Process;
 use crate::remote::Remote;
+use rustix::process::Signal;
 use std::time::{Duration, Instant};
 
 /// An echo in node 0.
@@ -91,7 +92,7 @@ fn who_is_gone_has_no_port_any_more() {
             let echo = echo(&cluster, receive_path);
             let mut next = cluster.start(0, &format!("next_owner port={PORT} receive={receive_path}"));
             assert_eq!(next.hear(), "ready");
-            echo.signal(libc::SIGKILL);
+            echo.signal(Signal::KILL);
             // Asks for the port as soon as the kernel says that nobody listens there.
             assert_eq!(next.hear(), format!("open {}", u8::from(receive_path == "xdp")));
         }

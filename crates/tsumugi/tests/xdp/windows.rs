@@ -2,6 +2,7 @@
 
 use crate::cluster::{Cluster, PORT, four};
 use crate::remote::Remote;
+use rustix::process::Signal;
 
 /// A writer, and a process with a window of so many pages; and what names the window.
 pub(crate) fn pair(cluster: &Cluster, pages: usize) -> (Remote, Remote, String) {
@@ -29,11 +30,11 @@ fn a_stopped_process_is_written(test: &str, mtu: u64) {
     fill(&mut writer, &window, PAGES, 1);
     assert_eq!(target.ask("holds 1"), "yes");
     let before = target.report();
-    target.0.signal(libc::SIGSTOP);
+    target.0.signal(Signal::STOP);
     for number in 2..30 {
         fill(&mut writer, &window, PAGES, number);
     }
-    target.0.signal(libc::SIGCONT);
+    target.0.signal(Signal::CONT);
     assert_eq!(target.ask("holds 29"), "yes");
     let after = target.report();
     let grown = |name| after.get(name) - before.get(name);

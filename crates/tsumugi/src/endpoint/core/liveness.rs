@@ -19,6 +19,7 @@ use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::peer::liveness::{Look, Patience};
 use crate::error::Reason;
+use rustix::io::Errno;
 use tsumugi_rail::{Evidence, NicName, Packet, Question, Rail, RailError};
 use tsumugi_wire::defect;
 use tsumugi_wire::time::{MILLISECOND_NS, SECOND_NS};
@@ -191,12 +192,12 @@ fn link_down<R: Rail + ?Sized>(now: Instant, peer: &Peer, rail: &mut R) -> Optio
 /// Whether an error says that nothing can be sent to an address, now or in a moment.
 fn is_final(error: i32) -> bool {
     matches!(
-        error,
-        libc::ENETUNREACH
-            | libc::EAFNOSUPPORT
-            | libc::EADDRNOTAVAIL
-            | libc::EPERM
-            | libc::EACCES
-            | libc::EINVAL
+        Errno::from_raw_os_error(error),
+        Errno::NETUNREACH
+            | Errno::AFNOSUPPORT
+            | Errno::ADDRNOTAVAIL
+            | Errno::PERM
+            | Errno::ACCESS
+            | Errno::INVAL
     )
 }

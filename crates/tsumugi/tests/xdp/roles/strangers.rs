@@ -4,10 +4,11 @@ use super::Settings;
 use crate::cluster::{NIC, PORT};
 use crate::process::{Orders, PATIENCE, say};
 use crc_fast::CrcAlgorithm;
+use rustix::net::{AddressFamily, SocketFlags, SocketType, eth, socket_with};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpListener, TcpStream, UdpSocket};
-use std::os::fd::{FromRawFd, OwnedFd};
+use std::os::fd::AsRawFd;
 use std::time::Duration;
 use tsumugi_wire::handshake::{Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
@@ -269,21 +270,16 @@ fn overhear(socket: &UdpSocket) -> Vec<u8> {
 /// A socket that sends and receives whole frames on the NIC. Its type is another's, who knows no address either once
 /// it is bound.
 fn packet_socket() -> UdpSocket {
-    let everything = (libc::ETH_P_ALL as u16).to_be();
-    // SAFETY: no memory is involved.
-    let raw =
-        unsafe { libc::socket(libc::AF_PACKET, libc::SOCK_RAW | libc::SOCK_CLOEXEC, i32::from(everything)) };
-    assert!(raw >= 0, "{}", std::io::Error::last_os_error());
-    // SAFETY: the descriptor was made just now, and nobody else has it.
-    let socket = unsafe { OwnedFd::from_raw_fd(raw) };
+    let socket =
+        socket_with(AddressFamily::PACKET, SocketType::RAW, SocketFlags::CLOEXEC, Some(eth::ALL)).unwrap();
     let index = std::fs::read_to_string(format!("/sys/class/net/{NIC}/ifindex")).unwrap();
     // SAFETY: all zeroes is a value of this structure of integers.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as u16;
-    address.sll_protocol = everything;
+    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
     address.sll_ifindex = index.trim().parse().unwrap();
     let bytes = size_of_val(&address) as libc::socklen_t;
     // SAFETY: the address lives through the call and is as long as said.
-    assert_eq!(unsafe { libc::bind(raw, (&raw const address).cast(), bytes) }, 0);
+    assert_eq!(unsafe { libc::bind(socket.as_raw_fd(), (&raw const address).cast(), bytes) }, 0);
     UdpSocket::from(socket)
 }
