@@ -1,6 +1,7 @@
 //! What an endpoint is opened with.
 
-use crate::{Networks, NetworksError, PeerName, Policy, Replacement, Wait};
+use crate::peer_name::PeerName;
+use crate::{Networks, NetworksError, Policy, Replacement, Wait};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;

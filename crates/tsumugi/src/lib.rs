@@ -46,10 +46,25 @@
 //! added peers is told when the last of them leaves, because nothing would come any more. [`Endpoint::take_failure`]
 //! tells of every end.
 //!
+//! # Waiting
+//!
+//! A call that waits waits for ever, and its likeness whose name ends in `_timeout` as long as it is told
+//! ([`Channel::receive_timeout`], [`message::Port::wait_any_timeout`], [`active_message::ActiveMessages::call_timeout`]): when
+//! the time is over, that is an error called `TimedOut`. The `poll_timeout` of a programming model returns 0 then. Whoever
+//! waits for something else says what, with [`Endpoint::wait_until`].
+//!
+//! # Tasks
+//!
+//! What waits can be awaited, too: [`Channel::receive_async`], [`Channel::send_async`], a tagged [`message::Request`], a remote
+//! [`remote::Operation`], [`Endpoint::flush_async`]. Dropped before they are ready, they lose nothing. With the feature
+//! `tokio` they have the runtime that polls them watch the endpoint (`examples/event_loop.rs`); an endpoint belongs to one
+//! thread, and so its tasks run in a `LocalSet` or a runtime of one thread. A program whose tasks wait for other things as well
+//! keeps the endpoint going meanwhile with [`Endpoint::drive`]. Without any runtime, [`Endpoint::block_on`] runs a future.
+//!
 //! # Event loops
 //!
 //! [`Endpoint::descriptor`] is readable when something has arrived and when a timer is due; whoever watches it calls
-//! [`Endpoint::progress`], or receives without waiting, whenever it is. `examples/event_loop.rs` does so under tokio.
+//! [`Endpoint::progress`], or receives without waiting, whenever it is. That wakes tasks as well.
 //!
 //! # Programming models
 //!
@@ -92,6 +107,7 @@ mod counters;
 mod endpoint;
 mod error;
 mod memory;
+mod peer_name;
 mod peers;
 mod pool;
 mod registry;
@@ -113,7 +129,8 @@ pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
     Unsent,
 };
-pub use peers::{HostFileError, PeerName, parse_host_file};
+pub use peer_name::PeerName;
+pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};
 pub use report::{GivenUp, NicInUse, Report};
 pub use send_buffer::SendBuffer;

@@ -6,6 +6,7 @@ mod bell;
 mod budget;
 mod closing;
 mod egress;
+mod futures;
 pub(crate) mod long_message;
 mod multirail;
 pub(crate) mod peer;

@@ -58,7 +58,7 @@
 //!
 //! A receive: when the data are in its buffer. A send: when the library needs nothing more of the caller, which is at once
 //! unless it was offered, and then when the receiver has said that it wants it and the data are accepted. The completion's
-//! [`Ticket`] tells whether they have arrived. [`Protocol::Rendezvous`] with [`MessageOptions::eager_bytes`] of 0 makes
+//! [`Ticket`](crate::Ticket) tells whether they have arrived. [`Protocol::Rendezvous`] with [`MessageOptions::eager_bytes`] of 0 makes
 //! sends synchronous in MPI's sense: they are complete when a receive has matched them.
 //!
 //! # When a peer is gone
@@ -75,6 +75,7 @@
 mod arrivals;
 mod departures;
 mod entry;
+mod handle;
 mod header;
 mod many;
 pub(crate) mod matching;
@@ -89,8 +90,9 @@ mod table;
 mod waiting;
 
 pub use crate::buffer::Buffer;
+pub use handle::{Listed, Request};
 pub use receiving::Claim;
-pub use request::{Completion, Envelope, Listed, Pattern, Request, RequestError, Status, WaitError};
+pub use request::{Completion, Envelope, Pattern, RequestError, Status, WaitError};
 pub use sending::MessageBuffer;
 
 use crate::Failure;
@@ -99,9 +101,9 @@ use crate::endpoint::Endpoint;
 use crate::endpoint::core::Core;
 use crate::endpoint::shared::Shared;
 use crate::error::ChannelError;
+use handle::{Hold, Inner};
 use header::HEADER_BYTES_MAX;
 use port_state::PortState;
-use request::{Hold, Inner};
 use std::cell::RefCell;
 use std::fmt;
 use std::rc::Rc;
@@ -209,7 +211,7 @@ impl Port {
     }
 
     fn begun(&self, number: u64) -> Request {
-        Request(Inner::Begun(Hold::new(self, number, PortState::let_go)))
+        Request(Inner::Begun(Hold::new(&self.shared, &self.state, number, PortState::let_go)))
     }
 
     /// The port's and the endpoint's state, for a call that is made now.

@@ -1,8 +1,9 @@
 //! Receiving: what a port asks for, and what it looks at without asking.
 
 use super::Port;
+use super::handle::{Hold, Inner, Listed, Request};
 use super::port_state::PortState;
-use super::request::{Completion, Hold, Inner, Listed, Pattern, Request, Status};
+use super::request::{Completion, Pattern, Status};
 use crate::buffer::Buffer;
 use crate::endpoint::core::Core;
 use std::fmt;
@@ -17,7 +18,7 @@ pub struct Claim {
 
 impl Claim {
     pub(super) fn new(port: &Port, key: usize, status: Status) -> Claim {
-        Claim { hold: Hold::new(port, key as u64, PortState::discard), status }
+        Claim { hold: Hold::new(&port.shared, &port.state, key as u64, PortState::discard), status }
     }
 
     /// The message.
@@ -48,7 +49,7 @@ impl Port {
 
     /// Begins to receive several messages into one buffer, one behind the other, as long as there is room for `least` bytes
     /// more. Each is [listed](Port::next_completion) under `cookie`, with the part of the buffer that it fills; then once more
-    /// the receive itself, with what is left: as [`RequestError::Filled`], or with what else has ended it.
+    /// the receive itself, with what is left: as [`RequestError::Filled`](super::RequestError::Filled), or with what else has ended it.
     pub fn receive_many(&self, pattern: Pattern, buffer: Buffer, least: usize, cookie: u64) -> Listed {
         let post =
             |port: &mut PortState, core: &mut Core| port.receive_many(core, pattern, buffer, least, cookie);
@@ -81,7 +82,7 @@ impl Port {
         self.state.borrow_mut().next_listed()
     }
 
-    /// Ends a receive that no message has matched: it is complete then, with [`RequestError::Cancelled`]. `false` for
+    /// Ends a receive that no message has matched: it is complete then, with [`RequestError::Cancelled`](super::RequestError::Cancelled). `false` for
     /// one that a message has matched, and for a send.
     pub fn cancel(&self, request: &Request) -> bool {
         match &request.0 {

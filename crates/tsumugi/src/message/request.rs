@@ -1,15 +1,8 @@
 //! What a caller asks for and what becomes of it.
 
-use super::Port;
-use super::port_state::PortState;
 use crate::buffer::Buffer;
-use crate::endpoint::core::Core;
-use crate::endpoint::shared::Shared;
 use crate::{Failure, PeerId, Ticket};
-use std::cell::RefCell;
-use std::fmt;
 use std::ops::Deref;
-use std::rc::{Rc, Weak};
 use std::time::Duration;
 use tsumugi_rail::RailError;
 
@@ -64,109 +57,6 @@ impl From<u64> for Envelope {
         Envelope { tag, immediate: None }
     }
 }
-
-/// A send or a receive that was begun, by which to ask what has become of it.
-///
-/// Its completion is given out once; then the request is spent. Whoever does not want to know drops it: a send goes on by
-/// itself, a receive that no message has matched is cancelled, and the message that one has matched is thrown away.
-///
-/// It is a future, too: `request.await` is [`Port::wait`](super::Port::wait) for tasks, and `(&mut request).await` what may be
-/// given up and tried again. See [the crate](crate#tasks) for how tasks are woken.
-pub struct Request(pub(super) Inner);
-
-pub(super) enum Inner {
-    /// A send that was complete at once.
-    Sent { status: Status, ticket: Ticket },
-    /// Anything else.
-    Begun(Hold),
-    /// The completion was given out.
-    Spent,
-}
-
-impl Request {
-    /// Whether its completion was given out.
-    #[must_use]
-    pub fn is_spent(&self) -> bool {
-        matches!(self.0, Inner::Spent)
-    }
-
-    /// What has become of it, if it is complete: then it is spent.
-    pub(super) fn outcome(&mut self, port: &mut PortState) -> Result<Option<Completion>, WaitError> {
-        let completion = match &mut self.0 {
-            Inner::Sent { status, ticket } => Completion::sent(*status, Some(*ticket), None),
-            Inner::Begun(hold) => match port.outcome(hold.number).map_err(|()| WaitError::Spent)? {
-                Some(completion) => {
-                    hold.is_released = true;
-                    completion
-                }
-                None => return Ok(None),
-            },
-            Inner::Spent => return Err(WaitError::Spent),
-        };
-        self.0 = Inner::Spent;
-        Ok(Some(completion))
-    }
-
-    /// Whether [`Request::outcome`] would say something.
-    pub(super) fn is_over(&self, port: &PortState) -> bool {
-        match &self.0 {
-            Inner::Begun(hold) => port.is_over(hold.number),
-            Inner::Sent { .. } | Inner::Spent => true,
-        }
-    }
-
-    /// Whether it is of this port, as far as it matters.
-    pub(super) fn is_of(&self, port: &Rc<RefCell<PortState>>) -> bool {
-        match &self.0 {
-            Inner::Begun(hold) => Rc::ptr_eq(&hold.state, port),
-            Inner::Sent { .. } | Inner::Spent => true,
-        }
-    }
-}
-
-impl fmt::Debug for Request {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match &self.0 {
-            Inner::Sent { status, .. } => f.debug_tuple("Sent").field(status).finish(),
-            Inner::Begun(hold) => f.debug_tuple("Begun").field(&hold.number).finish(),
-            Inner::Spent => f.write_str("Spent"),
-        }
-    }
-}
-
-/// A request's hold on its entry in the port, or a claim's on its message.
-pub(super) struct Hold {
-    pub(super) number: u64,
-    /// The port has nothing more of it.
-    pub(super) is_released: bool,
-    /// Weak, so that a forgotten request keeps no endpoint alive.
-    pub(super) shared: Weak<Shared>,
-    pub(super) state: Rc<RefCell<PortState>>,
-    /// What becomes of the entry when the hold is dropped before it is released.
-    let_go: fn(&mut PortState, &mut Core, u64),
-}
-
-impl Hold {
-    pub(super) fn new(port: &Port, number: u64, let_go: fn(&mut PortState, &mut Core, u64)) -> Hold {
-        let (shared, state) = (Rc::downgrade(&port.shared), Rc::clone(&port.state));
-        Hold { number, is_released: false, shared, state, let_go }
-    }
-}
-
-impl Drop for Hold {
-    fn drop(&mut self) {
-        if !self.is_released
-            && let Some(shared) = self.shared.upgrade()
-        {
-            (self.let_go)(&mut self.state.borrow_mut(), &mut shared.inner.borrow_mut().core, self.number);
-        }
-    }
-}
-
-/// Names a request whose completion comes in the port's [list](super::Port::next_completion), under the number that its
-/// caller has given it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Listed(pub(super) u64);
 
 /// A message, as its receiver or sender is told of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

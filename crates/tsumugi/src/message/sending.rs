@@ -1,9 +1,10 @@
 //! Sending: how a message leaves a port, and buffers to write one into.
 
+use super::handle::{Inner, Listed, Request};
 use super::header::Header;
 use super::parcel::Parcel;
 use super::port_state::PortState;
-use super::request::{Envelope, Inner, Listed, Request, Status};
+use super::request::{Envelope, Status};
 use super::{Port, Protocol};
 use crate::buffer::Buffer;
 use crate::endpoint::shared::Shared;
@@ -44,7 +45,7 @@ impl Port {
     }
 
     /// Sends a copy of `data` whose delivery the caller will not ask about, and after which it may make no call for
-    /// long: it leaves at once unless several packets are [in flight](Endpoint::push) already. The receiver may take
+    /// long: it leaves at once unless several packets are [in flight](crate::Endpoint::push) already. The receiver may take
     /// its time to acknowledge.
     ///
     /// # Errors

@@ -1,7 +1,8 @@
 //! Testing and waiting: how a port makes progress.
 
+use super::handle::Inner;
 use super::port_state::PortState;
-use super::request::{Completion, Inner, WaitError};
+use super::request::{Completion, WaitError};
 use super::{Claim, Pattern, Port, Request};
 use crate::PeerId;
 use crate::endpoint::core::Core;
