@@ -142,7 +142,7 @@ fn what_cannot_be_is_refused_and_leaves_nothing() {
     for (line, reason) in [
         ("up", "required"),
         ("up nic0 --mode 777", "600, 660, 666"),
-        ("up nic0 --xdp fast", "native or generic"),
+        ("up nic0 --xdp fast", "native, generic"),
         ("up nic0 --port 70000", "70000"),
         ("up nic0 --endpoints many", "many"),
         ("status nic0", "nic0"),
