@@ -46,11 +46,10 @@ pub use region::{OutOfRegion, PinError, Region, Slice};
 pub use report::RailReport;
 pub use route::{Reach, RouteError, Routes};
 pub use send_path::SendPath;
-pub use sys::{Own, Owner, kernel_version, set_option};
+pub use sys::{Own, Owner, kernel_version, pinned_bytes_max, set_option};
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 
-use rustix::process::{Resource, getrlimit};
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
 use tsumugi_wire::Instant;
@@ -124,8 +123,8 @@ pub enum RailError {
 
 /// What to do about what the system said, where that is known; empty where it is not.
 pub(crate) fn remedy(error: &std::io::Error) -> String {
-    match (error.raw_os_error(), getrlimit(Resource::Nofile).current) {
-        (Some(libc::EMFILE), Some(limit)) => format!(
+    match (error.raw_os_error(), sys::open_files_max()) {
+        (Some(libc::EMFILE), Ok(Some(limit))) => format!(
             "; the process may have {limit} open: raise it with `ulimit -n` or nofile in /etc/security/limits.conf"
         ),
         (Some(libc::ENFILE), _) => "; it is this host that may not have more: sysctl fs.file-max".to_owned(),

@@ -9,7 +9,6 @@ pub use atomic::AtomicError;
 
 use crate::sys::{self, Access};
 use crate::words::copy_words;
-use rustix::process::{Resource, getrlimit};
 use std::any::Any;
 use std::fmt;
 use std::ops::Range;
@@ -215,9 +214,11 @@ impl Region {
     pub fn pin(&self) -> Result<(), PinError> {
         sys::pin(self.0.start, self.0.bytes).map_err(|source| PinError {
             bytes: self.0.bytes,
-            limit: getrlimit(Resource::Memlock)
-                .current
-                .map_or("unlimited".to_owned(), |limit| limit.to_string()),
+            limit: match sys::pinned_bytes_max() {
+                Ok(Some(bytes)) => bytes.to_string(),
+                Ok(None) => "unlimited".to_owned(),
+                Err(_) => "unknown".to_owned(),
+            },
             source,
         })
     }

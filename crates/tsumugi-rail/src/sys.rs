@@ -9,6 +9,7 @@ mod ethtool;
 mod forks;
 mod interfaces;
 mod kernel;
+mod limits;
 mod links;
 mod local;
 mod locks;
@@ -20,6 +21,8 @@ pub(crate) use ethtool::nic_statistics;
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
+pub(crate) use limits::open_files_max;
+pub use limits::pinned_bytes_max;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use local::{Source, receive, tell_local};
 pub(crate) use locks::{

@@ -48,15 +48,16 @@
 //!
 //! # Waiting
 //!
-//! A call that waits waits for ever, and its likeness whose name ends in `_timeout` as long as it is told
-//! ([`Channel::receive_timeout`], [`message::Port::wait_any_timeout`], [`active_message::ActiveMessages::call_timeout`]): when
-//! the time is over, that is an error called `TimedOut`. The `poll_timeout` of a programming model returns 0 then. Whoever
-//! waits for something else says what, with [`Endpoint::wait_until`].
+//! A call that waits for something to come has no time limit; beside it stands one whose name ends in `_timeout`
+//! ([`Channel::receive_timeout`], [`message::Port::wait_any_timeout`], [`active_message::ActiveMessages::call_timeout`]). When
+//! the time is over, that is an error called `TimedOut`; the `poll_timeout` of a programming model returns 0. Anything that can
+//! be [awaited](#tasks) can be given a limit by [`Endpoint::block_on_timeout`], and whoever looks into memory says what to wait
+//! for with [`Endpoint::wait_until`].
 //!
 //! # Tasks
 //!
 //! What waits can be awaited, too: [`Channel::receive_async`], [`Channel::send_async`], a tagged [`message::Request`], a remote
-//! [`remote::Operation`], [`Endpoint::flush_async`]. Dropped before they are ready, they lose nothing. With the feature
+//! [`remote::Operation`], [`Endpoint::flush_async`]. A receive that is dropped before it is ready has taken no message. With the feature
 //! `tokio` they have the runtime that polls them watch the endpoint (`examples/event_loop.rs`); an endpoint belongs to one
 //! thread, and so its tasks run in a `LocalSet` or a runtime of one thread. A program whose tasks wait for other things as well
 //! keeps the endpoint going meanwhile with [`Endpoint::drive`]. Without any runtime, [`Endpoint::block_on`] runs a future.

@@ -4,7 +4,7 @@ mod common {
     pub(crate) mod loopback;
 }
 
-use common::loopback::open;
+use common::loopback::{eventually, open};
 use std::cell::Cell;
 use std::future::{Future, pending};
 use std::pin::pin;
@@ -245,6 +245,37 @@ fn without_a_runtime_the_endpoint_runs_what_waits_for_it() {
     let nothing = here.block_on_timeout(pending::<()>(), Duration::from_millis(20)).unwrap();
     assert!(nothing.is_none() && start.elapsed() >= Duration::from_millis(20));
     echo.join().unwrap();
+}
+
+#[test]
+fn what_a_push_takes_in_wakes_who_waits_for_it() {
+    let (here, there) = (open(Config::loopback()), open(Config::loopback()));
+    let peer = here.add_peer(there.address()).unwrap();
+    let (from, to) = (here.channel(CHANNEL).unwrap(), there.channel(CHANNEL).unwrap());
+    from.post(peer, b"hello").unwrap();
+    let mut source = None;
+    eventually("they are connected", || {
+        here.progress().unwrap();
+        source = source.or(to.try_receive().unwrap().map(|message| message.source()));
+        source.is_some() && here.is_flushed()
+    });
+    let source = source.unwrap();
+    let flag = Arc::new(Flag(AtomicBool::new(false)));
+    let waker = Waker::from(Arc::clone(&flag));
+    let mut receive = pin!(to.receive_async());
+    assert!(receive.as_mut().poll(&mut Context::from_waker(&waker)).is_pending());
+    // So much is in flight that a push looks for what was acknowledged, and finds a message.
+    while to.post(source, &[1; 1000]).is_ok() {}
+    assert!(!there.is_handed_over(source), "nothing waits");
+    from.post(peer, b"for the task").unwrap();
+    eventually("it has arrived", || {
+        there.push(source).unwrap();
+        flag.0.load(Ordering::Acquire)
+    });
+    match receive.as_mut().poll(&mut Context::from_waker(&waker)) {
+        Poll::Ready(message) => assert_eq!(message.unwrap()[..], *b"for the task"),
+        Poll::Pending => panic!("woken for nothing"),
+    }
 }
 
 /// Set when its task was woken.

@@ -124,6 +124,10 @@ fn imported(
         let is_itself = path.len() == 1 && path[0] == name;
         return if is_itself { None } else { resolve(modules, at, &[path, rest].concat(), seen) };
     }
+    // Where the glob begins is looked for through globs, too, but once: what is of another crate is found through none.
+    if !seen.insert((at.clone(), vec!["*".to_owned(), name.to_owned()])) {
+        return None;
+    }
     let through =
         |glob: &Vec<String>| resolve(modules, at, &[&glob[..], &[name.to_owned()], rest].concat(), seen);
     module.globs.iter().find_map(through)
@@ -194,6 +198,15 @@ mod tests {
         let files: Vec<(&str, &str)> =
             files.iter().map(|(name, text)| (name.as_str(), text.as_str())).collect();
         assert!(circles(&files).is_empty());
+    }
+
+    #[test]
+    fn globs_of_other_crates_end_the_search() {
+        let root = ("lib.rs", "mod a; mod b;");
+        let a = ("a.rs", "use other::prelude::*; use another::*; use crate::b::*; pub struct A(B, Unknown);");
+        assert!(circles(&[root, a, ("b.rs", "pub struct B;")]).is_empty());
+        let b = ("b.rs", "use crate::a::A; pub struct B;");
+        assert_eq!(circles(&[root, a, b]), [["a.rs", "b.rs"]]);
     }
 
     #[test]

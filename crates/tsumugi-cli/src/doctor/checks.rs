@@ -3,7 +3,7 @@
 use super::probe;
 use super::taint::kernel_taint;
 use super::{Finding, Part};
-use rustix::process::{Resource, geteuid, getrlimit};
+use rustix::process::geteuid;
 use rustix::thread::CapabilitySet;
 use std::fs;
 use std::io::ErrorKind;
@@ -134,10 +134,13 @@ fn nics_used() -> Finding {
 
 fn memlock() -> Finding {
     const CHECK: &str = "locked memory";
-    match getrlimit(Resource::Memlock).current {
-        None => Finding::ok(Part::Socket, CHECK, "unlimited"),
-        Some(bytes) if bytes >= 64 << 20 => Finding::ok(Part::Socket, CHECK, format!("{} MiB", bytes >> 20)),
-        Some(bytes) => {
+    match tsumugi_rail::pinned_bytes_max() {
+        Ok(None) => Finding::ok(Part::Socket, CHECK, "unlimited"),
+        Ok(Some(bytes)) if bytes >= 64 << 20 => {
+            Finding::ok(Part::Socket, CHECK, format!("{} MiB", bytes >> 20))
+        }
+        Err(error) => Finding::note(Part::Socket, CHECK, format!("unknown: {error}"), "ulimit -l"),
+        Ok(Some(bytes)) => {
             let found = format!("{} KiB: receive memory may be swapped out", bytes >> 10);
             Finding::note(
                 Part::Socket,

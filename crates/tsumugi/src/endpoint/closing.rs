@@ -54,7 +54,8 @@ impl Endpoint {
         flushed.await?
     }
 
-    /// As [`Endpoint::close`], for tasks.
+    /// As [`Endpoint::close`], for tasks. Dropped before it is ready, it drops the endpoint, which waits as
+    /// [`Config::linger`](crate::Config::linger) says.
     ///
     /// # Errors
     /// As [`Endpoint::close`].

@@ -138,14 +138,20 @@ impl Shared {
         let now = self.clock.now();
         let may_leave = |core: &mut Core| core.has_at_most(now, peer, PUSHED_PACKETS_MAX);
         // What was acknowledged meanwhile is not known before it is looked for.
+        let mut arrived = 0;
         if !may_leave(&mut inner.core) && now.since(inner.looked_at) > PUSH_LOOK_NS {
-            inner.look(now, || now)?;
+            arrived = inner.look(now, || now)?;
         }
         if may_leave(&mut inner.core) {
             let Inner { core, rail, .. } = &mut *inner;
             core.transmit(now, &mut **rail)?;
         }
         inner.set_bell(|| now);
+        drop(inner);
+        if arrived > 0 {
+            // It may be what a task waits for, and no event loop tells of it any more.
+            self.tasks.wake();
+        }
         Ok(())
     }
 

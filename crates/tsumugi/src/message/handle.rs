@@ -36,19 +36,21 @@ impl Request {
 
     /// What has become of it, if it is complete: then it is spent.
     pub(super) fn outcome(&mut self, port: &mut PortState) -> Result<Option<Completion>, WaitError> {
-        let completion = match &mut self.0 {
-            Inner::Sent { status, ticket } => Completion::sent(*status, Some(*ticket), None),
-            Inner::Begun(hold) => match port.outcome(hold.number).map_err(|()| WaitError::Spent)? {
-                Some(completion) => {
-                    hold.is_released = true;
-                    completion
-                }
-                None => return Ok(None),
-            },
-            Inner::Spent => return Err(WaitError::Spent),
-        };
-        self.0 = Inner::Spent;
-        Ok(Some(completion))
+        let Inner::Begun(hold) = &mut self.0 else { return self.outcome_at_once().map(Some) };
+        let completion = port.outcome(hold.number).map_err(|()| WaitError::Spent)?;
+        if completion.is_some() {
+            hold.is_released = true;
+            self.0 = Inner::Spent;
+        }
+        Ok(completion)
+    }
+
+    /// The same of one that needs no port.
+    pub(super) fn outcome_at_once(&mut self) -> Result<Completion, WaitError> {
+        match std::mem::replace(&mut self.0, Inner::Spent) {
+            Inner::Sent { status, ticket } => Ok(Completion::sent(status, Some(ticket), None)),
+            Inner::Begun(_) | Inner::Spent => Err(WaitError::Spent),
+        }
     }
 
     /// Whether [`Request::outcome`] would say something.

@@ -198,8 +198,30 @@ impl Port {
     /// # Errors
     /// Why it would not be accepted ever, or the NIC is broken.
     pub fn wait_for_room(&self, peer: PeerId, bytes: usize) -> Result<(), SendError> {
+        self.wait_for_room_by(None, peer, bytes)
+    }
+
+    /// As [`Port::wait_for_room`], but not longer than `timeout`.
+    ///
+    /// # Errors
+    /// As [`Port::wait_for_room`]; [`SendError::TimedOut`] when the time is over.
+    pub fn wait_for_room_timeout(
+        &self,
+        peer: PeerId,
+        bytes: usize,
+        timeout: Duration,
+    ) -> Result<(), SendError> {
+        self.wait_for_room_by(Some(timeout), peer, bytes)
+    }
+
+    fn wait_for_room_by(
+        &self,
+        timeout: Option<Duration>,
+        peer: PeerId,
+        bytes: usize,
+    ) -> Result<(), SendError> {
         let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
-        let found = self.wait_for(None, |port, core| match core.may_post(peer, bytes) {
+        let found = self.wait_for(timeout, |port, core| match core.may_post(peer, bytes) {
             Err(SendError::WouldBlock) => None,
             _ if port.is_offering_much(core.canonical(peer), bytes) => None,
             other => Some(other),
@@ -207,6 +229,7 @@ impl Port {
         match found {
             Ok(outcome) => outcome,
             Err(WaitError::Rail(error)) => Err(error.into()),
+            Err(WaitError::TimedOut(timeout)) => Err(SendError::TimedOut(timeout)),
             Err(_) => Err(SendError::WouldBlock),
         }
     }
@@ -289,12 +312,7 @@ impl Future for Request {
 
     fn poll(self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Self::Output> {
         let request = self.get_mut();
-        let Inner::Begun(hold) = &request.0 else {
-            let Inner::Sent { status, ticket } = std::mem::replace(&mut request.0, Inner::Spent) else {
-                return Poll::Ready(Err(WaitError::Spent));
-            };
-            return Poll::Ready(Ok(Completion::sent(status, Some(ticket), None)));
-        };
+        let Inner::Begun(hold) = &request.0 else { return Poll::Ready(request.outcome_at_once()) };
         let Some(shared) = hold.shared.upgrade() else { return Poll::Ready(Err(WaitError::Spent)) };
         let state = Rc::clone(&hold.state);
         loop {

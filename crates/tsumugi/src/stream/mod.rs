@@ -254,7 +254,8 @@ impl<S: 'static> Streams<S> {
         self.extract(u64::MAX)
     }
 
-    /// As [`Streams::poll`], but waits until something lets a handler go on, no longer than `timeout`: then it returns 0.
+    /// As [`Streams::poll`], but waits until something lets a handler go on, no longer than `timeout`. It returns 0 when the
+    /// time is over, or what has let a handler go on was not a message: there is room to send again, say.
     ///
     /// # Errors
     /// As [`Streams::run`].
