@@ -83,9 +83,19 @@
 //! # What is missing
 //!
 //! Nothing that is optional keeps an endpoint from opening: it goes on with what the machine and the user's rights leave,
-//! and [`Endpoint::report`] says what it does without, why, and what mends it. One line of the same goes to the [`log`]
-//! facade when an endpoint opens; who wants to see it installs a logger. What was asked for by name is an error when it
-//! cannot be had.
+//! and [`Endpoint::report`] says what it does without, why, and what mends it. What was asked for by name is an error when
+//! it cannot be had.
+//!
+//! # What happened
+//!
+//! The library emits [`tracing`] events; a program that has no `tracing` subscriber but a [`log`](https://docs.rs/log) logger
+//! gets the same lines there. Nothing is emitted for a packet or a message that goes its usual way.
+//!
+//! | level | events |
+//! |---|---|
+//! | warning | an endpoint opens and does without something, or loses the XDP receive path; a connection ends with something lost; a path falls silent, or carries shorter packets than before; a packet arrives damaged; a peer of another version, or one too many; unexpected messages fill the memory |
+//! | information | an endpoint opens with all it wants; a peer is connected, or closes in good order; a path is used again; the XDP receive path is back |
+//! | debug | a connection is asked for, or refused here; packets are sent again because no acknowledgement came |
 //!
 //! # Who owns which buffer
 //!

@@ -85,15 +85,12 @@ impl Report {
         }
     }
 
-    /// Whether anything takes the program's log.
-    pub(crate) fn is_wanted() -> bool {
-        log::log_enabled!(log::Level::Warn)
-    }
-
-    /// Hands the line to whatever takes the program's log, if something is lacking.
-    pub(crate) fn log(&self) {
-        if !self.given_up.is_empty() {
-            log::warn!("{self}");
+    /// The event that an endpoint has opened: a warning if something is lacking.
+    pub(crate) fn tell(&self) {
+        if self.given_up.is_empty() {
+            tracing::info!("{self}");
+        } else {
+            tracing::warn!("{self}");
         }
     }
 }

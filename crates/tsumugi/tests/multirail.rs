@@ -1,9 +1,12 @@
 //! How much multirail carries, in virtual time: two hosts whose processors take no time, on networks with rates.
 
-#[path = "common/options.rs"]
-mod options;
+mod common {
+    pub(crate) mod events;
+    pub(crate) mod options;
+}
 
-use options::options;
+use common::events::{count, logged};
+use common::options::options;
 use std::net::SocketAddr;
 use tsumugi::internal::{Core, Delivery, EndpointOptions};
 use tsumugi::{PeerId, Policy};
@@ -92,6 +95,7 @@ impl Host {
 
 /// Hosts that stream to one receiver.
 struct Run {
+    network: Network,
     receiver: Host,
     senders: Vec<(Host, PeerId)>,
     now: Instant,
@@ -117,7 +121,14 @@ impl Run {
             (host, peer)
         };
         let senders = (2..2 + senders).map(sender).collect();
-        Run { receiver, senders, now: Instant(0) }
+        Run { network, receiver, senders, now: Instant(0) }
+    }
+
+    /// Changes a network between the receiver and the first sender.
+    fn set_link(&self, on: usize, link: LinkOptions) {
+        let ends = [address(on, 1), address(on, 2)];
+        self.network.set_link(ends[0], ends[1], Some(link));
+        self.network.set_link(ends[1], ends[0], Some(link));
     }
 
     /// Goodput of each sender from now on for so long, Mb/s.
@@ -210,4 +221,20 @@ fn one_long_message_uses_every_rail() {
     run.measure(300 * MILLISECOND_NS);
     let rate = run.measure_message(64 << 20);
     assert!(rate > 0.95 * goodput(2000.0), "{rate:.0} Mb/s");
+}
+
+#[test]
+fn a_path_that_is_left_and_taken_up_again_is_told_of_once_each() {
+    let links = [link(1000); 2];
+    let left = ["WARN", "is left until it answers", "10.1.0.1"];
+    let taken_up = ["INFO", "a path answers", "10.1.0.1"];
+    let mut run = Run::new(&links, 1, Policy::Adaptive);
+    let found = logged(|| drop(run.measure(300 * MILLISECOND_NS)));
+    assert_eq!((count(&found, &left), count(&found, &taken_up)), (0, 1), "{found:#?}");
+    run.set_link(1, LinkOptions { loss: 1.0, ..links[1] });
+    let cut = logged(|| drop(run.measure(SECOND_NS)));
+    assert_eq!((count(&cut, &left), count(&cut, &taken_up)), (1, 0), "{cut:#?}");
+    run.set_link(1, links[1]);
+    let mended = logged(|| drop(run.measure(SECOND_NS)));
+    assert_eq!((count(&mended, &left), count(&mended, &taken_up)), (0, 1), "{mended:#?}");
 }

@@ -81,10 +81,10 @@ impl Answers {
             self.look_at = now.plus(RETRY_NS);
             if self.dropped_by != dropped_by {
                 self.dropped_by = dropped_by;
-                self.loss().inspect(|loss| log::warn!("endpoint on UDP port {port} goes on without {loss}"));
+                self.loss().inspect(|loss| tracing::warn!(port, "the endpoint goes on without {loss}"));
             }
         } else if sent && self.dropped_by.take().is_some() {
-            log::warn!("endpoint on UDP port {port}: {ANSWERS} get away again");
+            tracing::info!(port, "{ANSWERS} get away again");
         }
     }
 

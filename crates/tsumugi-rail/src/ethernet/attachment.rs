@@ -97,8 +97,8 @@ impl Attachment {
         if is_news {
             let port = claim.port();
             match self.loss() {
-                Some(loss) => log::warn!("endpoint on UDP port {port} goes on without {loss}"),
-                None => log::warn!("endpoint on UDP port {port}: {XDP} is back"),
+                Some(loss) => tracing::warn!(port, "the endpoint goes on without {loss}"),
+                None => tracing::info!(port, "{XDP} is back"),
             }
         }
         Ok(())

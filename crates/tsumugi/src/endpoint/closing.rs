@@ -145,10 +145,13 @@ impl Inner {
     fn tell_of_losses(&self, linger_ns: u64) {
         let seconds = linger_ns as f64 / SECOND_NS as f64;
         for (name, address, messages) in self.core.undelivered() {
-            log::warn!(
-                "endpoint {}: dropped with {messages} messages to {name} ({address}) that were not acknowledged within {seconds} s; \
-                 call Endpoint::close, which waits for them, or raise Config::linger",
-                self.rail.address()
+            tracing::warn!(
+                endpoint = %self.rail.address(),
+                peer = %name,
+                %address,
+                messages,
+                "dropped with messages that were not acknowledged within {seconds} s; call Endpoint::close, which waits for them, or \
+                 raise Config::linger"
             );
         }
     }

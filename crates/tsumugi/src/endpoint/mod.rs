@@ -172,9 +172,7 @@ impl Endpoint {
             inner.core.shorten_over_ipv6();
         }
         drop(inner);
-        if Report::is_wanted() {
-            endpoint.report().log();
-        }
+        endpoint.report().tell();
         for peer in &config.peers {
             endpoint.add_peer(peer.clone())?;
         }

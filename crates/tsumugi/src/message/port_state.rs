@@ -417,10 +417,12 @@ impl PortState {
     /// other receives to post; if it has none, this line is all that tells why nothing happens.
     pub(super) fn tell_of_full_memory(&mut self, held: u64, limit: u64) {
         if !std::mem::replace(&mut self.has_told_of_full_memory, true) {
-            log::warn!(
-                "channel {}: messages that no receive was posted for hold {held} bytes of the {limit} there are, and their senders \
-                 wait; post receives for them, or raise Config::receive_bytes",
-                self.channel
+            tracing::warn!(
+                channel = self.channel,
+                held_bytes = held,
+                limit_bytes = limit,
+                "messages that no receive was posted for fill the memory, and their senders wait; post receives for them, or raise \
+                 Config::receive_bytes"
             );
         }
     }

@@ -46,6 +46,7 @@ impl Core {
             reason,
             undelivered: peer.outbox.undelivered(),
         };
+        tell(&failure);
         self.forget(index);
         self.peers[index as usize].connection.phase = Phase::Gone(reason);
         self.tally.peers_lost += 1;
@@ -94,5 +95,15 @@ impl Core {
             self.discard(outgoing);
         }
         self.restore_credit();
+    }
+}
+
+/// Says that a connection has ended.
+fn tell(failure: &Failure) {
+    let Failure { name, address, reason, undelivered, .. } = failure;
+    if failure.is_orderly() {
+        tracing::info!(peer = %name, %address, "the connection ended: {reason}");
+    } else {
+        tracing::warn!(peer = %name, %address, undelivered, "the connection ended: {reason}");
     }
 }

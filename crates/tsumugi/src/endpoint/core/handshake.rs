@@ -53,6 +53,7 @@ impl Core {
         let nonce = self.incarnation.random.random();
         let peer = &mut self.peers[index as usize];
         peer.connection.phase = Phase::Handshake(Handshake::new(now, nonce));
+        tracing::debug!(peer = %peer.name, address = %peer.address, "asked for a connection");
         // Errors that the kernel reports for packets to it must reach us.
         self.egress.connect(peer.address);
         self.schedule(index);
@@ -406,6 +407,9 @@ impl Core {
         let repeat = self.options.repeat;
         let peer = &mut self.peers[index as usize];
         let fresh = peer.connection.remote.is_none();
+        if fresh {
+            tracing::info!(peer = %peer.name, %from, "connected");
+        }
         peer.liveness.hear(now);
         peer.connection.remote = Some(Address {
             flow: offer.flow,

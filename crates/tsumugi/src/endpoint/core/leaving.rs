@@ -45,6 +45,7 @@ impl Core {
             // Accepted after BYE was said, and the peer did not wait for it.
             return Err(Ended(index, Reason::Closed));
         }
+        tracing::info!(peer = %peer.name, address = %peer.address, "the connection ended: this endpoint has closed it");
         self.forget(index);
         self.peers[index as usize].connection.phase = Phase::Gone(Reason::Closed);
         Ok(())

@@ -321,8 +321,13 @@ impl Core {
         }
         for number in 0..self.peers[index as usize].paths.len() {
             let peer = &mut self.peers[index as usize];
-            if peer.sender.paths()[number].is_usable() || !peer.paths[number].probe(now) {
+            let path = &mut peer.paths[number];
+            let is_left = path.is_unprobed() && (number == 0 || path.delivered_when_revived.is_some());
+            if peer.sender.paths()[number].is_usable() || !path.probe(now) {
                 continue;
+            }
+            if is_left {
+                tracing::warn!(peer = %peer.name, path = %path.address, "a path has fallen silent and is left until it answers");
             }
             self.probe(index, number);
         }
@@ -340,6 +345,7 @@ impl Core {
         path.on_answer();
         if !peer.sender.paths()[number].is_usable() && !defect!(PathNotRevived) {
             peer.sender.revive(now, number as u8);
+            tracing::info!(peer = %peer.name, path = %from, "a path answers and is used from now on");
             // It answers the last PROBE, unless it took longer than there is between two of them. Nothing else was in
             // flight: the path will never be so empty again.
             if let Some(rtt_ns) = path.probe_rtt_ns(now) {

@@ -19,6 +19,7 @@ impl Core {
     /// Says why a HELLO is refused. It costs less than the HELLO that it answers, and nothing is remembered.
     pub(super) fn refuse_peer(&mut self, from: SocketAddr, nonce: u64, refusal: Refusal) {
         self.memory.count(Counter::HandshakeRefused, 1);
+        tracing::debug!(%from, "a connection was refused: {refusal}");
         let refused = Offer::refusing(self.options.job, nonce, refusal);
         let packet = self.packet(Kind::Welcome, &refused.encode());
         self.reply(from, packet);
@@ -38,8 +39,9 @@ impl Core {
         }
         if (connects || known.is_some()) && !std::mem::replace(&mut self.identities.has_told_of_version, true)
         {
-            log::warn!(
-                "{from} speaks version {version} of the protocol, and this is version {VERSION}: install the same version of Tsumugi \
+            tracing::warn!(
+                %from,
+                "a peer speaks version {version} of the protocol, and this is version {VERSION}: install the same version of Tsumugi \
                  on both hosts"
             );
         }
@@ -51,8 +53,9 @@ impl Core {
         let count = self.identities.turned_away.map_or(0, |(count, _)| count) + 1;
         self.identities.turned_away = Some((count, from));
         if count == 1 {
-            log::warn!(
-                "{from} was refused: there is room for {peers_max} peers, and all are there; raise Config::peers_max"
+            tracing::warn!(
+                %from,
+                "a peer was refused: there is room for {peers_max}, and all are there; raise Config::peers_max"
             );
         }
         // Some of those that have a place may have been killed without our noticing.

@@ -27,9 +27,11 @@ impl Core {
         let peer = &mut self.peers[index as usize];
         if is_first {
             let Peer { name, address, .. } = peer;
-            log::warn!(
-                "a packet from {name} ({address}) arrived damaged through the XDP receive path, and is asked for again; the counters \
-                 corrupt and packets_repaired tell how many do: look for a bad cable, switch, NIC or tunnel between the two"
+            tracing::warn!(
+                peer = %name,
+                %address,
+                "a packet arrived damaged through the XDP receive path, and is asked for again; the counters corrupt and \
+                 packets_repaired tell how many do: look for a bad cable, switch, NIC or tunnel between the two"
             );
         }
         if psn < peer.receive.reorder.next() || peer.receive.damaged.len() >= UNCHECKED_MAX {

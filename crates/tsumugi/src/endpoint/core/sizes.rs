@@ -200,9 +200,9 @@ impl Core {
         }
         if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && path.mtu.on_arrived(now, bytes)
         {
-            log::info!(
-                "path to {}: datagrams of {bytes} bytes arrive; {before} were known to before",
-                path.address
+            tracing::info!(
+                path = %path.address,
+                "datagrams of {bytes} bytes arrive; {before} were known to before"
             );
             peer.fit();
             self.schedule(index);
@@ -230,8 +230,9 @@ impl Core {
 /// Says that a path carries less than before.
 fn tell(path: &PeerPath, before: usize) {
     let PeerPath { address, mtu, said, .. } = path;
-    log::warn!(
-        "path to {address}: datagrams of {} bytes at most, {before} before: {}; {}",
+    tracing::warn!(
+        path = %address,
+        "datagrams of {} bytes at most, {before} before: {}; {}",
         mtu.bytes(),
         said.why(),
         said.remedy(*address)

@@ -88,6 +88,8 @@ impl Core {
         let mut wants_to_send = peer.probe_due().min(peer.sizes.due()).min(peer.receive.damaged.due()) <= now;
         wants_to_send |= peer.acks.hurry(now);
         if matches!(peer.connection.phase, Phase::Open | Phase::Leaving(_)) && peer.sender.timeout() <= now {
+            let packets = peer.sender.outstanding();
+            tracing::debug!(peer = %peer.name, packets, "no acknowledgement came in time");
             peer.sender.on_timeout(now);
             wants_to_send = true;
         }

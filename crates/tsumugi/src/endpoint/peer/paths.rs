@@ -174,6 +174,11 @@ impl PeerPath {
         true
     }
 
+    /// Whether it was not asked for a sign of life since it answered last.
+    pub(crate) const fn is_unprobed(&self) -> bool {
+        self.pause_ns == PROBE_NS_MIN
+    }
+
     /// When a silent path is to be asked next.
     pub(crate) const fn probe_at(&self) -> Instant {
         self.probe_at
