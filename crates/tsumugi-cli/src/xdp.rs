@@ -1,6 +1,7 @@
 //! `tsumugi up`, `down` and `status`: the XDP receive path on this host's NICs.
 
 use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
 use nix::unistd::{Gid, Group, Uid, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -8,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
+use tsumugi_measure::choices::words;
 use tsumugi_rail::xdp::{
     self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, Stranger, XdpError,
 };
@@ -64,8 +66,8 @@ pub(crate) struct Up {
     /// Permissions, as for chmod. Who may use an endpoint can read what its other users receive.
     #[arg(long, default_value = "600", value_parser = permissions)]
     mode: u32,
-    /// Where the program runs: in the NIC's driver (native) or behind it (generic) [default: native where it can].
-    #[arg(long, value_name = "native|generic")]
+    /// Where the program runs [default: native where it can].
+    #[arg(long, value_parser = PossibleValuesParser::new(words::<Mode>()).try_map(|word| word.parse::<Mode>()))]
     xdp: Option<Mode>,
     /// Set the NICs so that a process that waits with `busy-poll` runs their poll and needs no interrupt; undone by
     /// `down`. Programs on these NICs that do not busy-poll may then wait up to 2 ms longer for a packet.
@@ -392,6 +394,7 @@ fn show(status: &xdp::PoolStatus, here: Option<&Here>, json: bool) -> tsumugi_me
     Ok(ExitCode::SUCCESS)
 }
 
+/// An outline of NICs, endpoints and what they counted: lines of different kinds, which no one table holds.
 fn table(status: &xdp::PoolStatus) -> String {
     let mut text = String::new();
     if status.nics.is_empty() && status.ports.is_empty() {

@@ -14,6 +14,7 @@ macro_rules! eprintln {
     }};
 }
 
+pub mod choices;
 pub mod compare;
 mod costs;
 mod cpu;

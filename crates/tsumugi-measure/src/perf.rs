@@ -1,16 +1,16 @@
 //! `tsumugi perf`: latency, bandwidth, message rate, overhead and overlap between two hosts; and the cost table.
 
-use clap::builder::PossibleValuesParser;
+use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser as _};
 use clap::{Args, Subcommand};
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use strum::VariantNames as _;
-use tsumugi::{ReceiveChoice, SendChoice, Wait};
+use tsumugi::{Policy, ReceiveChoice, SendChoice, Wait};
 use tsumugi_rail::xdp::Mode;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
+use crate::choices::{any_of, words};
 use crate::cpu::{Cpus, pin};
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
@@ -140,10 +140,10 @@ pub(crate) struct Serve {
     #[arg(long)]
     pub(crate) once: bool,
     /// How to wait for messages, whatever the client asks for [default: what the client asks for].
-    #[arg(long, value_parser = PossibleValuesParser::new(Wait::VARIANTS))]
+    #[arg(long, value_parser = any_of::<Wait>())]
     pub(crate) wait: Option<String>,
-    /// Receive path of this side: `xdp`, `socket` or `auto` [default: what the client asks for].
-    #[arg(long, value_parser = receive_path)]
+    /// Receive path of this side, whatever the client asks for [default: what the client asks for].
+    #[arg(long, value_parser = any_of::<ReceiveChoice>())]
     pub(crate) receive: Option<String>,
     /// Run on these CPUs only, as in `1` or `0,2-3`.
     #[arg(long, value_name = "CPUS")]
@@ -181,25 +181,20 @@ pub(crate) struct Measure {
     /// What carries the messages.
     #[arg(long, value_enum, default_value_t = Transport::Tsumugi)]
     pub(crate) transport: Transport,
-    /// Where raw-xdp takes frames out of the kernel: `native` (the NIC's driver) or `generic` [default: native].
-    #[arg(long)]
+    /// Where raw-xdp takes frames out of the kernel [default: native].
+    #[arg(long, value_parser = any_of::<Mode>().try_map(|word| word.parse::<Mode>()))]
     pub(crate) mode: Option<Mode>,
-    /// How Tsumugi waits: `spin` never sleeps, `adaptive` spins briefly and then sleeps, `block` sleeps at once,
-    /// `busy-poll` spins in the NIC's poll (see `tsumugi up --busy-poll`).
-    #[arg(long, default_value = "adaptive", value_parser = PossibleValuesParser::new(Wait::VARIANTS))]
+    /// How Tsumugi waits. `busy-poll` is for NICs that were set for it by `tsumugi up --busy-poll`.
+    #[arg(long, default_value = "adaptive", value_parser = any_of::<Wait>())]
     pub(crate) wait: String,
-    /// How Tsumugi sends: `udp` (sockets), `packet` (frames through a packet socket), `xsk` (frames through an AF_XDP
-    /// socket, which takes a queue of the NIC for itself), or `auto`: whichever was quickest with messages of that
-    /// size. `packet` and `xsk` need CAP_NET_RAW.
-    #[arg(long, default_value = "auto", value_parser = send_path)]
+    /// How Tsumugi sends. `packet` and `xsk` need CAP_NET_RAW.
+    #[arg(long, default_value = "auto", value_parser = any_of::<SendChoice>())]
     pub(crate) send: String,
-    /// Receive path, on both hosts: `xdp` (the XDP program deposits messages; needs `tsumugi up`), `socket` (the
-    /// library does), or `auto`: `xdp` where the program is attached.
-    #[arg(long, default_value = "auto", value_parser = receive_path)]
+    /// Receive path, on both hosts. `xdp` needs `tsumugi up` there.
+    #[arg(long, default_value = "auto", value_parser = any_of::<ReceiveChoice>())]
     pub(crate) receive: String,
-    /// How packets are spread over the NICs that both hosts have on common links: `adaptive`, `round-robin`, `tlb`,
-    /// `active-backup`, `hash`, `broadcast`, or `single`: everything through the one that leads to HOST.
-    #[arg(long, default_value = "adaptive", value_parser = policy)]
+    /// How packets are spread over the NICs that both hosts have on common links.
+    #[arg(long, default_value = "adaptive", value_parser = policies())]
     pub(crate) policy: String,
     /// How the library is used (Tsumugi only).
     #[arg(long, value_enum, default_value_t)]
@@ -211,7 +206,7 @@ pub(crate) struct Measure {
     #[arg(skip)]
     pub(crate) mix: ours::Mix,
     /// How Tsumugi repeats what was lost.
-    #[arg(long, default_value = "selective", value_parser = ["selective", "go-back-n"])]
+    #[arg(long, default_value = "selective", value_parser = repeats())]
     pub(crate) repeat: String,
     /// Bytes that may be in flight: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's limit, TCP's socket
     /// buffers.
@@ -258,19 +253,17 @@ fn datagram(text: &str) -> Result<u16, String> {
     }
 }
 
-fn send_path(text: &str) -> Result<String, String> {
-    text.parse::<SendChoice>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+/// The policies, and to have none.
+fn policies() -> PossibleValuesParser {
+    let single = PossibleValue::new("single").help("Everything through the NIC that leads to HOST");
+    PossibleValuesParser::new(words::<Policy>().into_iter().chain([single]))
 }
 
-fn policy(text: &str) -> Result<String, String> {
-    match ours::policy(text) {
-        Ok(_) => Ok(text.to_owned()),
-        Err(error) => Err(format!("{error}, or `single` for one NIC")),
-    }
-}
-
-fn receive_path(text: &str) -> Result<String, String> {
-    text.parse::<ReceiveChoice>().map(|_| text.to_owned()).map_err(|error| error.to_string())
+/// What is sent again after a loss.
+fn repeats() -> PossibleValuesParser {
+    let selective = PossibleValue::new("selective").help("Only what is missing");
+    let go_back_n = PossibleValue::new("go-back-n").help("Everything from what is missing on (P1)");
+    PossibleValuesParser::new([selective, go_back_n])
 }
 
 /// Runs it.

@@ -5,6 +5,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
+use clap::builder::TypedValueParser as _;
 use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
@@ -12,6 +13,7 @@ use thiserror::Error;
 use tsumugi::Replacement;
 use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
 
+use crate::choices::any_of;
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
@@ -69,8 +71,8 @@ pub(crate) struct TranslateOptions {
     #[arg(long, value_delimiter = ',', default_values_t = [1, 2, 4, 8, 12, 15, 16, 24, 32],
           value_parser = clap::value_parser!(u32).range(1..=1024))]
     pages: Vec<u32>,
-    /// Which translation makes room for another: `fifo` (P5's), `lru` or `clock`.
-    #[arg(long, default_value_t = Replacement::Fifo)]
+    /// Which translation makes room for another. P5's is `fifo`.
+    #[arg(long, default_value_t = Replacement::Fifo, value_parser = any_of::<Replacement>().try_map(|word| word.parse::<Replacement>()))]
     replacement: Replacement,
     /// Rounds; figures are medians over them.
     #[arg(long, default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=1000))]

@@ -17,7 +17,7 @@ use crate::settings::{Progress, Settings};
 use std::cell::{Cell, OnceCell, RefCell};
 use std::ffi::{c_int, c_void};
 use std::ops::Deref;
-use std::os::fd::RawFd;
+use std::os::fd::BorrowedFd;
 use std::ptr::{self, NonNull};
 use std::rc::Rc;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl Domain {
     }
 
     /// An endpoint begins to run. Its descriptor is asked for if a thread makes progress.
-    pub(crate) fn assist(&self, descriptor: impl Fn() -> Option<RawFd>) -> Result<(), i32> {
+    pub(crate) fn assist<'a>(&self, descriptor: impl Fn() -> Option<BorrowedFd<'a>>) -> Result<(), i32> {
         if !self.auto {
             return Ok(());
         }

@@ -48,6 +48,7 @@ mod registry;
 mod settings;
 mod sockaddr;
 mod tables;
+mod wait_set;
 mod waiting;
 
 use abi::fi_provider;

@@ -8,9 +8,11 @@ use crate::abi::*;
 use crate::active::{Active, Endpoints};
 use crate::error::Trouble;
 use crate::host::say;
+use crate::wait_set::WaitSet;
+use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
 use tsumugi_rail::RailError;
@@ -26,8 +28,7 @@ pub(crate) struct Sources {
 }
 
 struct Sleep {
-    epoll: OwnedFd,
-    bell: OwnedFd,
+    set: WaitSet,
     /// The bell is rung already.
     rung: Cell<bool>,
     /// Somebody wants whoever sleeps to wake up.
@@ -35,39 +36,39 @@ struct Sleep {
     object: fi_wait_obj,
 }
 
-fn system(result: i32) -> Result<i32, i32> {
-    if result < 0 {
-        Err(std::io::Error::last_os_error().raw_os_error().unwrap_or(FI_EOTHER))
-    } else {
-        Ok(result)
-    }
-}
-
 impl Sources {
     /// With the given object to sleep on. An error code if there is none such.
     pub(crate) fn new(object: fi_wait_obj) -> Result<Sources, i32> {
         let sleep = match object {
             FI_WAIT_NONE => None,
-            FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => Some(Sleep::new(object).inspect_err(|&code| {
-                let source = std::io::Error::from_raw_os_error(code);
-                let (doing, on) = ("opening descriptors to sleep", "a queue or counter".to_owned());
-                say!(FI_LOG_WARN, FI_LOG_CORE, "{}", RailError::System { doing, on, source });
-            })?),
+            FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => {
+                let set = WaitSet::new().map_err(|error| {
+                    let (doing, on) = ("opening descriptors to sleep", "a queue or counter".to_owned());
+                    say!(
+                        FI_LOG_WARN,
+                        FI_LOG_CORE,
+                        "{}",
+                        RailError::System { doing, on, source: error.into() }
+                    );
+                    error.raw_os_error()
+                })?;
+                Some(Sleep { set, rung: Cell::new(false), signalled: Cell::new(false), object })
+            }
             _ => return Err(FI_ENOSYS),
         };
         Ok(Sources { endpoints: Endpoints::default(), sleep })
     }
 
     /// An endpoint writes here from now on. Its descriptor is asked for if somebody may sleep here.
-    pub(crate) fn add(
+    pub(crate) fn add<'a>(
         &self,
         endpoint: &Rc<dyn Active>,
-        descriptor: impl Fn() -> Option<RawFd>,
+        descriptor: impl Fn() -> Option<BorrowedFd<'a>>,
     ) -> Result<(), i32> {
         if let Some(sleep) = &self.sleep
             && let Some(descriptor) = descriptor()
         {
-            sleep.watch(descriptor)?;
+            sleep.set.add(descriptor).map_err(Errno::raw_os_error)?;
         }
         if !self.endpoints.contains(endpoint.as_ref()) {
             self.endpoints.add(Rc::downgrade(endpoint));
@@ -87,7 +88,7 @@ impl Sources {
         if let Some(sleep) = &self.sleep
             && !sleep.rung.replace(true)
         {
-            sleep.ring();
+            sleep.set.ring();
         }
     }
 
@@ -95,7 +96,7 @@ impl Sources {
     pub(crate) fn signal(&self) -> bool {
         if let Some(sleep) = &self.sleep {
             sleep.signalled.set(true);
-            sleep.ring();
+            sleep.set.ring();
         }
         self.sleep.is_some()
     }
@@ -110,15 +111,13 @@ impl Sources {
         if let Some(sleep) = &self.sleep
             && sleep.rung.replace(false)
         {
-            let mut count = 0u64;
-            // SAFETY: there is room for the number. That there is nothing to read does not matter.
-            unsafe { libc::read(sleep.bell.as_raw_fd(), (&raw mut count).cast(), 8) };
+            sleep.set.quieten();
         }
     }
 
     /// What to sleep on, if one can.
     pub(crate) fn descriptor(&self) -> Option<RawFd> {
-        self.sleep.as_ref().map(|sleep| sleep.epoll.as_raw_fd())
+        self.sleep.as_ref().map(|sleep| sleep.set.as_fd().as_raw_fd())
     }
 
     /// What sort of object the caller sleeps on.
@@ -155,38 +154,6 @@ impl Sources {
     }
 }
 
-impl Sleep {
-    fn new(object: fi_wait_obj) -> Result<Sleep, i32> {
-        // SAFETY: descriptors that were just made and are nobody else's.
-        let (epoll, bell) = unsafe {
-            let epoll = OwnedFd::from_raw_fd(system(libc::epoll_create1(libc::EPOLL_CLOEXEC))?);
-            let bell = system(libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK))?;
-            (epoll, OwnedFd::from_raw_fd(bell))
-        };
-        let sleep = Sleep { epoll, bell, rung: Cell::new(false), signalled: Cell::new(false), object };
-        sleep.watch(sleep.bell.as_raw_fd())?;
-        Ok(sleep)
-    }
-
-    fn watch(&self, descriptor: RawFd) -> Result<(), i32> {
-        let mut event = libc::epoll_event { events: libc::EPOLLIN as u32, u64: 0 };
-        // SAFETY: both are open. Who closes the other one takes it out of this one by that.
-        let done = unsafe {
-            libc::epoll_ctl(self.epoll.as_raw_fd(), libc::EPOLL_CTL_ADD, descriptor, &raw mut event)
-        };
-        match system(done) {
-            Ok(_) | Err(libc::EEXIST) => Ok(()),
-            Err(code) => Err(code),
-        }
-    }
-
-    fn ring(&self) {
-        let one = 1u64;
-        // SAFETY: the number is there. A counter that is full is rung.
-        unsafe { libc::write(self.bell.as_raw_fd(), (&raw const one).cast(), 8) };
-    }
-}
-
 /// A call that blocks: looks for a while, then sleeps, until there is an answer or the time is over.
 ///
 /// `look` enters the domain each time, so that others can while this one sleeps; it says what to sleep on when it has found nothing.
@@ -209,6 +176,7 @@ pub(crate) fn block<T>(timeout_ms: i32, mut look: impl FnMut() -> Result<T, RawF
         // Rounded up, so that the last look is behind the end.
         let left = limit.map_or(-1, |limit| (limit - elapsed).as_micros().div_ceil(1000) as i32);
         let mut watched = libc::pollfd { fd: descriptor, events: libc::POLLIN, revents: 0 };
+        // Through libc, for the descriptor is a number here: it cannot be borrowed from a queue that is not held meanwhile.
         // SAFETY: one descriptor, which its owner keeps open while it is used. A signal only makes us look again.
         unsafe { libc::poll(&raw mut watched, 1, left) };
     }

@@ -54,6 +54,7 @@ pub trait Policy {
     Eq,
     Hash,
     strum::Display,
+    strum::EnumMessage,
     strum::EnumString,
     strum::IntoStaticStr,
     strum::VariantArray,

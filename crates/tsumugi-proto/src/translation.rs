@@ -189,6 +189,7 @@ impl Replacement for Clock {
     Eq,
     Hash,
     strum::Display,
+    strum::EnumMessage,
     strum::EnumString,
     strum::IntoStaticStr,
     strum::VariantArray,
@@ -196,11 +197,11 @@ impl Replacement for Clock {
 )]
 #[strum(serialize_all = "kebab-case", parse_err_ty = UnknownReplacement, parse_err_fn = UnknownReplacement::of)]
 pub enum ReplacementChoice {
-    /// [`Fifo`].
+    /// That which is the longest there.
     Fifo,
-    /// [`Lru`].
+    /// That which was not used for the longest time.
     Lru,
-    /// [`Clock`]: as good as the least recently used mostly, and found without looking at all of them.
+    /// One that was not used lately: mostly as good as the least recently used, and found without looking at all of them.
     #[default]
     Clock,
 }

@@ -48,12 +48,25 @@ const GRACE: &str = "grace periods";
 
 /// Which receive path is to be used.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumMessage,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
 )]
 #[strum(serialize_all = "kebab-case", parse_err_ty = ParseReceiveChoiceError, parse_err_fn = ParseReceiveChoiceError::of)]
 pub enum ReceiveChoice {
-    /// The XDP receive path where an endpoint memory is free, else the socket receive path. An endpoint that loses the
-    /// XDP receive path continues without it.
+    /// The XDP receive path where an endpoint memory is free, else the socket receive path.
+    ///
+    /// An endpoint that loses the XDP receive path continues without it.
     #[default]
     Auto,
     /// The library's socket receive path.
@@ -75,7 +88,19 @@ impl ParseReceiveChoiceError {
 
 /// Which send path is to be used.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumMessage,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
 )]
 #[strum(serialize_all = "kebab-case", parse_err_ty = ParseSendChoiceError, parse_err_fn = ParseSendChoiceError::of)]
 pub enum SendChoice {

@@ -8,7 +8,19 @@ use tsumugi_wire::time::{Instant, MICROSECOND_NS, SECOND_NS};
 
 /// How a blocking call waits.
 #[derive(
-    Clone, Copy, Debug, Default, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames,
+    Clone,
+    Copy,
+    Debug,
+    Default,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumMessage,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
 )]
 #[strum(serialize_all = "kebab-case", parse_err_ty = ParseWaitError, parse_err_fn = ParseWaitError::of)]
 pub enum Wait {
@@ -19,9 +31,10 @@ pub enum Wait {
     Adaptive,
     /// Sleep at once.
     Block,
-    /// As [`Wait::Spin`], and each look runs the NIC's poll instead of waiting for its interrupt (preferred busy
-    /// polling; P1's interrupt reaping). For NICs that were set for it by `tsumugi up --busy-poll`; on others, and on
-    /// virtual ones, it is a slower way to spin.
+    /// Look again at once, always, and have each look run the NIC's poll instead of waiting for its interrupt.
+    ///
+    /// Preferred busy polling; P1's interrupt reaping. For NICs that were set for it by `tsumugi up --busy-poll`; on others,
+    /// and on virtual ones, it is a slower way to spin.
     BusyPoll,
 }
 

@@ -38,7 +38,7 @@ use std::collections::HashMap;
 use std::ffi::c_void;
 use std::hash::Hasher;
 use std::net::SocketAddr;
-use std::os::fd::{AsRawFd, RawFd};
+use std::os::fd::BorrowedFd;
 use std::rc::{Rc, Weak};
 use std::sync::Arc;
 use tsumugi::message::{Claim, Port};
@@ -299,8 +299,8 @@ impl Endpoint {
 
 impl Running {
     /// Readable when there is progress to make. An endpoint whose descriptor was asked for sets a timer with each call.
-    fn descriptor(&self) -> Option<RawFd> {
-        Some(self.endpoint.descriptor()?.as_raw_fd())
+    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
+        self.endpoint.descriptor()
     }
 
     /// Lets peers reach memory.

@@ -5,7 +5,20 @@ use aya::programs::{ProgramError, Xdp, XdpMode};
 use strum::VariantNames as _;
 
 /// Where in the receive path the program runs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::Display, strum::EnumString, strum::VariantNames)]
+#[derive(
+    Clone,
+    Copy,
+    Debug,
+    PartialEq,
+    Eq,
+    Hash,
+    strum::Display,
+    strum::EnumMessage,
+    strum::EnumString,
+    strum::IntoStaticStr,
+    strum::VariantArray,
+    strum::VariantNames,
+)]
 #[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = no_mode)]
 pub enum Mode {
     /// In the NIC's driver, before the kernel has made anything of the frame.
