@@ -73,3 +73,21 @@ fn who_leaves_sends_again_what_is_lost() {
     }
     assert!(here.core.has_left() && here.core.take_failure().is_none());
 }
+
+#[test]
+fn who_goes_in_the_middle_of_a_message_has_not_closed_in_good_order() {
+    let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+    let (mut here, mut there, peer) = connected(&network);
+    there.read();
+    let now = Instant(MILLISECOND_NS);
+    here.core.post(now, peer, 1, &vec![7; 1 << 20]).unwrap();
+    here.call(now);
+    // All that was sent has arrived, and it is not the whole message.
+    there.call(now.plus(2000));
+    here.core.abort();
+    here.call(now.plus(2000));
+    there.call(now.plus(4000));
+    assert_eq!(there.read(), [[0; 0]; 0]);
+    let failure = there.core.take_failure().unwrap();
+    assert!(failure.reason == Reason::Aborted && !failure.is_orderly(), "{failure:?}");
+}

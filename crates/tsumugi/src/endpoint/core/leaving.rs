@@ -29,8 +29,9 @@ impl Core {
         let peer = &self.peers[index as usize];
         let arrived =
             peer.connection.local.and_then(|local| self.memory.flow(local.index)).map(receive_bitmap::base);
-        // What was sent after BYE may arrive before it.
-        let is_whole = arrived.is_some_and(|arrived| arrived >= header.psn);
+        // What was sent after BYE may arrive before it. Who was dropped in the middle of a message says BYE, too.
+        let is_whole =
+            arrived.is_some_and(|arrived| arrived >= header.psn) && peer.receive.assemblies.is_empty();
         let reason = if is_whole { Reason::Closed } else { Reason::Aborted };
         Err(Ended(index, reason))
     }
