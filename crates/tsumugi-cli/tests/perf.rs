@@ -472,8 +472,8 @@ fn an_unknown_host_is_named() {
 #[test]
 fn wrong_usage_is_explained_and_exits_with_2() {
     for (options, words) in [
-        (&["--send", "warp"][..], "'warp' is no send path"),
-        (&["--receive", "warp"], "'warp' is no receive path"),
+        (&["--send", "warp"][..], "auto, udp, packet, xsk"),
+        (&["--receive", "warp"], "auto, socket, xdp"),
         (&["--size", "2G"], "over the limit of one message"),
         (&["--size", "8..4"], "ends before it begins"),
         (&["--time", "0"], "not a number of seconds"),
