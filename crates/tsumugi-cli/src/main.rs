@@ -69,6 +69,11 @@ impl Command {
 }
 
 fn main() -> ExitCode {
+    // `doctor` has started this process to load a library that is not ours.
+    if let Some(answer) = tsumugi_mpi::libfabric::answer() {
+        println!("{answer}");
+        return ExitCode::SUCCESS;
+    }
     // clap exits with 2 on wrong usage by itself; a command that ran and failed exits with 1.
     let Arguments { networks, command } = Arguments::parse();
     if let Some(networks) = networks {

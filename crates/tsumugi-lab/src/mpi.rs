@@ -5,13 +5,15 @@
 use std::ffi::OsString;
 use std::fs;
 use std::io;
-use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::time::Duration;
 
 use clap::ValueEnum;
 use thiserror::Error;
+use tsumugi_mpi::installation::Vendor;
+use tsumugi_mpi::provider::{self, NoProvider};
+use tsumugi_mpi::settings::{NoSuchTransport, Settings, Transport};
 
 use crate::child::{ChildError, Running};
 use crate::{Lab, LabError};
@@ -24,16 +26,6 @@ pub enum Mpi {
     Mpich,
     /// Open MPI.
     Openmpi,
-}
-
-/// A libfabric provider, by its name there.
-#[derive(Clone, Copy, PartialEq, Eq, ValueEnum, strum::IntoStaticStr)]
-#[strum(serialize_all = "lowercase")]
-pub enum Provider {
-    /// This project's.
-    Tsumugi,
-    /// libfabric's own, over TCP sockets.
-    Tcp,
 }
 
 /// Why no job was run.
@@ -50,8 +42,11 @@ pub enum JobError {
         why: String,
     },
     /// libfabric would find no provider of ours.
-    #[error("there is no provider at {}: build it with `cargo build --release -p tsumugi-ofi`, or name its folder in FI_PROVIDER_PATH", .0.display())]
-    NoProvider(PathBuf),
+    #[error(transparent)]
+    NoProvider(#[from] NoProvider),
+    /// The MPI is not told to use this.
+    #[error(transparent)]
+    NoTransport(#[from] NoSuchTransport),
     /// A system call failed.
     #[error("{what} {}: {cause}", path.display())]
     System {
@@ -68,6 +63,15 @@ pub enum JobError {
     /// A command that was run in a node failed.
     #[error(transparent)]
     Child(#[from] ChildError),
+}
+
+impl Mpi {
+    fn vendor(self) -> Vendor {
+        match self {
+            Mpi::Mpich => Vendor::Mpich,
+            Mpi::Openmpi => Vendor::OpenMpi,
+        }
+    }
 }
 
 /// How long attaching the XDP program may take.
@@ -128,32 +132,6 @@ pub fn installed(mpi: Mpi, tell: impl FnOnce(&str)) -> Result<PathBuf, JobError>
     Ok(programs)
 }
 
-/// A folder in which libfabric finds the provider: the one that was named, or one beside this program.
-fn provider_folder() -> Result<PathBuf, JobError> {
-    if let Some(named) = std::env::var_os("FI_PROVIDER_PATH").filter(|named| !named.is_empty()) {
-        return Ok(named.into());
-    }
-    // Cargo leaves it in the second one where it was built for tests; the first may then be an older one.
-    let places = ["", "deps"].map(|folder| own_folder().join(folder).join("libtsumugi_fi.so"));
-    let made = |place: &&PathBuf| fs::metadata(place).and_then(|file| file.modified()).ok();
-    let Some(built) = places.iter().filter(|place| place.exists()).max_by_key(made) else {
-        let [built, _] = places;
-        return Err(JobError::NoProvider(built));
-    };
-    let folder = own_folder().join("libfabric");
-    // libfabric takes files of this name only.
-    let link = folder.join("libtsumugi-fi.so");
-    fs::create_dir_all(&folder).map_err(system("making", &folder))?;
-    if fs::read_link(&link).ok().as_ref() != Some(built) {
-        // At once: other jobs may be looking.
-        let scratch = folder.join(format!("link-{}", std::process::id()));
-        let _ = fs::remove_file(&scratch); // of one that was killed
-        symlink(built, &scratch).map_err(system("making", &scratch))?;
-        fs::rename(&scratch, &link).map_err(system("replacing", &link))?;
-    }
-    Ok(folder)
-}
-
 /// What is run.
 pub struct Job<'a> {
     /// Whose MPI.
@@ -161,7 +139,7 @@ pub struct Job<'a> {
     /// Where its programs are: [`installed`].
     pub programs: &'a Path,
     /// What carries messages between nodes.
-    pub provider: Provider,
+    pub over: Transport,
     /// How many ranks, dealt out to the nodes in turn.
     pub ranks: u32,
     /// Environment variables of every rank, beside those that this process has.
@@ -183,16 +161,16 @@ impl Job<'_> {
         let path =
             std::env::join_paths([self.programs.to_owned()].into_iter().chain(std::env::split_paths(&path)));
         command.env("PATH", path.unwrap_or_default());
-        command.env("FI_PROVIDER", <&str>::from(self.provider));
-        if self.provider == Provider::Tsumugi {
-            command.env("FI_PROVIDER_PATH", provider_folder()?);
-        }
-        command.envs(self.settings.iter().copied());
+        let folder = match self.over {
+            Transport::Tsumugi => provider::folder()?,
+            Transport::Tcp | Transport::Ucx => PathBuf::new(),
+        };
+        let told = Settings::of(self.mpi.vendor(), self.over, &folder)?;
+        command.envs(told.to_set().cloned()).envs(self.settings.iter().copied());
+        command.args(told.arguments);
         let count = self.ranks.to_string();
         match self.mpi {
             Mpi::Mpich => {
-                // PyPI's has two network modules, and takes UCX by itself.
-                command.env("MPIR_CVAR_CH4_NETMOD", "ofi");
                 command.args(["-launcher", "ssh", "-launcher-exec"]).arg(&launcher);
                 command.args(["-hosts", &hosts.join(","), "-n", &count, "-ppn", "1"]);
             }
@@ -204,22 +182,9 @@ impl Job<'_> {
                     .collect();
                 // Children that are spawned have no slots.
                 command.args(["--host", &slots.join(","), "-n", &count, "--map-by", "node:OVERSUBSCRIBE"]);
-                command.args(["--bind-to", "none"]);
-                command.arg("--allow-run-as-root");
-                // In the environment, so that an argument can say otherwise. PyPI's has UCX, too, and complains of it.
-                command.envs([("OMPI_MCA_pml", "cm"), ("OMPI_MCA_mtl", "ofi"), ("OMPI_MCA_osc", "^ucx")]);
-                // By itself it leaves some providers out, tcp among them.
-                command.env("OMPI_MCA_opal_common_ofi_provider_include", <&str>::from(self.provider));
-                for name in ["FI_PROVIDER", "PATH"] {
+                command.args(["--bind-to", "none", "--allow-run-as-root", "-x", "PATH"]);
+                for (name, _) in self.settings {
                     command.args(["-x", name]);
-                }
-                if self.provider == Provider::Tsumugi {
-                    command.args(["-x", "FI_PROVIDER_PATH"]);
-                }
-                let ours = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
-                let ours = ours.filter(|name| name.starts_with("FI_TSUMUGI_") || name == "FI_LOG_LEVEL");
-                for name in ours.chain(self.settings.iter().map(|(name, _)| (*name).to_owned())) {
-                    command.args(["-x", &name]);
                 }
             }
         }

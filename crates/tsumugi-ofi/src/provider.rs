@@ -9,6 +9,19 @@ use std::ptr;
 /// The provider's name.
 const NAME: &CStr = c"tsumugi";
 
+/// Which version of the protocol this speaks, for whoever looks into the file without loading it: `tsumugi-mpiexec` does, on every
+/// node of a job.
+#[used]
+static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
+
+/// "tsumugi wire protocol N", and a zero.
+const fn protocol(version: u8) -> [u8; 24] {
+    assert!(version < 10, "make room for another digit");
+    let mut text = *b"tsumugi wire protocol _\0";
+    text[22] = b'0' + version;
+    text
+}
+
 /// The provider.
 pub(crate) static PROVIDER: Provider = Provider::new(fi_provider {
     version: VERSION,

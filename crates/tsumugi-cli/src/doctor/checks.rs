@@ -1,5 +1,6 @@
 //! The checks, one function each.
 
+use super::mpi;
 use super::probe;
 use super::taint::kernel_taint;
 use super::{Finding, Part};
@@ -35,6 +36,7 @@ pub(super) fn all() -> Vec<Finding> {
     findings.extend(["rmem", "wmem"].map(socket_buffer));
     findings.extend([nics_used(), memlock(), crc32c()]);
     findings.extend([kernel_for_xdp(), capabilities(), xdp(), bpffs(), attached(), mtu(), busy_polling()]);
+    findings.extend(mpi::all());
     findings.extend([tools(), namespaces(), leftovers()]);
     findings.extend([kernel_taint(), cores(), clock()]);
     findings

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use tsumugi_measure::report::columns::Columns;
 
 mod checks;
+mod mpi;
 mod paths;
 mod probe;
 mod taint;
@@ -40,6 +41,8 @@ enum Part {
     Socket,
     /// The XDP program.
     Xdp,
+    /// MPI programs.
+    Mpi,
     /// `tsumugi lab`.
     Lab,
     /// Believable figures.
@@ -122,6 +125,7 @@ fn table(findings: &[Finding]) -> String {
     for (part, title) in [
         (Part::Socket, "Socket receive path: any program, without privileges"),
         (Part::Xdp, "XDP receive path"),
+        (Part::Mpi, "MPI programs"),
         (Part::Lab, "Lab: a cluster on this machine"),
         (Part::Measuring, "Measuring"),
     ] {

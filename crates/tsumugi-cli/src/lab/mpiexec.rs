@@ -8,8 +8,9 @@ use std::process::{Child, ExitCode};
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
-use tsumugi_lab::mpi::{self, Job, JobError, Mpi, Provider};
+use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
 use tsumugi_lab::{Lab, Rate, Spec};
+use tsumugi_mpi::settings::Transport;
 
 pub(super) const HELP: &str = "\
 Each node is a host of its own to the MPI, so what ranks of different nodes say goes over the lab's wire. Ranks of one node \
@@ -20,7 +21,7 @@ is printed by --where, or be its python.
 
   tsumugi lab mpiexec -- ./hello
   tsumugi lab mpiexec --mpi openmpi -n 8 --nodes 4 -- python3 program.py
-  tsumugi lab mpiexec --provider tcp -- ./hello            to compare with
+  tsumugi lab mpiexec --over tcp -- ./hello            to compare with
   FI_TSUMUGI_FAULTS=loss=1% tsumugi lab mpiexec -- ./hello";
 
 /// Options of this command.
@@ -31,7 +32,7 @@ pub(super) struct Mpiexec {
     mpi: Mpi,
     /// What carries messages between nodes.
     #[arg(long, default_value = "tsumugi")]
-    provider: Provider,
+    over: Transport,
     /// How many nodes.
     #[arg(long, default_value_t = 2)]
     nodes: u32,
@@ -104,10 +105,9 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
     if options.xdp {
         mpi::attach(lab, ranks.div_ceil(lab.spec().nodes))?;
     }
-    let Mpiexec { mpi, provider, pass, command, .. } = options;
-    let (mpi, provider) = (*mpi, *provider);
-    let job =
-        Job { mpi, programs: &programs, provider, ranks, settings: &[], further: pass, program: command };
+    let Mpiexec { mpi, over, pass, command, .. } = options;
+    let (mpi, over) = (*mpi, *over);
+    let job = Job { mpi, programs: &programs, over, ranks, settings: &[], further: pass, program: command };
     let path = programs.join("mpiexec");
     let child =
         job.command(lab)?.spawn().map_err(|cause| JobError::System { what: "running", path, cause })?;

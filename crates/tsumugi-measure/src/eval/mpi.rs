@@ -15,7 +15,8 @@ use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::interrupt::interrupted;
-use tsumugi_lab::mpi::{self, Job, JobError, Mpi, Provider};
+use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
+use tsumugi_mpi::settings::Transport;
 
 mod figures;
 mod table;
@@ -203,14 +204,15 @@ fn measure(
     program: &Program,
     time_s: f64,
 ) -> Result<Vec<Figure>, EvalError> {
-    let (provider, settings) = match over {
+    let (transport, settings) = match over {
         // Without MPI the provider only says where the sockets are.
-        Carrier::Tcp | Carrier::BareUdp => (Provider::Tcp, &[][..]),
+        Carrier::Tcp | Carrier::BareUdp => (Transport::Tcp, &[][..]),
         // What a user gets who is not root.
-        Carrier::TsumugiSocket => {
-            (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "socket"), ("FI_TSUMUGI_SEND_PATH", "udp")][..])
-        }
-        Carrier::TsumugiXdp => (Provider::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "xdp")][..]),
+        Carrier::TsumugiSocket => (
+            Transport::Tsumugi,
+            &[("FI_TSUMUGI_RECEIVE_PATH", "socket"), ("FI_TSUMUGI_SEND_PATH", "udp")][..],
+        ),
+        Carrier::TsumugiXdp => (Transport::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "xdp")][..]),
     };
     let mut arguments: Vec<OsString> = vec![program.path.clone().into(), time_s.to_string().into()];
     if over == Carrier::BareUdp {
@@ -219,7 +221,7 @@ fn measure(
     let job = Job {
         mpi,
         programs: &program.programs,
-        provider,
+        over: transport,
         ranks: 2,
         settings,
         further: &[],

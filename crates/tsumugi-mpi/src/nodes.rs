@@ -1,0 +1,411 @@
+//! The nodes of a job, and whether they have what it takes.
+
+use crate::installation::{Installation, Vendor};
+use crate::provider;
+use std::collections::BTreeSet;
+use std::env;
+use std::ffi::{OsStr, OsString};
+use std::fs;
+use std::io::Read as _;
+use std::os::unix::fs::PermissionsExt as _;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
+
+/// Longest that a node may take to answer.
+const ANSWER_MAX: Duration = Duration::from_secs(15);
+/// How many nodes are asked at a time.
+const AT_A_TIME: usize = 32;
+/// What a line of a node's answer begins with; shells of users print other lines.
+const ANSWER: &str = "tsumugi-node ";
+
+/// A file of hosts that cannot be read.
+#[derive(Debug, thiserror::Error)]
+#[error("the file of hosts {}: {cause}", path.display())]
+pub struct HostFileError {
+    path: PathBuf,
+    cause: std::io::Error,
+}
+
+/// What the arguments of a launcher say about where it starts ranks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Named {
+    /// Hosts other than this one.
+    pub hosts: BTreeSet<String>,
+    /// What it starts processes there with, if that is something like ssh.
+    pub agent: Option<OsString>,
+}
+
+/// What is wrong with a node.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Trouble {
+    /// No process can be started there.
+    #[error(
+        "`{agent} {host} true` does not work ({why}); it must, without asking for a password: is the host up, its name right, and your key there (`ssh-copy-id {host}`)?"
+    )]
+    Unreachable {
+        /// Its name.
+        host: String,
+        /// What starts processes there.
+        agent: String,
+        /// What that said.
+        why: String,
+    },
+    /// The provider is not where it is here.
+    #[error("{host} has no {}; install Tsumugi there as here, or share the folder", .file.display())]
+    NoProvider {
+        /// Its name.
+        host: String,
+        /// Where the provider is here.
+        file: PathBuf,
+    },
+    /// The provider there is another.
+    #[error(
+        "{host} has a provider that speaks version {theirs} of the protocol, and the one here speaks {ours}; install the same version of Tsumugi on all nodes"
+    )]
+    OtherVersion {
+        /// Its name.
+        host: String,
+        /// The version there; 0 if the file has none.
+        theirs: u32,
+        /// The version here.
+        ours: u32,
+    },
+    /// The MPI is not where it is here.
+    #[error("{host} has no {}; install the same MPI there, in the same folder, or share the folder", .program.display())]
+    NoMpi {
+        /// Its name.
+        host: String,
+        /// The program of the MPI that starts ranks on a node.
+        program: PathBuf,
+    },
+}
+
+impl Named {
+    /// What a launcher's arguments and the environment say.
+    ///
+    /// # Errors
+    /// A file of hosts cannot be read.
+    pub fn in_arguments(arguments: &[OsString]) -> Result<Named, HostFileError> {
+        let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
+        let agents = ["HYDRA_LAUNCHER_EXEC", "PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"];
+        let mut named = Named { hosts: BTreeSet::new(), agent: Some("ssh".into()) };
+        if let Some(agent) = agents.into_iter().find_map(variable) {
+            named.agent = Some(agent);
+        }
+        if ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].into_iter().any(|name| variable(name).is_some()) {
+            named.agent = None; // the batch system starts the ranks
+        }
+        if let Some(file) = variable("HYDRA_HOST_FILE") {
+            named.add_file(Path::new(&file))?;
+        }
+        named.read(arguments)?;
+        let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+        let own = own.trim();
+        let short = own.split('.').next().unwrap_or(own);
+        named
+            .hosts
+            .retain(|host| ![own, short, "localhost"].contains(&host.as_str()) && !host.starts_with("127."));
+        Ok(named)
+    }
+
+    fn read(&mut self, arguments: &[OsString]) -> Result<(), HostFileError> {
+        let mut rest = arguments.iter();
+        while let Some(word) = rest.next() {
+            let word = word.to_string_lossy();
+            let Some(option) = word.strip_prefix('-') else { break };
+            let (option, attached) = match option.trim_start_matches('-').split_once('=') {
+                Some((option, value)) => (option, Some(OsString::from(value))),
+                None => (option.trim_start_matches('-'), None),
+            };
+            let mut value = || attached.clone().or_else(|| rest.next().cloned()).unwrap_or_default();
+            match option {
+                "f" | "hostfile" | "machinefile" => self.add_file(Path::new(&value()))?,
+                "hosts" | "host" | "H" => {
+                    value().to_string_lossy().split(',').for_each(|host| self.add(host))
+                }
+                "launcher-exec" => self.agent = Some(value()),
+                "launcher" if !["ssh", "rsh"].iter().any(|known| value() == *known) => self.agent = None,
+                "launcher" => {}
+                "mca" | "prtemca" | "gmca" | "pmixmca" | "genv" | "env" => {
+                    let (name, value) = (value(), rest.next().cloned().unwrap_or_default());
+                    if ["plm_ssh_agent", "plm_rsh_agent"].iter().any(|known| name == *known) {
+                        self.agent = Some(value);
+                    }
+                }
+                _ => {
+                    // Its value, if it has one. A program is none: what follows is the program's.
+                    match rest.as_slice().first() {
+                        Some(next) if is_program(next) => break,
+                        Some(next) if !next.to_string_lossy().starts_with('-') => drop(rest.next()),
+                        _ => {}
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add_file(&mut self, path: &Path) -> Result<(), HostFileError> {
+        let text =
+            fs::read_to_string(path).map_err(|cause| HostFileError { path: path.to_owned(), cause })?;
+        let lines = text.lines().map(|line| line.split('#').next().unwrap_or_default());
+        lines.filter_map(|line| line.split_whitespace().next()).for_each(|host| self.add(host));
+        Ok(())
+    }
+
+    /// A host, and behind a colon how many ranks it may have. An IPv6 address has more colons.
+    fn add(&mut self, host: &str) {
+        let name = match host.split_once(':') {
+            Some((name, ranks)) if !ranks.contains(':') => name,
+            _ => host,
+        };
+        if !name.is_empty() {
+            self.hosts.insert(name.to_owned());
+        }
+    }
+
+    /// What is wrong with these nodes, in the order of their names, each asked at once.
+    #[must_use]
+    pub fn check(&self, mpi: &Installation, folder: &Path, ours: u32) -> Vec<Trouble> {
+        let Some(agent) = &self.agent else { return Vec::new() };
+        let question = Question { agent, mpi, file: folder.join(provider::FILE), ours };
+        let hosts: Vec<&String> = self.hosts.iter().collect();
+        let mut troubles = Vec::new();
+        for some in hosts.chunks(AT_A_TIME) {
+            std::thread::scope(|scope| {
+                let asked: Vec<_> = some.iter().map(|host| scope.spawn(|| question.ask(host))).collect();
+                troubles.extend(asked.into_iter().filter_map(|thread| thread.join().ok().flatten()));
+            });
+        }
+        troubles
+    }
+}
+
+/// Whether a word is a program's name, by its path or in `PATH`.
+fn is_program(word: &OsStr) -> bool {
+    let is = |path: &Path| {
+        fs::metadata(path).is_ok_and(|file| file.is_file() && file.permissions().mode() & 0o111 != 0)
+    };
+    let word = Path::new(word);
+    if word.components().count() > 1 {
+        return is(word);
+    }
+    env::split_paths(&env::var_os("PATH").unwrap_or_default()).any(|folder| is(&folder.join(word)))
+}
+
+/// What nodes are asked.
+struct Question<'a> {
+    agent: &'a OsStr,
+    mpi: &'a Installation,
+    /// The provider.
+    file: PathBuf,
+    ours: u32,
+}
+
+impl Question<'_> {
+    /// The programs of which a node has one where its MPI is. MPICH's launcher starts it by its path, Open MPI's finds it in `PATH`, too.
+    fn starters(&self) -> [PathBuf; 2] {
+        let beside = |name: &str| self.mpi.mpiexec.with_file_name(name);
+        match self.mpi.vendor {
+            Vendor::Mpich | Vendor::Intel => [beside("hydra_pmi_proxy"), beside("hydra_bstrap_proxy")],
+            Vendor::OpenMpi => [beside("prted"), beside("orted")],
+        }
+    }
+
+    /// What a shell of the node runs.
+    fn script(&self) -> String {
+        let quoted = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"));
+        let [first, second] = self.starters();
+        let mut has_mpi = format!("[ -x {} ] || [ -x {} ]", quoted(&first), quoted(&second));
+        if self.mpi.vendor == Vendor::OpenMpi {
+            has_mpi += " || command -v prted >/dev/null || command -v orted >/dev/null";
+        }
+        let file = quoted(&self.file);
+        let mark = provider::MARK;
+        let script = format!(
+            "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
+             else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; fi"
+        );
+        format!("sh -c {}", quoted(Path::new(&script)))
+    }
+
+    /// What is wrong with a node, if anything.
+    fn ask(&self, host: &str) -> Option<Trouble> {
+        let agent = self.agent.to_string_lossy();
+        // It may have arguments of its own.
+        let mut words = agent.split_whitespace();
+        let mut command = Command::new(words.next().unwrap_or("ssh"));
+        command.args(words);
+        if Path::new(command.get_program()).file_name().is_some_and(|name| name == "ssh") {
+            command.args(["-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8"]);
+        }
+        command.arg(host).arg(self.script());
+        let unreachable = |why: String| {
+            Some(Trouble::Unreachable { host: host.to_owned(), agent: agent.clone().into_owned(), why })
+        };
+        match run(command) {
+            Err(why) => unreachable(why),
+            Ok(said) => {
+                self.understand(host, &said).unwrap_or_else(|| unreachable("it answers nothing".to_owned()))
+            }
+        }
+    }
+
+    /// What a node's answer means; `None` if it is none.
+    fn understand(&self, host: &str, said: &str) -> Option<Option<Trouble>> {
+        let answers: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(ANSWER)).collect();
+        let host = host.to_owned();
+        let first = *answers.first()?;
+        if !answers.contains(&"mpi") {
+            let [program, _] = self.starters();
+            return Some(Some(Trouble::NoMpi { host, program }));
+        }
+        let Some(theirs) = first.strip_prefix(provider::MARK).and_then(|number| number.parse().ok()) else {
+            return Some(Some(Trouble::NoProvider { host, file: self.file.clone() }));
+        };
+        let ours = self.ours;
+        Some((theirs != ours).then_some(Trouble::OtherVersion { host, theirs, ours }))
+    }
+}
+
+/// What a command prints, if it ends well and in time; else why not.
+fn run(mut command: Command) -> Result<String, String> {
+    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut child = command.spawn().map_err(|error| error.to_string())?;
+    let begun = Instant::now();
+    let status = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break status,
+            Ok(None) if begun.elapsed() < ANSWER_MAX => std::thread::sleep(Duration::from_millis(10)),
+            _ => {
+                let _ = child.kill();
+                let _ = child.wait();
+                return Err(format!("no answer within {ANSWER_MAX:?}"));
+            }
+        }
+    };
+    let (mut said, mut complained) = (String::new(), String::new());
+    // What is said is less than a pipe holds.
+    child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
+    child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complained));
+    match complained.lines().rev().find(|line| !line.trim().is_empty()) {
+        _ if status.success() || !said.is_empty() => Ok(said),
+        Some(line) => Err(line.trim().to_owned()),
+        None => Err(status.to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(arguments: &str) -> Named {
+        let mut named = Named { hosts: BTreeSet::new(), agent: Some("ssh".into()) };
+        let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
+        named.read(&words).unwrap();
+        named
+    }
+
+    fn hosts(arguments: &str) -> Vec<String> {
+        read(arguments).hosts.into_iter().collect()
+    }
+
+    #[test]
+    fn hosts_are_found_before_the_program_only() {
+        assert_eq!(hosts("-n 4 -hosts n1:2,n0 -ppn 1 /bin/sh -hosts no"), ["n0", "n1"]);
+        assert_eq!(hosts("--host a:4,b -x FI_LOG_LEVEL --mca pml cm /bin/sh -H c"), ["a", "b"]);
+        assert_eq!(hosts("--host=a --oversubscribe /bin/sh --host c"), ["a"]);
+        assert_eq!(hosts("-n 2 -genv A -hosts -host fe80::1 true"), ["fe80::1"]);
+        assert!(hosts("-n 2 sh -f file").is_empty());
+        assert!(hosts("").is_empty());
+    }
+
+    #[test]
+    fn files_of_hosts_are_read_in_either_mpis_way() {
+        let folder = tempfile::tempdir().unwrap();
+        let file = folder.path().join("hosts");
+        fs::write(&file, "# all\nn0\nn1:2\n n2 slots=4 max_slots=8 # big\n\n10.0.0.7:1\n").unwrap();
+        let path = file.display();
+        assert_eq!(hosts(&format!("-f {path} true")), ["10.0.0.7", "n0", "n1", "n2"]);
+        let mut named = Named::default();
+        let missing = [OsString::from("--hostfile"), "/nonexistent/hosts".into()];
+        let error = named.read(&missing).unwrap_err().to_string();
+        assert!(error.contains("/nonexistent/hosts: No such file"), "{error}");
+    }
+
+    #[test]
+    fn what_starts_processes_is_what_the_launcher_uses() {
+        assert_eq!(read("-n 2 -launcher-exec /lab/ssh true").agent, Some("/lab/ssh".into()));
+        assert_eq!(read("--prtemca plm_ssh_agent /lab/ssh -n 2 true").agent, Some("/lab/ssh".into()));
+        assert_eq!(read("-launcher slurm -n 2 true").agent, None);
+        assert_eq!(read("-launcher ssh -n 2 true").agent, Some("ssh".into()));
+    }
+
+    /// Asks "nodes" that are shells here.
+    fn asked(vendor: Vendor, provider: Option<&str>, has_mpi: bool) -> Option<Trouble> {
+        let folder = tempfile::tempdir().unwrap();
+        let own = folder.path().join("it's own");
+        fs::create_dir(&own).unwrap();
+        let agent = own.join("agent");
+        fs::write(&agent, "echo welcome\nshift\neval \"$@\"\n").unwrap();
+        let executable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
+        // The agent's path has no blank in it: it may have arguments.
+        let link = folder.path().join("agent");
+        std::os::unix::fs::symlink(&agent, &link).unwrap();
+        let mpi = Installation {
+            vendor,
+            version: String::new(),
+            mpiexec: own.join("mpiexec"),
+            uses_libfabric: true,
+            device: String::new(),
+        };
+        if let Some(content) = provider {
+            fs::write(own.join(provider::FILE), content).unwrap();
+        }
+        if has_mpi {
+            let name = if vendor == Vendor::OpenMpi { "prted" } else { "hydra_pmi_proxy" };
+            fs::write(own.join(name), "").unwrap();
+            executable(&own.join(name));
+        }
+        // By a shell, which may run what another thread has just written.
+        let agent = OsString::from(format!("sh {}", link.display()));
+        let question = Question { agent: &agent, mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
+        question.ask("n1")
+    }
+
+    #[test]
+    fn nodes_are_asked_for_the_provider_and_the_mpi() {
+        let right = Some("\x7fELF tsumugi wire protocol 7\0");
+        assert_eq!(asked(Vendor::Mpich, right, true), None);
+        assert_eq!(asked(Vendor::OpenMpi, right, true), None);
+        let trouble = asked(Vendor::Mpich, right, false).unwrap();
+        assert!(matches!(trouble, Trouble::NoMpi { .. }), "{trouble}");
+        let trouble = asked(Vendor::Mpich, None, true).unwrap();
+        assert!(matches!(trouble, Trouble::NoProvider { .. }), "{trouble}");
+        let trouble = asked(Vendor::OpenMpi, Some("tsumugi wire protocol 6"), true).unwrap();
+        assert!(matches!(trouble, Trouble::OtherVersion { theirs: 6, ours: 7, .. }), "{trouble}");
+        let trouble = asked(Vendor::Mpich, Some("something else"), true).unwrap();
+        assert!(matches!(trouble, Trouble::OtherVersion { theirs: 0, .. }), "{trouble}");
+    }
+
+    #[test]
+    fn a_node_that_cannot_be_reached_is_told_with_the_reason() {
+        let mpi = Installation {
+            vendor: Vendor::Mpich,
+            version: String::new(),
+            mpiexec: "/x/mpiexec".into(),
+            uses_libfabric: true,
+            device: String::new(),
+        };
+        for (agent, reason) in
+            [("/nonexistent/ssh", "No such file"), ("false", "exit status: 1"), ("true", "answers nothing")]
+        {
+            let named = Named { hosts: ["n1".to_owned()].into(), agent: Some(agent.into()) };
+            let troubles = named.check(&mpi, Path::new("/x"), 1);
+            let [trouble] = &troubles[..] else { panic!("{troubles:?}") };
+            let text = trouble.to_string();
+            assert!(text.contains(reason) && text.contains("ssh-copy-id n1"), "{text}");
+        }
+    }
+}
