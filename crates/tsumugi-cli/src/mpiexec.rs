@@ -10,14 +10,6 @@ use tsumugi_mpi::nodes::{HostFileError, Named};
 use tsumugi_mpi::provider::{self, NoProvider};
 use tsumugi_mpi::settings::{NoSuchTransport, Settings, Transport};
 
-/// As the standard library's, but that nobody hears it is no reason to die.
-macro_rules! eprintln {
-    ($($said:tt)*) => {{
-        use std::io::Write as _;
-        let _ = writeln!(std::io::stderr(), $($said)*);
-    }};
-}
-
 const HELP: &str = "\
 This runs the mpiexec of the MPI that is installed beside it (in the same virtual environment), or else the first in PATH, with the \
 environment that its messages need to go through Tsumugi. Everything from the first word on that is no option of the above is handed \
@@ -41,7 +33,7 @@ Exit codes: the job's own; 1 if it was not started, 2 wrong usage.";
 /// Start an MPI job whose messages go through Tsumugi.
 #[derive(Parser)]
 #[command(name = "tsumugi-mpiexec", version, after_help = HELP, override_usage = "tsumugi-mpiexec [OPTIONS] MPIEXEC'S ARGUMENTS…")]
-struct Arguments {
+pub(crate) struct Arguments {
     /// The MPI's own launcher [default: mpiexec beside this program, or else in PATH].
     #[arg(long, value_name = "FILE")]
     mpiexec: Option<PathBuf>,
@@ -96,7 +88,9 @@ enum StartError {
     NotRun { mpiexec: PathBuf, why: std::io::Error },
 }
 
-fn main() -> ExitCode {
+/// Runs it.
+#[must_use]
+pub fn main() -> ExitCode {
     match attempt(&Arguments::parse()) {
         Ok(code) => code,
         Err(error) => {
