@@ -4,8 +4,16 @@
 #                what it says in a few sentences (as root in a lab of namespaces, otherwise over loopback);
 #                also as a report, out/compare.html
 #   make test    every test of the workspace, the seeded simulation included
+#
+# and two put it on a machine:
+#
+#   make build                       as the user who has Rust
+#   sudo make install PREFIX=…       commands, provider, manual pages, completions and systemd units; /usr/local without PREFIX.
+#                                    `make uninstall` takes them away again; `make deb`, `make wheel` make packages of them
 
-.PHONY: demo test build setup
+.PHONY: demo test build install uninstall deb wheel setup
+
+PREFIX ?= /usr/local
 
 demo: setup
 	mkdir -p out
@@ -16,6 +24,18 @@ test: setup
 
 build: setup
 	cargo build --release --workspace
+
+install:
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh packaging/install.sh install
+
+uninstall:
+	@PREFIX="$(PREFIX)" DESTDIR="$(DESTDIR)" sh packaging/install.sh uninstall
+
+deb: build
+	cargo xtask deb
+
+wheel: setup
+	cargo xtask wheel
 
 # Installs what is missing, as root; otherwise says what is left out.
 setup:

@@ -18,6 +18,7 @@ mod defects;
 #[allow(dead_code, unreachable_pub, reason = "the lab and its tests use more of it, and from outside")]
 mod kernel_log;
 mod kernels;
+mod packages;
 mod tally;
 mod targets;
 mod tidy;
@@ -45,6 +46,9 @@ cargo xtask COMMAND
           measure what the project has set itself as targets, and say which are met; some seven minutes; MPIs only as root. FILE is the output
           of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
           when one is missed
+  wheel [--quick|--help]
+          make the wheel that `pip install tsumugi` installs, in target/wheel (python3 with venv, and PyPI)
+  deb     make the Debian package of what `make build` has built, in target/debian (cargo-deb)
   ci      formatting, style, lints, documentation, fuzz targets, the oldest Rust, then all tests";
 
 fn main() -> ExitCode {
@@ -63,6 +67,13 @@ fn main() -> ExitCode {
             true
         }
         ["kernels"] => concluded(kernels::run),
+        ["wheel"] => packages::wheel(false),
+        ["wheel", "--quick"] => packages::wheel(true),
+        ["wheel", "--help"] => {
+            println!("{}", packages::WHEEL_HELP);
+            true
+        }
+        ["deb"] => packages::deb(),
         ["oldest"] => toolchain::check_oldest(&root()),
         ["fuzz"] => fuzz(),
         ["miri"] => concluded(miri),

@@ -1,82 +1,15 @@
 //! `tsumugi up`, `down` and `status`: the XDP receive path on this host's NICs.
 
 use clap::Args;
-use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use nix::unistd::{Gid, Group, Uid, User};
+use nix::unistd::{Uid, User};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::io::Write;
 use std::net::IpAddr;
 use std::process::ExitCode;
-use tsumugi_measure::choices::words;
-use tsumugi_rail::xdp::{
-    self, Access, Attached, Mode, Pins, PoolOptions, PortStatus, RailStatus, Stranger, XdpError,
-};
+use tsumugi_rail::xdp::{self, Access, Attached, Pins, PortStatus, RailStatus, Stranger};
 use tsumugi_wire::memory::{Geometry, PAGE_BYTES};
-
-const UP_HELP: &str = "\
-After this, every process that may open an endpoint memory receives through the XDP program, without \
-any privilege of its own. TCP/IP and everything else on these NICs goes on as before.
-
-An endpoint memory belongs to one UDP port; one process has it at a time. Its owner, group and permissions are \
-those of files: --owner alice gives it to alice alone. Called again, 'up' adds NICs and endpoints, and puts its own \
-program in the place of the one that is attached, while processes use it.
-
-All of it is pinned in /sys/fs/bpf, or, where that is not mounted or shut to those who are to use it (systemd mounts it for \
-root alone), in /run/tsumugi/bpf, which 'up' mounts and 'down' takes away.
-
-  sudo tsumugi up eth1                          16 endpoints for you (the user who called sudo)
-  sudo tsumugi up eth1 eth2 --mode 666          two NICs, for everyone on this host
-  sudo tsumugi up eth1 --owner bob --port 7500 --endpoints 4    four more, for bob";
-
-/// What to attach to and what to make.
-#[derive(Args)]
-#[command(after_help = UP_HELP)]
-pub(crate) struct Up {
-    /// The NICs, as in `ip link`.
-    #[arg(required = true, value_name = "NIC")]
-    nics: Vec<String>,
-    /// UDP port of the first endpoint; the others have the ports behind it.
-    #[arg(long, default_value_t = PoolOptions::default().first_port)]
-    port: u16,
-    /// How many endpoints: processes that can receive through the XDP program at once.
-    #[arg(long, default_value_t = PoolOptions::default().endpoints)]
-    endpoints: u16,
-    /// How many peers an endpoint can have [default: 1024, or as those that are there].
-    #[arg(long)]
-    flows: Option<u32>,
-    /// Bytes of an endpoint's receive queue, a power of two [default: 2097152, or as those that are there].
-    #[arg(long, value_name = "BYTES")]
-    queue: Option<u64>,
-    /// Bytes of an endpoint's window, memory that the XDP program writes though no process runs; whole pages
-    /// [default: 1310720, or as those that are there].
-    #[arg(long, value_name = "BYTES")]
-    window: Option<u64>,
-    /// Pages of a window that the XDP program can write at a time; it leaves the others to the process. 0 leaves all of
-    /// them to it [default: as many as the window has].
-    #[arg(long, value_name = "PAGES")]
-    translations: Option<u32>,
-    /// User who may use the endpoints, by name or number [default: who called sudo, else root].
-    #[arg(long)]
-    owner: Option<String>,
-    /// Group that may use them, by name or number, where --mode lets it [default: the owner's].
-    #[arg(long)]
-    group: Option<String>,
-    /// Permissions, as for chmod. Who may use an endpoint can read what its other users receive.
-    #[arg(long, default_value = "600", value_parser = permissions)]
-    mode: u32,
-    /// Where the program runs [default: native where it can].
-    #[arg(long, value_parser = PossibleValuesParser::new(words::<Mode>()).try_map(|word| word.parse::<Mode>()))]
-    xdp: Option<Mode>,
-    /// Set the NICs so that a process that waits with `busy-poll` runs their poll and needs no interrupt; undone by
-    /// `down`. Programs on these NICs that do not busy-poll may then wait up to 2 ms longer for a packet.
-    #[arg(long)]
-    busy_poll: bool,
-    /// Print one JSON object.
-    #[arg(long)]
-    json: bool,
-}
 
 /// What to detach from.
 #[derive(Args)]
@@ -94,91 +27,16 @@ pub(crate) struct StatusArguments {
     json: bool,
 }
 
-fn permissions(word: &str) -> Result<u32, String> {
-    match u32::from_str_radix(word, 8) {
-        Ok(mode) if mode & !0o666 == 0 => Ok(mode),
-        _ => Err("write three digits as for chmod, without execution: 600, 660, 666".to_owned()),
-    }
-}
+mod settings;
+mod up;
+
+pub(crate) use up::{Up, up};
 
 /// Why the command did not do its work.
 #[derive(Debug, thiserror::Error)]
 enum XdpCommandError {
     #[error("only root can do that: `sudo tsumugi {0} …`")]
     NotRoot(&'static str),
-    #[error("there is no {kind} '{name}' here")]
-    NoSuch { kind: &'static str, name: String },
-}
-
-pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
-    require_root("up")?;
-    let owner = match &options.owner {
-        Some(name) => Some(user(name)?),
-        None => std::env::var("SUDO_UID").ok().and_then(|uid| user(&uid).ok()),
-    };
-    let group = match &options.group {
-        Some(name) => Some(group(name)?),
-        None => owner.as_ref().map(|(_, group)| group.as_raw()),
-    };
-    let default = PoolOptions::GEOMETRY;
-    let window_pages =
-        options.window.map(|bytes| bytes.div_ceil(PAGE_BYTES as u64).min(u64::from(u32::MAX)) as u32);
-    let sized = options.flows.is_some() || options.queue.is_some() || window_pages.is_some();
-    let geometry = (sized || options.translations.is_some()).then(|| {
-        let pages = window_pages.unwrap_or(default.window_pages);
-        Geometry {
-            flows: options.flows.unwrap_or(default.flows),
-            ring_bytes: options.queue.unwrap_or(default.ring_bytes),
-            window_pages: pages,
-            translations: options.translations.unwrap_or(pages),
-        }
-    });
-    let pool = PoolOptions {
-        first_port: options.port,
-        endpoints: options.endpoints,
-        geometry,
-        access: Access { owner: owner.map(|(user, _)| user.as_raw()), group, mode: options.mode },
-        mode: options.xdp,
-        busy_poll: options.busy_poll,
-    };
-    let pins = Pins::here()?;
-    // What stands for nothing any more goes.
-    let dead = xdp::status(&pins)?.nics.into_iter().filter(|attached| !attached.is_attached());
-    let dead: Vec<Attached> = dead.collect();
-    // Half a second; what is begun is brought to an end, so that nothing half-made stays behind.
-    let all = crate::uninterrupted(|| xdp::up(&pins, &options.nics, &pool))?;
-    for attached in &dead {
-        eprintln!("tsumugi: forgot an attachment: {attached}");
-    }
-    for caution in all.iter().filter_map(caution) {
-        eprintln!("tsumugi: {caution}");
-    }
-    // Where the first `up` has put it.
-    show(&xdp::status(&Pins::here()?)?, None, options.json)
-}
-
-/// What is wrong with a NIC to which the program is attached.
-fn caution(attached: &Attached) -> Option<String> {
-    let nic = attached.nic.clone()?;
-    if let Some(reason) = attached.native_refused.as_ref().filter(|_| xdp::mtu_excess(&nic).is_none()) {
-        return Some(format!(
-            "{nic} takes no program in its driver: {reason}; it runs behind it now (generic)"
-        ));
-    }
-    if let Some(reason) = &attached.answers_dropped {
-        return Some(format!(
-            "{nic}: {reason}, or a program there, too; until then the processes answer themselves, or with `--xdp generic` the program"
-        ));
-    }
-    let excess = xdp::mtu_excess(&nic)?;
-    // Lower, it could be native; but nothing is lost meanwhile.
-    let then = match attached.mode {
-        Mode::Native => String::new(),
-        Mode::Generic => {
-            format!("; then `tsumugi down {nic}` and `up`, for it is behind the driver (generic) now")
-        }
-    };
-    Some(XdpError::Mtu { nic, excess }.to_string() + &then)
 }
 
 pub(crate) fn down(options: &Down) -> tsumugi_measure::CommandResult {
@@ -252,27 +110,6 @@ impl Here {
 
 fn require_root(command: &'static str) -> Result<(), XdpCommandError> {
     if Uid::effective().is_root() { Ok(()) } else { Err(XdpCommandError::NotRoot(command)) }
-}
-
-fn user(name: &str) -> Result<(Uid, Gid), XdpCommandError> {
-    let found = match name.parse() {
-        Ok(number) => User::from_uid(Uid::from_raw(number)),
-        Err(_) => User::from_name(name),
-    };
-    match (found, name.parse()) {
-        (Ok(Some(user)), _) => Ok((user.uid, user.gid)),
-        // A number needs no name.
-        (_, Ok(number)) => Ok((Uid::from_raw(number), Gid::from_raw(number))),
-        _ => Err(XdpCommandError::NoSuch { kind: "user", name: name.to_owned() }),
-    }
-}
-
-fn group(name: &str) -> Result<u32, XdpCommandError> {
-    match (name.parse(), Group::from_name(name)) {
-        (Ok(number), _) => Ok(number),
-        (_, Ok(Some(group))) => Ok(group.gid.as_raw()),
-        _ => Err(XdpCommandError::NoSuch { kind: "group", name: name.to_owned() }),
-    }
 }
 
 /// The answer of `--json`.
@@ -465,14 +302,6 @@ mod tests {
     use super::*;
 
     #[test]
-    fn permissions_are_those_of_files() {
-        assert_eq!(permissions("660"), Ok(0o660));
-        for wrong in ["777", "rw", "", "1666"] {
-            assert!(permissions(wrong).is_err(), "{wrong}");
-        }
-    }
-
-    #[test]
     fn free_ports_are_shown_together() {
         let access = Access { owner: Some(0), group: Some(0), mode: 0o600 };
         let port = |port, claimed, deposited| PortStatus {
@@ -492,7 +321,7 @@ mod tests {
         let status = xdp::PoolStatus {
             nics: Vec::new(),
             strangers: Vec::new(),
-            geometry: Some(PoolOptions::GEOMETRY),
+            geometry: Some(xdp::PoolOptions::GEOMETRY),
             ports: vec![
                 port(7411, true, 5),
                 port(7412, false, 0),

@@ -62,7 +62,8 @@ fn judge(mpi: &Installation, folder: Option<&Path>) -> Finding {
         Ok(version) => {
             let mut finding =
                 Finding::ok(Part::Mpi, CHECK, format!("{name}: its libfabric {version} loads the provider"));
-            finding.action = Some(format!("tsumugi-mpiexec --mpiexec {} -n 2 PROGRAM", mpi.mpiexec.display()));
+            finding.action =
+                Some(format!("tsumugi-mpiexec --mpiexec {} -n 2 PROGRAM", mpi.mpiexec.display()));
             finding
         }
         Err(error) => {

@@ -1,0 +1,85 @@
+//! Packages of what users install: a wheel and a Debian package.
+
+use crate::{root, run};
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+pub(crate) const WHEEL_HELP: &str = "\
+cargo xtask wheel [--quick]
+
+  Makes the wheel that `pip install tsumugi` installs, in target/wheel: the commands, and the provider where they look for it. It runs on
+  every Linux with glibc 2.28 or later, for it is linked with zig. --quick: without zig and unoptimised, for this machine's glibc,
+  which is what the tests install.
+
+  maturin, zig and cargo-zigbuild are taken from PyPI into a virtual environment in target/wheel.";
+
+/// The oldest glibc that the wheel runs with: that of manylinux_2_28.
+const GLIBC: &str = "2.28";
+
+/// Makes the wheel.
+pub(crate) fn wheel(quick: bool) -> bool {
+    let folder = target().join("wheel");
+    let programs = folder.join("venv/bin");
+    let text = |path: &Path| path.to_string_lossy().into_owned();
+    let (python, maturin) = (text(&programs.join("python3")), text(&programs.join("maturin")));
+    if !programs.join("pip").exists() && !run("python3", &["-m", "venv", &text(&folder.join("venv"))], &[]) {
+        return false;
+    }
+    let install = ["-m", "pip", "install", "--quiet", "--disable-pip-version-check", "maturin>=1.8,<2"];
+    let further: &[&str] = if quick { &[] } else { &["cargo-zigbuild", "ziglang"] };
+    if !run(&python, &[&install, further].concat(), &[]) {
+        return false;
+    }
+    let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
+    let environment = [("PATH", path.as_str())];
+    let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
+    let (oldest, policy) = (format!("{triple}.{GLIBC}"), format!("manylinux_{}", GLIBC.replace('.', "_")));
+    let provider = ["--package", "tsumugi-ofi"];
+    let (build, built, options) = if quick {
+        (
+            vec!["build", "--quiet", "--profile", "test"],
+            target().join("debug"),
+            vec!["--quiet", "--profile", "test"],
+        )
+    } else {
+        let zig = vec!["--release", "--zig", "--target", &triple, "--compatibility", &policy];
+        (vec!["zigbuild", "--release", "--target", &oldest], target().join(&triple).join("release"), zig)
+    };
+    if !run("cargo", &[&build[..], &provider].concat(), &environment) {
+        return false;
+    }
+    let lies_in = root().join("packaging/python/data/data/lib/tsumugi");
+    let from = built.join("libtsumugi_fi.so");
+    if let Err(error) =
+        fs::create_dir_all(&lies_in).and_then(|()| fs::copy(&from, lies_in.join("libtsumugi-fi.so")))
+    {
+        eprintln!("xtask: copying {} into {}: {error}", from.display(), lies_in.display());
+        return false;
+    }
+    let out = text(&folder);
+    let made = ["-C", "packaging/python", &maturin, "build", "--strip", "--out", &out];
+    run("env", &[&made[..], &options].concat(), &environment)
+}
+
+/// Makes the Debian package of what is built.
+pub(crate) fn deb() -> bool {
+    let stage = root().join("packaging/stage");
+    let _ = fs::remove_dir_all(&stage);
+    let (stage, built) = (stage.to_string_lossy(), target().join("release"));
+    let environment = [("DESTDIR", &*stage), ("PREFIX", "/usr"), ("BUILT", &*built.to_string_lossy())];
+    if !run("sh", &["packaging/install.sh", "install"], &environment) {
+        return false;
+    }
+    if !Command::new("cargo-deb").arg("--version").output().is_ok_and(|output| output.status.success()) {
+        eprintln!("xtask: cargo-deb is not installed: cargo install cargo-deb");
+        return false;
+    }
+    run("cargo", &["deb", "--no-build", "--package", "tsumugi-cli"], &[])
+}
+
+fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    // As cargo does: from where it was called.
+    named.and_then(|named| std::path::absolute(named).ok()).unwrap_or_else(|| root().join("target"))
+}
