@@ -71,6 +71,11 @@ pub(crate) fn deb() -> bool {
     if !run("sh", &["packaging/install.sh", "install"], &environment) {
         return false;
     }
+    let files = ["usr/bin/tsumugi", "usr/bin/tsumugi-mpiexec", "usr/lib/tsumugi/libtsumugi-fi.so"];
+    let files = files.map(|file| format!("packaging/stage/{file}"));
+    if !run("strip", &[&["--strip-debug"][..], &files.each_ref().map(String::as_str)].concat(), &[]) {
+        return false;
+    }
     if !Command::new("cargo-deb").arg("--version").output().is_ok_and(|output| output.status.success()) {
         eprintln!("xtask: cargo-deb is not installed: cargo install cargo-deb");
         return false;
