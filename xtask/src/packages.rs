@@ -32,21 +32,20 @@ pub(crate) fn wheel(quick: bool) -> bool {
         return false;
     }
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-    let environment = [("PATH", path.as_str())];
+    // Away from where tests run what they have built.
+    let build_in = text(&folder.join("build"));
+    let environment =
+        [("PATH", path.as_str()), ("CARGO_TARGET_DIR", &build_in), ("CARGO_PROFILE_DEV_DEBUG", "0")];
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let (oldest, policy) = (format!("{triple}.{GLIBC}"), format!("manylinux_{}", GLIBC.replace('.', "_")));
-    let provider = ["--package", "tsumugi-ofi"];
     let (build, built, options) = if quick {
-        (
-            vec!["build", "--quiet", "--profile", "test"],
-            target().join("debug"),
-            vec!["--quiet", "--profile", "test"],
-        )
+        (vec!["build", "--quiet"], "debug".to_owned(), vec!["--quiet", "--profile", "dev"])
     } else {
         let zig = vec!["--release", "--zig", "--target", &triple, "--compatibility", &policy];
-        (vec!["zigbuild", "--release", "--target", &oldest], target().join(&triple).join("release"), zig)
+        (vec!["zigbuild", "--release", "--target", &oldest], format!("{triple}/release"), zig)
     };
-    if !run("cargo", &[&build[..], &provider].concat(), &environment) {
+    let built = folder.join("build").join(built);
+    if !run("cargo", &[&build[..], &["--package", "tsumugi-ofi"]].concat(), &environment) {
         return false;
     }
     let lies_in = root().join("packaging/python/data/data/lib/tsumugi");

@@ -60,7 +60,16 @@ impl Cluster {
         let words: Vec<&str> = match mpi.name {
             "mpich" => vec!["-launcher-exec", &ssh, "-hosts", hosts, "-n", &count, "-ppn", "1"],
             _ => vec![
-                "--allow-run-as-root", "--prtemca", "plm_ssh_agent", &ssh, "--host", hosts, "-n", &count, "--map-by", "node",
+                "--allow-run-as-root",
+                "--prtemca",
+                "plm_ssh_agent",
+                &ssh,
+                "--host",
+                hosts,
+                "-n",
+                &count,
+                "--map-by",
+                "node",
             ],
         };
         words.into_iter().map(str::to_owned).collect()
@@ -69,8 +78,13 @@ impl Cluster {
     /// Runs `tsumugi-mpiexec` in the first node.
     fn run(&self, mpi: &Mpi, ours: &[&str], hosts: &str, program: &Path) -> Output {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
-        let mut command = self.lab.command(0, MPIEXEC).unwrap();
-        command.env("FI_LOG_LEVEL", "info").arg("--mpiexec").arg(mpi.programs.join("mpiexec")).args(ours);
+        let mut command = self.lab.command(0, "timeout").unwrap();
+        command
+            .env("FI_LOG_LEVEL", "info")
+            .args(["120", MPIEXEC])
+            .arg("--mpiexec")
+            .arg(mpi.programs.join("mpiexec"))
+            .args(ours);
         command.args(self.arguments(mpi, hosts)).arg(program).output().unwrap()
     }
 }
@@ -89,11 +103,15 @@ fn jobs_run_over_what_is_asked_for() {
     let Some(_watch) = as_root("jobs_run_over_what_is_asked_for", None) else { return };
     let cluster = Cluster::new();
     for mpi in Mpi::all() {
-        let program = built(&mpi, "messages");
+        let program = built(&mpi, "collectives");
         for (ours, used) in [(&[][..], true), (&["--over", "tcp"], false)] {
             let output = cluster.run(&mpi, ours, "n0,n1", &program);
             let said = text(&output.stdout) + &text(&output.stderr);
-            assert!(output.status.success() && said.contains("messages: ok"), "{}, {ours:?}: {said}", mpi.name);
+            assert!(
+                output.status.success() && said.contains("collectives: ok"),
+                "{}, {ours:?}: {said}",
+                mpi.name
+            );
             assert_eq!(said.contains(": receive path "), used, "{}, {ours:?}: {said}", mpi.name);
         }
         let _ = fs::remove_file(&program);
@@ -123,13 +141,18 @@ fn nodes_that_cannot_take_part_are_named_before_the_job_starts() {
     // The node's own view of the folder: another provider, or none.
     fs::write(&file, "tsumugi wire protocol 1\0").unwrap();
     let other = cluster.ssh.with_file_name("other-ssh");
-    for (done, words) in [("echo tsumugi wire protocol 9 >", "speaks version 9 of the protocol"), ("rm -f", "n1 has no ")] {
+    for (done, words) in
+        [("echo tsumugi wire protocol 9 >", "speaks version 9 of the protocol"), ("rm -f", "n1 has no ")]
+    {
         let script = format!("{done} '{0}'\nexec '{1}' \"$@\"\n", file.display(), cluster.ssh.display());
         fs::write(&other, script).unwrap();
         let mut command = cluster.lab.command(0, MPIEXEC).unwrap();
         command.env("FI_PROVIDER_PATH", folder.path()).arg("--mpiexec").arg(mpi.programs.join("mpiexec"));
         let agent = format!("sh {}", other.display());
-        let output = command.args(["-launcher-exec", &agent, "-hosts", "n1", "-n", "1", "/bin/true"]).output().unwrap();
+        let output = command
+            .args(["-launcher-exec", &agent, "-hosts", "n1", "-n", "1", "/bin/true"])
+            .output()
+            .unwrap();
         let said = refusal(&output);
         assert!(said.contains(words), "{said}");
         fs::write(&file, "tsumugi wire protocol 1\0").unwrap();
@@ -169,7 +192,10 @@ fn what_is_missing_here_is_said_with_the_remedy() {
     let mut command = Command::new(MPIEXEC);
     command.env("PATH", format!("{}:/bin", mpich.path().display())).env("FI_PROVIDER_PATH", "/nonexistent");
     let said = refusal(&command.args(["-n", "1", "true"]).output().unwrap());
-    assert!(said.contains("there is no libtsumugi-fi.so in /nonexistent, which FI_PROVIDER_PATH names"), "{said}");
+    assert!(
+        said.contains("there is no libtsumugi-fi.so in /nonexistent, which FI_PROVIDER_PATH names"),
+        "{said}"
+    );
     let none = Command::new(MPIEXEC).output().unwrap();
     assert_eq!(none.status.code(), Some(2), "{}", text(&none.stderr));
 }
@@ -188,7 +214,9 @@ fn it_says_what_it_would_do() {
     ]);
     let run = |arguments: &[&str]| {
         let mut command = Command::new(MPIEXEC);
-        command.env("PATH", format!("{}:/bin", mpich.path().display())).env("FI_PROVIDER_PATH", provider_in(&mpich));
+        command
+            .env("PATH", format!("{}:/bin", mpich.path().display()))
+            .env("FI_PROVIDER_PATH", provider_in(&mpich));
         let output = command.args(arguments).output().unwrap();
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)

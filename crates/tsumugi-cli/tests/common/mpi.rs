@@ -1,5 +1,7 @@
 //! What tests of MPI programs share: the MPIs, and jobs across the nodes of a lab.
 
+#![allow(dead_code, reason = "every test program uses its own part")]
+
 use rustix::process::{Pid, Signal};
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
