@@ -387,3 +387,47 @@ impl Drop for Running {
         let _ = self.0.wait();
     }
 }
+
+#[test]
+fn a_file_says_what_nics_get_when_they_appear() {
+    let Some(cluster) = Cluster::new("a_file_says_what_nics_get_when_they_appear") else { return };
+    // Nodes have a /tmp of their own.
+    let folder = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
+    let file = folder.path().join("up.toml");
+    let config = format!("--config {}", file.display());
+    let (_, err) = cluster.expect(&format!("up {config}"), 1);
+    assert!(err.contains("cannot read") && err.contains("up.toml"), "{err}");
+    std::fs::write(&file, "nics = ['nic0']\nport = 7500\nendpoint = 3\n").unwrap();
+    let (_, err) = cluster.expect(&format!("up {config}"), 1);
+    assert!(err.contains("line 3") && err.contains("unknown field `endpoint`"), "{err}");
+    assert_eq!(cluster.traces(), "");
+
+    std::fs::write(
+        &file,
+        "nics = ['nic0', 'nic1']\nport = 7500\nendpoints = 3\nmode = '666'\nxdp = 'generic'\n",
+    )
+    .unwrap();
+    let (out, err) = cluster.expect(&format!("up {config} --if-listed eth7"), 0);
+    assert!(out.is_empty() && err.contains("names eth7 not: nothing to do"), "{out}{err}");
+    assert_eq!(cluster.traces(), "");
+    // Both appear at the same time, as when a host starts.
+    let starting = ["nic0", "nic1"].map(|nic| {
+        let mut command = cluster.command(0, TSUMUGI);
+        command.args(format!("up {config} --if-listed {nic}").split_whitespace()).env_remove("SUDO_UID");
+        command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap()
+    });
+    for child in starting {
+        let output = child.wait_with_output().unwrap();
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    }
+    let status = cluster.pool();
+    assert_eq!(nics(&status), [("nic0", "generic"), ("nic1", "generic")]);
+    let found = endpoints(&status);
+    assert_eq!((found.len(), found[0].3), (3, "666"), "{status}");
+    // What is given counts, and the file says the rest.
+    cluster.expect(&format!("up {config} nic0 --port 7600 --endpoints 1"), 0);
+    let status = cluster.pool();
+    assert_eq!((endpoints(&status).len(), endpoints(&status)[3].3), (4, "666"), "{status}");
+    cluster.expect("down", 0);
+    assert_eq!(cluster.traces(), "");
+}
