@@ -68,8 +68,7 @@ pub fn folder() -> Result<PathBuf, NoProvider> {
     }
 }
 
-/// The folder among those that libfabric is told of; it takes several with `:` between them, and `@` before one for its
-/// own sake.
+/// The one of these folders, with `:` between them, that has the provider.
 fn named_folder(named: &OsString) -> Result<PathBuf, NoProvider> {
     let mut folders = env::split_paths(named);
     let has = |folder: &PathBuf| folder.join(FILE).exists();
