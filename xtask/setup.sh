@@ -13,6 +13,7 @@ cc       gcc libc6-dev    building anything at all
 ip       iproute2         labs, and all tests and figures that need them
 tc       iproute2         labs with a rate limit
 ethtool  ethtool          labs without offloads
+nft      nftables         labs that lose packets
 clang    clang            the XDP receive path
 libbpf   libbpf-dev       the XDP receive path
 tshark   tshark           the test of the Wireshark dissector

@@ -185,24 +185,59 @@ fn an_evaluation_tells_each_figure_of_everything_that_carries_messages() {
     if let Some(mpi) = Mpi::installed("mpich") {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
         let mut command = Command::new(TSUMUGI);
-        command.args(["eval", "mpi", "--mpi", mpi.name, "--rounds", "1", "--time", "0.01", "--json"]);
-        let output = command.output().unwrap();
+        let page = tempfile::NamedTempFile::new().unwrap();
+        command.args([
+            "eval", "mpi", "--mpi", mpi.name, "--rounds", "1", "--time", "0.01", "--class", "s", "--quick",
+        ]);
+        let output = command.arg("--json").arg("--html").arg(page.path()).output().unwrap();
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         let told: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
-        assert_eq!(told["mpi"], mpi.name);
+        assert_eq!((&told["mpi"], &told["class"]), (&mpi.name.into(), &"S".into()));
+        assert_eq!(told["failures"], serde_json::json!([]));
         let rows = told["rows"].as_array().unwrap();
-        // Of bare sockets only what is one datagram each way.
-        let counts = [("tcp", 9), ("tsumugi-socket", 9), ("tsumugi-xdp", 9), ("bare-udp", 3)];
-        for (over, count) in counts {
-            let of = rows.iter().filter(|row| row["over"] == over);
-            assert_eq!(of.filter(|row| row["value"].as_f64().unwrap() > 0.0).count(), count, "{over}");
+        let of = |figure: &str, over: &str| {
+            let is = |row: &&serde_json::Value| row["figure"] == figure && row["over"] == over;
+            rows.iter().filter(is).count()
+        };
+        // Of bare sockets only what is one datagram each way; of a rank alone only one.
+        assert_eq!((of("udp_latency", "bare-udp"), of("is_time", "tcp")), (2, 3));
+        for over in ["tcp", "ucx", "tsumugi-socket", "tsumugi-xdp"] {
+            let counts = [
+                "latency",
+                "bandwidth_both_ways",
+                "allreduce",
+                "barrier",
+                "overlap_receiver",
+                "message_rate",
+            ];
+            assert_eq!(counts.map(|figure| of(figure, over)), [5, 5, 6, 2, 4, 1], "{over}");
         }
-        assert_eq!(rows.len(), 30, "{rows:?}");
-        let ratios = rows.iter().filter_map(|row| row["over_tcp"].as_f64());
-        assert_eq!(ratios.filter(|ratio| *ratio > 0.0).count(), 21);
+        let ratios = rows.iter().filter(|row| row["over"] == "tsumugi-socket" && row["unit"] != "ratio");
+        assert!(ratios.clone().count() > 50);
+        assert!(
+            ratios.clone().all(|row| row["over_tcp"].as_f64().unwrap() > 0.0 && row["over_ucx"].is_f64())
+        );
+        let page = std::fs::read_to_string(page.path()).unwrap();
+        let page = roxmltree::Document::parse_with_options(
+            &page,
+            roxmltree::ParsingOptions { allow_dtd: true, ..Default::default() },
+        );
+        let page = page.expect("well-formed");
+        let headings =
+            page.descendants().filter(|node| node.has_tag_name(("http://www.w3.org/1999/xhtml", "h2")));
+        let headings: Vec<&str> = headings.filter_map(|node| node.text()).collect();
+        let expected = [
+            "What it says",
+            "Two ranks",
+            "Collective operations",
+            "Integer sort, class S",
+            "Overlap",
+            "Figures",
+        ];
+        assert_eq!(headings, expected);
         let left = std::fs::read_dir(mpi.programs.parent().unwrap()).unwrap();
-        let left = left
-            .filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("benchmark-"));
-        assert_eq!(left.count(), 0, "the program that was built is gone");
+        let left =
+            left.filter(|entry| entry.as_ref().unwrap().file_name().to_string_lossy().starts_with("bench-"));
+        assert_eq!(left.count(), 0, "the programs that were built are gone");
     }
 }

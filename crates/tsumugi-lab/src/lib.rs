@@ -48,6 +48,6 @@ pub use make::Step;
 pub use maker::remove_abandoned;
 pub use remove::{Removed, down, down_all};
 pub use spec::{
-    MTU_BYTES_MAX, MTU_BYTES_MIN, NAME_BYTES_MAX, NICS_MAX, NODES_MAX, Rate, Spec, SpecError, Wire,
+    Loss, MTU_BYTES_MAX, MTU_BYTES_MIN, NAME_BYTES_MAX, NICS_MAX, NODES_MAX, Rate, Spec, SpecError, Wire,
 };
 pub use tools::find as find_tool;

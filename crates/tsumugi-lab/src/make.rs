@@ -5,7 +5,7 @@ use crate::enter::inside;
 use crate::error::{Context, LabError};
 use crate::maker;
 use crate::names;
-use crate::spec::{Rate, Spec, Wire};
+use crate::spec::{Loss, Rate, Spec, Wire};
 use crate::state::{Lock, State};
 use crate::tools::Tools;
 use rustix::mount::MountFlags;
@@ -35,6 +35,8 @@ pub enum Step {
     Addresses,
     /// Limit the rate of the links.
     Rate,
+    /// Have the switch lose packets.
+    Loss,
     /// Switch offloads off.
     Offloads,
     /// Wait until every NIC has a carrier.
@@ -59,6 +61,7 @@ impl<'a> Maker<'a> {
         }
         let mut needed = vec!["ip"];
         needed.extend(spec.rate.map(|_| "tc"));
+        needed.extend(spec.loss.map(|_| "nft"));
         needed.extend((!spec.offloads).then_some("ethtool"));
         Tools::require(&needed)?;
         // Nodes see their names in place of it, and only a file that exists can be covered by a mount.
@@ -91,7 +94,7 @@ impl<'a> Maker<'a> {
         let mut steps = vec![Step::Namespaces];
         steps.extend((0..self.spec.nodes).map(Step::Node));
         steps.extend([Step::Settings, Step::Wires, Step::Addresses]);
-        steps.extend([Step::Rate, Step::Offloads, Step::Carrier, Step::Record]);
+        steps.extend([Step::Rate, Step::Loss, Step::Offloads, Step::Carrier, Step::Record]);
         for step in steps {
             if !go_on(step) {
                 return Err(LabError::Interrupted { name: self.spec.name.clone() });
@@ -113,6 +116,7 @@ impl<'a> Maker<'a> {
             Step::Wires => self.wires(),
             Step::Addresses => self.addresses(),
             Step::Rate => self.spec.rate.map_or(Ok(()), |rate| self.limit(rate)),
+            Step::Loss => self.spec.loss.map_or(Ok(()), |loss| self.lose(loss)),
             Step::Offloads => {
                 if self.spec.offloads {
                     Ok(())
@@ -274,6 +278,22 @@ impl<'a> Maker<'a> {
         let shallow: Vec<_> =
             self.nics().map(|(node, nic)| shape(&names::port(node, nic), 4_000, 128 << 10)).collect();
         self.tools.tc(&names::switch_netns(lab), &shallow)
+    }
+
+    /// Every port of the switch drops some of what comes in from its node: whatever way a packet has left the node, and before
+    /// the bridge sees it.
+    fn lose(&self, loss: Loss) -> Result<(), LabError> {
+        let mut lines = vec!["add table netdev loss".to_owned()];
+        for port in self.nics().map(|(node, nic)| names::port(node, nic)) {
+            lines.push(format!(
+                "add chain netdev loss {port} {{ type filter hook ingress device \"{port}\" priority 0; }}"
+            ));
+            lines.push(format!(
+                "add rule netdev loss {port} numgen random mod 1000000 < {} drop",
+                loss.per_million
+            ));
+        }
+        self.tools.nft(&names::switch_netns(&self.spec.name), &lines)
     }
 
     fn offloads_off(&self) -> Result<(), LabError> {

@@ -83,6 +83,34 @@ impl FromStr for Rate {
     }
 }
 
+/// A share of packets that are lost; read from texts such as `0.1%`, `5%`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(transparent)]
+pub struct Loss {
+    /// Of a million packets.
+    pub per_million: u32,
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}%", f64::from(self.per_million) / 1e4)
+    }
+}
+
+impl FromStr for Loss {
+    type Err = SpecError;
+
+    fn from_str(text: &str) -> Result<Loss, SpecError> {
+        let percent = text.trim().strip_suffix('%').and_then(|number| number.trim().parse::<f64>().ok());
+        match percent.map(|percent| (percent * 1e4).round()) {
+            Some(per_million) if (1.0..=500_000.0).contains(&per_million) => {
+                Ok(Loss { per_million: per_million as u32 })
+            }
+            _ => Err(SpecError::Loss { text: text.to_owned() }),
+        }
+    }
+}
+
 /// What to make. [`Spec::new`] is two nodes with one NIC each, joined by one veth pair.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Spec {
@@ -97,10 +125,13 @@ pub struct Spec {
     pub mtu: u32,
     /// The rate of every link in each direction; `None` is as fast as the machine goes.
     pub rate: Option<Rate>,
+    /// Which share of the packets every link loses in each direction. What the kernel has not cut up yet is one packet.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub loss: Option<Loss>,
     /// Whether NICs segment, coalesce and checksum for the stack (TSO, GSO, GRO, …). `true` leaves what
     /// the kernel gives a fresh veth, `false` turns everything off at both ends.
     pub offloads: bool,
-    /// How the NICs are joined; `None` is [`Wire::Direct`] for two nodes without a rate and
+    /// How the NICs are joined; `None` is [`Wire::Direct`] for two nodes without a rate or losses and
     /// [`Wire::Switch`] otherwise.
     pub wire: Option<Wire>,
     /// Whether it is to end with the process that makes it: [`crate::remove_abandoned`] removes it when that has died.
@@ -112,7 +143,17 @@ impl Spec {
     /// Two nodes with one NIC of MTU 1500 each, no rate limit, offloads on.
     pub fn new(name: impl Into<String>) -> Spec {
         let name = name.into();
-        Spec { name, nodes: 2, nics: 1, mtu: 1500, rate: None, offloads: true, wire: None, temporary: false }
+        Spec {
+            name,
+            nodes: 2,
+            nics: 1,
+            mtu: 1500,
+            rate: None,
+            loss: None,
+            offloads: true,
+            wire: None,
+            temporary: false,
+        }
     }
 
     /// Like [`Spec::new`], with a name that no other process and no earlier call here uses, for tests and measurements: it is
@@ -127,7 +168,7 @@ impl Spec {
     pub fn wire_wanted(&self) -> Wire {
         match self.wire {
             Some(wire) => wire,
-            None if self.nodes == 2 && self.rate.is_none() => Wire::Direct,
+            None if self.nodes == 2 && self.rate.is_none() && self.loss.is_none() => Wire::Direct,
             None => Wire::Switch,
         }
     }
@@ -155,6 +196,9 @@ impl Spec {
             }
             if self.rate.is_some() {
                 return Err(SpecError::DirectRate);
+            }
+            if self.loss.is_some() {
+                return Err(SpecError::DirectLoss);
             }
         }
         Ok(())
@@ -223,11 +267,35 @@ pub enum SpecError {
     /// Only a switch has ports that everything passes, including frames that bypass the sender's queue.
     #[error("a direct wire has no port whose rate could be limited: use --wire switch with --rate")]
     DirectRate,
+    /// Not a share of packets, or none that a job could live with.
+    #[error("'{text}' is not a share of packets to lose: write 0.0001% to 50%, for example 0.1%")]
+    Loss {
+        /// What was given.
+        text: String,
+    },
+    /// Only a switch has ports that everything passes.
+    #[error("a direct wire has no port that could lose packets: use --wire switch with --loss")]
+    DirectLoss,
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn losses_are_read_and_written() {
+        for (text, per_million) in [("0.1%", 1000), ("5 %", 50_000), ("0.0001%", 1), ("50%", 500_000)] {
+            let loss = text.parse::<Loss>().unwrap();
+            assert_eq!(loss.per_million, per_million, "{text}");
+            assert_eq!(loss.to_string().parse(), Ok(loss));
+        }
+        for wrong in ["", "1", "-1%", "0%", "51%", "x%", "nan%"] {
+            assert!(wrong.parse::<Loss>().is_err(), "{wrong}");
+        }
+        let spec = Spec { loss: Some(Loss { per_million: 1 }), ..Spec::new("lab") };
+        assert_eq!((spec.wire_wanted(), spec.check()), (Wire::Switch, Ok(())));
+        assert_eq!(Spec { wire: Some(Wire::Direct), ..spec }.check(), Err(SpecError::DirectLoss));
+    }
 
     #[test]
     fn rates_are_read_and_written() {

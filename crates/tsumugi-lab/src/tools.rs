@@ -16,7 +16,8 @@ use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
 /// Program and Debian package of everything a lab may call.
-const TOOLS: [(&str, &str); 3] = [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool")];
+const TOOLS: [(&str, &str); 4] =
+    [("ip", "iproute2"), ("tc", "iproute2"), ("ethtool", "ethtool"), ("nft", "nftables")];
 
 /// Where a program is. System administration's directories are looked at even if PATH lacks them.
 pub fn find(tool: &str) -> Option<PathBuf> {
@@ -52,6 +53,13 @@ impl Tools {
     /// Lines for `tc`, in a namespace.
     pub(crate) fn tc(&self, namespace: &str, lines: &[String]) -> Result<(), LabError> {
         self.batch("tc", Some(namespace), lines)
+    }
+
+    /// Lines for `nft`, in a namespace.
+    pub(crate) fn nft(&self, namespace: &str, lines: &[String]) -> Result<(), LabError> {
+        let mut command = self.command("nft", Some(namespace))?;
+        command.args(["-f", "-"]);
+        self.finish(command, Some(namespace), &(lines.join("\n") + "\n")).map(drop)
     }
 
     /// What `ip` prints in a namespace.

@@ -44,7 +44,7 @@ mod tests {
     use super::*;
     use serde::Serialize;
     use serde_json::json;
-    use tsumugi_measure::eval::mpi::{Carrier, Kind};
+    use tsumugi_measure::eval::mpi::{Carrier, Key};
 
     fn read(row: &impl Serialize) -> Result<Rows, serde_json::Error> {
         let output = json!({"rows": [row], "machine": Machine::default(), "costs": null});
@@ -60,12 +60,13 @@ mod tests {
         let rows = read(&row).expect("an evaluation");
         assert!(matches!(&rows, Rows::Bonding(rows) if rows[0] == row), "{rows:?}");
         let row = FigureRow {
-            figure: Kind::OneWay,
-            size_bytes: 8,
+            key: Key { figure: "latency".to_owned(), size_bytes: 8, ranks: 2 },
             over: Carrier::TsumugiSocket,
-            value: 3e3,
+            value: 3.0,
+            unit: "us".to_owned(),
             over_tcp: Some(0.6),
-            values: vec![3e3],
+            over_ucx: None,
+            values: vec![3.0],
             rounds: 1,
             spread: 0.0,
         };

@@ -8,7 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
-use tsumugi_lab::{Lab, LabError, Node, Rate, Removed, Spec, Wire};
+use tsumugi_lab::{Lab, LabError, Loss, Node, Rate, Removed, Spec, Wire};
 use tsumugi_measure::output::output;
 
 pub(crate) mod mpiexec;
@@ -75,6 +75,9 @@ struct Up {
     /// Rate of every link, for example 1gbit or 100mbit; as fast as it goes if left out.
     #[arg(long)]
     rate: Option<Rate>,
+    /// Share of the packets that every link loses in each direction, for example 0.1%; none if left out.
+    #[arg(long)]
+    loss: Option<Loss>,
     /// Whether NICs segment, coalesce and checksum for the stack, as real ones do.
     #[arg(long, default_value = "on")]
     offloads: Switch,
@@ -164,6 +167,7 @@ fn up(options: Up) -> Result<ExitCode, LabError> {
         nics: options.nics,
         mtu: options.mtu,
         rate: options.rate,
+        loss: options.loss,
         offloads: options.offloads == Switch::On,
         wire: options.wire,
         temporary: false,
@@ -195,8 +199,9 @@ fn describe(lab: &Lab) -> String {
     let spec = lab.spec();
     let count = |number: u32, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
     let rate = spec.rate.map_or_else(String::new, |rate| format!(", {rate}"));
+    let loss = spec.loss.map_or_else(String::new, |loss| format!(", {loss} lost"));
     format!(
-        "{}, {} each, wire {}, MTU {} B{rate}, offloads {}",
+        "{}, {} each, wire {}, MTU {} B{rate}{loss}, offloads {}",
         count(spec.nodes, "node"),
         count(spec.nics, "NIC"),
         lab.wire(),

@@ -9,7 +9,7 @@ use std::thread::sleep;
 use std::time::{Duration, Instant};
 use tsumugi_lab::interrupt::{interrupted, watch_interrupts};
 use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
-use tsumugi_lab::{Lab, Rate, Spec};
+use tsumugi_lab::{Lab, Loss, Rate, Spec};
 use tsumugi_mpi::settings::Transport;
 
 pub(super) const HELP: &str = "\
@@ -48,8 +48,11 @@ pub(super) struct Mpiexec {
     /// Rate of every link, for example 1gbit.
     #[arg(long)]
     rate: Option<Rate>,
+    /// Share of the packets that every link loses, for example 0.1%.
+    #[arg(long)]
+    loss: Option<Loss>,
     /// Use this lab, which is left as it is, instead of one that is made for the job.
-    #[arg(long, conflicts_with_all = ["nodes", "nics", "mtu", "rate"])]
+    #[arg(long, conflicts_with_all = ["nodes", "nics", "mtu", "rate", "loss"])]
     name: Option<String>,
     /// Attach the XDP program to every node's NICs, for the XDP receive path.
     #[arg(long)]
@@ -93,11 +96,12 @@ fn attempt(options: &Mpiexec) -> Result<ExitCode, JobError> {
             &kept
         }
         None => {
-            let Mpiexec { nodes, nics, mtu, rate, .. } = *options;
-            made = Lab::up_watched(&Spec { nodes, nics, mtu, rate, ..Spec::unique("mpi") }, &mut |_| {
-                !interrupted()
-            })?
-            .guarded();
+            let Mpiexec { nodes, nics, mtu, rate, loss, .. } = *options;
+            made =
+                Lab::up_watched(&Spec { nodes, nics, mtu, rate, loss, ..Spec::unique("mpi") }, &mut |_| {
+                    !interrupted()
+                })?
+                .guarded();
             &made
         }
     };

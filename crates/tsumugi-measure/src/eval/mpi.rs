@@ -1,55 +1,67 @@
-//! `tsumugi eval mpi`: what two ranks get of an MPI over Tsumugi, beside the same MPI over TCP.
+//! `tsumugi eval mpi`: what programs get of an MPI over Tsumugi, beside the same MPI over TCP.
 
 use std::ffi::OsString;
-use std::path::{Path, PathBuf};
-use std::process::{Command, ExitCode};
+use std::path::PathBuf;
+use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 use thiserror::Error;
-use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+use tsumugi_lab::{Lab, LabError, LabGuard, Loss, Spec};
 
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
+use crate::report::file::ReportFile;
 use tsumugi_lab::child::{ChildError, Running};
 use tsumugi_lab::interrupt::interrupted;
 use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
-use tsumugi_mpi::settings::Transport;
 
+mod carrier;
 mod figures;
+mod page;
+mod paper;
+mod plan;
+mod programs;
+mod summary;
 mod table;
 
+pub use carrier::Carrier;
 use figures::{Figure, Measured};
-pub use figures::{FigureRow, Kind};
+pub use figures::{FigureRow, Key};
+use plan::{Task, Wanted};
+use programs::{BuildError, Programs};
 
 const HELP: &str = "\
-As root this makes two labs of two nodes (network namespaces joined by veth pairs), one of them with the XDP program, \
-and removes them again. In each round the same MPI program runs over libfabric's tcp provider, over Tsumugi with \
-sockets, which needs no root, and over Tsumugi with the XDP receive path. There is one rank in each node, on a CPU of its \
-own. Bare UDP is what two sockets give the same processes, for figures that are one datagram each way: nothing that is \
-built on sockets can be quicker.
+As root this makes labs of nodes (network namespaces), half of them with the XDP program on every NIC, and removes them again. In each \
+round the same MPI programs run over libfabric's tcp provider, over UCX on TCP (MPICH), over Tsumugi with sockets, which needs no \
+root, and over Tsumugi with the XDP receive path. There is one rank in each node; where there are CPUs enough, each has one of its own. The \
+programs are those of bench/, built by the MPI's own compiler.
 
-  one way   half a round trip of MPI_Send and MPI_Recv
-  stream    bursts of 64 MPI_Isend; each is answered before the next
-  barrier   MPI_Barrier
+  latency      half a round trip; beside it that of two bare UDP sockets, below which nothing that is built on sockets can be
+  bandwidth    windows of MPI_Isend, one way and both ways
+  collectives  each operation by itself, on each number of nodes
+  overlap      how much of MPI_Isend and MPI_Irecv passes while the program computes: 0 nothing, 1 all
+  is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside P1's figure 6
 
-Figures are medians over the rounds; `×` is the median of what Tsumugi's figure is, divided by TCP's in the same round.
+Figures are medians over the rounds; `×` is the median of the figure divided by tcp's in the same round. Busy polling has no row: the NICs \
+of a lab are veth pairs, which have no interrupt to do without.
 
 Examples:
   sudo tsumugi eval mpi --quick
-  sudo tsumugi eval mpi --mpi openmpi --rounds 11
-  sudo tsumugi eval mpi --json | jq '.rows[] | {figure, size_bytes, over, value, over_tcp}'
+  sudo tsumugi eval mpi --class C --nodes 2 --html mpi.html
+  sudo tsumugi eval mpi --mpi openmpi --loss 0.1%
+  sudo tsumugi eval mpi --json | jq '.rows[] | {figure, size_bytes, ranks, over, value, unit, over_tcp}'
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
 
-/// The program that both ranks run.
-const BENCHMARK: &str = include_str!("mpi/benchmark.c");
 /// How the labs are called: `evalmpi-PID-NUMBER`.
 const LAB_STEM: &str = "evalmpi";
 /// How much longer than what it measures a job may take.
-const LONGER_MAX: Duration = Duration::from_secs(60);
+const LONGER_MAX: Duration = Duration::from_secs(180);
+/// How many figures a job measures at most.
+const FIGURES_MAX: f64 = 200.0;
 
 /// Options of this command.
 #[derive(Args)]
@@ -58,53 +70,37 @@ pub(crate) struct Arguments {
     /// Whose MPI.
     #[arg(long, default_value = "mpich")]
     mpi: Mpi,
-    /// Rounds [default: 7; with --quick 3].
+    /// How many nodes collectives and the sort run on, separated by commas.
+    #[arg(long, value_delimiter = ',', default_values_t = [2, 4], value_parser = clap::value_parser!(u32).range(2..=16))]
+    nodes: Vec<u32>,
+    /// Class of the sort: S, W, A, B or C [default: A; with --quick W].
+    #[arg(long, value_parser = ["S", "W", "A", "B", "C"], ignore_case = true)]
+    class: Option<String>,
+    /// Share of the packets that every link loses, for example 0.1%. The NICs do without offloads then: what the kernel has not cut up
+    /// yet would be lost as one.
+    #[arg(long)]
+    loss: Option<Loss>,
+    /// Rounds [default: 5; with --quick 3].
     #[arg(long, value_parser = clap::value_parser!(u32).range(1..=1000))]
     rounds: Option<u32>,
-    /// Seconds for each figure of a round [default: 0.3; with --quick 0.1].
+    /// Seconds for each figure of a round [default: 0.2; with --quick 0.03].
     #[arg(long, value_name = "SECONDS", value_parser = seconds)]
     time: Option<f64>,
-    /// Less than a minute; figures that are less sure.
+    /// Two or three minutes; fewer sizes, and figures that are less sure.
     #[arg(long)]
     quick: bool,
     /// Print one JSON object on stdout, and nothing else there.
     #[arg(long)]
     json: bool,
+    /// Also write a report to this file: one file that needs nothing else.
+    #[arg(long, value_name = "FILE")]
+    html: Option<PathBuf>,
 }
 
 fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.01..=60.0).contains(&seconds) => Ok(seconds),
         _ => Err(format!("`{text}` is not a number of seconds from 0.01 to 60")),
-    }
-}
-
-/// What carries the messages.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Carrier {
-    /// libfabric's tcp provider.
-    Tcp,
-    /// Tsumugi, whose packets arrive through a socket.
-    TsumugiSocket,
-    /// Tsumugi, whose packets the XDP program receives.
-    TsumugiXdp,
-    /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
-    BareUdp,
-}
-
-impl Carrier {
-    /// What the others are compared with comes first.
-    pub(super) const ALL: [Carrier; 4] =
-        [Carrier::Tcp, Carrier::TsumugiSocket, Carrier::TsumugiXdp, Carrier::BareUdp];
-
-    pub(super) fn text(self) -> &'static str {
-        match self {
-            Carrier::Tcp => "tcp",
-            Carrier::TsumugiSocket => "tsumugi, sockets",
-            Carrier::TsumugiXdp => "tsumugi, XDP",
-            Carrier::BareUdp => "bare UDP",
-        }
     }
 }
 
@@ -119,10 +115,8 @@ enum EvalError {
     Lab(#[from] LabError),
     #[error(transparent)]
     Job(JobError),
-    #[error("building the benchmark with {}: {why}; it takes a C compiler (`apt install gcc libc6-dev`)", compiler.display())]
-    Build { compiler: PathBuf, why: String },
-    #[error("the benchmark over {over} printed what is not a figure: `{line}`")]
-    Unreadable { over: &'static str, line: String },
+    #[error(transparent)]
+    Build(#[from] BuildError),
 }
 
 impl From<JobError> for EvalError {
@@ -138,22 +132,49 @@ impl From<JobError> for EvalError {
 #[derive(Serialize)]
 struct Evaluation {
     mpi: &'static str,
+    /// Of the sort.
+    class: char,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    loss: Option<String>,
     rows: Vec<FigureRow>,
+    /// P1's figure 6.
+    paper: &'static [paper::SpeedUp],
+    /// Jobs that failed, and why. Their figures are missing.
+    failures: Vec<String>,
     machine: Machine,
+    #[serde(skip)]
+    carriers: Vec<Carrier>,
 }
 
 pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
+    // A file that cannot be written is found out before minutes of measuring.
+    let file = match ReportFile::probe(arguments.html.as_deref()) {
+        Ok(file) => file,
+        Err(error) => return Ok(error.wrong_usage()),
+    };
     let evaluation = match evaluate(arguments) {
         Ok(evaluation) => evaluation,
         Err(EvalError::Interrupted) => return Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => return Err(error.into()),
     };
+    if let Some(file) = &file {
+        file.write(&page::page(&evaluation))?;
+    }
     if arguments.json {
         output::line(serde_json::to_string(&evaluation)?)?;
     } else {
         output::text(table::text(&evaluation))?;
     }
-    Ok(ExitCode::SUCCESS)
+    let ours = evaluation.carriers.iter().filter(|over| over.is_ours());
+    let failed = |over: &Carrier| evaluation.failures.iter().any(|why| why.contains(over.text()));
+    Ok(if ours.copied().any(|over| failed(&over)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+}
+
+/// The labs of a number of nodes.
+struct Labs {
+    nodes: u32,
+    plain: LabGuard,
+    with_xdp: LabGuard,
 }
 
 /// Runs every round; everything that was started or made is gone afterwards, however this ends.
@@ -162,113 +183,114 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
         return Err(EvalError::NotRoot);
     }
     let machine = Machine::here();
-    let rounds = arguments.rounds.unwrap_or(if arguments.quick { 3 } else { 7 });
-    let time_s = arguments.time.unwrap_or(if arguments.quick { 0.1 } else { 0.3 });
-    let program = Program::build(arguments.mpi)?;
-    let (plain, with_xdp) = (lab()?, lab()?);
-    mpi::attach(&with_xdp, 1)?;
-    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(rounds) * Carrier::ALL.len() as u64)
+    let Arguments { mpi, quick, loss, .. } = *arguments;
+    let rounds = arguments.rounds.unwrap_or(if quick { 3 } else { 5 });
+    let class = arguments.class.as_deref().and_then(|class| class.to_ascii_uppercase().chars().next());
+    let class = class.unwrap_or(if quick { 'W' } else { 'A' });
+    let mut nodes = arguments.nodes.clone();
+    nodes.sort_unstable();
+    nodes.dedup();
+    let seconds = arguments.time.unwrap_or(if quick { 0.03 } else { 0.2 });
+    let tasks = plan::tasks(&Wanted { nodes: &nodes, class, seconds, quick });
+    let carriers = Carrier::of(mpi);
+    let programs = Programs::build(mpi)?;
+    let mut wanted: Vec<u32> = tasks.iter().map(|task| task.nodes.max(2)).collect();
+    wanted.sort_unstable();
+    wanted.dedup();
+    let labs = wanted.into_iter().map(|nodes| labs(nodes, loss)).collect::<Result<Vec<Labs>, EvalError>>()?;
+    let jobs: Vec<(&Task, Carrier)> = tasks
+        .iter()
+        .flat_map(|task| {
+            // Without others there is nothing to carry; and bare sockets are what they are.
+            let floor = [Carrier::BareUdp];
+            let over = if task.is_floor {
+                &floor[..]
+            } else if task.nodes == 1 {
+                &carriers[..1]
+            } else {
+                &carriers
+            };
+            over.iter().map(move |over| (task, *over)).collect::<Vec<_>>()
+        })
+        .collect();
+    let style = ProgressStyle::with_template("{msg:52} {wide_bar} {pos}/{len} {eta}");
+    let progress = ProgressBar::new(u64::from(rounds) * jobs.len() as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let mut measured = Measured::default();
+    let (mut measured, mut failures) = (Measured::default(), Vec::new());
     for round in 1..=rounds {
-        for over in Carrier::ALL {
-            progress.set_message(format!("round {round}: {}", over.text()));
-            let lab = if over == Carrier::TsumugiXdp { &with_xdp } else { &plain };
-            measured.add(over, measure(lab, arguments.mpi, over, &program, time_s)?);
+        for &(task, over) in &jobs {
+            progress.set_message(format!("round {round}: {}, {}", task.text(), over.text()));
+            let labs = labs.iter().find(|labs| labs.nodes == task.nodes.max(2));
+            let Some(Labs { plain, with_xdp, .. }) = labs else { continue };
+            let lab = if over == Carrier::TsumugiXdp { with_xdp } else { plain };
+            match measure(lab, mpi, over, &programs, task, seconds) {
+                Ok(figures) => measured.add(round, over, figures),
+                Err(EvalError::Job(JobError::Child(why))) => {
+                    failures.push(format!("round {round}: {} over {}: {why}", task.text(), over.text()));
+                }
+                Err(error) => return Err(error),
+            }
             progress.inc(1);
         }
     }
     progress.finish_and_clear();
-    let wire = format!("lab ({})", plain.wire());
+    let mut wires: Vec<String> =
+        labs.iter().map(|labs| format!("{} of {} nodes", labs.plain.wire(), labs.nodes)).collect();
+    wires.dedup();
+    let wire = format!("labs ({})", wires.join(", "));
+    let mtu_bytes = labs.first().map(|labs| labs.plain.spec().mtu);
     Ok(Evaluation {
-        mpi: arguments.mpi.into(),
-        rows: measured.rows(),
-        machine: Machine { wire, mtu_bytes: Some(plain.spec().mtu), ..machine },
+        mpi: mpi.into(),
+        class,
+        loss: loss.map(|loss| loss.to_string()),
+        rows: measured.rows(&carriers),
+        paper: &paper::FIGURE_6,
+        failures,
+        machine: Machine { wire, mtu_bytes, ..machine },
+        carriers,
     })
 }
 
-fn lab() -> Result<LabGuard, EvalError> {
-    match Lab::up_watched(&Spec::unique(LAB_STEM), &mut |_| !interrupted()) {
-        Ok(lab) => Ok(lab.guarded()),
-        Err(_) if interrupted() => Err(EvalError::Interrupted),
-        Err(error) => Err(error.into()),
-    }
+fn labs(nodes: u32, loss: Option<Loss>) -> Result<Labs, EvalError> {
+    let make = || {
+        let spec = Spec { nodes, loss, offloads: loss.is_none(), ..Spec::unique(LAB_STEM) };
+        match Lab::up_watched(&spec, &mut |_| !interrupted()) {
+            Ok(lab) => Ok(lab.guarded()),
+            Err(_) if interrupted() => Err(EvalError::Interrupted),
+            Err(error) => Err(error.into()),
+        }
+    };
+    let (plain, with_xdp) = (make()?, make()?);
+    mpi::attach(&with_xdp, 1)?;
+    Ok(Labs { nodes, plain, with_xdp })
 }
 
-/// Runs the benchmark once.
+/// Runs a benchmark once.
 fn measure(
     lab: &Lab,
     mpi: Mpi,
     over: Carrier,
-    program: &Program,
-    time_s: f64,
+    programs: &Programs,
+    task: &Task,
+    seconds: f64,
 ) -> Result<Vec<Figure>, EvalError> {
-    let (transport, settings) = match over {
-        // Without MPI the provider only says where the sockets are.
-        Carrier::Tcp | Carrier::BareUdp => (Transport::Tcp, &[][..]),
-        // What a user gets who is not root.
-        Carrier::TsumugiSocket => (
-            Transport::Tsumugi,
-            &[("FI_TSUMUGI_RECEIVE_PATH", "socket"), ("FI_TSUMUGI_SEND_PATH", "udp")][..],
-        ),
-        Carrier::TsumugiXdp => (Transport::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "xdp")][..]),
-    };
-    let mut arguments: Vec<OsString> = vec![program.path.clone().into(), time_s.to_string().into()];
-    if over == Carrier::BareUdp {
-        arguments.push("udp".into());
-    }
+    let (transport, settings) = over.settings();
+    let mut program: Vec<OsString> = vec![programs.path(task.program).into()];
+    program.extend(task.arguments.iter().map(OsString::from));
+    program.push("--json".into());
     let job = Job {
         mpi,
-        programs: &program.programs,
+        programs: &programs.mpi,
         over: transport,
-        ranks: 2,
+        ranks: task.nodes,
         settings,
         further: &[],
-        program: &arguments,
+        program: &program,
     };
-    let shown = format!("mpiexec -n 2 benchmark, over {}", over.text());
+    let shown = format!("mpiexec -n {} {}", task.nodes, task.program);
     let running = Running::start(job.command(lab)?, shown).map_err(JobError::from)?;
-    let limit = LONGER_MAX + Duration::from_secs_f64(20.0 * time_s);
+    let limit = LONGER_MAX + Duration::from_secs_f64(FIGURES_MAX * seconds);
     let output = running.output(limit).map_err(JobError::from)?;
-    let text = String::from_utf8_lossy(&output);
-    let lines = text.lines().filter(|line| !line.trim().is_empty());
-    let figure = |line: &str| {
-        let line = line.to_owned();
-        serde_json::from_str(&line).map_err(|_| EvalError::Unreadable { over: over.text(), line })
-    };
-    lines.map(figure).collect()
-}
-
-/// The benchmark, built; removed when dropped.
-struct Program {
-    path: PathBuf,
-    /// Of the MPI.
-    programs: PathBuf,
-}
-
-impl Program {
-    fn build(mpi: Mpi) -> Result<Program, EvalError> {
-        let programs = mpi::installed(mpi, |doing| eprintln!("tsumugi: {doing}"))?;
-        let compiler = programs.join("mpicc");
-        let path = programs.with_file_name(format!("benchmark-{}", std::process::id()));
-        let source = path.with_extension("c");
-        let made = compile(&compiler, &source, &path);
-        let _ = std::fs::remove_file(&source);
-        made.map(|()| Program { path, programs }).map_err(|why| EvalError::Build { compiler, why })
-    }
-}
-
-fn compile(compiler: &Path, source: &Path, program: &Path) -> Result<(), String> {
-    std::fs::write(source, BENCHMARK).map_err(|error| error.to_string())?;
-    let output = Command::new(compiler).args(["-O2", "-o"]).arg(program).arg(source).output();
-    let output = output.map_err(|error| error.to_string())?;
-    let said = String::from_utf8_lossy(&output.stderr);
-    if output.status.success() { Ok(()) } else { Err(said.lines().next().unwrap_or_default().to_owned()) }
-}
-
-impl Drop for Program {
-    fn drop(&mut self) {
-        let _ = std::fs::remove_file(&self.path);
-    }
+    // Launchers and libraries have something to say, too.
+    Ok(String::from_utf8_lossy(&output).lines().filter_map(figures::read).flatten().collect())
 }

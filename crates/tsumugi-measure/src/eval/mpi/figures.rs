@@ -1,47 +1,41 @@
-//! What a round has measured, and the rows that are told of all of them.
+//! What the benchmarks have measured, and the rows that are told of it.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
 use super::Carrier;
 use crate::row::rounded;
 use crate::statistics::{OverRounds, median};
 
-/// What is measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Kind {
-    /// Half a round trip, ns.
-    OneWay,
-    /// Messages a second.
-    Stream,
-    /// Of all ranks, ns.
-    Barrier,
-}
-
-/// A line of the benchmark.
-#[derive(Clone, Debug, Deserialize)]
-pub(super) struct Figure {
-    figure: Kind,
-    /// Of a message.
-    bytes: u64,
-    /// In the unit of its kind.
-    value: f64,
+/// Which figure.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Key {
+    /// As the benchmark calls it: `latency`, `bandwidth`, `allreduce`; of the integer sort `is_time`, `is_communication`.
+    pub figure: String,
+    /// Payload bytes of a message; of the sort all keys; 0 of a barrier.
+    pub size_bytes: u64,
+    /// How many ranks, each on a node of its own.
+    pub ranks: u32,
 }
 
 /// A figure over all rounds.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct FigureRow {
     /// What was measured.
-    pub figure: Kind,
-    /// Payload bytes of a message; 0 of a barrier.
-    pub size_bytes: u64,
+    #[serde(flatten)]
+    pub key: Key,
     /// What carried the messages.
     pub over: Carrier,
-    /// Median: ns, of a stream messages a second.
+    /// Median.
     pub value: f64,
-    /// This figure divided by TCP's of the same round, median. Absent with TCP itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// `us`, `s`, `MB/s`, `messages/s` or `ratio`.
+    pub unit: String,
+    /// This figure divided by tcp's of the same round, median. Absent with tcp itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub over_tcp: Option<f64>,
+    /// The same by UCX's.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub over_ucx: Option<f64>,
     /// In each round.
     pub values: Vec<f64>,
     /// How many rounds the medians are over.
@@ -50,40 +44,90 @@ pub struct FigureRow {
     pub spread: f64,
 }
 
+impl FigureRow {
+    /// Whether less is better.
+    #[must_use]
+    pub fn is_time(&self) -> bool {
+        is_time(&self.unit)
+    }
+}
+
+fn is_time(unit: &str) -> bool {
+    unit == "us" || unit == "s"
+}
+
+/// One figure of one job.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Figure {
+    key: Key,
+    value: f64,
+    unit: String,
+}
+
+/// The figures of a line that a benchmark prints; `None` if it is none.
+pub(super) fn read(line: &str) -> Option<Vec<Figure>> {
+    let told: Value = serde_json::from_str(line).ok()?;
+    let text = |name: &str| Some(told.get(name)?.as_str()?.to_owned());
+    let number = |name: &str| told.get(name)?.as_f64();
+    let (figure, unit) = (text("figure")?, text("unit")?);
+    let (size_bytes, ranks) = (number("size_bytes")? as u64, number("ranks")? as u32);
+    let key = |figure: &str| Key { figure: figure.to_owned(), size_bytes, ranks };
+    if figure.starts_with("is_") {
+        let seconds = |name: &str, figure: &str| {
+            Some(Figure { key: key(figure), value: number(name)?, unit: "s".to_owned() })
+        };
+        let time = seconds("seconds", "is_time")?;
+        return Some(vec![time, seconds("communication_mean_s", "is_communication")?]);
+    }
+    Some(vec![Figure { key: key(&figure), value: number("value")?, unit }])
+}
+
 /// What all rounds have measured.
 #[derive(Default)]
-pub(super) struct Measured(Vec<(Carrier, Vec<Figure>)>);
+pub(super) struct Measured(Vec<(u32, Carrier, Figure)>);
 
 impl Measured {
-    pub(super) fn add(&mut self, over: Carrier, figures: Vec<Figure>) {
-        self.0.push((over, figures));
+    /// What a job of a round has printed.
+    pub(super) fn add(&mut self, round: u32, over: Carrier, figures: Vec<Figure>) {
+        self.0.extend(figures.into_iter().map(|figure| (round, over, figure)));
     }
 
-    /// In the order of the benchmark, and for each figure of the carriers.
-    pub(super) fn rows(&self) -> Vec<FigureRow> {
-        let Some((_, first)) = self.0.first() else { return Vec::new() };
-        let kinds = first.iter().map(|figure| (figure.figure, figure.bytes));
-        kinds
-            .flat_map(|(kind, bytes)| Carrier::ALL.map(|over| self.row(kind, bytes, over)))
-            .flatten()
-            .collect()
+    /// In the order of the benchmarks, and for each figure of the carriers.
+    pub(super) fn rows(&self, carriers: &[Carrier]) -> Vec<FigureRow> {
+        let mut keys: Vec<&Key> = Vec::new();
+        for (_, _, figure) in &self.0 {
+            if !keys.contains(&&figure.key) {
+                keys.push(&figure.key);
+            }
+        }
+        let carriers = carriers.iter().chain([&Carrier::BareUdp]);
+        keys.into_iter().flat_map(|key| carriers.clone().filter_map(|over| self.row(key, *over))).collect()
     }
 
-    /// One figure of every round.
-    fn values(&self, kind: Kind, bytes: u64, over: Carrier) -> Vec<f64> {
-        let rounds = self.0.iter().filter(|(carrier, _)| *carrier == over);
-        let of_kind = |figure: &&Figure| figure.figure == kind && figure.bytes == bytes;
-        rounds.filter_map(|(_, figures)| Some(figures.iter().find(of_kind)?.value)).collect()
+    /// One figure of every round that has it.
+    fn values(&self, key: &Key, over: Carrier) -> Vec<(u32, f64)> {
+        let is = |of: &&(u32, Carrier, Figure)| of.1 == over && of.2.key == *key;
+        self.0.iter().filter(is).map(|(round, _, figure)| (*round, figure.value)).collect()
     }
 
-    fn row(&self, kind: Kind, bytes: u64, over: Carrier) -> Option<FigureRow> {
-        let values = self.values(kind, bytes, over);
+    fn row(&self, key: &Key, over: Carrier) -> Option<FigureRow> {
+        let ours = self.values(key, over);
+        let values: Vec<f64> = ours.iter().map(|(_, value)| *value).collect();
         let OverRounds { median: value, spread, rounds } = OverRounds::of(values.iter().copied())?;
-        let tcp = self.values(kind, bytes, Carrier::Tcp);
-        let ratios = values.iter().zip(&tcp).map(|(ours, tcp)| ours / tcp);
-        let over_tcp = (over != Carrier::Tcp).then(|| median(ratios).map(rounded)).flatten();
+        let unit = self.0.iter().find(|(.., figure)| figure.key == *key)?.2.unit.clone();
+        let ratio = |other: Carrier| {
+            let theirs = self.values(key, other);
+            let of_round =
+                |round: u32| theirs.iter().find(|(other, _)| *other == round).map(|(_, value)| *value);
+            let ratios = ours.iter().filter_map(|(round, value)| Some(value / of_round(*round)?));
+            // An overlap of nothing cannot be divided by.
+            median(ratios.filter(|ratio| ratio.is_finite()))
+                .map(rounded)
+                .filter(|_| other != over && unit != "ratio")
+        };
+        let (over_tcp, over_ucx) = (ratio(Carrier::Tcp), ratio(Carrier::Ucx));
         let spread = rounded(spread);
-        Some(FigureRow { figure: kind, size_bytes: bytes, over, value, over_tcp, values, rounds, spread })
+        Some(FigureRow { key: key.clone(), over, value, unit, over_tcp, over_ucx, values, rounds, spread })
     }
 }
 
@@ -91,36 +135,57 @@ impl Measured {
 mod tests {
     use super::*;
 
-    fn figures(text: &str) -> Vec<Figure> {
-        text.lines().map(|line| serde_json::from_str(line).expect("a figure")).collect()
+    fn line(figure: &str, value: f64) -> Vec<Figure> {
+        let line = format!(
+            r#"{{"figure": "{figure}", "size_bytes": 8, "ranks": 2, "value": {value}, "unit": "us"}}"#
+        );
+        read(&line).expect("a figure")
     }
 
     #[test]
     fn ratios_are_made_within_a_round() {
         let mut measured = Measured::default();
-        for (tcp, ours) in [(4000.0, 2000.0), (8000.0, 2000.0), (5000.0, 2000.0)] {
-            for (over, ns) in [(Carrier::Tcp, tcp), (Carrier::TsumugiSocket, ours)] {
-                let line = format!(r#"{{"figure": "one_way", "bytes": 8, "value": {ns}}}"#);
-                measured.add(over, figures(&line));
-            }
+        for (round, (tcp, ours)) in [(4.0, 2.0), (8.0, 2.0), (5.0, 2.0)].into_iter().enumerate() {
+            measured.add(round as u32, Carrier::Tcp, line("latency", tcp));
+            measured.add(round as u32, Carrier::TsumugiSocket, line("latency", ours));
         }
-        let rows = measured.rows();
+        let rows = measured.rows(&[Carrier::Tcp, Carrier::TsumugiSocket]);
         assert_eq!(rows.len(), 2, "{rows:?}");
-        assert_eq!((rows[0].value, rows[0].over_tcp, rows[0].rounds), (5000.0, None, 3));
-        assert_eq!((rows[1].value, rows[1].over_tcp), (2000.0, Some(0.4)));
-        assert_eq!(rows[1].values, [2000.0; 3]);
+        assert_eq!((rows[0].value, rows[0].over_tcp, rows[0].rounds), (5.0, None, 3));
+        assert_eq!((rows[1].value, rows[1].over_tcp, rows[1].over_ucx), (2.0, Some(0.4), None));
+        assert_eq!(rows[1].values, [2.0; 3]);
     }
 
     #[test]
-    fn rows_come_in_the_order_of_the_benchmark() {
+    fn the_sort_gives_its_time_and_that_of_its_messages() {
+        let line = r#"{"figure": "is_A", "size_bytes": 33554432, "ranks": 4, "value": 500, "unit": "Mop/s", "seconds": 0.16,
+                       "communication_mean_s": 0.05, "communication_max_s": 0.06, "verified": 1}"#;
+        let figures = read(line).unwrap();
+        let told: Vec<_> =
+            figures.iter().map(|it| (it.key.figure.as_str(), it.value, it.unit.as_str())).collect();
+        assert_eq!(told, [("is_time", 0.16, "s"), ("is_communication", 0.05, "s")]);
+        assert_eq!(figures[0].key.ranks, 4);
+        assert!(read("mpiexec: a warning").is_none() && read("{}").is_none());
+    }
+
+    #[test]
+    fn rows_come_in_the_order_of_the_benchmarks() {
         let mut measured = Measured::default();
-        let text = r#"{"figure": "stream", "bytes": 8, "value": 1e6}
-{"figure": "barrier", "bytes": 0, "value": 7000}"#;
-        Carrier::ALL.into_iter().for_each(|over| measured.add(over, figures(text)));
-        let kinds: Vec<_> = measured.rows().iter().map(|row| (row.figure, row.over)).collect();
-        assert_eq!(kinds.len(), 8);
-        assert_eq!(kinds[1], (Kind::Stream, Carrier::TsumugiSocket));
-        assert_eq!(kinds[4], (Kind::Barrier, Carrier::Tcp));
-        assert!(Measured::default().rows().is_empty());
+        for over in [Carrier::Tcp, Carrier::TsumugiXdp] {
+            measured.add(1, over, line("bandwidth", 1.0));
+            measured.add(1, over, line("barrier", 2.0));
+        }
+        measured.add(1, Carrier::BareUdp, line("udp_latency", 3.0));
+        let rows = measured.rows(&[Carrier::Tcp, Carrier::TsumugiXdp]);
+        let kinds: Vec<_> = rows.iter().map(|row| (row.key.figure.as_str(), row.over)).collect();
+        let expected = [
+            ("bandwidth", Carrier::Tcp),
+            ("bandwidth", Carrier::TsumugiXdp),
+            ("barrier", Carrier::Tcp),
+            ("barrier", Carrier::TsumugiXdp),
+            ("udp_latency", Carrier::BareUdp),
+        ];
+        assert_eq!(kinds, expected);
+        assert!(Measured::default().rows(&[Carrier::Tcp]).is_empty());
     }
 }

@@ -1,36 +1,37 @@
-//! The evaluation as one page of text.
+//! The evaluation as text.
 
 use std::fmt::Write;
 
-use super::figures::{FigureRow, Kind};
+use super::figures::FigureRow;
+use super::summary::{self, size};
 use super::{Carrier, Evaluation};
 use crate::machine::utc;
 use crate::report::columns::Columns;
 use crate::report::units;
 
-/// The whole page.
+/// All of it.
 pub(super) fn text(evaluation: &Evaluation) -> String {
-    let [tcp, others @ ..] = Carrier::ALL;
-    let head = others.into_iter().flat_map(|over| [over.text(), "×"]);
-    let head: Vec<&str> = [evaluation.mpi, tcp.text()].into_iter().chain(head).collect();
-    let mut columns = Columns::new(&head);
-    for row in evaluation.rows.iter().filter(|row| row.over == tcp) {
-        let mut cells = vec![name(row), value(row)];
-        for over in others {
-            let same = |other: &&FigureRow| {
-                other.over == over && other.figure == row.figure && other.size_bytes == row.size_bytes
-            };
-            let ours = evaluation.rows.iter().find(same);
-            cells.push(ours.map_or(String::new(), value));
-            cells.push(ours.and_then(|row| row.over_tcp).map_or(String::new(), units::three_digits));
+    let mut page = String::new();
+    for (title, rows) in sections(evaluation) {
+        let mut columns = Columns::new(&header(evaluation));
+        for cells in rows {
+            columns.row(cells);
         }
-        columns.row(cells);
+        let _ = writeln!(page, "{title}\n{columns}");
+    }
+    for failure in &evaluation.failures {
+        let _ = writeln!(page, "FAILED {failure}");
+    }
+    for sentence in summary::sentences(evaluation) {
+        let _ = writeln!(page, "{sentence}");
     }
     let machine = &evaluation.machine;
-    let mut page = columns.to_string();
+    let loss =
+        evaluation.loss.as_ref().map_or_else(String::new, |loss| format!("; {loss} of the packets lost"));
     let _ = writeln!(
         page,
-        "\n{}; {}; load average {:.1} before; {}",
+        "\n{}, {}; {}{loss}; load average {:.1} before; {}",
+        evaluation.mpi,
         machine.line(),
         machine.wire,
         machine.load_average,
@@ -39,24 +40,77 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     page
 }
 
-fn name(row: &FigureRow) -> String {
-    let size = match row.size_bytes {
-        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
-        bytes if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    };
-    match row.figure {
-        Kind::OneWay => format!("{size} one way"),
-        Kind::Stream => format!("{size} stream"),
-        Kind::Barrier => "barrier".to_owned(),
-    }
+/// What columns are called: each way, and its ratio to tcp.
+pub(super) fn header(evaluation: &Evaluation) -> Vec<String> {
+    let ways = evaluation.carriers.iter().flat_map(|over| {
+        let ratio = (*over != Carrier::Tcp).then(|| "×".to_owned());
+        [over.text().to_owned()].into_iter().chain(ratio)
+    });
+    ["size".to_owned()].into_iter().chain(ways).collect()
 }
 
-/// Short messages are counted, long ones are weighed.
-fn value(row: &FigureRow) -> String {
-    match row.figure {
-        Kind::OneWay | Kind::Barrier => units::time(row.value),
-        Kind::Stream if row.size_bytes < 1024 => units::rate(row.value),
-        Kind::Stream => units::bandwidth(row.value * row.size_bytes as f64 * 8.0 / 1e9),
+/// A table for each figure and number of ranks.
+pub(super) fn sections(evaluation: &Evaluation) -> Vec<(String, Vec<Vec<String>>)> {
+    let mut sections: Vec<(String, Vec<Vec<String>>)> = Vec::new();
+    let mut done: Vec<&super::Key> = Vec::new();
+    for first in evaluation.rows.iter().filter(|row| row.over != Carrier::BareUdp) {
+        if done.contains(&&first.key) {
+            continue;
+        }
+        done.push(&first.key);
+        let mut cells =
+            vec![if first.key.size_bytes == 0 { String::new() } else { size(first.key.size_bytes) }];
+        for &over in &evaluation.carriers {
+            let row = evaluation.rows.iter().find(|row| row.key == first.key && row.over == over);
+            cells.push(row.map_or(String::new(), value));
+            if over != Carrier::Tcp {
+                cells.push(row.and_then(|row| row.over_tcp).map_or(String::new(), units::three_digits));
+            }
+        }
+        let title = title(evaluation, first);
+        match sections.iter_mut().find(|(known, _)| *known == title) {
+            Some((_, rows)) => rows.push(cells),
+            None => sections.push((title, vec![cells])),
+        }
+    }
+    sections
+}
+
+fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
+    let nodes = row.key.ranks;
+    let better = match row.unit.as_str() {
+        "us" | "s" => "less is better",
+        _ => "more is better",
+    };
+    let what = match row.key.figure.as_str() {
+        "latency" => {
+            let floors = evaluation.rows.iter().filter(|row| row.over == Carrier::BareUdp);
+            let floors: Vec<String> =
+                floors.map(|row| format!("{} {}", size(row.key.size_bytes), value(row))).collect();
+            format!("latency (bare UDP: {})", floors.join(", "))
+        }
+        "bandwidth_both_ways" => "bandwidth, both ways together".to_owned(),
+        "message_rate" => "messages a second of all pairs".to_owned(),
+        "overlap_sender" => "overlap of MPI_Isend with computation".to_owned(),
+        "overlap_receiver" => "overlap of MPI_Irecv with computation".to_owned(),
+        "is_time" => format!("integer sort, class {}: whole time", evaluation.class),
+        "is_communication" => format!("integer sort, class {}: time in communication", evaluation.class),
+        other => other.to_owned(),
+    };
+    format!("{what}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
+}
+
+/// A value with its unit.
+pub(super) fn value(row: &FigureRow) -> String {
+    shown(&row.unit, row.value)
+}
+
+pub(super) fn shown(unit: &str, value: f64) -> String {
+    match unit {
+        "us" => units::time(value * 1e3),
+        "s" => units::time(value * 1e9),
+        "MB/s" => units::bandwidth(value * 8.0 / 1e3),
+        "messages/s" => units::rate(value),
+        _ => units::three_digits(value),
     }
 }

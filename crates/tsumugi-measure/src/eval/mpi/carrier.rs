@@ -1,0 +1,69 @@
+//! What carries the messages of a job.
+
+use serde::{Deserialize, Serialize};
+use tsumugi_lab::mpi::Mpi;
+use tsumugi_mpi::settings::Transport;
+
+/// What carries the messages between nodes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Carrier {
+    /// libfabric's tcp provider.
+    Tcp,
+    /// UCX over TCP.
+    Ucx,
+    /// Tsumugi, whose packets arrive through a socket.
+    TsumugiSocket,
+    /// Tsumugi, whose packets the XDP program receives.
+    TsumugiXdp,
+    /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
+    BareUdp,
+}
+
+impl Carrier {
+    /// What an MPI can use; what the others are compared with comes first.
+    pub(super) fn of(mpi: Mpi) -> Vec<Carrier> {
+        let ucx = (mpi == Mpi::Mpich).then_some(Carrier::Ucx);
+        [Carrier::Tcp].into_iter().chain(ucx).chain([Carrier::TsumugiSocket, Carrier::TsumugiXdp]).collect()
+    }
+
+    pub(super) fn text(self) -> &'static str {
+        match self {
+            Carrier::Tcp => "tcp",
+            Carrier::Ucx => "UCX/tcp",
+            Carrier::TsumugiSocket => "tsumugi, sockets",
+            Carrier::TsumugiXdp => "tsumugi, XDP",
+            Carrier::BareUdp => "bare UDP",
+        }
+    }
+
+    /// What gives it its colour in a report.
+    pub(super) fn class(self) -> &'static str {
+        match self {
+            Carrier::Tcp => "tcp-block",
+            Carrier::Ucx => "tcp-spin",
+            Carrier::TsumugiSocket => "adaptive",
+            Carrier::TsumugiXdp => "raw-xdp",
+            Carrier::BareUdp => "udp",
+        }
+    }
+
+    pub(super) fn is_ours(self) -> bool {
+        matches!(self, Carrier::TsumugiSocket | Carrier::TsumugiXdp)
+    }
+
+    /// How a job is told to use it: what, and the environment of its ranks.
+    pub(super) fn settings(self) -> (Transport, &'static [(&'static str, &'static str)]) {
+        match self {
+            // Without MPI the transport only says where the sockets are.
+            Carrier::Tcp | Carrier::BareUdp => (Transport::Tcp, &[]),
+            Carrier::Ucx => (Transport::Ucx, &[]),
+            // What a user gets who is not root.
+            Carrier::TsumugiSocket => (
+                Transport::Tsumugi,
+                &[("FI_TSUMUGI_RECEIVE_PATH", "socket"), ("FI_TSUMUGI_SEND_PATH", "udp")],
+            ),
+            Carrier::TsumugiXdp => (Transport::Tsumugi, &[("FI_TSUMUGI_RECEIVE_PATH", "xdp")]),
+        }
+    }
+}

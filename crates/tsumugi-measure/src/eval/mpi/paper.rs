@@ -1,0 +1,24 @@
+//! P1's figure 6: Sumimoto et al. (1999), section 4.3. NPB IS, class A, on up to 16 nodes; the text gives the speed-ups at 16.
+
+use serde::Serialize;
+
+/// How much quicker so many nodes are than one.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+pub(super) struct SpeedUp {
+    pub(super) over: &'static str,
+    pub(super) nodes: u32,
+    pub(super) speed_up: f64,
+    #[serde(skip)]
+    pub(super) class: &'static str,
+}
+
+/// Two MPIs: MPICH on PM/Ethernet, LAM on TCP/IP.
+pub(super) const FIGURE_6: [SpeedUp; 3] = [
+    SpeedUp { over: "PM/Ethernet", nodes: 16, speed_up: 11.8, class: "paper-rr" },
+    SpeedUp { over: "PM/Ethernet without reaping", nodes: 16, speed_up: 11.2, class: "hash" },
+    SpeedUp { over: "TCP/IP", nodes: 16, speed_up: 5.2, class: "paper-tlb" },
+];
+
+/// What is to be known of it.
+pub(super) const CAPTION: &str = "P1 measured class A on Pentium III machines with Gigabit Ethernet, and compares two MPIs: MPICH on PM/Ethernet with LAM on \
+    TCP/IP. Here one MPI uses both.";
