@@ -45,8 +45,8 @@ impl Settings {
                 return Err(NoSuchTransport(vendor));
             }
             settings.set("MPIR_CVAR_CH4_NETMOD", "ucx");
-            // By itself it takes whatever it finds to be quickest; between hosts on Ethernet that is TCP.
-            settings.set("UCX_TLS", "tcp,self,sm");
+            // Between nodes alone: within one MPICH uses its own shared memory. UCX would take namespaces of one kernel for one node.
+            settings.set("UCX_TLS", "tcp,self");
             return Ok(settings);
         }
         let name = <&str>::from(transport);

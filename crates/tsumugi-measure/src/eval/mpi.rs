@@ -191,7 +191,9 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     nodes.sort_unstable();
     nodes.dedup();
     let seconds = arguments.time.unwrap_or(if quick { 0.03 } else { 0.2 });
-    let tasks = plan::tasks(&Wanted { nodes: &nodes, class, seconds, quick });
+    let mut tasks = plan::tasks(&Wanted { nodes: &nodes, class, seconds, quick });
+    // A datagram that is lost does not come again.
+    tasks.retain(|task| !task.is_floor || loss.is_none());
     let carriers = Carrier::of(mpi);
     let programs = Programs::build(mpi)?;
     let mut wanted: Vec<u32> = tasks.iter().map(|task| task.nodes.max(2)).collect();

@@ -192,8 +192,7 @@ fn overlap(evaluation: &Evaluation) -> String {
 
 /// Everything as tables.
 fn figures(evaluation: &Evaluation) -> String {
-    let header = table::header(evaluation);
-    let tables = table::sections(evaluation).into_iter().map(|(title, rows)| {
+    let tables = table::sections(evaluation).into_iter().map(|table::Section { title, header, rows }| {
         let rows = rows.into_iter().map(|cells| (cells, ""));
         format!("<div><h3>{}</h3>{}</div>", escaped(&title), table_of(&header, rows))
     });

@@ -12,8 +12,8 @@ use crate::report::units;
 /// All of it.
 pub(super) fn text(evaluation: &Evaluation) -> String {
     let mut page = String::new();
-    for (title, rows) in sections(evaluation) {
-        let mut columns = Columns::new(&header(evaluation));
+    for Section { title, header, rows } in sections(evaluation) {
+        let mut columns = Columns::new(&header);
         for cells in rows {
             columns.row(cells);
         }
@@ -40,37 +40,49 @@ pub(super) fn text(evaluation: &Evaluation) -> String {
     page
 }
 
-/// What columns are called: each way, and its ratio to tcp.
-pub(super) fn header(evaluation: &Evaluation) -> Vec<String> {
-    let ways = evaluation.carriers.iter().flat_map(|over| {
-        let ratio = (*over != Carrier::Tcp).then(|| "×".to_owned());
+/// A table: one figure on a number of ranks.
+pub(super) struct Section {
+    pub(super) title: String,
+    pub(super) header: Vec<String>,
+    pub(super) rows: Vec<Vec<String>>,
+}
+
+/// What columns are called: each way, and its ratio to tcp if that says something.
+fn header(ways: &[Carrier], has_ratio: bool) -> Vec<String> {
+    let ways = ways.iter().flat_map(|over| {
+        let ratio = (has_ratio && *over != Carrier::Tcp).then(|| "×".to_owned());
         [over.text().to_owned()].into_iter().chain(ratio)
     });
     ["size".to_owned()].into_iter().chain(ways).collect()
 }
 
 /// A table for each figure and number of ranks.
-pub(super) fn sections(evaluation: &Evaluation) -> Vec<(String, Vec<Vec<String>>)> {
-    let mut sections: Vec<(String, Vec<Vec<String>>)> = Vec::new();
+pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
+    let mut sections: Vec<Section> = Vec::new();
     let mut done: Vec<&super::Key> = Vec::new();
     for first in evaluation.rows.iter().filter(|row| row.over != Carrier::BareUdp) {
         if done.contains(&&first.key) {
             continue;
         }
         done.push(&first.key);
+        let of_key = || evaluation.rows.iter().filter(|row| row.key == first.key);
+        // A rank alone has nothing to carry, and was measured once.
+        let is_there = |over: &Carrier| of_key().any(|row| row.over == *over);
+        let ways: Vec<Carrier> = evaluation.carriers.iter().copied().filter(is_there).collect();
+        let has_ratio = first.unit != "ratio";
         let mut cells =
             vec![if first.key.size_bytes == 0 { String::new() } else { size(first.key.size_bytes) }];
-        for &over in &evaluation.carriers {
-            let row = evaluation.rows.iter().find(|row| row.key == first.key && row.over == over);
+        for &over in &ways {
+            let row = of_key().find(|row| row.over == over);
             cells.push(row.map_or(String::new(), value));
-            if over != Carrier::Tcp {
+            if has_ratio && over != Carrier::Tcp {
                 cells.push(row.and_then(|row| row.over_tcp).map_or(String::new(), units::three_digits));
             }
         }
-        let title = title(evaluation, first);
-        match sections.iter_mut().find(|(known, _)| *known == title) {
-            Some((_, rows)) => rows.push(cells),
-            None => sections.push((title, vec![cells])),
+        let (title, header) = (title(evaluation, first), header(&ways, has_ratio));
+        match sections.iter_mut().find(|known| known.title == title && known.header == header) {
+            Some(known) => known.rows.push(cells),
+            None => sections.push(Section { title, header, rows: vec![cells] }),
         }
     }
     sections
