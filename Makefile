@@ -2,7 +2,7 @@
 #
 #   make demo    two hosts exchange messages, beside TCP and UDP on the same wire, in one table, and
 #                what it says in a few sentences (as root in a lab of namespaces, otherwise over loopback);
-#                also as a report, out/compare.html
+#                also as a report, out/compare.html; then an MPI program over TCP and over Tsumugi, in one short table
 #   make test    every test of the workspace, the seeded simulation included
 #
 # and two put it on a machine:
@@ -18,6 +18,9 @@ PREFIX ?= /usr/local
 demo: setup
 	mkdir -p out
 	cargo run --release --package tsumugi-cli -- compare --html out/compare.html
+	cargo build --release --package tsumugi-ofi
+	@if [ "$$(id -u)" = 0 ]; then cargo run --release --package tsumugi-cli -- eval mpi --short; \
+	else echo "left out: an MPI program over TCP and over Tsumugi, for which only root can make nodes: sudo make demo"; fi
 
 test: setup
 	cargo xtask test

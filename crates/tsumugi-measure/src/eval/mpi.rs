@@ -24,6 +24,7 @@ mod page;
 mod paper;
 mod plan;
 mod programs;
+mod short;
 mod summary;
 mod table;
 
@@ -49,6 +50,7 @@ Figures are medians over the rounds; `×` is the median of the figure divided by
 of a lab are veth pairs, which have no interrupt to do without.
 
 Examples:
+  sudo tsumugi eval mpi --short
   sudo tsumugi eval mpi --quick
   sudo tsumugi eval mpi --class C --nodes 2 --html mpi.html
   sudo tsumugi eval mpi --mpi openmpi --loss 0.1%
@@ -89,6 +91,9 @@ pub(crate) struct Arguments {
     /// Two or three minutes; fewer sizes, and figures that are less sure.
     #[arg(long)]
     quick: bool,
+    /// Half a minute; one short table: what there is today, and what Tsumugi gives.
+    #[arg(long, conflicts_with_all = ["nodes", "html"])]
+    short: bool,
     /// Print one JSON object on stdout, and nothing else there.
     #[arg(long)]
     json: bool,
@@ -163,7 +168,7 @@ pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     if arguments.json {
         output::line(serde_json::to_string(&evaluation)?)?;
     } else {
-        output::text(table::text(&evaluation))?;
+        output::text(if arguments.short { short::text(&evaluation) } else { table::text(&evaluation) })?;
     }
     let ours = evaluation.carriers.iter().filter(|over| over.is_ours());
     let failed = |over: &Carrier| evaluation.failures.iter().any(|why| why.contains(over.text()));
@@ -184,17 +189,20 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
     }
     let machine = Machine::here();
     let Arguments { mpi, quick, loss, .. } = *arguments;
-    let rounds = arguments.rounds.unwrap_or(if quick { 3 } else { 5 });
+    let short = arguments.short;
+    let rounds = arguments.rounds.unwrap_or(if quick || short { 3 } else { 5 });
     let class = arguments.class.as_deref().and_then(|class| class.to_ascii_uppercase().chars().next());
     let class = class.unwrap_or(if quick { 'W' } else { 'A' });
     let mut nodes = arguments.nodes.clone();
     nodes.sort_unstable();
     nodes.dedup();
     let seconds = arguments.time.unwrap_or(if quick { 0.03 } else { 0.2 });
-    let mut tasks = plan::tasks(&Wanted { nodes: &nodes, class, seconds, quick });
+    let wanted = Wanted { nodes: &nodes, class, seconds, quick };
+    let mut tasks = if short { plan::short(&wanted) } else { plan::tasks(&wanted) };
     // A datagram that is lost does not come again.
     tasks.retain(|task| !task.is_floor || loss.is_none());
-    let carriers = Carrier::of(mpi);
+    let mut carriers = Carrier::of(mpi);
+    carriers.retain(|over| !short || *over != Carrier::Ucx);
     let programs = Programs::build(mpi)?;
     let mut wanted: Vec<u32> = tasks.iter().map(|task| task.nodes.max(2)).collect();
     wanted.sort_unstable();

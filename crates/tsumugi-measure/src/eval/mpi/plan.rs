@@ -60,6 +60,18 @@ pub(super) fn tasks(wanted: &Wanted) -> Vec<Task> {
     tasks
 }
 
+/// The jobs of the short table, on two nodes.
+pub(super) fn short(wanted: &Wanted) -> Vec<Task> {
+    let Wanted { class, seconds, .. } = *wanted;
+    let timed = |arguments: &str| format!("{arguments} --time {seconds}");
+    vec![
+        Task::new("latency", 2, &timed("--size 8,1K")),
+        Task::new("bandwidth", 2, &timed("--size 8,1M")),
+        Task::new("collectives", 2, &timed("--only allreduce --size 1K")),
+        Task::new("is", 2, &format!("--class {class}")),
+    ]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
