@@ -43,7 +43,7 @@ cargo xtask COMMAND
           break the protocol on purpose, in one way at a time, and see the simulation complain. --controls: before that, see
           it not complain of the protocol as it is, as its tests do
   targets [--check] [FILE...]
-          measure what the project has set itself as targets, and say which are met; some seven minutes; MPIs only as root. FILE is the output
+          measure what the project has set itself as targets, and say which are met; some ten minutes; MPIs only as root. FILE is the output
           of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
           when one is missed
   wheel [--quick|--help]

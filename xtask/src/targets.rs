@@ -35,7 +35,7 @@ fn measurements() -> Vec<(&'static str, Vec<&'static str>)> {
     }
     let mut all = vec![("compare.json", vec!["compare", "--json"]), ("bonding.json", bonding)];
     if is_root {
-        all.push(("mpi.json", vec!["eval", "mpi", "--json"]));
+        all.push(("mpi.json", vec!["eval", "mpi", "--rounds", "3", "--time", "0.05", "--json"]));
     }
     all
 }
