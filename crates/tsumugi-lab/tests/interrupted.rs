@@ -16,7 +16,7 @@ fn spec(stem: &str) -> Spec {
 }
 
 /// How many steps making it takes.
-const STEPS: usize = 11;
+const STEPS: usize = 12;
 
 /// Makes a lab and is killed before a given step.
 #[test]

@@ -3,7 +3,7 @@
 mod support;
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{TcpListener, TcpStream};
+use std::net::{TcpListener, TcpStream, UdpSocket};
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -34,6 +34,21 @@ fn send() {
     let host = std::env::var("SEND_TO").expect("a host is given");
     let mut stream = TcpStream::connect((host.as_str(), PORT)).expect("the host listens");
     stream.write_all(&vec![7; PAYLOAD_BYTES]).expect("the stream takes it");
+}
+
+/// Sends datagrams by name; whoever does not know the host's address yet loses some.
+#[test]
+#[ignore = "a role that other tests play in a node"]
+fn scatter() {
+    let host = std::env::var("SEND_TO").expect("a host is given");
+    let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
+    for _ in 0..20 {
+        for _ in 0..100 {
+            // A datagram before may be told to have been refused.
+            let _ = socket.send_to(&[7], (host.as_str(), PORT));
+        }
+        std::thread::sleep(Duration::from_millis(200));
+    }
 }
 
 /// Sends a mebibyte from one node to another, by name; returns how long receiving it took.
@@ -116,6 +131,25 @@ fn rate_and_offloads_are_kept() {
         }
         assert!(!features.contains("tx-udp-segmentation: on"), "{features}");
     }
+}
+
+#[test]
+fn a_share_of_the_packets_is_lost() {
+    let Some(_watched) = as_root("a_share_of_the_packets_is_lost", None) else { return };
+    let loss = Some("30%".parse().expect("a share"));
+    let lab = Lab::up(&Spec { loss, ..Spec::unique("loss") }).expect("the lab is made").guarded();
+    let switch = format!("tsu-{}-switch", lab.name());
+    let counted = |port: &str, what: &str| -> u64 {
+        let file = format!("/sys/class/net/{port}/statistics/{what}");
+        let output = Command::new("ip").args(["netns", "exec", &switch, "cat", &file]).output();
+        String::from_utf8(output.expect("it runs").stdout).expect("text").trim().parse().expect("a number")
+    };
+    // Nobody listens: what the switch lets pass counts.
+    let sent = role(Some((&lab, 0)), "scatter", &[("SEND_TO", "n1".to_owned())]).output().expect("it starts");
+    assert!(sent.status.success(), "{}", String::from_utf8_lossy(&sent.stdout));
+    let (came, went) = (counted("n0-nic0", "rx_packets"), counted("n1-nic0", "tx_packets"));
+    // 700 in 1000; twenty standard deviations each way.
+    assert!(came >= 1000 && (0.5..0.9).contains(&(went as f64 / came as f64)), "{went} of {came} passed");
 }
 
 #[test]
