@@ -24,7 +24,7 @@ BUILT=${BUILT:-${CARGO_TARGET_DIR:-target}/release}
 here=$(dirname "$0")
 root=$DESTDIR$PREFIX
 
-# Folders whose every `tsumugi` file is ours, and files.
+# What is installed, but for the manual pages and the settings.
 list() {
     cat <<LIST
 bin/tsumugi
@@ -58,7 +58,7 @@ install_all() {
             exit 1
         fi
     done
-    # Beside each other, so that a program that runs keeps the file that it has.
+    # Taken away first: what runs keeps the file that it has.
     rm -f "$root/bin/tsumugi" "$root/bin/tsumugi-mpiexec" "$root/lib/tsumugi/libtsumugi-fi.so"
     put 755 "$BUILT/tsumugi" bin/tsumugi
     put 755 "$BUILT/tsumugi-mpiexec" bin/tsumugi-mpiexec

@@ -47,7 +47,7 @@ cargo xtask COMMAND
           of `tsumugi compare --json`, `tsumugi eval bonding --json` or `tsumugi eval mpi --json`, measured before. --check: fail
           when one is missed
   wheel [--quick|--help]
-          make the wheel that `pip install tsumugi` installs, in target/wheel (python3 with venv, and PyPI)
+          make a wheel of the commands and the provider, in target/wheel (python3 with venv, and PyPI)
   deb     make the Debian package of what `make build` has built, in target/debian (cargo-deb)
   ci      formatting, style, lints, documentation, fuzz targets, the oldest Rust, then all tests";
 

@@ -8,7 +8,7 @@ use std::process::Command;
 pub(crate) const WHEEL_HELP: &str = "\
 cargo xtask wheel [--quick]
 
-  Makes the wheel that `pip install tsumugi` installs, in target/wheel: the commands, and the provider where they look for it. It runs on
+  Makes a wheel, in target/wheel: the commands, and the provider where they look for it. It runs on
   every Linux with glibc 2.28 or later, for it is linked with zig. --quick: without zig and unoptimised, for this machine's glibc,
   which is what the tests install.
 

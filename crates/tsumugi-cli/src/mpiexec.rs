@@ -9,6 +9,7 @@ use tsumugi_mpi::installation::{self, Installation, UnknownMpi};
 use tsumugi_mpi::nodes::{HostFileError, Named};
 use tsumugi_mpi::provider::{self, NoProvider};
 use tsumugi_mpi::settings::{NoSuchTransport, Settings, Transport};
+use tsumugi_mpi::shell::quoted;
 
 const HELP: &str = "\
 This runs the mpiexec of the MPI that is installed beside it (in the same virtual environment), or else the first in PATH, with the \
@@ -155,14 +156,4 @@ fn chosen(arguments: &Arguments) -> Result<Installation, StartError> {
         }
     };
     Err(StartError::NoLibfabric { mpi: Box::new(mpi), remedy })
-}
-
-/// A word as a shell reads it.
-fn quoted(word: &std::ffi::OsStr) -> String {
-    let word = word.to_string_lossy();
-    let plain = |at: char| at.is_ascii_alphanumeric() || "-_./:,=+@%^".contains(at);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.into_owned();
-    }
-    format!("'{}'", word.replace('\'', r"'\''"))
 }

@@ -15,6 +15,7 @@ use std::ops::Deref;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::process::Command;
+use tsumugi_mpi::shell::quoted;
 
 /// A NIC of a node.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
@@ -172,8 +173,8 @@ impl Lab {
     /// as mpiexec that want a single program; `tsumugi` is the path of that command.
     pub fn write_launcher(&self, tsumugi: &Path) -> Result<PathBuf, LabError> {
         let path = self.launcher();
-        let quoted = tsumugi.to_string_lossy().replace('\'', r"'\''");
-        let script = format!("#!/bin/sh\nexec '{quoted}' lab ssh --name '{}' \"$@\"\n", self.name());
+        let tsumugi = quoted(tsumugi.as_os_str());
+        let script = format!("#!/bin/sh\nexec {tsumugi} lab ssh --name {} \"$@\"\n", self.name());
         // Other jobs in this lab may be running it: the kernel runs no program that is open for writing.
         if fs::read_to_string(&path).is_ok_and(|written| written == script) {
             return Ok(path);

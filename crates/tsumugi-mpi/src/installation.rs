@@ -80,6 +80,7 @@ impl Installation {
             Vendor::Intel => Some("ofi".to_owned()),
         };
         let device = device.unwrap_or_default();
+        // One that does not say is given a chance.
         let uses_libfabric = device.is_empty() || uses_libfabric(vendor, &device);
         Ok(Installation { vendor, version, mpiexec: mpiexec.to_owned(), uses_libfabric, device })
     }

@@ -7,6 +7,7 @@
 //! | [`provider`] | where our provider lies, and which version of the protocol it speaks |
 //! | [`settings`] | the environment and the arguments with which an MPI uses what is to carry its messages |
 //! | [`nodes`] | the hosts that the arguments of `mpiexec` name, and what is found on each |
+//! | [`shell`] | words as a shell reads them |
 //! | [`libfabric`] | a libfabric, asked whether it loads our provider |
 
 pub mod installation;
@@ -14,3 +15,4 @@ pub mod libfabric;
 pub mod nodes;
 pub mod provider;
 pub mod settings;
+pub mod shell;

@@ -2,6 +2,7 @@
 
 use crate::installation::{Installation, Vendor};
 use crate::provider;
+use crate::shell::quoted;
 use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
@@ -111,6 +112,7 @@ impl Named {
 
     fn read(&mut self, arguments: &[OsString]) -> Result<(), HostFileError> {
         let mut rest = arguments.iter();
+        let mut is_named = false; // the agent is, by its path
         while let Some(word) = rest.next() {
             let word = word.to_string_lossy();
             let Some(option) = word.strip_prefix('-') else { break };
@@ -124,9 +126,14 @@ impl Named {
                 "hosts" | "host" | "H" => {
                     value().to_string_lossy().split(',').for_each(|host| self.add(host))
                 }
-                "launcher-exec" => self.agent = Some(value()),
-                "launcher" if !["ssh", "rsh"].iter().any(|known| value() == *known) => self.agent = None,
-                "launcher" => {}
+                "launcher-exec" => (self.agent, is_named) = (Some(value()), true),
+                "launcher" => {
+                    let launcher = value();
+                    let is_like_ssh = launcher == "ssh" || launcher == "rsh";
+                    if !is_like_ssh || !is_named {
+                        self.agent = is_like_ssh.then_some(launcher);
+                    }
+                }
                 "mca" | "prtemca" | "gmca" | "pmixmca" | "genv" | "env" => {
                     let (name, value) = (value(), rest.next().cloned().unwrap_or_default());
                     if ["plm_ssh_agent", "plm_rsh_agent"].iter().any(|known| name == *known) {
@@ -215,19 +222,19 @@ impl Question<'_> {
 
     /// What a shell of the node runs.
     fn script(&self) -> String {
-        let quoted = |path: &Path| format!("'{}'", path.to_string_lossy().replace('\'', r"'\''"));
         let [first, second] = self.starters();
-        let mut has_mpi = format!("[ -x {} ] || [ -x {} ]", quoted(&first), quoted(&second));
+        let mut has_mpi =
+            format!("[ -x {} ] || [ -x {} ]", quoted(first.as_os_str()), quoted(second.as_os_str()));
         if self.mpi.vendor == Vendor::OpenMpi {
             has_mpi += " || command -v prted >/dev/null || command -v orted >/dev/null";
         }
-        let file = quoted(&self.file);
+        let file = quoted(self.file.as_os_str());
         let mark = provider::MARK;
         let script = format!(
             "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
              else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; fi"
         );
-        format!("sh -c {}", quoted(Path::new(&script)))
+        format!("sh -c {}", quoted(script.as_ref()))
     }
 
     /// What is wrong with a node, if anything.
@@ -339,7 +346,13 @@ mod tests {
         assert_eq!(read("-n 2 -launcher-exec /lab/ssh true").agent, Some("/lab/ssh".into()));
         assert_eq!(read("--prtemca plm_ssh_agent /lab/ssh -n 2 true").agent, Some("/lab/ssh".into()));
         assert_eq!(read("-launcher slurm -n 2 true").agent, None);
-        assert_eq!(read("-launcher ssh -n 2 true").agent, Some("ssh".into()));
+        let of_two = read("-launcher rsh -hosts n1 -n 2 true");
+        assert_eq!((of_two.agent, of_two.hosts), (Some("rsh".into()), ["n1".to_owned()].into()));
+        for both in
+            ["-launcher ssh -launcher-exec /lab/ssh true", "-launcher-exec /lab/ssh -launcher ssh true"]
+        {
+            assert_eq!(read(both).agent, Some("/lab/ssh".into()), "{both}");
+        }
     }
 
     /// Asks "nodes" that are shells here.

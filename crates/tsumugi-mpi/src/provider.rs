@@ -22,7 +22,7 @@ const BUILT: &str = "libtsumugi_fi.so";
 pub enum NoProvider {
     /// It is in none of the folders where it may be.
     #[error(
-        "the provider {FILE} is in none of {}; install Tsumugi beside this program (`pip install tsumugi`, `make install`), or name its \
+        "the provider {FILE} is in none of {}; install Tsumugi (its wheel beside the MPI, its package, or `make install`), or name the \
          folder in {PATH}",
         list(.0)
     )]

@@ -14,7 +14,7 @@ const NAME: &CStr = c"tsumugi";
 #[used]
 static PROTOCOL: [u8; 24] = protocol(tsumugi_wire::limits::VERSION);
 
-/// "tsumugi wire protocol N", and a zero.
+/// "tsumugi wire protocol N", and a zero: `tsumugi_mpi::provider::MARK` and the number. Tests of `tsumugi-mpiexec` start jobs with it.
 const fn protocol(version: u8) -> [u8; 24] {
     assert!(version < 10, "make room for another digit");
     let mut text = *b"tsumugi wire protocol _\0";

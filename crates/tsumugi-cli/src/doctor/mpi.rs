@@ -25,8 +25,12 @@ pub(super) fn all() -> Vec<Finding> {
                 }
             }
         }
-        // The sentence says what to do, too.
-        Err(error) => Finding::missing(Part::Mpi, "provider", error.to_string(), "pip install tsumugi"),
+        Err(error) => {
+            let said = error.to_string();
+            let (found, action) =
+                said.split_once("; ").unwrap_or((&said, "name its folder in FI_PROVIDER_PATH"));
+            Finding::missing(Part::Mpi, "provider", found, action)
+        }
     }];
     let mut mpis: Vec<Installation> = Vec::new();
     for mpi in installation::launchers().iter().filter_map(|launcher| Installation::of(launcher).ok()) {

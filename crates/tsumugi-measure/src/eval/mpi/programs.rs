@@ -1,7 +1,7 @@
 //! The benchmarks of `bench/`, built with an MPI's own compiler.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use tsumugi_lab::mpi::{self, JobError, Mpi};
@@ -64,7 +64,7 @@ impl Programs {
     }
 
     pub(super) fn path(&self, name: &str) -> PathBuf {
-        Path::new(&self.folder).join(name)
+        self.folder.join(name)
     }
 }
 

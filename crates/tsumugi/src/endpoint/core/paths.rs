@@ -322,6 +322,7 @@ impl Core {
         for number in 0..self.peers[index as usize].paths.len() {
             let peer = &mut self.peers[index as usize];
             let path = &mut peer.paths[number];
+            // The first is used from the beginning, the others since they have answered.
             let is_left = path.is_unprobed() && (number == 0 || path.delivered_when_revived.is_some());
             if peer.sender.paths()[number].is_usable() || !path.probe(now) {
                 continue;
