@@ -89,7 +89,12 @@ impl Named {
     /// A file of hosts cannot be read.
     pub fn in_arguments(arguments: &[OsString]) -> Result<Named, HostFileError> {
         let variable = |name: &str| env::var_os(name).filter(|value| !value.is_empty());
-        let agents = ["HYDRA_LAUNCHER_EXEC", "PRTE_MCA_plm_ssh_agent", "OMPI_MCA_plm_rsh_agent"];
+        let agents = [
+            "HYDRA_LAUNCHER_EXEC",
+            "I_MPI_HYDRA_BOOTSTRAP_EXEC",
+            "PRTE_MCA_plm_ssh_agent",
+            "OMPI_MCA_plm_rsh_agent",
+        ];
         let mut named = Named { hosts: BTreeSet::new(), agent: Some("ssh".into()) };
         if let Some(agent) = agents.into_iter().find_map(variable) {
             named.agent = Some(agent);
@@ -126,8 +131,8 @@ impl Named {
                 "hosts" | "host" | "H" => {
                     value().to_string_lossy().split(',').for_each(|host| self.add(host))
                 }
-                "launcher-exec" => (self.agent, is_named) = (Some(value()), true),
-                "launcher" => {
+                "launcher-exec" | "bootstrap-exec" => (self.agent, is_named) = (Some(value()), true),
+                "launcher" | "bootstrap" => {
                     let launcher = value();
                     let is_like_ssh = launcher == "ssh" || launcher == "rsh";
                     if !is_like_ssh || !is_named {
@@ -346,6 +351,8 @@ mod tests {
         assert_eq!(read("-n 2 -launcher-exec /lab/ssh true").agent, Some("/lab/ssh".into()));
         assert_eq!(read("--prtemca plm_ssh_agent /lab/ssh -n 2 true").agent, Some("/lab/ssh".into()));
         assert_eq!(read("-launcher slurm -n 2 true").agent, None);
+        let of_intel = read("-bootstrap ssh -bootstrap-exec /lab/ssh -hosts n1 -n 2 true");
+        assert_eq!((of_intel.agent, of_intel.hosts), (Some("/lab/ssh".into()), ["n1".to_owned()].into()));
         let of_two = read("-launcher rsh -hosts n1 -n 2 true");
         assert_eq!((of_two.agent, of_two.hosts), (Some("rsh".into()), ["n1".to_owned()].into()));
         for both in
