@@ -3,7 +3,7 @@
 #[path = "common/mpi.rs"]
 mod mpi;
 
-use mpi::{ALONE, TSUMUGI};
+use mpi::{ALONE, TSUMUGI, one_on_each, text};
 use std::fs;
 use std::os::unix::fs::symlink;
 use std::path::{Path, PathBuf};
@@ -14,10 +14,6 @@ use tsumugi_lab::{Lab, Spec};
 
 const MPIEXEC: &str = env!("CARGO_BIN_EXE_tsumugi-mpiexec");
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// What a command prints, which must succeed.
 fn succeed(command: &mut Command) -> String {
@@ -131,17 +127,10 @@ fn the_wheel_runs_jobs_beside_either_mpi() {
         succeed(Command::new(program("mpicc")).args(["-O1", "-pthread", "-o"]).args([&compiled, &hello]));
         // As a user who has not activated it: by the command's path alone. The nodes share the folder.
         let ssh = lab.write_launcher(&program("tsumugi")).unwrap();
-        let ssh = ssh.display().to_string();
-        let arguments = match package {
-            "mpich" => vec!["-launcher-exec", &ssh, "-hosts", "n0,n1", "-n", "2"],
-            _ => {
-                vec!["--allow-run-as-root", "--prtemca", "plm_ssh_agent", &ssh, "--host", "n0,n1", "-n", "2"]
-            }
-        };
         let mut job = lab.command(0, "timeout").unwrap();
         job.arg("120")
             .arg(program("tsumugi-mpiexec"))
-            .args(arguments)
+            .args(one_on_each(package, &ssh, "n0,n1"))
             .arg(&compiled)
             .env("FI_LOG_LEVEL", "info");
         let output = job.output().unwrap();

@@ -3,7 +3,7 @@
 #[path = "common/mpi.rs"]
 mod mpi;
 
-use mpi::{ALONE, Mpi, TSUMUGI};
+use mpi::{ALONE, Mpi, TSUMUGI, one_on_each, text};
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -14,10 +14,6 @@ use tsumugi_lab::{Lab, LabGuard, Spec};
 
 const MPIEXEC: &str = env!("CARGO_BIN_EXE_tsumugi-mpiexec");
 const PROGRAMS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../tsumugi-ofi/tests/mpi");
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8_lossy(bytes).into_owned()
-}
 
 /// Everything that a command has said, which must have failed.
 fn refusal(output: &Output) -> String {
@@ -53,28 +49,6 @@ impl Cluster {
         Cluster { lab, ssh }
     }
 
-    /// The arguments with which an MPI's launcher starts one rank on each of these hosts.
-    fn arguments(&self, mpi: &Mpi, hosts: &str) -> Vec<String> {
-        let ssh = self.ssh.display().to_string();
-        let count = hosts.split(',').count().to_string();
-        let words: Vec<&str> = match mpi.name {
-            "mpich" => vec!["-launcher-exec", &ssh, "-hosts", hosts, "-n", &count, "-ppn", "1"],
-            _ => vec![
-                "--allow-run-as-root",
-                "--prtemca",
-                "plm_ssh_agent",
-                &ssh,
-                "--host",
-                hosts,
-                "-n",
-                &count,
-                "--map-by",
-                "node",
-            ],
-        };
-        words.into_iter().map(str::to_owned).collect()
-    }
-
     /// Runs `tsumugi-mpiexec` in the first node.
     fn run(&self, mpi: &Mpi, ours: &[&str], hosts: &str, program: &Path) -> Output {
         let _alone = ALONE.lock().unwrap_or_else(PoisonError::into_inner);
@@ -85,7 +59,7 @@ impl Cluster {
             .arg("--mpiexec")
             .arg(mpi.programs.join("mpiexec"))
             .args(ours);
-        command.args(self.arguments(mpi, hosts)).arg(program).output().unwrap()
+        command.args(one_on_each(mpi.name, &self.ssh, hosts)).arg(program).output().unwrap()
     }
 }
 
@@ -134,7 +108,7 @@ fn nodes_that_cannot_take_part_are_named_before_the_job_starts() {
     let ask = |hosts: &str| {
         let mut command = cluster.lab.command(0, MPIEXEC).unwrap();
         command.env("FI_PROVIDER_PATH", folder.path()).arg("--mpiexec").arg(mpi.programs.join("mpiexec"));
-        refusal(&command.args(cluster.arguments(&mpi, hosts)).arg("/bin/true").output().unwrap())
+        refusal(&command.args(one_on_each(mpi.name, &cluster.ssh, hosts)).arg("/bin/true").output().unwrap())
     };
     fs::write(&file, "no such words").unwrap();
     assert!(ask("n0,n1").contains("is no provider of Tsumugi's"));

@@ -7,13 +7,11 @@ use crate::active::Endpoints;
 use crate::host::say;
 use crate::lock::Lock;
 use crate::wait_set::WaitSet;
-use rustix::io::Errno;
 use std::os::fd::BorrowedFd;
 use std::ptr::NonNull;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
-use tsumugi_rail::RailError;
 
 /// The thread, as long as this lives.
 pub(crate) struct Assistant {
@@ -42,11 +40,7 @@ impl Assistant {
     /// # Safety
     /// The domain stays where it is until this is dropped.
     pub(crate) unsafe fn start(lock: &Lock, endpoints: &Endpoints) -> Result<Assistant, i32> {
-        let set = WaitSet::new().map_err(|error| {
-            let (doing, on) = ("opening descriptors for a thread that makes progress", "a domain".to_owned());
-            say!(FI_LOG_WARN, FI_LOG_DOMAIN, "{}", RailError::System { doing, on, source: error.into() });
-            error.raw_os_error()
-        })?;
+        let set = WaitSet::new("a thread that makes progress with a domain")?;
         let watched = Arc::new(Watched { set, ended: AtomicBool::new(false) });
         let assisted = Assisted { lock: NonNull::from(lock), endpoints: NonNull::from(endpoints) };
         let shared = Arc::clone(&watched);
@@ -66,7 +60,7 @@ impl Assistant {
 
     /// Makes progress with an endpoint from now on, by its descriptor. Who closes that takes it out.
     pub(crate) fn watch(&self, descriptor: BorrowedFd<'_>) -> Result<(), i32> {
-        self.watched.set.add(descriptor).map_err(Errno::raw_os_error)
+        self.watched.set.add(descriptor)
     }
 }
 

@@ -7,15 +7,12 @@
 use crate::abi::*;
 use crate::active::{Active, Endpoints};
 use crate::error::Trouble;
-use crate::host::say;
 use crate::wait_set::WaitSet;
-use rustix::io::Errno;
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::rc::Rc;
 use std::time::{Duration, Instant};
-use tsumugi_rail::RailError;
 
 /// How long a call that blocks looks before it sleeps.
 const LOOK_FOR: Duration = Duration::from_micros(20);
@@ -42,16 +39,7 @@ impl Sources {
         let sleep = match object {
             FI_WAIT_NONE => None,
             FI_WAIT_UNSPEC | FI_WAIT_FD | FI_WAIT_YIELD => {
-                let set = WaitSet::new().map_err(|error| {
-                    let (doing, on) = ("opening descriptors to sleep", "a queue or counter".to_owned());
-                    say!(
-                        FI_LOG_WARN,
-                        FI_LOG_CORE,
-                        "{}",
-                        RailError::System { doing, on, source: error.into() }
-                    );
-                    error.raw_os_error()
-                })?;
+                let set = WaitSet::new("a queue or counter")?;
                 Some(Sleep { set, rung: Cell::new(false), signalled: Cell::new(false), object })
             }
             _ => return Err(FI_ENOSYS),
@@ -68,7 +56,7 @@ impl Sources {
         if let Some(sleep) = &self.sleep
             && let Some(descriptor) = descriptor()
         {
-            sleep.set.add(descriptor).map_err(Errno::raw_os_error)?;
+            sleep.set.add(descriptor)?;
         }
         if !self.endpoints.contains(endpoint.as_ref()) {
             self.endpoints.add(Rc::downgrade(endpoint));

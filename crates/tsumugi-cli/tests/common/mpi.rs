@@ -3,7 +3,7 @@
 #![allow(dead_code, reason = "every test program uses its own part")]
 
 use rustix::process::{Pid, Signal};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -14,6 +14,31 @@ const PATIENCE: Duration = Duration::from_secs(240);
 
 /// Jobs have more ranks than there are processors to spare.
 pub(crate) static ALONE: Mutex<()> = Mutex::new(());
+
+pub(crate) fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// The arguments with which an MPI's own launcher starts a rank on each of these nodes of a lab, which are reached by its ssh.
+pub(crate) fn one_on_each(mpi: &str, ssh: &Path, hosts: &str) -> Vec<String> {
+    let (ssh, count) = (ssh.display().to_string(), hosts.split(',').count().to_string());
+    let words: &[&str] = match mpi {
+        "mpich" => &["-launcher-exec", &ssh, "-hosts", hosts, "-n", &count, "-ppn", "1"],
+        _ => &[
+            "--allow-run-as-root",
+            "--prtemca",
+            "plm_ssh_agent",
+            &ssh,
+            "--host",
+            hosts,
+            "-n",
+            &count,
+            "--map-by",
+            "node",
+        ],
+    };
+    words.iter().map(|word| (*word).to_owned()).collect()
+}
 
 /// An MPI and where its programs are.
 pub(crate) struct Mpi {

@@ -1,6 +1,7 @@
 //! `tsumugi eval mpi`: what programs get of an MPI over Tsumugi, beside the same MPI over TCP.
 
 use std::ffi::OsString;
+use std::fmt;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -133,6 +134,21 @@ impl From<JobError> for EvalError {
     }
 }
 
+/// A job that failed.
+#[derive(Serialize)]
+struct Failure {
+    round: u32,
+    job: String,
+    over: Carrier,
+    why: String,
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "round {}: {} over {}: {}", self.round, self.job, self.over.text(), self.why)
+    }
+}
+
 /// What `--json` prints.
 #[derive(Serialize)]
 struct Evaluation {
@@ -144,8 +160,8 @@ struct Evaluation {
     rows: Vec<FigureRow>,
     /// P1's figure 6.
     paper: &'static [paper::SpeedUp],
-    /// Jobs that failed, and why. Their figures are missing.
-    failures: Vec<String>,
+    /// Their figures are missing.
+    failures: Vec<Failure>,
     machine: Machine,
     #[serde(skip)]
     carriers: Vec<Carrier>,
@@ -170,9 +186,8 @@ pub(super) fn run(arguments: &Arguments) -> crate::CommandResult {
     } else {
         output::text(if arguments.short { short::text(&evaluation) } else { table::text(&evaluation) })?;
     }
-    let ours = evaluation.carriers.iter().filter(|over| over.is_ours());
-    let failed = |over: &Carrier| evaluation.failures.iter().any(|why| why.contains(over.text()));
-    Ok(if ours.copied().any(|over| failed(&over)) { ExitCode::FAILURE } else { ExitCode::SUCCESS })
+    let is_well = !evaluation.failures.iter().any(|failure| failure.over.is_ours());
+    Ok(if is_well { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
 /// The labs of a number of nodes.
@@ -236,7 +251,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
             match measure(lab, mpi, over, &programs, task, seconds) {
                 Ok(figures) => measured.add(round, over, figures),
                 Err(EvalError::Job(JobError::Child(why))) => {
-                    failures.push(format!("round {round}: {} over {}: {why}", task.text(), over.text()));
+                    failures.push(Failure { round, job: task.text(), over, why: why.to_string() });
                 }
                 Err(error) => return Err(error),
             }

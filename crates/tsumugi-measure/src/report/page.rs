@@ -23,6 +23,16 @@ pub(crate) fn document(title: &str, body: &str, data_id: &str, data: &impl Seria
     )
 }
 
+/// A section of pictures, if there are any.
+pub(crate) fn section(title: &str, caption: &str, pictures: impl Iterator<Item = String>) -> String {
+    let figures: String = pictures.map(|svg| format!("<figure>{svg}</figure>")).collect();
+    if figures.is_empty() {
+        return String::new();
+    }
+    let (title, caption) = (escaped(title), escaped(caption));
+    format!("<section><h2>{title}</h2><p>{caption}</p><div class=\"plots\">{figures}</div></section>")
+}
+
 /// A table; each row has a class.
 pub(crate) fn table_of(header: &[String], rows: impl Iterator<Item = (Vec<String>, &'static str)>) -> String {
     let mut html = "<div class=\"scroll\"><table><thead><tr>".to_owned();

@@ -7,7 +7,7 @@ use super::results::CaseRow;
 use super::{Evaluation, paper, table};
 use crate::machine::utc;
 use crate::report::chart::{Bar, Bars, Course, Group, Level, Series};
-use crate::report::page::{self, escaped, table_of};
+use crate::report::page::{self, escaped, section, table_of};
 use crate::report::units;
 
 /// The classes that give the flows of figure 10 their colours.
@@ -28,16 +28,6 @@ pub(crate) fn page(evaluation: &Evaluation) -> String {
     body.push_str(&figures(evaluation));
     body.push_str(&method(evaluation));
     page::document("Several NICs as one, beside P2", &body, "evaluation", evaluation)
-}
-
-/// A section of pictures, if there are any.
-fn section(title: &str, caption: &str, pictures: impl Iterator<Item = String>) -> String {
-    let figures: String = pictures.map(|svg| format!("<figure>{svg}</figure>")).collect();
-    if figures.is_empty() {
-        return String::new();
-    }
-    let (title, caption) = (escaped(title), escaped(caption));
-    format!("<section><h2>{title}</h2><p>{caption}</p><div class=\"plots\">{figures}</div></section>")
 }
 
 /// Throughput: all cases of a rate as bars, and each case over time.

@@ -40,10 +40,10 @@ impl Carrier {
     /// What gives it its colour in a report.
     pub(super) fn class(self) -> &'static str {
         match self {
-            Carrier::Tcp => "tcp-block",
-            Carrier::Ucx => "tcp-spin",
-            Carrier::TsumugiSocket => "adaptive",
-            Carrier::TsumugiXdp => "raw-xdp",
+            Carrier::Tcp => "tcp",
+            Carrier::Ucx => "ucx",
+            Carrier::TsumugiSocket => "socket",
+            Carrier::TsumugiXdp => "xdp",
             Carrier::BareUdp => "udp",
         }
     }

@@ -1,13 +1,14 @@
 //! The report of `tsumugi eval mpi`.
 
 use super::figures::FigureRow;
-use super::summary::{self, COLLECTIVES, size};
+use super::summary::{self, COLLECTIVES};
 use super::{Carrier, Evaluation, paper, table};
 use crate::machine::utc;
 use crate::report::chart::{Bar, Bars, Group};
-use crate::report::page::{self, escaped, table_of};
+use crate::report::page::{self, escaped, section, table_of};
 use crate::report::plot::{Line, Plot};
 use crate::report::units;
+use crate::sizes;
 
 /// The whole page.
 pub(super) fn page(evaluation: &Evaluation) -> String {
@@ -35,16 +36,6 @@ pub(super) fn page(evaluation: &Evaluation) -> String {
     page::document(title, &body, "evaluation", evaluation)
 }
 
-/// A section of pictures, if there are any.
-fn section(title: &str, caption: &str, pictures: impl Iterator<Item = String>) -> String {
-    let figures: String = pictures.map(|svg| format!("<figure>{svg}</figure>")).collect();
-    if figures.is_empty() {
-        return String::new();
-    }
-    let (title, caption) = (escaped(title), escaped(caption));
-    format!("<section><h2>{title}</h2><p>{caption}</p><div class=\"plots\">{figures}</div></section>")
-}
-
 /// A figure against size.
 fn curve(
     evaluation: &Evaluation,
@@ -68,12 +59,17 @@ fn curve(
 
 /// Two ranks.
 fn pairs(evaluation: &Evaluation) -> String {
-    let time: fn(f64) -> String = |us| units::time(us * 1e3);
-    let bandwidth: fn(f64) -> String = |mb_s| units::bandwidth(mb_s * 8.0 / 1e3);
     let plots = [
-        curve(evaluation, "Latency", "half a round trip", "latency", 2, time),
-        curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, bandwidth),
-        curve(evaluation, "Bandwidth, both ways", "both together", "bandwidth_both_ways", 2, bandwidth),
+        curve(evaluation, "Latency", "half a round trip", "latency", 2, table::microseconds),
+        curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, table::megabytes),
+        curve(
+            evaluation,
+            "Bandwidth, both ways",
+            "both together",
+            "bandwidth_both_ways",
+            2,
+            table::megabytes,
+        ),
     ];
     let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes.";
     section("Two ranks", caption, plots.into_iter().flatten())
@@ -85,10 +81,16 @@ fn collectives(evaluation: &Evaluation) -> String {
         evaluation.rows.iter().filter(|row| is_collective(row)).map(|row| row.key.ranks).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let time: fn(f64) -> String = |us| units::time(us * 1e3);
     let plots = ranks.iter().flat_map(|&ranks| {
         COLLECTIVES.into_iter().filter_map(move |figure| {
-            curve(evaluation, &format!("{figure}, {ranks} nodes"), "mean of the ranks", figure, ranks, time)
+            curve(
+                evaluation,
+                &format!("{figure}, {ranks} nodes"),
+                "mean of the ranks",
+                figure,
+                ranks,
+                table::microseconds,
+            )
         })
     });
     let barriers = barrier(evaluation, &ranks);
@@ -120,8 +122,14 @@ fn by_ranks(evaluation: &Evaluation, ranks: &[u32], figure: &str) -> Vec<Group> 
 
 fn barrier(evaluation: &Evaluation, ranks: &[u32]) -> Option<String> {
     let groups = by_ranks(evaluation, ranks, "barrier");
-    let show: fn(f64) -> String = |us| units::time(us * 1e3);
-    Bars { title: "barrier", x_label: "nodes", y_label: "mean of the ranks", show, groups }.svg()
+    Bars {
+        title: "barrier",
+        x_label: "nodes",
+        y_label: "mean of the ranks",
+        show: table::microseconds,
+        groups,
+    }
+    .svg()
 }
 
 /// The integer sort, beside P1.
@@ -130,14 +138,13 @@ fn sort(evaluation: &Evaluation) -> String {
     let mut ranks: Vec<u32> = evaluation.rows.iter().filter(of_sort).map(|row| row.key.ranks).collect();
     ranks.sort_unstable();
     ranks.dedup();
-    let show: fn(f64) -> String = |seconds| units::time(seconds * 1e9);
     let charts =
         [("is_time", "Whole time"), ("is_communication", "Time in communication")].map(|(figure, title)| {
             Bars {
                 title,
                 x_label: "nodes",
                 y_label: "of ten sorts",
-                show,
+                show: table::seconds,
                 groups: by_ranks(evaluation, &ranks, figure),
             }
             .svg()
@@ -176,7 +183,7 @@ fn overlap(evaluation: &Evaluation) -> String {
         sizes.sort_unstable();
         sizes.dedup();
         let group = |bytes: &u64| Group {
-            name: size(*bytes),
+            name: sizes::show(*bytes),
             bars: bars_of(evaluation, |row| row.key.figure == figure && row.key.size_bytes == *bytes),
         };
         let groups = sizes.iter().map(group).collect();
@@ -196,7 +203,8 @@ fn figures(evaluation: &Evaluation) -> String {
         let rows = rows.into_iter().map(|cells| (cells, ""));
         format!("<div><h3>{}</h3>{}</div>", escaped(&title), table_of(&header, rows))
     });
-    let failures = evaluation.failures.iter().map(|why| format!("<p>FAILED {}</p>", escaped(why)));
+    let failures =
+        evaluation.failures.iter().map(|failure| format!("<p>FAILED {}</p>", escaped(&failure.to_string())));
     format!(
         "<section><h2>Figures</h2><p>Medians of the rounds; × is the median of the figure divided by tcp's in the same round.</p>{}<div \
          class=\"tables\">{}</div></section>",

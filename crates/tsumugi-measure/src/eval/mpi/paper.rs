@@ -14,9 +14,9 @@ pub(super) struct SpeedUp {
 
 /// Two MPIs: MPICH on PM/Ethernet, LAM on TCP/IP.
 pub(super) const FIGURE_6: [SpeedUp; 3] = [
-    SpeedUp { over: "PM/Ethernet", nodes: 16, speed_up: 11.8, class: "paper-rr" },
-    SpeedUp { over: "PM/Ethernet with interrupts", nodes: 16, speed_up: 11.2, class: "hash" },
-    SpeedUp { over: "TCP/IP", nodes: 16, speed_up: 5.2, class: "paper-tlb" },
+    SpeedUp { over: "PM/Ethernet", nodes: 16, speed_up: 11.8, class: "paper-pm" },
+    SpeedUp { over: "PM/Ethernet with interrupts", nodes: 16, speed_up: 11.2, class: "paper-interrupts" },
+    SpeedUp { over: "TCP/IP", nodes: 16, speed_up: 5.2, class: "paper-tcp" },
 ];
 
 /// What is to be known of it.

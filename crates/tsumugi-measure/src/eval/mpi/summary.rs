@@ -3,6 +3,7 @@
 use super::figures::FigureRow;
 use super::{Carrier, Evaluation};
 use crate::report::units;
+use crate::sizes;
 use crate::statistics::median;
 
 /// Operations of all ranks.
@@ -29,7 +30,7 @@ fn latency(over: Carrier, rows: &[&FigureRow]) -> Option<String> {
     Some(format!(
         "{}: a message of {} takes {} of tcp's time, and long ones pass at {} times its bandwidth.",
         over.text(),
-        size(shortest.key.size_bytes),
+        sizes::show(shortest.key.size_bytes),
         units::three_digits(shortest.over_tcp?),
         units::three_digits(longest.over_tcp?),
     ))
@@ -61,13 +62,4 @@ fn sort(evaluation: &Evaluation, over: Carrier, rows: &[&FigureRow]) -> Option<S
         units::three_digits(communication),
         units::three_digits(time),
     ))
-}
-
-/// `8 B`, `64 KiB`.
-pub(super) fn size(bytes: u64) -> String {
-    match bytes {
-        bytes if bytes >= 1 << 20 => format!("{} MiB", bytes >> 20),
-        bytes if bytes >= 1 << 10 => format!("{} KiB", bytes >> 10),
-        bytes => format!("{bytes} B"),
-    }
 }

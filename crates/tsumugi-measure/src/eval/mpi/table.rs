@@ -3,11 +3,12 @@
 use std::fmt::Write;
 
 use super::figures::FigureRow;
-use super::summary::{self, size};
+use super::summary;
 use super::{Carrier, Evaluation};
 use crate::machine::utc;
 use crate::report::columns::Columns;
 use crate::report::units;
+use crate::sizes;
 
 /// All of it.
 pub(super) fn text(evaluation: &Evaluation) -> String {
@@ -71,7 +72,7 @@ pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
         let ways: Vec<Carrier> = evaluation.carriers.iter().copied().filter(is_there).collect();
         let has_ratio = first.unit != "ratio";
         let mut cells =
-            vec![if first.key.size_bytes == 0 { String::new() } else { size(first.key.size_bytes) }];
+            vec![if first.key.size_bytes == 0 { String::new() } else { sizes::show(first.key.size_bytes) }];
         for &over in &ways {
             let row = of_key().find(|row| row.over == over);
             cells.push(row.map_or(String::new(), value));
@@ -98,7 +99,7 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
         "latency" => {
             let floors = evaluation.rows.iter().filter(|row| row.over == Carrier::BareUdp);
             let floors: Vec<String> =
-                floors.map(|row| format!("{} {}", size(row.key.size_bytes), value(row))).collect();
+                floors.map(|row| format!("{} {}", sizes::show(row.key.size_bytes), value(row))).collect();
             format!("latency (bare UDP: {})", floors.join(", "))
         }
         "bandwidth_both_ways" => "bandwidth, both ways together".to_owned(),
@@ -114,15 +115,23 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
 
 /// A value with its unit.
 pub(super) fn value(row: &FigureRow) -> String {
-    shown(&row.unit, row.value)
+    match row.unit.as_str() {
+        "us" => microseconds(row.value),
+        "s" => seconds(row.value),
+        "MB/s" => megabytes(row.value),
+        "messages/s" => units::rate(row.value),
+        _ => units::three_digits(row.value),
+    }
 }
 
-pub(super) fn shown(unit: &str, value: f64) -> String {
-    match unit {
-        "us" => units::time(value * 1e3),
-        "s" => units::time(value * 1e9),
-        "MB/s" => units::bandwidth(value * 8.0 / 1e3),
-        "messages/s" => units::rate(value),
-        _ => units::three_digits(value),
-    }
+pub(super) fn microseconds(us: f64) -> String {
+    units::time(us * 1e3)
+}
+
+pub(super) fn seconds(seconds: f64) -> String {
+    units::time(seconds * 1e9)
+}
+
+pub(super) fn megabytes(mb_s: f64) -> String {
+    units::bandwidth(mb_s * 8.0 / 1e3)
 }
