@@ -141,14 +141,18 @@ impl PathsKnown {
             let most_ns = FAILOVER_NS_MAX.max(FAILOVER_ROUND_TRIPS_MAX * path.srtt_ns);
             // A path that is seldom used is vouched for by an answer to what was sent there again, but came to be known only
             // then to have arrived over another.
-            if path.delivered > dead.delivered && now.since(dead.last_at) > most_ns {
+            let repaired = path.delivered > dead.delivered && now.since(dead.last_at) > most_ns;
+            // So do the copies that a broadcast sends over the others. When the policy changes, the path has yet to be left.
+            let vouched = world.plan.forged_one_in > 0 || subject.policy == Some(Policy::Broadcast);
+            if repaired || vouched {
                 dead.first_at = None;
             }
             (dead.delivered, dead.last_at) = (path.delivered, now);
+            if vouched {
+                continue;
+            }
             let first_at = *dead.first_at.get_or_insert(now);
-            // So do the copies that a broadcast sends over the others.
-            let vouched = world.plan.forged_one_in > 0 || subject.policy == Some(Policy::Broadcast);
-            if path.is_usable && now.since(first_at) > most_ns && !vouched {
+            if path.is_usable && now.since(first_at) > most_ns {
                 return Err(format!(
                     "host {} still uses a path to host {other} that is dead since {died_at:?}: {paths:?}",
                     subject.index
