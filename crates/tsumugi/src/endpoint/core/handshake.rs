@@ -364,7 +364,7 @@ impl Core {
             _ => false,
         });
         match index {
-            // We gave up the connection in which the peer offered this flow, and the peer does not know that. What we
+            // We gave up a connection after we had sent something in this flow, and the peer does not know that. What we
             // send in the flow from PSN 0 on would be taken for copies of what we sent then.
             Some(index)
                 if expected
@@ -437,6 +437,7 @@ impl Core {
         let limit = offer.message_bytes_max;
         if self.peers[index as usize].outbox.has_longer_than(limit) {
             // It was accepted before the peer had said its limit. The peer would take it for a violation.
+            self.peers[index as usize].connection.phase = Phase::Leaving(now);
             self.reply_on_flow(index, Kind::Bye);
             return Err(Ended(index, Reason::TooLong(limit)));
         }

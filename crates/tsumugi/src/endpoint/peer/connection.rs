@@ -62,7 +62,7 @@ pub(crate) struct Connection {
     pub(crate) welcomed: Option<(u64, u32)>,
     /// How often WELCOME came too late for the peer.
     pub(crate) withdrawn: u32,
-    /// Token of what was sent to it in the last connection that is over; 0: there was none.
+    /// Token of what was sent to it in the last connection that is over and in which anything was; 0: there was none.
     pub(crate) former_token: u64,
 }
 

@@ -96,7 +96,10 @@ impl Peer {
             number: before.number.wrapping_add(1),
             epoch: before.epoch,
             message_bytes_max: before.message_bytes_max,
-            former_token: before.remote.map_or(before.former_token, |remote| remote.token),
+            former_token: before
+                .remote
+                .filter(|_| self.has_spoken())
+                .map_or(before.former_token, |remote| remote.token),
             ..Connection::default()
         };
         fresh.outbox = Outbox::after(&self.outbox);
@@ -143,6 +146,11 @@ impl Peer {
             Phase::Handshake(_) | Phase::Leaving(_) => true,
             Phase::Strange | Phase::Gone(_) => false,
         }
+    }
+
+    /// Whether anything was sent to it that comes in an order: a packet with a number, or BYE.
+    fn has_spoken(&self) -> bool {
+        self.sender.next() > Psn(0) || matches!(self.connection.phase, Phase::Leaving(_))
     }
 
     /// Whether it is known to have our flow open: it has sent in it, or granted credit for it.
