@@ -1,27 +1,12 @@
 //! `tsumugi doctor --paths`, between namespaces. Needs root.
 
-use std::process::{Command, Output};
-use std::time::{Duration, Instant};
-use tsumugi::{Config, Endpoint, ReceiveChoice};
+use std::io::{BufRead as _, BufReader};
+use std::process::{Command, Output, Stdio};
+use std::time::Duration;
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
-const ROLE: &str = "TSUMUGI_TEST_ENDPOINT";
-
-/// Not a test: what a copy of this program does in another node, until it is killed.
-#[test]
-fn an_endpoint_for_another_test() {
-    if std::env::var_os(ROLE).is_some() {
-        let config = Config::default().port(7411).receive(ReceiveChoice::Socket);
-        let endpoint = Endpoint::open(config).expect("an endpoint");
-        let end = Instant::now() + Duration::from_secs(60);
-        while Instant::now() < end {
-            endpoint.wait_until(Duration::from_millis(100), || None::<()>).expect("the rail works");
-            endpoint.progress().expect("the rail works");
-        }
-    }
-}
 
 fn shell(lab: &LabGuard, node: usize, line: &str) {
     let status = lab.command(node, "/bin/sh").expect("a node").args(["-c", line]).status().expect("a shell");
@@ -64,10 +49,11 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
     }
     // The kernel takes a second to say that a new NIC has a carrier.
     std::thread::sleep(Duration::from_millis(1500));
-    let program = std::env::current_exe().expect("this program");
-    let mut endpoint = lab.command(1, program).expect("a node");
-    endpoint.args(["--exact", "an_endpoint_for_another_test"]).env(ROLE, "1");
-    let mut endpoint = endpoint.spawn().expect("a copy of this program");
+    let mut serve: Command = lab.command(1, TSUMUGI).expect("a node");
+    let mut serve = serve.args(["perf", "serve"]).stdout(Stdio::piped()).spawn().expect("the command starts");
+    let mut ready = String::new();
+    let mut output = BufReader::new(serve.stdout.take().expect("it is piped"));
+    output.read_line(&mut ready).expect("it says that it answers");
     let doctor = |arguments: &[&str]| {
         let mut command: Command = lab.command(0, TSUMUGI).expect("a node");
         command.arg("doctor").args(arguments).output().expect("the command starts")
@@ -112,8 +98,14 @@ fn doctor_explains_which_paths_lead_to_a_host_and_which_do_not() {
         text.contains("'10.0.0.0/99' in the list of networks '10.0.0.0/99' (TSUMUGI_NETWORKS)"),
         "{text}"
     );
-    endpoint.kill().expect("it is ours");
-    endpoint.wait().expect("it is ours");
+    // Its port is a measurement's while there is one, and then for questions again.
+    let mut measure = lab.command(0, TSUMUGI).expect("a node");
+    let output = measure.args(["perf", "latency", "10.77.0.2", "--count", "10", "--rounds", "1"]).output();
+    assert!(output.expect("the command starts").status.success());
+    let output = doctor(&["--paths", "10.77.0.2"]);
+    assert!(output.status.success(), "{}", said(&output));
+    serve.kill().expect("it is ours");
+    serve.wait().expect("it is ours");
     // Nobody is there any more: an error that says so.
     let output = doctor(&["--paths", "10.77.0.2"]);
     assert_eq!(output.status.code(), Some(1), "{}", said(&output));

@@ -126,7 +126,8 @@ when the one before was answered, so that a handshake is waited for; once as man
 /// Options of `perf serve`.
 #[derive(Args)]
 #[command(
-    after_help = "Uses TCP port PORT to be told what to measure, and UDP port PORT for the measurement.
+    after_help = "Uses TCP port PORT to be told what to measure, and UDP port PORT for the measurement. While nobody measures an
+endpoint is there, which `tsumugi doctor --paths HOST` asks.
 
 Examples:
   tsumugi perf serve

@@ -2,6 +2,7 @@
 
 use std::io::{self, ErrorKind};
 use std::net::{Ipv4Addr, Ipv6Addr, TcpListener, TcpStream, UdpSocket};
+use std::os::fd::AsFd;
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
@@ -10,6 +11,7 @@ use rustix::io::Errno;
 use rustix::net::sockopt;
 use rustix::time::Timespec;
 use thiserror::Error;
+use tsumugi::{Config, Endpoint, ReceiveChoice, Wait};
 use tsumugi_rail::family::canonical;
 use tsumugi_rail::port::when_free;
 
@@ -27,6 +29,8 @@ use tsumugi_lab::interrupt::interrupted;
 
 /// How long a client may say nothing between two measurements: others may be waiting for their turn.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
+/// How long its first word may take while the endpoint that is there for others still answers.
+const FIRST_WORD: Duration = Duration::from_secs(1);
 
 /// Why the server cannot serve.
 #[derive(Debug, Error)]
@@ -42,7 +46,8 @@ pub(crate) fn run(serve: &super::Serve) -> crate::CommandResult {
     let port = listener.local_addr()?.port();
     output::line(format_args!("tsumugi perf: answering on port {port} (TCP and UDP); Ctrl-C ends"))?;
     loop {
-        match accept(&listener, None) {
+        let client = next_client(&listener, present(port));
+        match client {
             Ok(control) => {
                 let client = control
                     .peer_addr()
@@ -76,10 +81,50 @@ fn listen(port: u16) -> io::Result<TcpListener> {
     when_free(bind, |error| error.kind() == ErrorKind::AddrInUse)
 }
 
-/// Waits for a connection; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut` after `limit`.
-fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStream> {
+/// An endpoint that is there while nobody measures, so that others can ask which paths lead here. `None` where the UDP port is
+/// somebody else's.
+fn present(port: u16) -> Option<Endpoint> {
+    Endpoint::open(Config::default().port(port).receive(ReceiveChoice::Socket).wait(Wait::Block)).ok()
+}
+
+/// The next connection whose client says something. `ErrorKind::Interrupted` on Ctrl-C.
+///
+/// Who asks this host's kernel whether the endpoint's port is there connects to it, and goes without a word.
+fn next_client(listener: &TcpListener, present: Option<Endpoint>) -> io::Result<TcpStream> {
+    loop {
+        let control = accept(listener, None, present.as_ref())?;
+        match wait_for(&control, Some(FIRST_WORD), present.as_ref()) {
+            Ok(()) if !control.peek(&mut [0]).is_ok_and(|bytes| bytes > 0) => {}
+            // Who has said nothing yet is told so by the session.
+            Err(error) if error.kind() != ErrorKind::TimedOut => return Err(error),
+            _ => return Ok(control),
+        }
+    }
+}
+
+/// Waits for a connection; errors as [`wait_for`]'s.
+fn accept(
+    listener: &TcpListener,
+    limit: Option<Duration>,
+    present: Option<&Endpoint>,
+) -> io::Result<TcpStream> {
+    loop {
+        wait_for(listener, limit, present)?;
+        match listener.accept() {
+            Ok((stream, _)) => return Ok(stream),
+            // The client has gone again before it was accepted.
+            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Waits until there is something to read, and has `present` answer meanwhile; `ErrorKind::Interrupted` on Ctrl-C, `TimedOut`
+/// after `limit`.
+fn wait_for(what: &impl AsFd, limit: Option<Duration>, present: Option<&Endpoint>) -> io::Result<()> {
     let start = Instant::now();
     let look_up = Timespec::try_from(LOOK_UP).unwrap_or_default();
+    let descriptor = present.and_then(Endpoint::descriptor);
     loop {
         if interrupted() {
             return Err(ErrorKind::Interrupted.into());
@@ -87,16 +132,19 @@ fn accept(listener: &TcpListener, limit: Option<Duration>) -> io::Result<TcpStre
         if limit.is_some_and(|limit| start.elapsed() > limit) {
             return Err(ErrorKind::TimedOut.into());
         }
-        match poll(&mut [PollFd::new(listener, PollFlags::IN)], Some(&look_up)) {
-            Ok(0) | Err(Errno::INTR) => continue,
-            Ok(_) => {}
-            Err(error) => return Err(error.into()),
+        let mut watched: Vec<PollFd<'_>> = std::iter::once(what.as_fd())
+            .chain(descriptor)
+            .map(|descriptor| PollFd::from_borrowed_fd(descriptor, PollFlags::IN))
+            .collect();
+        match poll(&mut watched, Some(&look_up)) {
+            Err(error) if error != Errno::INTR => return Err(error.into()),
+            _ => {}
         }
-        match listener.accept() {
-            Ok((stream, _)) => return Ok(stream),
-            // The client has gone again before it was accepted.
-            Err(error) if error.kind() == ErrorKind::ConnectionAborted => {}
-            Err(error) => return Err(error),
+        if let Some(endpoint) = present {
+            endpoint.progress().map_err(io::Error::other)?;
+        }
+        if !watched[0].revents().is_empty() {
+            return Ok(());
         }
     }
 }
@@ -228,7 +276,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             }
             control::say(control, &Reply::ready(listener.local_addr()?.port()))?;
             let stream = loop {
-                let stream = accept(&listener, Some(Duration::from_secs(5)))?;
+                let stream = accept(&listener, Some(Duration::from_secs(5)), None)?;
                 if canonical(stream.peer_addr()?).ip() == there.ip() {
                     break stream;
                 }
