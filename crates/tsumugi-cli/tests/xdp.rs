@@ -363,9 +363,32 @@ fn status_shows_who_receives() {
     }
     assert_eq!(status["endpoints"][0]["claimed"], true);
     assert!(cluster.expect("status", 0).0.contains("through 10.77.1.1"));
+    // What a process has is not given to others; what nobody has, is.
+    let owners = |status: &Value| [0, 1].map(|nth: usize| status["endpoints"][nth]["owner"].as_u64());
+    let (_, err) = cluster.expect("up nic0 nic1 --endpoints 2 --owner 65534", 0);
+    assert!(err.contains("1 of the endpoints stay with who may use them now"), "{err}");
+    let status = cluster.json("status --json");
+    assert_eq!(owners(&status), [Some(0), Some(65534)], "{status}");
+    assert!(deposited(&status) > Some(100), "{status}");
     let (_, err) = cluster.expect("down", 0);
     assert!(err.contains("detached from nic0\n") && err.contains("in use: 1 endpoints; they go on"), "{err}");
     assert_eq!(cluster.traces(), "");
+}
+
+#[test]
+fn an_endpoint_that_is_given_to_others_gets_a_new_memory() {
+    let Some(cluster) = Cluster::new("an_endpoint_that_is_given_to_others_gets_a_new_memory") else { return };
+    let memory = || {
+        let mut shell = cluster.command(0, "sh");
+        shell.args(["-c", "stat -c %i /sys/fs/bpf/tsumugi/*/pool-*/ports/7411/memory"]);
+        expect(shell, 0).0
+    };
+    cluster.expect("up nic0 --endpoints 1 --owner 65534", 0);
+    let first = memory();
+    cluster.expect("up nic0 --endpoints 1 --owner 65534", 0);
+    assert_eq!(memory(), first, "the same users");
+    cluster.expect("up nic0 --endpoints 1 --owner 65533", 0);
+    assert_ne!(memory(), first, "other users");
 }
 
 /// Another process; it ends when this is dropped.

@@ -26,7 +26,7 @@ pub use limits::pinned_bytes_max;
 pub(crate) use links::{detach_link, open_pin};
 pub(crate) use local::{Source, receive, tell_local};
 pub(crate) use locks::{
-    grace_periods, is_bpf_fs, is_linked, is_writable, lock, lock_is_held, wait_for_softirqs,
+    grace_periods, is_bpf_fs, is_linked, is_writable, lock_folder, lock_is_held, wait_for_softirqs,
 };
 pub(crate) use mapped::{Access, is_mapped};
 pub(crate) use mounts::{BpfMount, Elder, mount_bpf_fs, within_mounts_of};

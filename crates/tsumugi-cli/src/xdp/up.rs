@@ -17,7 +17,8 @@ any privilege of its own. TCP/IP and everything else on these NICs goes on as be
 
 An endpoint memory belongs to one UDP port; one process has it at a time. Its owner, group and permissions are \
 those of files: --owner alice gives it to alice alone. Called again, 'up' adds NICs and endpoints, and puts its own \
-program in the place of the one that is attached, while processes use it.
+program in the place of the one that is attached, while processes use it. Endpoints that a process has stay with who may use \
+them; others get a new memory when they are given to somebody else.
 
 All of it is pinned in /sys/fs/bpf, or, where that is not mounted or shut to those who are to use it (systemd mounts it for \
 root alone), in /run/tsumugi/bpf, which 'up' mounts and 'down' takes away.
@@ -186,7 +187,17 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
         eprintln!("tsumugi: {caution}");
     }
     // Where the first `up` has put it.
-    show(&xdp::status(&Pins::here()?)?, None, options.json)
+    let status = xdp::status(&Pins::here()?)?;
+    let asked = |port: u16| port.checked_sub(pool.first_port).is_some_and(|nth| nth < pool.endpoints);
+    let kept =
+        status.ports.iter().filter(|port| asked(port.port) && !port.access.is_same(pool.access)).count();
+    if kept > 0 {
+        eprintln!(
+            "tsumugi: {kept} of the endpoints stay with who may use them now, because a process has them: \
+             `tsumugi status` shows whose they are; call `up` again when it has ended"
+        );
+    }
+    show(&status, None, options.json)
 }
 
 /// What is wrong with a NIC to which the program is attached.

@@ -19,6 +19,17 @@ pub(crate) fn lock(file: &Own<File>, wait: bool) -> io::Result<()> {
     Ok(flock(file, operation)?)
 }
 
+/// Opens a folder and locks it as [`lock`] does. `None`: it is not there, or not any more, because who had it locked has
+/// removed it.
+pub(crate) fn lock_folder(path: &Path, wait: bool) -> io::Result<Option<Own<File>>> {
+    let folder = match File::open(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        other => Own::new(other?),
+    };
+    lock(&folder, wait)?;
+    Ok(is_linked(&folder)?.then_some(folder))
+}
+
 /// Whether somebody else has an open file or folder locked.
 pub(crate) fn lock_is_held(file: &Own<File>) -> bool {
     flock(file, FlockOperation::NonBlockingLockShared).is_err()

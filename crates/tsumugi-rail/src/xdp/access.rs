@@ -11,3 +11,12 @@ pub struct Access {
     /// who may use it has received.
     pub mode: u32,
 }
+
+impl Access {
+    /// Whether it is for the same users.
+    #[must_use]
+    pub fn is_same(self, other: Access) -> bool {
+        let key = |it: Access| (it.owner.unwrap_or(0), it.group.unwrap_or(0), it.mode & 0o666);
+        key(self) == key(other)
+    }
+}

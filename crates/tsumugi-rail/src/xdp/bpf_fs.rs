@@ -83,15 +83,7 @@ pub(super) fn clear() {
 /// that finds it empty removes it.
 fn guard() -> Result<Option<Own<File>>, XdpError> {
     let parent = Path::new(OWN_PARENT);
-    let folder = match File::open(parent) {
-        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        other => other.map(Own::new).map_err(failed("opening", parent))?,
-    };
-    sys::lock(&folder, true).map_err(failed("locking", parent))?;
-    let locked = folder.metadata().map_err(failed("looking at", parent))?;
-    let is_there =
-        fs::metadata(parent).is_ok_and(|now| (now.dev(), now.ino()) == (locked.dev(), locked.ino()));
-    Ok(is_there.then_some(folder))
+    sys::lock_folder(parent, true).map_err(failed("locking", parent))
 }
 
 /// Whether a BPF file system is there that can be written to.

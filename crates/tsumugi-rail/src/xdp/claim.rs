@@ -70,18 +70,15 @@ impl Claim {
             ports.retain(|port| *port == wanted);
         }
         for &port in ports.iter().rev() {
-            let folder = match File::open(pool.port(port)) {
+            let folder = match sys::lock_folder(&pool.port(port), false) {
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => match wanted {
                     Wanted::Port(port) => return Err(XdpError::PortForbidden(port).into()),
                     Wanted::Any => continue,
                 },
-                // The pool is just being removed.
-                Err(_) => continue,
-                Ok(folder) => Own::new(folder),
+                // Somebody has it, or it is just being removed.
+                Err(_) | Ok(None) => continue,
+                Ok(Some(folder)) => folder,
             };
-            if sys::lock(&folder, false).is_err() {
-                continue;
-            }
             // From here on what lies in the folder is nobody else's.
             if let Some(made) = usable(port)? {
                 return Ok(Some((Claim::open(pins.clone(), pool, port, folder)?, made)));

@@ -86,14 +86,23 @@ impl Pins {
             if !bpf_fs::is_reachable(&self.folder, access) {
                 return Err(XdpError::OutOfReach(place));
             }
-            make_folder(&self.nics())?;
-            return Ok((self.clone(), self.lock()?));
+            return Ok((self.clone(), self.lock_made()?));
         }
         let (place, _guard) = bpf_fs::choose(access)?;
         let pins = Pins { folder: folder_in(place, self.number, self.cookie), ..*self };
-        make_folder(&pins.nics())?;
-        let lock = pins.lock()?;
+        let lock = pins.lock_made()?;
         Ok((pins, lock))
+    }
+
+    /// Makes the folder where it is not, and locks it. Another command may remove it before it is locked.
+    fn lock_made(&self) -> Result<Own<File>, XdpError> {
+        loop {
+            make_folder(&self.folder)?;
+            if let Some(lock) = self.lock()? {
+                make_folder(&self.nics())?;
+                return Ok(lock);
+            }
+        }
     }
 
     /// What is pinned for namespaces that are gone: they had the number that this one has.
@@ -109,11 +118,9 @@ impl Pins {
         all.filter(is_dead).map(|folder| Pins { folder, ..*self }).collect()
     }
 
-    /// Locks the folder against other changes.
-    pub(super) fn lock(&self) -> Result<Own<File>, XdpError> {
-        let folder = File::open(&self.folder).map(Own::new).map_err(failed("opening", &self.folder))?;
-        sys::lock(&folder, true).map_err(failed("locking", &self.folder))?;
-        Ok(folder)
+    /// Locks the folder against other changes. `None`: it is not there.
+    pub(super) fn lock(&self) -> Result<Option<Own<File>>, XdpError> {
+        sys::lock_folder(&self.folder, true).map_err(failed("locking", &self.folder))
     }
 
     /// Removes the folder when nothing is left in it.

@@ -14,6 +14,7 @@ use super::{ENDPOINTS_MAX, XdpError, bpf_fs};
 use crate::sys::{self, Own};
 use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
+use std::io;
 use std::net::{IpAddr, Ipv6Addr};
 use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
 use std::path::Path;
@@ -245,13 +246,25 @@ fn make(
 }
 
 /// Makes the memory and the doorbell of an endpoint where they are not there, and has the program know them.
+///
+/// Who has ever had a memory mapped reads what comes there. So a memory never passes to others: they get a new one, and one
+/// that a process has stays what it is.
 fn make_endpoint(
     program: &mut Program,
     pool: &PoolFolder,
     port: u16,
-    access: Access,
+    mut access: Access,
 ) -> Result<(), XdpError> {
     let folder = pool.port(port);
+    if let Some(former) = access_of(&folder)?.filter(|former| !former.is_same(access)) {
+        match sys::lock_folder(&folder, false) {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => access = former,
+            locked => {
+                let _lock = locked.map_err(failed("locking", &folder))?;
+                clear_endpoint(&folder)?;
+            }
+        }
+    }
     pins::make_folder(&folder)?;
     let memory = pinned(&folder.join("memory"), port, access, || maps::make_memory(port, pool.geometry))?;
     let bell = pinned(&folder.join("bell"), port, access, || maps::make_bell(port))?;
@@ -306,12 +319,6 @@ impl PoolOptions {
 /// The program is not on a NIC that is named, or something could not be removed.
 pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
     bury(pins);
-    if !pins.folder().exists() {
-        return match nics.first() {
-            Some(nic) => Err(XdpError::NotAttached(nic.clone())),
-            None => Ok(Vec::new()),
-        };
-    }
     let gone = down_there(pins, nics);
     // What is open there keeps a file system mounted, such as the lock.
     bpf_fs::clear();
@@ -319,7 +326,12 @@ pub fn down(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
 }
 
 fn down_there(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
-    let _lock = pins.lock()?;
+    let Some(_lock) = pins.lock()? else {
+        return match nics.first() {
+            Some(nic) => Err(XdpError::NotAttached(nic.clone())),
+            None => Ok(Vec::new()),
+        };
+    };
     let mut all = nic::list(pins)?;
     // A NIC that is gone may have had any name.
     let any = all.iter().any(|attached| attached.standing == Standing::NicGone);
@@ -360,17 +372,32 @@ fn is_in_use(pool: &PoolFolder) -> Result<bool, XdpError> {
 
 fn clear_pool(pool: &PoolFolder) -> Result<(), XdpError> {
     for port in pool.list()? {
-        let folder = pool.port(port);
-        for name in ["memory", "bell"] {
-            remove(&folder.join(name))?;
-        }
-        remove(&folder)?;
+        clear_endpoint(&pool.port(port))?;
     }
     for name in [ENDPOINTS, BELLS] {
         remove(&pool.path.join(name))?;
     }
     remove(&pool.ports())?;
     remove(&pool.path)
+}
+
+fn clear_endpoint(folder: &Path) -> Result<(), XdpError> {
+    for name in ["memory", "bell"] {
+        remove(&folder.join(name))?;
+    }
+    remove(folder)
+}
+
+/// Who may use the endpoint whose folder this is; `None`: there is none.
+fn access_of(folder: &Path) -> Result<Option<Access>, XdpError> {
+    match fs::metadata(folder) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        found => {
+            let found = found.map_err(failed("looking at", folder))?;
+            let mode = found.mode() & 0o666;
+            Ok(Some(Access { owner: Some(found.uid()), group: Some(found.gid()), mode }))
+        }
+    }
 }
 
 /// What there is.
@@ -394,9 +421,8 @@ pub fn status(pins: &Pins) -> Result<PoolStatus, XdpError> {
 
 fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {
     let folder = pool.port(port);
-    let metadata = fs::metadata(&folder).map_err(failed("looking at", &folder))?;
     let access =
-        Access { owner: Some(metadata.uid()), group: Some(metadata.gid()), mode: metadata.mode() & 0o666 };
+        access_of(&folder)?.ok_or(io::ErrorKind::NotFound.into()).map_err(failed("looking at", &folder))?;
     // Tried and given back at once: a process that claims at this very moment tries the next port.
     let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&Own::new(folder)));
     let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new(), rails: Vec::new() };
