@@ -431,7 +431,7 @@ fn a_file_says_what_nics_get_when_they_appear() {
     )
     .unwrap();
     let (out, err) = cluster.expect(&format!("up {config} --if-listed eth7"), 0);
-    assert!(out.is_empty() && err.contains("names eth7 not: nothing to do"), "{out}{err}");
+    assert!(out.is_empty() && err.contains("does not name eth7: nothing to do"), "{out}{err}");
     assert_eq!(cluster.traces(), "");
     // Both appear at the same time, as when a host starts.
     let starting = ["nic0", "nic1"].map(|nic| {
@@ -447,6 +447,21 @@ fn a_file_says_what_nics_get_when_they_appear() {
     assert_eq!(nics(&status), [("nic0", "generic"), ("nic1", "generic")]);
     let found = endpoints(&status);
     assert_eq!((found.len(), found[0].3), (3, "666"), "{status}");
+    // A NIC may be called by another of its names.
+    let mut name = cluster.command(0, "ip");
+    name.args("link property add dev nic1 altname enp9s0".split_whitespace());
+    assert!(name.status().unwrap().success());
+    cluster.expect("down enp9s0", 0);
+    assert_eq!(nics(&cluster.pool()), [("nic0", "generic")]);
+    std::fs::write(
+        &file,
+        "nics = ['nic0', 'enp9s0']\nport = 7500\nendpoints = 3\nmode = '666'\nxdp = 'generic'\n",
+    )
+    .unwrap();
+    for _ in 0..2 {
+        cluster.expect(&format!("up {config} --if-listed nic1"), 0);
+        assert_eq!(nics(&cluster.pool()), [("nic0", "generic"), ("nic1", "generic")]);
+    }
     // What is given counts, and the file says the rest.
     cluster.expect(&format!("up {config} nic0 --port 7600 --endpoints 1"), 0);
     let status = cluster.pool();

@@ -102,7 +102,8 @@ impl Up {
         if self.nics.is_empty() {
             self.nics.clone_from(&file.nics);
         } else if self.if_listed {
-            self.nics.retain(|nic| file.nics.contains(nic));
+            let listed: Vec<String> = file.nics.iter().map(|nic| xdp::first_name(nic)).collect();
+            self.nics.retain(|nic| listed.contains(&xdp::first_name(nic)));
         }
         Up {
             port: self.port.or(file.port),
@@ -129,12 +130,12 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
             let settings = Settings::read(file)?;
             from_file = options.clone().over(&settings);
             if from_file.nics.is_empty() {
-                let named = if options.nics.is_empty() {
-                    "no NIC".to_owned()
+                let names = if options.nics.is_empty() {
+                    "names no NIC".to_owned()
                 } else {
-                    options.nics.join(" and ") + " not"
+                    format!("does not name {}", options.nics.join(" or "))
                 };
-                eprintln!("tsumugi: {} names {named}: nothing to do", file.display());
+                eprintln!("tsumugi: {} {names}: nothing to do", file.display());
                 return Ok(ExitCode::SUCCESS);
             }
             &from_file

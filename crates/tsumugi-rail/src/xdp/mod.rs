@@ -41,7 +41,7 @@ pub(crate) use error::chain;
 pub use mode::Mode;
 pub(crate) use mode::{attach_to, is_taken};
 pub use mtu::{MtuExcess, mtu_excess};
-pub use nic::Attached;
+pub use nic::{Attached, first_name};
 pub use pins::Pins;
 pub use pool::{PoolOptions, PoolStatus, PortStatus, RailStatus, down, status, up};
 pub use program::{Action, IS_COMPILED, Run};

@@ -93,6 +93,12 @@ pub(super) fn index_of(nic: &str) -> Result<u32, XdpError> {
     sys::interface_index(nic).ok_or_else(|| XdpError::NoSuchNic(nic.to_owned()))
 }
 
+/// The name that a NIC has first, given that or an alternative one; what is given, where no NIC has it.
+#[must_use]
+pub fn first_name(nic: &str) -> String {
+    sys::interface_index(nic).and_then(sys::interface_name).unwrap_or_else(|| nic.to_owned())
+}
+
 /// Attaches the program to a NIC: natively, where nothing else is asked for, and generically where the driver
 /// cannot.
 pub(super) fn attach(

@@ -135,6 +135,7 @@ pub struct PoolStatus {
 /// Says what failed; what this call has made is removed then.
 pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Attached>, XdpError> {
     let ports = options.ports()?;
+    let nics = &first_names(nics);
     for nic in nics {
         nic::index_of(nic)?;
         if options.busy_poll && !can_busy_poll(nic) {
@@ -147,6 +148,11 @@ pub fn up(pins: &Pins, nics: &[String], options: &PoolOptions) -> Result<Vec<Att
         bpf_fs::clear();
     }
     made
+}
+
+/// As the kernel names them, whose alternative names are in no list of ours.
+fn first_names(nics: &[String]) -> Vec<String> {
+    nics.iter().map(|nic| nic::first_name(nic)).collect()
 }
 
 /// Removes what is pinned for network namespaces that are gone, as far as possible: leftovers harm nobody.
@@ -332,6 +338,7 @@ fn down_there(pins: &Pins, nics: &[String]) -> Result<Vec<Attached>, XdpError> {
             None => Ok(Vec::new()),
         };
     };
+    let nics = &first_names(nics);
     let mut all = nic::list(pins)?;
     // A NIC that is gone may have had any name.
     let any = all.iter().any(|attached| attached.standing == Standing::NicGone);
