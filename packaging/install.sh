@@ -36,6 +36,8 @@ share/bash-completion/completions/tsumugi
 share/fish/vendor_completions.d/tsumugi.fish
 share/zsh/site-functions/_tsumugi
 share/tsumugi/tsumugi.lua
+share/tsumugi/slurm/prolog
+share/tsumugi/slurm/epilog
 LIST
 }
 
@@ -66,6 +68,9 @@ install_all() {
     put_with_paths "$here/tsumugi-up@.service" lib/systemd/system/tsumugi-up@.service
     put_with_paths "$here/80-tsumugi.rules" lib/udev/rules.d/80-tsumugi.rules
     put 644 "$here/../tools/wireshark/tsumugi.lua" share/tsumugi/tsumugi.lua
+    for script in prolog epilog; do
+        put_with_paths "$here/slurm/$script" share/tsumugi/slurm/$script
+    done
     mkdir -p "$root/share/man/man1" "$root/share/bash-completion/completions" "$root/share/fish/vendor_completions.d" \
         "$root/share/zsh/site-functions"
     "$BUILT/tsumugi" man-pages "$root/share/man/man1"
@@ -92,7 +97,7 @@ uninstall_all() {
         rm -f "$root/$file"
     done
     rm -f "$root/share/man/man1/tsumugi.1" "$root/share/man/man1/tsumugi-"*.1
-    rmdir "$root/lib/tsumugi" "$root/share/tsumugi" 2>/dev/null || true
+    rmdir "$root/lib/tsumugi" "$root/share/tsumugi/slurm" "$root/share/tsumugi" 2>/dev/null || true
     settings=$DESTDIR$SYSCONFDIR/tsumugi/up.toml
     if cmp -s "$settings" "$here/up.toml"; then
         rm -f "$settings"

@@ -25,7 +25,7 @@ Examples:
   tsumugi-mpiexec -hosts n0,n1 -n 2 ./program           MPICH, Intel MPI
   tsumugi-mpiexec --host n0,n1 -n 2 ./program           Open MPI
   tsumugi-mpiexec --over tcp -f hosts -n 8 ./program    the same MPI without Tsumugi, to compare with
-  eval \"$(tsumugi-mpiexec --export)\"; srun ./program    the environment alone
+  eval \"$(tsumugi-mpiexec --export)\"; srun --mpi=pmi2 ./program    the environment alone: MPICH; Open MPI by --mpi=pmix
 
 Is it used? FI_LOG_LEVEL=info tsumugi-mpiexec … says for each rank which NICs and which paths it uses.
 
@@ -106,10 +106,13 @@ fn attempt(arguments: &Arguments) -> Result<ExitCode, StartError> {
     let mpi = chosen(arguments)?;
     let is_ours = arguments.over == Transport::Tsumugi;
     let folder = if is_ours { provider::folder()? } else { PathBuf::new() };
-    let settings = Settings::of(mpi.vendor, arguments.over, &folder)?;
+    let mut settings = Settings::of(mpi.vendor, arguments.over, &folder)?;
     if arguments.export {
         settings.to_set().for_each(|(name, value)| println!("export {name}={}", quoted(value)));
         return Ok(ExitCode::SUCCESS);
+    }
+    if std::env::var_os("SLURM_JOB_ID").is_some() {
+        settings.suit_slurm(mpi.vendor);
     }
     if is_ours && !arguments.no_check && !arguments.dry_run {
         let file = folder.join(provider::FILE);

@@ -186,8 +186,9 @@ fn it_says_what_it_would_do() {
         ("mpiexec", "HYDRA build details:\n    Version:                                 5.0.2"),
         ("mpichversion", "MPICH Device:     ch4:ucx ofi"),
     ]);
-    let run = |arguments: &[&str]| {
+    let run_in = |job: Option<&str>, arguments: &[&str]| {
         let mut command = Command::new(MPIEXEC);
+        command.env_remove("SLURM_JOB_ID").envs(job.map(|job| ("SLURM_JOB_ID", job)));
         command
             .env("PATH", format!("{}:/bin", mpich.path().display()))
             .env("FI_PROVIDER_PATH", provider_in(&mpich));
@@ -195,10 +196,14 @@ fn it_says_what_it_would_do() {
         assert!(output.status.success(), "{}", text(&output.stderr));
         text(&output.stdout)
     };
+    let run = |arguments: &[&str]| run_in(None, arguments);
     let said = run(&["--dry-run", "-n", "2", "./it's"]);
     assert!(said.contains("FI_PROVIDER=tsumugi \\\n") && said.contains("MPIR_CVAR_CH4_NETMOD=ofi"), "{said}");
     assert!(said.ends_with(&format!("{}/mpiexec -n 2 './it'\\''s'\n", mpich.path().display())), "{said}");
     let said = run(&["--export"]);
     assert!(said.contains("export FI_PROVIDER=tsumugi\n"), "{said}");
     assert!(run(&["--over", "ucx", "--export"]).contains("export UCX_TLS=tcp,self\n"));
+    // The launcher's own srun is not that of a program.
+    let [dry, export] = [&["--dry-run", "./a"][..], &["--export"]].map(|words| run_in(Some("7"), words));
+    assert!(dry.contains("SLURM_MPI_TYPE=none \\\n") && !export.contains("SLURM"), "{dry}{export}");
 }

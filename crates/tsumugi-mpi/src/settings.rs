@@ -75,6 +75,14 @@ impl Settings {
         Ok(settings)
     }
 
+    /// What a launcher needs within an allocation of Slurm's. MPICH's and Intel's start their proxies by `srun`, and ranks that
+    /// find variables of a site's PMIx beside those of their own launcher end.
+    pub fn suit_slurm(&mut self, vendor: Vendor) {
+        if matches!(vendor, Vendor::Mpich | Vendor::Intel) {
+            self.set("SLURM_MPI_TYPE", "none");
+        }
+    }
+
     fn set(&mut self, name: &'static str, value: impl Into<OsString>) {
         self.environment.push((name, value.into()));
     }
