@@ -16,7 +16,7 @@ use aya::maps::{MapData, MapError};
 use std::fs::{self, File};
 use std::io;
 use std::net::{IpAddr, Ipv6Addr};
-use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, PermissionsExt, chown};
 use std::path::Path;
 use std::sync::atomic::Ordering;
 use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
@@ -271,7 +271,14 @@ fn make_endpoint(
             }
         }
     }
-    pins::make_folder(&folder)?;
+    // Nobody has it before it is whole.
+    match fs::DirBuilder::new().mode(0o700).create(&folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(failed("making", &folder)(error));
+        }
+        _ => {}
+    }
+    let _lock = sys::lock_folder(&folder, false);
     let memory = pinned(&folder.join("memory"), port, access, || maps::make_memory(port, pool.geometry))?;
     let bell = pinned(&folder.join("bell"), port, access, || maps::make_bell(port))?;
     program.enter(port, &memory, &bell)?;
