@@ -87,14 +87,14 @@ fn present(port: u16) -> Option<Endpoint> {
     Endpoint::open(Config::default().port(port).receive(ReceiveChoice::Socket).wait(Wait::Block)).ok()
 }
 
-/// The next connection whose client says something. `ErrorKind::Interrupted` on Ctrl-C.
+/// The next connection of a client. `ErrorKind::Interrupted` on Ctrl-C.
 ///
-/// Who asks this host's kernel whether the endpoint's port is there connects to it, and goes without a word.
+/// Who asks this host's kernel whether the endpoint's port is there connects to it and resets the connection at once.
 fn next_client(listener: &TcpListener, present: Option<Endpoint>) -> io::Result<TcpStream> {
     loop {
         let control = accept(listener, None, present.as_ref())?;
         match wait_for(&control, Some(FIRST_WORD), present.as_ref()) {
-            Ok(()) if !control.peek(&mut [0]).is_ok_and(|bytes| bytes > 0) => {}
+            Ok(()) if control.peek(&mut [0]).is_err() => {}
             // Who has said nothing yet is told so by the session.
             Err(error) if error.kind() != ErrorKind::TimedOut => return Err(error),
             _ => return Ok(control),
