@@ -366,7 +366,7 @@ fn status_shows_who_receives() {
     // What a process has is not given to others; what nobody has, is.
     let owners = |status: &Value| [0, 1].map(|nth: usize| status["endpoints"][nth]["owner"].as_u64());
     let (_, err) = cluster.expect("up nic0 nic1 --endpoints 2 --owner 65534", 0);
-    assert!(err.contains("1 of the endpoints stay with who may use them now"), "{err}");
+    assert!(err.contains("stay with who may use them now: 1;"), "{err}");
     let status = cluster.json("status --json");
     assert_eq!(owners(&status), [Some(0), Some(65534)], "{status}");
     assert!(deposited(&status) > Some(100), "{status}");

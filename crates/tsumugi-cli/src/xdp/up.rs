@@ -194,8 +194,8 @@ pub(crate) fn up(options: &Up) -> tsumugi_measure::CommandResult {
         status.ports.iter().filter(|port| asked(port.port) && !port.access.is_same(pool.access)).count();
     if kept > 0 {
         eprintln!(
-            "tsumugi: {kept} of the endpoints stay with who may use them now, because a process has them: \
-             `tsumugi status` shows whose they are; call `up` again when it has ended"
+            "tsumugi: endpoints that a process has, and that stay with who may use them now: {kept}; `tsumugi status` \
+             shows whose they are"
         );
     }
     show(&status, None, options.json)

@@ -429,14 +429,15 @@ pub fn status(pins: &Pins) -> Result<PoolStatus, XdpError> {
     let Some(pool) = pins.find_pool()? else {
         return Ok(PoolStatus { nics, strangers, ..PoolStatus::default() });
     };
-    let ports = pool.list()?.into_iter().map(|port| port_status(&pool, port)).collect::<Result<_, _>>()?;
+    let ports = pool.list()?.into_iter().filter_map(|port| port_status(&pool, port).transpose());
+    let ports = ports.collect::<Result<_, _>>()?;
     Ok(PoolStatus { nics, strangers, geometry: Some(pool.geometry), ports })
 }
 
-fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {
+/// `None`: it is just being removed, or made anew for others.
+fn port_status(pool: &PoolFolder, port: u16) -> Result<Option<PortStatus>, XdpError> {
     let folder = pool.port(port);
-    let access =
-        access_of(&folder)?.ok_or(io::ErrorKind::NotFound.into()).map_err(failed("looking at", &folder))?;
+    let Some(access) = access_of(&folder)? else { return Ok(None) };
     // Tried and given back at once: a process that claims at this very moment tries the next port.
     let claimed = File::open(&folder).is_ok_and(|folder| sys::lock_is_held(&Own::new(folder)));
     let mut status = PortStatus { port, access, claimed, epoch: 0, counters: Vec::new(), rails: Vec::new() };
@@ -449,5 +450,5 @@ fn port_status(pool: &PoolFolder, port: u16) -> Result<PortStatus, XdpError> {
         status.counters = Counter::ALL.iter().map(|(counter, name)| (*name, value(*counter))).collect();
         status.rails = control.rails.0.iter().filter_map(RailStatus::read).collect();
     }
-    Ok(status)
+    Ok(Some(status))
 }
