@@ -12,7 +12,7 @@ use std::ffi::c_void;
 use std::ptr;
 use tsumugi::message::{Completion, Port, RequestError};
 use tsumugi::remote::RemoteError;
-use tsumugi::{SendError, TicketStatus};
+use tsumugi::{SendError, Ticket, TicketStatus};
 use tsumugi_rail::RailError;
 
 /// After so many looks in a row that have found nothing, somebody else may have the processor: MPIs look again and again, and
@@ -212,9 +212,8 @@ impl Running {
                 }
                 Err(SendError::WouldBlock) => {}
                 Err(error) => {
-                    for (_, number) in std::mem::take(&mut awaited.unfenced) {
-                        self.end(number, Err((error::of_send(&error), error.to_string())));
-                    }
+                    let writes = std::mem::take(&mut awaited.unfenced);
+                    self.end_writes(writes, &Err((error::of_send(&error), error.to_string())));
                 }
             }
         }
@@ -224,12 +223,21 @@ impl Running {
                 outcome.map(drop).map_err(|error: RemoteError| (error::of_remote(&error), error.to_string()));
             match behind {
                 Behind::Read(number) => self.end(number, outcome),
-                Behind::Writes(writes) => {
-                    for (_, number) in writes {
-                        self.end(number, outcome.clone());
-                    }
-                }
+                Behind::Writes(writes) => self.end_writes(writes, &outcome),
             }
+        }
+    }
+
+    /// The fence behind writes has come to its end.
+    ///
+    /// A peer that looks at its memory to learn that it is no longer needed may have closed between a write and the fence
+    /// behind it. Whoever closes in good order has said before what it refused, so what it had acknowledged was written.
+    fn end_writes(&self, writes: Vec<(Ticket, usize)>, outcome: &Result<(), (i32, String)>) {
+        for (ticket, number) in writes {
+            let is_written = outcome.is_err()
+                && self.endpoint.status(ticket) == TicketStatus::Delivered
+                && self.endpoint.has_closed(ticket.peer());
+            self.end(number, if is_written { Ok(()) } else { outcome.clone() });
         }
     }
 

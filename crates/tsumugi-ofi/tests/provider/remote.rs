@@ -3,6 +3,7 @@
 use crate::host::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
+use std::time::Instant;
 use tsumugi_fi::abi::*;
 
 const ACCESS: u64 = FI_REMOTE_READ | FI_REMOTE_WRITE;
@@ -269,4 +270,47 @@ fn an_empty_piece_of_an_atomic_may_be_nowhere() {
     assert_eq!(memory, words);
     close_region(region);
     pair.close();
+}
+
+#[test]
+fn a_write_that_has_arrived_is_complete_though_its_target_closes() {
+    if host().is_none() {
+        return;
+    }
+    let pair = Pair::open(SideOptions::default());
+    let mut memory = vec![0u8; 16];
+    let region = pair.there.register(&mut memory, ACCESS, 1);
+    let (ep, to) = (pair.here.ep, pair.to_there);
+    let write = pair.here.rma().write.unwrap();
+    // The first one connects them.
+    for number in 1..=2usize {
+        let word = [number as u8; 8];
+        // SAFETY: the buffer stays until the entry is read, or is copied.
+        pair.attempt(|| unsafe {
+            write(ep, word.as_ptr().cast(), word.len(), null_mut(), to, 0, 1, context(number))
+        });
+        if number == 1 {
+            let (entry, _) = pair.wait(&pair.here).unwrap_or_else(|failed| panic!("{}", failed.text));
+            assert_eq!(entry.op_context, context(1));
+        }
+    }
+    // Its target looks at its memory, and needs to know no more.
+    let Pair { here, there, .. } = pair;
+    let begun = Instant::now();
+    // SAFETY: the memory is there, and whoever writes it does so while progress is made.
+    while unsafe { memory.as_ptr().read_volatile() } != 2 {
+        assert!(begun.elapsed() < PATIENCE, "it does not arrive");
+        assert!(there.read().is_none());
+    }
+    close_region(region);
+    there.close();
+    let entry = loop {
+        if let Some(entry) = here.read() {
+            break entry;
+        }
+        assert!(begun.elapsed() < PATIENCE, "nothing is told");
+    };
+    let (entry, _) = entry.unwrap_or_else(|failed| panic!("{}", failed.text));
+    assert_eq!((entry.op_context, entry.flags), (context(2), FI_RMA | FI_WRITE));
+    here.close();
 }

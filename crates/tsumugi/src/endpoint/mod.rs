@@ -364,6 +364,12 @@ impl Endpoint {
         self.shared.inner.borrow_mut().core.take_failure()
     }
 
+    /// Whether a peer has closed in good order, and has not been connected with since.
+    #[must_use]
+    pub fn has_closed(&self, peer: PeerId) -> bool {
+        self.shared.inner.borrow().core.has_closed(peer)
+    }
+
     /// Forgets that a peer is gone: the next message to it connects anew, and [`Endpoint::flush`] does not tell what
     /// was lost with it.
     pub fn reset_peer(&self, peer: PeerId) {

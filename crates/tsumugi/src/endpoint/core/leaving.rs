@@ -147,6 +147,12 @@ impl Core {
         self.peers.iter().all(|peer| matches!(peer.connection.phase, Phase::Strange | Phase::Gone(_)))
     }
 
+    /// See [`crate::Endpoint::has_closed`].
+    pub(crate) fn has_closed(&self, id: PeerId) -> bool {
+        let peer = self.peers.get(self.canonical(id).0 as usize);
+        peer.is_some_and(|peer| matches!(peer.connection.phase, Phase::Gone(Reason::Closed)))
+    }
+
     /// Forgets that a peer is gone: the next message to it begins a new handshake.
     pub fn reset_peer(&mut self, index: u32) {
         let index = self.canonical(PeerId(index)).0;
