@@ -66,7 +66,9 @@ impl Core {
         let path = &mut peer.paths[usize::from(number)];
         let before = path.mtu.bytes();
         let bytes = self.sent[key].datagram_bytes().min(before);
-        if sends < LOST_SENDS || !peer.liveness.has_been_heard_since(sent_at) {
+        // The XDP program answers for a process that computes or is stopped, but does not take every packet that arrives: pieces
+        // it leaves to the process, and those for which a queue has no room. So the process itself must have answered.
+        if sends < LOST_SENDS || !peer.sizes.has_acked_since(sent_at) {
             self.ask_behind(index, number);
             return Ok(());
         }
@@ -88,13 +90,8 @@ impl Core {
             peer.sender.forget_losses();
             peer.fit();
         } else if bytes <= DATAGRAM_BYTES_MIN {
-            // The XDP program of a stopped process answers, too, but takes no pieces: the process itself must have
-            // answered.
-            let is_process_there = peer.sizes.has_acked_since(sent_at);
             self.ask_behind(index, number);
-            if is_process_there {
-                return self.suspect_all(now, index);
-            }
+            return self.suspect_all(now, index);
         }
         Ok(())
     }

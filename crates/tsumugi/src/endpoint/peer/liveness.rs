@@ -124,11 +124,6 @@ impl Liveness {
         self.version = None;
     }
 
-    /// Whether it has given a sign of life since then.
-    pub(crate) fn has_been_heard_since(&self, then: Instant) -> bool {
-        self.heard_at > then
-    }
-
     /// Its process is there and sends, or has said that it leaves and another will go on.
     #[inline]
     pub(crate) fn set_away(&mut self, is_away: bool) {
