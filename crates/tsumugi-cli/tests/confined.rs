@@ -92,6 +92,18 @@ fn doctor_stays_true_without_proc_and_sys() {
 }
 
 #[test]
+fn what_a_container_does_not_see_is_said() {
+    let Some(_watched) = with_xdp("what_a_container_does_not_see_is_said") else { return };
+    let said = confined(
+        "mount -t bpf bpf /sys/fs/bpf; \"$0\" up va --endpoints 2; \
+         \"$0\" perf serve --receive socket >/dev/null 2>&1 & sleep 1; mount -t tmpfs none /sys/fs/bpf; \
+         \"$0\" perf latency 10.66.0.1 --size 8 --count 1 --rounds 1; echo = $?",
+    );
+    assert!(said.contains("va has another XDP program") && said.contains("bind the host's"), "{said}");
+    assert!(said.contains("= 0"), "{said}");
+}
+
+#[test]
 fn perf_says_once_what_it_does_without() {
     let Some(_watched) = with_xdp("perf_says_once_what_it_does_without") else { return };
     let said = confined(

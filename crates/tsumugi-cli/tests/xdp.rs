@@ -7,6 +7,7 @@ use common::with_xdp;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
+use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use tsumugi_lab::testing::Watched;
 use tsumugi_lab::{Lab, LabGuard, Spec};
@@ -73,6 +74,15 @@ fn expect(mut command: Command, code: i32) -> Printed {
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert_eq!(output.status.code(), Some(code), "{command:?}: {out}{err}");
     (out, err)
+}
+
+/// A copy of the command where every user may run it, and the folder that it lies in: the build's may be closed to others.
+fn copy_for_all() -> (tempfile::TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    let copy = folder.path().join("tsumugi");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    (folder, copy)
 }
 
 /// The endpoints of a status as (port, owner, group, mode).
@@ -305,11 +315,7 @@ fn what_has_lost_its_nic_is_said_and_cleared_away() {
 #[test]
 fn who_is_not_root_may_only_look() {
     let Some(cluster) = Cluster::new("who_is_not_root_may_only_look") else { return };
-    // The build's folder may be closed to others.
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("tsumugi");
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    let (_folder, copy) = copy_for_all();
     let nobody = |line: &str, code| {
         let mut command = cluster.command(0, "setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
@@ -389,6 +395,41 @@ fn an_endpoint_that_is_given_to_others_gets_a_new_memory() {
     assert_eq!(memory(), first, "the same users");
     cluster.expect("up nic0 --endpoints 1 --owner 65533", 0);
     assert_ne!(memory(), first, "other users");
+}
+
+/// Somebody claims it again and again, while it is given to him and taken from him.
+#[test]
+fn an_endpoint_is_claimed_whole_or_not_at_all() {
+    const CLAIMS: usize = 60;
+    let Some(cluster) = Cluster::new("an_endpoint_is_claimed_whole_or_not_at_all") else { return };
+    let (_folder, copy) = copy_for_all();
+    let up = |owner: u32| drop(cluster.expect(&format!("up nic0 --endpoints 1 --owner {owner}"), 0));
+    up(65533);
+    let mut serve = cluster.command(1, TSUMUGI);
+    let mut server =
+        Running(serve.args(["perf", "serve"]).stdout(Stdio::piped()).spawn().expect("it starts"));
+    assert!(server.line().contains("answering"));
+    let mut claims = cluster.command(0, "setpriv");
+    claims.args(["--reuid=65534", "--regid=65534", "--clear-groups", "sh", "-c"]);
+    claims.arg(format!(
+        "for n in $(seq {CLAIMS}); do \"$0\" perf latency 10.77.0.2 --size 8 --count 1 --rounds 1 >/dev/null; done"
+    ));
+    let claims = claims.arg(&copy).stdout(Stdio::null()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let claims = std::thread::spawn(move || claims.wait_with_output().expect("it ends"));
+    for round in 0.. {
+        if claims.is_finished() {
+            break;
+        }
+        up([65534, 65533][round % 2]);
+    }
+    let said = String::from_utf8(claims.join().expect("no panic").stderr).expect("it prints text");
+    let notes: Vec<&str> = said.lines().filter(|line| line.contains("note: endpoint")).collect();
+    assert_eq!(notes.len(), CLAIMS, "{said}");
+    let (claimed, not) = notes.iter().partition::<Vec<&str>, _>(|note| note.contains("receive path xdp"));
+    for note in &not {
+        assert!(note.contains("all 1 are taken, or other users'"), "{note}");
+    }
+    assert!(!claimed.is_empty() && !not.is_empty(), "{} claimed, {} not", claimed.len(), not.len());
 }
 
 /// Another process; it ends when this is dropped.

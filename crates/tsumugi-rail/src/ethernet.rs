@@ -340,9 +340,12 @@ impl Ethernet {
     /// Why nothing could be claimed, and what to do.
     fn why_none(port: u16) -> String {
         match Pins::here().and_then(|pins| crate::xdp::status(&pins)) {
-            Ok(status) if status.ports.is_empty() => {
-                "the program is on no NIC here; as root: `tsumugi up NIC`".to_owned()
-            }
+            Ok(status) if status.ports.is_empty() => match status.strangers.first() {
+                None => "the program is on no NIC here; as root: `tsumugi up NIC`".to_owned(),
+                Some(stranger) => format!(
+                    "nothing that `tsumugi up` makes is to be seen here, but {stranger}; in a container, bind the host's /sys/fs/bpf or /run/tsumugi into it, else as root: `tsumugi up NIC`"
+                ),
+            },
             Ok(status) if !status.nics.iter().any(Attached::is_attached) => {
                 let what = status.nics.iter().map(ToString::to_string).collect::<Vec<_>>();
                 format!(

@@ -106,7 +106,7 @@ impl Claim {
         program::check(pool.geometry)?;
         let path = pool.port(port);
         let memory =
-            maps::open(&path.join("memory")).map_err(maps::failed("opening receive memory", port))?;
+            maps::open(&path.join("memory")).map_err(maps::refused("opening receive memory", port))?;
         let size = memory.info().map_err(maps::failed("asking about receive memory", port))?.value_size();
         if size as usize != pool.geometry.bytes() {
             let there = format!("{size} bytes for UDP port {port}");

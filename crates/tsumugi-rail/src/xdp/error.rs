@@ -43,6 +43,11 @@ pub enum XdpError {
         /// What the kernel or the library said.
         source: aya::maps::MapError,
     },
+    /// What is pinned may be opened, but `bpf(2)` is refused to this process.
+    #[error(
+        "bpf(2) is refused to this process, as containers do; a seccomp profile that permits it, see Tsumugi's docs/cluster.md"
+    )]
+    BpfRefused,
     /// The kernel did not map an endpoint's memory.
     #[error("mapping the receive memory of UDP port {port}: {source}{}", crate::remedy(source))]
     Mapping {

@@ -3,6 +3,7 @@
 use super::XdpError;
 use crate::sys::{self, Own};
 use aya::maps::{ArrayOfMaps, Map, MapData, MapError};
+use std::error::Error;
 use std::os::fd::{AsFd, AsRawFd};
 use std::path::Path;
 use tsumugi_wire::memory::Geometry;
@@ -33,6 +34,19 @@ pub(super) fn open(pin: &Path) -> Result<Own<MapData>, MapError> {
     let map = MapData::from_pin(pin)?;
     let descriptor = map.fd().as_fd().as_raw_fd();
     Ok(Own::with(map, descriptor))
+}
+
+/// An error about a map of `port`'s endpoint whose permissions have been looked at: what is refused now is the call itself.
+pub(super) fn refused(doing: &'static str, port: u16) -> impl Fn(MapError) -> XdpError + Copy {
+    move |error| {
+        let causes = std::iter::successors(Some(&error as &dyn Error), |&cause| cause.source());
+        let mut of_the_system = causes.filter_map(|cause| cause.downcast_ref::<std::io::Error>());
+        if of_the_system.any(|cause| cause.raw_os_error() == Some(libc::EPERM)) {
+            XdpError::BpfRefused
+        } else {
+            failed(doing, port)(error)
+        }
+    }
 }
 
 /// Maps an endpoint's memory into this process.
