@@ -33,8 +33,17 @@ pub struct HostFileError {
 pub struct Named {
     /// Hosts other than this one.
     pub hosts: BTreeSet<String>,
-    /// What it starts processes there with, if that is something like ssh.
-    pub agent: Option<OsString>,
+    /// What it starts processes there with, if a question can be asked by it.
+    pub agent: Option<Agent>,
+}
+
+/// What starts a process on another node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Agent {
+    /// Something like ssh, with arguments of its own behind blanks: a shell of the node gets the words that follow the host.
+    Shell(OsString),
+    /// Slurm's `srun`, within an allocation.
+    Srun(OsString),
 }
 
 /// What is wrong with a node.
@@ -95,17 +104,26 @@ impl Named {
             "PRTE_MCA_plm_ssh_agent",
             "OMPI_MCA_plm_rsh_agent",
         ];
-        let mut named = Named { hosts: BTreeSet::new(), agent: Some("ssh".into()) };
-        if let Some(agent) = agents.into_iter().find_map(variable) {
-            named.agent = Some(agent);
-        }
-        if ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].into_iter().any(|name| variable(name).is_some()) {
-            named.agent = None; // the batch system starts the ranks
+        let agent = agents.into_iter().find_map(variable).unwrap_or_else(|| "ssh".into());
+        let mut named = Named { hosts: BTreeSet::new(), agent: Some(Agent::Shell(agent)) };
+        // A batch system starts the ranks itself.
+        let of_slurm = variable("SLURM_JOB_NODELIST");
+        if of_slurm.is_some() {
+            named.agent = Some(Agent::Srun("srun".into()));
+        } else if ["SLURM_JOB_ID", "PBS_JOBID", "LSB_JOBID"].into_iter().any(|name| variable(name).is_some())
+        {
+            named.agent = None;
         }
         if let Some(file) = variable("HYDRA_HOST_FILE") {
             named.add_file(Path::new(&file))?;
         }
         named.read(arguments)?;
+        if let Some(list) = of_slurm.filter(|_| named.hosts.is_empty()) {
+            let mut command = Command::new("scontrol");
+            command.args(["show", "hostnames"]).arg(list);
+            // Without it nobody is asked.
+            run(command).unwrap_or_default().lines().for_each(|host| named.add(host));
+        }
         let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim();
         let short = own.split('.').next().unwrap_or(own);
@@ -131,18 +149,22 @@ impl Named {
                 "hosts" | "host" | "H" => {
                     value().to_string_lossy().split(',').for_each(|host| self.add(host))
                 }
-                "launcher-exec" | "bootstrap-exec" => (self.agent, is_named) = (Some(value()), true),
+                "launcher-exec" | "bootstrap-exec" => {
+                    (self.agent, is_named) = (Some(Agent::Shell(value())), true);
+                }
                 "launcher" | "bootstrap" => {
                     let launcher = value();
                     let is_like_ssh = launcher == "ssh" || launcher == "rsh";
-                    if !is_like_ssh || !is_named {
-                        self.agent = is_like_ssh.then_some(launcher);
+                    if is_like_ssh && !is_named {
+                        self.agent = Some(Agent::Shell(launcher));
+                    } else if !is_like_ssh {
+                        self.agent.take_if(|agent| launcher != "slurm" || !matches!(agent, Agent::Srun(_)));
                     }
                 }
                 "mca" | "prtemca" | "gmca" | "pmixmca" | "genv" | "env" => {
                     let (name, value) = (value(), rest.next().cloned().unwrap_or_default());
                     if ["plm_ssh_agent", "plm_rsh_agent"].iter().any(|known| name == *known) {
-                        self.agent = Some(value);
+                        self.agent = Some(Agent::Shell(value));
                     }
                 }
                 _ => {
@@ -208,7 +230,7 @@ fn is_program(word: &OsStr) -> bool {
 
 /// What nodes are asked.
 struct Question<'a> {
-    agent: &'a OsStr,
+    agent: &'a Agent,
     mpi: &'a Installation,
     /// The provider.
     file: PathBuf,
@@ -235,33 +257,45 @@ impl Question<'_> {
         }
         let file = quoted(self.file.as_os_str());
         let mark = provider::MARK;
-        let script = format!(
+        format!(
             "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
              else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; fi"
-        );
-        format!("sh -c {}", quoted(script.as_ref()))
+        )
     }
 
     /// What is wrong with a node, if anything.
     fn ask(&self, host: &str) -> Option<Trouble> {
-        let agent = self.agent.to_string_lossy();
-        // It may have arguments of its own.
+        match self.agent {
+            Agent::Shell(agent) => self.ask_shell(&agent.to_string_lossy(), host),
+            // Slurm knows whether the node is up, and an allocation without room for a step says nothing about it.
+            Agent::Srun(srun) => self.understand(host, &run(self.step(srun, host)).ok()?).flatten(),
+        }
+    }
+
+    fn ask_shell(&self, agent: &str, host: &str) -> Option<Trouble> {
         let mut words = agent.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or("ssh"));
         command.args(words);
         if Path::new(command.get_program()).file_name().is_some_and(|name| name == "ssh") {
             command.args(["-x", "-o", "BatchMode=yes", "-o", "ConnectTimeout=8"]);
         }
-        command.arg(host).arg(self.script());
-        let unreachable = |why: String| {
-            Some(Trouble::Unreachable { host: host.to_owned(), agent: agent.clone().into_owned(), why })
-        };
+        command.arg(host).arg(format!("sh -c {}", quoted(self.script().as_ref())));
+        let unreachable =
+            |why: String| Some(Trouble::Unreachable { host: host.to_owned(), agent: agent.to_owned(), why });
         match run(command) {
             Err(why) => unreachable(why),
             Ok(said) => {
                 self.understand(host, &said).unwrap_or_else(|| unreachable("it answers nothing".to_owned()))
             }
         }
+    }
+
+    /// A job step that asks a node, beside those that run there, without waiting long for room.
+    fn step(&self, srun: &OsStr, host: &str) -> Command {
+        let mut command = Command::new(srun);
+        command.args(["--overlap", "--immediate=5", "--mpi=none", "--quiet", "--nodes=1", "--ntasks=1"]);
+        command.arg(format!("--nodelist={host}")).args(["sh", "-c"]).arg(self.script());
+        command
     }
 
     /// What a node's answer means; `None` if it is none.
@@ -312,8 +346,13 @@ fn run(mut command: Command) -> Result<String, String> {
 mod tests {
     use super::*;
 
+    #[allow(clippy::unnecessary_wraps, reason = "as it is compared with")]
+    fn shell(words: &str) -> Option<Agent> {
+        Some(Agent::Shell(words.into()))
+    }
+
     fn read(arguments: &str) -> Named {
-        let mut named = Named { hosts: BTreeSet::new(), agent: Some("ssh".into()) };
+        let mut named = Named { hosts: BTreeSet::new(), agent: shell("ssh") };
         let words: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
         named.read(&words).unwrap();
         named
@@ -348,27 +387,31 @@ mod tests {
 
     #[test]
     fn what_starts_processes_is_what_the_launcher_uses() {
-        assert_eq!(read("-n 2 -launcher-exec /lab/ssh true").agent, Some("/lab/ssh".into()));
-        assert_eq!(read("--prtemca plm_ssh_agent /lab/ssh -n 2 true").agent, Some("/lab/ssh".into()));
-        assert_eq!(read("-launcher slurm -n 2 true").agent, None);
+        assert_eq!(read("-n 2 -launcher-exec /lab/ssh true").agent, shell("/lab/ssh"));
+        assert_eq!(read("--prtemca plm_ssh_agent /lab/ssh -n 2 true").agent, shell("/lab/ssh"));
+        assert_eq!(read("-launcher slurm -n 2 true").agent, None); // there is no allocation
+        assert_eq!(read("-launcher fork -n 2 true").agent, None);
         let of_intel = read("-bootstrap ssh -bootstrap-exec /lab/ssh -hosts n1 -n 2 true");
-        assert_eq!((of_intel.agent, of_intel.hosts), (Some("/lab/ssh".into()), ["n1".to_owned()].into()));
+        assert_eq!((of_intel.agent, of_intel.hosts), (shell("/lab/ssh"), ["n1".to_owned()].into()));
         let of_two = read("-launcher rsh -hosts n1 -n 2 true");
-        assert_eq!((of_two.agent, of_two.hosts), (Some("rsh".into()), ["n1".to_owned()].into()));
+        assert_eq!((of_two.agent, of_two.hosts), (shell("rsh"), ["n1".to_owned()].into()));
         for both in
             ["-launcher ssh -launcher-exec /lab/ssh true", "-launcher-exec /lab/ssh -launcher ssh true"]
         {
-            assert_eq!(read(both).agent, Some("/lab/ssh".into()), "{both}");
+            assert_eq!(read(both).agent, shell("/lab/ssh"), "{both}");
         }
     }
 
-    /// Asks "nodes" that are shells here.
+    /// Asks "nodes" that are shells here, by what starts the words behind a host, and by what starts those behind its options.
     fn asked(vendor: Vendor, provider: Option<&str>, has_mpi: bool) -> Option<Trouble> {
         let folder = tempfile::tempdir().unwrap();
         let own = folder.path().join("it's own");
         fs::create_dir(&own).unwrap();
         let agent = own.join("agent");
         fs::write(&agent, "echo welcome\nshift\neval \"$@\"\n").unwrap();
+        let srun = folder.path().join("srun");
+        fs::write(&srun, "#!/bin/sh\necho welcome\nwhile [ $1 != sh ]; do shift; done\nexec \"$@\"\n")
+            .unwrap();
         let executable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         // The agent's path has no blank in it: it may have arguments.
         let link = folder.path().join("agent");
@@ -389,9 +432,20 @@ mod tests {
             executable(&own.join(name));
         }
         // By a shell, which may run what another thread has just written.
-        let agent = OsString::from(format!("sh {}", link.display()));
-        let question = Question { agent: &agent, mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
-        question.ask("n1")
+        let shell = Agent::Shell(OsString::from(format!("sh {}", link.display())));
+        let question = Question { agent: &shell, mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
+        let by_shell = question.ask("n1");
+        executable(&srun);
+        let by_srun = loop {
+            let mut command = question.step(srun.as_os_str(), "n1");
+            // A child of another thread may still have the file open for writing.
+            match command.spawn().map(|mut child| child.wait()) {
+                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
+                _ => break Question { agent: &Agent::Srun(srun.into()), ..question }.ask("n1"),
+            }
+        };
+        assert_eq!(by_shell, by_srun);
+        by_srun
     }
 
     #[test]
@@ -421,11 +475,16 @@ mod tests {
         for (agent, reason) in
             [("/nonexistent/ssh", "No such file"), ("false", "exit status: 1"), ("true", "answers nothing")]
         {
-            let named = Named { hosts: ["n1".to_owned()].into(), agent: Some(agent.into()) };
+            let named = Named { hosts: ["n1".to_owned()].into(), agent: shell(agent) };
             let troubles = named.check(&mpi, Path::new("/x"), 1);
             let [trouble] = &troubles[..] else { panic!("{troubles:?}") };
             let text = trouble.to_string();
             assert!(text.contains(reason) && text.contains("ssh-copy-id n1"), "{text}");
+        }
+        // An allocation need not have room for a question.
+        for srun in ["/nonexistent/srun", "false", "true"] {
+            let named = Named { hosts: ["n1".to_owned()].into(), agent: Some(Agent::Srun(srun.into())) };
+            assert_eq!(named.check(&mpi, Path::new("/x"), 1), []);
         }
     }
 }
