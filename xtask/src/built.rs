@@ -1,6 +1,20 @@
 //! Programs that cargo builds beside tests.
 
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
+
+/// The folder that cargo builds in.
+pub(crate) fn target() -> PathBuf {
+    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
+    // As cargo does: from where it was called.
+    named.and_then(|named| std::path::absolute(named).ok()).unwrap_or_else(|| crate::root().join("target"))
+}
+
+/// Has cargo build into a folder, away from the programs that tests run, with what the tests' build has made of other people's
+/// crates: if the profile is the same, that is half of the work. A cargo before 1.91 does without.
+pub(crate) fn beside_the_tests(folder: &Path) -> [(&'static str, PathBuf); 2] {
+    [("CARGO_TARGET_DIR", folder.to_owned()), ("CARGO_BUILD_BUILD_DIR", target())]
+}
 
 /// A program as the tests of this `cargo test` have it, so that nothing is built twice.
 pub(crate) fn program(test: &[&str], environment: &[(&str, &str)], name: &str) -> Option<String> {

@@ -1,6 +1,7 @@
 //! Proves that the simulation's checkers bite: the simulation is built with every defect of the protocol in it, each is
 //! switched on in turn, and a seed must complain. `tsumugi-sim --defects` lists them.
 
+use crate::built;
 use crate::tally::Tally;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -75,21 +76,17 @@ fn attempt_which(root: &Path, which: Which<'_>) -> Result<Vec<(String, bool)>, S
     Ok(rows)
 }
 
-/// Builds the simulation with all defects, in a folder of its own, and quickly; it is quick enough.
+/// Builds the simulation with all defects as the tests' own is built, into a folder of its own.
 fn build(root: &Path) -> Result<PathBuf, String> {
-    let target = root.join("target/defects");
+    let folder = root.join("target/defects");
     let built = Command::new("cargo")
-        .args(["build", "--release", "--quiet", "--package", "tsumugi-sim", "--features", "defects"])
+        .args(["build", "--profile", "test", "--quiet", "--package", "tsumugi-sim", "--features", "defects"])
         .current_dir(root)
-        .env("CARGO_TARGET_DIR", &target)
-        .env("CARGO_PROFILE_RELEASE_LTO", "off")
-        .env("CARGO_PROFILE_RELEASE_CODEGEN_UNITS", "16")
-        .env("CARGO_PROFILE_RELEASE_OPT_LEVEL", "2")
-        .env("CARGO_PROFILE_RELEASE_DEBUG", "0")
+        .envs(built::beside_the_tests(&folder))
         .status()
         .map_err(|error| format!("cannot run cargo: {error}"))?;
     if built.success() {
-        Ok(target.join("release/tsumugi-sim"))
+        Ok(folder.join("debug/tsumugi-sim"))
     } else {
         Err("the simulation with defects does not build".to_owned())
     }

@@ -1,8 +1,9 @@
 //! Packages of what users install: a wheel and a Debian package.
 
+use crate::built::{beside_the_tests, target};
 use crate::{root, run};
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
 pub(crate) const WHEEL_HELP: &str = "\
@@ -32,10 +33,10 @@ pub(crate) fn wheel(quick: bool) -> bool {
         return false;
     }
     let path = format!("{}:{}", programs.display(), std::env::var("PATH").unwrap_or_default());
-    // Away from where tests run what they have built.
-    let build_in = text(&folder.join("build"));
-    let environment =
-        [("PATH", path.as_str()), ("CARGO_TARGET_DIR", &build_in), ("CARGO_PROFILE_DEV_DEBUG", "0")];
+    let into = folder.join("build");
+    let cargo = beside_the_tests(&into).map(|(name, path)| (name, text(&path)));
+    let cargo = cargo.each_ref().map(|(name, path)| (*name, path.as_str()));
+    let environment = [&[("PATH", path.as_str())], &cargo[..]].concat();
     let triple = format!("{}-unknown-linux-gnu", std::env::consts::ARCH);
     let (oldest, policy) = (format!("{triple}.{GLIBC}"), format!("manylinux_{}", GLIBC.replace('.', "_")));
     let (build, built, options) = if quick {
@@ -44,7 +45,7 @@ pub(crate) fn wheel(quick: bool) -> bool {
         let zig = vec!["--release", "--zig", "--target", &triple, "--compatibility", &policy];
         (vec!["zigbuild", "--release", "--target", &oldest], format!("{triple}/release"), zig)
     };
-    let built = folder.join("build").join(built);
+    let built = into.join(built);
     if !run("cargo", &[&build[..], &["--package", "tsumugi-ofi"]].concat(), &environment) {
         return false;
     }
@@ -80,10 +81,4 @@ pub(crate) fn deb() -> bool {
         return false;
     }
     run("cargo", &["deb", "--no-build", "--package", "tsumugi-cli"], &[])
-}
-
-fn target() -> PathBuf {
-    let named = std::env::var_os("CARGO_TARGET_DIR").map(PathBuf::from);
-    // As cargo does: from where it was called.
-    named.and_then(|named| std::path::absolute(named).ok()).unwrap_or_else(|| root().join("target"))
 }
