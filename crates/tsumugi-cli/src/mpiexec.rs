@@ -18,7 +18,8 @@ to it as it is; so `tsumugi-mpiexec` takes the place of `mpiexec` in any command
 FI_PROVIDER and FI_PROVIDER_PATH.
 
 Before that it looks whether the MPI can use Tsumugi, and asks each node of the job, all at once, whether it can be reached and has the MPI and \
-the same version of the provider. Under Slurm, PBS and LSF, which start the ranks themselves, nodes are not asked.
+the same version of the provider: by ssh or what the job starts ranks with, within an allocation of Slurm's by srun. Under PBS and LSF nodes \
+are not asked.
 
 Examples:
   tsumugi-mpiexec -n 4 ./program                        four ranks on this host

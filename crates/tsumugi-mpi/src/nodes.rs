@@ -203,16 +203,23 @@ impl Named {
     #[must_use]
     pub fn check(&self, mpi: &Installation, folder: &Path, ours: u32) -> Vec<Trouble> {
         let Some(agent) = &self.agent else { return Vec::new() };
-        let question = Question { agent, mpi, file: folder.join(provider::FILE), ours };
-        let hosts: Vec<&String> = self.hosts.iter().collect();
-        let mut troubles = Vec::new();
-        for some in hosts.chunks(AT_A_TIME) {
-            std::thread::scope(|scope| {
-                let asked: Vec<_> = some.iter().map(|host| scope.spawn(|| question.ask(host))).collect();
-                troubles.extend(asked.into_iter().filter_map(|thread| thread.join().ok().flatten()));
-            });
+        let question = Question { mpi, file: folder.join(provider::FILE), ours };
+        let hosts: Vec<&str> = self.hosts.iter().map(String::as_str).collect();
+        match agent {
+            Agent::Srun(srun) => question.ask_by_step(srun, &hosts),
+            Agent::Shell(shell) => {
+                let (shell, question) = (&*shell.to_string_lossy(), &question);
+                let mut troubles = Vec::new();
+                for some in hosts.chunks(AT_A_TIME) {
+                    std::thread::scope(|scope| {
+                        let ask = |host: &'_ &str| question.ask_by_shell(shell, host);
+                        let asked: Vec<_> = some.iter().map(|host| scope.spawn(move || ask(host))).collect();
+                        troubles.extend(asked.into_iter().filter_map(|thread| thread.join().ok().flatten()));
+                    });
+                }
+                troubles
+            }
         }
-        troubles
     }
 }
 
@@ -230,7 +237,6 @@ fn is_program(word: &OsStr) -> bool {
 
 /// What nodes are asked.
 struct Question<'a> {
-    agent: &'a Agent,
     mpi: &'a Installation,
     /// The provider.
     file: PathBuf,
@@ -264,15 +270,7 @@ impl Question<'_> {
     }
 
     /// What is wrong with a node, if anything.
-    fn ask(&self, host: &str) -> Option<Trouble> {
-        match self.agent {
-            Agent::Shell(agent) => self.ask_shell(&agent.to_string_lossy(), host),
-            // Slurm knows whether the node is up, and an allocation without room for a step says nothing about it.
-            Agent::Srun(srun) => self.understand(host, &run(self.step(srun, host)).ok()?).flatten(),
-        }
-    }
-
-    fn ask_shell(&self, agent: &str, host: &str) -> Option<Trouble> {
+    fn ask_by_shell(&self, agent: &str, host: &str) -> Option<Trouble> {
         let mut words = agent.split_whitespace();
         let mut command = Command::new(words.next().unwrap_or("ssh"));
         command.args(words);
@@ -290,11 +288,37 @@ impl Question<'_> {
         }
     }
 
-    /// A job step that asks a node, beside those that run there, without waiting long for room.
-    fn step(&self, srun: &OsStr, host: &str) -> Command {
+    /// What is wrong with nodes of an allocation, which one step asks. Slurm knows whether they are up; an allocation without room
+    /// for a step says nothing about them.
+    fn ask_by_step(&self, srun: &OsStr, hosts: &[&str]) -> Vec<Trouble> {
+        let said =
+            if hosts.is_empty() { String::new() } else { run(self.step(srun, hosts)).unwrap_or_default() };
+        let of = |host: &str| {
+            let lines = said.lines().filter_map(|line| line.strip_prefix(host)?.strip_prefix(' '));
+            self.understand(host, &lines.collect::<Vec<_>>().join("\n")).flatten()
+        };
+        hosts.iter().filter_map(|host| of(host)).collect()
+    }
+
+    /// A job step with a process on each node, beside those that run there, which does not wait long for room. Each line of the
+    /// answer begins with the node's name.
+    fn step(&self, srun: &OsStr, hosts: &[&str]) -> Command {
         let mut command = Command::new(srun);
-        command.args(["--overlap", "--immediate=5", "--mpi=none", "--quiet", "--nodes=1", "--ntasks=1"]);
-        command.arg(format!("--nodelist={host}")).args(["sh", "-c"]).arg(self.script());
+        command.args([
+            "--overlap",
+            "--immediate=5",
+            "--mem=0",
+            "--mpi=none",
+            "--quiet",
+            "--ntasks-per-node=1",
+        ]);
+        command.args([format!("--nodes={}", hosts.len()), format!("--ntasks={}", hosts.len())]);
+        command.arg(format!("--nodelist={}", hosts.join(",")));
+        command.args(["sh", "-c"]).arg(format!("{{ {}; }} | sed \"s/^/$SLURMD_NODENAME /\"", self.script()));
+        // They would change the answer or divert it, or keep srun from asking.
+        for name in ["SLURM_LABELIO", "SLURM_DEBUG", "SLURM_EXPORT_ENV", "SLURM_STDOUTMODE"] {
+            command.env_remove(name);
+        }
         command
     }
 
@@ -410,8 +434,10 @@ mod tests {
         let agent = own.join("agent");
         fs::write(&agent, "echo welcome\nshift\neval \"$@\"\n").unwrap();
         let srun = folder.path().join("srun");
-        fs::write(&srun, "#!/bin/sh\necho welcome\nwhile [ $1 != sh ]; do shift; done\nexec \"$@\"\n")
-            .unwrap();
+        // By a process of its own: a child of another thread may have what this one writes open, and then nobody can run it.
+        let make = "printf '#!/bin/sh\necho welcome\nwhile [ $1 != sh ]; do shift; done\nSLURMD_NODENAME=n1 exec \"$@\"\n' \
+                    >\"$0\"; chmod +x \"$0\"";
+        assert!(Command::new("sh").args(["-c", make]).arg(&srun).status().unwrap().success());
         let executable = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755)).unwrap();
         // The agent's path has no blank in it: it may have arguments.
         let link = folder.path().join("agent");
@@ -431,21 +457,12 @@ mod tests {
             fs::write(own.join(name), "").unwrap();
             executable(&own.join(name));
         }
+        let question = Question { mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
         // By a shell, which may run what another thread has just written.
-        let shell = Agent::Shell(OsString::from(format!("sh {}", link.display())));
-        let question = Question { agent: &shell, mpi: &mpi, file: own.join(provider::FILE), ours: 7 };
-        let by_shell = question.ask("n1");
-        executable(&srun);
-        let by_srun = loop {
-            let mut command = question.step(srun.as_os_str(), "n1");
-            // A child of another thread may still have the file open for writing.
-            match command.spawn().map(|mut child| child.wait()) {
-                Err(error) if error.kind() == std::io::ErrorKind::ExecutableFileBusy => {}
-                _ => break Question { agent: &Agent::Srun(srun.into()), ..question }.ask("n1"),
-            }
-        };
-        assert_eq!(by_shell, by_srun);
-        by_srun
+        let by_shell = question.ask_by_shell(&format!("sh {}", link.display()), "n1");
+        let by_step = question.ask_by_step(srun.as_os_str(), &["n0", "n1", "n10"]);
+        assert_eq!(by_step, Vec::from_iter(by_shell.clone()), "only n1 answers");
+        by_shell
     }
 
     #[test]
