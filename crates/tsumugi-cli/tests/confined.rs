@@ -20,7 +20,7 @@ fn confined(script: &str) -> String {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("tsumugi");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    tsumugi_lab::testing::copy_program(TSUMUGI.as_ref(), &copy);
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     command.arg(format!("exec 2>&1; mount -t tmpfs none /run; {NIC} {script}")).arg(copy);

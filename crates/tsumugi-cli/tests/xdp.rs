@@ -9,7 +9,7 @@ use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use tsumugi_lab::testing::Watched;
+use tsumugi_lab::testing::{Watched, copy_program};
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
@@ -81,7 +81,7 @@ fn copy_for_all() -> (tempfile::TempDir, PathBuf) {
     let folder = tempfile::tempdir().expect("a folder");
     let copy = folder.path().join("tsumugi");
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    std::fs::copy(TSUMUGI, &copy).expect("it can be copied");
+    copy_program(TSUMUGI.as_ref(), &copy);
     (folder, copy)
 }
 

@@ -4,6 +4,8 @@ use crate::kernel_log::KernelLog;
 use rustix::process::geteuid;
 use rustix::system::uname;
 use std::io::Write;
+use std::path::Path;
+use std::process::{Command, ExitStatus};
 
 /// Whether a test can run here: as root, and with nothing else `missing`. Otherwise says loudly that it does not; where
 /// CI=true nothing is skipped.
@@ -38,6 +40,23 @@ pub fn unless_emulated(test: &str, lacks: &str) -> bool {
         skip(test, lacks);
     }
     !emulated
+}
+
+/// Copies a program to where it can be run at once, by every user who gets there.
+///
+/// A process of its own does: a child of another thread has what this one has open for writing, until it becomes another
+/// program, and so long nobody can run it (`ETXTBSY`).
+///
+/// # Panics
+/// It cannot be copied.
+pub fn copy_program(from: &Path, to: &Path) {
+    let copied = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+    assert!(
+        copied.as_ref().is_ok_and(ExitStatus::success),
+        "copying {} to {}: {copied:?}",
+        from.display(),
+        to.display()
+    );
 }
 
 fn skip(test: &str, missing: &str) {

@@ -13,7 +13,7 @@ use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tsumugi::{Channel, Config, Endpoint, Evidence, PeerId, Reason, ReceiveError, SendError, TicketStatus};
-use tsumugi_lab::testing::as_root;
+use tsumugi_lab::testing::{as_root, copy_program};
 
 const CHANNEL: u16 = 7;
 /// For peers whose hosts are silent.
@@ -345,7 +345,7 @@ fn a_user_without_privileges_needs_none() {
     let folder = tempfile::tempdir().unwrap();
     std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
     let program = folder.path().join("processes");
-    std::fs::copy(std::env::current_exe().unwrap(), &program).unwrap();
+    copy_program(&std::env::current_exe().unwrap(), &program);
     let nobody = [
         "setpriv",
         "--reuid=65534",

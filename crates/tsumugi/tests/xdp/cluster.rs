@@ -6,7 +6,7 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tsumugi_lab::testing::{Watched, as_root};
+use tsumugi_lab::testing::{Watched, as_root, copy_program};
 use tsumugi_lab::{Lab, LabGuard, NODE_VARIABLE, Spec, Wire};
 
 /// The first NIC of both nodes, mostly the only one.
@@ -124,8 +124,7 @@ impl Cluster {
         let folder = self.public.get_or_insert_with(|| {
             let folder = tempfile::tempdir().expect("a folder");
             std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-            std::fs::copy(std::env::current_exe().expect("this program"), folder.path().join("test"))
-                .expect("it can be copied");
+            copy_program(&std::env::current_exe().expect("this program"), &folder.path().join("test"));
             folder
         });
         folder.path().join("test")
