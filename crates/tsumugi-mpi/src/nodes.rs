@@ -7,7 +7,8 @@ use std::collections::BTreeSet;
 use std::env;
 use std::ffi::{OsStr, OsString};
 use std::fs;
-use std::io::Read as _;
+use std::fs::File;
+use std::io::{Read as _, Seek as _};
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -122,7 +123,7 @@ impl Named {
             let mut command = Command::new("scontrol");
             command.args(["show", "hostnames"]).arg(list);
             // Without it nobody is asked.
-            run(command).unwrap_or_default().lines().for_each(|host| named.add(host));
+            run(command, ANSWER_MAX).unwrap_or_default().lines().for_each(|host| named.add(host));
         }
         let own = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
         let own = own.trim();
@@ -265,7 +266,7 @@ impl Question<'_> {
         let mark = provider::MARK;
         format!(
             "if [ -r {file} ]; then p=$(grep -ao '{mark}[0-9][0-9]*' {file} | head -n 1); echo \"{ANSWER}${{p:-{mark}0}}\"; \
-             else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; fi"
+             else echo '{ANSWER}none'; fi; if {has_mpi}; then echo '{ANSWER}mpi'; else echo '{ANSWER}no mpi'; fi"
         )
     }
 
@@ -280,7 +281,7 @@ impl Question<'_> {
         command.arg(host).arg(format!("sh -c {}", quoted(self.script().as_ref())));
         let unreachable =
             |why: String| Some(Trouble::Unreachable { host: host.to_owned(), agent: agent.to_owned(), why });
-        match run(command) {
+        match run(command, ANSWER_MAX) {
             Err(why) => unreachable(why),
             Ok(said) => {
                 self.understand(host, &said).unwrap_or_else(|| unreachable("it answers nothing".to_owned()))
@@ -291,8 +292,11 @@ impl Question<'_> {
     /// What is wrong with nodes of an allocation, which one step asks. Slurm knows whether they are up; an allocation without room
     /// for a step says nothing about them.
     fn ask_by_step(&self, srun: &OsStr, hosts: &[&str]) -> Vec<Trouble> {
-        let said =
-            if hosts.is_empty() { String::new() } else { run(self.step(srun, hosts)).unwrap_or_default() };
+        let said = if hosts.is_empty() {
+            String::new()
+        } else {
+            run(self.step(srun, hosts), ANSWER_MAX).unwrap_or_default()
+        };
         let of = |host: &str| {
             let lines = said.lines().filter_map(|line| line.strip_prefix(host)?.strip_prefix(' '));
             self.understand(host, &lines.collect::<Vec<_>>().join("\n")).flatten()
@@ -327,9 +331,14 @@ impl Question<'_> {
         let answers: Vec<&str> = said.lines().filter_map(|line| line.strip_prefix(ANSWER)).collect();
         let host = host.to_owned();
         let first = *answers.first()?;
-        if !answers.contains(&"mpi") {
-            let [program, _] = self.starters();
-            return Some(Some(Trouble::NoMpi { host, program }));
+        // It comes last.
+        match *answers.last()? {
+            "mpi" => {}
+            "no mpi" => {
+                let [program, _] = self.starters();
+                return Some(Some(Trouble::NoMpi { host, program }));
+            }
+            _ => return None,
         }
         let Some(theirs) = first.strip_prefix(provider::MARK).and_then(|number| number.parse().ok()) else {
             return Some(Some(Trouble::NoProvider { host, file: self.file.clone() }));
@@ -339,30 +348,38 @@ impl Question<'_> {
     }
 }
 
-/// What a command prints, if it ends well and in time; else why not.
-fn run(mut command: Command) -> Result<String, String> {
-    command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    let mut child = command.spawn().map_err(|error| error.to_string())?;
+/// What a command prints, if it ends well, or as much of it as comes in time; else why there is nothing.
+fn run(mut command: Command, time_max: Duration) -> Result<String, String> {
+    let text = |error: std::io::Error| error.to_string();
+    // Files, and no pipes: they take any length, and do not care who else has them open.
+    let (mut said, mut complained) =
+        (tempfile::tempfile().map_err(text)?, tempfile::tempfile().map_err(text)?);
+    command.stdin(Stdio::null()).stdout(said.try_clone().map_err(text)?);
+    let mut child = command.stderr(complained.try_clone().map_err(text)?).spawn().map_err(text)?;
     let begun = Instant::now();
     let status = loop {
         match child.try_wait() {
-            Ok(Some(status)) => break status,
-            Ok(None) if begun.elapsed() < ANSWER_MAX => std::thread::sleep(Duration::from_millis(10)),
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if begun.elapsed() < time_max => std::thread::sleep(Duration::from_millis(10)),
             _ => {
                 let _ = child.kill();
                 let _ = child.wait();
-                return Err(format!("no answer within {ANSWER_MAX:?}"));
+                break None;
             }
         }
     };
-    let (mut said, mut complained) = (String::new(), String::new());
-    // What is said is less than a pipe holds.
-    child.stdout.take().map(|mut pipe| pipe.read_to_string(&mut said));
-    child.stderr.take().map(|mut pipe| pipe.read_to_string(&mut complained));
-    match complained.lines().rev().find(|line| !line.trim().is_empty()) {
-        _ if status.success() || !said.is_empty() => Ok(said),
-        Some(line) => Err(line.trim().to_owned()),
-        None => Err(status.to_string()),
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map_err(text)?;
+        Ok::<_, String>(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (said, complained) = (read(&mut said)?, read(&mut complained)?);
+    match (status, complained.lines().rev().find(|line| !line.trim().is_empty())) {
+        _ if !said.is_empty() => Ok(said),
+        (Some(status), _) if status.success() => Ok(said),
+        (None, _) => Err(format!("no answer within {time_max:?}")),
+        (Some(_), Some(line)) => Err(line.trim().to_owned()),
+        (Some(status), None) => Err(status.to_string()),
     }
 }
 
@@ -478,6 +495,19 @@ mod tests {
         assert!(matches!(trouble, Trouble::OtherVersion { theirs: 6, ours: 7, .. }), "{trouble}");
         let trouble = asked(Vendor::Mpich, Some("something else"), true).unwrap();
         assert!(matches!(trouble, Trouble::OtherVersion { theirs: 0, .. }), "{trouble}");
+    }
+
+    #[test]
+    fn what_a_command_says_is_heard_whatever_its_length_and_though_it_hangs() {
+        let shell = |script: &str| {
+            let mut command = Command::new("sh");
+            command.args(["-c", script]);
+            run(command, Duration::from_millis(500))
+        };
+        let said = shell("seq 100000; sleep 60").unwrap();
+        assert_eq!(said.lines().last(), Some("100000"));
+        assert_eq!(shell("sleep 60"), Err("no answer within 500ms".to_owned()));
+        assert_eq!(shell("echo why >&2; exit 1"), Err("why".to_owned()));
     }
 
     #[test]
