@@ -4,8 +4,8 @@
 mod common;
 
 use common::with_xdp;
-use std::os::unix::fs::PermissionsExt;
 use std::process::Command;
+use tsumugi_lab::testing::copy_for_all;
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
 /// A NIC with an address, whose other end is here, too.
@@ -17,10 +17,7 @@ const USER: &str = "setpriv --reuid=65534 --regid=65534 --clear-groups --inh-cap
 /// What a shell script prints in network, mount and process namespaces of its own, which go with it. The command is `"$0"`,
 /// where every user may run it.
 fn confined(script: &str) -> String {
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("tsumugi");
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    tsumugi_lab::testing::copy_program(TSUMUGI.as_ref(), &copy);
+    let (_folder, copy) = copy_for_all(TSUMUGI.as_ref());
     let mut command = Command::new("unshare");
     command.args(["--net", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc", "sh", "-c"]);
     command.arg(format!("exec 2>&1; mount -t tmpfs none /run; {NIC} {script}")).arg(copy);

@@ -6,10 +6,8 @@ mod common;
 use common::with_xdp;
 use serde_json::{Value, json};
 use std::io::{BufRead, BufReader};
-use std::os::unix::fs::PermissionsExt;
-use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
-use tsumugi_lab::testing::{Watched, copy_program};
+use tsumugi_lab::testing::{Watched, copy_for_all};
 use tsumugi_lab::{Lab, LabGuard, Spec};
 
 const TSUMUGI: &str = env!("CARGO_BIN_EXE_tsumugi");
@@ -74,15 +72,6 @@ fn expect(mut command: Command, code: i32) -> Printed {
     let (out, err) = (text(output.stdout), text(output.stderr));
     assert_eq!(output.status.code(), Some(code), "{command:?}: {out}{err}");
     (out, err)
-}
-
-/// A copy of the command where every user may run it, and the folder that it lies in: the build's may be closed to others.
-fn copy_for_all() -> (tempfile::TempDir, PathBuf) {
-    let folder = tempfile::tempdir().expect("a folder");
-    let copy = folder.path().join("tsumugi");
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-    copy_program(TSUMUGI.as_ref(), &copy);
-    (folder, copy)
 }
 
 /// The endpoints of a status as (port, owner, group, mode).
@@ -315,7 +304,7 @@ fn what_has_lost_its_nic_is_said_and_cleared_away() {
 #[test]
 fn who_is_not_root_may_only_look() {
     let Some(cluster) = Cluster::new("who_is_not_root_may_only_look") else { return };
-    let (_folder, copy) = copy_for_all();
+    let (_folder, copy) = copy_for_all(TSUMUGI.as_ref());
     let nobody = |line: &str, code| {
         let mut command = cluster.command(0, "setpriv");
         command.args(["--reuid=65534", "--regid=65534", "--clear-groups"]).arg(&copy);
@@ -402,7 +391,7 @@ fn an_endpoint_that_is_given_to_others_gets_a_new_memory() {
 fn an_endpoint_is_claimed_whole_or_not_at_all() {
     const CLAIMS: usize = 60;
     let Some(cluster) = Cluster::new("an_endpoint_is_claimed_whole_or_not_at_all") else { return };
-    let (_folder, copy) = copy_for_all();
+    let (_folder, copy) = copy_for_all(TSUMUGI.as_ref());
     let up = |owner: u32| drop(cluster.expect(&format!("up nic0 --endpoints 1 --owner {owner}"), 0));
     up(65533);
     let mut serve = cluster.command(1, TSUMUGI);

@@ -4,8 +4,10 @@ use crate::kernel_log::KernelLog;
 use rustix::process::geteuid;
 use rustix::system::uname;
 use std::io::Write;
-use std::path::Path;
+use std::os::unix::fs::PermissionsExt;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
+use tempfile::TempDir;
 
 /// Whether a test can run here: as root, and with nothing else `missing`. Otherwise says loudly that it does not; where
 /// CI=true nothing is skipped.
@@ -42,21 +44,27 @@ pub fn unless_emulated(test: &str, lacks: &str) -> bool {
     !emulated
 }
 
-/// Copies a program to where it can be run at once, by every user who gets there.
+/// Copies a program to a folder of its own, where every user may run it at once: the build's may be closed to others. Returns the
+/// folder, which goes when it is dropped, and the copy.
 ///
-/// A process of its own does: a child of another thread has what this one has open for writing, until it becomes another
+/// A process of its own copies: a child of another thread has what this one has open for writing, until it becomes another
 /// program, and so long nobody can run it (`ETXTBSY`).
 ///
 /// # Panics
 /// It cannot be copied.
-pub fn copy_program(from: &Path, to: &Path) {
-    let copied = Command::new("install").args(["-m", "755"]).args([from, to]).status();
+#[must_use]
+pub fn copy_for_all(program: &Path) -> (TempDir, PathBuf) {
+    let folder = tempfile::tempdir().expect("a folder");
+    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
+    let copy = folder.path().join(program.file_name().expect("a program has a name"));
+    let copied = Command::new("install").args(["-m", "755"]).args([program, &copy]).status();
     assert!(
         copied.as_ref().is_ok_and(ExitStatus::success),
         "copying {} to {}: {copied:?}",
-        from.display(),
-        to.display()
+        program.display(),
+        copy.display()
     );
+    (folder, copy)
 }
 
 fn skip(test: &str, missing: &str) {

@@ -45,7 +45,7 @@ pub enum XdpError {
     },
     /// What is pinned may be opened, but `bpf(2)` is refused to this process.
     #[error(
-        "bpf(2) is refused to this process, as containers do; a seccomp profile that permits it, see Tsumugi's docs/cluster.md"
+        "bpf(2) is refused to this process, most likely by a container; start the container with a seccomp profile that permits bpf(2): see Tsumugi's docs/cluster.md"
     )]
     BpfRefused,
     /// The kernel did not map an endpoint's memory.

@@ -9,11 +9,10 @@ mod roles;
 use process::{PATIENCE, Process, ROLE};
 use rustix::process::Signal;
 use rustix::thread::{CpuSet, sched_getaffinity, sched_setaffinity};
-use std::os::unix::fs::PermissionsExt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 use tsumugi::{Channel, Config, Endpoint, Evidence, PeerId, Reason, ReceiveError, SendError, TicketStatus};
-use tsumugi_lab::testing::{as_root, copy_program};
+use tsumugi_lab::testing::{as_root, copy_for_all};
 
 const CHANNEL: u16 = 7;
 /// For peers whose hosts are silent.
@@ -341,11 +340,7 @@ fn ping_pong(start: impl Fn(&str) -> Process, rounds: u64) -> (String, Duration)
 fn a_user_without_privileges_needs_none() {
     let _alone = alone();
     let Some(_watched) = as_root("a_user_without_privileges_needs_none", None) else { return };
-    // Where anybody may run it.
-    let folder = tempfile::tempdir().unwrap();
-    std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).unwrap();
-    let program = folder.path().join("processes");
-    copy_program(&std::env::current_exe().unwrap(), &program);
+    let (_folder, program) = copy_for_all(&std::env::current_exe().unwrap());
     let nobody = [
         "setpriv",
         "--reuid=65534",

@@ -6,7 +6,8 @@ use std::net::{Ipv6Addr, SocketAddr};
 use std::path::PathBuf;
 use std::process::Command;
 use std::time::Duration;
-use tsumugi_lab::testing::{Watched, as_root, copy_program};
+use tempfile::TempDir;
+use tsumugi_lab::testing::{Watched, as_root, copy_for_all};
 use tsumugi_lab::{Lab, LabGuard, NODE_VARIABLE, Spec, Wire};
 
 /// The first NIC of both nodes, mostly the only one.
@@ -18,7 +19,7 @@ pub(crate) const PORT: u16 = 7411;
 pub(crate) struct Cluster {
     lab: LabGuard,
     /// A copy of this program where every user may run it.
-    public: Option<tempfile::TempDir>,
+    public: Option<(TempDir, PathBuf)>,
     /// Looks at the kernel's log in the end.
     _watched: Watched,
 }
@@ -112,22 +113,12 @@ impl Cluster {
 
     /// Starts a role in a node, as a user without any capability.
     pub(crate) fn start_as(&mut self, user: u32, node: usize, role: &str) -> Process {
-        let program = self.public_copy();
+        let own = || copy_for_all(&std::env::current_exe().expect("this program"));
+        let program = self.public.get_or_insert_with(own).1.clone();
         let mut command = self.command(node, "setpriv");
         command.args([&format!("--reuid={user}"), &format!("--regid={user}"), "--clear-groups"]);
         command.args(["--inh-caps=-all", "--bounding-set=-all", "--no-new-privs"]).arg(program);
         Process::start_by(command, role)
-    }
-
-    fn public_copy(&mut self) -> PathBuf {
-        use std::os::unix::fs::PermissionsExt;
-        let folder = self.public.get_or_insert_with(|| {
-            let folder = tempfile::tempdir().expect("a folder");
-            std::fs::set_permissions(folder.path(), PermissionsExt::from_mode(0o755)).expect("it is ours");
-            copy_program(&std::env::current_exe().expect("this program"), &folder.path().join("test"));
-            folder
-        });
-        folder.path().join("test")
     }
 
     /// Does in a node what `tsumugi up` does; an error is told as its name and its text.
