@@ -6,6 +6,7 @@
 //! rail, [`trace`] writes what passes into a pcap file.
 
 mod choose;
+pub mod copy;
 pub mod dual_stack;
 pub mod ether;
 pub mod ethernet;

@@ -7,6 +7,7 @@ mod atomic;
 
 pub use atomic::AtomicError;
 
+use crate::copy;
 use crate::sys::{self, Access};
 use crate::words::copy_words;
 use std::any::Any;
@@ -149,7 +150,7 @@ impl Region {
         let from = self.at(at, into.len(), Access::Read)?;
         // SAFETY: `at` has found the bytes within the region; `into` is the caller's alone, so they do not overlap.
         // That somebody else writes them at this moment may mix old and new bytes: they are bytes either way.
-        unsafe { from.copy_to_nonoverlapping(NonNull::from(&mut *into).cast(), into.len()) };
+        unsafe { copy::bytes(from.as_ptr(), into.as_mut_ptr(), into.len()) };
         Ok(())
     }
 
@@ -163,7 +164,7 @@ impl Region {
         // SAFETY: `at` has found the bytes within the region, `reserve` made room for them, and the copy initialises
         // what `set_len` takes in. As for `read`, others may write at this moment.
         unsafe {
-            from.as_ptr().copy_to_nonoverlapping(into.as_mut_ptr().add(into.len()), bytes);
+            copy::bytes(from.as_ptr(), into.as_mut_ptr().add(into.len()), bytes);
             into.set_len(into.len() + bytes);
         }
         Ok(())
@@ -177,7 +178,7 @@ impl Region {
         let to = self.at(at, from.len(), Access::Write)?;
         // SAFETY: `at` has found the bytes within the region. `from` is a reference, which by the region's contract
         // is not to these bytes.
-        unsafe { to.copy_from_nonoverlapping(NonNull::from(from).cast(), from.len()) };
+        unsafe { copy::bytes(from.as_ptr(), to.as_ptr(), from.len()) };
         Ok(())
     }
 

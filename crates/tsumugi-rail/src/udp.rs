@@ -14,6 +14,7 @@ mod sockets;
 
 pub use options::{UdpCounters, UdpError, UdpOptions};
 
+use crate::copy::Staging;
 use crate::given_up::GivenUp;
 use crate::liveness::{Errors, Evidence, Question};
 use crate::sys::{self, RawAddress};
@@ -44,7 +45,7 @@ pub struct Udp {
     datagram_bytes: usize,
     sockets: Sockets,
     polling: Polling,
-    buffer: Box<[u8]>,
+    buffer: Staging,
     sender: Sender,
     /// Which of our addresses peers ask.
     asked: Asked,

@@ -5,6 +5,7 @@ use std::mem::ManuallyDrop;
 use std::ops::{Deref, DerefMut};
 use std::ptr::NonNull;
 use std::rc::Rc;
+use tsumugi_rail::copy;
 
 /// Memory of the application that is lent to the library until a message has been received into it.
 ///
@@ -88,7 +89,7 @@ impl Buffer {
     pub(crate) fn write(&mut self, at: usize, data: &[u8]) {
         let end = (at + data.len()).min(self.len());
         if let Some(place) = self.get_mut(at..end) {
-            place.copy_from_slice(&data[..place.len()]);
+            copy::fill(&data[..place.len()], place);
         }
     }
 }

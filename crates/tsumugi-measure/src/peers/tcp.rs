@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
 use serde::{Deserialize, Serialize};
+use tsumugi_rail::copy::Staging;
 
 use super::{Failure, Peer, Stream, Streamed, Until, Watch};
 use crate::cpu::process_cpu_time;
@@ -70,7 +71,7 @@ pub(crate) struct Tcp {
     spin: bool,
     tuning: Tuning,
     /// Where what arrives is put.
-    buffer: Vec<u8>,
+    buffer: Staging,
 }
 
 impl Tcp {
@@ -93,7 +94,7 @@ impl Tcp {
             let _ = sockopt::set_socket_send_buffer_size_force(&stream, bytes)
                 .or_else(|_| sockopt::set_socket_send_buffer_size(&stream, bytes));
         }
-        Ok(Tcp { stream, spin, tuning, buffer: Vec::new() })
+        Ok(Tcp { stream, spin, tuning, buffer: Staging::new(0, 0) })
     }
 
     /// What an unsuccessful call means: wait on, or an error.
@@ -147,7 +148,9 @@ impl Peer for Tcp {
     }
 
     fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
-        self.buffer.resize(self.buffer.len().max(bytes), 0);
+        if self.buffer.len() < bytes {
+            self.buffer = Staging::new(bytes, 0);
+        }
         let mut at = 0;
         while at < bytes {
             at += self.read_some(at, bytes - at, watch)?;
@@ -156,7 +159,7 @@ impl Peer for Tcp {
     }
 
     fn stream(&mut self, stream: Stream, until: Until, watch: &mut Watch<'_>) -> Result<Streamed, Failure> {
-        let mut message = vec![0x5a; stream.message_bytes as usize];
+        let mut message = Staging::new(stream.message_bytes as usize, 0x5a);
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let mut batches = 0;
         while batches == 0 || start.elapsed() < until.time && batches * stream.batch_messages < until.messages
@@ -183,7 +186,7 @@ impl Peer for Tcp {
         // A program wants a message whole, in one place: large ones get a buffer of their size, small ones are
         // read many at a time. Reading to the same short buffer again and again would be faster and of no use.
         let message_bytes = stream.message_bytes as usize;
-        self.buffer = vec![0; READ_BYTES_MAX.next_multiple_of(message_bytes)];
+        self.buffer = Staging::new(READ_BYTES_MAX.next_multiple_of(message_bytes), 0);
         loop {
             let count = match self.read_some(at, READ_BYTES_MAX, watch) {
                 Ok(count) => {

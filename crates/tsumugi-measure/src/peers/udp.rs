@@ -6,6 +6,7 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use rustix::net::sockopt;
+use tsumugi_rail::copy::Staging;
 use tsumugi_rail::set_option;
 
 use super::number::{Numbers, Role};
@@ -39,7 +40,7 @@ pub(crate) struct Udp {
     numbers: Numbers,
     /// What the receiver had reported when the last stream ended: its count goes on over several streams.
     reported: u64,
-    buffer: Vec<u8>,
+    buffer: Staging,
 }
 
 impl Udp {
@@ -62,7 +63,7 @@ impl Udp {
             room_bytes: buffer / 4,
             numbers: Numbers::new(role),
             reported: 0,
-            buffer: vec![0x5a; 65_536],
+            buffer: Staging::new(65_536, 0x5a),
         })
     }
 
@@ -138,7 +139,7 @@ impl Peer for Udp {
         // Every packet may cost a kilobyte of bookkeeping in the receive buffer besides its payload.
         let packets = self.room_bytes / (segment as u64 + 1024);
         let in_flight_max = self.in_flight_bytes_max.min(packets * segment as u64).max(burst as u64);
-        let message = vec![0x5a; burst];
+        let message = Staging::new(burst, 0x5a);
         let (start, cpu) = (Instant::now(), process_cpu_time());
         let (mut sent, mut arrived, mut lost) = (0_u64, 0_u64, 0_u64);
         let mut heard = Instant::now();
@@ -195,7 +196,7 @@ impl Peer for Udp {
         let mut first: Option<(Instant, Duration)> = None;
         // As TCP does: large messages get a buffer of their size. It is longer by the longest datagram.
         let message_bytes = stream.message_bytes as usize;
-        let mut buffer = vec![0; message_bytes + DATAGRAM_BYTES_MAX as usize];
+        let mut buffer = Staging::new(message_bytes + DATAGRAM_BYTES_MAX as usize, 0);
         let mut at = 0;
         let report_bytes = REPORT_BYTES.min(stream.message_bytes * REPORT_MESSAGES);
         let (mut reported, mut polls) = (0, 0_u32);

@@ -4,6 +4,8 @@
 use std::net::TcpStream;
 use std::time::{Duration, Instant};
 
+use tsumugi_rail::copy::Staging;
+
 use super::control::OVERLAP_QUESTION_BYTES;
 use crate::cpu::process_cpu_time;
 use crate::peers::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
@@ -90,7 +92,7 @@ fn round_trips(
     until: Until,
     watch: &mut Watch<'_>,
 ) -> Result<Measured, Failure> {
-    let mut message = vec![0x5a; size as usize];
+    let mut message = Staging::new(size as usize, 0x5a);
     let mut samples = Vec::with_capacity(until.messages.min(SAMPLES_MAX) as usize);
     let mut lost = 0;
     let start = Instant::now();
@@ -127,7 +129,7 @@ fn overhead(
 ) -> Result<Measured, Failure> {
     let compute = Duration::from_nanos(round_trip_ns.min(10_000_000) * 2) + Duration::from_micros(20);
     let clock = clock_cost();
-    let mut message = vec![0x5a; size as usize];
+    let mut message = Staging::new(size as usize, 0x5a);
     let (mut send, mut receive) = (Vec::new(), Vec::new());
     let start = Instant::now();
     while send.is_empty()

@@ -12,6 +12,7 @@ use rustix::net::sockopt;
 use rustix::time::Timespec;
 use thiserror::Error;
 use tsumugi::{Config, Endpoint, ReceiveChoice, Wait};
+use tsumugi_rail::copy::Staging;
 use tsumugi_rail::family::canonical;
 use tsumugi_rail::port::when_free;
 
@@ -225,7 +226,7 @@ fn answer(
     bytes: u64,
     watch: &mut Watch<'_>,
 ) -> Result<Streamed, Failure> {
-    let mut message = vec![0xa5; bytes as usize];
+    let mut message = Staging::new(bytes as usize, 0xa5);
     let mut answered = Streamed::default();
     let end = loop {
         match peer.receive(question_bytes, watch) {

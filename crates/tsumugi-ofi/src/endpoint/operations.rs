@@ -9,11 +9,11 @@ use libc::iovec;
 use slab::Slab;
 use std::collections::VecDeque;
 use std::ffi::c_void;
-use std::ptr;
 use std::rc::Rc;
 use tsumugi::message::Listed;
 use tsumugi::remote::Operation;
 use tsumugi::{PeerId, Region, Ticket};
+use tsumugi_rail::copy;
 
 /// Kinds of operations, by whom they are told to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -244,7 +244,7 @@ pub(super) unsafe fn scatter(mut data: &[u8], pieces: &[iovec]) {
     for piece in pieces {
         let bytes = piece.iov_len.min(data.len());
         // SAFETY: as the caller promises.
-        unsafe { ptr::copy_nonoverlapping(data.as_ptr(), piece.iov_base.cast(), bytes) };
+        unsafe { copy::bytes(data.as_ptr(), piece.iov_base.cast(), bytes) };
         data = &data[bytes..];
     }
 }

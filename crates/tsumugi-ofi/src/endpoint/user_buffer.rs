@@ -5,6 +5,7 @@ use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 use tsumugi::message::Buffer;
+use tsumugi_rail::copy;
 
 /// The caller's buffer.
 #[derive(Clone, Copy)]
@@ -41,11 +42,11 @@ impl<'a> UserBuffer<'a> {
     pub(super) unsafe fn gather(&self, into: &mut Vec<u8>) {
         match self {
             // SAFETY: as the caller promises.
-            UserBuffer::One(start, bytes) => into.extend_from_slice(unsafe { view(*start, *bytes) }),
+            UserBuffer::One(start, bytes) => copy::append(unsafe { view(*start, *bytes) }, into),
             UserBuffer::Several(pieces) => {
                 for piece in *pieces {
                     // SAFETY: as the caller promises.
-                    into.extend_from_slice(unsafe { view(piece.iov_base, piece.iov_len) });
+                    copy::append(unsafe { view(piece.iov_base, piece.iov_len) }, into);
                 }
             }
         }

@@ -2,6 +2,7 @@
 
 use super::queue::{PREFIX_BYTES, Queue};
 use crate::Packet;
+use crate::copy::Staging;
 use crate::ether::Template;
 use crate::run::run_length;
 use crate::sys::{self, Own, RawAddress};
@@ -36,12 +37,12 @@ pub(super) struct Sender {
     direct: Own<OwnedFd>,
     /// Through it.
     queue: Queue,
-    scratch: Box<[u8]>,
+    scratch: Staging,
 }
 
 impl Sender {
     pub(super) fn new(direct: Own<OwnedFd>, queue: Queue) -> Sender {
-        Sender { direct, queue, scratch: vec![0; SCRATCH_BYTES].into() }
+        Sender { direct, queue, scratch: Staging::new(SCRATCH_BYTES, 0) }
     }
 
     /// Sends as many packets from the beginning of `burst` as fit one system call.

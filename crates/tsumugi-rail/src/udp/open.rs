@@ -5,6 +5,7 @@ use super::polling::Polling;
 use super::send::Sender;
 use super::sockets::{MAIN, Sockets, socket};
 use super::{BUFFER_BYTES, Udp, UdpCounters, UdpError, UdpOptions, mtu};
+use crate::copy::Staging;
 use crate::given_up::GivenUp;
 use crate::liveness::Errors;
 use crate::nics;
@@ -64,7 +65,7 @@ impl Udp {
             datagram_bytes,
             sockets: Sockets::new(address, options.clone(), main),
             polling: Polling::new(epoll.ok()),
-            buffer: vec![0; BUFFER_BYTES].into(),
+            buffer: Staging::new(BUFFER_BYTES, 0),
             sender,
             asked: Asked::default(),
             errors: Errors::default(),

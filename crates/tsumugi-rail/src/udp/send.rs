@@ -2,6 +2,7 @@
 
 use super::UdpCounters;
 use crate::Packet;
+use crate::copy::Staging;
 use crate::liveness::Evidence;
 use crate::run::run_length;
 use crate::sys::{self, RawAddress};
@@ -29,7 +30,7 @@ pub(super) struct Sender {
     /// What the kernel said when it was asked for that and refused.
     refused: Option<io::Error>,
     /// Where packets are put together.
-    scratch: Box<[u8]>,
+    scratch: Staging,
     /// The system's last error about a packet.
     error: Option<i32>,
 }
@@ -43,7 +44,7 @@ impl Sender {
             Some(Err(error)) => (false, Some(error)),
             None => (false, None),
         };
-        Sender { segments, refused, scratch: vec![0; SEND_BYTES_MAX].into(), error: None }
+        Sender { segments, refused, scratch: Staging::new(SEND_BYTES_MAX, 0), error: None }
     }
 
     /// Whether bursts are segmented by the kernel.

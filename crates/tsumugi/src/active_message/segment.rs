@@ -7,6 +7,7 @@ use super::{ActiveMessages, Asked};
 use crate::error::NameError;
 use crate::{PeerId, registry};
 use std::ops::Range;
+use tsumugi_rail::copy;
 
 impl<S> ActiveMessages<S> {
     /// Registers memory that peers may store into and get from, under a name.
@@ -100,7 +101,7 @@ impl<S> ActiveMessages<S> {
             self.flow_control.refuse(source, head.number, Code::Bounds, segment.len() as u64);
             return;
         };
-        segment[range.clone()].copy_from_slice(data);
+        copy::fill(data, &mut segment[range.clone()]);
         let request =
             Request { source, words: head.words, data: &segment[range], offset: Some(place.offset) };
         handler(&mut self.state, request, Reply::new(&mut self.flow_control, source, head.number));

@@ -13,7 +13,7 @@ use crate::{PeerId, Ticket};
 use std::fmt;
 use std::ops::{Deref, DerefMut};
 use std::rc::Rc;
-use tsumugi_rail::RailError;
+use tsumugi_rail::{RailError, copy};
 
 impl Port {
     /// Sends a copy of `data` to the same channel of `peer`. A lone message leaves at once, others with the endpoint's next
@@ -57,7 +57,7 @@ impl Port {
             drop(self.send(peer, envelope, data)?);
             return Ok(self.shared.push(peer)?);
         };
-        self.with(|port, core| core.unwatched(|core| port.send_now(core, header, peer, data)))?;
+        self.with(|port, core| port.send_now(core, header, peer, data))?;
         Ok(self.shared.push(peer)?)
     }
 
@@ -130,7 +130,7 @@ impl Port {
 
     fn filled(&self, data: &[u8]) -> Result<Vec<u8>, SendError> {
         let mut buffer = PortState::buffer(&mut self.shared.inner.borrow_mut().core, data.len())?;
-        buffer[PortState::DATA_AT..].copy_from_slice(data);
+        copy::fill(data, &mut buffer[PortState::DATA_AT..]);
         Ok(buffer)
     }
 

@@ -5,6 +5,7 @@ use crate::buffer::Buffer;
 use crate::context::{SavedAssembly, SavedHeld, SavedReceive};
 use tsumugi_proto::pieces::Pieces;
 use tsumugi_proto::reorder::Reorder;
+use tsumugi_rail::copy;
 use tsumugi_wire::Psn;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::Fragment;
@@ -219,12 +220,12 @@ impl Assembly {
 fn put(buffer: &mut Vec<u8>, offset: usize, data: &[u8]) {
     if offset == buffer.len() {
         // In order: nothing is zeroed first.
-        buffer.extend_from_slice(data);
+        copy::append(data, buffer);
         return;
     }
     let end = offset + data.len();
     if end > buffer.len() {
         buffer.resize(end, 0);
     }
-    buffer[offset..end].copy_from_slice(data);
+    copy::fill(data, &mut buffer[offset..end]);
 }
