@@ -20,6 +20,7 @@ tshark   tshark           the test of the Wireshark dissector
 qemu     qemu-system-x86  the tests on other kernels, on an emulated machine
 fabric   libfabric-dev    the tests of the libfabric provider
 venv     python3-venv     the tests of the MPIs, which come from PyPI
+valgrind valgrind         counting the instructions that a message takes
 LIST
 }
 

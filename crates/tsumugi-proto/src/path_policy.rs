@@ -120,7 +120,7 @@ impl UnknownPolicy {
 }
 
 /// The path for the next packets of a flow, as `policy` says, except after a time-out: what that sends again goes out
-/// whatever the congestion windows say, and not where it was lost. The policy's choice might be that very path, which
+/// whatever the congestion windows say, and not where it was lost, unless that path has answered since. The policy's choice might be that very path, which
 /// nobody knows to be silent until another delivers.
 pub fn pick<P>(
     policy: &mut dyn Policy,
@@ -134,7 +134,9 @@ pub fn pick<P>(
         return policy.pick(now, flow, paths, waiting);
     }
     match sender.lost_on() {
-        Some(lost_on) if defect!(ResentWhereLost) => Some(Pick { path: lost_on, packets: 1 }),
+        Some(lost_on) if sender.tries_again() || defect!(ResentWhereLost) => {
+            Some(Pick { path: lost_on, packets: 1 })
+        }
         Some(lost_on) => Some(Pick { path: after(lost_on, paths), packets: 1 }),
         None => policy.pick(now, flow, paths, waiting).or(Some(Pick { path: 0, packets: 1 })),
     }
@@ -186,6 +188,36 @@ mod tests {
         (0..3).for_each(|path| sender.suspend(Instant(0), path));
         sender.on_timeout(sender.timeout());
         assert_eq!(pick(&mut ActiveBackup, Instant(0), 0, &sender, 1).map(|pick| pick.path), Some(2));
+    }
+
+    #[test]
+    fn what_is_lost_on_a_path_that_answers_goes_there_again_once_a_time_out() {
+        let mut sender = Sender::new(Repeat::Selective, 3, 100);
+        sender.send(Instant(0), 0, ());
+        let mut picked = Vec::new();
+        let mut send = |sender: &mut Sender<()>, now| {
+            let pick = pick(&mut ActiveBackup, now, 0, sender, 1).unwrap();
+            sender.resend(now, pick.path).unwrap();
+            picked.push(pick.path);
+        };
+        for _ in 0..2 {
+            let now = sender.timeout();
+            sender.on_timeout(now);
+            send(&mut sender, now);
+            let last = sender.lost_on();
+            assert_eq!(last, None, "nothing is lost any more");
+        }
+        let (tried, later) = (2, sender.timeout());
+        let soon = Instant(later.0 - 1);
+        assert!(!sender.lose_tried(soon, 1), "it was tried elsewhere since");
+        assert!(sender.lose_tried(soon, tried));
+        send(&mut sender, soon);
+        assert!(!sender.lose_tried(later, tried), "once is enough");
+        sender.on_timeout(sender.timeout());
+        let now = sender.timeout();
+        send(&mut sender, now);
+        assert_eq!(picked, [1, 2, 2, 0]);
+        assert!(!sender.lose_tried(now, 0), "no answer can be here so soon");
     }
 
     #[test]

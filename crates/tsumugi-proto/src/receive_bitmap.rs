@@ -79,6 +79,28 @@ pub fn look(flow: &Flow, psn: Psn) -> Claim {
 /// Sets the bit of `psn`.
 #[inline]
 pub fn claim(flow: &Flow, psn: Psn) -> Claim {
+    claim_bits(flow, psn, bit_of(psn))
+}
+
+/// Sets the bits of `packets` PSNs from `first` on, up to a block of which one is set, or which lies beyond the bitmap. Returns how
+/// many it set, and the word as it was left that has the last of them.
+#[inline]
+pub fn claim_run(flow: &Flow, first: Psn, packets: u64) -> (u64, u64) {
+    let (mut claimed, mut left) = (0, 0);
+    while claimed < packets {
+        let psn = first.plus(claimed);
+        let some = (packets - claimed).min(WORD_PSNS - psn.0 % WORD_PSNS);
+        match claim_bits(flow, psn, (BITS >> (WORD_PSNS - some)) << (psn.0 % WORD_PSNS)) {
+            Claim::Mine(word) => (claimed, left) = (claimed + some, word),
+            Claim::Taken | Claim::Beyond => break,
+        }
+    }
+    (claimed, left)
+}
+
+/// Sets these bits of the block that `psn`, the first of them, lies in, if none of them is set.
+#[inline]
+fn claim_bits(flow: &Flow, psn: Psn, bits: u64) -> Claim {
     let (block, slot) = match slot(flow, psn) {
         Ok(found) => found,
         Err(outside) => return outside,
@@ -91,12 +113,12 @@ pub fn claim(flow: &Flow, psn: Psn) -> Claim {
     let mut word = slot.load(Ordering::Acquire);
     loop {
         let wanted = match age(word, block) {
-            0 if word & bit_of(psn) == 0 => word | bit_of(psn),
+            0 if word & bits == 0 => word | bits,
             // Set, or the bitmap has moved past this block since the base was read.
             0 | i32::MIN..=-1 => return Claim::Taken,
             // Every PSN of the older block lies before the base: both blocks share this word, and
             // the newer is within the bitmap.
-            1.. => (block & BITS) << 32 | bit_of(psn),
+            1.. => (block & BITS) << 32 | bits,
         };
         match slot.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => return Claim::Mine(wanted),

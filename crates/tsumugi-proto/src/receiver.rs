@@ -198,26 +198,49 @@ fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
 pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header) -> Verdict {
     let mut verdict = admit(flow, header);
     if verdict == Verdict::Deposited {
-        begin(flow);
+        begin(flow, 1);
         verdict = conclude(flow, header.psn, receive_bitmap::claim(flow, header.psn));
         if verdict != Verdict::Deposited {
-            consumed(flow);
+            consumed(flow, 1);
         }
     }
     memory.count(verdict.counter(), 1);
     verdict
 }
 
-/// A packet that was [consumed](consume) is where it belongs, or a direct write that was begun comes to nothing.
+/// The same for a run of `packets` DATA packets, of which this is the first's header, each PSN one more than the one before.
+///
+/// Claims as many from the first on as nothing stands in the way of, and returns how many. The others are left as they were, for
+/// [`consume`] to say what is wrong with them.
 #[inline]
-pub fn consumed(flow: &Flow) {
-    flow.direct_writes.0.started.fetch_sub(1, Ordering::AcqRel);
+pub fn consume_run<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, first: &Header, packets: u64) -> u64 {
+    let wanted = packets.min(limit(flow).0.saturating_sub(first.psn.0));
+    if wanted == 0 || admit(flow, first) != Verdict::Deposited {
+        return 0;
+    }
+    begin(flow, wanted);
+    let (claimed, word) = receive_bitmap::claim_run(flow, first.psn, wanted);
+    if claimed < wanted {
+        consumed(flow, wanted - claimed);
+    }
+    if claimed > 0 {
+        conclude(flow, first.psn.plus(claimed - 1), Claim::Mine(word));
+        memory.count(Counter::Deposited, claimed);
+    }
+    claimed
 }
 
-/// From now on a packet of the flow counts as being written to its place, until it is done or [taken back](consumed).
+/// So many packets that were [consumed](consume) are where they belong, or direct writes that were begun come to nothing.
 #[inline]
-fn begin(flow: &Flow) {
-    flow.direct_writes.0.started.fetch_add(1, Ordering::AcqRel);
+pub fn consumed(flow: &Flow, packets: u64) {
+    flow.direct_writes.0.started.fetch_sub(packets, Ordering::AcqRel);
+}
+
+/// From now on so many packets of the flow count as being written to their places, until they are done or
+/// [taken back](consumed).
+#[inline]
+fn begin(flow: &Flow, packets: u64) {
+    flow.direct_writes.0.started.fetch_add(packets, Ordering::AcqRel);
 }
 
 /// Whether no packet before the base is still being written to its place (invariant 4 of the memory). The caller has
@@ -256,7 +279,7 @@ pub fn write_directly<M: ReceiveMemory + ?Sized>(
             memory.count(Counter::Untranslated, 1);
             return None;
         };
-        begin(flow);
+        begin(flow, 1);
         let claimed = receive_bitmap::claim(flow, header.psn);
         if let Claim::Mine(_) = claimed {
             memory.write_window(
@@ -271,7 +294,7 @@ pub fn write_directly<M: ReceiveMemory + ?Sized>(
             conclude(flow, header.psn, claimed);
             return Some(Verdict::WrittenDirectly);
         }
-        consumed(flow);
+        consumed(flow, 1);
         verdict = Verdict::Duplicate;
     }
     memory.count(verdict.counter(), 1);

@@ -6,11 +6,13 @@ mod plain;
 
 use common::{Model, Step, steps};
 use plain::Plain;
+use proptest::prelude::*;
 use std::collections::BTreeMap;
 use tsumugi_proto::{ReceiveMemory, Verdict, queue, receive_bitmap, receiver};
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::handshake::Repeat;
-use tsumugi_wire::memory::Counter;
+use tsumugi_wire::memory::{Counter, Flow};
+use tsumugi_wire::{Header, Kind, Psn};
 
 const SEEDS: u64 = 32;
 const STEPS: usize = 8000;
@@ -131,4 +133,75 @@ fn a_bitmap_that_is_restored_says_what_it_said() {
 fn a_seed_makes_one_sequence() {
     assert_eq!(steps(7, 1000), steps(7, 1000));
     assert_ne!(steps(7, 1000), steps(8, 1000));
+}
+
+/// Two memories with a flow, of which each has received what the other has.
+struct Twins([Plain; 2]);
+
+impl Twins {
+    fn new(limit: u64) -> Twins {
+        let memories = [Plain::new(), Plain::new()];
+        for memory in &memories {
+            receiver::open(flow_of(memory), TOKEN, EPOCH, Repeat::Selective, limit);
+        }
+        Twins(memories)
+    }
+}
+
+const TOKEN: u64 = 7;
+const EPOCH: u32 = 3;
+
+fn flow_of(memory: &Plain) -> &Flow {
+    ReceiveMemory::flow(memory, 1).expect("an entry of the table")
+}
+
+/// A packet of the flow with this PSN is claimed, and is where it belongs.
+fn consume(memory: &Plain, psn: u64) -> Verdict {
+    let verdict = receiver::consume(memory, flow_of(memory), &data(psn));
+    if verdict == Verdict::Deposited {
+        receiver::consumed(flow_of(memory), 1);
+    }
+    verdict
+}
+
+fn data(psn: u64) -> Header {
+    let mut header = Header::new(Kind::Data, EPOCH);
+    (header.flow, header.token, header.psn) = (1, TOKEN, Psn(psn));
+    header
+}
+
+proptest! {
+    #[test]
+    fn a_run_claimed_at_once_ends_as_its_packets_do_one_after_the_other(
+        limit in 200u64..3000,
+        runs in proptest::collection::vec((0u64..100, 1u64..80), 1..80),
+        strays in proptest::collection::vec(0u64..400, 0..20),
+    ) {
+        let Twins([at_once, one_by_one]) = Twins::new(limit);
+        let mut strays = strays.into_iter();
+        for (ahead, packets) in runs {
+            // From a little before the base to beyond a gap, among packets that have come alone.
+            let first = (receive_bitmap::base(flow_of(&at_once)).0 + ahead / 3).saturating_sub(10);
+            if let Some(stray) = strays.next() {
+                prop_assert_eq!(consume(&at_once, first + stray), consume(&one_by_one, first + stray));
+            }
+            let claimed = receiver::consume_run(&at_once, flow_of(&at_once), &data(first), packets);
+            receiver::consumed(flow_of(&at_once), claimed);
+            let verdicts = (first..first + packets).map(|psn| consume(&one_by_one, psn)).collect::<Vec<_>>();
+            let free = verdicts.iter().take_while(|verdict| **verdict == Verdict::Deposited).count() as u64;
+            prop_assert!(claimed <= free && (claimed == packets || free < packets), "{} of {} claimed", claimed, free);
+            for psn in first + claimed..first + packets {
+                prop_assert_eq!(consume(&at_once, psn), verdicts[(psn - first) as usize]);
+            }
+            let [seen, right] = [&at_once, &one_by_one].map(|memory| receive_bitmap::snapshot(flow_of(memory)));
+            prop_assert_eq!((seen.0, seen.1.words), (right.0, right.1.words));
+            prop_assert_eq!(&seen.1.bitmap[..seen.1.words], &right.1.bitmap[..right.1.words]);
+        }
+        let counts = [&at_once, &one_by_one].map(|memory| {
+            Counter::ALL.map(|(counter, _)| ReceiveMemory::control(memory).counters.0[counter as usize].load(Ordering::Relaxed))
+        });
+        prop_assert_eq!(counts[0], counts[1]);
+        let started = flow_of(&at_once).direct_writes.0.started.load(Ordering::Relaxed);
+        prop_assert_eq!(started, 0);
+    }
 }

@@ -96,7 +96,7 @@ impl<P> Sender<P> {
         if newly > 0 {
             self.timers.quiet_since = now;
             self.timers.timeouts = 0;
-            self.urgent.last = None;
+            (self.urgent.last, self.urgent.again) = (None, false);
             // What a time-out asked for is answered. Left behind, it would have everything sent past cwnd and policy.
             self.urgent.resends = 0;
             self.sample_others(now, echoed);

@@ -37,6 +37,26 @@ impl<P> Sender<P> {
         overtaken
     }
 
+    /// An answer has come over `path` and did not acknowledge what a time-out has sent there last, though it may well answer the
+    /// PROBE behind that. Then that was lost by chance, and goes over the same path again at once: `true`. Others have had their turn
+    /// in vain, and would have the next before it. Once after each time-out: the path may carry short packets and lose long ones.
+    pub fn lose_tried(&mut self, now: Instant, path: u8) -> bool {
+        let Some((_, order, sent_at)) = self.urgent.last.filter(|(tried, ..)| *tried == path) else {
+            return false;
+        };
+        let early = now < sent_at.plus(self.paths[usize::from(path)].rtt.empty_ns());
+        if early || self.urgent.has_gone_again || self.xoff_at.is_some() {
+            return false;
+        }
+        let tried = self.slots.iter().position(|slot| slot.order == order && slot.state == State::InFlight);
+        if let Some(index) = tried {
+            self.mark_lost(index);
+            self.urgent.resends = self.urgent.resends.max(1);
+            (self.urgent.again, self.urgent.has_gone_again) = (true, true);
+        }
+        tried.is_some()
+    }
+
     /// RACK (RFC 8985), per path: lost is what was overtaken by something sent later on the same path,
     /// and has had time to arrive late; or, after a longer time, by something on another path. Looks at what lies
     /// before `end`.

@@ -76,6 +76,9 @@ struct Urgent {
     last: Option<(u8, u64, Instant)>,
     /// The one before it: a NIC may not take that transmission after all.
     before: Option<(u8, u64, Instant)>,
+    /// The next goes over the same path as the last, and whether one has since the time-out.
+    again: bool,
+    has_gone_again: bool,
 }
 
 /// The sending half of a flow. `P` is the payload of a packet, whatever the library makes of it.
@@ -217,6 +220,12 @@ impl<P> Sender<P> {
         Some(self.urgent.last.map_or(lost.path, |(path, ..)| path))
     }
 
+    /// Whether what a time-out sends again goes once more [where it was lost](Sender::lost_on): that path has answered.
+    #[must_use]
+    pub const fn tries_again(&self) -> bool {
+        self.urgent.again
+    }
+
     /// Adds a path over which nothing is sent until it has been [revived](Sender::revive), and returns its number.
     pub fn add_path(&mut self, speed_bits: u64) -> u8 {
         self.paths.push(Path::untried(speed_bits));
@@ -293,6 +302,7 @@ impl<P> Sender<P> {
         if self.urgent.resends > 0 {
             self.urgent.resends -= 1;
             self.urgent.before = self.urgent.last.replace((path, order, now));
+            self.urgent.again = false;
         }
         self.lost -= 1;
         self.order += 1;
@@ -351,6 +361,24 @@ impl<P> Sender<P> {
             self.timers.starving_since = Some(now);
             self.timers.probe_wanted |= self.limit == Psn(0);
         }
+    }
+
+    /// Somebody waits for what has been sent to be acknowledged.
+    pub fn want_probe(&mut self) {
+        self.timers.probe_wanted = true;
+    }
+
+    /// Whether so much is under way over `path` that the receiver must not wait long before it acknowledges it: half of what may
+    /// be.
+    #[must_use]
+    pub fn needs_ack(&self, path: u8) -> bool {
+        u64::from(self.in_flight(path)) >= self.room(path)
+    }
+
+    /// Packets that are under way over `path`.
+    #[must_use]
+    pub fn in_flight(&self, path: u8) -> u32 {
+        self.paths[usize::from(path)].in_flight
     }
 
     /// Whether a PROBE should be sent now; asking answers for it.

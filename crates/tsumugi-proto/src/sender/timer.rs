@@ -134,5 +134,6 @@ impl<P> Sender<P> {
             self.paths[usize::from(path)].doubted.get_or_insert((order, sent_at));
         }
         self.urgent.resends = self.urgent.resends.max(1);
+        (self.urgent.again, self.urgent.has_gone_again) = (false, false);
     }
 }

@@ -141,3 +141,50 @@ fn a_snapshot_is_true_while_the_bitmap_moves_on_beneath_it() {
     // The base leaves its block, whose word is taken for the block a bitmap's length further on.
     snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
 }
+
+/// What a receive path does to the bitmap for a run of packets: those that it does not get at once it claims one by one. Returns how
+/// many it got.
+fn claim_run(flow: &Flow, first: u64, packets: u64) -> u64 {
+    let (mut mine, word) = receive_bitmap::claim_run(flow, Psn(first), packets);
+    if mine > 0 {
+        receive_bitmap::advance(flow, Psn(first + mine - 1), word);
+    }
+    for psn in first + mine..first + packets {
+        if let Claim::Mine(word) = receive_bitmap::claim(flow, Psn(psn)) {
+            receive_bitmap::advance(flow, Psn(psn), word);
+            mine += 1;
+        }
+    }
+    mine
+}
+
+/// Threads that each claim a run, given by its first PSN and its length, which together are all from `base` to `end`: each PSN has one
+/// owner, and the base comes to the end.
+fn runs_meet(base: u64, end: u64, runs: &'static [(u64, u64)], preemptions: usize) {
+    explore(preemptions, move || {
+        let memory = Arc::new(Small::at(base, 1));
+        let claiming = Vec::from_iter(runs.iter().map(|(first, packets)| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || claim_run(&memory.flow, *first, *packets))
+        }));
+        let claimed: u64 = claiming.into_iter().map(|thread| thread.join().unwrap()).sum();
+        assert_eq!((claimed, memory.base()), (end - base, end));
+    });
+}
+
+#[test]
+fn runs_side_by_side_do_not_leave_the_base_behind() {
+    runs_meet(30, 35, &[(30, 3), (33, 2)], 4);
+    runs_meet(31, 66, &[(31, 34), (65, 1)], 3);
+}
+
+#[test]
+fn what_two_runs_share_has_one_owner() {
+    runs_meet(30, 34, &[(30, 3), (31, 3)], 3);
+    runs_meet(31, 34, &[(31, 2), (31, 3)], 3);
+}
+
+#[test]
+fn a_run_replaces_an_older_block_once() {
+    runs_meet(33 * 32 - 1, 33 * 32 + 3, &[(33 * 32 - 1, 3), (33 * 32, 3)], 3);
+}

@@ -34,6 +34,7 @@ impl Endpoint {
     /// As [`Endpoint::flush`].
     pub async fn flush_async(&self) -> Result<(), SendError> {
         let patience_ns = self.shared.inner.borrow().flush_ns;
+        self.shared.hasten_acks()?;
         let (mut before, mut since) = (self.shared.inner.borrow().core.acknowledged(), self.shared.now());
         let flushed = poll_fn(|context| {
             self.shared.poll_until(context, |core| {
@@ -84,6 +85,7 @@ impl Shared {
     /// See [`Endpoint::flush`].
     pub(super) fn flush(&self) -> Result<(), SendError> {
         let patience_ns = self.inner.borrow().flush_ns;
+        self.hasten_acks()?;
         loop {
             let before = self.inner.borrow().core.acknowledged();
             let until = self.now().plus(patience_ns);
@@ -99,6 +101,12 @@ impl Shared {
                 return Err(error);
             }
         }
+    }
+
+    /// Somebody waits for what has been accepted to be acknowledged.
+    fn hasten_acks(&self) -> Result<(), tsumugi_rail::RailError> {
+        self.inner.borrow_mut().core.hasten_acks();
+        self.transmit(self.now())
     }
 
     /// Says BYE to every peer, until each has acknowledged it.

@@ -31,8 +31,6 @@ pub(crate) struct Egress {
     /// Stateless answers: to whom, and the whole packet.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     pub(crate) burst: Burst,
-    /// Of what is posted now nobody will ask whether it has arrived.
-    pub(crate) unwatched: bool,
 }
 
 impl Egress {

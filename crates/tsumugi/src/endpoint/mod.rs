@@ -355,7 +355,12 @@ impl Endpoint {
     /// Whether a message has been acknowledged, is under way, or is lost with its peer.
     #[must_use]
     pub fn status(&self, ticket: Ticket) -> TicketStatus {
-        self.shared.inner.borrow().core.status_of(ticket)
+        let core = &mut self.shared.inner.borrow_mut().core;
+        let status = core.status_of(ticket);
+        if status == TicketStatus::Pending {
+            core.hasten_ack(ticket.peer());
+        }
+        status
     }
 
     /// Takes the next failure of a peer that nobody has asked for.

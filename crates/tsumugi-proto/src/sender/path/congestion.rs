@@ -36,7 +36,7 @@ pub struct Congestion {
     acked: u32,
     lost: u32,
     rtt_ns_min: u64,
-    /// Whether it was this window that held packets back in the round.
+    /// Whether a larger window would have been of use in the round.
     limited: bool,
 }
 
@@ -60,7 +60,7 @@ impl Congestion {
     }
 
     pub(super) fn sent(&mut self, in_flight: u32) {
-        self.limited |= in_flight >= self.cwnd_packets;
+        self.limited |= self.limits(in_flight);
     }
 
     pub(super) fn lost(&mut self) {
@@ -100,8 +100,15 @@ impl Congestion {
         self.acked = 0;
         self.lost = 0;
         self.rtt_ns_min = u64::MAX;
-        self.limited = in_flight >= self.cwnd_packets;
+        self.limited = self.limits(in_flight);
         self.round_end = order_next;
+    }
+
+    /// Whether the window holds packets back; at the beginning, whether the next doubling might (as Linux' TCP has it): what is
+    /// sent then need not be acknowledged before the window is half used.
+    const fn limits(&self, in_flight: u32) -> bool {
+        let enough = if self.slow_start { self.cwnd_packets / 2 } else { self.cwnd_packets };
+        in_flight >= enough
     }
 
     /// The path has been silent for several time-outs: begin carefully.

@@ -5,18 +5,30 @@ use crate::checksum::crc32c;
 use crate::endpoint::peer::acks::AckDue;
 use crate::endpoint::peer::connection::Phase;
 use crate::endpoint::sent::PacketKey;
+use arrayvec::ArrayVec;
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receive_bitmap, receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::defect;
-use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
+use tsumugi_wire::frame::{Fragment, Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::{Counter, Flow};
 use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
+
+/// Packets that are taken in at once, at most: as many as a burst has.
+const RUN_PACKETS_MAX: usize = 64;
+
+/// A packet of a run, and what follows it in the datagram.
+struct Run<'d> {
+    header: Header,
+    fragment: Fragment,
+    data: &'d [u8],
+    next: &'d [u8],
+}
 
 impl Core {
     /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
@@ -27,6 +39,13 @@ impl Core {
         loop {
             match Header::decode(rest) {
                 Ok((header, body, next)) => {
+                    if header.kind == Kind::Data && !next.is_empty() {
+                        let after = self.on_run(now, from, rest);
+                        if after.len() < rest.len() {
+                            rest = after;
+                            continue;
+                        }
+                    }
                     rest = next;
                     if crc32c(body) == header.body_crc || defect!(NoCrcCheck) {
                         self.on_packet(now, from, &header, body);
@@ -47,6 +66,75 @@ impl Core {
                 return;
             }
         }
+    }
+
+    /// Takes in a run of fragments of long messages, one PSN behind the other, at the start of what the kernel has coalesced: most
+    /// of what is done for a packet is done once for all of them. Returns what follows; all of it, if there is no such run.
+    fn on_run<'d>(&mut self, now: Instant, from: SocketAddr, datagram: &'d [u8]) -> &'d [u8] {
+        let mut run = ArrayVec::<Run<'d>, RUN_PACKETS_MAX>::new();
+        let (mut rest, mut first) = (datagram, None);
+        while let Ok((header, body, next)) = Header::decode(rest) {
+            let first = *first.get_or_insert(header);
+            let follows = header.psn == first.psn.plus(run.len() as u64)
+                && (header.kind, header.flow, header.token) == (first.kind, first.flow, first.token)
+                && (header.epoch, header.path) == (first.epoch, first.path);
+            let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() else { break };
+            if run.is_full() || !follows || crc32c(body) != header.body_crc {
+                break;
+            }
+            run.push(Run { header, fragment, data, next });
+            rest = next;
+            if rest.is_empty() {
+                break;
+            }
+        }
+        let [one, _, ..] = &run[..] else { return datagram };
+        let memory = Rc::clone(&self.memory);
+        let Ok(flow) = receiver::find(&*memory, &one.header) else { return datagram };
+        let Some(index) = self.peers.in_flow(one.header.flow) else { return datagram };
+        if !self.peers[index as usize].receive.damaged.is_empty() {
+            return datagram;
+        }
+        let mut taken = 0;
+        let outcome = self.on_run_of(now, index, from, flow, &run, &mut taken);
+        self.apply(outcome);
+        taken.checked_sub(1).map_or(datagram, |last| run[last].next)
+    }
+
+    /// A run of a peer's fragments has come, in its flow. `taken` becomes the number of those that are taken care of.
+    fn on_run_of(
+        &mut self,
+        now: Instant,
+        index: u32,
+        from: SocketAddr,
+        flow: &Flow,
+        run: &[Run<'_>],
+        taken: &mut usize,
+    ) -> Result<(), Ended> {
+        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
+        let peer = &mut self.peers[index as usize];
+        peer.liveness.hear(now);
+        peer.acks.answer_to(from);
+        peer.liveness.set_away(false);
+        if last.header.flags.has(Flags::HAS_ACK) {
+            self.on_answer(now, index, Answer::Piggyback, last.header.ack, last.header.credit, None)?;
+        }
+        if first.header.psn > self.peers[index as usize].receive.reorder.next() {
+            self.pass_direct_writes(index, first.header.psn)?;
+        }
+        *taken = receiver::consume_run(&*self.memory, flow, &first.header, run.len() as u64) as usize;
+        let Some(last) = run[..*taken].last() else { return Ok(()) };
+        let is_asked =
+            |header: &Header| header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
+        let asked = run[..*taken].iter().any(|packet| is_asked(&packet.header));
+        let highest = self.peers[index as usize].acks.highest().max(last.header.psn.next());
+        let gap = receive_bitmap::base(flow) < highest;
+        self.on_deposited(now, index, last.header.psn, *taken as u32, gap || asked);
+        for packet in &run[..*taken] {
+            self.on_fragment(index, packet.header.psn, packet.fragment, packet.data)?;
+        }
+        receiver::consumed(flow, *taken as u64);
+        Ok(())
     }
 
     fn on_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
@@ -157,7 +245,10 @@ impl Core {
                     self.confirm(index, header.psn.min(header.ack));
                 }
                 match Sack::decode(body) {
-                    Ok(sack) => self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack))?,
+                    Ok(sack) => {
+                        self.on_answer(now, index, answer, header.ack, header.credit, Some(&sack))?;
+                        self.lose_tried(now, index, from);
+                    }
                     Err(_) => self.memory.count(Counter::Violation, 1),
                 }
             }
@@ -259,20 +350,27 @@ impl Core {
         let highest = self.peers[index as usize].acks.highest().max(header.psn.next());
         let gap = receive_bitmap::base(flow) < highest;
         let is_asked = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
-        self.on_deposited(now, index, header.psn, gap || is_asked);
+        self.on_deposited(now, index, header.psn, 1, gap || is_asked);
         match placed {
             Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data)?,
             Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data)?,
             Some(Frame::Whole { .. }) | None => return Ok(()),
         }
-        receiver::consumed(flow);
+        receiver::consumed(flow, 1);
         Ok(())
     }
 
-    /// A packet of a peer was deposited, by whichever receive path: it is acknowledged at once if somebody waits for that, or so
-    /// many are not, and otherwise in a while.
-    pub(super) fn on_deposited(&mut self, now: Instant, index: u32, psn: Psn, is_waited_for: bool) {
-        match self.peers[index as usize].acks.on_deposited(now, psn, is_waited_for) {
+    /// So many packets of a peer up to this one were deposited, by whichever receive path: they are acknowledged at once if somebody
+    /// waits for that, or so many are not, and otherwise in a while.
+    pub(super) fn on_deposited(
+        &mut self,
+        now: Instant,
+        index: u32,
+        psn: Psn,
+        packets: u32,
+        is_waited_for: bool,
+    ) {
+        match self.peers[index as usize].acks.on_deposited(now, psn, packets, is_waited_for) {
             AckDue::Now => self.schedule(index),
             AckDue::At(due) => self.schedule_at(index, due),
             AckDue::Known => {}

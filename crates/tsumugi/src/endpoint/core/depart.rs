@@ -9,6 +9,7 @@ use crate::endpoint::peer::outbox::Outgoing;
 use crate::endpoint::sent::PacketKey;
 use crate::error::SendError;
 use crate::{Failure, PeerId};
+use tsumugi_rail::copy;
 use tsumugi_wire::frame::{self, WHOLE_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
@@ -240,7 +241,7 @@ impl Core {
         let all = WHOLE_BYTES + parts[0].len() + parts[1].len();
         let mut buffer = self.pool.take(all + PADDING_BYTES).ok_or(SendError::NoMemory(all))?;
         buffer.extend_from_slice(&[0; WHOLE_BYTES]);
-        parts.iter().for_each(|part| buffer.extend_from_slice(part));
+        parts.iter().for_each(|part| copy::append(part, &mut buffer));
         Ok(buffer)
     }
 
@@ -257,7 +258,7 @@ impl Core {
     pub(super) fn accepted(&mut self, now: Instant, index: u32) -> u64 {
         self.tally.messages_sent += 1;
         let peer = &mut self.peers[index as usize];
-        let number = peer.outbox.accept(!self.egress.unwatched);
+        let number = peer.outbox.accept();
         match peer.connection.phase {
             Phase::Strange => self.start_handshake(now, index),
             Phase::Open | Phase::Leaving(_) => self.schedule(index),
@@ -358,19 +359,30 @@ impl Core {
         self.peers.get(self.canonical(id).0 as usize).is_none_or(|peer| peer.outbox.is_empty())
     }
 
-    /// Posts something of which nobody will ask whether it has arrived.
-    pub fn unwatched<T>(&mut self, post: impl FnOnce(&mut Core) -> T) -> T {
-        self.egress.unwatched = true;
-        let posted = post(self);
-        self.egress.unwatched = false;
-        posted
-    }
-
     /// What waits for the peer, and what is accepted for it before all of that has left, is to be acknowledged at once.
     pub(crate) fn want_ack(&mut self, id: PeerId) {
         let id = self.canonical(id);
         if let Some(peer) = self.peers.get_mut(id.0 as usize) {
             peer.outbox.want_ack();
+        }
+    }
+
+    /// Somebody waits for the peer to acknowledge what has been accepted for it, and it may not have been asked to do so at once.
+    pub fn hasten_ack(&mut self, id: PeerId) {
+        let id = self.canonical(id);
+        let Some(peer) = self.peers.get_mut(id.0 as usize) else { return };
+        if !peer.outbox.is_empty() {
+            peer.outbox.want_ack();
+        } else if peer.sender.outstanding() > 0 && peer.outbox.ask(peer.sender.next()) {
+            peer.sender.want_probe();
+            self.schedule(id.0);
+        }
+    }
+
+    /// The same, of every peer.
+    pub fn hasten_acks(&mut self) {
+        for place in 0..self.peers.len() {
+            self.hasten_ack(PeerId(self.peers.number_at(place)));
         }
     }
 

@@ -359,6 +359,18 @@ impl Core {
         }
     }
 
+    /// An answer has come from this address: what a time-out has tried over that path is lost if it does not acknowledge it.
+    pub(super) fn lose_tried(&mut self, now: Instant, index: u32, from: SocketAddr) {
+        let peer = &mut self.peers[index as usize];
+        if !peer.is_multirail() || defect!(TriedUnasked) {
+            return;
+        }
+        let Some(number) = peer.paths.to(from) else { return };
+        if peer.sender.lose_tried(now, number as u8) {
+            self.schedule(index);
+        }
+    }
+
     /// What came from this address says that packet `psn` was refused, which the packet's path has carried then.
     pub(super) fn on_refused(&mut self, now: Instant, index: u32, from: SocketAddr, psn: Psn) {
         let peer = &mut self.peers[index as usize];

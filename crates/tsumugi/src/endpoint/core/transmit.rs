@@ -225,12 +225,13 @@ impl Core {
         let count = self.egress.burst.packets.len();
         let peer = &mut self.peers[index as usize];
         let Some(remote) = peer.connection.remote else { return Ok(true) };
-        // The receiver decides when to acknowledge, except where the sender waits for it: at the end of what it may send, after a
-        // resend, where somebody wants a buffer back or said so, and after a long message that somebody may ask about.
-        // After one that nobody asks about, it may take its time.
-        let full = peer.sender.room(path) == 0;
+        // The receiver decides when to acknowledge, except where the sender waits for it: before it has sent all that it may, after
+        // a resend, where somebody wants a buffer back or said so. After a long message it may take its time: most often
+        // something that it sends can carry the acknowledgement.
+        let (full, needs_ack) = (peer.sender.room(path) == 0, peer.sender.needs_ack(path));
         let Burst { packets, probed, heads } = &mut self.egress.burst;
         heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
+        let mut asked_at = None;
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.incarnation.epoch);
         (header.flow, header.token, header.path) = (remote.flow, remote.token, path);
@@ -241,7 +242,7 @@ impl Core {
             let is_lent = self.sent.is_lent(*key);
             let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack());
             let ends_long = last && (count > 1 || !frame.is_empty());
-            let asked = if waits || ends_long && peer.outbox.may_ask() {
+            let asked = if waits || ends_long && needs_ack {
                 Flags::ACK_REQUEST
             } else if ends_long {
                 Flags::ACK_REQUEST.with(Flags::AT_LEISURE)
@@ -249,6 +250,9 @@ impl Core {
                 Flags(0)
             };
             let ask = asked.has(Flags::ACK_REQUEST);
+            if waits || ends_long && needs_ack {
+                asked_at = Some(*psn);
+            }
             header.flags = flags.with(*resent).with(asked);
             header.psn = *psn;
             header.body_bytes = (frame.len() + body.len()) as u16;
@@ -273,6 +277,9 @@ impl Core {
         }
         for (psn, ..) in &packets[taken..] {
             peer.sender.not_taken(*psn);
+        }
+        if let Some(asked) = asked_at.filter(|_| taken == count) {
+            peer.outbox.ask(asked.next());
         }
         if taken == count && peer.outbox.is_empty() {
             peer.outbox.on_all_sent();

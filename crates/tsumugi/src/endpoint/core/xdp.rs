@@ -32,7 +32,7 @@ impl Core {
         }
         self.schedule.grant(&mut peer.listed, index);
         // Who waits for an ACK has got it from the program, or is owed it.
-        self.on_deposited(now, index, Psn(record.psn), false);
+        self.on_deposited(now, index, Psn(record.psn), 1, false);
         Ok(())
     }
 

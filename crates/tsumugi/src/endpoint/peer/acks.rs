@@ -129,11 +129,17 @@ impl Acks {
         self.credit_withheld
     }
 
-    /// A packet was deposited.
-    pub(crate) fn on_deposited(&mut self, now: Instant, psn: Psn, is_waited_for: bool) -> AckDue {
+    /// So many packets were deposited, up to this one.
+    pub(crate) fn on_deposited(
+        &mut self,
+        now: Instant,
+        psn: Psn,
+        packets: u32,
+        is_waited_for: bool,
+    ) -> AckDue {
         self.highest = self.highest.max(psn.next());
         self.deposited_at = now;
-        self.unanswered += 1;
+        self.unanswered += packets;
         if is_waited_for || self.unanswered >= UNANSWERED_MAX {
             self.demand(Kind::Ack, Psn(0));
             return AckDue::Now;

@@ -46,9 +46,10 @@ pub(crate) struct Outbox {
     next_fragmented: u32,
     /// Replies to its long reads that wait.
     replies: usize,
-    /// Somebody waits for something in it to arrive; and somebody may ask whether something in it has.
+    /// Somebody waits for something in it to arrive.
     wants_ack: bool,
-    may_ask: bool,
+    /// Packets before this one have been sent with a request for an ACK, or before one.
+    asked: Psn,
     /// Messages accepted, ever.
     accepted: u64,
     /// Messages acknowledged by it in this connection.
@@ -102,11 +103,10 @@ impl Outbox {
         self.accepted + 1
     }
 
-    /// A message is accepted, of which somebody `may_ask` whether it has arrived. Returns its number.
+    /// A message is accepted. Returns its number.
     #[inline]
-    pub(crate) fn accept(&mut self, may_ask: bool) -> u64 {
+    pub(crate) fn accept(&mut self) -> u64 {
         self.accepted += 1;
-        self.may_ask |= may_ask;
         self.accepted
     }
 
@@ -138,15 +138,16 @@ impl Outbox {
         self.wants_ack
     }
 
-    /// Whether somebody may ask whether what is sent has arrived.
-    #[inline]
-    pub(crate) const fn may_ask(&self) -> bool {
-        self.may_ask
+    /// All that waited has been sent, and its ACK asked for if somebody wants it.
+    pub(crate) fn on_all_sent(&mut self) {
+        self.wants_ack = false;
     }
 
-    /// All that waited has been sent, and its ACK asked for where somebody wants it.
-    pub(crate) fn on_all_sent(&mut self) {
-        (self.wants_ack, self.may_ask) = (false, false);
+    /// What was sent before `next` is acknowledged at once, as far as it arrives. Returns whether that was not asked for before.
+    pub(crate) fn ask(&mut self, next: Psn) -> bool {
+        let is_news = self.asked < next;
+        self.asked = self.asked.max(next);
+        is_news
     }
 
     /// Adds a frame to the packet that is still being filled, if there is one with room.
