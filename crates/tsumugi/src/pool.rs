@@ -1,7 +1,14 @@
 //! Buffers that are used again, so that the packet path neither allocates nor faults pages in.
 
-/// Bytes that the pool keeps at most.
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::SECOND_NS;
+
+/// Bytes of short buffers that the pool keeps at most.
 const KEPT_BYTES_MAX: usize = 64 << 20;
+/// Bytes of the shortest long buffer. Long ones are kept, however many, for as long as such are asked for.
+const LONG_BYTES: usize = 8 << 20;
+/// Between two looks at the long ones, ns. Those of a length that was not asked for between two looks are given back to the system.
+const LOOK_NS: u64 = SECOND_NS;
 /// Smallest class, as a power of two.
 const CLASS_MIN: u32 = 8;
 /// Number of classes: 256 B to 2 GiB.
@@ -10,13 +17,25 @@ const CLASSES: usize = 24;
 /// A pool of byte vectors in classes of powers of two.
 #[derive(Debug)]
 pub(crate) struct Pool {
-    classes: [Vec<Vec<u8>>; CLASSES],
-    kept_bytes: usize,
+    classes: [Class; CLASSES],
+    /// Bytes of the short buffers in it, and of the long ones.
+    short_bytes: usize,
+    long_bytes: usize,
+    /// When the long ones are looked at next, if there are any.
+    look_due: Instant,
+}
+
+#[derive(Debug, Default)]
+struct Class {
+    buffers: Vec<Vec<u8>>,
+    /// Of long buffers: looks until they count as unused; 0: they do.
+    looks_left: u8,
 }
 
 impl Default for Pool {
     fn default() -> Self {
-        Pool { classes: std::array::from_fn(|_| Vec::new()), kept_bytes: 0 }
+        let classes = std::array::from_fn(|_| Class::default());
+        Pool { classes, short_bytes: 0, long_bytes: 0, look_due: Instant(0) }
     }
 }
 
@@ -38,16 +57,17 @@ impl Pool {
     }
 
     fn find(&mut self, bytes: usize) -> Option<Vec<u8>> {
-        let class = bytes.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN);
-        let index = (class - CLASS_MIN) as usize;
-        if let Some(list) = self.classes.get_mut(index)
-            && let Some(buffer) = list.pop()
-        {
-            self.kept_bytes -= buffer.capacity();
-            return Some(buffer);
+        let power = bytes.max(1).next_power_of_two().trailing_zeros().max(CLASS_MIN);
+        let mut capacity = bytes;
+        if let Some(class) = self.classes.get_mut((power - CLASS_MIN) as usize) {
+            class.looks_left = 2;
+            if let Some(buffer) = class.buffers.pop() {
+                *self.kept_bytes(buffer.capacity()) -= buffer.capacity();
+                return Some(buffer);
+            }
+            capacity = 1 << power;
         }
         let mut buffer = Vec::new();
-        let capacity = if index < CLASSES { 1 << class } else { bytes };
         buffer.try_reserve_exact(capacity).ok()?;
         Some(buffer)
     }
@@ -56,13 +76,43 @@ impl Pool {
     pub(crate) fn give(&mut self, buffer: Vec<u8>) {
         let capacity = buffer.capacity();
         // A class holds vectors of at least its size.
-        if capacity < 1 << CLASS_MIN || self.kept_bytes + capacity > KEPT_BYTES_MAX {
+        if capacity < 1 << CLASS_MIN {
             return;
         }
-        let index = (capacity.ilog2() - CLASS_MIN) as usize;
-        if let Some(list) = self.classes.get_mut(index) {
-            self.kept_bytes += capacity;
-            list.push(buffer);
+        let Some(class) = self.classes.get_mut((capacity.ilog2() - CLASS_MIN) as usize) else { return };
+        let has_room = if capacity < LONG_BYTES {
+            self.short_bytes + capacity <= KEPT_BYTES_MAX
+        } else {
+            class.looks_left > 0
+        };
+        if has_room {
+            class.buffers.push(buffer);
+            *self.kept_bytes(capacity) += capacity;
+        }
+    }
+
+    /// Bytes that are kept in buffers like one of this capacity.
+    fn kept_bytes(&mut self, capacity: usize) -> &mut usize {
+        if capacity < LONG_BYTES { &mut self.short_bytes } else { &mut self.long_bytes }
+    }
+
+    /// Gives long buffers back to the system that were not asked for of late.
+    #[inline]
+    pub(crate) fn tick(&mut self, now: Instant) {
+        if self.long_bytes > 0 && now >= self.look_due {
+            self.look(now);
+        }
+    }
+
+    #[cold]
+    fn look(&mut self, now: Instant) {
+        self.look_due = now.plus(LOOK_NS);
+        let first_long = (LONG_BYTES.ilog2() - CLASS_MIN) as usize;
+        for class in &mut self.classes[first_long..] {
+            if class.looks_left == 0 {
+                self.long_bytes -= class.buffers.drain(..).map(|buffer| buffer.capacity()).sum::<usize>();
+            }
+            class.looks_left = class.looks_left.saturating_sub(1);
         }
     }
 }
@@ -92,6 +142,28 @@ mod tests {
         for _ in 0..100 {
             pool.give(Vec::with_capacity(4 << 20));
         }
-        assert!(pool.kept_bytes <= KEPT_BYTES_MAX);
+        assert_eq!(pool.short_bytes, KEPT_BYTES_MAX);
+    }
+
+    #[test]
+    fn long_buffers_are_kept_for_as_long_as_such_are_asked_for() {
+        const LONG: usize = 1 << 30;
+        let (mut pool, mut now) = (Pool::default(), Instant(0));
+        for _ in 0..10 {
+            now = now.plus(LOOK_NS);
+            let buffers = [(); 2].map(|()| pool.take(LONG).unwrap());
+            buffers.into_iter().for_each(|buffer| pool.give(buffer));
+            pool.tick(now);
+            assert_eq!(pool.long_bytes, 2 * LONG, "they are used again");
+        }
+        let short = pool.take(1000).unwrap();
+        pool.give(short);
+        for _ in 0..4 {
+            now = now.plus(LOOK_NS);
+            pool.tick(now);
+        }
+        assert_eq!((pool.long_bytes, pool.short_bytes), (0, 1024), "nobody has asked for long ones");
+        pool.give(Vec::with_capacity(LONG));
+        assert_eq!(pool.long_bytes, 0);
     }
 }

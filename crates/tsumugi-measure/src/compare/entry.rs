@@ -16,13 +16,16 @@ pub(crate) enum Program {
     Busy,
 }
 
+/// The wait in which processes poll the NICs.
+pub(crate) const BUSY_POLL: &str = "busy-poll";
+
 /// What is compared in a test.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Entry {
     pub(crate) transport: Transport,
     /// Where bare frames are taken out of the kernel.
     pub(crate) mode: Option<Mode>,
-    /// Tsumugi's send path: `udp` or `packet`.
+    /// Tsumugi's send path: `udp`, `packet` or `xsk`.
     pub(crate) send: &'static str,
     /// Tsumugi's receive path: `socket` or `xdp`.
     pub(crate) receive: &'static str,
@@ -97,6 +100,11 @@ impl Entry {
     /// Whether it uses the XDP receive path.
     pub(crate) fn uses_xdp(&self) -> bool {
         self.transport == Transport::Tsumugi && self.receive == "xdp"
+    }
+
+    /// Whether its processes poll the NICs themselves, which must be set for that.
+    pub(crate) fn busy_polls(&self) -> bool {
+        self.wait == BUSY_POLL
     }
 
     /// Whether the XDP program is attached to the NICs meanwhile. Only where it must be: on a veth

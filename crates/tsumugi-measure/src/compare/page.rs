@@ -162,7 +162,14 @@ fn class(entry: &Entry) -> &'static str {
         Transport::RawXdp if entry.mode == Some(Mode::Generic) => "raw-xdp generic",
         Transport::RawXdp => "raw-xdp",
         Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
-        Transport::Tsumugi => "ours",
+        Transport::Tsumugi if entry.busy_polls() => "ours-busy-poll ours",
+        Transport::Tsumugi => match (entry.send, entry.receive) {
+            ("udp", "xdp") => "ours-udp-xdp ours",
+            ("packet", "xdp") => "ours-packet-xdp ours",
+            ("xsk", _) => "ours-xsk-xdp ours",
+            ("packet", _) => "ours-packet ours",
+            _ => "ours",
+        },
     }
 }
 

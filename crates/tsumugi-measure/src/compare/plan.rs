@@ -2,7 +2,7 @@
 
 use tsumugi_rail::xdp::Mode;
 
-use super::entry::{Entry, Program};
+use super::entry::{BUSY_POLL, Entry, Program};
 use super::{Arguments, Offloads};
 use crate::peers::{Transport, raw};
 use crate::row::Metric;
@@ -65,7 +65,7 @@ pub(crate) struct Missing {
     pub(crate) raw: Option<String>,
     /// The XDP receive path.
     pub(crate) xdp: Option<String>,
-    /// Frames through a packet socket.
+    /// Frames through packet and AF_XDP sockets.
     pub(crate) packet: Option<String>,
 }
 
@@ -91,10 +91,11 @@ impl Plan {
             entries.push(Entry { mode: Some(Mode::Generic), ..Entry::new(Transport::RawXdp) });
         }
         entries.extend(has(Transport::Tsumugi).then(|| Entry::new(Transport::Tsumugi)));
-        // Before what only the sections have, and the rates and curves do without.
-        let spinning = entries.clone();
+        // Rates do without the other paths, and curves without the default wait.
+        let (plain, mut spinning) = (entries.clone(), entries.clone());
         if has(Transport::Tsumugi) {
             let (others, without) = other_paths(missing);
+            spinning.extend(others.iter().filter(|entry| entry.wait != "adaptive").cloned());
             entries.extend(others);
             left_out.extend(without);
         }
@@ -131,7 +132,7 @@ impl Plan {
             // TCP takes several settings' time as it is.
             tests.push(Test { mtu_bytes: JUMBO_BYTES, time_s: time_s / 2.0, ..test });
         }
-        tests.push(main(Metric::Rate, 8, first, &spinning));
+        tests.push(main(Metric::Rate, 8, first, &plain));
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, mtu_bytes, time_s));
             let mut receive_paths = vec![Entry::new(Transport::Tsumugi)];
@@ -168,16 +169,20 @@ impl Plan {
 fn other_paths(missing: &Missing) -> (Vec<Entry>, Vec<String>) {
     let (xdp, packet) = (missing.xdp.as_ref(), missing.packet.as_ref());
     let mut entries = Vec::new();
-    for (send_path, receive_path) in [("udp", "xdp"), ("packet", "xdp"), ("packet", "socket")] {
-        let impossible = receive_path == "xdp" && xdp.is_some() || send_path == "packet" && packet.is_some();
-        entries.extend((!impossible).then(|| Entry::ours(send_path, receive_path)));
+    let paths = [("udp", "xdp"), ("packet", "xdp"), ("xsk", "xdp"), ("packet", "socket")];
+    let possible = |(send_path, receive_path): &(&str, &str)| {
+        (*receive_path != "xdp" || xdp.is_none()) && (*send_path == "udp" || packet.is_none())
+    };
+    entries.extend(paths.into_iter().filter(possible).map(|(send, receive)| Entry::ours(send, receive)));
+    if possible(&("xsk", "xdp")) {
+        entries.push(Entry { wait: BUSY_POLL, ..Entry::ours("xsk", "xdp") });
     }
     // Ours also with the default wait, which is what most programs will use.
     entries.push(Entry { wait: "adaptive", ..Entry::new(Transport::Tsumugi) });
     if xdp.is_none() {
         entries.push(Entry { wait: "adaptive", ..Entry::ours("udp", "xdp") });
     }
-    let said = [("the XDP receive path", xdp), ("the packet send path", packet)];
+    let said = [("the XDP receive path", xdp), ("the send paths packet and xsk", packet)];
     let left_out =
         said.iter().filter_map(|(what, why)| Some(format!("tsumugi with {what}: {}", why.as_ref()?)));
     (entries, left_out.collect())
@@ -314,7 +319,9 @@ mod tests {
             "tsumugi, spin",
             "tsumugi udp+xdp, spin",
             "tsumugi packet+xdp, spin",
+            "tsumugi xsk+xdp, spin",
             "tsumugi packet+socket, spin",
+            "tsumugi xsk+xdp, busy-poll",
             "tsumugi, adaptive",
             "tsumugi udp+xdp, adaptive",
             "tsumugi, spin, in place",
@@ -323,7 +330,7 @@ mod tests {
         assert_eq!(names(bandwidth[0]), names(bandwidth[1]));
         let jumbo = ["tcp-block", "tcp-spin", "raw-xdp, native", "raw-xdp, generic", ours[0], ours[2]];
         assert_eq!(names(bandwidth[2]), jumbo);
-        assert_eq!(names(&plan.tests[0]), [&bare, &ours[..6]].concat());
+        assert_eq!(names(&plan.tests[0]), [&bare, &ours[..8]].concat());
         let rate = plan.tests.iter().find(|test| test.metric == Metric::Rate).expect("rates");
         assert_eq!(names(rate), [&bare, &ours[..1]].concat());
         assert!(plan.left_out.is_empty(), "{:?}", plan.left_out);
@@ -344,6 +351,16 @@ mod tests {
         let large =
             plan.tests.iter().find(|test| test.metric == Metric::RoundTrip && test.size_bytes == 1 << 20);
         assert!(large.is_some_and(|test| test.entries.iter().all(|entry| entry.transport != Transport::Udp)));
+        let small = plan.tests.iter().find(|test| test.kind == Kind::Curve).expect("a point");
+        for path in [
+            "tsumugi, spin",
+            "tsumugi packet+xdp, spin",
+            "tsumugi xsk+xdp, spin",
+            "tsumugi xsk+xdp, busy-poll",
+        ] {
+            assert!(names(small).iter().any(|name| name == path), "{path}: {:?}", names(small));
+        }
+        assert!(names(small).iter().all(|name| !name.contains("adaptive")));
     }
 
     #[test]

@@ -9,11 +9,16 @@ use plotters::prelude::{
 };
 
 /// The names that the style sheet gives colours.
-pub(crate) const INKS: [&str; 18] = [
+pub(crate) const INKS: [&str; 23] = [
     "text",
     "soft",
     "rule",
     "ours",
+    "ours-packet",
+    "ours-udp-xdp",
+    "ours-packet-xdp",
+    "ours-xsk-xdp",
+    "ours-busy-poll",
     "udp",
     "tcp-spin",
     "tcp-block",

@@ -12,6 +12,7 @@ impl Core {
 
     /// Lets timers that are due run.
     pub fn tick(&mut self, now: Instant) {
+        self.pool.tick(now);
         if now < self.schedule.deadline() {
             return;
         }
