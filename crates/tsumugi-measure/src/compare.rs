@@ -53,9 +53,9 @@ A ratio is the median over the rounds of (this transport / Tsumugi with the spin
 path socket) within a round.
 
 Tsumugi's other rows are named by send and receive path, as in udp+xdp. Rows with xdp, and no others, have labs of
-their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away; for
-busy-poll, whose processes run the NICs' polls themselves, with NICs set for that (`tsumugi up --busy-poll`). raw-xdp
-streams full frames and limits how many are in flight. Unless --mtu is 9000 or --offloads on, a section of bandwidth
+their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away. With
+busy-poll processes run the NICs' polls themselves, which spares interrupts where a NIC has any: a veth has none.
+raw-xdp streams full frames and limits how many are in flight. Unless --mtu is 9000 or --offloads on, a section of bandwidth
 at MTU 9000 is added.
 
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.

@@ -102,11 +102,6 @@ impl Entry {
         self.transport == Transport::Tsumugi && self.receive == "xdp"
     }
 
-    /// Whether its processes poll the NICs themselves, which must be set for that.
-    pub(crate) fn busy_polls(&self) -> bool {
-        self.wait == BUSY_POLL
-    }
-
     /// Whether the XDP program is attached to the NICs meanwhile. Only where it must be: on a veth
     /// pair it takes the other side's segmentation offload away, which is TCP's bandwidth.
     pub(crate) fn is_attached(&self) -> bool {

@@ -4,7 +4,7 @@ use std::fmt::Write;
 
 use tsumugi_rail::xdp::Mode;
 
-use crate::compare::entry::Entry;
+use crate::compare::entry::{BUSY_POLL, Entry};
 use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
 use crate::compare::{Comparison, summary, table};
@@ -162,7 +162,7 @@ fn class(entry: &Entry) -> &'static str {
         Transport::RawXdp if entry.mode == Some(Mode::Generic) => "raw-xdp generic",
         Transport::RawXdp => "raw-xdp",
         Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
-        Transport::Tsumugi if entry.busy_polls() => "ours-busy-poll ours",
+        Transport::Tsumugi if entry.wait == BUSY_POLL => "ours-busy-poll ours",
         Transport::Tsumugi => match (entry.send, entry.receive) {
             ("udp", "xdp") => "ours-udp-xdp ours",
             ("packet", "xdp") => "ours-packet-xdp ours",

@@ -118,12 +118,7 @@ const BUSY_BEGINS: Duration = Duration::from_millis(200);
 
 /// Where an entry of a test is measured.
 fn site(test: &Test, entry: &Entry) -> Site {
-    Site {
-        offloads: test.offloads,
-        mtu_bytes: test.mtu_bytes,
-        attached: entry.is_attached(),
-        busy_polled: entry.busy_polls(),
-    }
+    Site { offloads: test.offloads, mtu_bytes: test.mtu_bytes, attached: entry.is_attached() }
 }
 
 impl Testbeds {

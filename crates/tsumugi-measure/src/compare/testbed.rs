@@ -19,8 +19,6 @@ pub(super) struct Site {
     pub(super) mtu_bytes: u32,
     /// Whether the XDP program is attached on both sides.
     pub(super) attached: bool,
-    /// Whether the NICs are set for processes that poll them.
-    pub(super) busy_polled: bool,
 }
 
 /// How many processes of a side can receive through the XDP program at once: more than a comparison runs.
@@ -57,18 +55,17 @@ impl Testbed {
             Err(error) => return Err(error.into()),
         };
         if site.attached {
-            testbed.attach(site.busy_polled)?;
+            testbed.attach()?;
         }
         Ok(testbed)
     }
 
     /// Attaches the XDP program on both sides. It goes with the lab.
-    fn attach(&self, busy_polled: bool) -> Result<(), CompareError> {
+    fn attach(&self) -> Result<(), CompareError> {
         for (node, of) in self.lab.iter().flat_map(|lab| lab.nodes()).enumerate() {
             let nics = of.nics.iter().map(|nic| nic.name.clone());
             let mut arguments: Vec<String> = std::iter::once("up".to_owned()).chain(nics).collect();
             arguments.extend(["--endpoints", ENDPOINTS_MAX].map(str::to_owned));
-            arguments.extend(busy_polled.then(|| "--busy-poll".to_owned()));
             self.start(node, &arguments)?.output(ATTACH_MAX)?;
         }
         Ok(())
