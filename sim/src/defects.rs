@@ -53,7 +53,6 @@ pub fn seeds(defect: Option<Defect>, models: bool) -> Range<u64> {
         // Where it takes more than the usual ones.
         Some(Defect::FormerFlowTaken) => 30_148_434..30_148_435,
         Some(Defect::TriedUnasked) => 22_094_922..22_094_923,
-        Some(Defect::DirectWriteBeforeHeld) => 23_536..23_537,
         _ if models => MODEL_SEEDS,
         _ => SEEDS,
     }

@@ -321,7 +321,7 @@ fn is_in_turn<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, psn: Psn) -> b
     // What has been read first: it never overtakes the head.
     let read = control.ring_read.0.load(Ordering::Acquire);
     let all_read = control.ring_head.0.load(Ordering::Relaxed) == read || defect!(DirectWriteBeforeUnread);
-    all_read && (flow.direct_writes.0.held.load(Ordering::Relaxed) == 0 || defect!(DirectWriteBeforeHeld))
+    all_read && flow.direct_writes.0.held.load(Ordering::Relaxed) == 0
 }
 
 /// The translations of the first and the last page that are to be written. A key's pages lie in the window one behind the

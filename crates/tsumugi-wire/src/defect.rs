@@ -206,8 +206,6 @@ defects! {
     DirectWriteOutOfTurn,
     /// a short write is written directly while records before it have not been read
     DirectWriteBeforeUnread,
-    /// a short write is written directly while packets before it are held
-    DirectWriteBeforeHeld,
     /// the turn of a packet passes though its record has not been read
     TurnPassedUnread,
     /// what is held waits for ever for a direct write that is done

@@ -36,6 +36,23 @@ fn a_direct_write_that_has_its_turn_comes_after_what_was_before_it() {
 }
 
 #[test]
+fn no_short_write_is_written_directly_while_packets_before_it_are_held() {
+    explore(3, || {
+        let memory = Arc::new(Small::windowed(2, true));
+        memory.flow.direct_writes.0.held.store(1, Ordering::Relaxed);
+        let pieces = [(); 2].map(|()| {
+            let memory = Arc::clone(&memory);
+            thread::spawn(move || memory.write_directly(Opcode::Piece, 1))
+        });
+        assert_eq!((memory.write_directly(Opcode::Write, 0), memory.base()), (None, 0));
+        // A piece goes to its place at any time.
+        pieces.into_iter().for_each(|it| assert!(it.join().unwrap().is_some()));
+        memory.flow.direct_writes.0.held.store(0, Ordering::Relaxed);
+        assert_eq!(memory.write_directly(Opcode::Write, 0), Some(Verdict::WrittenDirectly));
+    });
+}
+
+#[test]
 fn one_psn_is_written_directly_once() {
     explore(4, || {
         let memory = Arc::new(Small::windowed(2, true));
