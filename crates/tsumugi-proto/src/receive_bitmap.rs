@@ -79,31 +79,35 @@ pub fn look(flow: &Flow, psn: Psn) -> Claim {
 /// Sets the bit of `psn`.
 #[inline]
 pub fn claim(flow: &Flow, psn: Psn) -> Claim {
-    claim_bits(flow, psn, bit_of(psn))
+    claim_bits(flow, psn, bit_of(psn)).1
 }
 
-/// Sets the bits of `packets` PSNs from `first` on, up to a block of which one is set, or which lies beyond the bitmap. Returns how
-/// many it set, and the word as it was left that has the last of them.
+/// Sets the bits of `packets` PSNs from `first` on, up to one that is set or lies beyond the bitmap. Returns how many it set, and the
+/// word as it was left that has the last of them; if none, what stands in the way of the first.
 #[inline]
-pub fn claim_run(flow: &Flow, first: Psn, packets: u64) -> (u64, u64) {
-    let (mut claimed, mut left) = (0, 0);
+pub fn claim_run(flow: &Flow, first: Psn, packets: u64) -> (u64, Claim) {
+    let (mut claimed, mut last) = (0, Claim::Taken);
     while claimed < packets {
         let psn = first.plus(claimed);
         let some = (packets - claimed).min(WORD_PSNS - psn.0 % WORD_PSNS);
-        match claim_bits(flow, psn, (BITS >> (WORD_PSNS - some)) << (psn.0 % WORD_PSNS)) {
-            Claim::Mine(word) => (claimed, left) = (claimed + some, word),
-            Claim::Taken | Claim::Beyond => break,
+        let (set, claim) = claim_bits(flow, psn, (BITS >> (WORD_PSNS - some)) << (psn.0 % WORD_PSNS));
+        if set > 0 || claimed == 0 {
+            last = claim;
+        }
+        claimed += set;
+        if set < some {
+            break;
         }
     }
-    (claimed, left)
+    (claimed, last)
 }
 
-/// Sets these bits of the block that `psn`, the first of them, lies in, if none of them is set.
+/// Sets these bits of the block that `psn`, the first of them, lies in, up to one that is set. Returns how many it set.
 #[inline]
-fn claim_bits(flow: &Flow, psn: Psn, bits: u64) -> Claim {
+fn claim_bits(flow: &Flow, psn: Psn, bits: u64) -> (u64, Claim) {
     let (block, slot) = match slot(flow, psn) {
         Ok(found) => found,
-        Err(outside) => return outside,
+        Err(outside) => return (0, outside),
     };
     let newest = &flow.received.0.newest;
     // A look is enough for all but a block's first packet.
@@ -112,16 +116,23 @@ fn claim_bits(flow: &Flow, psn: Psn, bits: u64) -> Claim {
     }
     let mut word = slot.load(Ordering::Acquire);
     loop {
-        let wanted = match age(word, block) {
-            0 if word & bits == 0 => word | bits,
-            // Set, or the bitmap has moved past this block since the base was read.
-            0 | i32::MIN..=-1 => return Claim::Taken,
+        let (free, wanted) = match age(word, block) {
+            0 => {
+                let set = word & bits;
+                let free = bits & (set & set.wrapping_neg()).wrapping_sub(1);
+                (free, word | free)
+            }
+            // The bitmap has moved past this block since the base was read.
+            i32::MIN..=-1 => (0, word),
             // Every PSN of the older block lies before the base: both blocks share this word, and
             // the newer is within the bitmap.
-            1.. => (block & BITS) << 32 | bits,
+            1.. => (bits, (block & BITS) << 32 | bits),
         };
+        if free == 0 {
+            return (0, Claim::Taken);
+        }
         match slot.compare_exchange_weak(word, wanted, Ordering::AcqRel, Ordering::Acquire) {
-            Ok(_) => return Claim::Mine(wanted),
+            Ok(_) => return (u64::from(free.count_ones()), Claim::Mine(wanted)),
             Err(seen) => word = seen,
         }
     }

@@ -189,45 +189,40 @@ fn conclude(flow: &Flow, psn: Psn, claim: Claim) -> Verdict {
     Verdict::Deposited
 }
 
-/// Claims the PSN of a DATA packet that the caller, the memory's owner, consumes on the spot: [`consumed`] says when it
-/// has.
+/// Claims the PSNs of a run of `packets` DATA packets, of which `first` is the first's header, each PSN one more than the one
+/// before. The caller, the memory's owner, consumes them on the spot: [`consumed`] says when it has.
 ///
-/// The socket receive path runs in the process that would read the queue next; for a fragment of a long
-/// message it goes straight to the fragment's place and saves the copy through the queue.
+/// The socket receive path runs in the process that would read the queue next; a fragment of a long message goes straight to its
+/// place and saves the copy through the queue.
+///
+/// Returns how many it claimed from the first on, one at least. Those behind them are left as they were, for the next call to say what
+/// stands in their way.
+///
+/// # Errors
+/// What stands in the way of the first, which is counted.
 #[inline]
-pub fn consume<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, header: &Header) -> Verdict {
-    let mut verdict = admit(flow, header);
+pub fn consume<M: ReceiveMemory + ?Sized>(
+    memory: &M,
+    flow: &Flow,
+    first: &Header,
+    packets: u64,
+) -> Result<u64, Verdict> {
+    let mut verdict = admit(flow, first);
     if verdict == Verdict::Deposited {
-        begin(flow, 1);
-        verdict = conclude(flow, header.psn, receive_bitmap::claim(flow, header.psn));
-        if verdict != Verdict::Deposited {
-            consumed(flow, 1);
+        let wanted = packets.min(limit(flow).0.saturating_sub(first.psn.0)).max(1);
+        begin(flow, wanted);
+        let (claimed, last) = receive_bitmap::claim_run(flow, first.psn, wanted);
+        if claimed < wanted {
+            consumed(flow, wanted - claimed);
+        }
+        verdict = conclude(flow, first.psn.plus(claimed.max(1) - 1), last);
+        if verdict == Verdict::Deposited {
+            memory.count(Counter::Deposited, claimed);
+            return Ok(claimed);
         }
     }
     memory.count(verdict.counter(), 1);
-    verdict
-}
-
-/// The same for a run of `packets` DATA packets, of which this is the first's header, each PSN one more than the one before.
-///
-/// Claims as many from the first on as nothing stands in the way of, and returns how many. The others are left as they were, for
-/// [`consume`] to say what is wrong with them.
-#[inline]
-pub fn consume_run<M: ReceiveMemory + ?Sized>(memory: &M, flow: &Flow, first: &Header, packets: u64) -> u64 {
-    let wanted = packets.min(limit(flow).0.saturating_sub(first.psn.0));
-    if wanted == 0 || admit(flow, first) != Verdict::Deposited {
-        return 0;
-    }
-    begin(flow, wanted);
-    let (claimed, word) = receive_bitmap::claim_run(flow, first.psn, wanted);
-    if claimed < wanted {
-        consumed(flow, wanted - claimed);
-    }
-    if claimed > 0 {
-        conclude(flow, first.psn.plus(claimed - 1), Claim::Mine(word));
-        memory.count(Counter::Deposited, claimed);
-    }
-    claimed
+    Err(verdict)
 }
 
 /// So many packets that were [consumed](consume) are where they belong, or direct writes that were begun come to nothing.

@@ -155,13 +155,16 @@ fn flow_of(memory: &Plain) -> &Flow {
     ReceiveMemory::flow(memory, 1).expect("an entry of the table")
 }
 
+/// So many packets of the flow from this PSN on are claimed, and are where they belong.
+fn consume_run(memory: &Plain, first: u64, packets: u64) -> Result<u64, Verdict> {
+    let claimed = receiver::consume(memory, flow_of(memory), &data(first), packets)?;
+    receiver::consumed(flow_of(memory), claimed);
+    Ok(claimed)
+}
+
 /// A packet of the flow with this PSN is claimed, and is where it belongs.
 fn consume(memory: &Plain, psn: u64) -> Verdict {
-    let verdict = receiver::consume(memory, flow_of(memory), &data(psn));
-    if verdict == Verdict::Deposited {
-        receiver::consumed(flow_of(memory), 1);
-    }
-    verdict
+    consume_run(memory, psn, 1).err().unwrap_or(Verdict::Deposited)
 }
 
 fn data(psn: u64) -> Header {
@@ -185,12 +188,14 @@ proptest! {
             if let Some(stray) = strays.next() {
                 prop_assert_eq!(consume(&at_once, first + stray), consume(&one_by_one, first + stray));
             }
-            let claimed = receiver::consume_run(&at_once, flow_of(&at_once), &data(first), packets);
-            receiver::consumed(flow_of(&at_once), claimed);
+            let outcome = consume_run(&at_once, first, packets);
             let verdicts = (first..first + packets).map(|psn| consume(&one_by_one, psn)).collect::<Vec<_>>();
             let free = verdicts.iter().take_while(|verdict| **verdict == Verdict::Deposited).count() as u64;
+            let claimed = outcome.unwrap_or(0);
             prop_assert!(claimed <= free && (claimed == packets || free < packets), "{} of {} claimed", claimed, free);
-            for psn in first + claimed..first + packets {
+            prop_assert_eq!(outcome.err().unwrap_or(Verdict::Deposited), verdicts[0]);
+            // What stood in the way of the first has been counted.
+            for psn in first + claimed.max(1)..first + packets {
                 prop_assert_eq!(consume(&at_once, psn), verdicts[(psn - first) as usize]);
             }
             let [seen, right] = [&at_once, &one_by_one].map(|memory| receive_bitmap::snapshot(flow_of(memory)));

@@ -142,18 +142,16 @@ fn a_snapshot_is_true_while_the_bitmap_moves_on_beneath_it() {
     snapshots_are_true(33 * 32 - 1, &[33 * 32 + 5], &[33 * 32 - 1, 64 * 32 + 3], 4);
 }
 
-/// What a receive path does to the bitmap for a run of packets: those that it does not get at once it claims one by one. Returns how
-/// many it got.
+/// What a receive path does to the bitmap for a run of packets, of which others may have some. Returns how many it got.
 fn claim_run(flow: &Flow, first: u64, packets: u64) -> u64 {
-    let (mut mine, word) = receive_bitmap::claim_run(flow, Psn(first), packets);
-    if mine > 0 {
-        receive_bitmap::advance(flow, Psn(first + mine - 1), word);
-    }
-    for psn in first + mine..first + packets {
-        if let Claim::Mine(word) = receive_bitmap::claim(flow, Psn(psn)) {
-            receive_bitmap::advance(flow, Psn(psn), word);
-            mine += 1;
+    let (mut mine, mut next, end) = (0, first, first + packets);
+    while next < end {
+        let (claimed, last) = receive_bitmap::claim_run(flow, Psn(next), end - next);
+        if let Claim::Mine(word) = last {
+            receive_bitmap::advance(flow, Psn(next + claimed - 1), word);
         }
+        mine += claimed;
+        next += claimed.max(1);
     }
     mine
 }

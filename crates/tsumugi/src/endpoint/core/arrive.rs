@@ -12,7 +12,7 @@ use tsumugi_proto::sender::Answer;
 use tsumugi_proto::{ReceiveMemory, Verdict, receive_bitmap, receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::defect;
-use tsumugi_wire::frame::{Fragment, Frame, Frames, remote_frame_bytes};
+use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::{Counter, Flow};
@@ -22,122 +22,82 @@ use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 /// Packets that are taken in at once, at most: as many as a burst has.
 const RUN_PACKETS_MAX: usize = 64;
 
-/// A packet of a run, and what follows it in the datagram.
-struct Run<'d> {
+/// A packet that arrived whole and unaltered.
+#[derive(Clone, Copy)]
+pub(super) struct Arrival<'d> {
     header: Header,
-    fragment: Fragment,
-    data: &'d [u8],
-    next: &'d [u8],
+    body: &'d [u8],
+    /// The first frame in it, if it brings data.
+    frame: Option<Frame<'d>>,
+}
+
+impl<'d> Arrival<'d> {
+    #[inline]
+    pub(super) fn new(header: Header, body: &'d [u8]) -> Arrival<'d> {
+        let frame =
+            if header.kind == Kind::Data { Frames::new(body).next().and_then(Result::ok) } else { None };
+        Arrival { header, body, frame }
+    }
+
+    /// Whether it is the next of a run: fragments, one PSN behind the other, in the same flow and over the same path.
+    #[inline]
+    fn extends(&self, run: &[Arrival<'_>]) -> bool {
+        let Some(first) = run.first() else { return true };
+        let is_fragment = |arrival: &Arrival<'_>| matches!(arrival.frame, Some(Frame::Fragment(..)));
+        let (this, head) = (&self.header, &first.header);
+        is_fragment(self)
+            && is_fragment(first)
+            && this.psn == head.psn.plus(run.len() as u64)
+            && (this.flow, this.token, this.epoch, this.path)
+                == (head.flow, head.token, head.epoch, head.path)
+    }
+
+    /// Whether its sender waits for its acknowledgement.
+    fn is_asked(&self) -> bool {
+        self.header.flags.has(Flags::ACK_REQUEST) && !self.header.flags.has(Flags::AT_LEISURE)
+    }
 }
 
 impl Core {
     /// A datagram arrived: one packet, or several of one sender that the kernel has coalesced.
     ///
-    /// Whatever does not belong here is counted and dropped.
+    /// Whatever does not belong here is counted and dropped. Most of what is done for a packet is done once for all of a run.
     pub fn on_datagram(&mut self, now: Instant, from: SocketAddr, datagram: &[u8]) {
+        let mut run = ArrayVec::<Arrival<'_>, RUN_PACKETS_MAX>::new();
         let mut rest = datagram;
-        loop {
-            match Header::decode(rest) {
-                Ok((header, body, next)) => {
-                    if header.kind == Kind::Data && !next.is_empty() {
-                        let after = self.on_run(now, from, rest);
-                        if after.len() < rest.len() {
-                            rest = after;
-                            continue;
-                        }
-                    }
-                    rest = next;
-                    if crc32c(body) == header.body_crc || defect!(NoCrcCheck) {
-                        self.on_packet(now, from, &header, body);
-                    } else {
-                        self.memory.count(Counter::Corrupt, 1);
-                    }
+        let failed = loop {
+            let (header, body, next) = match Header::decode(rest) {
+                Ok(decoded) => decoded,
+                Err(error) => break Some(error),
+            };
+            if crc32c(body) == header.body_crc || defect!(NoCrcCheck) {
+                let packet = Arrival::new(header, body);
+                if run.is_full() || !packet.extends(&run) {
+                    self.on_packets(now, from, &run);
+                    run.clear();
                 }
-                // Where the next packet begins nobody knows.
-                Err(error) => {
-                    self.memory.count(Counter::Malformed, 1);
-                    if let MalformedHeader::Version(version) = error {
-                        self.on_other_version(from, version, rest);
-                    }
-                    return;
-                }
+                run.push(packet);
+            } else {
+                self.memory.count(Counter::Corrupt, 1);
             }
-            if rest.is_empty() {
-                return;
-            }
-        }
-    }
-
-    /// Takes in a run of fragments of long messages, one PSN behind the other, at the start of what the kernel has coalesced: most
-    /// of what is done for a packet is done once for all of them. Returns what follows; all of it, if there is no such run.
-    fn on_run<'d>(&mut self, now: Instant, from: SocketAddr, datagram: &'d [u8]) -> &'d [u8] {
-        let mut run = ArrayVec::<Run<'d>, RUN_PACKETS_MAX>::new();
-        let (mut rest, mut first) = (datagram, None);
-        while let Ok((header, body, next)) = Header::decode(rest) {
-            let first = *first.get_or_insert(header);
-            let follows = header.psn == first.psn.plus(run.len() as u64)
-                && (header.kind, header.flow, header.token) == (first.kind, first.flow, first.token)
-                && (header.epoch, header.path) == (first.epoch, first.path);
-            let Some(Ok(Frame::Fragment(fragment, data))) = Frames::new(body).next() else { break };
-            if run.is_full() || !follows || crc32c(body) != header.body_crc {
-                break;
-            }
-            run.push(Run { header, fragment, data, next });
             rest = next;
             if rest.is_empty() {
-                break;
+                break None;
+            }
+        };
+        self.on_packets(now, from, &run);
+        // Where the next packet begins nobody knows.
+        if let Some(error) = failed {
+            self.memory.count(Counter::Malformed, 1);
+            if let MalformedHeader::Version(version) = error {
+                self.on_other_version(from, version, rest);
             }
         }
-        let [one, _, ..] = &run[..] else { return datagram };
-        let memory = Rc::clone(&self.memory);
-        let Ok(flow) = receiver::find(&*memory, &one.header) else { return datagram };
-        let Some(index) = self.peers.in_flow(one.header.flow) else { return datagram };
-        if !self.peers[index as usize].receive.damaged.is_empty() {
-            return datagram;
-        }
-        let mut taken = 0;
-        let outcome = self.on_run_of(now, index, from, flow, &run, &mut taken);
-        self.apply(outcome);
-        taken.checked_sub(1).map_or(datagram, |last| run[last].next)
     }
 
-    /// A run of a peer's fragments has come, in its flow. `taken` becomes the number of those that are taken care of.
-    fn on_run_of(
-        &mut self,
-        now: Instant,
-        index: u32,
-        from: SocketAddr,
-        flow: &Flow,
-        run: &[Run<'_>],
-        taken: &mut usize,
-    ) -> Result<(), Ended> {
-        let (Some(first), Some(last)) = (run.first(), run.last()) else { return Ok(()) };
-        let peer = &mut self.peers[index as usize];
-        peer.liveness.hear(now);
-        peer.acks.answer_to(from);
-        peer.liveness.set_away(false);
-        if last.header.flags.has(Flags::HAS_ACK) {
-            self.on_answer(now, index, Answer::Piggyback, last.header.ack, last.header.credit, None)?;
-        }
-        if first.header.psn > self.peers[index as usize].receive.reorder.next() {
-            self.pass_direct_writes(index, first.header.psn)?;
-        }
-        *taken = receiver::consume_run(&*self.memory, flow, &first.header, run.len() as u64) as usize;
-        let Some(last) = run[..*taken].last() else { return Ok(()) };
-        let is_asked =
-            |header: &Header| header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
-        let asked = run[..*taken].iter().any(|packet| is_asked(&packet.header));
-        let highest = self.peers[index as usize].acks.highest().max(last.header.psn.next());
-        let gap = receive_bitmap::base(flow) < highest;
-        self.on_deposited(now, index, last.header.psn, *taken as u32, gap || asked);
-        for packet in &run[..*taken] {
-            self.on_fragment(index, packet.header.psn, packet.fragment, packet.data)?;
-        }
-        receiver::consumed(flow, *taken as u64);
-        Ok(())
-    }
-
-    fn on_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
+    /// A packet has come, or a run of several.
+    fn on_packets(&mut self, now: Instant, from: SocketAddr, run: &[Arrival<'_>]) {
+        let Some(Arrival { header, body, .. }) = run.first() else { return };
         match header.kind {
             Kind::Hello | Kind::Welcome => match Offer::decode(body) {
                 Ok(offer) if header.kind == Kind::Hello => self.on_hello(now, from, header, &offer),
@@ -160,16 +120,16 @@ impl Core {
             | Kind::Piece
             | Kind::SizeProbe
             | Kind::SizeAck
-            | Kind::Damaged => self.on_flow_packet(now, from, header, body),
+            | Kind::Damaged => self.on_flow_packets(now, from, header, run),
         }
     }
 
-    fn on_flow_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
+    fn on_flow_packets(&mut self, now: Instant, from: SocketAddr, header: &Header, run: &[Arrival<'_>]) {
         let memory = Rc::clone(&self.memory);
         let flow = match receiver::find(&*memory, header) {
             Ok(flow) => flow,
             Err(verdict) => {
-                memory.count(verdict.counter(), 1);
+                memory.count(verdict.counter(), run.len() as u64);
                 // Nobody is left of another epoch, and its token may be in use again by the present one.
                 let unknown = verdict != Verdict::WrongEpoch;
                 let asks = matches!(
@@ -183,20 +143,21 @@ impl Core {
             }
         };
         let Some(index) = self.peers.in_flow(header.flow) else { return };
-        let outcome = self.on_packet_of(now, index, from, flow, header, body);
+        let outcome = self.on_packets_of(now, index, from, flow, run);
         self.apply(outcome);
     }
 
-    /// A packet of a peer has come, in its flow.
-    fn on_packet_of(
+    /// A peer's packet has come, in its flow, or a run of several.
+    fn on_packets_of(
         &mut self,
         now: Instant,
         index: u32,
         from: SocketAddr,
         flow: &Flow,
-        header: &Header,
-        body: &[u8],
+        run: &[Arrival<'_>],
     ) -> Result<(), Ended> {
+        // The last says as much as all of them.
+        let Some(Arrival { header, body, .. }) = run.last() else { return Ok(()) };
         self.peers[index as usize].liveness.hear(now);
         let rides_along = matches!(
             header.kind,
@@ -217,7 +178,11 @@ impl Core {
                 let peer = &mut self.peers[index as usize];
                 peer.acks.answer_to(from);
                 peer.liveness.set_away(false);
-                self.on_data(now, index, flow, header, body)?;
+                let mut rest = run;
+                while let Some(first) = rest.first() {
+                    let taken = self.on_data(now, index, flow, first, rest)?;
+                    rest = &rest[taken..];
+                }
             }
             Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => {
                 let index = self.prove(now, index, from);
@@ -303,61 +268,76 @@ impl Core {
         Ok(())
     }
 
-    /// The only frame of a packet that may go to its place as it arrives: a fragment, a part of something long that is
-    /// done to memory, or something short whose turn it is.
-    fn place_of<'b>(&self, index: u32, psn: Psn, body: &'b [u8]) -> Option<Frame<'b>> {
-        let frame = Frames::new(body).next()?.ok()?;
-        let placed = match &frame {
-            Frame::Fragment(..) => true,
-            Frame::Remote(remote, data) if body.len() <= remote_frame_bytes(data.len()) => {
+    /// Whether a packet has a place to which it may go as it arrives: a fragment, or, alone in its packet, a part of something long
+    /// that is done to memory or something short whose turn it is.
+    fn has_place(&self, index: u32, arrival: &Arrival<'_>) -> bool {
+        match &arrival.frame {
+            Some(Frame::Fragment(..)) => true,
+            Some(Frame::Remote(remote, data)) if arrival.body.len() <= remote_frame_bytes(data.len()) => {
                 let early =
                     [Opcode::Piece, Opcode::Part].map(|opcode| opcode as u16).contains(&remote.opcode);
-                early || defect!(ShortWriteEarly) || psn == self.peers[index as usize].receive.reorder.next()
+                let next = self.peers[index as usize].receive.reorder.next();
+                early || defect!(ShortWriteEarly) || arrival.header.psn == next
             }
-            Frame::Remote(..) | Frame::Whole { .. } => false,
-        };
-        placed.then_some(frame)
+            Some(Frame::Remote(..) | Frame::Whole { .. }) | None => false,
+        }
     }
 
+    /// Takes in what may be taken in at once of a run, which begins with `first`: one packet or more. Returns how many.
     pub(super) fn on_data(
         &mut self,
         now: Instant,
         index: u32,
         flow: &Flow,
-        header: &Header,
-        body: &[u8],
-    ) -> Result<(), Ended> {
-        if self.repairs(index, header.psn, body)? {
-            return Ok(());
+        first: &Arrival<'_>,
+        run: &[Arrival<'_>],
+    ) -> Result<usize, Ended> {
+        let psn = first.header.psn;
+        if self.repairs(index, psn, first.body)? {
+            return Ok(1);
         }
-        if header.psn > self.peers[index as usize].receive.reorder.next() {
-            self.pass_direct_writes(index, header.psn)?;
+        if psn > self.peers[index as usize].receive.reorder.next() {
+            self.pass_direct_writes(index, psn)?;
         }
         // What has a place goes from here straight there; short messages stay in the receive queue, where the
         // application reads them.
-        let placed = self.place_of(index, header.psn, body);
-        let verdict = match placed {
-            Some(_) => receiver::consume(&*self.memory, flow, header),
-            None => receiver::deposit(&*self.memory, flow, header, body, true),
-        };
-        if verdict != Verdict::Deposited {
-            if let Some(kind) = verdict.answer() {
-                self.peers[index as usize].acks.demand(kind, header.psn);
-                self.schedule(index);
+        let has_place = self.has_place(index, first);
+        let outcome = if has_place {
+            receiver::consume(&*self.memory, flow, &first.header, run.len() as u64)
+        } else {
+            match receiver::deposit(&*self.memory, flow, &first.header, first.body, true) {
+                Verdict::Deposited => Ok(1),
+                verdict => Err(verdict),
             }
-            return Ok(());
-        }
-        let highest = self.peers[index as usize].acks.highest().max(header.psn.next());
+        };
+        let taken = match outcome {
+            Ok(taken) => &run[..taken as usize],
+            Err(verdict) => {
+                if let Some(kind) = verdict.answer() {
+                    self.peers[index as usize].acks.demand(kind, psn);
+                    self.schedule(index);
+                }
+                return Ok(1);
+            }
+        };
+        let packets = taken.len() as u64;
+        let last = psn.plus(packets - 1);
+        let highest = self.peers[index as usize].acks.highest().max(last.next());
         let gap = receive_bitmap::base(flow) < highest;
-        let is_asked = header.flags.has(Flags::ACK_REQUEST) && !header.flags.has(Flags::AT_LEISURE);
-        self.on_deposited(now, index, header.psn, 1, gap || is_asked);
-        match placed {
-            Some(Frame::Fragment(fragment, data)) => self.on_fragment(index, header.psn, fragment, data)?,
-            Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, header.psn, &remote, data)?,
-            Some(Frame::Whole { .. }) | None => return Ok(()),
+        self.on_deposited(now, index, last, packets as u32, gap || taken.iter().any(Arrival::is_asked));
+        if has_place {
+            for arrival in taken {
+                match &arrival.frame {
+                    Some(Frame::Fragment(fragment, data)) => {
+                        self.on_fragment(index, arrival.header.psn, *fragment, data)?
+                    }
+                    Some(Frame::Remote(remote, data)) => self.on_remote_at_once(index, psn, remote, data)?,
+                    Some(Frame::Whole { .. }) | None => {}
+                }
+            }
+            receiver::consumed(flow, packets);
         }
-        receiver::consumed(flow, 1);
-        Ok(())
+        Ok(taken.len())
     }
 
     /// So many packets of a peer up to this one were deposited, by whichever receive path: they are acknowledged at once if somebody

@@ -4,6 +4,7 @@
 //! So when a path carries less than it was cut for, the same packet is sent in several datagrams
 //! (`tsumugi_wire::piece`).
 
+use super::arrive::Arrival;
 use super::{Core, Ended};
 use crate::checksum::{crc32c, crc32c_of_two};
 use crate::endpoint::sent::{PacketKey, Sent};
@@ -165,6 +166,8 @@ impl Core {
             body_crc: piece.packet_crc,
             ..*header
         };
-        self.on_data(now, index, flow, &header, &whole)
+        let packet = Arrival::new(header, &whole);
+        self.on_data(now, index, flow, &packet, &[packet])?;
+        Ok(())
     }
 }
