@@ -217,6 +217,8 @@ impl Shared {
             let timers = looks.is_multiple_of(LOOKS_PER_CLOCK);
             if arrived {
                 now = inner.looked_at;
+                // A part of what is waited for is no reason to sleep before the next.
+                inner.waiter.busy(now);
             } else if timers {
                 now = self.clock.now();
             }
