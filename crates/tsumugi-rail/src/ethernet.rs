@@ -33,6 +33,9 @@ use tsumugi_wire::time::MICROSECOND_NS;
 /// Time between two looks into the sockets while the XDP program deposits and no socket has had anything lately. A look
 /// costs a system call, 0.3 µs in which what is deposited is not seen.
 const SOCKETS_EVERY_NS: u64 = 20 * MICROSECOND_NS;
+/// How long a socket that has had something is expected to have more: who exchanges messages that the program leaves to the kernel,
+/// coalesced ones behind the driver (generic), say, would wait for the next look with each of them.
+const SOCKETS_BUSY_NS: u64 = 200 * MICROSECOND_NS;
 /// A caller that was away for so long has slept, or computed: the sockets are asked at once.
 const AWAY_NS: u64 = 20 * MICROSECOND_NS;
 /// Free ports that are tried until one is found that is not set aside for another user's endpoints.
@@ -192,8 +195,8 @@ struct XdpReceive {
     attachment: Attachment,
     /// When the sockets were looked into.
     sockets_at: Instant,
-    /// Whether something came by a socket then.
-    busy: bool,
+    /// When something came by a socket last.
+    heard_at: Instant,
     /// Whether a look into the sockets runs the NIC's poll.
     busy_polling: bool,
     /// When `receive` was called last.
@@ -387,7 +390,7 @@ impl XdpReceive {
             demanded,
             attachment: Attachment::new(),
             sockets_at: Instant(0),
-            busy: false,
+            heard_at: Instant(0),
             busy_polling: false,
             received_at: Instant(0),
         })
@@ -402,8 +405,10 @@ impl XdpReceive {
             self.claim.silence();
         }
         self.attachment.look(now, &mut self.claim, self.demanded)?;
-        let (busy_polling, served) = (self.busy_polling, self.attachment.is_served());
-        Ok(away || self.busy || busy_polling || !served || now.since(self.sockets_at) >= SOCKETS_EVERY_NS)
+        let is_usual = away || self.busy_polling || !self.attachment.is_served();
+        let is_due =
+            now.since(self.sockets_at) >= SOCKETS_EVERY_NS || now.since(self.heard_at) < SOCKETS_BUSY_NS;
+        Ok(is_usual || is_due)
     }
 }
 
@@ -447,7 +452,9 @@ impl Rail for Ethernet {
         }
         let datagrams = self.sockets.receive(now, deliver)?;
         xdp.sockets_at = now;
-        xdp.busy = datagrams > 0;
+        if datagrams > 0 {
+            xdp.heard_at = now;
+        }
         Ok(datagrams)
     }
 
