@@ -71,6 +71,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_ASK_BY_PROBE 8 /* an answer: who wants an ACK for a long packet sends a PROBE behind it */
 #define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
 #define TSUMUGI_FLAG_AT_LEISURE 32 /* with ACK_REQUEST: who must make a system call for the ACK may take its time */
+#define TSUMUGI_FLAG_UNCHECKED 64 /* DATA, where both sides agreed: the body's CRC is 0 and not compared */
 
 struct tsumugi_header {
 	union {
@@ -180,6 +181,7 @@ struct tsumugi_answer {
 #define TSUMUGI_REPEAT_GO_BACK_N 1
 
 #define TSUMUGI_OFFER_LISTENS 1 /* a TCP socket on the port tells whether the process is there */
+#define TSUMUGI_OFFER_TRUSTS_WIRE 2 /* takes DATA without a CRC of the body */
 
 /* HELLO, WELCOME. */
 struct tsumugi_offer {

@@ -116,6 +116,7 @@ libfuzzer_sys::fuzz_target!(|input: &[u8]| {
         peer_timeout_ns: 5000 * MILLISECOND_NS,
         connect_timeout_ns: 5000 * MILLISECOND_NS,
         listens: false,
+        integrity: tsumugi::Integrity::Crc32c,
         message_bytes_max: 1 << 20,
         receive_bytes: 1 << 21,
         send_bytes: 1 << 16,

@@ -104,6 +104,7 @@ fn handshake(random: &mut Random) -> Vec<u8> {
         flow: random.below(4) as u32,
         repeat: Repeat::Selective,
         listens: false,
+        trusts_wire: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 20,
     };

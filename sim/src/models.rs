@@ -208,6 +208,7 @@ fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Resu
             peer_timeout_ns: 60 * SECOND_NS,
             connect_timeout_ns: 60 * SECOND_NS,
             listens: false,
+            integrity: tsumugi::Integrity::Crc32c,
             message_bytes_max: 1 << 20,
             receive_bytes: 64 << 20,
             send_bytes: random.pick(&[64 << 10, 1 << 20]),

@@ -5,8 +5,8 @@ mod multirail;
 
 use crate::plan::{Event, HostPlan, Plan, Reader};
 use crate::random::Random;
-use tsumugi::Repeat;
 use tsumugi::internal::EndpointOptions;
+use tsumugi::{Integrity, Repeat};
 use tsumugi_rail::sim::{HostOptions, LinkOptions};
 use tsumugi_wire::Instant;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
@@ -85,6 +85,16 @@ pub(crate) fn plan(seed: u64) -> Plan {
     let random = &mut Random::new(seed, 8);
     if !plan.calm && !plan.patient && plan.multirail.is_none() && random.one_in(4) {
         kernels::apply(random, &mut plan);
+    }
+    let random = &mut Random::new(seed, 9);
+    let networks = plan.multirail.iter().flat_map(|multirail| &multirail.networks);
+    if plan.link.corrupt == 0.0 && networks.fold(0.0, |most, network| network.link.corrupt.max(most)) == 0.0 {
+        // Nothing is altered, and most need no CRC to see that.
+        for host in &mut plan.hosts {
+            if !random.one_in(4) {
+                host.options.integrity = Integrity::Wire;
+            }
+        }
     }
     plan
 }
@@ -165,6 +175,7 @@ fn host(random: &mut Random, timeout_ns: u64, ends_at: Instant, flood: bool) -> 
             peer_timeout_ns: timeout_ns,
             connect_timeout_ns: timeout_ns,
             listens: false,
+            integrity: Integrity::Crc32c,
             message_bytes_max: MESSAGE_BYTES_MAX,
             receive_bytes: if slow { 64 << 10 } else { random.pick(&[256 << 10, 4 << 20]) },
             send_bytes: random.pick(&[4 << 10, 64 << 10, 1 << 20]),

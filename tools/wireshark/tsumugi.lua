@@ -39,6 +39,7 @@ local f = {
     has_ack = ProtoField.bool("tsumugi.flags.has_ack", "Ack and credit are meaningful", 8, nil, 0x04),
     ask_by_probe = ProtoField.bool("tsumugi.flags.ask_by_probe", "Long packets cannot be answered: ask by PROBE", 8, nil, 0x08),
     away = ProtoField.bool("tsumugi.flags.away", "Another process will go on", 8, nil, 0x10),
+    unchecked = ProtoField.bool("tsumugi.flags.unchecked", "Without a CRC of the body", 8, nil, 0x40),
     at_leisure = ProtoField.bool("tsumugi.flags.at_leisure", "That ACK may take its time", 8, nil, 0x20),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
@@ -370,6 +371,7 @@ local function add_header(tvb, at, tree, check_good)
     flags:add(f.ask_by_probe, tvb(at + 2, 1))
     flags:add(f.away, tvb(at + 2, 1))
     flags:add(f.at_leisure, tvb(at + 2, 1))
+    flags:add(f.unchecked, tvb(at + 2, 1))
     add(f.path, 3, 1)
     local check = add(f.check, 4, 4)
     check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))
@@ -390,6 +392,8 @@ local function verify_crc(tvb, at, bytes, tree, item)
     local status = 2
     if bytes == 0 then
         status = announced == 0 and 1 or 0
+    elseif announced == 0 and tvb(at + 1, 1):uint() == 1 and math.floor(tvb(at + 2, 1):uint() / 64) % 2 == 1 then
+        status = 2 -- as the two sides have agreed
     elseif bits and tsumugi.prefs.verify_crc then
         status = crc32c(tvb:raw(at + HEADER_BYTES, bytes)) == announced and 1 or 0
     end

@@ -6,7 +6,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use tsumugi::{Policy, ReceiveChoice, SendChoice, Wait};
+use tsumugi::{Integrity, Policy, ReceiveChoice, SendChoice, Wait};
 use tsumugi_rail::xdp::Mode;
 use tsumugi_wire::limits::DATAGRAM_BYTES_MIN;
 
@@ -209,6 +209,9 @@ pub(crate) struct Measure {
     /// How Tsumugi repeats what was lost.
     #[arg(long, default_value = "selective", value_parser = repeats())]
     pub(crate) repeat: String,
+    /// What tells that a message was altered on its way, on both hosts: a CRC of each packet, or what Ethernet and UDP have.
+    #[arg(long, default_value = "crc32c", value_parser = any_of::<Integrity>())]
+    pub(crate) integrity: String,
     /// Bytes that may be in flight: Tsumugi's receive memory (at least 32K), UDP's and raw-xdp's limit, TCP's socket
     /// buffers.
     #[arg(long, value_name = "BYTES", value_parser = bytes)]

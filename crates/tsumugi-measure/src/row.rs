@@ -119,6 +119,9 @@ pub struct Row {
     /// How Tsumugi repeats what was lost, when that is not its default: `go-back-n`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub repeat: Option<String>,
+    /// What tells that a message was altered, when that is not Tsumugi's default: `wire`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub integrity: Option<String>,
     /// The faults injected on both sides.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub faults: Option<String>,

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 use std::fmt::Display;
 use std::str::FromStr;
 use std::time::Duration;
-use tsumugi::{Config, FaultOptions, Networks, Policy, ReceiveChoice, SendChoice, Wait};
+use tsumugi::{Config, FaultOptions, Integrity, Networks, Policy, ReceiveChoice, SendChoice, Wait};
 
 /// What is set, read when a domain is opened.
 #[derive(Clone, Debug, Default)]
@@ -19,6 +19,7 @@ pub(crate) struct Settings {
     receive: Option<ReceiveChoice>,
     policy: Option<Policy>,
     wait: Option<Wait>,
+    integrity: Option<Integrity>,
     peer_timeout: Option<Seconds>,
     connect_timeout: Option<Seconds>,
     close_timeout: Option<Seconds>,
@@ -129,6 +130,8 @@ settings! {
         where it is available)";
     c"policy" policy "how packets are spread over several NICs, see `tsumugi --help` (default: adaptive)";
     c"wait" wait "how a call waits that blocks: spin, adaptive, block or busy-poll (default: adaptive)";
+    c"integrity" integrity "what tells that a message was altered on its way: crc32c, or wire, Ethernet's and UDP's own, as with TCP; on both sides \
+        (default: crc32c)";
     c"peer_timeout" peer_timeout "seconds that a peer's host may be silent before its process counts as dead (default: 180)";
     c"connect_timeout" connect_timeout "seconds that a peer which has never answered is waited for (default: 30)";
     c"close_timeout" close_timeout "seconds that closing an endpoint waits for what peers have not acknowledged (default: 5)";
@@ -176,6 +179,7 @@ impl Settings {
         set(&mut config.job, self.job.map(|job| job.0));
         set(&mut config.peers_max, self.peers_max.map(|peers| peers.0));
         set(&mut config.wait, self.wait);
+        set(&mut config.integrity, self.integrity);
         set(&mut config.peer_timeout, self.peer_timeout.map(|time| time.0));
         set(&mut config.connect_timeout, self.connect_timeout.map(|time| time.0));
         set(&mut config.linger, self.close_timeout.map(|time| time.0));

@@ -43,6 +43,7 @@ fn connected_then(packet: &[u8]) -> Vec<u8> {
         flow: 3,
         repeat: Repeat::Selective,
         listens: false,
+        trusts_wire: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 30,
     };

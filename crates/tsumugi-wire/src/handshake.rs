@@ -21,8 +21,9 @@ pub const OFFER_BYTES: usize = 56;
 /// Bytes of CHALLENGE's body.
 pub const CHALLENGE_BYTES: usize = 16;
 
-/// Bit of an offer's flags: [`Offer::listens`]. The others are sent as 0 and not read.
+/// Bits of an offer's flags: [`Offer::listens`] and [`Offer::trusts_wire`]. The others are sent as 0 and not read.
 const LISTENS: u8 = 1;
+const TRUSTS_WIRE: u8 = 2;
 
 /// How a flow repairs losses.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -52,6 +53,8 @@ pub struct Offer {
     pub repeat: Repeat,
     /// A TCP socket listens on the offering side's port, for who wants to know whether its process is there.
     pub listens: bool,
+    /// The offering side takes DATA without a CRC of the body, and sends it so to a peer that does, too.
+    pub trusts_wire: bool,
     /// Longest datagram payload that the offering side takes, bytes.
     pub datagram_bytes: u16,
     /// Longest message that the offering side takes, bytes.
@@ -127,6 +130,7 @@ impl Offer {
             flow,
             repeat: Repeat::Selective,
             listens: false,
+            trusts_wire: false,
             datagram_bytes: 0,
             message_bytes_max: limit,
         }
@@ -154,7 +158,7 @@ impl Offer {
             token: U64::new(self.token),
             flow: U32::new(self.flow),
             repeat: self.repeat as u8,
-            flags: if self.listens { LISTENS } else { 0 },
+            flags: if self.listens { LISTENS } else { 0 } | if self.trusts_wire { TRUSTS_WIRE } else { 0 },
             datagram_bytes: U16::new(self.datagram_bytes),
             message_bytes_max: U64::new(self.message_bytes_max),
             reserved_2: U64::new(0),
@@ -180,6 +184,7 @@ impl Offer {
             flow: layout.flow.get(),
             repeat,
             listens: layout.flags & LISTENS != 0,
+            trusts_wire: layout.flags & TRUSTS_WIRE != 0,
             datagram_bytes: layout.datagram_bytes.get(),
             message_bytes_max: layout.message_bytes_max.get(),
         })
@@ -220,9 +225,9 @@ mod tests {
 
     proptest! {
         #[test]
-        fn offers_come_back(job: u64, nonce: u64, cookie: u64, token: u64, flow: u32, gbn: bool, listens: bool, datagram_bytes: u16, message_bytes_max: u64) {
+        fn offers_come_back(job: u64, nonce: u64, cookie: u64, token: u64, flow: u32, gbn: bool, listens: bool, trusts_wire: bool, datagram_bytes: u16, message_bytes_max: u64) {
             let repeat = if gbn { Repeat::GoBackN } else { Repeat::Selective };
-            let offer = Offer { job, nonce, cookie, token, flow, repeat, listens, datagram_bytes, message_bytes_max };
+            let offer = Offer { job, nonce, cookie, token, flow, repeat, listens, trusts_wire, datagram_bytes, message_bytes_max };
             prop_assert_eq!(Offer::decode(&offer.encode()), Ok(offer));
             for refusal in [Refusal::Full(message_bytes_max), Refusal::Job(job), Refusal::Stranger, Refusal::Other(flow.max(4))] {
                 let refused = Offer::decode(&Offer::refusing(job, nonce, refusal).encode()).unwrap();

@@ -75,6 +75,9 @@ impl Flags {
     /// With ACK_REQUEST: nobody waits for that ACK. Whoever must make a system call for it may let it ride along with
     /// what it sends next, as if it had not been asked.
     pub const AT_LEISURE: Flags = Flags(32);
+    /// In DATA, where both sides have agreed on it ([`Offer::trusts_wire`](crate::handshake::Offer::trusts_wire)): the body's CRC was
+    /// not made, is 0, and is not compared.
+    pub const UNCHECKED: Flags = Flags(64);
 
     /// Whether every bit of `other` is set here.
     #[must_use]
@@ -114,7 +117,7 @@ pub struct Header {
     pub credit: u16,
     /// Bytes of body that follow the header. Datagrams that were coalesced on receive are cut apart by it.
     pub body_bytes: u16,
-    /// CRC32C (Castagnoli) of the body; 0 for an empty body.
+    /// CRC32C (Castagnoli) of the body; 0 for an empty body, and with [`Flags::UNCHECKED`].
     pub body_crc: u32,
 }
 

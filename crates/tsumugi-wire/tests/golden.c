@@ -178,6 +178,7 @@ static void describe_offer(const unsigned char *body, size_t size, struct fields
 	PUT(fields, "offer_flow", offer.flow);
 	PUT(fields, "repeat", offer.repeat);
 	PUT(fields, "listens", offer.flags & TSUMUGI_OFFER_LISTENS);
+	PUT(fields, "trusts_wire", (offer.flags & TSUMUGI_OFFER_TRUSTS_WIRE) != 0);
 	PUT(fields, "datagram_bytes", offer.datagram_bytes);
 	PUT(fields, "message_bytes_max", offer.message_bytes_max);
 	put(fields, "body=ok");
@@ -507,6 +508,7 @@ static void print_packets(void)
 	CONSTANT(FLAG_ASK_BY_PROBE);
 	CONSTANT(FLAG_AWAY);
 	CONSTANT(FLAG_AT_LEISURE);
+	CONSTANT(FLAG_UNCHECKED);
 	CONSTANT(REMOTE_WRITE);
 	CONSTANT(REMOTE_PIECE);
 	CONSTANT(REPEAT_SELECTIVE);

@@ -1,7 +1,7 @@
 //! What an endpoint is opened with.
 
 use crate::peer_name::PeerName;
-use crate::{Networks, NetworksError, Policy, Replacement, Wait};
+use crate::{Integrity, Networks, NetworksError, Policy, Replacement, Wait};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use std::path::PathBuf;
 use std::time::Duration;
@@ -45,6 +45,8 @@ pub struct Config {
     pub wait: Wait,
     /// How losses are repaired in what this endpoint sends.
     pub repeat: Repeat,
+    /// What tells that a message was altered on its way; what both sides ask for counts.
+    pub integrity: Integrity,
     /// How long a peer's host may be silent, while something is outstanding, before the peer counts as dead. The default
     /// survives the reboot of a switch.
     ///
@@ -105,6 +107,7 @@ impl Default for Config {
             peers_max: 1024,
             wait: Wait::default(),
             repeat: Repeat::default(),
+            integrity: Integrity::default(),
             peer_timeout: Duration::from_secs(180),
             connect_timeout: Duration::from_secs(30),
             flush_timeout: Duration::from_secs(600),
@@ -151,6 +154,7 @@ setters!(Config {
     peers_max: u32,
     wait: Wait,
     repeat: Repeat,
+    integrity: Integrity,
     peer_timeout: Duration,
     connect_timeout: Duration,
     flush_timeout: Duration,

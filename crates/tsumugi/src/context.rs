@@ -146,6 +146,7 @@ pub(crate) struct SavedConnection {
     pub(crate) remote_token: u64,
     pub(crate) body_bytes: u64,
     pub(crate) listens: bool,
+    pub(crate) trusts_wire: bool,
     pub(crate) message_bytes_max: u64,
     pub(crate) index: u32,
     pub(crate) token: u64,

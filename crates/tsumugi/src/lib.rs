@@ -117,6 +117,7 @@ mod context;
 mod counters;
 mod endpoint;
 mod error;
+mod integrity;
 mod memory;
 mod peer_name;
 mod peers;
@@ -140,6 +141,7 @@ pub use error::{
     ChannelError, Failure, NameError, OpenError, PeerError, PortError, Reason, ReceiveError, SendError,
     Unsent,
 };
+pub use integrity::{Integrity, ParseIntegrityError};
 pub use peer_name::PeerName;
 pub use peers::{HostFileError, parse_host_file};
 pub use remote::{Remote, Rights, Target};

@@ -11,7 +11,7 @@ use tsumugi_rail::Rail;
 use tsumugi_wire::atomic::Ordering;
 use tsumugi_wire::frame::{Frame, Frames};
 use tsumugi_wire::remote::Opcode;
-use tsumugi_wire::{Header, Instant};
+use tsumugi_wire::{Flags, Header, Instant};
 
 /// What is noted of the acknowledgements of whoever sent a datagram.
 fn noted(memory: &dyn ReceiveMemory, datagram: &[u8]) -> Option<(u64, u64)> {
@@ -25,6 +25,7 @@ fn is_damaged_write(datagram: &[u8]) -> bool {
     let Ok((header, body, _)) = Header::decode(datagram) else { return false };
     let Some(Ok(Frame::Remote(remote, _))) = Frames::new(body).next() else { return false };
     [Opcode::Write, Opcode::Piece].map(|opcode| opcode as u16).contains(&remote.opcode)
+        && !header.flags.has(Flags::UNCHECKED)
         && crc32c(body) != header.body_crc
 }
 

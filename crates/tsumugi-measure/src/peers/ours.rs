@@ -9,7 +9,8 @@ use std::time::{Duration, Instant};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use tsumugi::{
-    Config, Endpoint, FaultOptions, PathReport, PeerId, Policy, Reason, Repeat, SendError, UnknownPolicy,
+    Config, Endpoint, FaultOptions, Integrity, PathReport, PeerId, Policy, Reason, Repeat, SendError,
+    UnknownPolicy,
 };
 
 use super::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
@@ -133,6 +134,9 @@ pub(crate) struct TsumugiOptions {
     pub(crate) wait: String,
     /// `selective` or `go-back-n`.
     pub(crate) repeat: String,
+    /// `crc32c` or `wire`.
+    #[serde(default = "crc32c")]
+    pub(crate) integrity: String,
     /// Receive memory in bytes; `None` is the library's default.
     pub(crate) in_flight: Option<u64>,
     /// The send path of both sides: `auto`, `udp`, `packet` or `xsk`.
@@ -163,6 +167,11 @@ pub(crate) struct TsumugiOptions {
     pub(crate) peer_timeout_ms: u64,
 }
 
+/// What those have that do not know of anything else.
+fn crc32c() -> String {
+    Integrity::Crc32c.to_string()
+}
+
 impl TsumugiOptions {
     fn config(&self, bind: IpAddr, port: u16) -> Result<Config, Failure> {
         let refused = |what: &str, why: &dyn std::fmt::Display| Failure::Refused(format!("{what}: {why}"));
@@ -179,6 +188,7 @@ impl TsumugiOptions {
                 "go-back-n" => Repeat::GoBackN,
                 other => return Err(Failure::Refused(format!("`{other}` is no way of repeating"))),
             })
+            .integrity(self.integrity.parse::<Integrity>().map_err(|why| refused("--integrity", &why))?)
             .datagram_bytes(self.datagram_bytes)
             .send(self.send.parse().map_err(|why| refused("--send", &why))?)
             .receive(self.receive.parse().map_err(|why| refused("--receive", &why))?)

@@ -297,6 +297,7 @@ impl<'a> Client<'a> {
 
     fn describe(&self, row: Row) -> Row {
         let ours = self.measure.transport == Transport::Tsumugi;
+        let integrity = (self.measure.integrity != "crc32c").then(|| self.measure.integrity.clone());
         let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
         Row {
             transport: self.measure.transport.into_str().to_owned(),
@@ -306,6 +307,7 @@ impl<'a> Client<'a> {
             protocol: self.measure.protocol.name(),
             one_by_one: self.measure.mix.one_by_one,
             repeat: repeat.filter(|_| ours),
+            integrity: integrity.filter(|_| ours),
             faults: self.measure.faults.clone(),
             setting: if self.measure.in_place { Some("in place".to_owned()) } else { row.setting.clone() },
             ..row
@@ -344,6 +346,7 @@ impl<'a> Client<'a> {
         let options = ours::TsumugiOptions {
             wait: self.measure.wait.clone(),
             repeat: self.measure.repeat.clone(),
+            integrity: self.measure.integrity.clone(),
             in_flight: self.measure.in_flight,
             faults: self.measure.faults.clone(),
             message_bytes_max: size,

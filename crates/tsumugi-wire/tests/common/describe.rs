@@ -157,6 +157,7 @@ fn describe_offer(offer: &Offer, fields: &mut Fields) {
     put(fields, "offer_flow", offer.flow);
     put(fields, "repeat", offer.repeat as u8);
     put(fields, "listens", u8::from(offer.listens));
+    put(fields, "trusts_wire", u8::from(offer.trusts_wire));
     put(fields, "datagram_bytes", offer.datagram_bytes);
     put(fields, "message_bytes_max", offer.message_bytes_max);
 }
@@ -269,6 +270,7 @@ fn encode_offer(vector: &Vector) -> [u8; tsumugi_wire::handshake::OFFER_BYTES] {
         flow: vector.number("offer_flow"),
         repeat,
         listens: vector.number::<u8>("listens") != 0,
+        trusts_wire: vector.number::<u8>("trusts_wire") != 0,
         datagram_bytes: vector.number("datagram_bytes"),
         message_bytes_max: vector.number("message_bytes_max"),
     }

@@ -335,6 +335,7 @@ fn offer() -> Offer {
         flow: 3,
         repeat: Repeat::Selective,
         listens: false,
+        trusts_wire: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 30,
     }
@@ -364,6 +365,12 @@ fn handshake(cases: &mut Cases) {
         "a TCP socket tells whether the process is there",
         packet(stranger(Kind::Welcome), &listens.encode()),
     );
+    let trusts = Offer { trusts_wire: true, ..offer() };
+    cases.add(
+        "welcome_trusts_wire",
+        "takes bodies without a CRC",
+        packet(stranger(Kind::Welcome), &trusts.encode()),
+    );
     let full = Offer::refusing(offer().job, offer().nonce, Refusal::Full(1024));
     cases.add("welcome_refusing", "there is no room", packet(stranger(Kind::Welcome), &full.encode()));
     let most = Offer {
@@ -374,6 +381,7 @@ fn handshake(cases: &mut Cases) {
         flow: u32::MAX,
         repeat: Repeat::GoBackN,
         listens: true,
+        trusts_wire: true,
         datagram_bytes: u16::MAX,
         message_bytes_max: u64::MAX,
     };

@@ -163,6 +163,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_ASK_BY_PROBE", u64::from(Flags::ASK_BY_PROBE.0)),
         ("FLAG_AWAY", u64::from(Flags::AWAY.0)),
         ("FLAG_AT_LEISURE", u64::from(Flags::AT_LEISURE.0)),
+        ("FLAG_UNCHECKED", u64::from(Flags::UNCHECKED.0)),
         ("REMOTE_WRITE", Opcode::Write as u64),
         ("REMOTE_PIECE", Opcode::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),

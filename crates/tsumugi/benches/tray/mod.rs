@@ -57,6 +57,7 @@ pub(crate) const fn options() -> EndpointOptions {
         peer_timeout_ns: 5_000_000_000,
         connect_timeout_ns: 5_000_000_000,
         listens: false,
+        integrity: tsumugi::Integrity::Crc32c,
         message_bytes_max: 1 << 30,
         receive_bytes: 1 << 28,
         send_bytes: 1 << 22,

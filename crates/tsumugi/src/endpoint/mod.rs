@@ -127,6 +127,7 @@ impl Endpoint {
             peer_timeout_ns: config.peer_timeout.as_nanos() as u64,
             connect_timeout_ns: config.connect_timeout.as_nanos() as u64,
             listens: rail.listens(),
+            integrity: config.integrity,
             message_bytes_max: config.message_bytes_max,
             receive_bytes: config.receive_bytes,
             send_bytes: config.send_bytes,

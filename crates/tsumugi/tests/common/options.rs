@@ -14,6 +14,7 @@ pub(crate) fn options(seed: u64) -> EndpointOptions {
         peer_timeout_ns: 5 * SECOND_NS,
         connect_timeout_ns: 5 * SECOND_NS,
         listens: false,
+        integrity: tsumugi::Integrity::Crc32c,
         message_bytes_max: 1 << 20,
         receive_bytes: 1 << 20,
         send_bytes: 1 << 20,

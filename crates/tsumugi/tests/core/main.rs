@@ -2,6 +2,7 @@
 
 mod answering;
 mod connecting;
+mod integrity;
 mod leaving;
 #[path = "../common/options.rs"]
 mod options;

@@ -126,6 +126,7 @@ impl Host {
             peer_timeout_ns: config.peer_timeout.as_nanos() as u64,
             connect_timeout_ns: config.connect_timeout.as_nanos() as u64,
             listens: false,
+            integrity: tsumugi::Integrity::Crc32c,
             message_bytes_max: config.message_bytes_max,
             receive_bytes: config.receive_bytes,
             send_bytes: config.send_bytes,

@@ -1,11 +1,11 @@
 //! How connections begin: HELLO, CHALLENGE and WELCOME.
 
 use super::{Core, Ended};
-use crate::PeerId;
 use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase, over_ipv6};
 use crate::error::Reason;
+use crate::{Integrity, PeerId};
 use rand::RngExt;
 use std::net::SocketAddr;
 use tsumugi_proto::handshake::Handshake;
@@ -135,6 +135,7 @@ impl Core {
             flow: local.index,
             repeat: self.options.repeat,
             listens: self.options.listens,
+            trusts_wire: self.options.integrity == Integrity::Wire,
             datagram_bytes: self.datagram_bytes_at(to) as u16,
             message_bytes_max: self.options.message_bytes_max,
         }
@@ -417,6 +418,7 @@ impl Core {
             body_bytes: own_bytes.min(usize::from(offer.datagram_bytes)) - HEADER_BYTES,
             over_ipv6: from.is_ipv6(),
             listens: offer.listens,
+            trusts_wire: offer.trusts_wire && self.options.integrity == Integrity::Wire,
         });
         peer.connection.message_bytes_max = offer.message_bytes_max;
         if fresh {

@@ -85,6 +85,8 @@ pub struct EndpointOptions {
     pub connect_timeout_ns: u64,
     /// Our kernel tells whether our process is there ([`tsumugi_rail::Rail::listens`]).
     pub listens: bool,
+    /// See [`crate::Config::integrity`].
+    pub integrity: crate::Integrity,
     /// See [`crate::Config::message_bytes_max`].
     pub message_bytes_max: u64,
     /// See [`crate::Config::receive_bytes`].

@@ -82,6 +82,7 @@ impl Core {
         let Some(remote) = peer.connection.remote else { return Ok(true) };
         let (head, body) = self.sent.body(key);
         let whole = [head, body].concat();
+        let packet_crc = if peer.connection.trusts_wire() { crc32c(&whole) } else { self.sent[key].crc };
         let step = piece_data_bytes(carried);
         let count = whole.len().div_ceil(step);
         let mut header = Header::new(Kind::Piece, self.incarnation.epoch);
@@ -89,11 +90,7 @@ impl Core {
         (header.ack, header.credit) = (ack, credit);
         let mut heads = Vec::with_capacity(count);
         for (nth, data) in whole.chunks(step).enumerate() {
-            let piece = Piece {
-                packet_bytes: whole.len() as u16,
-                at: (nth * step) as u16,
-                packet_crc: self.sent[key].crc,
-            };
+            let piece = Piece { packet_bytes: whole.len() as u16, at: (nth * step) as u16, packet_crc };
             let piece = piece.encode();
             let last = nth + 1 == count;
             header.flags = flags.with(if last { Flags::ACK_REQUEST } else { Flags(0) });

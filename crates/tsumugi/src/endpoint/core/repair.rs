@@ -156,6 +156,7 @@ mod tests {
             peer_timeout_ns: 500 * MILLISECOND_NS,
             connect_timeout_ns: 500 * MILLISECOND_NS,
             listens: false,
+            integrity: crate::Integrity::Crc32c,
             message_bytes_max: 1 << 20,
             receive_bytes: 1 << 20,
             send_bytes: 8 << 20,

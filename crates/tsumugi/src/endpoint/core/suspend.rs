@@ -233,7 +233,9 @@ fn restore_entry(flow: &Flow, saved: &SavedEntry, connection: &SavedConnection, 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Integrity;
     use crate::endpoint::core::EndpointOptions;
+    use crate::endpoint::core::channels::Delivery;
     use proptest::prelude::*;
     use tsumugi_rail::Rail;
     use tsumugi_rail::memory::Memory;
@@ -241,6 +243,10 @@ mod tests {
     use tsumugi_wire::memory::Geometry;
 
     fn fresh(seed: u64) -> Core {
+        wanting(seed, Integrity::Crc32c)
+    }
+
+    fn wanting(seed: u64, integrity: Integrity) -> Core {
         let options = EndpointOptions {
             job: 0,
             accept_unknown: true,
@@ -249,6 +255,7 @@ mod tests {
             peer_timeout_ns: 1 << 30,
             connect_timeout_ns: 1 << 30,
             listens: false,
+            integrity,
             message_bytes_max: 1 << 20,
             receive_bytes: 1 << 20,
             send_bytes: 1 << 20,
@@ -293,6 +300,47 @@ mod tests {
         }
         here.post(now, id, 1, &[3; 9000]).unwrap();
         here.save(now, address(1)).to_bytes()
+    }
+
+    #[test]
+    fn who_goes_on_for_another_keeps_to_what_that_has_agreed_on() {
+        let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+        let mut cores = [1, 2].map(|seed| wanting(seed, Integrity::Wire));
+        let mut rails = [1, 2].map(|number| network.rail(address(number), 1472));
+        assert!(cores[1].open_channel(1));
+        let id = cores[0].add_peer("there", address(2)).unwrap();
+        let mut now = Instant(0);
+        let mut exchange = |cores: &mut [Core; 2], rails: &mut [SimRail; 2]| {
+            for _ in 0..400 {
+                for (core, rail) in cores.iter_mut().zip(rails.iter_mut()) {
+                    call(core, rail, now);
+                }
+                now = now.plus(10_000);
+            }
+            now
+        };
+        cores[0].post(Instant(0), id, 1, b"hello").unwrap();
+        let now = exchange(&mut cores, &mut rails);
+        // On its way, made by the process before.
+        cores[0].post(now, id, 1, &[7; 5000]).unwrap();
+        cores[0].transmit(now, &mut rails[0]).unwrap();
+        for (number, core) in (1..).zip(&mut cores) {
+            let bytes = core.save(now, address(number)).to_bytes();
+            // What the next one wants counts for connections to come.
+            *core = wanting(number.into(), Integrity::Crc32c);
+            core.restore(&Context::from_bytes(&bytes).unwrap()).unwrap();
+        }
+        assert!(cores[1].open_channel(1));
+        cores[0].post(now, id, 1, &[8; 5000]).unwrap();
+        exchange(&mut cores, &mut rails);
+        let mut lengths = Vec::new();
+        while let Some(Delivery::Message { payload, .. }) = cores[1].take(1) {
+            lengths.push(cores[1].bytes_of(&payload).len());
+            cores[1].release_message(payload);
+        }
+        assert_eq!(lengths, [5, 5000, 5000]);
+        assert_eq!(cores[1].counters().get("corrupt"), 0);
+        assert!(cores[0].is_flushed());
     }
 
     #[test]

@@ -106,6 +106,7 @@ mod tests {
             peer_timeout_ns: 1,
             connect_timeout_ns: 1,
             listens: false,
+            integrity: crate::Integrity::Crc32c,
             message_bytes_max: 0,
             receive_bytes: 0,
             send_bytes: 0,

@@ -35,6 +35,8 @@ pub(crate) struct Address {
     pub(crate) over_ipv6: bool,
     /// Its kernel tells whether its process is there.
     pub(crate) listens: bool,
+    /// Neither side makes or compares CRCs of bodies.
+    pub(crate) trusts_wire: bool,
 }
 
 /// Our entry in the flow table for what the peer sends.
@@ -94,6 +96,7 @@ impl Connection {
             remote_token: remote.token,
             body_bytes: remote.body_bytes as u64,
             listens: remote.listens,
+            trusts_wire: remote.trusts_wire,
             message_bytes_max: self.message_bytes_max,
             index: local.index,
             token: local.token,
@@ -109,9 +112,18 @@ impl Connection {
             body_bytes: saved.body_bytes as usize,
             over_ipv6,
             listens: saved.listens,
+            trusts_wire: saved.trusts_wire,
         });
         self.local = Some(Local { index: saved.index, token: saved.token });
         self.message_bytes_max = saved.message_bytes_max;
+    }
+}
+
+impl Connection {
+    /// Whether both sides have agreed to neither make nor compare CRCs of bodies.
+    #[inline]
+    pub(crate) fn trusts_wire(&self) -> bool {
+        self.remote.is_some_and(|remote| remote.trusts_wire)
     }
 }
 

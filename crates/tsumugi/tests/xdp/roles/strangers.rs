@@ -176,6 +176,7 @@ fn hello(number: u64) -> Vec<u8> {
         flow: 0,
         repeat: Repeat::Selective,
         listens: false,
+        trusts_wire: false,
         datagram_bytes: 1472,
         message_bytes_max: 1 << 20,
     };
