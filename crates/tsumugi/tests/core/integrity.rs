@@ -68,7 +68,7 @@ fn exchange(
 }
 
 /// Alters the last byte of what is sent for the first time.
-fn alter_first(bytes: &mut Vec<u8>) {
+fn alter_first(bytes: &mut [u8]) {
     if Header::decode(bytes)
         .is_ok_and(|(header, ..)| header.kind == Kind::Data && !header.flags.has(Flags::RESENT))
     {
@@ -89,7 +89,7 @@ fn altered(wanted: [Integrity; 2], by: By) -> (Vec<Vec<u8>>, u64) {
     for message in messages() {
         here.core.post(now, peer, 1, &message).unwrap();
     }
-    let taken = exchange(&mut here, &mut there, &mut now, by, alter_first);
+    let taken = exchange(&mut here, &mut there, &mut now, by, |bytes| alter_first(bytes));
     assert!(here.core.is_flushed() && here.core.take_failure().is_none());
     assert!(there.core.take_failure().is_none());
     (taken, there.core.counters().get("corrupt"))

@@ -123,7 +123,7 @@ impl Connection {
     /// Whether both sides have agreed to neither make nor compare CRCs of bodies.
     #[inline]
     pub(crate) fn trusts_wire(&self) -> bool {
-        self.remote.is_some_and(|remote| remote.trusts_wire)
+        self.remote.as_ref().is_some_and(|remote| remote.trusts_wire)
     }
 }
 
