@@ -352,27 +352,16 @@ fn handshake(cases: &mut Cases) {
     );
     let challenge = Challenge { nonce: offer().nonce, cookie: proved.cookie };
     cases.add("challenge", "here is a cookie", packet(stranger(Kind::Challenge), &challenge.encode()));
-    cases.add("welcome", "the flow is open", packet(stranger(Kind::Welcome), &offer().encode()));
+    let welcome = |offer: Offer| packet(stranger(Kind::Welcome), &offer.encode());
+    cases.add("welcome", "the flow is open", welcome(offer()));
     let go_back_n = Offer { repeat: Repeat::GoBackN, ..offer() };
-    cases.add(
-        "welcome_go_back_n",
-        "will repair by Go-back-N",
-        packet(stranger(Kind::Welcome), &go_back_n.encode()),
-    );
+    cases.add("welcome_go_back_n", "will repair by Go-back-N", welcome(go_back_n));
     let listens = Offer { listens: true, ..offer() };
-    cases.add(
-        "welcome_listens",
-        "a TCP socket tells whether the process is there",
-        packet(stranger(Kind::Welcome), &listens.encode()),
-    );
+    cases.add("welcome_listens", "a TCP socket tells whether the process is there", welcome(listens));
     let trusts = Offer { trusts_wire: true, ..offer() };
-    cases.add(
-        "welcome_trusts_wire",
-        "takes bodies without a CRC",
-        packet(stranger(Kind::Welcome), &trusts.encode()),
-    );
+    cases.add("welcome_trusts_wire", "takes bodies without a CRC", welcome(trusts));
     let full = Offer::refusing(offer().job, offer().nonce, Refusal::Full(1024));
-    cases.add("welcome_refusing", "there is no room", packet(stranger(Kind::Welcome), &full.encode()));
+    cases.add("welcome_refusing", "there is no room", welcome(full));
     let most = Offer {
         job: u64::MAX,
         nonce: u64::MAX,

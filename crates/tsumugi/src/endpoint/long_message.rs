@@ -67,9 +67,9 @@ impl LongMessage {
         self.bytes
     }
 
-    /// Whether somebody waits to have the memory back.
-    pub(crate) fn is_lent(&self) -> bool {
-        matches!(self.memory, Memory::Lent { .. })
+    /// Whether somebody waits to have the memory back, and it ends there.
+    pub(crate) fn lends_up_to(&self, end: usize) -> bool {
+        matches!(&self.memory, Memory::Lent { rest, .. } if rest.len() == end)
     }
 
     /// A copy of the message.

@@ -85,10 +85,11 @@ impl Sent {
         }
     }
 
-    /// Whether it is a fragment of a message whose memory somebody waits to have back.
+    /// Whether it ends a message whose memory somebody waits to have back.
     #[inline]
-    pub(crate) fn is_lent(&self, key: PacketKey) -> bool {
-        matches!(self.packets[key].body, Body::Piece { key, .. } if self.long_messages.get(key).is_lent())
+    pub(crate) fn ends_lent(&self, key: PacketKey) -> bool {
+        let Body::Piece { key, at, bytes, .. } = &self.packets[key].body else { return false };
+        self.long_messages.get(*key).lends_up_to(*at + *bytes)
     }
 
     /// Gives a packet up, and its memory back.

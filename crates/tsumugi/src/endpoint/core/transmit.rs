@@ -233,6 +233,7 @@ impl Core {
         let (full, needs_ack) = (peer.sender.room(path) == 0, peer.sender.needs_ack(path));
         let Burst { packets, probed, heads } = &mut self.egress.burst;
         heads.resize(heads.len().max(count), [0; HEAD_BYTES_MAX]);
+        let lent_end = packets.iter().rposition(|(_, key, _)| self.sent.ends_lent(*key));
         let mut asked_at = None;
         let mut out = ArrayVec::<Packet<'_>, BURST_PACKETS_MAX>::new();
         let mut header = Header::new(Kind::Data, self.incarnation.epoch);
@@ -241,8 +242,8 @@ impl Core {
         for (at, ((psn, key, resent), head)) in packets.iter().zip(heads.iter_mut()).enumerate() {
             let last = at + 1 == count;
             let (frame, body) = self.sent.body(*key);
-            let is_lent = self.sent.is_lent(*key);
-            let waits = *resent == Flags::RESENT || last && (full || is_lent || peer.outbox.wants_ack());
+            let waits =
+                *resent == Flags::RESENT || lent_end == Some(at) || last && (full || peer.outbox.wants_ack());
             let ends_long = last && (count > 1 || !frame.is_empty());
             let asked = if waits || ends_long && needs_ack {
                 Flags::ACK_REQUEST
