@@ -56,6 +56,56 @@ fn every_part_costs_something_with_every_send_path() {
 }
 
 #[test]
+fn every_part_of_longer_messages_costs_something() {
+    let Some(_watched) = can_measure("every_part_of_longer_messages_costs_something") else { return };
+    let process = Command::new(TSUMUGI)
+        .args(["perf", "costs", "--size", "1K,64K", "--rounds", "2", "--json"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .expect("it starts");
+    let pid = process.id();
+    let output = process.wait_with_output().expect("it ends");
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(0), "{said}");
+    let json: serde_json::Value = serde_json::from_slice(&output.stdout).expect("one JSON object");
+    let sizes = json["sizes"].as_array().expect("sizes");
+    let bytes: Vec<u64> = sizes.iter().filter_map(|costs| costs["size_bytes"].as_u64()).collect();
+    assert_eq!(bytes, [1024, 65_536]);
+    for costs in sizes {
+        let part = |name: &str| {
+            let parts = costs["parts"].as_array().expect("parts");
+            let cost =
+                parts.iter().find(|cost| cost["part"] == name).unwrap_or_else(|| panic!("{name} in {costs}"));
+            cost["ns"].as_f64().expect("a number")
+        };
+        for name in ["library_send", "kernel_send", "kernel_receive", "library_receive"] {
+            assert!(part(name) > 0.0, "{name} in {costs}");
+        }
+        assert!(part("unseen") >= 0.0 && part("waiting") >= 0.0, "{costs}");
+        for figure in ["copy", "crc", "round_trip", "udp", "tcp"] {
+            assert!(costs[figure]["ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure} in {costs}");
+        }
+        assert_eq!(costs["rounds"], 2);
+    }
+    assert_eq!(labs_of(pid), Vec::<String>::new());
+}
+
+#[test]
+fn sizes_that_cannot_be_taken_apart_are_refused() {
+    let Some(_watched) = can_measure("sizes_that_cannot_be_taken_apart_are_refused") else { return };
+    for size in ["64", "1M"] {
+        let output =
+            Command::new(TSUMUGI).args(["perf", "costs", "--size", size]).output().expect("it starts");
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(1), "{said}");
+        assert!(said.contains("cannot be taken apart; choose sizes from 256 to 65536"), "{said}");
+    }
+    let arguments = ["perf", "costs", "--size", "1K", "--send", "udp"];
+    assert_eq!(Command::new(TSUMUGI).args(arguments).output().expect("it starts").status.code(), Some(2));
+}
+
+#[test]
 fn an_interrupted_measurement_leaves_nothing_behind() {
     let Some(_watched) = can_measure("an_interrupted_measurement_leaves_nothing_behind") else { return };
     let mut process = Command::new(TSUMUGI)

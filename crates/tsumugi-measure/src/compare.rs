@@ -173,6 +173,7 @@ fn costs(arguments: &Arguments, in_lab: bool) -> Result<Option<costs::Report>, C
         return Ok(None);
     }
     let options = costs::CostsOptions {
+        sizes: None,
         send_paths: costs::SEND_PATHS.map(str::to_owned).into(),
         rounds: if arguments.quick { COST_ROUNDS_QUICK } else { COST_ROUNDS },
         json: false,

@@ -1,4 +1,5 @@
-//! `tsumugi perf costs`: where the time of a short message goes, part by part (P1's tables 3 and 4, of this machine).
+//! `tsumugi perf costs`: where the time of a message goes, part by part: of a short one with the XDP receive path (P1's tables 3 and
+//! 4, of this machine), and of longer ones over sockets ([`long`]).
 //!
 //! Each [part](parts::Part) is measured by itself; none is what others left over. How far their sum is from a round
 //! trip that was measured in between tells whether they are all.
@@ -13,9 +14,12 @@ use thiserror::Error as ThisError;
 
 use crate::machine::Machine;
 use crate::output::{self, EXIT_INTERRUPTED};
+use crate::sizes::Sizes;
 
 mod bare;
+mod long;
 mod measure;
+mod noted;
 pub(crate) mod parts;
 pub(crate) mod table;
 mod talk;
@@ -44,8 +48,22 @@ Their sum is compared with half of a round trip that was measured in between, an
 than a tenth apart. On a veth pair the sender's CPU does the receiver's softirq and is still in it when the receiver \
 has the message; that time, 'ahead of the sender', is measured too and taken off.
 
+With --size the two threads exchange messages of these sizes over sockets alone, and what each side spends in the library \
+and in its calls is added up:
+
+  library, sending     the copy that is kept, cutting, CRCs, headers
+  kernel, sending      socket layer, segmentation, driver; on a veth pair the receiver's softirq, too
+  until it is seen     nothing where the receiver looks while the sender is still in its call
+  kernel, receiving    calls that find some of it
+  library, receiving   CRCs, bookkeeping, the copy to its place
+  waiting for the rest calls that find nothing in between
+
+Beside them one copy and one CRC32C of the message by themselves, and as many bytes through bare UDP, for which the kernel \
+segments and coalesces, and through bare TCP.
+
 Examples:
   sudo tsumugi perf costs
+  sudo tsumugi perf costs --size 4K,16K,64K
   sudo tsumugi perf costs --send packet --rounds 15
   sudo tsumugi perf costs --json | jq '.send_paths[] | {send, sum_ns, one_way_ns}'
 
@@ -58,7 +76,10 @@ pub(crate) struct CostsOptions {
     /// Send paths, separated by commas.
     #[arg(long = "send", value_delimiter = ',', value_parser = SEND_PATHS, default_values = SEND_PATHS)]
     pub(crate) send_paths: Vec<String>,
-    /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path.
+    /// Take messages of these sizes apart, over sockets: bytes, as in `4K,16K,64K`, from 256 to 64K.
+    #[arg(long = "size", value_name = "SIZES", conflicts_with = "send_paths")]
+    pub(crate) sizes: Option<Sizes>,
+    /// Rounds; medians and spread are over them. A round takes about a fifth of a second for each send path or size.
     #[arg(long, default_value_t = 7, value_parser = clap::value_parser!(u32).range(1..=1000))]
     pub(crate) rounds: u32,
     /// Print one JSON object on stdout, and nothing else there.
@@ -77,9 +98,9 @@ pub(crate) struct Report {
 
 /// What `--json` prints.
 #[derive(Serialize)]
-struct Output {
+struct Output<R> {
     #[serde(flatten)]
-    report: Report,
+    report: R,
     machine: Machine,
 }
 
@@ -100,6 +121,11 @@ pub(crate) enum CostsError {
     Failed { doing: &'static str, cause: Box<dyn Error + Send + Sync> },
     #[error("{0}")]
     Lost(&'static str),
+    #[error(
+        "messages of {0} bytes cannot be taken apart; choose sizes from {first} to {last}: those of 64 B are without --size, and longer \
+         ones are streams (`tsumugi perf bandwidth`)", first = long::SIZES.start(), last = long::SIZES.end()
+    )]
+    Size(u64),
     #[error("the other thread has ended")]
     Gone,
 }
@@ -111,37 +137,64 @@ impl CostsError {
     }
 }
 
-/// Measures in a lab of its own, which is gone afterwards.
+/// Measures the costs of a short message in a lab of its own, which is gone afterwards.
 pub(crate) fn report(options: &CostsOptions) -> Result<Report, CostsError> {
+    measured(options, 1 + options.send_paths.len(), |progress| {
+        let (send_paths, bare_udp) = measure::measure(options, progress)?;
+        Ok(Report { send_paths, bare_udp })
+    })
+}
+
+/// What `measure` measures as root, showing how far it is: so many steps a round.
+fn measured<R>(
+    options: &CostsOptions,
+    steps: usize,
+    measure: impl FnOnce(&mut (dyn FnMut(u32, &str) + Send)) -> Result<R, CostsError>,
+) -> Result<R, CostsError> {
     if !rustix::process::geteuid().is_root() {
         return Err(CostsError::NotRoot);
     }
     let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
-    let progress = ProgressBar::new(u64::from(options.rounds) * (1 + options.send_paths.len() as u64))
+    let progress = ProgressBar::new(u64::from(options.rounds) * steps as u64)
         .with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let (send_paths, bare_udp) = measure::measure(options, |round, what| {
+    let report = measure(&mut |round, what| {
         progress.set_message(format!("round {}: costs, {what}", round + 1));
         progress.inc(1);
     })?;
     progress.finish_and_clear();
-    Ok(Report { send_paths, bare_udp })
+    Ok(report)
 }
 
 pub(crate) fn run(options: &CostsOptions) -> crate::CommandResult {
     // Before anything is started: the load that others make.
     let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    match report(options) {
-        Ok(report) => {
-            if options.json {
-                output::line(serde_json::to_string(&Output { report, machine })?)?;
-            } else {
-                output::text(table::page(&report, &machine))?;
-            }
-            Ok(ExitCode::SUCCESS)
+    let shown = match &options.sizes {
+        None => report(options).map(|report| show(options, &report, &machine, table::page)),
+        Some(Sizes(sizes)) => {
+            let report = measured(options, sizes.len(), |progress| long::report(options, sizes, progress));
+            report.map(|report| show(options, &report, &machine, long::table::page))
         }
+    };
+    match shown {
+        Ok(shown) => shown.map(|()| ExitCode::SUCCESS),
         Err(CostsError::Interrupted) => Ok(ExitCode::from(EXIT_INTERRUPTED)),
         Err(error) => Err(error.into()),
     }
+}
+
+/// Prints a report as the options want it.
+fn show<R: Serialize>(
+    options: &CostsOptions,
+    report: &R,
+    machine: &Machine,
+    page: impl FnOnce(&R, &Machine) -> String,
+) -> Result<(), Box<dyn Error>> {
+    if options.json {
+        output::line(serde_json::to_string(&Output { report, machine: machine.clone() })?)?;
+    } else {
+        output::text(page(report, machine))?;
+    }
+    Ok(())
 }
 
 /// Figures as they might have been measured, for tests of what shows them.

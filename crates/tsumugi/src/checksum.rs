@@ -10,7 +10,7 @@ use crc_fast::{CrcAlgorithm, Digest, checksum};
 
 /// CRC32C (Castagnoli) of `bytes`; 0 for no bytes.
 #[inline]
-pub(crate) fn crc32c(bytes: &[u8]) -> u32 {
+pub fn crc32c(bytes: &[u8]) -> u32 {
     #[cfg(target_arch = "x86_64")]
     if let Some(crc) = x86::crc32c([bytes]) {
         return crc;

@@ -161,6 +161,7 @@ pub use wait::{ParseWaitError, Wait};
 /// measurements look through.
 #[doc(hidden)]
 pub mod internal {
+    pub use crate::checksum::crc32c;
     pub use crate::endpoint::core::channels::Delivery;
     pub use crate::endpoint::core::inspect::PeerView;
     pub use crate::endpoint::core::{Core, EndpointOptions};

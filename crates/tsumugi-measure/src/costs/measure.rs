@@ -64,7 +64,7 @@ pub(super) fn measure(
 ) -> Result<(Vec<Costs>, Bare), CostsError> {
     let cpus = allowed().0;
     let [first, second, ..] = cpus[..] else { return Err(CostsError::OneCpu) };
-    let lab = lab()?;
+    let lab = lab(Wire::COUNT)?;
     let (tasks, to_do) = channel();
     let (words, said) = channel();
     let lab: &Lab = &lab;

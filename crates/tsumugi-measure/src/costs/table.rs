@@ -82,7 +82,7 @@ fn conversing_row(report: &Report) -> Vec<String> {
     cells
 }
 
-fn with_spread(figure: Figure) -> String {
+pub(super) fn with_spread(figure: Figure) -> String {
     format!("{} ±{:.0} %", units::time(figure.ns), figure.spread * 50.0)
 }
 
@@ -90,7 +90,7 @@ fn micro(us: Option<f64>) -> String {
     us.map_or(String::new(), |us| units::time(us * 1e3))
 }
 
-fn signed(share: f64) -> String {
+pub(super) fn signed(share: f64) -> String {
     let sign = if share < 0.0 { "−" } else { "+" };
     format!("{sign}{}", units::percent(share.abs()))
 }

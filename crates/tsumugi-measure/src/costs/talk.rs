@@ -5,15 +5,15 @@
 
 use std::cell::Cell;
 use std::net::SocketAddr;
-use std::os::fd::BorrowedFd;
 use std::rc::Rc;
 use std::time::{Duration, Instant as Clock};
 
 use tsumugi::{Channel, Config, Endpoint, PeerId, ReceiveChoice, Wait};
-use tsumugi_rail::{Deliver, Evidence, Packet, Question, Rail, RailError};
+use tsumugi_rail::{Deliver, Packet, Rail, RailError};
 use tsumugi_wire::Instant;
 
 use super::CostsError;
+use super::noted::{Noted, Onlooker};
 
 /// Bytes of a message.
 pub(super) const MESSAGE_BYTES: usize = 64;
@@ -45,76 +45,36 @@ impl Notes {
 }
 
 /// Notes when packets were sent and when arrivals were last looked for.
-struct Noted {
-    rail: Box<dyn Rail>,
-    notes: Rc<Notes>,
-}
-
-impl Rail for Noted {
-    fn address(&self) -> SocketAddr {
-        self.rail.address()
-    }
-    fn datagram_bytes(&self) -> usize {
-        self.rail.datagram_bytes()
-    }
-    fn send(&mut self, now: Instant, to: SocketAddr, burst: &[Packet<'_>]) -> Result<usize, RailError> {
-        if !self.notes.on.get() {
-            return self.rail.send(now, to, burst);
+impl Onlooker for Notes {
+    fn send(
+        &self,
+        rail: &mut dyn Rail,
+        now: Instant,
+        to: SocketAddr,
+        burst: &[Packet<'_>],
+    ) -> Result<usize, RailError> {
+        if !self.on.get() {
+            return rail.send(now, to, burst);
         }
-        self.notes.packet_bytes.set(burst.iter().map(Packet::bytes).max().unwrap_or(0));
-        self.notes.entered.set(Clock::now());
-        let sent = self.rail.send(now, to, burst);
-        self.notes.left.set(Clock::now());
+        self.packet_bytes.set(burst.iter().map(Packet::bytes).max().unwrap_or(0));
+        self.entered.set(Clock::now());
+        let sent = rail.send(now, to, burst);
+        self.left.set(Clock::now());
         sent
     }
-    fn receive(&mut self, now: Instant, deliver: &mut Deliver<'_>) -> Result<usize, RailError> {
-        let received = self.rail.receive(now, deliver);
-        if self.notes.on.get() {
+
+    fn receive(
+        &self,
+        rail: &mut dyn Rail,
+        now: Instant,
+        deliver: &mut Deliver<'_>,
+    ) -> Result<usize, RailError> {
+        let received = rail.receive(now, deliver);
+        if self.on.get() {
             // The library looks into the queue next.
-            self.notes.looked.set(Clock::now());
+            self.looked.set(Clock::now());
         }
         received
-    }
-    fn wake_at(&self) -> Instant {
-        self.rail.wake_at()
-    }
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.rail.descriptor()
-    }
-    fn watch(&mut self, on: bool) -> Result<(), RailError> {
-        self.rail.watch(on)
-    }
-    fn connect(&mut self, peer: SocketAddr) {
-        self.rail.connect(peer);
-    }
-    fn disconnect(&mut self, peer: SocketAddr) {
-        self.rail.disconnect(peer);
-    }
-    fn busy_poll(&mut self, on: bool) -> Result<(), RailError> {
-        self.rail.busy_poll(on)
-    }
-    fn send_path(&self) -> &'static str {
-        self.rail.send_path()
-    }
-    fn uses_xdp(&self) -> bool {
-        self.rail.uses_xdp()
-    }
-    fn listens(&self) -> bool {
-        self.rail.listens()
-    }
-
-    fn inquire(&mut self, now: Instant, since: Instant, peer: SocketAddr, question: Question) -> Evidence {
-        self.rail.inquire(now, since, peer, question)
-    }
-    fn link_down(&mut self, now: Instant, peer: SocketAddr) -> Option<tsumugi_rail::NicName> {
-        self.rail.link_down(now, peer)
-    }
-
-    fn report(&self) -> tsumugi_rail::RailReport {
-        self.rail.report()
-    }
-    fn quiesce(&mut self) {
-        self.rail.quiesce();
     }
 }
 

@@ -13,7 +13,7 @@ use tsumugi_lab::interrupt::interrupted;
 /// How the lab is called: `costs-PID-NUMBER`.
 pub(super) const LAB_STEM: &str = "costs";
 /// Largest IP packet of NICs that take what is sent.
-const MTU_BYTES: u32 = 1500;
+pub(super) const MTU_BYTES: u32 = 1500;
 /// Of those that refuse it: the smallest of IPv4. ARP still passes.
 const REFUSING_MTU_BYTES: &str = "68";
 /// Endpoints that a node needs: one for each send path.
@@ -35,6 +35,8 @@ pub(super) enum Wire {
 }
 
 impl Wire {
+    /// How many there are.
+    pub(super) const COUNT: u32 = Wire::ALL.len() as u32;
     const ALL: [Wire; 5] = [Wire::Deposits, Wire::Drops, Wire::Refuses, Wire::DropsToo, Wire::Plain];
 
     fn nic(self) -> String {
@@ -42,9 +44,9 @@ impl Wire {
     }
 }
 
-/// Makes the lab; it goes when this is dropped.
-pub(super) fn lab() -> Result<LabGuard, CostsError> {
-    let spec = Spec { nics: Wire::ALL.len() as u32, mtu: MTU_BYTES, ..Spec::unique(LAB_STEM) };
+/// Makes a lab with so many NICs per node; it goes when this is dropped.
+pub(super) fn lab(nics: u32) -> Result<LabGuard, CostsError> {
+    let spec = Spec { nics, mtu: MTU_BYTES, ..Spec::unique(LAB_STEM) };
     match Lab::up_watched(&spec, &mut |_| !interrupted()) {
         Ok(lab) => Ok(lab.guarded()),
         Err(_) if interrupted() => Err(CostsError::Interrupted),

@@ -1,0 +1,41 @@
+//! `tsumugi perf costs --size`: where the time of a message goes over sockets, beside bare UDP and TCP.
+//!
+//! Unlike a message of 64 B, a longer one is not one packet through one call: what is sent and taken in is added up in a conversation,
+//! apart for the library and for the kernel.
+
+mod bare;
+mod measure;
+mod parts;
+pub(super) mod table;
+mod talk;
+
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+
+use super::{CostsError, CostsOptions};
+pub(crate) use parts::LongCosts;
+
+/// Sizes that can be taken apart: more than an acknowledgement has, and no more than leaves with one call.
+pub(super) const SIZES: std::ops::RangeInclusive<u64> = 256..=64 << 10;
+/// An answer takes microseconds; after so long there is none.
+const PATIENCE: Duration = Duration::from_secs(2);
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(crate) struct Report {
+    /// For each size.
+    pub(crate) sizes: Vec<LongCosts>,
+}
+
+/// Measures in a lab of its own, which is gone afterwards.
+pub(super) fn report(
+    options: &CostsOptions,
+    sizes: &[u64],
+    progress: impl FnMut(u32, &str) + Send,
+) -> Result<Report, CostsError> {
+    if let Some(size) = sizes.iter().find(|size| !SIZES.contains(size)) {
+        return Err(CostsError::Size(*size));
+    }
+    measure::measure(options.rounds, sizes, progress).map(|sizes| Report { sizes })
+}
