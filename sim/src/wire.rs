@@ -1,5 +1,6 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
+use crate::forge;
 use crate::ledger::Wrong;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -128,7 +129,14 @@ impl Wire {
             flow.told = flow.told.max(header.ack.0.saturating_add(u64::from(header.credit)));
         }
         match header.kind {
-            Kind::Data => self.on_send_data(now, from, &header),
+            Kind::Data => {
+                let crc = if header.flags.has(Flags::UNCHECKED) {
+                    forge::crc32c(&[packet.head, packet.body].concat()[HEADER_BYTES..])
+                } else {
+                    header.body_crc
+                };
+                self.on_send_data(now, from, &header, crc);
+            }
             Kind::Piece => self.on_send_piece(from, &header, packet),
             Kind::Xoff | Kind::Xon => {
                 // By the token of the flow that it is about, which is the other direction.
@@ -142,7 +150,8 @@ impl Wire {
         }
     }
 
-    fn on_send_data(&mut self, now: Instant, from: SocketAddr, header: &Header) {
+    /// A packet of data is sent, whose body has this CRC, whether its sender makes one or not.
+    fn on_send_data(&mut self, now: Instant, from: SocketAddr, header: &Header, body_crc: u32) {
         let flow = self.flow((header.token, header.epoch));
         let psn = header.psn.0;
         let mut wrong = None;
@@ -152,13 +161,13 @@ impl Wire {
             let at = psn as usize;
             flow.crcs.resize(flow.crcs.len().max(at + 1), None);
             match flow.crcs[at] {
-                Some(crc) if crc != header.body_crc => {
+                Some(crc) if crc != body_crc => {
                     wrong = Some(format!("{from} sent PSN {psn} again with another body"));
                 }
                 Some(_) if !header.flags.has(Flags::RESENT) => {
                     // A packet that the NIC did not take the first time is no second one.
                 }
-                _ => flow.crcs[at] = Some(header.body_crc),
+                _ => flow.crcs[at] = Some(body_crc),
             }
         }
         if flow.xoff.is_some() && flow.at_once.0 != now {

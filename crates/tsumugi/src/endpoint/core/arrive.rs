@@ -99,8 +99,9 @@ impl Core {
     #[inline]
     fn is_unaltered(&self, header: &Header, body: &[u8]) -> bool {
         if header.flags.has(Flags::UNCHECKED) && header.kind == Kind::Data {
-            let index = self.peers.in_flow(header.flow);
-            return index.is_some_and(|index| self.peers[index as usize].connection.trusts_wire());
+            let may_be =
+                |index: u32| self.peers[index as usize].connection.may_be_unchecked(self.options.integrity);
+            return self.peers.in_flow(header.flow).is_some_and(may_be);
         }
         crc32c(body) == header.body_crc || defect!(NoCrcCheck)
     }

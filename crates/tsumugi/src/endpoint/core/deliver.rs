@@ -75,8 +75,9 @@ impl Core {
         let psn = Psn(record.psn);
         if !record.checked {
             self.on_xdp_record(now, index, record)?;
-            let is_compared = !self.peers[index as usize].connection.trusts_wire();
-            if is_compared && crc32c(body) != record.body_crc && !defect!(XdpRecordNotCompared) {
+            let connection = &self.peers[index as usize].connection;
+            let is_unchecked = record.body_crc == 0 && connection.may_be_unchecked(self.options.integrity);
+            if !is_unchecked && crc32c(body) != record.body_crc && !defect!(XdpRecordNotCompared) {
                 return self.on_damage(index, psn);
             }
         }

@@ -261,6 +261,24 @@ mod tests {
         assert_eq!(there.core.counters().get("packets_unrepaired"), 0);
     }
 
+    /// What has the right credit may be sent before the WELCOME has come, and deposited, damaged.
+    #[test]
+    fn nobody_is_asked_before_the_handshake_is_over() {
+        let network = Network::new(1, LinkOptions { latency_ns: 1000, ..LinkOptions::default() });
+        let mut here = Host { core: fresh(1), rail: network.rail(address(1), 1472) };
+        let id = here.core.add_peer("there", address(2)).unwrap();
+        let mut now = Instant(0);
+        here.core.post(now, id, 1, b"hello").unwrap();
+        here.call(now);
+        here.core.peers[id.0 as usize].receive.damaged.add(Psn(0));
+        here.core.arm(now, id.0);
+        for _ in 0..3 {
+            now = now.plus(MILLISECOND_NS);
+            here.call(now);
+            assert!(here.core.deadline() > now, "a timer is due, and nothing can be done");
+        }
+    }
+
     /// So much was written to the window behind a damaged packet that its sender has given it up.
     #[test]
     fn nobody_waits_for_what_its_sender_does_not_have() {

@@ -48,7 +48,11 @@ impl Core {
     /// When the peer's next timer is due.
     pub(super) fn due(&self, index: u32) -> Instant {
         let peer = &self.peers[index as usize];
-        let mut due = peer.acks.due().min(peer.receive.damaged.due());
+        let mut due = peer.acks.due();
+        if !matches!(peer.connection.phase, Phase::Handshake(_)) {
+            // Before the peer has answered, nothing can be asked for.
+            due = due.min(peer.receive.damaged.due());
+        }
         match &peer.connection.phase {
             Phase::Handshake(handshake) => due = due.min(handshake.due),
             // Who watches has a timer for all: see `Core::watch`.

@@ -1,5 +1,6 @@
 //! Where a connection stands, and what both sides have agreed on.
 
+use crate::Integrity;
 use crate::context::SavedConnection;
 use crate::error::Reason;
 use std::net::SocketAddr;
@@ -124,6 +125,13 @@ impl Connection {
     #[inline]
     pub(crate) fn trusts_wire(&self) -> bool {
         self.remote.as_ref().is_some_and(|remote| remote.trusts_wire)
+    }
+
+    /// Whether the peer may send bodies without a CRC. It knows what both want as soon as it has our HELLO, and its first packets
+    /// may come before its WELCOME.
+    #[inline]
+    pub(crate) fn may_be_unchecked(&self, offered: Integrity) -> bool {
+        self.remote.as_ref().map_or(offered == Integrity::Wire, |remote| remote.trusts_wire)
     }
 }
 
