@@ -1,6 +1,5 @@
 //! A rail that watches: what a host may not put on the wire, whatever it makes of it.
 
-use crate::forge;
 use crate::ledger::Wrong;
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -131,7 +130,7 @@ impl Wire {
         match header.kind {
             Kind::Data => {
                 let crc = if header.flags.has(Flags::UNCHECKED) {
-                    forge::crc32c(&[packet.head, packet.body].concat()[HEADER_BYTES..])
+                    tsumugi::internal::crc32c(&[packet.head, packet.body].concat()[HEADER_BYTES..])
                 } else {
                     header.body_crc
                 };
