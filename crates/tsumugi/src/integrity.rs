@@ -25,7 +25,7 @@ pub enum Integrity {
     #[default]
     Crc32c,
     /// Ethernet's own CRC and UDP's checksum, as with TCP: what is altered between two links, which happens, is handed over as if it
-    /// were right. Headers are compared all the same.
+    /// were right, or ends the connection where it makes no sense. Headers are compared all the same.
     ///
     /// Counts only where both sides ask for it; a side that does not gets and makes CRCs.
     Wire,

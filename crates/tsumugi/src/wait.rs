@@ -49,7 +49,7 @@ impl ParseWaitError {
     }
 }
 
-/// Longest time that the adaptive policy spins, ns: what a wake-up costs on a virtual machine (60 to 80 us, by round trips that block
+/// Longest time that the adaptive policy spins, ns: what a wake-up costs on a virtual machine (60 to 80 µs, by round trips that block
 /// beside such that spin), nearly twice. Who sleeps between the bursts of a stream makes its sender pay for waking it, too.
 const SPIN_NS_MAX: u64 = 120 * MICROSECOND_NS;
 /// Shortest.
