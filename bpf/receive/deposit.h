@@ -282,7 +282,8 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, __u64 psn, __u64 *
 
 /*
  * Copies so many words from the beginning, and as many up to the end: for bodies between one and two times as long.
- * Leaves it to the helper if the frame is in pieces and the body not in the first.
+ * Leaves it to the helper if the frame is in pieces and the body not in the first. In this order: the last word may be a flag
+ * for the others (direct_write.h).
  */
 #define COPY_ENDS(words)                                                          \
 	do {                                                                      \
@@ -296,9 +297,9 @@ static __always_inline __u32 admit(struct tsumugi_flow *flow, __u64 psn, __u64 *
 		if (from + 8 * (words) > end || last + 8 * (words) > end)         \
 			break;                                                    \
 		_Pragma("unroll") for (int i = 0; i < (words); i++)               \
-			U64(to + 8 * i) = U64(from + 8 * i);                      \
+			store(&U64(to + 8 * i), U64(from + 8 * i));               \
 		_Pragma("unroll") for (int i = 0; i < (words); i++)               \
-			U64(there + 8 * i) = U64(last + 8 * i);                   \
+			store(&U64(there + 8 * i), U64(last + 8 * i));            \
 		return;                                                           \
 	} while (0)
 

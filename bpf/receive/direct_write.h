@@ -140,6 +140,27 @@ static __always_inline int may_write_directly(struct xdp_md *context, const stru
 }
 
 /*
+ * Copies what is written. The last word of a short write comes last, for it may be a flag for the rest: who sees it sees all.
+ * The helper gives no such order, so its part ends before that word. Nobody may count on it but on x86, where stores are
+ * seen in their order.
+ */
+static __always_inline void copy_written(struct xdp_md *context, __u32 offset, char *to, __u64 bytes, int is_short)
+{
+	__u64 last = 0;
+
+	if (!is_short || bytes <= 128) {
+		copy_body(context, offset, to, bytes);
+		return;
+	}
+	bytes -= sizeof(last);
+	copy_body(context, offset, to, bytes);
+	bpf_xdp_load_bytes(context, offset + bytes, &last, sizeof(last));
+	opaque(bytes);
+	if (bytes <= 0xffff - sizeof(last))
+		store_release((__u64 *)(to + bytes), last);
+}
+
+/*
  * receiver::write_directly, for a body that may be; counts what became of it. A global function, as answer() is; so it
  * looks for the memory again.
  */
@@ -152,6 +173,7 @@ __attribute__((noinline)) int write_directly(struct xdp_md *context, struct tsum
 	__u64 word = 0, at, before;
 	enum claim claimed;
 	char *memory;
+	int is_short;
 
 	if (!flow || !frame)
 		return NOT_HERE;
@@ -164,9 +186,10 @@ __attribute__((noinline)) int write_directly(struct xdp_md *context, struct tsum
 	if (bytes == 0 || bytes > body_bytes - sizeof(*remote) ||
 	    body_bytes > sizeof(*remote) + (((__u64)bytes + 7) & ~7ULL))
 		return NOT_HERE;
+	is_short = remote->opcode == TSUMUGI_REMOTE_WRITE;
 	verdict = admit(flow, psn, &word);
 	if (verdict == TSUMUGI_COUNT_DEPOSITED) {
-		if (remote->opcode == TSUMUGI_REMOTE_WRITE && !is_in_turn((void *)memory, flow, psn))
+		if (is_short && !is_in_turn((void *)memory, flow, psn))
 			return NOT_HERE;
 		if (translate(memory, remote, &first, &last)) {
 			count(memory, TSUMUGI_COUNT_UNTRANSLATED);
@@ -181,8 +204,9 @@ __attribute__((noinline)) int write_directly(struct xdp_md *context, struct tsum
 		add_ordered(&flow->direct_writes.started, 1);
 		claimed = claim(flow, psn, word, &word);
 		if (claimed == CLAIM_MINE) {
-			copy_body(context, (payload_of(frame) & 127) + sizeof(struct tsumugi_header) + sizeof(*remote),
-				  memory + tsumugi_window_offset(flows, ring_bytes, translation_buckets) + at, bytes);
+			copy_written(context, (payload_of(frame) & 127) + sizeof(struct tsumugi_header) + sizeof(*remote),
+				     memory + tsumugi_window_offset(flows, ring_bytes, translation_buckets) + at, bytes,
+				     is_short);
 			before = __sync_fetch_and_add(
 				&((struct tsumugi_control *)memory)->counters[TSUMUGI_COUNT_DIRECT_WRITES], 1);
 			store(first.used, before + 1);

@@ -7,7 +7,8 @@ use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU16, AtomicU32, AtomicU64, Ordering, fence};
 
 /// Copies `from` to `to`. Every word of 1, 2, 4 or 8 bytes in it, at an address that is a multiple of its size, is written
-/// by one store; who loads such a word with acquire order sees everything that this thread wrote before the copy.
+/// by one store; who loads such a word with acquire order sees everything that this thread wrote before the copy. The last store
+/// comes last: who loads the word that the copy ends with sees the rest of it, too.
 ///
 /// # Safety
 /// The bytes from `to` on can be written, and nobody has a reference to them meanwhile but as atomics.
@@ -22,6 +23,9 @@ pub(crate) unsafe fn copy_words(to: NonNull<u8>, from: &[u8]) {
                 // SAFETY: `first` has its place at `to`, among the bytes that the caller vouches for. It is aligned there:
                 // smaller steps were made while it was not, and when they are made again at the end, less is left.
                 unsafe {
+                    if rest.is_empty() {
+                        fence(Ordering::Release);
+                    }
                     let word = <$atomic>::from_ptr(to.cast());
                     word.store(<$integer>::from_ne_bytes(*first), Ordering::Relaxed);
                     to = to.add(size_of::<$integer>());
@@ -113,6 +117,35 @@ mod tests {
         flags!(AtomicU16, u16, 58);
         flags!(AtomicU32, u32, 52);
         flags!(AtomicU64, u64, 64);
+    }
+
+    /// As above, with the flag at the end of the copy itself.
+    #[test]
+    fn a_flag_at_the_end_of_data_tells_the_truth_to_another_thread() {
+        const ROUNDS: u64 = if cfg!(miri) { 50 } else { 20_000 };
+        const BYTES: usize = 1032;
+        let (memory, seen) = (words(BYTES / 8), words(1));
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for round in 1..=ROUNDS {
+                    let data = [&[round as u8; BYTES - 8][..], &round.to_ne_bytes()].concat();
+                    // SAFETY: as many bytes; others look at the data as atomics, when the flag says so.
+                    unsafe { copy_words(place(&memory, 0), &data) };
+                    while seen[0].load(Ordering::Acquire) != round {
+                        thread::yield_now();
+                    }
+                }
+            });
+            for round in 1..=ROUNDS {
+                while memory[BYTES / 8 - 1].load(Ordering::Acquire) != round {
+                    thread::yield_now();
+                }
+                let first = memory[0].load(Ordering::Relaxed).to_ne_bytes();
+                let before = memory[BYTES / 8 - 2].load(Ordering::Relaxed).to_ne_bytes();
+                assert_eq!([first, before], [[round as u8; 8]; 2]);
+                seen[0].store(round, Ordering::Release);
+            }
+        });
     }
 
     #[test]

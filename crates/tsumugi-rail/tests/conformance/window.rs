@@ -8,6 +8,7 @@ use std::sync::atomic::Ordering;
 use tsumugi_proto::translation::{ReplacementChoice, Translations};
 use tsumugi_proto::{ReceiveMemory, Verdict, queue, receive_bitmap, receiver};
 use tsumugi_rail::Memory;
+use tsumugi_rail::xdp::Action;
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::frame::RemoteFrame;
 use tsumugi_wire::handshake::Repeat;
@@ -160,6 +161,57 @@ fn a_short_direct_write_has_its_turn() {
     read(&pair);
     flow(&pair, &|flow| flow.direct_writes.0.started.store(1, Ordering::Relaxed));
     assert_eq!(pair.take(Wrapping::PLAIN, &short(5)), Ok(Some(Verdict::WrittenDirectly)));
+}
+
+/// Who looks on from another CPU must find nothing of the write missing.
+#[test]
+fn the_last_word_of_a_short_direct_write_is_written_last() {
+    const ROUNDS: u64 = 20_000;
+    let Some(mut pair) = Pair::load(WINDOW) else { return };
+    open(&pair, Repeat::Selective);
+    let mut caches = [(); 2].map(|()| cache(WINDOW, ReplacementChoice::Fifo));
+    install(&pair, &mut caches, 7, START);
+    let window = pair.xdp.memory.window(0..1, ());
+    for bytes in [24, 128, 136, 1032, 1400] {
+        let (flow, base) =
+            (View(&pair.xdp.memory), |flow: &tsumugi_wire::memory::Flow| receive_bitmap::base(flow).0);
+        let first = base(flow.flow(FLOW).expect("an entry of the table"));
+        let address = window.address() as usize;
+        let word = move |at: usize| {
+            let place = std::ptr::with_exposed_provenance_mut(address + at);
+            // SAFETY: aligned, in the window, which outlives the threads below, and nobody treats it but as an atomic.
+            unsafe { std::sync::atomic::AtomicU64::from_ptr(place) }
+        };
+        std::thread::scope(|scope| {
+            let seen = scope.spawn(move || {
+                let (mut last, mut writes) = (0, 0_u64);
+                while last < first + ROUNDS {
+                    let flag = word(bytes - 8).load(Ordering::Acquire);
+                    if flag > last.max(first) {
+                        let others =
+                            [0, bytes / 16 * 8 - 8, bytes - 16].map(|at| word(at).load(Ordering::Relaxed));
+                        assert!(
+                            others.iter().all(|other| *other >= flag),
+                            "{bytes} bytes: {others:?} before {flag}"
+                        );
+                        (last, writes) = (flag, writes + 1);
+                    }
+                    last = last.max(flag);
+                }
+                writes
+            });
+            for psn in first..first + ROUNDS {
+                let body = write(Opcode::Write, 7, START, &(psn + 1).to_le_bytes().repeat(bytes / 8));
+                let question = Wrapping::PLAIN.question(&data(psn, Flags(0), &body));
+                let (action, _) = pair.run_xdp(&question);
+                assert_eq!(action, Action::Drop);
+            }
+            println!(
+                "{bytes} bytes: {} of {ROUNDS} writes were looked at",
+                seen.join().expect("nothing was missing")
+            );
+        });
+    }
 }
 
 #[test]

@@ -43,6 +43,8 @@
 //!   changed by an atomic. Any thread of the target's process may wait for it: such a word is seen as it was or as it
 //!   becomes, never in parts, and who has loaded it with acquire order (as an atomic, [`Region::word`]) sees everything
 //!   that was sent before it. The bytes of a long write, and words that lie otherwise, may be seen in parts.
+//! * The word that a short write ends with is written last: it may be a flag for the data in front of it, which then need one
+//!   packet instead of two. [`Remote::short_bytes`] says how long a write may be for that.
 //! * A [`Ticket`] that is delivered says that the target has the data, not that they have been placed or were
 //!   not refused; a fence says that, when it is done: by then what was sent before it has been done, what was read is
 //!   here, and every refusal has been told.
@@ -180,6 +182,14 @@ impl Remote {
     #[must_use]
     pub fn is_window(&self, slice: &Slice) -> bool {
         self.shared.inner.borrow().core.is_in_window(slice)
+    }
+
+    /// How long a write to a peer may be, bytes, to be short: to fit in a packet, have its turn and end with a word that is
+    /// written last. As long as the peer has not answered it is what every peer takes, and more afterwards; it becomes less only
+    /// when the peer is connected anew. To nobody that this endpoint knows, it is 0.
+    #[must_use]
+    pub fn short_bytes(&self, peer: PeerId) -> usize {
+        self.shared.inner.borrow().core.short_write_bytes(peer)
     }
 
     /// Writes what is in `from`, without waiting. Its bytes are read when room appears to send them.

@@ -179,6 +179,31 @@ fn a_flag_written_behind_data_tells_the_truth() {
     }
 }
 
+/// As above, with the flag in the write itself.
+#[test]
+fn a_short_write_ends_with_a_flag_for_the_rest_of_it() {
+    let pair = Pair::open(Config::loopback());
+    let (remote, stranger) = (pair.here.remote(), PeerId(99));
+    assert_eq!(remote.short_bytes(stranger), 0);
+    let before = remote.short_bytes(pair.peer);
+    assert!(before >= 256, "{before} bytes before the peer has answered");
+    let (memory, registration) = registered(&pair.there, 1 << 17, Rights::WRITE);
+    let fence = remote.fence(pair.peer);
+    pair.outcome(fence).unwrap();
+    let bytes = remote.short_bytes(pair.peer);
+    assert!(bytes > before, "{bytes} bytes afterwards");
+    let sent = pair.here.counters().get("packets_sent");
+    for round in 1..=30 {
+        let data = payload(round, bytes / 8 * 8);
+        let flag = memory.word(data.len() - 8).unwrap();
+        pair.write(registration.target(), &region_of(&data).all());
+        let last = u64::from_ne_bytes(*data.last_chunk().unwrap());
+        pair.until("the flag", || flag.load(std::sync::atomic::Ordering::Acquire) == last);
+        assert!(bytes_of(&memory, 0, data.len()) == data, "round {round}: the flag came before the data");
+    }
+    assert_eq!(pair.here.counters().get("packets_sent") - sent, 30, "one packet for each");
+}
+
 #[test]
 fn what_may_not_be_is_refused_counted_and_told_and_changes_nothing() {
     let pair = Pair::open(Config::loopback());

@@ -1,7 +1,8 @@
 //! Messages as remote writes: each side writes into the other's memory, and looks into its own.
 //!
-//! A region holds a message and, behind it, a word that counts them. A message is written, then the word; who sees the word
-//! count up has the message. What leads to the memory is told over the channel first.
+//! A region holds a message and, behind it, a word that counts them. A message is written with its word, or before it if both are
+//! too long for a packet; who sees the word count up has the message. Where a word of a message of another length was is a
+//! lower count, and cannot be taken for it. What leads to the memory is told over the channel first.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -17,6 +18,13 @@ use tsumugi_lab::interrupt::interrupted;
 
 /// Bytes that tell where a side's memory is.
 const TARGET_BYTES: usize = 16;
+/// Bytes of the word that counts messages.
+const WORD_BYTES: usize = 8;
+
+/// Place of the word behind a message of so many bytes.
+const fn word_behind(bytes: usize) -> usize {
+    bytes.next_multiple_of(WORD_BYTES)
+}
 
 /// One end: its memory, and where the other's is.
 pub(crate) struct Written {
@@ -31,8 +39,6 @@ pub(crate) struct Written {
     source: Region,
     memory: Region,
     there: Option<(PeerId, Target)>,
-    /// Place of the word behind the message, bytes.
-    word_at: usize,
     sent: u64,
     received: u64,
 }
@@ -43,10 +49,10 @@ impl Written {
         server: Option<PeerId>,
         message_bytes_max: u64,
     ) -> Result<Written, Failure> {
-        let word_at = (message_bytes_max as usize).next_multiple_of(8);
+        let bytes = word_behind(message_bytes_max as usize) + WORD_BYTES;
         let remote = endpoint.remote();
-        let source = Region::new(word_at + 8).map_err(failed("cannot make a region"))?;
-        let memory = remote.window(word_at + 8).map_err(failed("cannot make a region"))?;
+        let source = Region::new(bytes).map_err(failed("cannot make a region"))?;
+        let memory = remote.window(bytes).map_err(failed("cannot make a region"))?;
         let registration = remote.register(&memory.all(), Rights::WRITE);
         let registration = registration.map_err(failed("cannot register a region"))?;
         let channel = endpoint.channel(CHANNEL).map_err(failed("cannot open a channel"))?;
@@ -60,7 +66,6 @@ impl Written {
             source,
             memory,
             there: None,
-            word_at,
             sent,
             received,
         })
@@ -142,26 +147,23 @@ impl Peer for Written {
     fn send(&mut self, message: &mut [u8], watch: &mut Watch<'_>) -> Result<(), Failure> {
         let (peer, there) = self.exchange_targets(watch)?;
         self.sent += 1;
-        // One write for both where they lie side by side; a longer message is written, then its word.
-        self.source
-            .write(self.word_at, &self.sent.to_le_bytes())
-            .map_err(failed("cannot fill the region"))?;
-        let short = message.len() == self.word_at && message.len() <= 256;
-        let bytes = if short { self.word_at + 8 } else { message.len() };
+        let (word, word_at) = (self.sent.to_le_bytes(), word_behind(message.len()));
+        self.source.write(word_at, &word).map_err(failed("cannot fill the region"))?;
+        let is_short = word_at + WORD_BYTES <= self.remote.short_bytes(peer);
+        let bytes = if is_short { word_at + WORD_BYTES } else { message.len() };
         let slice = self.source.slice(0..bytes).map_err(failed("too long a message"))?;
         self.write(watch, || self.remote.write(peer, there, &slice))?;
-        if !short {
-            let word = self.sent.to_le_bytes();
-            let to = there.plus(self.word_at as u64);
+        if !is_short {
+            let to = there.plus(word_at as u64);
             self.write(watch, || self.remote.write_bytes(peer, to, &word))?;
         }
         watch.progress()?;
         Ok(())
     }
 
-    fn receive(&mut self, _bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
+    fn receive(&mut self, bytes: usize, watch: &mut Watch<'_>) -> Result<bool, Failure> {
         self.exchange_targets(watch)?;
-        let word = self.memory.word(self.word_at).map_err(failed("no word behind the message"))?;
+        let word = self.memory.word(word_behind(bytes)).map_err(failed("no word behind the message"))?;
         let next = self.received + 1;
         loop {
             let came = || (word.load(Ordering::Acquire) >= next).then_some(());

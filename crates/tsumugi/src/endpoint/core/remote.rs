@@ -19,6 +19,16 @@ use tsumugi_wire::remote::{Atomic, Notice, Opcode, RemoteStatus};
 pub(super) const OPERATIONS_MAX: usize = 1024;
 
 impl Core {
+    /// Longest write to a peer that is short, bytes. It does not become less while the peer is connected: what a path that carries
+    /// less than both take cannot carry whole goes in pieces.
+    pub(crate) fn short_write_bytes(&self, id: PeerId) -> usize {
+        let PeerId(index) = self.canonical(id);
+        if self.peers.get(index as usize).is_none() {
+            return 0;
+        }
+        self.agreed_body_bytes(index) - REMOTE_BYTES
+    }
+
     /// Writes what is in `from` to memory of a peer. Returns the message's number, for [`Core::is_delivered`].
     ///
     /// # Errors
@@ -32,7 +42,7 @@ impl Core {
     ) -> Result<u64, SendError> {
         let id = self.canonical(id);
         self.may_post(id, 0)?;
-        if REMOTE_BYTES + from.bytes() <= self.body_bytes(id.0) {
+        if from.bytes() <= self.short_write_bytes(id) {
             let mut data = self.pool.take(from.bytes()).ok_or(SendError::NoMemory(from.bytes()))?;
             let read = from.append(0, from.bytes(), &mut data).map_err(SendError::Memory);
             let written = read.and_then(|()| self.remote_write_bytes(now, id, to, &data));
@@ -59,7 +69,7 @@ impl Core {
     ) -> Result<u64, SendError> {
         let id = self.canonical(id);
         self.may_post(id, 0)?;
-        if data.len() <= self.agreed_body_bytes(id.0) - REMOTE_BYTES {
+        if data.len() <= self.short_write_bytes(id) {
             return self.request(now, id.0, Opcode::Write, to, data);
         }
         let copy = Region::new(data.len()).map_err(|_| SendError::NoMemory(data.len()))?;
@@ -188,8 +198,7 @@ impl Core {
         at: Target,
         data: &[u8],
     ) -> Result<u64, SendError> {
-        // What a path that carries less than both take cannot carry whole goes in pieces.
-        let (room, bytes) = (self.agreed_body_bytes(index) - REMOTE_BYTES, data.len());
+        let (room, bytes) = (self.short_write_bytes(PeerId(index)), data.len());
         if bytes > room {
             return Err(SendError::TooLong { bytes: bytes as u64, limit: room as u64 });
         }
