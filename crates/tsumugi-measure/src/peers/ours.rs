@@ -310,11 +310,17 @@ impl<C: Carrier> Ours<C> {
                     self.peer = Some(source);
                     return Ok(bytes);
                 }
-                Ok(None) => watch.check()?,
+                Ok(None) => watch.check_moved(moved(&self.endpoint))?,
                 Err(error) => return Err(receive_failed(error, watch)),
             }
         }
     }
+}
+
+/// Packets of messages that were taken in, and that were sent for the first time: a side that waits for either is not idle.
+fn moved(endpoint: &Endpoint) -> u64 {
+    let counters = endpoint.counters();
+    ["deposited", "direct_writes", "packets_sent"].map(|name| counters.get(name)).iter().sum()
 }
 
 /// The error of a failed library call, with all its causes.

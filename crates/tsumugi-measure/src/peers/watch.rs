@@ -30,23 +30,30 @@ pub(crate) struct Watch<'a> {
     silence_max: Duration,
     polls: u32,
     quiet_since: Option<Instant>,
+    moved: u64,
 }
 
 impl<'a> Watch<'a> {
     /// Stops after `silence_max` without progress, or when `control` has something to say.
     pub(crate) fn new(control: Option<&'a TcpStream>, silence_max: Duration) -> Watch<'a> {
-        Watch { control, silence_max, polls: 0, quiet_since: None }
+        Watch { control, silence_max, polls: 0, quiet_since: None, moved: 0 }
     }
 
     /// A poll that found nothing; now and then this checks.
     #[inline]
     pub(crate) fn idle(&mut self) -> Result<(), StopReason> {
-        self.polls += 1;
-        if self.polls >= POLLS_PER_CHECK {
+        if self.is_due() {
             return self.check();
         }
         std::hint::spin_loop();
         Ok(())
+    }
+
+    /// Whether a loop that polls should check again.
+    #[inline]
+    pub(crate) fn is_due(&mut self) -> bool {
+        self.polls += 1;
+        self.polls >= POLLS_PER_CHECK
     }
 
     /// Something arrived or could be sent. A loop that never waits notices Ctrl-C here.
@@ -54,6 +61,15 @@ impl<'a> Watch<'a> {
     pub(crate) fn progress(&mut self) -> Result<(), StopReason> {
         self.quiet_since = None;
         if interrupted() { Err(StopReason::Interrupted) } else { Ok(()) }
+    }
+
+    /// As [`Watch::check`], where so much has moved in all: a message that takes long is no silence while parts of it do.
+    #[cold]
+    pub(crate) fn check_moved(&mut self, moved: u64) -> Result<(), StopReason> {
+        if moved != std::mem::replace(&mut self.moved, moved) {
+            self.quiet_since = None;
+        }
+        self.check()
     }
 
     /// Looks at everything at once; for loops that slept.
@@ -119,6 +135,16 @@ mod tests {
         for _ in 0..3 * POLLS_PER_CHECK {
             watch.idle().expect("an hour has not passed");
         }
+    }
+
+    #[test]
+    fn what_moves_is_not_silent() {
+        let mut watch = Watch::new(None, Duration::from_millis(20));
+        for moved in 1..=4 {
+            watch.check_moved(moved).expect("something has moved");
+            std::thread::sleep(Duration::from_millis(21));
+        }
+        assert_eq!(watch.check_moved(4), Err(StopReason::Silent(Duration::from_millis(20))));
     }
 
     #[test]

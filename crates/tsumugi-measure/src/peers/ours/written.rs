@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use tsumugi::remote::Registration;
 use tsumugi::{Channel, Endpoint, Message, PeerId, ReceiveError, Region, Remote, Rights, SendError, Target};
 
-use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, failed, paths, receive_failed, receive_path};
+use super::{CHANNEL, LOOK_UP, LOOK_UP_IDLE, close, failed, moved, paths, receive_failed, receive_path};
 use crate::cpu::process_cpu_time;
 use crate::peers::{Failure, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::row::PathRow;
@@ -106,7 +106,7 @@ impl Written {
         loop {
             match self.channel.receive_timeout(LOOK_UP) {
                 Ok(message) => return Ok(message),
-                Err(ReceiveError::TimedOut(_)) => watch.check()?,
+                Err(ReceiveError::TimedOut(_)) => watch.check_moved(moved(&self.endpoint))?,
                 Err(error) => return Err(receive_failed(failed("cannot receive")(error), watch)),
             }
         }
@@ -123,7 +123,9 @@ impl Written {
                 Ok(_) => return Ok(()),
                 Err(SendError::WouldBlock) => {
                     self.endpoint.progress().map_err(failed("cannot make progress"))?;
-                    watch.check()?;
+                    if watch.is_due() {
+                        watch.check_moved(moved(&self.endpoint))?;
+                    }
                 }
                 Err(error) => return Err(failed("cannot write")(error)),
             }
@@ -169,7 +171,7 @@ impl Peer for Written {
             let came = || (word.load(Ordering::Acquire) >= next).then_some(());
             match self.endpoint.wait_until(LOOK_UP, came).map_err(failed("cannot receive"))? {
                 Some(()) => break,
-                None => watch.check()?,
+                None => watch.check_moved(moved(&self.endpoint))?,
             }
         }
         watch.progress()?;
