@@ -33,7 +33,8 @@ fn measurements() -> Vec<(&'static str, Vec<&'static str>)> {
     if !is_root {
         bonding.push("--simulated");
     }
-    let mut all = vec![("compare.json", vec!["compare", "--json"]), ("bonding.json", bonding)];
+    let compare = vec!["compare", "--json", "--sizes", "8,256,1K,4K,16K,64K,256K,1M"];
+    let mut all = vec![("compare.json", compare), ("bonding.json", bonding)];
     if is_root {
         all.push(("mpi.json", vec!["eval", "mpi", "--rounds", "3", "--time", "0.05", "--json"]));
     }

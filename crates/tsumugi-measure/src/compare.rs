@@ -23,6 +23,7 @@ use tsumugi_lab::child::ChildError;
 use tsumugi_lab::interrupt::watch_interrupts;
 
 mod entry;
+mod models;
 mod page;
 mod plan;
 mod results;
@@ -61,6 +62,8 @@ at MTU 9000 is added.
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.
 
 Where the time of a 64 B message goes, part by part, is what `tsumugi perf costs` measures; its help tells how.
+
+Remote writes are measured beside messages of their length, and streams of tagged messages of up to 1 GiB beside those of 1 MiB.
 
 TCP is also measured through NICs that the program is attached to: idle, and busy with round trips of Tsumugi's
 (udp+xdp, adaptive) that share the NICs and the CPUs with it.
@@ -159,6 +162,7 @@ fn missing(in_lab: bool) -> plan::Missing {
         raw: no_bare_frames(in_lab),
         xdp: needs_lab("it").or_else(not_compiled),
         packet: needs_lab("it"),
+        memory_bytes: crate::machine::memory_bytes(),
     }
 }
 

@@ -73,6 +73,12 @@ impl Machine {
     }
 }
 
+/// Memory that processes may take before others have to give some up, bytes; `None` when the kernel does not say.
+pub(crate) fn memory_bytes() -> Option<u64> {
+    let meminfo = fs::read_to_string("/proc/meminfo").ok()?;
+    Some(kib(&meminfo, "MemAvailable") * 1024).filter(|bytes| *bytes > 0)
+}
+
 /// Runnable processes over the last minute; 0 when the kernel does not say.
 pub fn load_average() -> f64 {
     let text = fs::read_to_string("/proc/loadavg").unwrap_or_default();

@@ -104,7 +104,8 @@ pub struct Row {
     /// that without the program), median over the rounds of the ratio within a round.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ratio: Option<f64>,
-    /// In a comparison: the test that it belongs to, `main`, `faults`, `overlap`, `coexistence`, `idle`, `pairs` or `curve`.
+    /// In a comparison: the test that it belongs to, `main`, `faults`, `overlap`, `coexistence`, `idle`, `pairs`,
+    /// `writes`, `long` or `curve`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub test: Option<String>,
     /// In a comparison: the row's value in each round, in the unit of its metric. Ratios within a round are made of them.

@@ -120,7 +120,7 @@ pub(crate) fn evaluate(rows: &[OfTest]) -> Vec<Target> {
 }
 
 /// Whether it belongs to this test: `main`, `faults`, `overlap`, `idle`, `pairs`, …
-fn is_of(row: &Row, test: &str) -> bool {
+pub(crate) fn is_of(row: &Row, test: &str) -> bool {
     row.test.as_deref() == Some(test)
 }
 
@@ -128,14 +128,14 @@ fn is_ours(row: &Row) -> bool {
     row.transport == "tsumugi"
 }
 
-fn is_tcp(row: &Row) -> bool {
+pub(crate) fn is_tcp(row: &Row) -> bool {
     row.transport.starts_with("tcp-")
 }
 
 /// Whether it is Tsumugi with this send path, receive path and wait, and everything else as usual.
-fn is(row: &Row, send_path: &str, receive_path: &str, wait: &str) -> bool {
+pub(crate) fn is(row: &Row, send_path: &str, receive_path: &str, wait: &str) -> bool {
     let is = |value: &Option<String>, wanted| value.as_deref() == Some(wanted);
-    let others = [&row.repeat, &row.faults, &row.setting];
+    let others = [&row.repeat, &row.faults, &row.setting, &row.model];
     is_ours(row)
         && is(&row.send, send_path)
         && is(&row.receive, receive_path)
@@ -144,16 +144,16 @@ fn is(row: &Row, send_path: &str, receive_path: &str, wait: &str) -> bool {
 }
 
 /// What all others are compared with.
-fn is_base(row: &Row) -> bool {
+pub(crate) fn is_base(row: &Row) -> bool {
     is(row, "udp", "socket", "spin")
 }
 
-fn uses_xdp(row: &Row) -> bool {
+pub(crate) fn uses_xdp(row: &Row) -> bool {
     is_ours(row) && row.receive.as_deref() == Some("xdp")
 }
 
 /// Over loopback there is nothing to switch off.
-fn has_offloads(row: &Row) -> bool {
+pub(crate) fn has_offloads(row: &Row) -> bool {
     row.offloads.as_deref() != Some("off")
 }
 
@@ -163,11 +163,11 @@ fn over_rounds(row: &Row) -> Option<f64> {
 }
 
 /// The rows of one test on one wire.
-struct Section<'a>(Vec<&'a Row>);
+pub(crate) struct Section<'a>(pub(crate) Vec<&'a Row>);
 
 impl<'a> Section<'a> {
     /// The rows that are wanted, on the wire of the first of them.
-    fn of(rows: &'a [OfTest], wanted: impl Fn(&Row) -> bool) -> Section<'a> {
+    pub(crate) fn of(rows: &'a [OfTest], wanted: impl Fn(&Row) -> bool) -> Section<'a> {
         let mut rows: Vec<&Row> = rows.iter().map(|OfTest(row)| row).filter(|row| wanted(row)).collect();
         if let Some(first) = rows.first().copied() {
             rows.retain(|row| has_offloads(row) == has_offloads(first) && row.mtu_bytes == first.mtu_bytes);
@@ -180,7 +180,7 @@ impl<'a> Section<'a> {
     }
 
     /// Median over the rounds of (the best of one kind / the best of another kind in that round).
-    fn ratio(&self, one: impl Fn(&Row) -> bool, other: impl Fn(&Row) -> bool) -> Option<f64> {
+    pub(crate) fn ratio(&self, one: impl Fn(&Row) -> bool, other: impl Fn(&Row) -> bool) -> Option<f64> {
         let best = |of: &dyn Fn(&Row) -> bool, round: usize| {
             let rows = self.0.iter().filter(|row| of(row));
             let values = rows.filter_map(|row| row.values.get(round).copied());
@@ -195,10 +195,10 @@ impl<'a> Section<'a> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
-    fn row(transport: &str, values: &[f64]) -> Row {
+    pub(crate) fn row(transport: &str, values: &[f64]) -> Row {
         Row {
             transport: transport.into(),
             values: values.into(),
@@ -207,7 +207,7 @@ mod tests {
         }
     }
 
-    fn ours(send_path: &str, receive_path: &str, values: &[f64]) -> Row {
+    pub(crate) fn ours(send_path: &str, receive_path: &str, values: &[f64]) -> Row {
         Row {
             send: Some(send_path.into()),
             receive: Some(receive_path.into()),
@@ -216,15 +216,15 @@ mod tests {
         }
     }
 
-    fn base(values: &[f64]) -> Row {
+    pub(crate) fn base(values: &[f64]) -> Row {
         ours("udp", "socket", values)
     }
 
-    fn adaptive(row: Row) -> Row {
+    pub(crate) fn adaptive(row: Row) -> Row {
         Row { wait: Some("adaptive".into()), ..row }
     }
 
-    fn measured(test: &str, metric: Metric, rows: Vec<Row>) -> Vec<OfTest> {
+    pub(crate) fn measured(test: &str, metric: Metric, rows: Vec<Row>) -> Vec<OfTest> {
         let of_test = |row| OfTest(Row { test: Some(test.into()), metric, ..row });
         rows.into_iter().map(of_test).collect()
     }

@@ -11,6 +11,7 @@ use tsumugi_measure::machine::Machine;
 
 mod bonding;
 mod comparison;
+mod lengths;
 mod measured;
 mod mpi;
 mod table;
@@ -59,7 +60,7 @@ fn read(file: &str) -> Result<Measured, Box<dyn std::error::Error>> {
 
 fn evaluate(rows: &Rows) -> Vec<Target> {
     match rows {
-        Rows::Comparison(rows) => comparison::evaluate(rows),
+        Rows::Comparison(rows) => [comparison::evaluate(rows), lengths::evaluate(rows)].concat(),
         Rows::Bonding(rows) => bonding::evaluate(rows),
         Rows::Mpi(rows) => mpi::evaluate(rows),
     }

@@ -3,6 +3,8 @@
 use tsumugi_rail::xdp::Mode;
 
 use crate::peers::Transport;
+use crate::peers::ours::Model;
+use crate::sizes;
 
 /// The XDP program on the NICs that another transport uses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -31,12 +33,16 @@ pub(crate) struct Entry {
     pub(crate) receive: &'static str,
     /// Tsumugi's wait.
     pub(crate) wait: &'static str,
+    /// The programming model that Tsumugi is used by.
+    pub(crate) model: Model,
     /// Tsumugi's repetition.
     pub(crate) repeat: &'static str,
     /// Whether [`FAULTS`](super::plan::FAULTS) are injected.
     pub(crate) faults: bool,
     /// Whether messages are built in the library's buffers.
     pub(crate) in_place: bool,
+    /// Where that is what is compared: the length of its messages, bytes. Otherwise it is the test's.
+    pub(crate) size_bytes: Option<u64>,
     /// Where that is what is compared: what the XDP program does meanwhile.
     pub(crate) program: Option<Program>,
 }
@@ -54,9 +60,11 @@ impl Entry {
             send: "udp",
             receive: "socket",
             wait: "spin",
+            model: Model::Channel,
             repeat: "selective",
             faults: false,
             in_place: false,
+            size_bytes: None,
             program: None,
         }
     }
@@ -85,8 +93,16 @@ impl Entry {
             }
             name.push_str(", ");
             name.push_str(self.wait);
+            name.push_str(match self.model {
+                Model::Write => ", remote writes",
+                Model::Message => ", tagged messages",
+                Model::Channel | Model::ActiveMessage | Model::Stream => "",
+            });
             if self.in_place {
                 name.push_str(", in place");
+            }
+            if let Some(bytes) = self.size_bytes {
+                name.push_str(&format!(", {}", sizes::show(bytes)));
             }
         }
         name

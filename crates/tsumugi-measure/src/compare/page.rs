@@ -210,7 +210,7 @@ mod tests {
         let svg = ("http://www.w3.org/2000/svg", "svg");
         assert_eq!(document.descendants().filter(|node| node.has_tag_name(svg)).count(), 2);
         assert_eq!(count("figure"), 2);
-        assert_eq!(count("h3"), 11);
+        assert_eq!(count("h3"), 15);
         assert!(text.contains("<td>program (protocol)</td>") && text.contains("DOES NOT ADD UP"), "{text}");
         let data = document.descendants().find(|node| node.has_tag_name("script")).expect("the data");
         let json: serde_json::Value = serde_json::from_str(data.text().unwrap_or("")).expect("JSON");

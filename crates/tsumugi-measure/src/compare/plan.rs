@@ -3,6 +3,7 @@
 use tsumugi_rail::xdp::Mode;
 
 use super::entry::{BUSY_POLL, Entry, Program};
+use super::models;
 use super::{Arguments, Offloads};
 use crate::peers::{Transport, raw};
 use crate::row::Metric;
@@ -11,8 +12,8 @@ use crate::sizes::{self, Sizes};
 /// The faults of the fault test.
 pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
 
-/// The MTU of jumbo frames, in bytes: what switches and NICs agree on most often.
-const JUMBO_BYTES: u32 = 9000;
+/// MTUs of jumbo frames, in bytes: what lies in one buffer of a NIC's driver, and what switches and NICs agree on most often.
+const JUMBO_BYTES: [u32; 2] = [raw::ONE_BUFFER_MTU_BYTES, 9000];
 
 /// What a test is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -30,6 +31,10 @@ pub(crate) enum Kind {
     Idle,
     /// Two pairs of processes on two cores.
     Pairs,
+    /// Remote writes beside messages.
+    Writes,
+    /// Streams of tagged messages, from long to very long.
+    Long,
     /// A point of a curve against size; in the report and the JSON, not in the table.
     Curve,
 }
@@ -67,6 +72,8 @@ pub(crate) struct Missing {
     pub(crate) xdp: Option<String>,
     /// Frames through packet and AF_XDP sockets.
     pub(crate) packet: Option<String>,
+    /// How much memory there is, bytes, if that is known.
+    pub(crate) memory_bytes: Option<u64>,
 }
 
 impl Plan {
@@ -125,16 +132,21 @@ impl Plan {
             tests.push(main(Metric::Bandwidth, 1 << 20, offloads, &streams));
         }
         // Without offloads, because with them a NIC makes its own large packets, whatever the MTU.
-        let has_jumbo = has(Transport::Tsumugi) && in_lab && !quick && mtu_bytes != JUMBO_BYTES;
-        if has_jumbo && offloads.contains(&false) {
+        let has_jumbo = has(Transport::Tsumugi) && in_lab && !quick && offloads.contains(&false);
+        for jumbo_bytes in JUMBO_BYTES.into_iter().filter(|bytes| has_jumbo && *bytes != mtu_bytes) {
             let entries: Vec<Entry> = streams.iter().filter(|entry| is_in_jumbo(entry)).cloned().collect();
             let test = main(Metric::Bandwidth, 1 << 20, false, &entries);
             // TCP takes several settings' time as it is.
-            tests.push(Test { mtu_bytes: JUMBO_BYTES, time_s: time_s / 2.0, ..test });
+            tests.push(Test { mtu_bytes: jumbo_bytes, time_s: time_s / 2.0, ..test });
         }
         tests.push(main(Metric::Rate, 8, first, &plain));
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, mtu_bytes, time_s));
+            if !quick {
+                let (of_models, without) = models::tests(first, mtu_bytes, time_s, missing);
+                tests.extend(of_models);
+                left_out.extend(without);
+            }
             let mut receive_paths = vec![Entry::new(Transport::Tsumugi)];
             receive_paths.extend(missing.xdp.is_none().then(|| Entry::ours("udp", "xdp")));
             tests.push(Test { kind: Kind::Overlap, ..main(Metric::Overlap, 1 << 20, first, &receive_paths) });
@@ -313,7 +325,7 @@ mod tests {
             .filter(|test| test.kind == Kind::Main && test.metric == Metric::Bandwidth)
             .collect();
         let wires: Vec<(bool, u32)> = bandwidth.iter().map(|test| (test.offloads, test.mtu_bytes)).collect();
-        assert_eq!(wires, [(true, 1500), (false, 1500), (false, 9000)]);
+        assert_eq!(wires, [(true, 1500), (false, 1500), (false, 3494), (false, 9000)]);
         let bare = ["tcp-block", "tcp-spin", "udp", "raw-xdp, native", "raw-xdp, generic"];
         let ours = [
             "tsumugi, spin",
@@ -329,7 +341,10 @@ mod tests {
         assert_eq!(names(bandwidth[0]), [&bare, &ours[..]].concat());
         assert_eq!(names(bandwidth[0]), names(bandwidth[1]));
         let jumbo = ["tcp-block", "tcp-spin", "raw-xdp, native", "raw-xdp, generic", ours[0], ours[2]];
-        assert_eq!(names(bandwidth[2]), jumbo);
+        assert_eq!(
+            [names(bandwidth[2]), names(bandwidth[3])],
+            [jumbo.map(str::to_owned), jumbo.map(str::to_owned)]
+        );
         assert_eq!(names(&plan.tests[0]), [&bare, &ours[..8]].concat());
         let rate = plan.tests.iter().find(|test| test.metric == Metric::Rate).expect("rates");
         assert_eq!(names(rate), [&bare, &ours[..1]].concat());
@@ -396,8 +411,8 @@ mod tests {
             let tests = plan(options).tests.into_iter();
             tests.filter(|test| test.kind == Kind::Main && test.metric == Metric::Bandwidth).count()
         };
-        assert_eq!(sections(&[]), 3);
-        assert_eq!(sections(&["--mtu", "9000"]), 2);
+        assert_eq!(sections(&[]), 4);
+        assert_eq!(sections(&["--mtu", "9000"]), 3);
         assert_eq!(sections(&["--offloads", "on"]), 1);
         assert_eq!(sections(&["--quick"]), 2);
         let udp = plan(&["--transports", "udp"]);
@@ -441,10 +456,10 @@ mod tests {
     fn bare_frames_have_no_part_in_what_does_not_fit_the_mtu() {
         let plan = plan(&["--sizes", "1K,4K,64K", "--mtu", "1500"]);
         let raw = |metric, size_bytes| {
-            let mut tests =
-                plan.tests.iter().filter(|test| test.metric == metric && test.size_bytes == size_bytes);
-            let test = tests.next().expect("a point");
-            test.entries.iter().filter(|entry| entry.transport == Transport::RawXdp).count()
+            let is_point = |test: &&Test| test.metric == metric && test.size_bytes == size_bytes;
+            let mut points = plan.tests.iter().filter(|test| test.kind == Kind::Curve).filter(is_point);
+            let point = points.next().expect("a point");
+            point.entries.iter().filter(|entry| entry.transport == Transport::RawXdp).count()
         };
         assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::RoundTrip, size)), [2, 0, 0]);
         assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::Bandwidth, size)), [2, 2, 2]);

@@ -41,10 +41,12 @@ pub(crate) struct Measured {
 }
 
 impl Measured {
-    /// What the others are compared with: Tsumugi with the spinning wait, or TCP without the program.
+    /// What the others are compared with: Tsumugi with the spinning wait, TCP without the program, or the shortest messages.
     pub(crate) fn base(&self) -> Option<&Series> {
         self.series.iter().find(|series| match self.test.kind {
             Kind::Coexistence => series.entry.program == Some(Program::Absent),
+            // The shortest, which comes first.
+            Kind::Long => true,
             _ => series.entry.is_base(),
         })
     }

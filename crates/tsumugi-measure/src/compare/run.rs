@@ -224,13 +224,14 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
         option("--mode", mode.to_string());
     }
     if test.metric != Metric::Idle {
-        option("--size", test.size_bytes.to_string());
+        option("--size", entry.size_bytes.unwrap_or(test.size_bytes).to_string());
     }
     if entry.transport == Transport::Tsumugi {
         option("--send", entry.send.to_owned());
         option("--receive", entry.receive.to_owned());
         option("--wait", entry.wait.to_owned());
         option("--repeat", entry.repeat.to_owned());
+        option("--model", entry.model.to_string());
         if entry.faults {
             option("--faults", FAULTS.to_owned());
         }

@@ -250,7 +250,7 @@ mod tests {
     fn summary(options: &[&str], in_lab: bool, machine: &Machine) -> Vec<String> {
         let arguments = Command::parse_from(["compare"].iter().chain(options)).arguments;
         let why = || (!in_lab).then(|| "no NIC".to_owned());
-        let missing = Missing { raw: why(), xdp: why(), packet: why() };
+        let missing = Missing { raw: why(), xdp: why(), packet: why(), memory_bytes: None };
         paragraphs(&samples::results(&Plan::new(&arguments, in_lab, &missing)), machine)
     }
 

@@ -31,8 +31,8 @@ pub(super) fn text(results: &Results, comparison: &Comparison) -> String {
     let mtu = machine.mtu_bytes.map_or(String::new(), |bytes| format!(", MTU {bytes}"));
     let _ = writeln!(
         page,
-        "Ratios are to Tsumugi with the spinning wait (send path udp, receive path socket): medians of the ratio within each \
-         round."
+        "Ratios are to Tsumugi with the spinning wait (send path udp, receive path socket), those of long tagged messages to the \
+         shortest: medians of the ratio within each round."
     );
     let _ = writeln!(
         page,
@@ -94,6 +94,13 @@ pub(crate) fn title(test: &Test) -> String {
         (Kind::Pairs, _) => {
             "Four processes, two pairs, on two cores, adaptive wait: 64 B round trips".to_owned()
         }
+        (Kind::Writes, _) => {
+            format!(
+                "Remote writes beside messages: round trip of {}, {offloads}",
+                sizes::show(test.size_bytes)
+            )
+        }
+        (Kind::Long, _) => format!("Bandwidth of long tagged messages, {offloads}"),
         (_, Metric::RoundTrip) => format!("Round trip of {}, {offloads}", sizes::show(test.size_bytes)),
         (_, Metric::Rate) => format!("Rate of {} messages, {offloads}", sizes::show(test.size_bytes)),
         _ => format!("Bandwidth of {} messages, {offloads}, MTU {mtu}", sizes::show(test.size_bytes)),
@@ -210,7 +217,10 @@ mod tests {
             "Round trip of 64 B, offloads on",
             "Bandwidth of 1 MiB messages, offloads on",
             "Bandwidth of 1 MiB messages, offloads off, MTU 1500",
+            "Bandwidth of 1 MiB messages, offloads off, MTU 3494",
             "Bandwidth of 1 MiB messages, offloads off, MTU 9000",
+            "Remote writes beside messages: round trip of 1 KiB, offloads on",
+            "tsumugi, spin, tagged messages, 1 GiB",
             "tsumugi udp+xdp, spin",
             "TCP through NICs with the XDP program: bandwidth of 1 MiB, offloads on",
             "tcp-spin, attached, busy",

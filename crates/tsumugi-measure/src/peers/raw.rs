@@ -19,6 +19,9 @@ use super::watch::Patience;
 use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::cpu::process_cpu_time;
 
+/// The largest MTU with which every packet lies in one buffer of a NIC's driver.
+pub(crate) const ONE_BUFFER_MTU_BYTES: u32 = ONE_BUFFER_BYTES as u32;
+
 /// Shortest frame on a wire, without its check sequence (IEEE Std 802.3): shorter ones would arrive padded.
 const FRAME_BYTES_MIN: usize = 60;
 
