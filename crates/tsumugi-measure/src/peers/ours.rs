@@ -38,6 +38,9 @@ const LOOK_UP: Duration = Duration::from_millis(20);
 /// The same for an endpoint whose idleness is measured: rarely enough not to be what is measured.
 const LOOK_UP_IDLE: Duration = Duration::from_millis(500);
 
+/// What the models put before a message's data, bytes, at most.
+const HEADER_BYTES_MAX: u64 = 64;
+
 /// A programming model of the library.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, ValueEnum, strum::Display)]
 #[serde(rename_all = "kebab-case")]
@@ -198,7 +201,7 @@ impl TsumugiOptions {
         if let Some(faults) = &self.faults {
             config.faults = Some(faults.parse::<FaultOptions>().map_err(|why| refused("--faults", &why))?);
         }
-        config.message_bytes_max = config.message_bytes_max.max(self.message_bytes_max);
+        config.message_bytes_max = config.message_bytes_max.max(self.message_bytes_max + HEADER_BYTES_MAX);
         if let Some(in_flight) = self.in_flight {
             // The receive queue is part of the receive memory.
             let queue_max = 1 << in_flight.max(Config::QUEUE_BYTES_MIN).ilog2();
