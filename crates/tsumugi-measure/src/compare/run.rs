@@ -113,6 +113,9 @@ const BUSY_SERVER: usize = 1;
 /// How long those round trips would go on, seconds: longer than any measurement beside them.
 const BUSY_S: u32 = 600;
 
+/// How long nothing may arrive of the longest messages, seconds: to get and to fill their memory takes some, one way or the other.
+const LONG_TIMEOUT_S: u32 = 30;
+
 /// How long they take to begin: processes start and connect.
 const BUSY_BEGINS: Duration = Duration::from_millis(200);
 
@@ -232,6 +235,9 @@ fn options(test: &Test, entry: &Entry, cpus: Option<&str>) -> Vec<String> {
         option("--wait", entry.wait.to_owned());
         option("--repeat", entry.repeat.to_owned());
         option("--model", entry.model.to_string());
+        if entry.size_bytes.is_some() {
+            option("--timeout", LONG_TIMEOUT_S.to_string());
+        }
         if entry.faults {
             option("--faults", FAULTS.to_owned());
         }
