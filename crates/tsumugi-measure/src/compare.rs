@@ -10,7 +10,7 @@ use clap::{Args, ValueEnum};
 use serde::Serialize;
 use thiserror::Error;
 use tsumugi_rail::xdp;
-use tsumugi_rail::xsk::{self, Redirect, RedirectError};
+use tsumugi_rail::xsk::{self, Redirect};
 
 use crate::costs;
 use crate::machine::Machine;
@@ -149,7 +149,7 @@ fn no_bare_frames(in_lab: bool) -> Option<String> {
         return Some("bare frames need NICs and root, and so a lab".to_owned());
     }
     if !Redirect::IS_COMPILED {
-        return Some(RedirectError::NotCompiled.to_string());
+        return Some(xdp::AttachError::NotCompiled("redirect").to_string());
     }
     xsk::supported().err().map(|error| error.to_string())
 }

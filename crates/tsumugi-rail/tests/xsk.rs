@@ -8,7 +8,7 @@ use pair::{Pair, frame, push, receive, wait};
 use std::net::UdpSocket;
 use std::process::Command;
 use tsumugi_rail::ether::ETHERNET_BYTES;
-use tsumugi_rail::xdp::Mode;
+use tsumugi_rail::xdp::{AttachError, Mode};
 use tsumugi_rail::xsk::{
     CopyMode, ONE_BUFFER_BYTES, PushError, Redirect, RedirectError, Xsk, XskError, XskOptions, XskStatistics,
 };
@@ -142,7 +142,7 @@ fn open_and_close() {
         assert!(matches!(second, XskError::Busy { queue: 0, .. }), "{second}");
         let second = pair.nodes.inside(0, || Redirect::attach(options.nic, Mode::Native));
         let second = second.expect_err("the NIC has a program");
-        assert!(matches!(second, RedirectError::Taken { .. }), "{second}");
+        assert!(matches!(second, RedirectError::Attach(AttachError::Taken { .. })), "{second}");
         let during = held();
         drop((program, socket));
         during

@@ -75,8 +75,11 @@ impl Side {
         let attached = xdp::up(&Pins::here()?, &nics, &options)?;
         let deposits = attached.into_iter().find(|attached| attached.nic == Some(Wire::Deposits.nic()));
         let deposits = deposits.ok_or(CostsError::Lost("the XDP receive path is not attached"))?;
-        let discards = dropping.iter().map(|wire| Ok(Discard::attach(index(*wire)?, Mode::Native)?));
-        let discards = discards.collect::<Result<_, CostsError>>()?;
+        let discard = |wire: &Wire| {
+            let discard = Discard::attach(index(*wire)?, Mode::Native);
+            discard.map_err(CostsError::failed("having packets dropped"))
+        };
+        let discards = dropping.iter().map(discard).collect::<Result<_, CostsError>>()?;
         if node == 1 {
             refuse(lab)?;
         }

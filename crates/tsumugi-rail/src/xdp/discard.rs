@@ -1,7 +1,7 @@
 //! A program that drops packets at once, to tell what a frame costs before any program has done anything.
 
 use super::runs::{self, Runs};
-use super::{Mode, XdpError, attach_to, chain, is_taken, standing};
+use super::{AttachError, Mode, XdpError, attach};
 use aya::programs::Xdp;
 
 /// The compiled program; empty when this build left it out.
@@ -21,23 +21,8 @@ impl Discard {
     ///
     /// # Errors
     /// Says what failed.
-    pub fn attach(nic: u32, mode: Mode) -> Result<Discard, XdpError> {
-        if OBJECT.is_empty() {
-            return Err(XdpError::NotCompiled);
-        }
-        let mut discard = Discard { program: aya::EbpfLoader::new().load(OBJECT)? };
-        let xdp: &mut Xdp = discard
-            .program
-            .program_mut(PROGRAM)
-            .ok_or_else(absent)?
-            .try_into()
-            .map_err(|source| XdpError::Program { doing: "recognising", source })?;
-        xdp.load().map_err(|source| XdpError::Program { doing: "loading", source })?;
-        match attach_to(xdp, nic, mode) {
-            Ok(_) => Ok(discard),
-            Err(error) if is_taken(&error) => Err(standing::taken(nic)),
-            Err(error) => Err(XdpError::Attach { nic: nic.to_string(), mode, reason: chain(&error) }),
-        }
+    pub fn attach(nic: u32, mode: Mode) -> Result<Discard, AttachError> {
+        Ok(Discard { program: attach(OBJECT, PROGRAM, nic, mode)? })
     }
 
     /// How often it has run while runs were [counted](super::Counting), and how long that took.
@@ -46,12 +31,9 @@ impl Discard {
     /// The kernel does not say.
     pub fn runs(&self) -> Result<Runs, XdpError> {
         let failed = |source| XdpError::Program { doing: "asking about", source };
+        let absent = || XdpError::Object(format!("there is no '{PROGRAM}' in it"));
         let program = self.program.program(PROGRAM).ok_or_else(absent)?;
         let program: &Xdp = program.try_into().map_err(failed)?;
         program.info().map(|info| runs::of(&info)).map_err(failed)
     }
-}
-
-fn absent() -> XdpError {
-    XdpError::Object(format!("there is no '{PROGRAM}' in it"))
 }

@@ -11,6 +11,7 @@
 
 mod access;
 mod answers;
+mod attach;
 mod bell;
 mod bpf_fs;
 mod busy_poll;
@@ -33,6 +34,8 @@ mod stranger;
 
 pub use access::Access;
 pub(crate) use answers::SentBack;
+pub use attach::AttachError;
+pub(crate) use attach::attach;
 pub use bpf_fs::{BpfFs, bpf_file_systems};
 pub use busy_poll::{Deferral, can_busy_poll};
 pub use claim::{Claim, Wanted};

@@ -1,9 +1,8 @@
 //! The program that hands a NIC's frames to AF_XDP sockets.
 
 use super::Xsk;
-use crate::xdp::{Mode, attach_to, chain, is_taken};
+use crate::xdp::{AttachError, Mode, attach, chain};
 use aya::maps::XskMap;
-use aya::programs::Xdp;
 use std::os::fd::AsRawFd;
 
 /// The compiled program; empty when this build left it out.
@@ -27,36 +26,9 @@ const SOCKETS: &str = "sockets";
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum RedirectError {
-    /// The library was built where the program could not be compiled.
-    #[error("the redirect program was left out of this build: install clang and libbpf-dev, and build again")]
-    NotCompiled,
-    /// The compiled program is not what is expected.
-    #[error("the compiled redirect program has no '{0}' in it")]
-    Object(&'static str),
-    /// The kernel refused the program or its map.
-    #[error("loading the redirect program: {}; it needs root and Linux 5.18", chain(.0))]
-    Load(#[from] aya::EbpfError),
-    /// The NIC has a program already.
-    #[error(
-        "attaching the redirect program to NIC {nic}: it has another XDP program; detach that: `ip link set NIC xdp off`, or end its owner"
-    )]
-    Taken {
-        /// The NIC's index.
-        nic: u32,
-    },
-    /// The kernel refused the program.
-    #[error(
-        "{doing} the redirect program, NIC {nic}: {}; it needs root, and a driver that has the mode",
-        chain(source)
-    )]
-    Program {
-        /// What was tried.
-        doing: &'static str,
-        /// The NIC's index.
-        nic: u32,
-        /// What the kernel or the library said.
-        source: aya::programs::ProgramError,
-    },
+    /// The program is not on the NIC.
+    #[error(transparent)]
+    Attach(#[from] AttachError),
     /// The kernel did not take a socket.
     #[error("entering the AF_XDP socket of queue {queue}: {}", chain(source))]
     Socket {
@@ -82,19 +54,7 @@ impl Redirect {
     /// # Errors
     /// Says what failed.
     pub fn attach(nic: u32, mode: Mode) -> Result<Redirect, RedirectError> {
-        if !Redirect::IS_COMPILED {
-            return Err(RedirectError::NotCompiled);
-        }
-        let mut program = aya::EbpfLoader::new().load(OBJECT)?;
-        let failed = |doing| move |source| RedirectError::Program { doing, nic, source };
-        let redirect = program.program_mut(PROGRAM).ok_or(RedirectError::Object(PROGRAM))?;
-        let redirect: &mut Xdp = redirect.try_into().map_err(failed("recognising"))?;
-        redirect.load().map_err(failed("loading"))?;
-        match attach_to(redirect, nic, mode) {
-            Err(error) if is_taken(&error) => return Err(RedirectError::Taken { nic }),
-            attached => attached.map_err(failed("attaching"))?,
-        };
-        Ok(Redirect { program })
+        Ok(Redirect { program: attach(OBJECT, PROGRAM, nic, mode)? })
     }
 
     /// Hands the frames of a socket's queue to it from now on, until the socket is dropped.
@@ -103,7 +63,8 @@ impl Redirect {
     /// The queue's number is beyond what the program has room for.
     pub fn enter(&mut self, socket: &Xsk) -> Result<(), RedirectError> {
         let failed = |source| RedirectError::Socket { queue: socket.queue(), source };
-        let sockets = self.program.map_mut(SOCKETS).ok_or(RedirectError::Object(SOCKETS))?;
+        let absent = AttachError::Object { program: PROGRAM, absent: SOCKETS };
+        let sockets = self.program.map_mut(SOCKETS).ok_or(absent)?;
         let mut sockets: XskMap<_> = sockets.try_into().map_err(failed)?;
         sockets.set(socket.queue(), socket.descriptor().as_raw_fd(), 0).map_err(failed)
     }
