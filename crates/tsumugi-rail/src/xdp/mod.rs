@@ -31,6 +31,7 @@ mod receiver;
 mod runs;
 mod standing;
 mod stranger;
+mod write;
 
 pub use access::Access;
 pub(crate) use answers::SentBack;
@@ -54,6 +55,7 @@ pub use receiver::{Endpoint, Receiver};
 pub use runs::{Counting, Runs};
 pub use standing::Standing;
 pub use stranger::Stranger;
+pub use write::{WriteError, WriteFrame, WriteTarget};
 
 /// Returns when no run of the program that had begun is still going on, on any CPU; after some milliseconds.
 pub fn wait_for_runs() {
