@@ -4,6 +4,7 @@
 //! The bare ones are there to be compared with, so they are tuned as well as we know: a comparison with a
 //! badly used socket would prove nothing.
 
+pub(crate) mod frames;
 mod number;
 pub(crate) mod ours;
 pub(crate) mod raw;

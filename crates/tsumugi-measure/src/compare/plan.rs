@@ -5,7 +5,7 @@ use tsumugi_rail::xdp::Mode;
 use super::entry::{BUSY_POLL, Entry, Program};
 use super::models;
 use super::{Arguments, Offloads};
-use crate::peers::{Transport, raw};
+use crate::peers::{Transport, frames};
 use crate::row::Metric;
 use crate::sizes::{self, Sizes};
 
@@ -13,7 +13,7 @@ use crate::sizes::{self, Sizes};
 pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
 
 /// MTUs of jumbo frames, in bytes: what lies in one buffer of a NIC's driver, and what switches and NICs agree on most often.
-const JUMBO_BYTES: [u32; 2] = [raw::ONE_BUFFER_MTU_BYTES, 9000];
+const JUMBO_BYTES: [u32; 2] = [frames::ONE_BUFFER_MTU_BYTES, 9000];
 
 /// What a test is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
@@ -260,7 +260,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
             .filter(|entry| {
                 let most = match entry.transport {
                     Transport::Udp => crate::peers::udp::DATAGRAM_BYTES_MAX,
-                    Transport::RawXdp => raw::payload_bytes_max(arguments.mtu as usize) as u64,
+                    Transport::RawXdp => frames::payload_bytes_max(arguments.mtu as usize) as u64,
                     _ => u64::MAX,
                 };
                 metric == Metric::Bandwidth || size_bytes <= most
@@ -277,7 +277,7 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
 
 /// Says which points of the curves bare frames have no part in.
 fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
-    let most = raw::payload_bytes_max(mtu as usize);
+    let most = frames::payload_bytes_max(mtu as usize);
     let sizes: Vec<String> = curves
         .iter()
         .filter(|test| test.metric == Metric::RoundTrip && test.size_bytes > most as u64)

@@ -7,20 +7,15 @@
 use std::net::SocketAddr;
 use std::time::{Duration, Instant};
 
-use serde::{Deserialize, Serialize};
-use tsumugi_rail::Routes;
 use tsumugi_rail::ether::{ETHERNET_BYTES, Mac};
-use tsumugi_rail::route::Nic;
 use tsumugi_rail::xdp::Mode;
-use tsumugi_rail::xsk::{ETHERTYPE, ONE_BUFFER_BYTES, PushError, Redirect, Xsk, XskOptions};
+use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
 
+use super::frames::{nic, payload_bytes_max, too_long};
 use super::number::{Numbers, Role};
 use super::watch::Patience;
 use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Until, Watch};
 use crate::cpu::process_cpu_time;
-
-/// The largest MTU with which every packet lies in one buffer of a NIC's driver.
-pub(crate) const ONE_BUFFER_MTU_BYTES: u32 = ONE_BUFFER_BYTES as u32;
 
 /// Shortest frame on a wire, without its check sequence (IEEE Std 802.3): shorter ones would arrive padded.
 const FRAME_BYTES_MIN: usize = 60;
@@ -41,42 +36,6 @@ const LOOKS_PER_IDLE: u32 = 16;
 /// Polls of a receiver that find nothing after which it tells how much has arrived, so that a stream with losses
 /// goes on: some 50 µs.
 const POLLS_MAX: u32 = 1024;
-
-/// What the other side must know.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub(crate) struct RawOptions {
-    /// `native` or `generic`.
-    pub(crate) mode: String,
-    /// Hardware address of this side's NIC.
-    pub(crate) mac: Mac,
-}
-
-impl RawOptions {
-    /// Where frames are taken out of the kernel's receive path.
-    pub(crate) fn mode(&self) -> Result<Mode, Failure> {
-        self.mode.parse().map_err(Failure::Refused)
-    }
-}
-
-/// The NIC towards the other side.
-pub(crate) fn nic(here: SocketAddr, there: SocketAddr) -> Result<Nic, Failure> {
-    let mut routes = Routes::open(here).map_err(|error| Failure::Refused(error.to_string()))?;
-    let nic =
-        routes.nic_to(there).map_err(Failure::system(format!("cannot find the route to {}", there.ip())))?;
-    match nic {
-        Some(nic) if nic.ethernet => Ok(nic.clone()),
-        _ => Err(Failure::Refused(format!(
-            "bare frames need an Ethernet NIC, and what is sent to {} leaves through none; measure between two \
-             hosts, or two nodes of `tsumugi lab`",
-            there.ip()
-        ))),
-    }
-}
-
-/// What a bare frame carries, bytes, between NICs with this MTU.
-pub(crate) fn payload_bytes_max(mtu_bytes: usize) -> usize {
-    mtu_bytes.min(ONE_BUFFER_BYTES)
-}
 
 /// One end of a link.
 pub(crate) struct Raw {
@@ -101,8 +60,9 @@ impl Raw {
         let nic = nic(here, there)?;
         let refused =
             |why: &dyn std::error::Error| Failure::Refused(format!("raw-xdp on {}: {why}", nic.name));
+        let payload_bytes_max = payload_bytes_max(nic.mtu_bytes);
         let options = XskOptions {
-            frame_bytes: payload_bytes_max(nic.mtu_bytes) + ETHERNET_BYTES,
+            frame_bytes: payload_bytes_max + ETHERNET_BYTES,
             receive_frames: FRAMES,
             send_frames: FRAMES,
             ..XskOptions::new(nic.interface)
@@ -116,7 +76,7 @@ impl Raw {
             header: [0; ETHERNET_BYTES],
             mac: nic.mac,
             there: Mac::default(),
-            payload_bytes_max: payload_bytes_max(nic.mtu_bytes),
+            payload_bytes_max,
             in_flight_frames_max: IN_FLIGHT_FRAMES[0],
             numbers: Numbers::new(role),
             reported: 0,
@@ -167,12 +127,7 @@ impl Raw {
             match posted {
                 Ok(()) => return Ok(()),
                 Err(PushError::Full) => {}
-                Err(PushError::TooLong(_)) => {
-                    let most = self.payload_bytes_max;
-                    return Err(Failure::Refused(format!(
-                        "a bare frame carries at most {most} bytes here, not {bytes}: choose a smaller --size"
-                    )));
-                }
+                Err(PushError::TooLong(_)) => return Err(too_long(bytes, self.payload_bytes_max)),
             }
             self.kick()?;
             watch.idle()?;
@@ -353,12 +308,5 @@ mod tests {
     #[test]
     fn short_payloads_are_padded_to_the_shortest_frame() {
         assert_eq!([1, 46, 47, 1500].map(padded), [46, 46, 47, 1500]);
-    }
-
-    #[test]
-    fn there_is_no_link_to_this_machine_itself() {
-        let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
-        let error = nic(at(1), at(2)).expect_err("loopback is no Ethernet").to_string();
-        assert!(error.contains("127.0.0.1") && error.contains("tsumugi lab"), "{error}");
     }
 }

@@ -15,7 +15,7 @@ use crate::nics;
 use crate::peers::raw::{self, Raw};
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::{self, Udp};
-use crate::peers::{Failure, Peer, Role, StopReason, Transport, Until, ours};
+use crate::peers::{Failure, Peer, Role, StopReason, Transport, Until, frames, ours};
 use crate::row::{Metric, Row};
 use crate::sizes;
 
@@ -213,8 +213,8 @@ impl<'a> Client<'a> {
             return Ok(sizes);
         }
         let here = self.here().map_err(|cause| self.failed(cause))?;
-        let nic = raw::nic(here, self.server).map_err(|cause| self.failed(cause))?;
-        let most = raw::payload_bytes_max(nic.mtu_bytes);
+        let nic = frames::nic(here, self.server).map_err(|cause| self.failed(cause))?;
+        let most = frames::payload_bytes_max(nic.mtu_bytes);
         let (carried, over): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size <= most as u64);
         if over.is_empty() {
             return Ok(carried);
@@ -371,7 +371,9 @@ impl<'a> Client<'a> {
                 _ => None,
             },
             raw: match &prepared {
-                Prepared::Raw(raw) => Some(raw::RawOptions { mode: self.mode().to_string(), mac: raw.mac() }),
+                Prepared::Raw(raw) => {
+                    Some(frames::RawOptions { mode: self.mode().to_string(), mac: raw.mac() })
+                }
                 _ => None,
             },
             tuning: setting.tuning,

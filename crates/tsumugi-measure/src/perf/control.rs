@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 use tsumugi_rail::ether::Mac;
 
-use crate::peers::{Streamed, Transport, ours, raw, tcp};
+use crate::peers::{Failure, Streamed, Transport, frames, ours, tcp};
 use crate::row::Metric;
 use tsumugi_lab::interrupt::interrupted;
 
@@ -49,7 +49,7 @@ pub(crate) struct Request {
     pub(crate) in_flight: Option<u64>,
     /// How to exchange bare frames (transport `raw-xdp`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) raw: Option<raw::RawOptions>,
+    pub(crate) raw: Option<frames::RawOptions>,
     /// Tsumugi's settings.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) ours: Option<ours::TsumugiOptions>,
@@ -58,6 +58,14 @@ pub(crate) struct Request {
     pub(crate) idle_ms: u64,
     /// Silence after which the server gives the measurement up.
     pub(crate) silence_max_ms: u64,
+}
+
+impl Request {
+    /// How to exchange bare frames, which it must say for these transports.
+    pub(super) fn frames(&self) -> Result<&frames::RawOptions, Failure> {
+        let silent = || Failure::Refused("the request says nothing about bare frames".to_owned());
+        self.raw.as_ref().ok_or_else(silent)
+    }
 }
 
 /// The client's last word on a measurement; the server answers with [`Reply::Done`].

@@ -296,10 +296,7 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
             Ok(Box::new(udp))
         }
         Transport::RawXdp => {
-            let options = request
-                .raw
-                .as_ref()
-                .ok_or_else(|| Failure::Refused("the request says nothing about bare frames".to_owned()))?;
+            let options = request.frames()?;
             let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
             raw.connect(options.mac);
             control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
