@@ -191,11 +191,11 @@ fn what_cannot_be_measured_here_is_left_out_and_said() {
         let arguments = ["compare", "--loopback", "--quick", "--rounds", "1", "--transports", transports];
         Command::new(TSUMUGI).args(arguments).output().expect("it runs")
     };
-    let output = compare("raw-xdp,tcp-block");
+    let output = compare("raw-xdp,raw-write,tcp-block");
     assert_eq!(output.status.code(), Some(0));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert!(said.contains("left out: raw-xdp"), "{said}");
-    assert!(!String::from_utf8_lossy(&output.stdout).contains("raw-xdp"));
+    assert!(said.contains("left out: raw-xdp") && said.contains("left out: raw-write"), "{said}");
+    assert!(!String::from_utf8_lossy(&output.stdout).contains("raw-"));
     let output = compare("raw-xdp");
     assert_eq!(output.status.code(), Some(1));
     let said = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -490,6 +490,15 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         assert!(text(&output.stderr).contains(words), "{options:?}: {}", text(&output.stderr));
         assert!(output.stdout.is_empty());
     }
+    for metric in ["bandwidth", "rate", "overhead", "idle", "overlap"] {
+        let output = perf(metric, "127.0.0.1:1", &["--transport", "raw-write"]);
+        assert_eq!(output.status.code(), Some(2), "{metric}: {}", text(&output.stderr));
+        let said = text(&output.stderr);
+        assert!(
+            said.contains("round trips only") && said.contains("--transport raw-xdp"),
+            "{metric}: {said}"
+        );
+    }
     let output = perf("latency", "127.0.0.1:http", &[]);
     assert_eq!(output.status.code(), Some(2));
 }

@@ -9,7 +9,7 @@ use std::process::ExitCode;
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 use thiserror::Error;
-use tsumugi_rail::xdp;
+use tsumugi_rail::xdp::{self, AttachError, WriteTarget};
 use tsumugi_rail::xsk::{self, Redirect};
 
 use crate::costs;
@@ -56,8 +56,8 @@ path socket) within a round.
 Tsumugi's other rows are named by send and receive path, as in udp+xdp. Rows with xdp, and no others, have labs of
 their own with the XDP program attached, because on a veth pair it takes TCP's segmentation offload away. With
 busy-poll processes run the NICs' polls themselves, which spares interrupts where a NIC has any: a veth has none.
-raw-xdp streams full frames and limits how many are in flight. Unless --mtu is 9000 or --offloads on, a section of bandwidth
-at MTU 9000 is added.
+raw-xdp streams full frames and limits how many are in flight; raw-write makes round trips only. Unless --mtu is 9000 or
+--offloads on, a section of bandwidth at MTU 9000 is added.
 
 After the table it says in a few sentences what Tsumugi gives on this machine; a report has them on top.
 
@@ -92,7 +92,7 @@ pub struct Arguments {
     /// Which transports to compare, separated by commas.
     #[arg(long, value_enum, value_delimiter = ',',
           default_values_t = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp,
-                              Transport::Tsumugi])]
+                              Transport::RawWrite, Transport::Tsumugi])]
     pub(crate) transports: Vec<Transport>,
     /// Shorter and fewer rounds: a first impression.
     #[arg(long)]
@@ -148,8 +148,10 @@ fn no_bare_frames(in_lab: bool) -> Option<String> {
     if !in_lab {
         return Some("bare frames need NICs and root, and so a lab".to_owned());
     }
-    if !Redirect::IS_COMPILED {
-        return Some(xdp::AttachError::NotCompiled("redirect").to_string());
+    for (program, is_compiled) in [("redirect", Redirect::IS_COMPILED), ("write", WriteTarget::IS_COMPILED)] {
+        if !is_compiled {
+            return Some(AttachError::NotCompiled(program).to_string());
+        }
     }
     xsk::supported().err().map(|error| error.to_string())
 }

@@ -8,11 +8,12 @@ pub(crate) mod frames;
 mod number;
 pub(crate) mod ours;
 pub(crate) mod raw;
+pub(crate) mod raw_write;
 pub(crate) mod tcp;
 pub(crate) mod udp;
 mod watch;
 
-use crate::row::PathRow;
+use crate::row::{Metric, PathRow};
 use clap::ValueEnum;
 use serde::{Deserialize, Serialize};
 use std::io;
@@ -39,6 +40,20 @@ pub(crate) enum Transport {
     Udp,
     /// AF_XDP sockets that never sleep: bare Ethernet frames.
     RawXdp,
+    /// One-sided writes in bare Ethernet frames, from a packet socket into mapped memory by XDP: round trips only.
+    RawWrite,
+}
+
+impl Transport {
+    /// Whether it is bare Ethernet frames.
+    pub(crate) const fn is_frames(self) -> bool {
+        matches!(self, Transport::RawXdp | Transport::RawWrite)
+    }
+
+    /// Whether this can be measured of it.
+    pub(crate) const fn has(self, metric: Metric) -> bool {
+        !matches!(self, Transport::RawWrite) || matches!(metric, Metric::RoundTrip)
+    }
 }
 
 /// Silence after which a transport without repetition takes what is on its way for lost: longer than a busy machine

@@ -159,6 +159,7 @@ pub(crate) struct Serve {
   tsumugi perf bandwidth node1:7500 --size 1M --rounds 5  median and spread of five rounds
   tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
   sudo tsumugi perf latency node1 --transport raw-xdp     bare Ethernet frames; root on both hosts
+  sudo tsumugi perf latency node1 --transport raw-write   the same into mapped memory, from a packet socket
   tsumugi perf overhead node1 --json                      one object on stdout
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]
@@ -182,7 +183,7 @@ pub(crate) struct Measure {
     /// What carries the messages.
     #[arg(long, value_enum, default_value_t = Transport::Tsumugi)]
     pub(crate) transport: Transport,
-    /// Where raw-xdp takes frames out of the kernel [default: native].
+    /// Where raw-xdp and raw-write take frames out of the kernel [default: native].
     #[arg(long, value_parser = any_of::<Mode>().try_map(|word| word.parse::<Mode>()))]
     pub(crate) mode: Option<Mode>,
     /// How Tsumugi waits. `busy-poll` is for NICs that were set for it by `tsumugi up --busy-poll`.

@@ -27,7 +27,7 @@ pub enum Metric {
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Row {
-    /// `tsumugi`, `tcp-block`, `tcp-spin`, `udp` or `raw-xdp`.
+    /// `tsumugi`, `tcp-block`, `tcp-spin`, `udp`, `raw-xdp` or `raw-write`.
     pub transport: String,
     /// Tsumugi's send path.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct Row {
     /// Tsumugi's receive path: `xdp` or `socket`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub receive: Option<String>,
-    /// Where `raw-xdp` takes frames out of the kernel: `native` or `generic`.
+    /// Where `raw-xdp` and `raw-write` take frames out of the kernel: `native` or `generic`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub mode: Option<String>,
     /// How Tsumugi waits: `spin`, `adaptive` or `block`.

@@ -50,10 +50,7 @@ pub(crate) struct Entry {
 impl Entry {
     /// The entry with the usual settings.
     pub(crate) const fn new(transport: Transport) -> Entry {
-        let mode = match transport {
-            Transport::RawXdp => Some(Mode::Native),
-            _ => None,
-        };
+        let mode = if transport.is_frames() { Some(Mode::Native) } else { None };
         Entry {
             transport,
             mode,
@@ -137,6 +134,7 @@ mod tests {
         assert_eq!(adaptive.name(), "tsumugi udp+xdp, adaptive");
         assert_eq!(Entry::ours("packet", "socket").name(), "tsumugi packet+socket, spin");
         assert_eq!(Entry::new(Transport::RawXdp).name(), "raw-xdp, native");
+        assert_eq!(Entry::new(Transport::RawWrite).name(), "raw-write, native");
     }
 
     #[test]

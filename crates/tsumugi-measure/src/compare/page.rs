@@ -161,6 +161,8 @@ fn class(entry: &Entry) -> &'static str {
         Transport::Udp => "udp",
         Transport::RawXdp if entry.mode == Some(Mode::Generic) => "raw-xdp generic",
         Transport::RawXdp => "raw-xdp",
+        Transport::RawWrite if entry.mode == Some(Mode::Generic) => "raw-write generic",
+        Transport::RawWrite => "raw-write",
         Transport::Tsumugi if entry.wait == "adaptive" => "ours adaptive",
         Transport::Tsumugi if entry.wait == BUSY_POLL => "ours-busy-poll ours",
         Transport::Tsumugi => match (entry.send, entry.receive) {

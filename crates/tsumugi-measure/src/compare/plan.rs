@@ -15,6 +15,9 @@ pub(crate) const FAULTS: &str = "loss=1%,dup=1%,reorder=5%,seed=7";
 /// MTUs of jumbo frames, in bytes: what lies in one buffer of a NIC's driver, and what switches and NICs agree on most often.
 const JUMBO_BYTES: [u32; 2] = [frames::ONE_BUFFER_MTU_BYTES, 9000];
 
+/// The transports of bare frames, each of which is measured in both modes.
+const FRAMES: [Transport; 2] = [Transport::RawXdp, Transport::RawWrite];
+
 /// What a test is for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, strum::IntoStaticStr)]
 #[strum(serialize_all = "kebab-case", const_into_str)]
@@ -83,19 +86,21 @@ impl Plan {
         let rounds = arguments.rounds.unwrap_or(if quick { 2 } else { 5 });
         let time_s = if quick { 0.1 } else { 0.3 };
         let asked = |transport| arguments.transports.contains(&transport);
-        let has = |transport| asked(transport) && (transport != Transport::RawXdp || missing.raw.is_none());
-        let mut left_out = Vec::new();
-        if let Some(why) = missing.raw.as_ref().filter(|_| asked(Transport::RawXdp)) {
-            left_out.push(format!("{}: {why}", Transport::RawXdp.into_str()));
-        }
-        let mut entries: Vec<Entry> =
-            [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp, Transport::RawXdp]
-                .into_iter()
-                .filter(|&transport| has(transport))
-                .map(Entry::new)
-                .collect();
-        if has(Transport::RawXdp) {
-            entries.push(Entry { mode: Some(Mode::Generic), ..Entry::new(Transport::RawXdp) });
+        let has =
+            |transport: Transport| asked(transport) && (!transport.is_frames() || missing.raw.is_none());
+        let mut left_out: Vec<String> = FRAMES
+            .into_iter()
+            .filter(|&transport| asked(transport))
+            .filter_map(|transport| Some(format!("{}: {}", transport.into_str(), missing.raw.as_ref()?)))
+            .collect();
+        let mut entries: Vec<Entry> = [Transport::TcpBlock, Transport::TcpSpin, Transport::Udp]
+            .into_iter()
+            .filter(|&transport| has(transport))
+            .map(Entry::new)
+            .collect();
+        for transport in FRAMES.into_iter().filter(|&transport| has(transport)) {
+            let modes = [Mode::Native, Mode::Generic].map(Some);
+            entries.extend(modes.map(|mode| Entry { mode, ..Entry::new(transport) }));
         }
         entries.extend(has(Transport::Tsumugi).then(|| Entry::new(Transport::Tsumugi)));
         // Rates do without the other paths, and curves without the default wait.
@@ -121,7 +126,7 @@ impl Plan {
             offloads,
             mtu_bytes,
             time_s,
-            entries: entries.to_vec(),
+            entries: entries.iter().filter(|entry| entry.transport.has(metric)).cloned().collect(),
         };
         let mut tests = vec![main(Metric::RoundTrip, 64, first, &entries)];
         let mut streams = entries.clone();
@@ -163,9 +168,8 @@ impl Plan {
             }));
         }
         let curves = curves(arguments, first, &spinning);
-        if has(Transport::RawXdp) {
-            left_out.extend(too_long_for_a_frame(&curves, arguments.mtu));
-        }
+        let frames = FRAMES.into_iter().filter(|&transport| has(transport));
+        left_out.extend(frames.filter_map(|transport| too_long(transport, &curves, arguments.mtu)));
         tests.extend(curves);
         tests.retain(|test| !test.entries.is_empty());
         Plan { rounds, tests, left_out }
@@ -205,7 +209,7 @@ fn other_paths(missing: &Missing) -> (Vec<Entry>, Vec<String>) {
 fn is_in_jumbo(entry: &Entry) -> bool {
     match entry.transport {
         Transport::TcpBlock | Transport::TcpSpin | Transport::RawXdp => true,
-        Transport::Udp => false,
+        Transport::Udp | Transport::RawWrite => false,
         Transport::Tsumugi => entry.is_base() || *entry == Entry::ours("packet", "xdp"),
     }
 }
@@ -260,10 +264,12 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
             .filter(|entry| {
                 let most = match entry.transport {
                     Transport::Udp => crate::peers::udp::DATAGRAM_BYTES_MAX,
-                    Transport::RawXdp => frames::payload_bytes_max(arguments.mtu as usize) as u64,
+                    transport if transport.is_frames() => {
+                        frames::payload_bytes_max(transport, arguments.mtu as usize) as u64
+                    }
                     _ => u64::MAX,
                 };
-                metric == Metric::Bandwidth || size_bytes <= most
+                entry.transport.has(metric) && (metric == Metric::Bandwidth || size_bytes <= most)
             })
             .cloned()
             .collect(),
@@ -275,9 +281,9 @@ fn curves(arguments: &Arguments, offloads: bool, entries: &[Entry]) -> Vec<Test>
     round_trips.chain(bandwidths).collect()
 }
 
-/// Says which points of the curves bare frames have no part in.
-fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
-    let most = frames::payload_bytes_max(mtu as usize);
+/// Says which points of the curve of round trips a transport of bare frames has no part in.
+fn too_long(transport: Transport, curves: &[Test], mtu: u32) -> Option<String> {
+    let most = frames::payload_bytes_max(transport, mtu as usize);
     let sizes: Vec<String> = curves
         .iter()
         .filter(|test| test.metric == Metric::RoundTrip && test.size_bytes > most as u64)
@@ -287,7 +293,7 @@ fn too_long_for_a_frame(curves: &[Test], mtu: u32) -> Option<String> {
         format!(
             "round trips of {} with {}: a bare frame carries at most {most} bytes",
             sizes.join(", "),
-            Transport::RawXdp.into_str()
+            transport.into_str()
         )
     })
 }
@@ -327,6 +333,7 @@ mod tests {
         let wires: Vec<(bool, u32)> = bandwidth.iter().map(|test| (test.offloads, test.mtu_bytes)).collect();
         assert_eq!(wires, [(true, 1500), (false, 1500), (false, 3494), (false, 9000)]);
         let bare = ["tcp-block", "tcp-spin", "udp", "raw-xdp, native", "raw-xdp, generic"];
+        let writes = ["raw-write, native", "raw-write, generic"];
         let ours = [
             "tsumugi, spin",
             "tsumugi udp+xdp, spin",
@@ -345,7 +352,7 @@ mod tests {
             [names(bandwidth[2]), names(bandwidth[3])],
             [jumbo.map(str::to_owned), jumbo.map(str::to_owned)]
         );
-        assert_eq!(names(&plan.tests[0]), [&bare, &ours[..8]].concat());
+        assert_eq!(names(&plan.tests[0]), [&bare, &writes[..], &ours[..8]].concat());
         let rate = plan.tests.iter().find(|test| test.metric == Metric::Rate).expect("rates");
         assert_eq!(names(rate), [&bare, &ours[..1]].concat());
         assert!(plan.left_out.is_empty(), "{:?}", plan.left_out);
@@ -446,8 +453,8 @@ mod tests {
         let arguments = Command::parse_from(["compare"]).arguments;
         let missing = Missing { raw: Some("no program".to_owned()), ..Missing::default() };
         let plan = Plan::new(&arguments, true, &missing);
-        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|e| e.transport != Transport::RawXdp));
-        assert_eq!(plan.left_out, ["raw-xdp: no program"]);
+        assert!(plan.tests.iter().flat_map(|test| &test.entries).all(|entry| !entry.transport.is_frames()));
+        assert_eq!(plan.left_out, ["raw-xdp: no program", "raw-write: no program"]);
         let arguments = Command::parse_from(["compare", "--transports", "udp"]).arguments;
         assert!(Plan::new(&arguments, true, &missing).left_out.is_empty(), "nobody asked for it");
     }
@@ -455,16 +462,31 @@ mod tests {
     #[test]
     fn bare_frames_have_no_part_in_what_does_not_fit_the_mtu() {
         let plan = plan(&["--sizes", "1K,4K,64K", "--mtu", "1500"]);
-        let raw = |metric, size_bytes| {
+        let count = |transport, metric, size_bytes| {
             let is_point = |test: &&Test| test.metric == metric && test.size_bytes == size_bytes;
             let mut points = plan.tests.iter().filter(|test| test.kind == Kind::Curve).filter(is_point);
             let point = points.next().expect("a point");
-            point.entries.iter().filter(|entry| entry.transport == Transport::RawXdp).count()
+            point.entries.iter().filter(|entry| entry.transport == transport).count()
         };
-        assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::RoundTrip, size)), [2, 0, 0]);
-        assert_eq!([1 << 10, 4 << 10, 64 << 10].map(|size| raw(Metric::Bandwidth, size)), [2, 2, 2]);
-        assert_eq!(plan.left_out.len(), 1);
-        assert!(plan.left_out[0].contains("4 KiB, 64 KiB with raw-xdp"), "{:?}", plan.left_out);
+        for (transport, streams) in [(Transport::RawXdp, 2), (Transport::RawWrite, 0)] {
+            let counts = |metric| [1 << 10, 4 << 10, 64 << 10].map(|size| count(transport, metric, size));
+            assert_eq!(counts(Metric::RoundTrip), [2, 0, 0]);
+            assert_eq!(counts(Metric::Bandwidth), [streams; 3]);
+        }
+        assert_eq!(
+            plan.left_out,
+            [
+                "round trips of 4 KiB, 64 KiB with raw-xdp: a bare frame carries at most 1500 bytes",
+                "round trips of 4 KiB, 64 KiB with raw-write: a bare frame carries at most 1490 bytes"
+            ]
+        );
+    }
+
+    #[test]
+    fn writes_without_a_protocol_make_round_trips_only() {
+        let plan = plan(&["--transports", "raw-write", "--sizes", "64,1K"]);
+        let sections: Vec<_> = plan.tests.iter().map(|test| (test.kind, test.metric)).collect();
+        assert_eq!(sections, [(Kind::Main, Metric::RoundTrip), (Kind::Curve, Metric::RoundTrip)]);
     }
 
     #[test]

@@ -115,6 +115,7 @@ pub(crate) mod samples {
             Transport::TcpSpin => 1.5,
             Transport::Udp => 0.9,
             Transport::RawXdp => 0.6,
+            Transport::RawWrite => 0.35,
             Transport::Tsumugi if entry.uses_xdp() => 0.4,
             Transport::Tsumugi if entry.wait == "adaptive" => 1.05,
             Transport::Tsumugi if entry.faults && entry.repeat == "go-back-n" => 10.0,

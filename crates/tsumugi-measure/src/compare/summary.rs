@@ -65,7 +65,11 @@ fn round_trips(results: &Results) -> Vec<String> {
             time(tcp)?
         ))
     });
-    let floor = [(Transport::Udp, "a bare UDP socket"), (Transport::RawXdp, "bare frames through AF_XDP")];
+    let floor = [
+        (Transport::Udp, "a bare UDP socket"),
+        (Transport::RawXdp, "bare frames through AF_XDP"),
+        (Transport::RawWrite, "bare writes through a packet socket"),
+    ];
     let floor = floor.into_iter().filter_map(|(transport, name)| {
         let bare = best(measured, |entry| entry.transport == transport)?;
         Some(format!("{name} {}", time(bare)?))
@@ -264,7 +268,8 @@ mod tests {
              Tsumugi is 1.50 times as fast as TCP. With the XDP program in the NIC's driver (udp+xdp) it takes 1.69 µs: \
              Tsumugi is 3.74 times as fast as TCP. In all of these both sides spin. With the default wait it takes \
              4.42 µs, and TCP with blocking calls 84.0 µs: Tsumugi is 19.0 times as fast as TCP. Without any protocol, \
-             so that messages may be lost: a bare UDP socket 3.79 µs, bare frames through AF_XDP 2.53 µs."
+             so that messages may be lost: a bare UDP socket 3.79 µs, bare frames through AF_XDP 2.53 µs, bare writes \
+             through a packet socket 1.48 µs."
         );
         for words in [
             "with the NICs' offloads, by TCP",

@@ -6,10 +6,10 @@ use serde::{Deserialize, Serialize};
 use tsumugi_rail::Routes;
 use tsumugi_rail::ether::Mac;
 use tsumugi_rail::route::Nic;
-use tsumugi_rail::xdp::Mode;
+use tsumugi_rail::xdp::{Mode, WriteFrame};
 use tsumugi_rail::xsk::ONE_BUFFER_BYTES;
 
-use super::Failure;
+use super::{Failure, Transport};
 
 /// The largest MTU with which every packet lies in one buffer of a NIC's driver.
 pub(crate) const ONE_BUFFER_MTU_BYTES: u32 = ONE_BUFFER_BYTES as u32;
@@ -45,9 +45,13 @@ pub(crate) fn nic(here: SocketAddr, there: SocketAddr) -> Result<Nic, Failure> {
     }
 }
 
-/// What a bare frame carries, bytes, between NICs with this MTU.
-pub(crate) fn payload_bytes_max(mtu_bytes: usize) -> usize {
-    mtu_bytes.min(ONE_BUFFER_BYTES)
+/// What one frame of this transport carries, bytes, between NICs with this MTU.
+pub(crate) fn payload_bytes_max(transport: Transport, mtu_bytes: usize) -> usize {
+    let most = mtu_bytes.min(ONE_BUFFER_BYTES);
+    match transport {
+        Transport::RawWrite => most.saturating_sub(WriteFrame::OVERHEAD_BYTES),
+        _ => most,
+    }
 }
 
 /// A message is longer than a frame.
@@ -66,5 +70,13 @@ mod tests {
         let at = |port| SocketAddr::from(([127, 0, 0, 1], port));
         let error = nic(at(1), at(2)).expect_err("loopback is no Ethernet").to_string();
         assert!(error.contains("127.0.0.1") && error.contains("tsumugi lab"), "{error}");
+    }
+
+    #[test]
+    fn a_frame_carries_what_fits_one_buffer_and_the_memory() {
+        let most = |transport| [576, 1500, 9000].map(|mtu| payload_bytes_max(transport, mtu));
+        assert_eq!(most(Transport::RawXdp), [576, 1500, 3494]);
+        assert_eq!(most(Transport::RawWrite), [566, 1490, 3484]);
+        assert!(most(Transport::RawWrite)[2] <= WriteFrame::PAYLOAD_BYTES_MAX);
     }
 }

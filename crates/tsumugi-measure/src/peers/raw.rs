@@ -14,7 +14,7 @@ use tsumugi_rail::xsk::{ETHERTYPE, PushError, Redirect, Xsk, XskOptions};
 use super::frames::{nic, payload_bytes_max, too_long};
 use super::number::{Numbers, Role};
 use super::watch::Patience;
-use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Until, Watch};
+use super::{Failure, LOST_AFTER, Peer, StopReason, Stream, Streamed, Transport, Until, Watch};
 use crate::cpu::process_cpu_time;
 
 /// Shortest frame on a wire, without its check sequence (IEEE Std 802.3): shorter ones would arrive padded.
@@ -60,7 +60,7 @@ impl Raw {
         let nic = nic(here, there)?;
         let refused =
             |why: &dyn std::error::Error| Failure::Refused(format!("raw-xdp on {}: {why}", nic.name));
-        let payload_bytes_max = payload_bytes_max(nic.mtu_bytes);
+        let payload_bytes_max = payload_bytes_max(Transport::RawXdp, nic.mtu_bytes);
         let options = XskOptions {
             frame_bytes: payload_bytes_max + ETHERNET_BYTES,
             receive_frames: FRAMES,

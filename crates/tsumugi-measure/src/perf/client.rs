@@ -13,6 +13,7 @@ use super::control::{self, ControlError, Finish, Reply, Request, with_port};
 use super::{Measure, PORT, over_rounds, sample};
 use crate::nics;
 use crate::peers::raw::{self, Raw};
+use crate::peers::raw_write::{self, RawWrite};
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::{self, Udp};
 use crate::peers::{Failure, Peer, Role, StopReason, Transport, Until, frames, ours};
@@ -60,6 +61,7 @@ struct Setting {
 enum Prepared {
     Udp(UdpSocket),
     Raw(Box<Raw>),
+    RawWrite(Box<RawWrite>),
     /// Its side comes second.
     Nothing,
 }
@@ -109,8 +111,11 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
             Udp::check_size(size).map_err(|failure| ClientError::Usage(failure.to_string()))?;
         }
     }
-    if measure.transport != Transport::RawXdp && measure.mode.is_some() {
-        return usage("--mode is a choice of bare frames: it needs --transport raw-xdp".into());
+    if !measure.transport.is_frames() && measure.mode.is_some() {
+        return usage("--mode is a choice of bare frames: it needs --transport raw-xdp or raw-write".into());
+    }
+    if !measure.transport.has(metric) {
+        return usage(raw_write::ONLY_ROUND_TRIPS.into());
     }
     if measure.transport != Transport::Tsumugi {
         if measure.faults.is_some() {
@@ -209,12 +214,13 @@ impl<'a> Client<'a> {
 
     /// The sizes that the transport carries. Those that only the NIC is too small for are left out, and named.
     fn carried(&self, sizes: Vec<u64>) -> Result<Vec<u64>, ClientError> {
-        if self.measure.transport != Transport::RawXdp || !is_whole(self.metric) {
+        let transport = self.measure.transport;
+        if !transport.is_frames() || !is_whole(self.metric) {
             return Ok(sizes);
         }
         let here = self.here().map_err(|cause| self.failed(cause))?;
         let nic = frames::nic(here, self.server).map_err(|cause| self.failed(cause))?;
-        let most = frames::payload_bytes_max(nic.mtu_bytes);
+        let most = frames::payload_bytes_max(transport, nic.mtu_bytes);
         let (carried, over): (Vec<u64>, Vec<u64>) = sizes.into_iter().partition(|size| *size <= most as u64);
         if over.is_empty() {
             return Ok(carried);
@@ -301,7 +307,7 @@ impl<'a> Client<'a> {
         let repeat = (self.measure.repeat != "selective").then(|| self.measure.repeat.clone());
         Row {
             transport: self.measure.transport.into_str().to_owned(),
-            mode: (self.measure.transport == Transport::RawXdp).then(|| self.mode().to_string()),
+            mode: self.measure.transport.is_frames().then(|| self.mode().to_string()),
             wait: ours.then(|| self.measure.wait.clone()),
             model: self.measure.model.name().filter(|_| ours),
             protocol: self.measure.protocol.name(),
@@ -371,11 +377,11 @@ impl<'a> Client<'a> {
                 _ => None,
             },
             raw: match &prepared {
-                Prepared::Raw(raw) => {
-                    Some(frames::RawOptions { mode: self.mode().to_string(), mac: raw.mac() })
-                }
+                Prepared::Raw(raw) => Some(raw.mac()),
+                Prepared::RawWrite(raw) => Some(raw.mac()),
                 _ => None,
-            },
+            }
+            .map(|mac| frames::RawOptions { mode: self.mode().to_string(), mac }),
             tuning: setting.tuning,
             in_flight: setting.in_flight,
             ours: (transport == Transport::Tsumugi).then(|| options.clone()),
@@ -401,6 +407,10 @@ impl<'a> Client<'a> {
                 }
                 Ok(raw as Box<dyn Peer>)
             }
+            (Prepared::RawWrite(mut raw), _) => {
+                raw.connect(mac.ok_or_else(|| self.out_of_step())?);
+                Ok(raw as Box<dyn Peer>)
+            }
             (Prepared::Nothing, Some(tuning)) => TcpStream::connect_timeout(&server, self.measure.timeout)
                 .map_err(Failure::system(format!("cannot connect to TCP port {port}")))
                 .and_then(|stream| Tcp::new(stream, transport == Transport::TcpSpin, tuning))
@@ -422,6 +432,10 @@ impl<'a> Client<'a> {
             Transport::RawXdp => {
                 let raw = Raw::open(here, self.server, self.mode(), Role::Asks)?;
                 Prepared::Raw(Box::new(raw))
+            }
+            Transport::RawWrite => {
+                let raw = RawWrite::open(here, self.server, self.mode(), Role::Asks)?;
+                Prepared::RawWrite(Box::new(raw))
             }
             Transport::TcpSpin | Transport::TcpBlock | Transport::Tsumugi => Prepared::Nothing,
         })

@@ -47,7 +47,7 @@ pub(crate) struct Request {
     /// UDP's limit of bytes in flight.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) in_flight: Option<u64>,
-    /// How to exchange bare frames (transport `raw-xdp`).
+    /// How to exchange bare frames (transports `raw-xdp` and `raw-write`).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) raw: Option<frames::RawOptions>,
     /// Tsumugi's settings.

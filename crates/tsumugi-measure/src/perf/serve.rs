@@ -22,6 +22,7 @@ use super::control::{
 use crate::cpu::process_cpu_time;
 use crate::output;
 use crate::peers::raw::Raw;
+use crate::peers::raw_write::RawWrite;
 use crate::peers::tcp::{Tcp, Tuning};
 use crate::peers::udp::Udp;
 use crate::peers::{Failure, Peer, Role, StopReason, Stream, Streamed, Transport, Watch, ours};
@@ -298,6 +299,13 @@ fn open(control: &TcpStream, port: u16, request: &Request) -> Result<Box<dyn Pee
         Transport::RawXdp => {
             let options = request.frames()?;
             let mut raw = Raw::open(here, there, options.mode()?, Role::Answers)?;
+            raw.connect(options.mac);
+            control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
+            Ok(Box::new(raw))
+        }
+        Transport::RawWrite => {
+            let options = request.frames()?;
+            let mut raw = RawWrite::open(here, there, options.mode()?, Role::Answers)?;
             raw.connect(options.mac);
             control::say(control, &Reply::Ready { port, mac: Some(raw.mac()) })?;
             Ok(Box::new(raw))

@@ -9,7 +9,7 @@ use plotters::prelude::{
 };
 
 /// The names that the style sheet gives colours.
-pub(crate) const INKS: [&str; 23] = [
+pub(crate) const INKS: [&str; 24] = [
     "text",
     "soft",
     "rule",
@@ -23,6 +23,7 @@ pub(crate) const INKS: [&str; 23] = [
     "tcp-spin",
     "tcp-block",
     "raw-xdp",
+    "raw-write",
     "adaptive",
     "round-robin",
     "tlb",
