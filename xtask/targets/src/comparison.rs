@@ -23,10 +23,12 @@ pub(crate) fn evaluate(rows: &[OfTest]) -> Vec<Target> {
     let (usual, jumbo) = (bandwidth(false, Some(1500)), bandwidth(false, Some(9000)));
     let udp = |row: &Row| row.transport == "udp";
     let raw = |row: &Row| row.transport == "raw-xdp";
+    let write = |row: &Row| row.transport == "raw-write";
     let spin = |row: &Row| row.transport == "tcp-spin";
     let block = |row: &Row| row.transport == "tcp-block";
     let by_xdp = |row: &Row| uses_xdp(row) && row.wait.as_deref() == Some("spin");
     let udp_xdp = |row: &Row| is(row, "udp", "xdp", "spin");
+    let packet_xdp = |row: &Row| is(row, "packet", "xdp", "spin");
     let faulty = |row: &Row| row.faults.is_some() && row.repeat.is_none();
     let rate = main(Metric::Rate).one(is_base).and_then(over_rounds);
     let kept = of("faults").ratio(faulty, is_base);
@@ -69,6 +71,13 @@ pub(crate) fn evaluate(rows: &[OfTest]) -> Vec<Target> {
             0.75,
             Ratio,
             round_trip.ratio(by_xdp, raw),
+        ),
+        (
+            "64 B round trip, packet+xdp, against the bare one-sided write through a packet socket",
+            AtMost,
+            1.2,
+            Ratio,
+            round_trip.ratio(packet_xdp, write),
         ),
         (
             "64 B round trip, best with the XDP program: faster than TCP spinning",
@@ -264,6 +273,8 @@ pub(crate) mod tests {
                 row("tcp-spin", &[6.0, 6.0]),
                 row("raw-xdp", &[4.0, 2.0]),
                 row("raw-xdp", &[2.0, 4.0]),
+                row("raw-write", &[2.0, 1.5]),
+                row("raw-write", &[2.5, 1.0]),
                 base(&[1.0, 1.0]),
                 ours("packet", "socket", &[1.0, 1.0]),
                 adaptive(ours("udp", "xdp", &[0.1, 0.1])),
@@ -275,6 +286,7 @@ pub(crate) mod tests {
         assert_eq!(find(&rows, "XDP program: faster than TCP spinning"), (Some(4.0), Some(true)));
         assert_eq!(find(&rows, "XDP program: faster than TCP blocking"), (Some(80.0 / 1.5), Some(true)));
         assert_eq!(find(&rows, "udp+xdp"), (Some(3.0), Some(true)));
+        assert_eq!(find(&rows, "packet+xdp, against the bare one-sided write"), (Some(1.5), Some(false)));
     }
 
     #[test]
