@@ -30,6 +30,7 @@ mod results;
 mod run;
 mod summary;
 mod table;
+mod test;
 mod testbed;
 
 /// Which settings of the NIC's segmentation, coalescing and checksum offloads to compare on.
@@ -157,10 +158,10 @@ fn no_bare_frames(in_lab: bool) -> Option<String> {
 }
 
 /// What cannot be measured here, and why.
-fn missing(in_lab: bool) -> plan::Missing {
+fn missing(in_lab: bool) -> test::Missing {
     let needs_lab = |what: &str| (!in_lab).then(|| format!("{what} needs NICs and root, and so a lab"));
     let not_compiled = || (!xdp::IS_COMPILED).then(|| xdp::XdpError::NotCompiled.to_string());
-    plan::Missing {
+    test::Missing {
         raw: no_bare_frames(in_lab),
         xdp: needs_lab("it").or_else(not_compiled),
         packet: needs_lab("it"),

@@ -40,7 +40,7 @@ pub(crate) enum Transport {
     Udp,
     /// AF_XDP sockets that never sleep: bare Ethernet frames.
     RawXdp,
-    /// One-sided writes in bare Ethernet frames, from a packet socket into mapped memory by XDP: round trips only.
+    /// Bare frames that write, from a packet socket into mapped memory: round trips only.
     RawWrite,
 }
 

@@ -159,7 +159,7 @@ pub(crate) struct Serve {
   tsumugi perf bandwidth node1:7500 --size 1M --rounds 5  median and spread of five rounds
   tsumugi perf bandwidth node1 --transport tcp-block      bare TCP on the same wire
   sudo tsumugi perf latency node1 --transport raw-xdp     bare Ethernet frames; root on both hosts
-  sudo tsumugi perf latency node1 --transport raw-write   the same into mapped memory, from a packet socket
+  sudo tsumugi perf latency node1 --transport raw-write   the same, written into memory
   tsumugi perf overhead node1 --json                      one object on stdout
 
 Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.")]

@@ -2,7 +2,7 @@
 //! each other.
 
 use super::entry::Entry;
-use super::plan::{Kind, Missing, Test};
+use super::test::{Kind, Missing, Test};
 use crate::peers::Transport;
 use crate::peers::ours::Model;
 use crate::row::Metric;

@@ -5,8 +5,8 @@ use std::fmt::Write;
 use tsumugi_rail::xdp::Mode;
 
 use crate::compare::entry::{BUSY_POLL, Entry};
-use crate::compare::plan::Kind;
 use crate::compare::results::{Measured, Results};
+use crate::compare::test::Kind;
 use crate::compare::{Comparison, summary, table};
 use crate::costs::{Report, table as costs_table};
 use crate::machine::utc;
@@ -179,8 +179,9 @@ fn class(entry: &Entry) -> &'static str {
 mod tests {
     use super::*;
     use crate::compare::Arguments;
-    use crate::compare::plan::{Missing, Plan};
+    use crate::compare::plan::Plan;
     use crate::compare::results::samples;
+    use crate::compare::test::Missing;
     use crate::machine::Machine;
     use clap::Parser;
 

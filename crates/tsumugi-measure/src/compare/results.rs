@@ -1,7 +1,7 @@
 //! What the rounds of a comparison gave, and ratios within the rounds.
 
 use super::entry::{Entry, Program};
-use super::plan::{Kind, Test};
+use super::test::{Kind, Test};
 use crate::perf::over_rounds;
 use crate::row::{Row, rounded};
 use crate::statistics::median;

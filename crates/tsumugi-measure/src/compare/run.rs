@@ -5,8 +5,9 @@ use std::time::Duration;
 use indicatif::{ProgressBar, ProgressStyle};
 
 use super::entry::{Entry, Program};
-use super::plan::{FAULTS, Kind, Plan, Test};
+use super::plan::{FAULTS, Plan};
 use super::results::{Measured, Results, Series};
+use super::test::{Kind, Test};
 use super::testbed::{Site, Testbed, two_cpus};
 use super::{Arguments, CompareError};
 use crate::cpu;

@@ -1,9 +1,10 @@
 //! What a comparison says, in a few sentences: where Tsumugi is ahead on this machine, and where it is not.
 
 use super::entry::Entry;
-use super::plan::{FAULTS, Kind};
+use super::plan::FAULTS;
 use super::results::{Measured, Results, Series};
 use super::run::LOAD_QUIET;
+use super::test::Kind;
 use crate::machine::Machine;
 use crate::peers::Transport;
 use crate::report::units;
@@ -241,8 +242,9 @@ fn verdict(faster: f64) -> String {
 mod tests {
     use super::*;
     use crate::compare::Arguments;
-    use crate::compare::plan::{Missing, Plan};
+    use crate::compare::plan::Plan;
     use crate::compare::results::samples;
+    use crate::compare::test::Missing;
     use clap::Parser;
 
     #[derive(Parser)]

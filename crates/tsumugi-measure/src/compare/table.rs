@@ -3,9 +3,10 @@
 use std::fmt::Write;
 
 use super::Comparison;
-use super::plan::{FAULTS, Kind, Test};
+use super::plan::FAULTS;
 use super::results::{Measured, Results};
 use super::summary;
+use super::test::{Kind, Test};
 use crate::costs;
 use crate::machine::utc;
 use crate::report::columns::Columns;
@@ -180,8 +181,9 @@ fn cells(measured: &Measured, index: usize, row: &Row) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::compare::Arguments;
-    use crate::compare::plan::{Missing, Plan};
+    use crate::compare::plan::Plan;
     use crate::compare::results::samples;
+    use crate::compare::test::Missing;
     use crate::machine::Machine;
     use clap::Parser;
 
