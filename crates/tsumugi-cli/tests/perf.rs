@@ -156,6 +156,8 @@ fn in_place_streams_and_traces() {
     assert_eq!(row["setting"], "in place");
     let bytes = std::fs::read(&trace).expect("the trace");
     assert!(bytes.len() > 4 * 65_536, "{} bytes do not hold four messages", bytes.len());
+    let tagged = self::row(&server.perf("bandwidth", &[&common[..], &["--model", "message"]].concat()));
+    assert_eq!((&tagged["setting"], &tagged["model"]), (&"in place".into(), &"message".into()));
 }
 
 #[test]
@@ -481,6 +483,7 @@ fn wrong_usage_is_explained_and_exits_with_2() {
         (&["--transport", "udp", "--size", "100K"], "at most 65507 bytes"),
         (&["--transport", "udp", "--faults", "loss=1%"], "--transport tsumugi"),
         (&["--transport", "udp", "--in-place"], "--transport tsumugi"),
+        (&["--model", "write", "--in-place"], "--model message"),
         (&["--transport", "udp", "--mode", "generic"], "--transport raw-xdp"),
         (&["--faults", "loss=2"], "between 0 and 1"),
         (&["--faults", "rain=1%"], "unknown fault"),

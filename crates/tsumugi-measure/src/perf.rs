@@ -218,7 +218,7 @@ pub(crate) struct Measure {
     #[arg(long, value_name = "BYTES", value_parser = bytes)]
     pub(crate) in_flight: Option<u64>,
     /// Stream from buffers of the library, which it never copies: what a program does that builds its messages
-    /// there (Tsumugi only; bandwidth and rate).
+    /// there (Tsumugi only, --model channel or message; bandwidth and rate).
     #[arg(long)]
     pub(crate) in_place: bool,
     /// Longest datagram payload that Tsumugi sends [default: what the NIC's MTU has room for].

@@ -5,9 +5,9 @@ use tsumugi_wire::time::SECOND_NS;
 
 /// Bytes of short buffers that the pool keeps at most.
 const KEPT_BYTES_MAX: usize = 64 << 20;
-/// Bytes of the shortest long buffer. Long ones are kept, however many, for as long as such are asked for.
+/// Bytes of the shortest long buffer. Long ones are kept, however many, for as long as such are used.
 const LONG_BYTES: usize = 8 << 20;
-/// Between two looks at the long ones, ns. Those of a length that was not asked for between two looks are given back to the system.
+/// Between two looks at the long ones, ns. Those of a length that was not in use between two looks are given back to the system.
 const LOOK_NS: u64 = SECOND_NS;
 /// Smallest class, as a power of two.
 const CLASS_MIN: u32 = 8;
@@ -83,7 +83,9 @@ impl Pool {
         let has_room = if capacity < LONG_BYTES {
             self.short_bytes + capacity <= KEPT_BYTES_MAX
         } else {
-            class.looks_left > 0
+            // One that comes back was in use until now, however long its message took.
+            class.looks_left = class.looks_left.max(1);
+            true
         };
         if has_room {
             class.buffers.push(buffer);
@@ -164,6 +166,11 @@ mod tests {
         }
         assert_eq!((pool.long_bytes, pool.short_bytes), (0, 1024), "nobody has asked for long ones");
         pool.give(Vec::with_capacity(LONG));
+        assert_eq!(pool.long_bytes, LONG, "it was in use for longer than others are kept");
+        for _ in 0..2 {
+            now = now.plus(LOOK_NS);
+            pool.tick(now);
+        }
         assert_eq!(pool.long_bytes, 0);
     }
 }

@@ -10,7 +10,8 @@ use crate::sizes;
 
 /// Lengths of the writes that are compared with messages, bytes.
 const WRITE_BYTES: [u64; 2] = [8, 1 << 10];
-/// Lengths of the tagged messages whose streams are compared with each other, bytes.
+/// Lengths of the tagged messages whose streams are compared with each other, bytes. They are built in place: who has so long ones copies
+/// them nowhere.
 const LONG_BYTES: [u64; 4] = [1 << 20, 4 << 20, 64 << 20, 1 << 30];
 /// Memory that the two sides of such a stream take, in messages: what is sent and kept, and what is received into.
 const LONG_COPIES: u64 = 8;
@@ -44,7 +45,8 @@ pub(super) fn tests(
         let (shown, needed) = (sizes::show(bytes), sizes::show(bytes * LONG_COPIES));
         format!("streams of tagged messages of {shown} and more: they take {needed} of memory, and so much is not available")
     });
-    let tagged = |bytes| Entry { model: Model::Message, size_bytes: Some(bytes), ..ours.clone() };
+    let tagged =
+        |bytes| Entry { model: Model::Message, in_place: true, size_bytes: Some(bytes), ..ours.clone() };
     if let Some(&first) = long.first() {
         tests.push(test(Kind::Long, Metric::Bandwidth, first, long.into_iter().map(tagged).collect()));
     }
@@ -69,7 +71,7 @@ mod test {
             "tsumugi udp+xdp, spin, remote writes",
         ];
         let long = ["1 MiB", "4 MiB", "64 MiB", "1 GiB"]
-            .map(|size| format!("tsumugi, spin, tagged messages, {size}"));
+            .map(|size| format!("tsumugi, spin, tagged messages, in place, {size}"));
         assert_eq!(names(&all), [&beside.map(str::to_owned)[..], &beside.map(str::to_owned), &long]);
         assert_eq!(left_out, None);
     }

@@ -222,7 +222,7 @@ mod tests {
             "Bandwidth of 1 MiB messages, offloads off, MTU 3494",
             "Bandwidth of 1 MiB messages, offloads off, MTU 9000",
             "Remote writes beside messages: round trip of 1 KiB, offloads on",
-            "tsumugi, spin, tagged messages, 1 GiB",
+            "tsumugi, spin, tagged messages, in place, 1 GiB",
             "tsumugi udp+xdp, spin",
             "TCP through NICs with the XDP program: bandwidth of 1 MiB, offloads on",
             "tcp-spin, attached, busy",

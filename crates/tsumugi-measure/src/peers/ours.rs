@@ -223,7 +223,7 @@ impl TsumugiOptions {
                 Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
             Model::Message => {
-                let carrier = Tagged::new(&endpoint, bytes_max, self.protocol)?;
+                let carrier = Tagged::new(&endpoint, bytes_max, self.protocol, self.in_place && is_client)?;
                 Box::new(Ours { carrier, endpoint, peer, is_client, mix })
             }
             Model::ActiveMessage => {

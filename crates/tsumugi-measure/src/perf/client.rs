@@ -131,8 +131,8 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
             return usage("--trace is written by Tsumugi: it needs --transport tsumugi".into());
         }
     }
-    if measure.model != ours::Model::Channel && measure.in_place {
-        return usage("--in-place uses a channel's buffers: it needs --model channel".into());
+    if measure.in_place && !matches!(measure.model, ours::Model::Channel | ours::Model::Message) {
+        return usage("--in-place is for messages: it needs --model channel or --model message".into());
     }
     if let Some(size) = sizes.iter().find(|size| **size > measure.model.bytes_max()) {
         let (size, most) = (sizes::show(*size), sizes::show(measure.model.bytes_max()));
