@@ -146,9 +146,12 @@ static __always_inline int may_write_directly(struct xdp_md *context, const stru
  */
 static __always_inline void copy_written(struct xdp_md *context, __u32 offset, char *to, __u64 bytes, int is_short)
 {
+	const char *from = (void *)(long)context->data + (offset & 255);
 	__u64 last = 0;
 
-	if (!is_short || bytes <= 128) {
+	/* copy_body() copies what is in one piece and no longer than this in words, from the first to the last. */
+	if (!is_short || bytes <= sizeof(last) ||
+	    (bytes <= 128 && from + bytes <= (char *)(long)context->data_end)) {
 		copy_body(context, offset, to, bytes);
 		return;
 	}
