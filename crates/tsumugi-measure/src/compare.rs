@@ -71,7 +71,7 @@ TCP is also measured through NICs that the program is attached to: idle, and bus
 
 Examples:
   tsumugi compare --quick                   a third of a minute
-  sudo tsumugi compare                      the whole table; four or five minutes
+  sudo tsumugi compare                      the whole table; about ten minutes
   sudo tsumugi compare --html report.html   with plots of latency and bandwidth against size
   sudo tsumugi compare --json --offloads on --mtu 9000 > compare.json
   tsumugi compare --loopback --transports udp,tsumugi
