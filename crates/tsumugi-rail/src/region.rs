@@ -184,7 +184,7 @@ impl Region {
 
     /// Copies bytes in at `at`, where another thread may be looking. Every word of 1, 2, 4 or 8 bytes in them, at an address
     /// that is a multiple of its size, is written by one store; who loads it with acquire order sees everything that was
-    /// written to this and other regions before. A long copy takes up to twice as long as [`Region::write`].
+    /// written to this and other regions before, and who loads the last one sees the rest of them. A long copy takes up to twice as long as [`Region::write`].
     ///
     /// # Errors
     /// They do not fit there.

@@ -15,6 +15,9 @@
 //!
 //! In its turn: in the order of the flow, when everything before it has been done, long writes and replies too. Pieces
 //! and parts are done when they arrive, before what was sent earlier if that was lost.
+//!
+//! The word that a write ends with is stored last: it may be a flag for the rest of it. Where the XDP program writes it, that can be
+//! counted on only on CPUs that keep loads and stores in their order, as x86 does.
 
 use crate::numbered::numbered;
 use zerocopy::byteorder::little_endian::U64;

@@ -16,22 +16,9 @@ const LONG_BYTES: [u64; 4] = [1 << 20, 4 << 20, 64 << 20, 1 << 30];
 /// Memory that the two sides of such a stream take, in messages: what is sent and kept, and what is received into.
 const LONG_COPIES: u64 = 8;
 
-/// The tests, and what is left out of them and why.
-pub(super) fn tests(
-    offloads: bool,
-    mtu_bytes: u32,
-    time_s: f64,
-    missing: &Missing,
-) -> (Vec<Test>, Option<String>) {
-    let test = |kind, metric, size_bytes, entries| Test {
-        kind,
-        metric,
-        size_bytes,
-        offloads,
-        mtu_bytes,
-        time_s,
-        entries,
-    };
+/// The tests, in the lab and for the time of `like`, and what is left out of them and why.
+pub(super) fn tests(like: &Test, missing: &Missing) -> (Vec<Test>, Option<String>) {
+    let test = |kind, metric, size_bytes, entries| Test { kind, metric, size_bytes, entries, ..like.clone() };
     let ours = Entry::new(Transport::Tsumugi);
     let mut receive_paths = vec![ours.clone()];
     receive_paths.extend(missing.xdp.is_none().then(|| Entry::ours("udp", "xdp")));
@@ -57,13 +44,18 @@ pub(super) fn tests(
 mod test {
     use super::*;
 
+    fn like() -> Test {
+        let (kind, metric, size_bytes) = (Kind::Main, Metric::RoundTrip, 64);
+        Test { kind, metric, size_bytes, offloads: true, mtu_bytes: 1500, time_s: 0.3, entries: Vec::new() }
+    }
+
     fn names(tests: &[Test]) -> Vec<Vec<String>> {
         tests.iter().map(|test| test.entries.iter().map(Entry::name).collect()).collect()
     }
 
     #[test]
     fn writes_stand_beside_messages_and_long_messages_beside_long_ones() {
-        let (all, left_out) = tests(true, 1500, 0.3, &Missing::default());
+        let (all, left_out) = tests(&like(), &Missing::default());
         let beside = [
             "tsumugi, spin",
             "tsumugi, spin, remote writes",
@@ -80,11 +72,11 @@ mod test {
     fn what_the_machine_has_no_memory_for_is_left_out_and_it_is_said() {
         let missing =
             Missing { memory_bytes: Some(1 << 30), xdp: Some("no program".into()), ..Missing::default() };
-        let (all, left_out) = tests(true, 1500, 0.3, &missing);
+        let (all, left_out) = tests(&like(), &missing);
         assert_eq!(names(&all).iter().map(Vec::len).collect::<Vec<_>>(), [2, 2, 3]);
         let left_out = left_out.expect("a word about it");
         assert!(left_out.contains("1 GiB and more") && left_out.contains("8 GiB"), "{left_out}");
         let missing = Missing { memory_bytes: Some(1 << 20), ..missing };
-        assert_eq!(tests(true, 1500, 0.3, &missing).0.len(), 2);
+        assert_eq!(tests(&like(), &missing).0.len(), 2);
     }
 }

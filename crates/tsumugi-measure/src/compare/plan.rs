@@ -97,7 +97,7 @@ impl Plan {
         if has(Transport::Tsumugi) {
             tests.extend(ours_only(first, mtu_bytes, time_s));
             if !quick {
-                let (of_models, without) = models::tests(first, mtu_bytes, time_s, missing);
+                let (of_models, without) = models::tests(&main(Metric::RoundTrip, 64, first, &[]), missing);
                 tests.extend(of_models);
                 left_out.extend(without);
             }
