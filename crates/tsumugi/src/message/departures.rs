@@ -1,7 +1,7 @@
 //! What a port sends: data at once, or offered and sent when they are wanted.
 
 use super::entry::{Entry, Stage};
-use super::header::{DATA_HEADER_BYTES, Header};
+use super::header::{DATA_HEADER_BYTES, HEADER_BYTES_MAX, Header};
 use super::parcel::{FRONT_BYTES, Lent, Offered, Outgoing, Parcel};
 use super::port_state::PortState;
 use super::request::{Completion, Envelope, RequestError, Status};
@@ -128,6 +128,22 @@ impl PortState {
         Ok(peers.iter().zip(numbers).map(|(peer, number)| core.ticket(*peer, number)).collect())
     }
 
+    /// Whether a message of `bytes` may be offered to a peer: it takes messages that long, there is room for the offer, and not too
+    /// much is offered to it already.
+    pub(super) fn may_offer(&self, core: &Core, peer: PeerId, bytes: u64) -> Result<(), SendError> {
+        let peer = core.canonical(peer);
+        match core.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
+            // The data need room only when they are wanted.
+            Ok(()) | Err(SendError::WouldBlock) => {}
+            Err(error) => return Err(error),
+        }
+        core.may_post(peer, HEADER_BYTES_MAX as u64)?;
+        match self.offered_bytes.get(&peer.0) {
+            Some(offered) if offered + bytes > OFFERED_BYTES_MAX => Err(SendError::WouldBlock),
+            _ => Ok(()),
+        }
+    }
+
     /// Offers a message. Returns the number of the request.
     pub(super) fn offer(
         &mut self,
@@ -140,13 +156,8 @@ impl PortState {
         self.take_in(core);
         let peer = core.canonical(peer);
         let bytes = parcel.bytes() as u64;
-        match core.may_post(peer, bytes + DATA_HEADER_BYTES as u64) {
-            // The data need room only when they are wanted.
-            Ok(()) | Err(SendError::WouldBlock) => {}
-            Err(error) => return Err((error, parcel)),
-        }
-        if self.is_offering_much(peer, bytes) {
-            return Err((SendError::WouldBlock, parcel));
+        if let Err(error) = self.may_offer(core, peer, bytes) {
+            return Err((error, parcel));
         }
         let status = Status::new(peer, envelope, bytes);
         let connection = core.connection(peer);
@@ -163,11 +174,6 @@ impl PortState {
         *self.offered_bytes.entry(peer.0).or_default() += bytes;
         core.expect(self.now, peer);
         Ok(send)
-    }
-
-    /// Whether so much is offered to a peer that `bytes` more would be too much.
-    pub(super) fn is_offering_much(&self, peer: PeerId, bytes: u64) -> bool {
-        self.offered_bytes.get(&peer.0).is_some_and(|offered| offered + bytes > OFFERED_BYTES_MAX)
     }
 
     /// A buffer for a message of `bytes`, with room for headers in front. Its bytes are arbitrary.

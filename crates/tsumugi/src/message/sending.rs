@@ -31,6 +31,11 @@ impl Port {
     ) -> Result<Request, SendError> {
         let envelope = envelope.into();
         let Some(header) = self.header(envelope, data.len()) else {
+            // Before the copy, which of a long message takes long, and would be for nothing.
+            self.with(|port, core| {
+                port.take_in(core);
+                port.may_offer(core, peer, data.len() as u64)
+            })?;
             let buffer = self.filled(data)?;
             let offered = self.offer(peer, envelope, Parcel::Own(buffer), None);
             return offered.map(|number| self.begun(number)).map_err(|(error, parcel)| {
@@ -136,7 +141,7 @@ impl Port {
 
     /// The header of a message that goes at once; none for one that is offered.
     #[inline]
-    fn header(&self, Envelope { tag, immediate }: Envelope, bytes: usize) -> Option<Header> {
+    pub(super) fn header(&self, Envelope { tag, immediate }: Envelope, bytes: usize) -> Option<Header> {
         let (eager, active) = (Header::Eager { tag, immediate }, Header::Active { tag, immediate });
         match self.options.protocol {
             Protocol::Eager => Some(eager),

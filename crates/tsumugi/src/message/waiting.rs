@@ -1,8 +1,9 @@
 //! Testing and waiting: how a port makes progress.
 
 use super::handle::Inner;
+use super::header::HEADER_BYTES_MAX;
 use super::port_state::PortState;
-use super::request::{Completion, WaitError};
+use super::request::{Completion, Envelope, WaitError};
 use super::{Claim, Pattern, Port, Request};
 use crate::PeerId;
 use crate::endpoint::core::Core;
@@ -220,11 +221,13 @@ impl Port {
         peer: PeerId,
         bytes: usize,
     ) -> Result<(), SendError> {
-        let bytes = (bytes + super::HEADER_BYTES_MAX) as u64;
-        let found = self.wait_for(timeout, |port, core| match core.may_post(peer, bytes) {
-            Err(SendError::WouldBlock) => None,
-            _ if port.is_offering_much(core.canonical(peer), bytes) => None,
-            other => Some(other),
+        let is_offered = self.header(Envelope::default(), bytes).is_none();
+        let found = self.wait_for(timeout, |port, core| {
+            let room = match is_offered {
+                true => port.may_offer(core, peer, bytes as u64),
+                false => core.may_post(peer, (bytes + HEADER_BYTES_MAX) as u64),
+            };
+            (!matches!(room, Err(SendError::WouldBlock))).then_some(room)
         });
         match found {
             Ok(outcome) => outcome,

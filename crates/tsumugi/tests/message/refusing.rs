@@ -141,3 +141,33 @@ fn wrong_use_says_what_is_wrong() {
     assert_eq!(completion.buffer.unwrap().len(), 3);
     assert!(matches!(pair.from.wait(&mut receive), Err(WaitError::Spent)));
 }
+
+/// Pages that this thread touched for the first time.
+fn page_faults() -> u64 {
+    let stat = std::fs::read_to_string("/proc/thread-self/stat").unwrap();
+    // The name of the program may have spaces in it, and ends with the last parenthesis; minor faults are the eighth word after.
+    let (_, words) = stat.rsplit_once(')').unwrap();
+    words.split_whitespace().nth(7).and_then(|count| count.parse().ok()).unwrap()
+}
+
+#[test]
+fn what_may_not_be_offered_yet_is_not_copied() {
+    const BYTES: usize = 40 << 20;
+    let mut pair = pair(&protocol(Protocol::Rendezvous));
+    let data = vec![0; BYTES];
+    let first = pair.from.send(pair.peer, 1, &data).unwrap();
+    // Memory that nobody has touched: to copy it means a fault a page, of its own and of the copy's.
+    let untouched = vec![0; BYTES];
+    let before = page_faults();
+    for _ in 0..3 {
+        assert!(matches!(pair.from.send(pair.peer, 1, &untouched), Err(SendError::WouldBlock)));
+    }
+    let faults = page_faults() - before;
+    assert!(faults < 10, "{faults} page faults");
+
+    // There is room when the first has gone.
+    let receive = pair.to.receive(Pattern::any(), buffer(BYTES));
+    pair.until(|pair| pair.from.send(pair.peer, 2, &untouched).ok());
+    assert!(pair.received(receive).outcome.is_ok());
+    assert!(pair.sent(first).outcome.is_ok());
+}
