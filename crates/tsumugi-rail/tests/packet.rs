@@ -145,14 +145,13 @@ fn nics_go_down_and_come_back() {
         pair.reach();
         pair.pass(&[100; 10]);
 
-        // Of a run, the queueing discipline makes nothing, without a word. The news comes all the same.
+        // Of a run, the queueing discipline makes nothing, without a word, unless we come before it knows: then the carrier
+        // is missed. The news comes either way.
         nodes.shell(1, &format!("ip link set {NIC} down"));
         eventually("the news that the carrier is lost", || match pair.send(&[packet; 3]) {
             None => Some(()),
-            taken => {
-                assert_eq!(taken, Some(3));
-                None
-            }
+            Some(0 | 3) => None,
+            taken => panic!("{taken:?} of a run of three"),
         });
         nodes.shell(1, &format!("ip link set {NIC} up"));
         pair.reach();
