@@ -1,8 +1,9 @@
 /*
  * How many bytes a second go from rank 0 to rank 1, or both ways at once: windows of messages. One way, the rank that has received
- * a window acknowledges it.
+ * a window acknowledges it. With --udp two bare UDP sockets do it both ways, between the same processes.
  */
 #include "common.h"
+#include "udp.h"
 #include "window.h"
 
 static const struct figure one_way = {
@@ -18,14 +19,23 @@ static const struct figure two_ways = {
     {{"value", "Bandwidth (MB/s)"}, {"messages_per_s", "Messages/s"}, {"window", "Window (messages)"}},
 };
 
-static bool both_ways;
+static const struct figure udp_two_ways = {
+    "udp_bandwidth_both_ways",
+    "Bandwidth of bare UDP sockets, both directions at once and together",
+    "MB/s",
+    {{"value", "Bandwidth (MB/s)"}, {"messages_per_s", "Messages/s"}},
+};
+
+static bool both_ways, bare;
 
 static double batch(size_t bytes, int count)
 {
     int other = !rank;
     double begun = MPI_Wtime();
     for (int at = 0; at < count; at++) {
-        if (both_ways) {
+        if (bare) {
+            udp_exchange(bytes);
+        } else if (both_ways) {
             window_exchange(bytes, other, other);
         } else if (rank == 0) {
             window_exchange(bytes, other, -1);
@@ -42,6 +52,13 @@ static double batch(size_t bytes, int count)
 /* A window of which every byte is looked at. */
 static void check(size_t bytes)
 {
+    if (bare) {
+        udp_prepare(bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        udp_exchange(bytes);
+        udp_expect(bytes);
+        return;
+    }
     window_prepare(bytes);
     MPI_Barrier(MPI_COMM_WORLD);
     batch(bytes, 1);
@@ -54,6 +71,7 @@ int main(int argc, char **argv)
     int window = 64;
     const struct option options[] = {
         {"--both-ways", NULL, "both ranks send at once", .flag = &both_ways},
+        {"--udp", NULL, "two bare UDP sockets instead of MPI, with --both-ways", .flag = &bare},
         {"--window", "MESSAGES", "how many are sent before one waits for an answer (64)", .number = &window},
         {0},
     };
@@ -61,7 +79,8 @@ int main(int argc, char **argv)
         "bandwidth",
         "bandwidth: how many bytes a second go from rank 0 to rank 1. MB/s are 10^6 bytes a second.\n\n"
         "  mpiexec -n 2 bandwidth\n"
-        "  mpiexec -n 2 bandwidth --both-ways --size 64K..4M",
+        "  mpiexec -n 2 bandwidth --both-ways --size 64K..4M\n"
+        "  mpiexec -n 2 bandwidth --both-ways --udp    what bare sockets carry, to compare with",
         "1..4M",
         options,
     };
@@ -70,14 +89,20 @@ int main(int argc, char **argv)
         misused("it takes 2 ranks and there are %d: write mpiexec -n 2", ranks);
     if (window > 4096)
         misused("--window %d: write at most 4096 messages", window);
-    window_open(window, settings.longest);
+    if (bare && !both_ways)
+        misused("--udp is measured both ways only: write --both-ways as well");
+    if (bare)
+        udp_open(settings.longest);
+    else
+        window_open(window, settings.longest);
     for (int at = 0; at < settings.size_count; at++) {
         size_t bytes = settings.sizes[at];
         check(bytes);
         struct times times = measure(batch, bytes, warm_up(batch, bytes));
         check(bytes);
-        double messages = window_count(bytes) * (both_ways ? 2 : 1) / times.max;
-        tell(both_ways ? &two_ways : &one_way, bytes, (double[]){messages * bytes / 1e6, messages, window_count(bytes)});
+        double window = bare ? 1 : window_count(bytes), messages = window * (both_ways ? 2 : 1) / times.max;
+        const struct figure *figure = bare ? &udp_two_ways : both_ways ? &two_ways : &one_way;
+        tell(figure, bytes, (double[]){messages * bytes / 1e6, messages, window});
     }
     end();
     return 0;

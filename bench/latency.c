@@ -5,16 +5,11 @@
  * over UDP can be faster.
  */
 #include "common.h"
+#include "udp.h"
 
-#include <ifaddrs.h>
-#include <net/if.h>
-#include <netinet/in.h>
-#include <stdio.h>
 #include <string.h>
-#include <sys/socket.h>
 
-/* DATAGRAM_MAX: what one packet holds at MTU 1500. */
-enum { SAMPLES_MAX = 1 << 20, DATAGRAM_MAX = 1472, PATIENCE_S = 10 };
+enum { SAMPLES_MAX = 1 << 20 };
 
 static const struct figure mpi_figure = {
     "latency",
@@ -32,7 +27,7 @@ static const struct figure udp_figure = {
 static char *out, *in;
 static double *samples;
 static size_t sample_count;
-static int udp = -1;
+static bool bare;
 
 static void round_trip(size_t bytes)
 {
@@ -44,36 +39,18 @@ static void round_trip(size_t bytes)
         MPI_Send(out, (int)bytes, MPI_BYTE, other, 1, MPI_COMM_WORLD);
 }
 
-static void send_datagram(size_t bytes)
-{
-    if (send(udp, out, bytes, 0) != (ssize_t)bytes)
-        fail("a datagram of %zu bytes cannot be sent", bytes);
-}
-
-/* Looks until a datagram is there. One that is lost does not come again. */
-static void receive_datagram(size_t bytes)
-{
-    double begun = MPI_Wtime();
-    ssize_t got;
-    for (int looks = 1; (got = recv(udp, in, DATAGRAM_MAX, MSG_DONTWAIT)) < 0; looks++)
-        if (looks % (1 << 20) == 0 && MPI_Wtime() > begun + PATIENCE_S)
-            fail("a datagram was lost");
-    if ((size_t)got != bytes)
-        fail("a datagram has %zd bytes and not %zu", got, bytes);
-}
-
 static void datagram_round_trip(size_t bytes)
 {
     if (rank == 0)
-        send_datagram(bytes);
-    receive_datagram(bytes);
+        udp_send(bytes);
+    udp_receive(bytes);
     if (rank == 1)
-        send_datagram(bytes);
+        udp_send(bytes);
 }
 
 static double batch(size_t bytes, int count)
 {
-    void (*action)(size_t) = udp < 0 ? round_trip : datagram_round_trip;
+    void (*action)(size_t) = bare ? datagram_round_trip : round_trip;
     double begun = MPI_Wtime(), last = begun;
     for (int at = 0; at < count; at++) {
         action(bytes);
@@ -89,46 +66,22 @@ static double batch(size_t bytes, int count)
 /* A round trip of which every byte is looked at. */
 static void check(size_t bytes)
 {
+    if (bare) {
+        udp_prepare(bytes);
+        MPI_Barrier(MPI_COMM_WORLD);
+        datagram_round_trip(bytes);
+        udp_expect(bytes);
+        return;
+    }
+    fill(out, bytes, rank);
     memset(in, 0, bytes);
     MPI_Barrier(MPI_COMM_WORLD);
-    if (udp < 0)
-        round_trip(bytes);
-    else
-        datagram_round_trip(bytes);
+    round_trip(bytes);
     expect(in, bytes, !rank, "a message");
-}
-
-/* An address of this host that others reach; 0 where there is none. */
-static in_addr_t own_address(void)
-{
-    in_addr_t found = 0;
-    struct ifaddrs *all;
-    if (getifaddrs(&all) != 0)
-        return 0;
-    for (struct ifaddrs *one = all; one; one = one->ifa_next)
-        if (one->ifa_addr && one->ifa_addr->sa_family == AF_INET && !(one->ifa_flags & IFF_LOOPBACK))
-            found = ((struct sockaddr_in *)one->ifa_addr)->sin_addr.s_addr;
-    freeifaddrs(all);
-    return found;
-}
-
-/* Joins a UDP socket of each rank. */
-static void join(void)
-{
-    struct sockaddr_in own = {.sin_family = AF_INET, .sin_addr.s_addr = own_address()}, peer;
-    socklen_t bytes = sizeof own;
-    udp = socket(AF_INET, SOCK_DGRAM, 0);
-    bool bound = bind(udp, (struct sockaddr *)&own, bytes) == 0;
-    getsockname(udp, (struct sockaddr *)&own, &bytes);
-    MPI_Sendrecv(&own, sizeof own, MPI_BYTE, !rank, 2, &peer, sizeof peer, MPI_BYTE, !rank, 2, MPI_COMM_WORLD,
-                 MPI_STATUS_IGNORE);
-    if (!bound || connect(udp, (struct sockaddr *)&peer, sizeof peer) != 0)
-        fail("the UDP sockets of the two ranks cannot be joined");
 }
 
 static void run(size_t bytes)
 {
-    fill(out, bytes, rank);
     check(bytes);
     int count = warm_up(batch, bytes);
     sample_count = 0;
@@ -139,14 +92,13 @@ static void run(size_t bytes)
         sum += samples[at];
     double p50 = percentile(samples, sample_count, 0.5), p99 = percentile(samples, sample_count, 0.99);
     double us = 1e6 / 2;
-    tell(udp < 0 ? &mpi_figure : &udp_figure, bytes, (double[]){p50 * us, sum / sample_count * us, p99 * us});
+    tell(bare ? &udp_figure : &mpi_figure, bytes, (double[]){p50 * us, sum / sample_count * us, p99 * us});
 }
 
 int main(int argc, char **argv)
 {
-    bool bare = false;
     const struct option options[] = {
-        {"--udp", NULL, "two bare UDP sockets instead of MPI, sizes up to 1472", .flag = &bare},
+        {"--udp", NULL, "two bare UDP sockets instead of MPI, sizes up to 64K", .flag = &bare},
         {0},
     };
     const struct program program = {
@@ -166,17 +118,16 @@ int main(int argc, char **argv)
         /* Longer ones are left out. */
         count = 0;
         for (int at = 0; at < settings.size_count; at++)
-            if (settings.sizes[at] <= DATAGRAM_MAX)
+            if (settings.sizes[at] <= UDP_ONE_WAY_MAX)
                 settings.sizes[count++] = settings.sizes[at];
         if (count == 0)
-            misused("a UDP packet holds at most %d bytes: write a smaller --size, or leave out --udp", DATAGRAM_MAX);
+            misused("--udp is for at most %d bytes: write a smaller --size, or leave out --udp", UDP_ONE_WAY_MAX);
     }
-    size_t room = settings.longest < DATAGRAM_MAX ? DATAGRAM_MAX : settings.longest;
-    out = memory(room);
-    in = memory(room);
+    out = memory(settings.longest + 1);
+    in = memory(settings.longest + 1);
     samples = memory(sizeof *samples * SAMPLES_MAX);
     if (bare)
-        join();
+        udp_open(settings.longest);
     for (int at = 0; at < count; at++)
         run(settings.sizes[at]);
     end();

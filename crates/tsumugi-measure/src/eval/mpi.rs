@@ -21,6 +21,7 @@ use tsumugi_lab::mpi::{self, Job, JobError, Mpi};
 
 mod carrier;
 mod figures;
+mod floor;
 mod page;
 mod paper;
 mod plan;
@@ -41,11 +42,14 @@ round the same MPI programs run over libfabric's tcp provider, over UCX on TCP (
 root, and over Tsumugi with the XDP receive path. There is one rank in each node; where there are CPUs enough, each has one of its own. The \
 programs are those of bench/, built by the MPI's own compiler.
 
-  latency      half a round trip; beside it that of two bare UDP sockets, below which nothing that is built on sockets can be
+  latency      half a round trip
   bandwidth    windows of MPI_Isend, one way and both ways
   collectives  each operation by itself, on each number of nodes
   overlap      how much of MPI_Isend and MPI_Irecv passes while the program computes: 0 nothing, 1 all
   is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside P1's figure 6
+
+Latency, bandwidth both ways and the sort stand beside what two bare UDP sockets give the same processes, cut up and joined by the kernel: the \
+floor of what is built on sockets.
 
 Figures are medians over the rounds; `×` is the median of the figure divided by tcp's in the same round. Busy polling has no row: the NICs \
 of a lab are veth pairs, which have no interrupt to do without.

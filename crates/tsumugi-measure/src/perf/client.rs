@@ -151,6 +151,10 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
     Ok(())
 }
 
+/// How fast messages are prepared at least: a virtual machine may get memory that nobody has used yet at 200 MB/s, and a side
+/// prepares several messages.
+const PREPARED_BYTES_PER_S_MIN: f64 = 20e6;
+
 /// Whether a message is one datagram or one frame for a transport that does not cut messages.
 const fn is_whole(metric: Metric) -> bool {
     matches!(metric, Metric::RoundTrip | Metric::Overhead | Metric::Overlap)
@@ -328,12 +332,12 @@ impl<'a> Client<'a> {
     fn session(&self, size: u64, setting: &Setting, time: Duration) -> Result<Row, ClientError> {
         let mut peer = self.open(size, setting, time)?;
         let until = Until { time, messages: self.measure.count.unwrap_or(u64::MAX) };
-        let silence_max = self.measure.timeout;
+        let silence_max = self.silence_max(size);
         let measured = sample::measure(self.metric, peer.as_mut(), size, until, &self.control, silence_max)
             .map_err(|cause| self.failed(cause))?;
         self.say(&Finish { finish: true })?;
         peer.finish();
-        let theirs = match self.hear()? {
+        let theirs = match self.hear(size)? {
             Reply::Done(streamed) => streamed,
             _ => return Err(self.out_of_step()),
         };
@@ -345,6 +349,11 @@ impl<'a> Client<'a> {
         };
         peer.close().map_err(|cause| self.failed(cause))?;
         Ok(row)
+    }
+
+    /// Silence after which a measurement of messages of `size` bytes is given up: a side says nothing while it prepares them.
+    fn silence_max(&self, size: u64) -> Duration {
+        self.measure.timeout + Duration::from_secs_f64(size as f64 / PREPARED_BYTES_PER_S_MIN)
     }
 
     fn open(&self, size: u64, setting: &Setting, time: Duration) -> Result<Box<dyn Peer>, ClientError> {
@@ -386,9 +395,9 @@ impl<'a> Client<'a> {
             in_flight: setting.in_flight,
             ours: (transport == Transport::Tsumugi).then(|| options.clone()),
             idle_ms: if self.metric == Metric::Idle { time.as_millis() as u64 } else { 0 },
-            silence_max_ms: self.measure.timeout.as_millis() as u64,
+            silence_max_ms: self.silence_max(size).as_millis() as u64,
         })?;
-        let Reply::Ready { port, mac } = self.hear()? else {
+        let Reply::Ready { port, mac } = self.hear(size)? else {
             return Err(self.out_of_step());
         };
         let server = with_port(self.server, port);
@@ -452,9 +461,9 @@ impl<'a> Client<'a> {
     }
 
     /// The server's next word; a refusal is an error.
-    fn hear(&self) -> Result<Reply, ClientError> {
+    fn hear(&self, size: u64) -> Result<Reply, ClientError> {
         // The server may first have to notice that nothing more arrives.
-        let limit = self.measure.timeout + Duration::from_secs(2);
+        let limit = self.silence_max(size) + Duration::from_secs(2);
         match control::hear(&self.control, Some(limit)) {
             Ok(Reply::Refused { why }) => Err(ClientError::Refused { address: self.address.clone(), why }),
             Ok(reply) => Ok(reply),

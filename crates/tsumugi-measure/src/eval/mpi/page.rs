@@ -51,9 +51,8 @@ fn curve(
         Line { name: over.text().to_owned(), class: over.class(), points: points.collect() }
     };
     let mut lines: Vec<Line> = evaluation.carriers.iter().map(|over| line(*over, figure)).collect();
-    if figure == "latency" {
-        lines.push(line(Carrier::BareUdp, "udp_latency"));
-    }
+    lines.push(line(Carrier::BareUdp, &format!("udp_{figure}")));
+    lines.retain(|line| !line.points.is_empty());
     Plot { title, y_label, show, lines }.svg()
 }
 

@@ -41,7 +41,11 @@ pub(super) fn tasks(wanted: &Wanted) -> Vec<Task> {
     };
     let timed = |arguments: String| format!("{arguments} --time {seconds}");
     let mut tasks = vec![
-        Task { is_floor: true, ..Task::new("latency", 2, &timed("--udp --size 8,1K".to_owned())) },
+        Task { is_floor: true, ..Task::new("latency", 2, &timed("--udp --size 8,1K,4K,16K,64K".to_owned())) },
+        Task {
+            is_floor: true,
+            ..Task::new("bandwidth", 2, &timed("--udp --both-ways --size 64K,1M,4M".to_owned()))
+        },
         Task::new("latency", 2, &timed(format!("--size {pairs}"))),
         Task::new("bandwidth", 2, &timed(format!("--size {pairs}"))),
         Task::new("bandwidth", 2, &timed(format!("--both-ways --size {pairs}"))),
@@ -85,7 +89,7 @@ mod tests {
             of_program.map(|task| task.nodes).collect::<Vec<_>>()
         };
         assert_eq!((nodes("collectives"), nodes("is")), (vec![2, 4], vec![1, 2, 4]));
-        assert_eq!(tasks.iter().filter(|task| task.is_floor).count(), 1);
+        assert_eq!(tasks.iter().filter(|task| task.is_floor).count(), 2);
         assert!(nodes("message_rate") == [4]);
     }
 }

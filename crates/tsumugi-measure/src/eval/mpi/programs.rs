@@ -7,7 +7,7 @@ use std::process::Command;
 use tsumugi_lab::mpi::{self, JobError, Mpi};
 
 /// The sources, so that the command needs no checkout.
-const SOURCES: [(&str, &str); 14] = [
+const SOURCES: [(&str, &str); 16] = [
     ("Makefile", include_str!("../../../../../bench/Makefile")),
     ("bandwidth.c", include_str!("../../../../../bench/bandwidth.c")),
     ("collectives.c", include_str!("../../../../../bench/collectives.c")),
@@ -20,6 +20,8 @@ const SOURCES: [(&str, &str); 14] = [
     ("options.c", include_str!("../../../../../bench/options.c")),
     ("options.h", include_str!("../../../../../bench/options.h")),
     ("overlap.c", include_str!("../../../../../bench/overlap.c")),
+    ("udp.c", include_str!("../../../../../bench/udp.c")),
+    ("udp.h", include_str!("../../../../../bench/udp.h")),
     ("window.c", include_str!("../../../../../bench/window.c")),
     ("window.h", include_str!("../../../../../bench/window.h")),
 ];

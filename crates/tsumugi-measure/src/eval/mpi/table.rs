@@ -3,8 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::FigureRow;
-use super::summary;
-use super::{Carrier, Evaluation};
+use super::{Carrier, Evaluation, floor, summary};
 use crate::machine::utc;
 use crate::report::columns::Columns;
 use crate::report::units;
@@ -96,12 +95,6 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
         _ => "more is better",
     };
     let what = match row.key.figure.as_str() {
-        "latency" => {
-            let floors = evaluation.rows.iter().filter(|row| row.over == Carrier::BareUdp);
-            let floors: Vec<String> =
-                floors.map(|row| format!("{} {}", sizes::show(row.key.size_bytes), value(row))).collect();
-            format!("latency (bare UDP: {})", floors.join(", "))
-        }
         "bandwidth_both_ways" => "bandwidth, both ways together".to_owned(),
         "message_rate" => "messages a second of all pairs".to_owned(),
         "overlap_sender" => "overlap of MPI_Isend with computation".to_owned(),
@@ -110,7 +103,8 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
         "is_communication" => format!("integer sort, class {}: time in communication", evaluation.class),
         other => other.to_owned(),
     };
-    format!("{what}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
+    let floor = floor::text(&evaluation.rows, row).map_or_else(String::new, |floor| format!(" ({floor})"));
+    format!("{what}{floor}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
 }
 
 /// A value with its unit.
