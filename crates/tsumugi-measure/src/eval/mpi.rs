@@ -27,6 +27,7 @@ mod paper;
 mod plan;
 mod programs;
 mod short;
+mod show;
 mod summary;
 mod table;
 

@@ -2,7 +2,7 @@
 
 use super::Carrier;
 use super::figures::FigureRow;
-use super::table::{seconds, value};
+use super::show::{seconds, value};
 use crate::sizes;
 
 /// How often the integer sort exchanges keys (`ITERATIONS` of `bench/is.c`).

@@ -2,7 +2,7 @@
 
 use super::figures::FigureRow;
 use super::summary::{self, COLLECTIVES};
-use super::{Carrier, Evaluation, paper, table};
+use super::{Carrier, Evaluation, paper, show, table};
 use crate::machine::utc;
 use crate::report::chart::{Bar, Bars, Group};
 use crate::report::page::{self, escaped, section, table_of};
@@ -59,16 +59,9 @@ fn curve(
 /// Two ranks.
 fn pairs(evaluation: &Evaluation) -> String {
     let plots = [
-        curve(evaluation, "Latency", "half a round trip", "latency", 2, table::microseconds),
-        curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, table::megabytes),
-        curve(
-            evaluation,
-            "Bandwidth, both ways",
-            "both together",
-            "bandwidth_both_ways",
-            2,
-            table::megabytes,
-        ),
+        curve(evaluation, "Latency", "half a round trip", "latency", 2, show::microseconds),
+        curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, show::megabytes),
+        curve(evaluation, "Bandwidth, both ways", "both together", "bandwidth_both_ways", 2, show::megabytes),
     ];
     let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes.";
     section("Two ranks", caption, plots.into_iter().flatten())
@@ -88,7 +81,7 @@ fn collectives(evaluation: &Evaluation) -> String {
                 "mean of the ranks",
                 figure,
                 ranks,
-                table::microseconds,
+                show::microseconds,
             )
         })
     });
@@ -125,7 +118,7 @@ fn barrier(evaluation: &Evaluation, ranks: &[u32]) -> Option<String> {
         title: "barrier",
         x_label: "nodes",
         y_label: "mean of the ranks",
-        show: table::microseconds,
+        show: show::microseconds,
         groups,
     }
     .svg()
@@ -143,7 +136,7 @@ fn sort(evaluation: &Evaluation) -> String {
                 title,
                 x_label: "nodes",
                 y_label: "of ten sorts",
-                show: table::seconds,
+                show: show::seconds,
                 groups: by_ranks(evaluation, &ranks, figure),
             }
             .svg()

@@ -1,7 +1,7 @@
 //! One short table: what an MPI program gets today, and what it gets.
 
 use super::figures::FigureRow;
-use super::table::value;
+use super::show::value;
 use super::{Carrier, Evaluation};
 use crate::report::columns::Columns;
 use crate::report::units::{self, three_digits};

@@ -3,6 +3,7 @@
 use std::fmt::Write;
 
 use super::figures::FigureRow;
+use super::show::value;
 use super::{Carrier, Evaluation, floor, summary};
 use crate::machine::utc;
 use crate::report::columns::Columns;
@@ -105,27 +106,4 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
     };
     let floor = floor::text(&evaluation.rows, row).map_or_else(String::new, |floor| format!(" ({floor})"));
     format!("{what}{floor}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
-}
-
-/// A value with its unit.
-pub(super) fn value(row: &FigureRow) -> String {
-    match row.unit.as_str() {
-        "us" => microseconds(row.value),
-        "s" => seconds(row.value),
-        "MB/s" => megabytes(row.value),
-        "messages/s" => units::rate(row.value),
-        _ => units::three_digits(row.value),
-    }
-}
-
-pub(super) fn microseconds(us: f64) -> String {
-    units::time(us * 1e3)
-}
-
-pub(super) fn seconds(seconds: f64) -> String {
-    units::time(seconds * 1e9)
-}
-
-pub(super) fn megabytes(mb_s: f64) -> String {
-    units::bandwidth(mb_s * 8.0 / 1e3)
 }
