@@ -199,8 +199,9 @@ fn an_evaluation_tells_each_figure_of_everything_that_carries_messages() {
             let is = |row: &&serde_json::Value| row["figure"] == figure && row["over"] == over;
             rows.iter().filter(is).count()
         };
-        // Of bare sockets only what is one datagram each way; of a rank alone only one.
-        assert_eq!((of("udp_latency", "bare-udp"), of("is_time", "tcp")), (2, 3));
+        // Of a rank alone only one.
+        assert_eq!((of("udp_latency", "bare-udp"), of("is_time", "tcp")), (5, 3));
+        assert_eq!(of("udp_bandwidth_both_ways", "bare-udp"), 3);
         for over in ["tcp", "ucx", "tsumugi-socket", "tsumugi-xdp"] {
             let counts = [
                 "latency",

@@ -24,7 +24,7 @@ pub(super) fn text(rows: &[FigureRow], row: &FigureRow) -> Option<String> {
         "bandwidth_both_ways" => shown("udp_bandwidth_both_ways"),
         // Each of two ranks keeps half of its keys.
         "is_communication" if row.key.ranks == 2 => {
-            let stream = of_udp("udp_bandwidth_both_ways").last()?;
+            let stream = of_udp("udp_bandwidth_both_ways").next_back()?;
             let bytes = row.key.size_bytes as f64 / 2.0 * EXCHANGES;
             Some(format!("{} for the keys alone", seconds(bytes / (stream.value * 1e6))))
         }
