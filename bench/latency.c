@@ -123,11 +123,14 @@ int main(int argc, char **argv)
         if (count == 0)
             misused("--udp is for at most %d bytes: write a smaller --size, or leave out --udp", UDP_ONE_WAY_MAX);
     }
-    out = memory(settings.longest + 1);
-    in = memory(settings.longest + 1);
     samples = memory(sizeof *samples * SAMPLES_MAX);
-    if (bare)
-        udp_open(settings.longest);
+    if (bare) {
+        udp_open(UDP_ONE_WAY_MAX);
+    } else {
+        /* A message may be empty. */
+        out = memory(settings.longest + 1);
+        in = memory(settings.longest + 1);
+    }
     for (int at = 0; at < count; at++)
         run(settings.sizes[at]);
     end();

@@ -57,6 +57,7 @@ void udp_open(size_t longest)
     option(SOL_SOCKET, SO_RCVBUFFORCE, ROOM_BYTES);
     option(IPPROTO_UDP, UDP_SEGMENT, PACKET_BYTES);
     option(IPPROTO_UDP, UDP_GRO, 1);
+    /* A message may be empty. */
     out = memory(longest + 1);
     /* What comes begins in a message, and may go on behind its end. */
     in = memory(longest + (64 << 10));
@@ -74,14 +75,15 @@ void udp_expect(size_t bytes)
     expect(in, bytes, !rank, "a message");
 }
 
-/* Sends the next datagrams of a message, up to the end of it. Returns how many bytes the kernel took; none while it has no room. */
-static size_t send_some(size_t bytes)
+/* Sends the next datagrams of a message, up to the end of it. Returns whether the kernel took them; it does not while it has no room. */
+static bool send_some(size_t bytes)
 {
     size_t at = bytes ? sent % bytes : 0, count = bytes - at < RUN_BYTES ? bytes - at : RUN_BYTES;
     ssize_t took = send(udp, out + at, count, MSG_DONTWAIT);
     if (took < 0 && errno != EAGAIN && errno != ENOBUFS)
         fail("datagrams of a message of %zu bytes cannot be sent: %s", bytes, strerror(errno));
-    return took < 0 ? 0 : (size_t)took;
+    sent += took < 0 ? 0 : (size_t)took;
+    return took >= 0;
 }
 
 /* Receives what is there. Returns how many bytes; -1 if nothing is there. */
@@ -102,10 +104,9 @@ static void be_patient(int looks)
 
 void udp_send(size_t bytes)
 {
-    size_t end = sent + bytes;
-    do
-        sent += send_some(bytes);
-    while (sent < end);
+    /* An empty message is a datagram, too. */
+    for (size_t end = sent + bytes; !send_some(bytes) || sent < end;)
+        continue;
 }
 
 void udp_receive(size_t bytes)
@@ -126,7 +127,7 @@ void udp_exchange(size_t bytes)
     int looks = 0;
     while (sent < end || received < end) {
         if (sent < end && sent < received + AHEAD_BYTES)
-            sent += send_some(bytes);
+            send_some(bytes);
         ssize_t got = receive_some(bytes);
         if (got < 0) {
             be_patient(++looks);

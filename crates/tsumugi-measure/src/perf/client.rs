@@ -151,8 +151,8 @@ pub(super) fn check_usage(metric: Metric, measure: &Measure, sizes: &[u64]) -> R
     Ok(())
 }
 
-/// How fast messages are prepared at least: a virtual machine may get memory that nobody has used yet at 200 MB/s, and a side
-/// prepares several messages.
+/// How fast messages are prepared at least: a virtual machine was seen to get memory that nobody has used yet at 250 MB/s, and a
+/// side prepares several messages.
 const PREPARED_BYTES_PER_S_MIN: f64 = 20e6;
 
 /// Whether a message is one datagram or one frame for a transport that does not cut messages.
