@@ -50,7 +50,8 @@ programs are those of bench/, built by the MPI's own compiler.
   is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside P1's figure 6
 
 Latency, bandwidth both ways and the sort stand beside what two bare UDP sockets give the same processes, cut up and joined by the kernel: the \
-floor of what is built on sockets.
+floor of what is built on sockets; and once more where the NICs have the XDP program (bare UDP beside XDP): a veth pair with one cuts up what is \
+sent before it crosses, so nothing crosses at once as in the other lab.
 
 Figures are medians over the rounds; `×` is the median of the figure divided by tcp's in the same round. Busy polling has no row: the NICs \
 of a lab are veth pairs, which have no interrupt to do without.
@@ -232,9 +233,8 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
         .iter()
         .flat_map(|task| {
             // Without others there is nothing to carry; and bare sockets are what they are.
-            let floor = [Carrier::BareUdp];
             let over = if task.is_floor {
-                &floor[..]
+                &Carrier::FLOORS[..]
             } else if task.nodes == 1 {
                 &carriers[..1]
             } else {
@@ -252,7 +252,7 @@ fn evaluate(arguments: &Arguments) -> Result<Evaluation, EvalError> {
             progress.set_message(format!("round {round}: {}, {}", task.text(), over.text()));
             let labs = labs.iter().find(|labs| labs.nodes == task.nodes.max(2));
             let Some(Labs { plain, with_xdp, .. }) = labs else { continue };
-            let lab = if over == Carrier::TsumugiXdp { with_xdp } else { plain };
+            let lab = if over.has_xdp() { with_xdp } else { plain };
             match measure(lab, mpi, over, &programs, task, seconds) {
                 Ok(figures) => measured.add(round, over, figures),
                 Err(EvalError::Job(JobError::Child(why))) => {

@@ -18,9 +18,14 @@ pub enum Carrier {
     TsumugiXdp,
     /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
     BareUdp,
+    /// The same sockets on NICs that have the XDP program, which takes veth pairs their segmentation.
+    BareUdpXdp,
 }
 
 impl Carrier {
+    /// What no MPI uses.
+    pub(super) const FLOORS: [Carrier; 2] = [Carrier::BareUdp, Carrier::BareUdpXdp];
+
     /// What an MPI can use; what the others are compared with comes first.
     pub(super) fn of(mpi: Mpi) -> Vec<Carrier> {
         let ucx = (mpi == Mpi::Mpich).then_some(Carrier::Ucx);
@@ -34,6 +39,7 @@ impl Carrier {
             Carrier::TsumugiSocket => "tsumugi, sockets",
             Carrier::TsumugiXdp => "tsumugi, XDP",
             Carrier::BareUdp => "bare UDP",
+            Carrier::BareUdpXdp => "bare UDP beside XDP",
         }
     }
 
@@ -45,7 +51,17 @@ impl Carrier {
             Carrier::TsumugiSocket => "socket",
             Carrier::TsumugiXdp => "xdp",
             Carrier::BareUdp => "udp",
+            Carrier::BareUdpXdp => "udp-xdp",
         }
+    }
+
+    pub(super) fn is_floor(self) -> bool {
+        Carrier::FLOORS.contains(&self)
+    }
+
+    /// Whether its NICs have the XDP program.
+    pub(super) fn has_xdp(self) -> bool {
+        matches!(self, Carrier::TsumugiXdp | Carrier::BareUdpXdp)
     }
 
     pub(super) fn is_ours(self) -> bool {
@@ -56,7 +72,7 @@ impl Carrier {
     pub(super) fn settings(self) -> (Transport, &'static [(&'static str, &'static str)]) {
         match self {
             // Without MPI the transport only says where the sockets are.
-            Carrier::Tcp | Carrier::BareUdp => (Transport::Tcp, &[]),
+            Carrier::Tcp | Carrier::BareUdp | Carrier::BareUdpXdp => (Transport::Tcp, &[]),
             Carrier::Ucx => (Transport::Ucx, &[]),
             // What a user gets who is not root.
             Carrier::TsumugiSocket => (

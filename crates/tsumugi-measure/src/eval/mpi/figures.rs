@@ -100,7 +100,7 @@ impl Measured {
                 keys.push(&figure.key);
             }
         }
-        let carriers = carriers.iter().chain([&Carrier::BareUdp]);
+        let carriers = carriers.iter().chain(&Carrier::FLOORS);
         keys.into_iter().flat_map(|key| carriers.clone().filter_map(|over| self.row(key, *over))).collect()
     }
 
@@ -175,7 +175,9 @@ mod tests {
             measured.add(1, over, line("bandwidth", 1.0));
             measured.add(1, over, line("barrier", 2.0));
         }
-        measured.add(1, Carrier::BareUdp, line("udp_latency", 3.0));
+        for over in [Carrier::BareUdpXdp, Carrier::BareUdp] {
+            measured.add(1, over, line("udp_latency", 3.0));
+        }
         let rows = measured.rows(&[Carrier::Tcp, Carrier::TsumugiXdp]);
         let kinds: Vec<_> = rows.iter().map(|row| (row.key.figure.as_str(), row.over)).collect();
         let expected = [
@@ -184,6 +186,7 @@ mod tests {
             ("barrier", Carrier::Tcp),
             ("barrier", Carrier::TsumugiXdp),
             ("udp_latency", Carrier::BareUdp),
+            ("udp_latency", Carrier::BareUdpXdp),
         ];
         assert_eq!(kinds, expected);
         assert!(Measured::default().rows(&[Carrier::Tcp]).is_empty());

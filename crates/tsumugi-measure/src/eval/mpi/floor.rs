@@ -8,10 +8,15 @@ use crate::sizes;
 /// How often the integer sort exchanges keys (`ITERATIONS` of `bench/is.c`).
 const EXCHANGES: f64 = 10.0;
 
-/// The floor of a figure, as its title says it; none where nothing was measured that is one.
-pub(super) fn text(rows: &[FigureRow], row: &FigureRow) -> Option<String> {
+/// The floors of a figure, as its title says them; none where nothing was measured that is one.
+pub(super) fn texts(rows: &[FigureRow], row: &FigureRow) -> Vec<String> {
+    let of = |floor: Carrier| Some(format!("{}: {}", floor.text(), text(rows, row, floor)?));
+    Carrier::FLOORS.into_iter().filter_map(of).collect()
+}
+
+fn text(rows: &[FigureRow], row: &FigureRow, floor: Carrier) -> Option<String> {
     let of_udp = |figure: &'static str| {
-        let rows = rows.iter().filter(|row| row.over == Carrier::BareUdp);
+        let rows = rows.iter().filter(move |row| row.over == floor);
         rows.filter(move |row| row.key.figure == figure && row.key.ranks == 2)
     };
     let shown = |figure| {
@@ -19,7 +24,7 @@ pub(super) fn text(rows: &[FigureRow], row: &FigureRow) -> Option<String> {
         let rows: Vec<String> = rows.collect();
         (!rows.is_empty()).then(|| rows.join(", "))
     };
-    let floor = match row.key.figure.as_str() {
+    match row.key.figure.as_str() {
         "latency" => shown("udp_latency"),
         "bandwidth_both_ways" => shown("udp_bandwidth_both_ways"),
         // Each of two ranks keeps half of its keys.
@@ -29,8 +34,7 @@ pub(super) fn text(rows: &[FigureRow], row: &FigureRow) -> Option<String> {
             Some(format!("{} for the keys alone", seconds(bytes / (stream.value * 1e6))))
         }
         _ => None,
-    };
-    Some(format!("bare UDP: {}", floor?))
+    }
 }
 
 #[cfg(test)]
@@ -43,6 +47,7 @@ mod tests {
         let mut measured = Measured::default();
         let udp = r#"{"figure": "udp_bandwidth_both_ways", "size_bytes": 1048576, "ranks": 2, "value": 8000, "unit": "MB/s"}"#;
         measured.add(1, Carrier::BareUdp, figures::read(udp).unwrap());
+        measured.add(1, Carrier::BareUdpXdp, figures::read(&udp.replace("8000", "1600")).unwrap());
         for ranks in [2, 4] {
             let sort = format!(
                 r#"{{"figure": "is_A", "size_bytes": 32000000, "ranks": {ranks}, "value": 500, "unit": "Mop/s", "seconds": 0.16,
@@ -51,8 +56,8 @@ mod tests {
             measured.add(1, Carrier::Tcp, figures::read(&sort).unwrap());
         }
         let rows = measured.rows(&[Carrier::Tcp]);
-        let floors: Vec<Option<String>> = rows.iter().map(|row| text(&rows, row)).collect();
-        let keys = "bare UDP: 20.0 ms for the keys alone".to_owned();
-        assert_eq!(floors, [None, None, Some(keys), None, None], "{rows:?}");
+        let floors: Vec<String> = rows.iter().map(|row| texts(&rows, row).join("; ")).collect();
+        let keys = "bare UDP: 20.0 ms for the keys alone; bare UDP beside XDP: 100 ms for the keys alone";
+        assert_eq!(floors, ["", "", "", keys, "", ""], "{rows:?}");
     }
 }

@@ -51,7 +51,7 @@ fn curve(
         Line { name: over.text().to_owned(), class: over.class(), points: points.collect() }
     };
     let mut lines: Vec<Line> = evaluation.carriers.iter().map(|over| line(*over, figure)).collect();
-    lines.push(line(Carrier::BareUdp, &format!("udp_{figure}")));
+    lines.extend(Carrier::FLOORS.map(|floor| line(floor, &format!("udp_{figure}"))));
     lines.retain(|line| !line.points.is_empty());
     Plot { title, y_label, show, lines }.svg()
 }
@@ -63,7 +63,8 @@ fn pairs(evaluation: &Evaluation) -> String {
         curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, show::megabytes),
         curve(evaluation, "Bandwidth, both ways", "both together", "bandwidth_both_ways", 2, show::megabytes),
     ];
-    let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes.";
+    let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes, \
+                   and beside XDP where the NICs have the XDP program.";
     section("Two ranks", caption, plots.into_iter().flatten())
 }
 

@@ -6,7 +6,7 @@ pub(super) struct Task {
     pub(super) program: &'static str,
     pub(super) arguments: Vec<String>,
     pub(super) nodes: u32,
-    /// It uses no MPI to send: the floor, which is measured once in a round.
+    /// It uses no MPI to send: the floor, which two sockets give in each lab.
     pub(super) is_floor: bool,
 }
 

@@ -61,7 +61,7 @@ fn header(ways: &[Carrier], has_ratio: bool) -> Vec<String> {
 pub(super) fn sections(evaluation: &Evaluation) -> Vec<Section> {
     let mut sections: Vec<Section> = Vec::new();
     let mut done: Vec<&super::Key> = Vec::new();
-    for first in evaluation.rows.iter().filter(|row| row.over != Carrier::BareUdp) {
+    for first in evaluation.rows.iter().filter(|row| !row.over.is_floor()) {
         if done.contains(&&first.key) {
             continue;
         }
@@ -104,6 +104,7 @@ fn title(evaluation: &Evaluation, row: &FigureRow) -> String {
         "is_communication" => format!("integer sort, class {}: time in communication", evaluation.class),
         other => other.to_owned(),
     };
-    let floor = floor::text(&evaluation.rows, row).map_or_else(String::new, |floor| format!(" ({floor})"));
+    let floors = floor::texts(&evaluation.rows, row);
+    let floor = if floors.is_empty() { String::new() } else { format!(" ({})", floors.join("; ")) };
     format!("{what}{floor}, {nodes} node{}; {better}", if nodes == 1 { "" } else { "s" })
 }
