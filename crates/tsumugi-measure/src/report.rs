@@ -5,5 +5,6 @@ pub mod columns;
 pub(crate) mod file;
 pub(crate) mod page;
 pub(crate) mod plot;
+pub(crate) mod style;
 pub(crate) mod svg;
 pub(crate) mod units;

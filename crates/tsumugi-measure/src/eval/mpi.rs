@@ -50,8 +50,8 @@ programs are those of bench/, built by the MPI's own compiler.
   is           the integer sort of the NAS Parallel Benchmarks, and its time in communication, beside P1's figure 6
 
 Latency, bandwidth both ways and the sort stand beside what two bare UDP sockets give the same processes, cut up and joined by the kernel: the \
-floor of what is built on sockets; and once more where the NICs have the XDP program (bare UDP beside XDP): a veth pair with one cuts up what is \
-sent before it crosses, so nothing crosses at once as in the other lab.
+floor of what is built on sockets. `bare UDP beside XDP` is the same on NICs that have the XDP program, where a veth pair must cut up what is \
+sent before it crosses.
 
 Figures are medians over the rounds; `×` is the median of the figure divided by tcp's in the same round. Busy polling has no row: the NICs \
 of a lab are veth pairs, which have no interrupt to do without.

@@ -5,9 +5,7 @@ use std::fmt::Write;
 use serde::Serialize;
 
 use super::columns::is_words;
-
-/// The style sheet of all reports; the colours of what is compared are defined there and nowhere else.
-const STYLE: &str = include_str!("style.css");
+use super::style::STYLE;
 
 /// The whole file: a body, and the figures as JSON in an element of their own.
 pub(crate) fn document(title: &str, body: &str, data_id: &str, data: &impl Serialize) -> String {

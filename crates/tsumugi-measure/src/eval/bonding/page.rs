@@ -170,7 +170,7 @@ mod tests {
     use super::super::results::samples;
     use super::*;
     use crate::machine::Machine;
-    use crate::report::svg::INKS;
+    use crate::report::style::inks;
     use tsumugi::Policy;
 
     fn example() -> String {
@@ -211,7 +211,7 @@ mod tests {
         let papers = paper::MODES.map(|(_, class)| class);
         let contenders = super::super::contender::Contender::all();
         for class in contenders.iter().map(|contender| contender.class()).chain(flows).chain(papers) {
-            assert!(INKS.contains(&class), "{class}");
+            assert!(inks().any(|ink| ink == class), "{class}");
         }
     }
 

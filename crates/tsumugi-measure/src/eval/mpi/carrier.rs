@@ -18,7 +18,7 @@ pub enum Carrier {
     TsumugiXdp,
     /// Two UDP sockets, and no MPI: the floor of what is built on sockets.
     BareUdp,
-    /// The same sockets on NICs that have the XDP program, which takes veth pairs their segmentation.
+    /// The same sockets on NICs that have the XDP program, where a veth pair segments what is sent before it crosses.
     BareUdpXdp,
 }
 

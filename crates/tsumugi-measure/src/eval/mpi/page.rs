@@ -63,8 +63,8 @@ fn pairs(evaluation: &Evaluation) -> String {
         curve(evaluation, "Bandwidth", "one way", "bandwidth", 2, show::megabytes),
         curve(evaluation, "Bandwidth, both ways", "both together", "bandwidth_both_ways", 2, show::megabytes),
     ];
-    let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes, \
-                   and beside XDP where the NICs have the XDP program.";
+    let caption = "Two ranks on two nodes, by the size of a message. Bare UDP is what two sockets give the same processes; \
+                   beside XDP, on NICs that have the XDP program.";
     section("Two ranks", caption, plots.into_iter().flatten())
 }
 
@@ -204,4 +204,24 @@ fn figures(evaluation: &Evaluation) -> String {
         failures.collect::<String>(),
         tables.collect::<String>()
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::style::inks;
+    use tsumugi_lab::mpi::Mpi;
+
+    #[test]
+    fn every_class_has_a_colour_of_its_own() {
+        let carriers = Carrier::of(Mpi::Mpich).into_iter().chain(Carrier::FLOORS).map(Carrier::class);
+        let mut classes: Vec<&str> = carriers.chain(paper::FIGURE_6.map(|it| it.class)).collect();
+        for class in &classes {
+            assert!(inks().any(|ink| ink == *class), "{class}");
+        }
+        let count = classes.len();
+        classes.sort_unstable();
+        classes.dedup();
+        assert_eq!(classes.len(), count);
+    }
 }
