@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The programs, each `bpf/NAME.bpf.c`.
-const PROGRAMS: [&str; 5] = ["receive", "redirect", "discard", "bounce", "write"];
+const PROGRAMS: [&str; 6] = ["receive", "switch", "redirect", "discard", "bounce", "write"];
 
 fn main() {
     // As cargo says now, not as it did when this was compiled: a checkout may have moved.

@@ -3,6 +3,8 @@
 //! The kernel works on a request inside the call that sends it, so that the answer lies ready when that call
 //! returns and nothing here ever waits.
 
+mod bridge;
+mod features;
 mod xdp;
 
 use crate::ether::Mac;
@@ -23,6 +25,8 @@ use std::fmt::Debug;
 use std::io;
 use std::net::{IpAddr, SocketAddr};
 
+pub(crate) use bridge::{Bridge, Member};
+pub(crate) use features::sends_for_programs;
 pub(crate) use xdp::{GENERIC, NATIVE, OtherEnd, XdpOn, why_refused};
 
 /// A network interface.
@@ -145,9 +149,15 @@ impl Questions {
     }
 
     fn ask(&mut self, question: Message) -> io::Result<Message> {
+        let answer = self.exchange(question, 0)?;
+        answer.ok_or_else(|| io::Error::new(io::ErrorKind::InvalidData, "an acknowledgement, and no answer"))
+    }
+
+    /// Sends a request, and returns the answer; `None`: it was acknowledged.
+    fn exchange(&mut self, request: Message, flags: u16) -> io::Result<Option<Message>> {
         self.sequence = self.sequence.wrapping_add(1);
-        let mut question = NetlinkMessage::from(question);
-        question.header.flags = NLM_F_REQUEST;
+        let mut question = NetlinkMessage::from(request);
+        question.header.flags = NLM_F_REQUEST | flags;
         question.header.sequence_number = self.sequence;
         question.finalize();
         let bytes = question.buffer_len();
@@ -161,7 +171,8 @@ impl Questions {
                 continue; // to an earlier question whose answer could not be read
             }
             return match answer.payload {
-                NetlinkPayload::InnerMessage(message) => Ok(message),
+                NetlinkPayload::InnerMessage(message) => Ok(Some(message)),
+                NetlinkPayload::Error(error) if error.code.is_none() => Ok(None),
                 NetlinkPayload::Error(error) => Err(error.to_io()),
                 other => Err(unexpected(&other)),
             };

@@ -17,10 +17,11 @@ mod mapped;
 mod mounts;
 mod spare;
 
-pub(crate) use ethtool::nic_statistics;
+pub(crate) use ethtool::{join_frames, joins_frames, nic_statistics, take_vlan_tags, takes_vlan_tags};
 pub use forks::{Own, Owner};
 pub(crate) use interfaces::{Interface, Interfaces, interface_index, interface_name, interfaces};
 pub use kernel::kernel_version;
+pub(crate) use kernel::monotonic_s;
 pub(crate) use limits::open_files_max;
 pub use limits::pinned_bytes_max;
 pub(crate) use links::{detach_link, open_pin};

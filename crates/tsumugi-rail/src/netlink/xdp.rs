@@ -92,7 +92,7 @@ impl Questions {
     }
 
     /// A NIC, in the namespace that this one knows by a number.
-    fn link(&mut self, interface: u32, namespace: Option<i32>) -> io::Result<Link> {
+    pub(super) fn link(&mut self, interface: u32, namespace: Option<i32>) -> io::Result<Link> {
         let mut question = Link::default();
         question.header.index = interface;
         question.attributes = vec![LinkAttribute::ExtMask(vec![LinkExtentMask::SkipStats])];

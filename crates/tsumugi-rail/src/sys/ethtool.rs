@@ -1,4 +1,4 @@
-//! What a NIC's driver counts.
+//! What a NIC's driver counts and how it is set.
 
 use super::checked;
 use super::interfaces::request;
@@ -15,6 +15,48 @@ const STATISTICS: u32 = 1;
 const STRING_BYTES: usize = 32;
 /// Room beyond what there was a moment ago: the kernel writes as many as there are by then.
 const SPARE: usize = 1024;
+
+/// linux/ethtool.h: the commands for a few old settings, and the one that takes the VLAN tag out of frames that come in.
+const GET_FLAGS: u32 = 0x25;
+const SET_FLAGS: u32 = 0x26;
+const TAKE_VLAN_TAGS: u32 = 1 << 8;
+/// Whether frames that come in are joined to longer ones (GRO).
+const GET_JOINING: u32 = 0x2b;
+const SET_JOINING: u32 = 0x2c;
+
+/// Whether the driver of a NIC takes the VLAN tag out of frames that come in, and hands it over beside them.
+pub(crate) fn takes_vlan_tags(nic: &str) -> io::Result<bool> {
+    value(nic, GET_FLAGS).map(|flags| flags & TAKE_VLAN_TAGS != 0)
+}
+
+/// Has the driver of a NIC do so, or not.
+pub(crate) fn take_vlan_tags(nic: &str, take: bool) -> io::Result<()> {
+    let flags = value(nic, GET_FLAGS)? & !TAKE_VLAN_TAGS;
+    value_set(nic, SET_FLAGS, flags | if take { TAKE_VLAN_TAGS } else { 0 })
+}
+
+/// Whether frames that come in by a NIC are joined to longer ones.
+pub(crate) fn joins_frames(nic: &str) -> io::Result<bool> {
+    value(nic, GET_JOINING).map(|value| value != 0)
+}
+
+/// Has frames that come in by a NIC joined to longer ones, or not.
+pub(crate) fn join_frames(nic: &str, join: bool) -> io::Result<()> {
+    value_set(nic, SET_JOINING, u32::from(join))
+}
+
+/// What a command that reads one number reads.
+fn value(nic: &str, command: u32) -> io::Result<u32> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    let mut question = [words(command, 0)];
+    ask(&socket, &CString::new(nic)?, &mut question)?;
+    Ok(second_half(question[0]))
+}
+
+fn value_set(nic: &str, command: u32, value: u32) -> io::Result<()> {
+    let socket = super::udp_socket(SocketAddr::from((Ipv4Addr::UNSPECIFIED, 0)))?;
+    ask(&socket, &CString::new(nic)?, &mut [words(command, value)])
+}
 
 /// Names and values of what the driver of the NIC called `nic` counts.
 pub(crate) fn nic_statistics(nic: &str) -> io::Result<Vec<(String, u64)>> {
@@ -54,6 +96,11 @@ fn first_half(word: u64) -> u32 {
     u32::from_ne_bytes([a, b, c, d])
 }
 
+fn second_half(word: u64) -> u32 {
+    let [.., a, b, c, d] = word.to_ne_bytes();
+    u32::from_ne_bytes([a, b, c, d])
+}
+
 fn ask(socket: &OwnedFd, nic: &CStr, question: &mut [u64]) -> io::Result<()> {
     let mut request = request(nic)?;
     request.ifr_ifru.ifru_data = question.as_mut_ptr().cast();
@@ -69,7 +116,7 @@ mod tests {
     #[test]
     fn halves_lie_in_memory_as_the_kernel_reads_them() {
         assert_eq!(words(0x1b, 1).to_ne_bytes()[..4], 0x1bu32.to_ne_bytes());
-        assert_eq!(first_half(words(7, 9)), 7);
+        assert_eq!((first_half(words(7, 9)), second_half(words(7, 9))), (7, 9));
     }
 
     #[test]

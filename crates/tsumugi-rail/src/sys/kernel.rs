@@ -1,9 +1,16 @@
-//! Which kernel this is.
+//! Which kernel this is, and its clock.
+
+use rustix::time::{ClockId, clock_gettime};
 
 /// Major and minor number of the running kernel; what it does not say is 0.
 #[must_use]
 pub fn kernel_version() -> (u32, u32) {
     parse(&rustix::system::uname().release().to_string_lossy())
+}
+
+/// The clock that programs read with `bpf_ktime_get_coarse_ns`, whole seconds, modulo 2³².
+pub(crate) fn monotonic_s() -> u32 {
+    clock_gettime(ClockId::MonotonicCoarse).tv_sec as u32
 }
 
 fn parse(release: &str) -> (u32, u32) {

@@ -61,7 +61,7 @@ pub(super) fn choose(access: Access) -> Result<(&'static Path, Option<Own<File>>
 }
 
 /// Unmounts our own file system when nothing is left in it. Who still uses it keeps it.
-pub(super) fn clear() {
+pub(crate) fn clear() {
     let Ok(Some(_guard)) = guard() else { return };
     let remove = || {
         let own = Path::new(OWN);

@@ -13,7 +13,7 @@ mod access;
 mod answers;
 mod attach;
 mod bell;
-mod bpf_fs;
+pub(crate) mod bpf_fs;
 mod busy_poll;
 mod claim;
 mod discard;
@@ -21,10 +21,10 @@ mod error;
 mod maps;
 mod mode;
 mod mtu;
-mod nic;
+pub(crate) mod nic;
 mod object;
 mod offload;
-mod pins;
+pub(crate) mod pins;
 mod pool;
 mod program;
 mod receiver;
@@ -68,3 +68,5 @@ pub const MEMORY_BYTES_MAX: usize = (1 << 30) - 1;
 pub const ENDPOINTS_MAX: u16 = 4096;
 /// Name of the program.
 const PROGRAM: &str = "receive";
+/// Name of the switch's program, which keeps ours from a NIC.
+pub(crate) const SWITCH_PROGRAM: &str = "tsumugi_switch";

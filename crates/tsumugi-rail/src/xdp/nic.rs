@@ -5,16 +5,16 @@ use super::error::{chain, failed};
 use super::mode::{Mode, attach_to, errno, is_taken};
 use super::mtu::mtu_excess;
 use super::pins::{Pins, entries, remove};
-use super::program::Program;
 use super::standing::{self, Kernel, Standing};
 use super::{XdpError, answers};
 use crate::netlink;
 use crate::sys;
+use aya::programs::Xdp;
 use aya::programs::links::{FdLink, PinnedLink};
 use aya::programs::xdp::XdpLink;
 use std::fmt;
 use std::os::fd::AsFd;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// A NIC that the program was attached to, and what became of that.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -34,7 +34,7 @@ pub struct Attached {
     /// Why what it sends from the driver does not leave the NIC, as far as that was tried; known only to the call that
     /// has attached it. The owners of memories answer meanwhile.
     pub answers_dropped: Option<String>,
-    pub(super) pin: PathBuf,
+    pub(crate) pin: PathBuf,
 }
 
 impl Attached {
@@ -58,7 +58,7 @@ impl fmt::Display for Attached {
 }
 
 /// The NICs that the program was attached to.
-pub(super) fn list(pins: &Pins) -> Result<Vec<Attached>, XdpError> {
+pub(crate) fn list(pins: &Pins) -> Result<Vec<Attached>, XdpError> {
     list_by(&mut Kernel::here(), pins)
 }
 
@@ -89,7 +89,7 @@ pub(super) fn list_by(kernel: &mut Kernel, pins: &Pins) -> Result<Vec<Attached>,
 }
 
 /// Index of the NIC called `nic`.
-pub(super) fn index_of(nic: &str) -> Result<u32, XdpError> {
+pub(crate) fn index_of(nic: &str) -> Result<u32, XdpError> {
     sys::interface_index(nic).ok_or_else(|| XdpError::NoSuchNic(nic.to_owned()))
 }
 
@@ -99,10 +99,10 @@ pub fn first_name(nic: &str) -> String {
     sys::interface_index(nic).and_then(sys::interface_name).unwrap_or_else(|| nic.to_owned())
 }
 
-/// Attaches the program to a NIC: natively, where nothing else is asked for, and generically where the driver
+/// Attaches a program to a NIC: natively, where nothing else is asked for, and generically where the driver
 /// cannot.
-pub(super) fn attach(
-    program: &mut Program,
+pub(crate) fn attach(
+    program: &mut Xdp,
     pins: &Pins,
     nic: &str,
     mode: Option<Mode>,
@@ -148,7 +148,7 @@ fn refusal(error: &XdpError) -> String {
 }
 
 fn attach_as(
-    program: &mut Program,
+    program: &mut Xdp,
     pins: &Pins,
     nic: &str,
     index: u32,
@@ -158,15 +158,14 @@ fn attach_as(
     if let (Mode::Native, Some(excess)) = (mode, mtu_excess(nic)) {
         return Err(XdpError::Mtu { nic: nic.to_owned(), excess });
     }
-    let xdp = program.xdp()?;
-    let link = match attach_to(xdp, index, mode) {
+    let link = match attach_to(program, index, mode) {
         Err(error) if is_taken(&error) => return Err(standing::taken(index)),
         Err(error) => {
             let flag = match mode {
                 Mode::Native => netlink::NATIVE,
                 Mode::Generic => netlink::GENERIC,
             };
-            let words = xdp.fd().ok().and_then(|fd| netlink::why_refused(index, fd.as_fd(), flag));
+            let words = program.fd().ok().and_then(|fd| netlink::why_refused(index, fd.as_fd(), flag));
             return Err(refused(match (words, errno(&error)) {
                 (Some(words), Some(errno)) => format!("{words} ({errno})"),
                 _ => chain(&error),
@@ -174,7 +173,7 @@ fn attach_as(
         }
         Ok(link) => link,
     };
-    let link = xdp.take_link(link).map_err(|error| refused(chain(&error)))?;
+    let link = program.take_link(link).map_err(|error| refused(chain(&error)))?;
     // A link that cannot be pinned would go with this process; it is dropped, and so detached, here.
     let link: FdLink = link.try_into().map_err(|error| refused(chain(&error)))?;
     let pin = pins.nic(index, mode);
@@ -192,12 +191,12 @@ fn attach_as(
 }
 
 /// Puts the program in the place of the one that is attached; no packet sees neither.
-pub(super) fn replace(program: &mut Program, attached: &Attached) -> Result<(), XdpError> {
+pub(super) fn replace(program: &mut Xdp, attached: &Attached) -> Result<(), XdpError> {
     let nic = attached.nic.clone().unwrap_or_else(|| attached.index.to_string());
     let refused = |reason: String| XdpError::Attach { nic: nic.clone(), mode: attached.mode, reason };
     let link = PinnedLink::from_pin(&attached.pin).map_err(|error| refused(chain(&error)))?;
     let link = XdpLink::try_from(FdLink::from(link)).map_err(|error| refused(chain(&error)))?;
-    program.xdp()?.attach_to_link(link).map(drop).map_err(|error| refused(chain(&error)))
+    program.attach_to_link(link).map(drop).map_err(|error| refused(chain(&error)))
 }
 
 /// Sets a NIC for busy polling, and remembers how it was.
@@ -222,8 +221,13 @@ pub(super) fn detach(attached: &Attached) -> Result<(), XdpError> {
             busy_poll::write(nic, before)?;
         }
     }
+    detach_link(&attached.pin)
+}
+
+/// Takes a program off what a pinned link attaches it to, and removes the pin.
+pub(crate) fn detach_link(pin: &Path) -> Result<(), XdpError> {
     // First the name: interrupted in between, the link goes with this process.
-    let link = sys::open_pin(&attached.pin).map_err(failed("opening", &attached.pin))?;
-    remove(&attached.pin)?;
-    sys::detach_link(link.as_fd()).map_err(failed("detaching what was pinned at", &attached.pin))
+    let link = sys::open_pin(pin).map_err(failed("opening", pin))?;
+    remove(pin)?;
+    sys::detach_link(link.as_fd()).map_err(failed("detaching what was pinned at", pin))
 }

@@ -9,6 +9,11 @@
 //!         endpoints, bells            the program's maps from UDP ports
 //!         ports/7411/                 one endpoint; whoever has this folder locked has the endpoint
 //!             memory, bell
+//! PLACE/tsumugi/switch-4026532201-12288/     its switch box
+//!     programs/120, nics/9-tc         as above
+//!     places, ports, counts           the program's maps
+//!     rules/300-10000                 seconds of ageing, floods a second
+//!     changed/bridge-11               what `switch up` has changed of the NIC with this index (`switch/changes.rs`)
 //! ```
 //!
 //! PLACE is `/sys/fs/bpf`, or `/run/tsumugi/bpf` where that one is shut to those who are served (`xdp/bpf_fs.rs`).
@@ -30,10 +35,15 @@ use std::path::{Path, PathBuf};
 use tsumugi_wire::limits::VERSION;
 use tsumugi_wire::memory::Geometry;
 
+/// What the name of a switch box's folder begins with.
+const SWITCH: &str = "switch-";
+
 /// The folder of one network namespace in the BPF file system.
 #[derive(Clone, Debug)]
 pub struct Pins {
     folder: PathBuf,
+    /// What the folder's name begins with.
+    prefix: &'static str,
     /// Inode number of the namespace.
     number: u64,
     /// Its cookie.
@@ -54,13 +64,23 @@ impl Pins {
     /// # Errors
     /// The namespace has no number: /proc is not mounted.
     pub fn here() -> Result<Pins, XdpError> {
+        Pins::of("")
+    }
+
+    /// The folder of the switch box in the network namespace that the calling thread is in.
+    pub(crate) fn of_the_switch() -> Result<Pins, XdpError> {
+        Pins::of(SWITCH)
+    }
+
+    fn of(prefix: &'static str) -> Result<Pins, XdpError> {
         let namespace = Path::new("/proc/thread-self/ns/net");
         let number = fs::metadata(namespace)
             .map(|metadata| std::os::unix::fs::MetadataExt::ino(&metadata))
             .map_err(failed("asking for the network namespace", namespace))?;
         let cookie =
             sys::network_namespace_cookie().map_err(failed("asking for the cookie of", namespace))?;
-        let within = |place: &Path| Pins { folder: folder_in(place, number, cookie), number, cookie };
+        let within =
+            |place: &Path| Pins { folder: folder_in(place, prefix, number, cookie), prefix, number, cookie };
         let places = bpf_fs::all().map(within);
         // Where nothing is to be found, a place that cannot be looked into is what is to be said.
         let is = |what: fn(&io::Result<fs::Metadata>) -> bool| {
@@ -80,7 +100,7 @@ impl Pins {
 
     /// Makes the folder where it is not, in a place that those can reach whom `access` names, and locks it against
     /// other changes.
-    pub(super) fn make(&self, access: Access) -> Result<(Pins, Own<File>), XdpError> {
+    pub(crate) fn make(&self, access: Access) -> Result<(Pins, Own<File>), XdpError> {
         if self.folder.is_dir() {
             let place = bpf_fs::of(&self.folder);
             if !bpf_fs::is_reachable(&self.folder, access) {
@@ -89,7 +109,7 @@ impl Pins {
             return Ok((self.clone(), self.lock_made()?));
         }
         let (place, _guard) = bpf_fs::choose(access)?;
-        let pins = Pins { folder: folder_in(place, self.number, self.cookie), ..*self };
+        let pins = Pins { folder: folder_in(place, self.prefix, self.number, self.cookie), ..*self };
         let lock = pins.lock_made()?;
         Ok((pins, lock))
     }
@@ -106,11 +126,12 @@ impl Pins {
     }
 
     /// What is pinned for namespaces that are gone: they had the number that this one has.
-    pub(super) fn of_the_dead(&self) -> Vec<Pins> {
+    pub(crate) fn of_the_dead(&self) -> Vec<Pins> {
         let all =
             bpf_fs::all().into_iter().flat_map(|place| entries(&place.join("tsumugi")).unwrap_or_default());
         let is_dead = |folder: &PathBuf| {
             let name = folder.file_name().and_then(|name| name.to_str()).unwrap_or_default();
+            let Some(name) = name.strip_prefix(self.prefix) else { return false };
             // Older versions named the number alone.
             let (number, cookie) = name.split_once('-').unwrap_or((name, ""));
             number == self.number.to_string() && cookie != self.cookie.to_string()
@@ -119,12 +140,12 @@ impl Pins {
     }
 
     /// Locks the folder against other changes. `None`: it is not there.
-    pub(super) fn lock(&self) -> Result<Option<Own<File>>, XdpError> {
+    pub(crate) fn lock(&self) -> Result<Option<Own<File>>, XdpError> {
         sys::lock_folder(&self.folder, true).map_err(failed("locking", &self.folder))
     }
 
     /// Removes the folder when nothing is left in it.
-    pub(super) fn clear(&self) -> Result<(), XdpError> {
+    pub(crate) fn clear(&self) -> Result<(), XdpError> {
         self.forget_programs(&[])?;
         for folder in [self.programs(), self.nics(), self.folder.clone()] {
             remove(&folder)?;
@@ -141,23 +162,23 @@ impl Pins {
     }
 
     /// Has a program that was loaded taken for ours wherever it is attached.
-    pub(super) fn remember_program(&self, id: u32) -> Result<(), XdpError> {
+    pub(crate) fn remember_program(&self, id: u32) -> Result<(), XdpError> {
         make_folder(&self.programs().join(id.to_string()))
     }
 
     /// The numbers of our programs.
-    pub(super) fn known_programs(&self) -> Result<Vec<u32>, XdpError> {
+    pub(crate) fn known_programs(&self) -> Result<Vec<u32>, XdpError> {
         let number = |path: PathBuf| path.file_name()?.to_str()?.parse().ok();
         Ok(entries(&self.programs())?.into_iter().filter_map(number).collect())
     }
 
     /// Forgets all programs but these.
-    pub(super) fn forget_programs(&self, but: &[u32]) -> Result<(), XdpError> {
+    pub(crate) fn forget_programs(&self, but: &[u32]) -> Result<(), XdpError> {
         let mut gone = self.known_programs()?.into_iter().filter(|id| !but.contains(id));
         gone.try_for_each(|id| remove(&self.programs().join(id.to_string())))
     }
 
-    pub(super) fn nics(&self) -> PathBuf {
+    pub(crate) fn nics(&self) -> PathBuf {
         self.folder.join("nics")
     }
 
@@ -222,12 +243,12 @@ impl PoolFolder {
     }
 }
 
-fn folder_in(place: &Path, number: u64, cookie: u64) -> PathBuf {
-    place.join("tsumugi").join(format!("{number}-{cookie}"))
+fn folder_in(place: &Path, prefix: &str, number: u64, cookie: u64) -> PathBuf {
+    place.join("tsumugi").join(format!("{prefix}{number}-{cookie}"))
 }
 
 /// What lies in a folder; nothing when it is not there.
-pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
+pub(crate) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
     let listed = fs::read_dir(folder)
         .and_then(|list| list.map(|entry| entry.map(|entry| entry.path())).collect::<io::Result<Vec<_>>>());
     match listed {
@@ -240,12 +261,12 @@ pub(super) fn entries(folder: &Path) -> Result<Vec<PathBuf>, XdpError> {
 }
 
 /// Makes a folder and those above it, for everyone to look into.
-pub(super) fn make_folder(path: &Path) -> Result<(), XdpError> {
+pub(crate) fn make_folder(path: &Path) -> Result<(), XdpError> {
     bpf_fs::make_public(path).map_err(failed("making", path))
 }
 
 /// Removes a file or an empty folder; no error when it is not there.
-pub(super) fn remove(path: &Path) -> Result<(), XdpError> {
+pub(crate) fn remove(path: &Path) -> Result<(), XdpError> {
     let removed = if path.is_dir() { fs::remove_dir(path) } else { fs::remove_file(path) };
     match removed {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),

@@ -217,7 +217,7 @@ fn make(
         nic::detach(&dead)?;
     }
     for attached in &before {
-        nic::replace(&mut program, attached)?;
+        nic::replace(program.xdp()?, attached)?;
     }
     pins.forget_programs(&[program.id()?])?;
     let mut new: Vec<Attached> = Vec::new();
@@ -225,7 +225,7 @@ fn make(
         if before.iter().chain(&new).any(|attached| attached.nic.as_deref() == Some(name)) {
             continue;
         }
-        match nic::attach(&mut program, pins, name, options.mode) {
+        match nic::attach(program.xdp()?, pins, name, options.mode) {
             Ok(attached) => new.push(attached),
             Err(error) => {
                 for attached in &new {

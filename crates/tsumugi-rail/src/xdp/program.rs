@@ -30,8 +30,24 @@ pub enum Action {
     Pass,
     /// `XDP_TX`: sent back.
     Transmit,
+    /// `XDP_REDIRECT`: sent by another NIC.
+    Redirect,
     /// A number that the program never returns.
     Unknown(u32),
+}
+
+impl Action {
+    /// What a program has returned (`enum xdp_action` of linux/bpf.h).
+    pub(crate) const fn from_code(code: u32) -> Action {
+        match code {
+            0 => Action::Aborted,
+            1 => Action::Drop,
+            2 => Action::Pass,
+            3 => Action::Transmit,
+            4 => Action::Redirect,
+            other => Action::Unknown(other),
+        }
+    }
 }
 
 /// A run of the program on a frame.
@@ -108,13 +124,7 @@ impl Program {
         let options =
             TestRunOptions { data_in: Some(frame), data_out: Some(out), repeat, ..TestRunOptions::new() };
         let run = receive.test_run(options).map_err(failed("trying"))?;
-        let action = match run.return_value {
-            0 => Action::Aborted,
-            1 => Action::Drop,
-            2 => Action::Pass,
-            3 => Action::Transmit,
-            other => Action::Unknown(other),
-        };
+        let action = Action::from_code(run.return_value);
         Ok(Run { action, frame_bytes: run.data_size_out as usize, duration: run.duration })
     }
 }

@@ -1,7 +1,7 @@
 //! Somebody else's program where ours is wanted.
 
-use super::PROGRAM;
 use super::mode::Mode;
+use super::{PROGRAM, SWITCH_PROGRAM};
 use crate::netlink::XdpOn;
 use aya::programs::links::LinkType;
 use aya::programs::{loaded_links, loaded_programs};
@@ -48,6 +48,9 @@ impl Stranger {
     pub fn remedy(&self) -> String {
         let Stranger { nic, mode, .. } = self;
         match (self.link, mode) {
+            (Some(_), _) if self.name.as_deref() == Some(SWITCH_PROGRAM) => {
+                format!("{nic} is a port of Tsumugi's switch: `tsumugi switch down {nic}` takes it out")
+            }
             (Some(link), _) if self.name.as_deref() == Some(PROGRAM) => format!(
                 "if it is Tsumugi's, `tsumugi down {nic}` where it was attached, for another BPF file system is mounted there, or `bpftool link detach id {link}`"
             ),
@@ -100,5 +103,7 @@ mod tests {
         assert!(linked.remedy().contains("`bpftool link detach id 9`"), "{}", linked.remedy());
         let ours = Stranger { name: Some(PROGRAM.into()), ..linked };
         assert!(ours.remedy().contains("`tsumugi down eth1`"), "{}", ours.remedy());
+        let port = Stranger { name: Some(SWITCH_PROGRAM.into()), ..ours };
+        assert!(port.remedy().contains("`tsumugi switch down eth1`"), "{}", port.remedy());
     }
 }
