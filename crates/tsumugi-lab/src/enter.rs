@@ -38,11 +38,10 @@ struct Entry {
 }
 
 impl Entry {
-    fn prepare(lab: &str, node: u32) -> Result<Entry, LabError> {
+    fn prepare(lab: &str, host: &str) -> Result<Entry, LabError> {
         let open = |path: &Path| File::open(path).context("open the namespace", path);
         let folder = names::folder(lab);
-        let host = names::node(node);
-        let network = open(&names::netns_path(&names::netns(lab, node)))?;
+        let network = open(&names::netns_path(&names::netns_of_host(lab, host)))?;
         let host_name = open(&folder.join(format!("uts-{host}")))?;
         let sysfs = folder.join("sys");
         let mut overlays = Vec::new();
@@ -88,13 +87,13 @@ impl Entry {
 }
 
 /// A command that will run in a node of a lab.
-pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, LabError> {
+pub(crate) fn command(lab: &str, host: &str, program: &OsStr) -> Result<Command, LabError> {
     if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
-    let entry = Entry::prepare(lab, node)?;
+    let entry = Entry::prepare(lab, host)?;
     let mut command = Command::new(program);
-    command.env(LAB_VARIABLE, lab).env(NODE_VARIABLE, names::node(node));
+    command.env(LAB_VARIABLE, lab).env(NODE_VARIABLE, host);
     // SAFETY: `enter` runs between fork and exec and makes bare system calls on descriptors and texts that
     // the closure owns; it neither allocates nor takes a lock.
     unsafe { command.pre_exec(move || entry.enter()) };
@@ -102,11 +101,11 @@ pub(crate) fn command(lab: &str, node: u32, program: &OsStr) -> Result<Command, 
 }
 
 /// Moves the calling thread into a node of a lab.
-pub(crate) fn thread(lab: &str, node: u32) -> Result<(), LabError> {
+pub(crate) fn thread(lab: &str, host: &str) -> Result<(), LabError> {
     if !geteuid().is_root() {
         return Err(LabError::NotRoot);
     }
-    Entry::prepare(lab, node)?.enter().context("enter the node", names::node(node))
+    Entry::prepare(lab, host)?.enter().context("enter the node", host)
 }
 
 /// Runs code in a network namespace, on a thread of its own that ends with it.

@@ -66,6 +66,20 @@ pub enum LabError {
         /// The highest node number.
         last: u32,
     },
+    /// The lab has no switch that could be entered.
+    #[error("lab '{name}' has no switch that can be entered: make it with --wire xdp-switch")]
+    NoSwitch {
+        /// The lab's name.
+        name: String,
+    },
+    /// The switch was not given its program.
+    #[error("the switch of lab '{name}': {source}")]
+    Switch {
+        /// The lab's name.
+        name: String,
+        /// What stands in the way.
+        source: Box<tsumugi_rail::switch::SwitchError>,
+    },
     /// The caller asked to stop; what had been made is gone again.
     #[error("making lab '{name}' was interrupted; what had been made is removed again")]
     Interrupted {

@@ -141,13 +141,21 @@ impl Lab {
     /// `/etc/hosts`, with its own `/dev/shm` and BPF file system, and with `TSUMUGI_LAB` and `TSUMUGI_NODE`
     /// set. User and privileges stay the caller's.
     pub fn command(&self, node: usize, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
-        enter::command(self.name(), self.index(node)?, program.as_ref())
+        enter::command(self.name(), &names::node(self.index(node)?), program.as_ref())
+    }
+
+    /// A command that will run in the switch that joins the nodes of a lab with [`Wire::XdpSwitch`], as in a node.
+    pub fn switch_command(&self, program: impl AsRef<OsStr>) -> Result<Command, LabError> {
+        if self.wire() != Wire::XdpSwitch {
+            return Err(LabError::NoSwitch { name: self.name().to_owned() });
+        }
+        enter::command(self.name(), names::SWITCH, program.as_ref())
     }
 
     /// Moves the calling thread into a node, as [`Lab::command`] does a process, but for the environment. It cannot
     /// come back: let a thread of its own call this.
     pub fn enter(&self, node: usize) -> Result<(), LabError> {
-        enter::thread(self.name(), self.index(node)?)
+        enter::thread(self.name(), &names::node(self.index(node)?))
     }
 
     fn index(&self, node: usize) -> Result<u32, LabError> {

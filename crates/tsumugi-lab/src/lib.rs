@@ -9,6 +9,7 @@
 //!   `tsumugi lab up --help`).
 //! - [`Wire::Switch`]: a further namespace with one Linux bridge per NIC index. The default otherwise. Rates
 //!   are limited by token buckets on the switch's ports and on the NICs.
+//! - [`Wire::XdpSwitch`]: that switch with the program of `tsumugi switch` on its ports.
 //! - [`Wire::Router`]: the same without a bridge, for kernels that have none; chosen by itself there.
 //!
 //! Nothing is made in the machine's own network namespace, and no process stays: namespaces are pinned as

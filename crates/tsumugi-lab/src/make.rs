@@ -1,7 +1,7 @@
 //! Making a lab, step by step. Every step may be the last one before a SIGKILL: what it makes can be found
 //! by name (see `names`), and the intent is on record before the first of them.
 
-use crate::enter::inside;
+use crate::enter::{self, inside};
 use crate::error::{Context, LabError};
 use crate::maker;
 use crate::names;
@@ -16,6 +16,7 @@ use std::fs;
 use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
+use tsumugi_rail::switch;
 
 /// How long NICs may take to find their carrier. It is a matter of milliseconds.
 const CARRIER_PATIENCE: Duration = Duration::from_secs(10);
@@ -27,6 +28,8 @@ pub enum Step {
     Namespaces,
     /// Give a node its own host name, shared memory and BPF file system.
     Node(u32),
+    /// Give the switch the same, if it is a host of its own.
+    Switch,
     /// Set what the kernel keeps per namespace.
     Settings,
     /// Join the NICs.
@@ -39,6 +42,8 @@ pub enum Step {
     Loss,
     /// Switch offloads off.
     Offloads,
+    /// Put the program on the switch's ports.
+    Program,
     /// Wait until every NIC has a carrier.
     Carrier,
     /// Record that the lab is complete.
@@ -93,8 +98,8 @@ impl<'a> Maker<'a> {
     pub(crate) fn run(&mut self, go_on: &mut dyn FnMut(Step) -> bool) -> Result<(), LabError> {
         let mut steps = vec![Step::Namespaces];
         steps.extend((0..self.spec.nodes).map(Step::Node));
-        steps.extend([Step::Settings, Step::Wires, Step::Addresses]);
-        steps.extend([Step::Rate, Step::Loss, Step::Offloads, Step::Carrier, Step::Record]);
+        steps.extend([Step::Switch, Step::Settings, Step::Wires, Step::Addresses, Step::Rate, Step::Loss]);
+        steps.extend([Step::Offloads, Step::Program, Step::Carrier, Step::Record]);
         for step in steps {
             if !go_on(step) {
                 return Err(LabError::Interrupted { name: self.spec.name.clone() });
@@ -109,9 +114,16 @@ impl<'a> Maker<'a> {
             Step::Namespaces => {
                 let mut lines = Vec::new();
                 lines.extend(self.namespaces().map(|name| format!("netns add {name}")));
+                // Where entering processes mount the sysfs that shows their own NICs.
+                let sys = names::folder(&self.spec.name).join("sys");
+                fs::create_dir(&sys).context("make the folder", &sys)?;
                 self.tools.ip(None, &lines)
             }
-            Step::Node(node) => self.node(node),
+            Step::Node(node) => self.host(&names::node(node)),
+            Step::Switch => match self.wire {
+                Wire::XdpSwitch => self.host(names::SWITCH),
+                _ => Ok(()),
+            },
             Step::Settings => self.namespaces().try_for_each(|name| settings(&name)),
             Step::Wires => self.wires(),
             Step::Addresses => self.addresses(),
@@ -124,6 +136,10 @@ impl<'a> Maker<'a> {
                     self.offloads_off()
                 }
             }
+            Step::Program => match self.wire {
+                Wire::XdpSwitch => self.program(),
+                _ => Ok(()),
+            },
             Step::Carrier => self.carrier(),
             Step::Record => self.record(),
         }
@@ -148,8 +164,7 @@ impl<'a> Maker<'a> {
     /// What a node has besides its network: a UTS namespace, pinned so that its name survives without a
     /// process; and, as on a machine of its own, shared memory and a BPF file system that are nobody
     /// else's. All of it is mounted below the lab's folder, where removal finds it.
-    fn node(&self, node: u32) -> Result<(), LabError> {
-        let host = names::node(node);
+    fn host(&self, host: &str) -> Result<(), LabError> {
         let folder = names::folder(&self.spec.name);
         let uts = folder.join(format!("uts-{host}"));
         fs::write(&uts, "").context("write", &uts)?;
@@ -190,7 +205,7 @@ impl<'a> Maker<'a> {
             return self.tools.ip(None, &(0..self.spec.nics).map(pair).collect::<Vec<_>>());
         }
         let switch = names::switch_netns(lab);
-        if self.wire == Wire::Switch {
+        if matches!(self.wire, Wire::Switch | Wire::XdpSwitch) {
             let bridge = |nic| {
                 // No spanning tree, no learning delay and no multicast snooping: nothing sends or drops
                 // frames but the nodes.
@@ -199,7 +214,9 @@ impl<'a> Maker<'a> {
             };
             let bridges: Vec<_> = (0..self.spec.nics).map(bridge).collect();
             match self.tools.ip(Some(&switch), &bridges) {
-                Err(LabError::Tool { output, .. }) if lacks_bridges(&output) => self.wire = Wire::Router,
+                Err(LabError::Tool { output, .. }) if self.wire == Wire::Switch && lacks_bridges(&output) => {
+                    self.wire = Wire::Router;
+                }
                 other => other?,
             }
         }
@@ -210,7 +227,7 @@ impl<'a> Maker<'a> {
             let (i, j) = (names::nic_index(nic), names::far_index(node, nic));
             let far = format!("type veth peer name {port} index {j} mtu {mtu} netns {switch}");
             links.push(format!("link add {name} index {i} mtu {mtu} netns {host} {far}"));
-            if self.wire == Wire::Switch {
+            if self.wire != Wire::Router {
                 ports.push(format!("link set {port} master {}", names::bridge(nic)));
                 ports.push(format!("link set {port} up"));
             } else {
@@ -219,7 +236,7 @@ impl<'a> Maker<'a> {
             }
         }
         for nic in 0..self.spec.nics {
-            ports.push(if self.wire == Wire::Switch {
+            ports.push(if self.wire != Wire::Router {
                 format!("link set {} up", names::bridge(nic))
             } else {
                 // An address to ask from: without one, the router's ARP requests have none to answer to.
@@ -309,6 +326,22 @@ impl<'a> Maker<'a> {
         Ok(())
     }
 
+    /// Puts the program on the switch's ports.
+    fn program(&self) -> Result<(), LabError> {
+        let lab = &self.spec.name;
+        let ports: Vec<_> = self.nics().map(|(node, nic)| names::port(node, nic)).collect();
+        let attach = || {
+            enter::thread(lab, names::SWITCH)?;
+            let attached = switch::up(&ports, &switch::Options::default());
+            attached.map_err(|source| LabError::Switch { name: lab.clone(), source: Box::new(source) })
+        };
+        // A thread that has entered a node cannot come back.
+        thread::scope(|scope| match scope.spawn(attach).join() {
+            Ok(attached) => attached.map(drop),
+            Err(panic) => std::panic::resume_unwind(panic),
+        })
+    }
+
     fn device_offloads_off(&self, namespace: &str, device: &str) -> Result<(), LabError> {
         let mut arguments = vec!["-K", device];
         for feature in ["tso", "gso", "gro", "tx", "rx", "sg"] {
@@ -377,9 +410,6 @@ impl<'a> Maker<'a> {
             let path = folder.join(file);
             fs::write(&path, text).context("write", &path)?;
         }
-        // Where entering processes mount the sysfs that shows their own NICs.
-        let sys = folder.join("sys");
-        fs::create_dir(&sys).context("make the folder", &sys)?;
         State { complete: true, wire: self.wire, ..State::begun(self.spec) }.write()
     }
 }

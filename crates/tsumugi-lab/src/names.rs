@@ -11,7 +11,8 @@ pub(crate) const NETNS: &str = "/run/netns";
 /// Where programs look host names up.
 pub(crate) const HOSTS: &str = "/etc/hosts";
 const PREFIX: &str = "tsu-";
-const SWITCH: &str = "switch";
+/// The name of the node that joins the others.
+pub(crate) const SWITCH: &str = "switch";
 
 pub(crate) fn folder(lab: &str) -> PathBuf {
     Path::new(ROOT).join(lab)
@@ -52,11 +53,16 @@ pub(crate) fn address(node: u32, nic: u32) -> std::net::Ipv4Addr {
 }
 
 pub(crate) fn netns(lab: &str, node: u32) -> String {
-    format!("{PREFIX}{lab}-n{node}")
+    netns_of_host(lab, &self::node(node))
 }
 
 pub(crate) fn switch_netns(lab: &str) -> String {
-    format!("{PREFIX}{lab}-{SWITCH}")
+    netns_of_host(lab, SWITCH)
+}
+
+/// The namespace of a node, or of the switch, by its host name.
+pub(crate) fn netns_of_host(lab: &str, host: &str) -> String {
+    format!("{PREFIX}{lab}-{host}")
 }
 
 pub(crate) fn netns_path(netns: &str) -> PathBuf {

@@ -31,6 +31,8 @@ pub enum Wire {
     /// second veth and the bridge on every packet. Where the kernel has no bridge, a router is made
     /// instead.
     Switch,
+    /// The same switch with the program of `tsumugi switch` on its ports. It is a node that can be entered, `switch`.
+    XdpSwitch,
     /// A switch node that forwards by host routes and answers ARP for everybody (proxy ARP): for kernels
     /// without bridges. Unlike a bridge it decrements the TTL and carries IPv4 only.
     Router,
@@ -190,6 +192,9 @@ impl Spec {
         {
             return Err(SpecError::RateRange { text: rate.to_string() });
         }
+        if self.wire == Some(Wire::XdpSwitch) && (self.rate.is_some() || self.loss.is_some()) {
+            return Err(SpecError::XdpSwitch);
+        }
         if self.wire == Some(Wire::Direct) {
             if self.nodes != 2 {
                 return Err(SpecError::DirectNodes { nodes: self.nodes });
@@ -267,6 +272,12 @@ pub enum SpecError {
     /// Only a switch has ports that everything passes, including frames that bypass the sender's queue.
     #[error("a direct wire has no port whose rate could be limited: use --wire switch with --rate")]
     DirectRate,
+    /// What the switch's program sends passes no queue and no filter of the port.
+    #[error(
+        "the ports of an xdp-switch have no queue whose rate could be limited and no filter that could lose packets: use --wire switch \
+         with --rate or --loss"
+    )]
+    XdpSwitch,
     /// Not a share of packets, or none that a job could live with.
     #[error("'{text}' is not a share of packets to lose: write 0.0001% to 50%, for example 0.1%")]
     Loss {
@@ -316,7 +327,7 @@ mod tests {
 
     #[test]
     fn impossible_labs_are_refused() {
-        let wrong: [fn(&mut Spec); 11] = [
+        let wrong: [fn(&mut Spec); 12] = [
             |s| s.nodes = 0,
             |s| s.nodes = 65,
             |s| s.nics = 0,
@@ -328,6 +339,7 @@ mod tests {
             |s| s.name = "x".repeat(33),
             |s| (s.nodes, s.wire) = (3, Some(Wire::Direct)),
             |s| (s.rate, s.wire) = (Some(Rate { bits_per_s: 1_000_000 }), Some(Wire::Direct)),
+            |s| (s.loss, s.wire) = (Some(Loss { per_million: 1 }), Some(Wire::XdpSwitch)),
         ];
         assert_eq!(Spec::new("a").check(), Ok(()));
         for (index, change) in wrong.iter().enumerate() {

@@ -9,14 +9,20 @@ use support::{assert_gone, role, traces};
 use tsumugi_lab::testing::as_root;
 use tsumugi_lab::{Lab, LabError, Spec, Wire, down};
 
-/// Every step of this lab does something.
-fn spec(stem: &str) -> Spec {
-    let rate = Some("1gbit".parse().expect("a rate"));
-    Spec { nodes: 3, nics: 2, rate, offloads: false, wire: Some(Wire::Switch), ..Spec::unique(stem) }
+/// Every step does something in one of these labs.
+fn spec(stem: &str, wire: Wire) -> Spec {
+    let rate = (wire == Wire::Switch).then(|| "1gbit".parse().expect("a rate"));
+    Spec { nodes: 3, nics: 2, rate, offloads: false, wire: Some(wire), ..Spec::unique(stem) }
 }
 
-/// How many steps making it takes.
-const STEPS: usize = 12;
+/// The labs that are made, by their wires. The second needs the switch's program.
+fn wires() -> Vec<Wire> {
+    let with_program = tsumugi_rail::xdp::IS_COMPILED.then_some(Wire::XdpSwitch);
+    [Wire::Switch].into_iter().chain(with_program).collect()
+}
+
+/// How many steps making one takes.
+const STEPS: usize = 14;
 
 /// Makes a lab and is killed before a given step.
 #[test]
@@ -25,7 +31,8 @@ fn make_and_die() {
     let setting = |name: &str| std::env::var(name).expect("a setting is given");
     let fatal: usize = setting("DIE_BEFORE").parse().expect("a number");
     let mut count = 0;
-    let made = Lab::up_watched(&Spec { name: setting("NAME"), ..spec("x") }, &mut |_| {
+    let wire = wires()[setting("WIRE").parse::<usize>().expect("a number")];
+    let made = Lab::up_watched(&Spec { name: setting("NAME"), ..spec("x", wire) }, &mut |_| {
         if count == fatal {
             // Only SIGKILL gives no chance to clean up.
             let pid = std::process::id().to_string();
@@ -41,18 +48,21 @@ fn make_and_die() {
 #[test]
 fn killed_before_any_step() {
     let Some(_watched) = as_root("killed_before_any_step", None) else { return };
-    for step in 0..STEPS {
+    for ((at, wire), step) in
+        wires().into_iter().enumerate().flat_map(|wire| (0..STEPS).map(move |step| (wire, step)))
+    {
         let name = Spec::unique("killed").name;
-        let settings = [("NAME", name.clone()), ("DIE_BEFORE", step.to_string())];
+        let settings = [("NAME", name.clone()), ("DIE_BEFORE", step.to_string()), ("WIRE", at.to_string())];
         let died = role(None, "make_and_die", &settings).output().expect("it starts");
-        assert_eq!(died.status.signal(), Some(9), "step {step}: {}", String::from_utf8_lossy(&died.stderr));
-        assert!(!traces(&name).is_empty(), "step {step}: the intent is on record before anything is made");
+        let context = format!("{wire}, step {step}");
+        assert_eq!(died.status.signal(), Some(9), "{context}: {}", String::from_utf8_lossy(&died.stderr));
+        assert!(!traces(&name).is_empty(), "{context}: the intent is on record before anything is made");
         assert!(Lab::list().contains(&name));
-        assert!(matches!(Lab::open(&name), Err(LabError::HalfMade { .. })), "step {step}");
-        let again = Lab::up(&Spec { name: name.clone(), ..spec("x") });
-        assert!(matches!(again, Err(LabError::Exists { half_made: true, .. })), "step {step}: {again:?}");
+        assert!(matches!(Lab::open(&name), Err(LabError::HalfMade { .. })), "{context}");
+        let again = Lab::up(&Spec { name: name.clone(), ..spec("x", wire) });
+        assert!(matches!(again, Err(LabError::Exists { half_made: true, .. })), "{context}: {again:?}");
         down(&name).expect("what is left can be removed");
-        assert_gone(&name, &format!("after a kill before step {step}"));
+        assert_gone(&name, &format!("after a kill before {context}"));
     }
 }
 
@@ -61,7 +71,8 @@ fn killed_at_any_moment() {
     let Some(_watched) = as_root("killed_at_any_moment", None) else { return };
     for moment in 0..24 {
         let name = Spec::unique("moment").name;
-        let settings = [("NAME", name.clone()), ("DIE_BEFORE", "999".into())];
+        let wire = moment as usize % wires().len();
+        let settings = [("NAME", name.clone()), ("DIE_BEFORE", "999".into()), ("WIRE", wire.to_string())];
         let mut child = role(None, "make_and_die", &settings).spawn().expect("it starts");
         // Which moment it is does not matter, only that they differ: inside ip, tc, ethtool, between them.
         std::thread::sleep(Duration::from_micros(1500 * moment));
@@ -78,26 +89,28 @@ fn killed_at_any_moment() {
 #[test]
 fn stopped_before_any_step() {
     let Some(_watched) = as_root("stopped_before_any_step", None) else { return };
-    let mut stop_at = 0;
-    loop {
-        let spec = spec("stopped");
-        let mut count = 0;
-        let made = Lab::up_watched(&spec, &mut |_| {
-            count += 1;
-            count <= stop_at
-        });
-        match made {
-            Err(LabError::Interrupted { .. }) => {
-                assert_gone(&spec.name, &format!("stopped at step {stop_at}"))
+    for wire in wires() {
+        let mut stop_at = 0;
+        loop {
+            let spec = spec("stopped", wire);
+            let mut count = 0;
+            let made = Lab::up_watched(&spec, &mut |_| {
+                count += 1;
+                count <= stop_at
+            });
+            match made {
+                Err(LabError::Interrupted { .. }) => {
+                    assert_gone(&spec.name, &format!("{wire}, stopped at step {stop_at}"))
+                }
+                other => {
+                    other.expect("the lab is made").down().expect("and removed");
+                    break assert_gone(&spec.name, "after down");
+                }
             }
-            other => {
-                other.expect("the lab is made").down().expect("and removed");
-                break assert_gone(&spec.name, "after down");
-            }
+            stop_at += 1;
         }
-        stop_at += 1;
+        assert_eq!(stop_at, STEPS);
     }
-    assert_eq!(stop_at, STEPS);
 }
 
 #[test]

@@ -102,7 +102,8 @@ fn nodes_are_machines_of_their_own() {
 #[test]
 fn every_wire_joins_every_pair() {
     let Some(_watched) = as_root("every_wire_joins_every_pair", None) else { return };
-    for wire in [Wire::Switch, Wire::Router] {
+    let with_program = tsumugi_rail::xdp::IS_COMPILED.then_some(Wire::XdpSwitch);
+    for wire in [Wire::Switch, Wire::Router].into_iter().chain(with_program) {
         let spec = Spec { nodes: 3, nics: 2, wire: Some(wire), ..Spec::unique("pairs") };
         let lab = Lab::up(&spec).expect("the lab is made").guarded();
         for (from, to) in [(0, 1), (1, 2), (2, 0)] {

@@ -16,6 +16,8 @@ mod ssh;
 
 /// The lab that is meant when none is named.
 const DEFAULT_NAME: &str = "lab";
+/// What the switch of a lab is called where nodes have names.
+const SWITCH: &str = "switch";
 /// What shells return for a command that does not exist, and for one that cannot be run.
 const NO_SUCH_COMMAND: u8 = 127;
 const CANNOT_RUN: u8 = 126;
@@ -52,7 +54,8 @@ IPv6. Everything is reached by name inside: n1, or n1-nic1 for the second NIC. '
 lists every node with its addresses, 'ssh' there is a launcher for mpiexec.
 
 The wire is direct for two nodes without --rate, a switch otherwise; 'lab status' shows which it is. --rate shapes the \
-switch's port (token bucket, 4 ms of queue) and the NIC, in each direction.
+switch's port (token bucket, 4 ms of queue) and the NIC, in each direction. --wire xdp-switch is the switch with the program \
+of `tsumugi switch`; it is a node of its own, as in `tsumugi lab exec switch -- tsumugi switch status`.
 
 64 B UDP round trip, both ends spinning (2-core VM, Linux 6.18, median of three runs' medians): direct 5.3 µs, \
 as a veth pair made by hand; switch 6.8 µs; router 6.8 µs.";
@@ -98,7 +101,7 @@ struct Exec {
     /// The lab's name; inside a node, the lab of that node.
     #[arg(long, env = tsumugi_lab::LAB_VARIABLE, hide_env = true, default_value = DEFAULT_NAME)]
     name: String,
-    /// The node's name, such as n0, or one of its addresses.
+    /// The node's name, such as n0, or one of its addresses; `switch`: the switch of a lab with an xdp-switch.
     node: String,
     /// The command and its arguments.
     #[arg(last = true, required = true)]
@@ -212,9 +215,12 @@ fn describe(lab: &Lab) -> String {
 
 fn exec(options: &Exec) -> ExitCode {
     let prepared = Lab::open(&options.name).and_then(|lab| {
-        let node = lab.find_node(&options.node)?;
         // `required` makes clap refuse an empty command.
-        let mut command = lab.command(node, &options.command[0])?;
+        let program = &options.command[0];
+        let mut command = match options.node.as_str() {
+            SWITCH => lab.switch_command(program)?,
+            node => lab.command(lab.find_node(node)?, program)?,
+        };
         command.args(&options.command[1..]);
         Ok(command)
     });
