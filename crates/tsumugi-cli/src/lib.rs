@@ -20,6 +20,7 @@ mod doctor;
 mod lab;
 pub mod mpiexec;
 mod pages;
+mod switch;
 mod xdp;
 
 /// Microsecond messages on ordinary Ethernet.
@@ -44,6 +45,8 @@ enum Command {
     Down(xdp::Down),
     /// Show the NICs with the XDP receive path, and its endpoints with who may use them and what they counted.
     Status(xdp::StatusArguments),
+    /// Make this host a switch box: forward frames between NICs by XDP, as an Ethernet switch does (root).
+    Switch(switch::Arguments),
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
     Lab(lab::Arguments),
     /// Measure latency, bandwidth, message rate and overhead between two hosts.
@@ -65,7 +68,7 @@ impl Command {
         let may = match self {
             Command::Doctor(_) | Command::Perf(_) | Command::Compare(_) | Command::Eval(_) => true,
             Command::Lab(arguments) => arguments.looks_at_labs(),
-            Command::Up(_) | Command::Down(_) | Command::Status(_) => false,
+            Command::Up(_) | Command::Down(_) | Command::Status(_) | Command::Switch(_) => false,
             Command::Completions(_) | Command::ManPages(_) => false,
         };
         may && rustix::process::geteuid().is_root()
@@ -73,10 +76,11 @@ impl Command {
 
     /// Whether it does to the machine what only root may do, so that the kernel's complaints are its failure.
     fn is_watched(&self) -> bool {
-        let only_looks = matches!(
-            self,
-            Command::Doctor(_) | Command::Status(_) | Command::Completions(_) | Command::ManPages(_)
-        );
+        let only_looks = match self {
+            Command::Switch(arguments) => arguments.only_looks(),
+            Command::Doctor(_) | Command::Status(_) | Command::Completions(_) | Command::ManPages(_) => true,
+            _ => false,
+        };
         !only_looks && rustix::process::geteuid().is_root()
     }
 }
@@ -105,6 +109,7 @@ pub fn main() -> ExitCode {
         Command::Up(arguments) => xdp::up(&arguments),
         Command::Down(arguments) => xdp::down(&arguments),
         Command::Status(arguments) => xdp::status(&arguments),
+        Command::Switch(arguments) => switch::run(&arguments),
         Command::Lab(arguments) => lab::run(arguments),
         Command::Perf(arguments) => perf::run(*arguments),
         Command::Compare(arguments) => compare::run(*arguments),

@@ -34,7 +34,7 @@ pub(crate) use up::{Up, up};
 
 /// Why the command did not do its work.
 #[derive(Debug, thiserror::Error)]
-enum XdpCommandError {
+pub(crate) enum XdpCommandError {
     #[error("only root can do that: `sudo tsumugi {0} …`")]
     NotRoot(&'static str),
 }
@@ -108,7 +108,7 @@ impl Here {
     }
 }
 
-fn require_root(command: &'static str) -> Result<(), XdpCommandError> {
+pub(crate) fn require_root(command: &'static str) -> Result<(), XdpCommandError> {
     if Uid::effective().is_root() { Ok(()) } else { Err(XdpCommandError::NotRoot(command)) }
 }
 
