@@ -75,11 +75,30 @@ fn everyone_takes_what_everyone_sends_with_either_receive_path() {
 }
 
 #[test]
+fn the_switch_is_measured_beside_the_bridge() {
+    let Some(_watched) = with_xdp("the_switch_is_measured_beside_the_bridge") else { return };
+    for hook in ["tc", "native"] {
+        let options = ["forwarding", "--hook", hook, "--rounds", "1", "--time", "0.05", "--json"];
+        let report = json(&perf("forwarding", &options, None));
+        assert_eq!(report["hook"], hook);
+        let figures = report["figures"].as_array().expect("figures");
+        assert_eq!(figures.len(), 5, "{report}");
+        for figure in figures {
+            let value = |name: &str| figure[name].as_f64().expect("a number");
+            assert!(value("bridge") > 0.0 && value("switch") > 0.0 && value("ratio") > 0.0, "{figure}");
+        }
+    }
+}
+
+#[test]
 fn ctrl_c_leaves_nothing_behind() {
     let Some(_watched) = with_xdp("ctrl_c_leaves_nothing_behind") else { return };
-    for (stem, name, after_ms) in
-        [("translate", "translate", 300), ("translate", "translate", 1500), ("exchange", "all-to-all", 1200)]
-    {
+    for (stem, name, after_ms) in [
+        ("translate", "translate", 300),
+        ("translate", "translate", 1500),
+        ("exchange", "all-to-all", 1200),
+        ("forwarding", "forwarding", 1500),
+    ] {
         let output = perf(stem, &[name], Some(Duration::from_millis(after_ms)));
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
     }

@@ -20,6 +20,7 @@ mod costs;
 mod cpu;
 pub mod eval;
 mod exchange;
+mod forwarding;
 pub mod machine;
 pub mod nics;
 pub mod output;

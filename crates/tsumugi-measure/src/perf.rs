@@ -47,6 +47,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf rate node1 --json | jq '.rows[].per_s'
   Alone, as root: tsumugi perf costs
                   tsumugi perf all-to-all
+                  tsumugi perf forwarding
                   tsumugi perf translate")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -84,6 +85,11 @@ enum Command {
     /// One of those who send: a part of `all-to-all`, run in a node of its lab.
     #[command(hide = true)]
     AllToAllMember(crate::exchange::member::MemberOptions),
+    /// The switch box beside the kernel's bridge, on the same NICs, in a lab of its own (root).
+    Forwarding(crate::forwarding::ForwardingOptions),
+    /// Sends frames: a part of `forwarding`, run in a node of its lab.
+    #[command(hide = true)]
+    ForwardingFrames(crate::forwarding::frames::FramesOptions),
     /// Writing pages of another process's window, with and without translations in the XDP program
     /// (P5's figure 1), and while that process is stopped, in a lab of its own (root).
     Translate(crate::translate::TranslateOptions),
@@ -297,6 +303,8 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Command::Costs(options) => return crate::costs::run(&options),
         Command::AllToAll(options) => return crate::exchange::run(&options),
         Command::AllToAllMember(options) => return crate::exchange::member::run(&options),
+        Command::Forwarding(options) => return crate::forwarding::run(&options),
+        Command::ForwardingFrames(options) => return crate::forwarding::frames::run(&options),
         Command::Translate(options) => return crate::translate::run(&options),
         Command::TranslateTarget(options) => return crate::translate::target::run(&options),
         Command::TranslateWriter(options) => return crate::translate::writer::run(&options),

@@ -1,0 +1,387 @@
+//! `tsumugi perf forwarding`: the switch box beside the kernel's bridge, on the same NICs, in turn.
+
+use std::process::ExitCode;
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use indicatif::{ProgressBar, ProgressStyle};
+use serde::{Deserialize, Serialize};
+use thiserror::Error;
+use tsumugi_lab::child::{ChildError, Running};
+use tsumugi_lab::interrupt::interrupted;
+use tsumugi_lab::{Lab, LabError, LabGuard, Spec, Wire};
+use tsumugi_rail::switch::Hook;
+
+use crate::choices::words;
+use crate::machine::Machine;
+use crate::output::{self, EXIT_INTERRUPTED};
+use crate::report::columns::Columns;
+use crate::report::units;
+use crate::row::Row;
+use crate::statistics::{OverRounds, median};
+
+pub(crate) mod frames;
+
+use frames::Delivered;
+
+/// How the lab is called: `forwarding-PID-NUMBER`.
+const LAB_STEM: &str = "forwarding";
+const NIC: &str = "nic0";
+/// How long anything but a measurement may take.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// How many times ahead of a measurement it is done for a moment, so that everybody is known to everybody.
+const WARM_UP_S: f64 = 0.02;
+
+const HELP: &str = "\
+As root this makes four nodes of its own (network namespaces), joined by a Linux bridge, and removes them again. Each figure is \
+taken with the switch's program on the bridge's ports (`tsumugi switch up`) and without, in turn and round by round, so that a \
+disturbance meets both; the ratio is the median of the rounds' ratios.
+
+  frames          60 B frames from one node to another, sent one by one through a packet socket, in a second
+  frames, XDP     the same, and both nodes have the XDP receive path, as those that run Tsumugi do
+  TCP stream      64 KiB writes. TCP hands the veth up to 64 KiB in one piece, which no wire carries
+  UDP             round trip of 8 B
+  ours, XDP       round trip of 8 B, and both nodes have the XDP receive path
+
+On a veth the sender's CPU does everything up to the receiver's socket: the time of a frame is that of sending, forwarding and \
+receiving together.
+
+Examples:
+  sudo tsumugi perf forwarding
+  sudo tsumugi perf forwarding --hook generic --rounds 9
+  sudo tsumugi perf forwarding --json | jq '.figures[] | {what, ratio}'
+
+Exit codes: 0 done, 1 failed, 2 wrong usage, 130 interrupted.";
+
+/// Options of this command.
+#[derive(Args, Clone, Debug)]
+#[command(after_help = HELP)]
+pub(crate) struct ForwardingOptions {
+    /// Where the switch's program gets frames [default: as `tsumugi switch up` chooses; tc for veths].
+    #[arg(long, value_parser = PossibleValuesParser::new(words::<Hook>()).try_map(|word| word.parse::<Hook>()))]
+    hook: Option<Hook>,
+    /// Rounds; figures are medians over them.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    rounds: u32,
+    /// Seconds for each figure of a round.
+    #[arg(long, default_value_t = 0.2)]
+    time: f64,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    json: bool,
+}
+
+/// What is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display, strum::VariantArray)]
+enum What {
+    #[strum(serialize = "frames")]
+    Frames,
+    #[strum(serialize = "frames, XDP")]
+    FramesXdp,
+    #[strum(serialize = "TCP stream")]
+    Stream,
+    #[strum(serialize = "UDP")]
+    Udp,
+    #[strum(serialize = "ours, XDP")]
+    Ours,
+}
+
+impl What {
+    /// From which node to which.
+    const fn nodes(self) -> (usize, usize) {
+        match self {
+            What::Frames | What::Stream | What::Udp => (0, 1),
+            What::FramesXdp | What::Ours => (2, 3),
+        }
+    }
+
+    /// Whether less is better.
+    const fn is_time(self) -> bool {
+        matches!(self, What::Udp | What::Ours)
+    }
+
+    fn show(self, figure: f64) -> String {
+        match self {
+            What::Frames | What::FramesXdp => units::rate(figure),
+            What::Stream => units::bandwidth(figure),
+            What::Udp | What::Ours => units::time(figure),
+        }
+    }
+}
+
+/// A line of the table.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+struct Figure {
+    what: String,
+    /// `frames_per_s`, `gbit_s` or `round_trip_ns`.
+    unit: &'static str,
+    bridge: f64,
+    switch: f64,
+    /// The switch's by the bridge's: the median of the rounds' ratios.
+    ratio: f64,
+    /// How far the rounds' ratios are apart: (largest − smallest) / median.
+    ratio_spread: f64,
+    /// Whether the switch is better where the ratio is below 1.
+    less_is_better: bool,
+}
+
+/// What `--json` prints.
+#[derive(Serialize)]
+struct Output {
+    hook: String,
+    figures: Vec<Figure>,
+    machine: Machine,
+}
+
+/// Why there is no table.
+#[derive(Debug, Error)]
+enum ForwardingError {
+    #[error("interrupted")]
+    Interrupted,
+    #[error("only root can make the lab and attach the program: `sudo tsumugi perf forwarding`")]
+    NotRoot,
+    #[error("cannot make a lab to measure in: {0}")]
+    Lab(#[from] LabError),
+    #[error(transparent)]
+    Child(#[from] ChildError),
+    #[error("`{0}` printed no {1}")]
+    NoFigure(String, &'static str),
+}
+
+pub(crate) fn run(options: &ForwardingOptions) -> crate::CommandResult {
+    let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
+    match measure(options) {
+        Ok((hook, figures)) => {
+            if options.json {
+                output::line(serde_json::to_string(&Output { hook, figures, machine })?)?;
+            } else {
+                output::line(format_args!("{}\n{}", table(&hook, &figures), machine.line()))?;
+            }
+            Ok(ExitCode::SUCCESS)
+        }
+        Err(ForwardingError::Interrupted | ForwardingError::Child(ChildError::Interrupted)) => {
+            Ok(ExitCode::from(EXIT_INTERRUPTED))
+        }
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), ForwardingError> {
+    use strum::VariantArray as _;
+    if !rustix::process::geteuid().is_root() {
+        return Err(ForwardingError::NotRoot);
+    }
+    let testbed = Testbed::make(options)?;
+    let style = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} {eta}");
+    let steps = u64::from(options.rounds) * 2 * What::VARIANTS.len() as u64;
+    let progress = ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let mut hook = String::new();
+    // By what, the rounds' figures with the bridge alone and with the switch.
+    let mut rounds = vec![[const { Vec::new() }; 2]; What::VARIANTS.len()];
+    for round in 0..options.rounds as usize {
+        // Each is first as often as the other.
+        for at in [round % 2, 1 - round % 2] {
+            if at == 1 {
+                hook = testbed.up(options)?;
+            }
+            for (rounds, what) in rounds.iter_mut().zip(What::VARIANTS) {
+                progress.set_message(format!("{what}, {}", ["bridge", "switch"][at]));
+                rounds[at].push(testbed.figure(*what, options.time)?);
+                progress.inc(1);
+            }
+            if at == 1 {
+                testbed.switch(&["down"])?;
+            }
+        }
+    }
+    progress.finish_and_clear();
+    let figures = rounds.iter().zip(What::VARIANTS).filter_map(|(rounds, what)| Figure::of(*what, rounds));
+    Ok((hook, figures.collect()))
+}
+
+impl Figure {
+    fn of(what: What, [bridge, switch]: &[Vec<f64>; 2]) -> Option<Figure> {
+        let ratios = OverRounds::of(switch.iter().zip(bridge).map(|(switch, bridge)| switch / bridge))?;
+        Some(Figure {
+            what: what.to_string(),
+            unit: match what {
+                What::Frames | What::FramesXdp => "frames_per_s",
+                What::Stream => "gbit_s",
+                What::Udp | What::Ours => "round_trip_ns",
+            },
+            bridge: median(bridge.iter().copied())?,
+            switch: median(switch.iter().copied())?,
+            ratio: ratios.median,
+            ratio_spread: ratios.spread,
+            less_is_better: what.is_time(),
+        })
+    }
+}
+
+fn table(hook: &str, figures: &[Figure]) -> String {
+    use strum::VariantArray as _;
+    let mut columns = Columns::new(&["what", "bridge", "switch", "ratio", "±", "better is"]);
+    for figure in figures {
+        let Some(what) = What::VARIANTS.iter().find(|what| what.to_string() == figure.what) else { continue };
+        columns.row(vec![
+            figure.what.clone(),
+            what.show(figure.bridge),
+            what.show(figure.switch),
+            format!("{:.2}", figure.ratio),
+            units::percent(figure.ratio_spread),
+            if figure.less_is_better { "less" } else { "more" }.to_owned(),
+        ]);
+    }
+    format!("the kernel's bridge, alone and with the switch's program on its ports ({hook})\n{columns}")
+}
+
+/// Two nodes without the XDP receive path, and two with it, around one bridge.
+struct Testbed {
+    lab: LabGuard,
+    /// They answer the measurements.
+    _servers: Vec<Running>,
+}
+
+impl Testbed {
+    fn make(options: &ForwardingOptions) -> Result<Testbed, ForwardingError> {
+        let spec = Spec { nodes: 4, wire: Some(Wire::XdpSwitch), ..Spec::unique(LAB_STEM) };
+        let lab = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
+            Ok(lab) => lab.guarded(),
+            Err(_) if interrupted() => return Err(ForwardingError::Interrupted),
+            Err(error) => return Err(error.into()),
+        };
+        for node in [2, 3] {
+            let mut up = ["up", NIC, "--endpoints", "2"].map(str::to_owned).to_vec();
+            // In the driver is where it is on real NICs; the switch's program there sends only to such nodes.
+            up.extend(["--xdp", "native"].map(str::to_owned));
+            Running::ours(Some((&lab, node)), &up)?.output(PATIENCE)?;
+        }
+        let mut servers = Vec::new();
+        for node in [1, 3] {
+            servers.push(Running::ours(Some((&lab, node)), &["perf", "serve"].map(str::to_owned))?);
+        }
+        let testbed = Testbed { lab, _servers: servers };
+        if options.hook == Some(Hook::Native) {
+            for node in 0..4 {
+                let mut told = testbed.lab.command(node, "ethtool")?;
+                told.args(["-K", NIC, "tx", "off", "txvlan", "off", "gro", "on"]);
+                Running::start(told, format!("ethtool -K {NIC} tx off txvlan off gro on"))?
+                    .output(PATIENCE)?;
+            }
+        }
+        testbed.switch(&["down"])?;
+        Ok(testbed)
+    }
+
+    /// Runs `tsumugi switch` in the box.
+    fn switch(&self, arguments: &[&str]) -> Result<Vec<u8>, ForwardingError> {
+        let shown = format!("tsumugi switch {}", arguments.join(" "));
+        let spawn = |cause| ChildError::Spawn { command: shown.clone(), cause };
+        let program = std::env::current_exe().map_err(spawn)?;
+        let mut command = self.lab.switch_command(program)?;
+        command.arg("switch").args(arguments);
+        Ok(Running::start(command, shown)?.output(PATIENCE)?)
+    }
+
+    /// Puts the program on the ports; returns where it runs.
+    fn up(&self, options: &ForwardingOptions) -> Result<String, ForwardingError> {
+        #[derive(Deserialize)]
+        struct Box {
+            ports: Vec<Port>,
+        }
+        #[derive(Deserialize)]
+        struct Port {
+            hook: String,
+        }
+        let ports: Vec<String> = (0..4).map(|node| format!("n{node}-{NIC}")).collect();
+        let hook = options.hook.map(|hook| hook.to_string());
+        let mut arguments = vec!["up", "--json"];
+        arguments.extend(ports.iter().map(String::as_str));
+        arguments.extend(hook.iter().flat_map(|hook| ["--hook", hook.as_str()]));
+        let said: Option<Box> = serde_json::from_slice(&self.switch(&arguments)?).ok();
+        let hook = said.and_then(|said| said.ports.into_iter().next()).map(|port| port.hook);
+        hook.ok_or_else(|| ForwardingError::NoFigure("tsumugi switch up --json".to_owned(), "hook"))
+    }
+
+    /// Measures, after a moment in which everybody becomes known.
+    fn figure(&self, what: What, time_s: f64) -> Result<f64, ForwardingError> {
+        match what {
+            What::Frames | What::FramesXdp => {
+                let (from, to) = what.nodes();
+                // The other way first: so the other is known.
+                self.frames(to, from, WARM_UP_S)?;
+                self.frames(from, to, WARM_UP_S)?;
+                Ok(self.frames(from, to, time_s)?)
+            }
+            What::Stream => {
+                let row =
+                    self.row(what, &["bandwidth", "--transport", "tcp-block", "--size", "64K"], time_s)?;
+                row.gbit_s
+                    .ok_or_else(|| ForwardingError::NoFigure("tsumugi perf bandwidth".to_owned(), "rate"))
+            }
+            What::Udp => self.round_trip(what, &["latency", "--transport", "udp", "--size", "8"], time_s),
+            What::Ours => {
+                let ours = ["latency", "--size", "8", "--receive", "xdp", "--wait", "spin"];
+                self.round_trip(what, &ours, time_s)
+            }
+        }
+    }
+
+    fn round_trip(&self, what: What, arguments: &[&str], time_s: f64) -> Result<f64, ForwardingError> {
+        let row = self.row(what, arguments, time_s)?;
+        row.p50_ns.ok_or_else(|| ForwardingError::NoFigure("tsumugi perf latency".to_owned(), "time"))
+    }
+
+    fn row(&self, what: What, arguments: &[&str], time_s: f64) -> Result<Row, ForwardingError> {
+        #[derive(Deserialize)]
+        struct Rows {
+            rows: Vec<Row>,
+        }
+        let (from, to) = what.nodes();
+        let (host, time) = (self.lab.nodes()[to].host.clone(), time_s.to_string());
+        let mut all = vec!["perf", arguments[0], &host, "--json", "--rounds", "1", "--time", &time];
+        all.extend(&arguments[1..]);
+        let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
+        let rows: Rows = Running::ours(Some((&self.lab, from)), &all)?.json(PATIENCE)?;
+        rows.rows.into_iter().next().ok_or_else(|| ForwardingError::NoFigure(all.join(" "), "row"))
+    }
+
+    /// Frames that got from one node to another in a second.
+    fn frames(&self, from: usize, to: usize, time_s: f64) -> Result<f64, ForwardingError> {
+        let received =
+            || self.node_prints(to, &["cat", &format!("/sys/class/net/{NIC}/statistics/rx_packets")]);
+        let mac = self.node_prints(to, &["cat", &format!("/sys/class/net/{NIC}/address")])?;
+        let arguments =
+            ["perf", "forwarding-frames", mac.trim(), "--time", &time_s.to_string()].map(str::to_owned);
+        let number = |text: String| text.trim().parse::<u64>().unwrap_or_default();
+        let before = number(received()?);
+        let delivered: Delivered = Running::ours(Some((&self.lab, from)), &arguments)?.json(PATIENCE)?;
+        let after = number(received()?);
+        Ok(after.saturating_sub(before) as f64 * 1e9 / delivered.time_ns.max(1) as f64)
+    }
+
+    fn node_prints(&self, node: usize, line: &[&str]) -> Result<String, ForwardingError> {
+        let mut command = self.lab.command(node, line[0])?;
+        command.args(&line[1..]);
+        let out = Running::start(command, line.join(" "))?.output(PATIENCE)?;
+        Ok(String::from_utf8_lossy(&out).into_owned())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_switch_is_compared_round_by_round_and_the_table_says_what_is_better() {
+        let rounds = [vec![4e5, 2e5, 4e5], vec![6e5, 3e5, 2e5]];
+        let figure = Figure::of(What::Frames, &rounds).expect("rounds");
+        assert_eq!((figure.ratio, figure.bridge, figure.less_is_better), (1.5, 4e5, false));
+        let other = Figure::of(What::Udp, &rounds).expect("rounds");
+        let text = table("tc", &[figure, other]);
+        let line = |start| text.lines().find(|line| line.starts_with(start)).expect("a line");
+        assert!(line("frames").contains("1.50") && line("frames").trim_end().ends_with("more"), "{text}");
+        assert!(line("UDP").trim_end().ends_with("less"), "{text}");
+    }
+}
