@@ -13,7 +13,7 @@
 //!     programs/120, nics/9-tc         as above
 //!     places, ports, counts           the program's maps
 //!     rules/300-10000                 seconds of ageing, floods a second
-//!     changed/bridge-11               what `switch up` has changed of the NIC with this index (`switch/changes.rs`)
+//!     changed/made-7667712            what `switch up` has changed of the NIC with this index (`switch/changes.rs`)
 //! ```
 //!
 //! PLACE is `/sys/fs/bpf`, or `/run/tsumugi/bpf` where that one is shut to those who are served (`xdp/bpf_fs.rs`).
