@@ -70,7 +70,7 @@ impl Cluster {
 
     /// Measures from a node; returns the rows.
     fn perf(&self, node: usize, line: &str) -> Vec<Value> {
-        let out = self.node_runs(node, &format!("{TSUMUGI} perf {line} --time 0.1 --json 2>&1"));
+        let out = self.node_runs(node, &format!("{TSUMUGI} perf {line} --rounds 1 --time 0.1 --json 2>&1"));
         let object =
             out.lines().find(|line| line.starts_with('{')).unwrap_or_else(|| panic!("{line}: {out}"));
         let report: Value = serde_json::from_str(object).expect("one JSON object");
@@ -106,7 +106,7 @@ fn run(mut shell: Command, line: &str) -> String {
 
 #[test]
 fn traffic_of_every_kind_passes() {
-    for (hook, mtu) in [("tc", 1500), ("tc", 9000), ("generic", 9000), ("native", 1500), ("native", 9000)] {
+    for (hook, mtu) in [("tc", 1500), ("tc", 9000), ("generic", 9000), ("native", 1500)] {
         let Some(cluster) = Cluster::new("traffic_of_every_kind_passes", mtu) else { return };
         if hook == "native" {
             for node in 0..3 {
@@ -143,14 +143,9 @@ fn traffic_of_every_kind_passes() {
                 cluster.status()
             );
         }
-        // XDP leaves to the bridge what lies in several buffers: what TCP leaves to be cut up, and jumbo frames.
+        // XDP leaves to the bridge what lies in several buffers, such as what TCP leaves to be cut up.
         let is_bridged = cluster.frames("n0-nic0", "bridged") > 0;
-        assert_eq!(
-            is_bridged,
-            hook == "generic" || hook == "native" && mtu == 9000,
-            "{hook} {mtu}: {}",
-            cluster.status()
-        );
+        assert_eq!(is_bridged, hook == "generic", "{hook} {mtu}: {}", cluster.status());
         let status = cluster.status();
         let addresses = status["addresses"].as_array().expect("a list").len();
         assert_eq!(addresses, 3, "each host is known once: {status}");
