@@ -3,7 +3,7 @@
  * The switch box: hands frames from NIC to NIC as an Ethernet switch does. It is attached to every port of a Linux bridge (or
  * of several, each a network by itself), and takes from the bridge what is frequent: frames for addresses whose port is known. All
  * else is the bridge's, as if there were no program: broadcasts and what must be flooded, what is for this host, and frames in
- * several buffers, which a program must not send on (is_scattered() of receive/answer.h tells why).
+ * several buffers, which XDP must not send on (is_scattered() of receive/answer.h tells why).
  *
  * Both learn. The bridge learns from the frames that it gets; so a source goes by the bridge when it is new or has moved, and now
  * and then afterwards, and the bridge hardly ever floods what has a place here.
@@ -68,7 +68,7 @@ __u32 given_s = 0;
 struct place {
 	__u32 port;
 	__u32 seen_s;
-	__u32 shown_s; /* when the bridge last got a frame of its */
+	__u32 shown_s; /* when it was last shown to the bridge */
 	__u32 long_s;  /* when it last sent a frame in several buffers, or LONG_S before it was new */
 };
 
@@ -150,8 +150,9 @@ static __always_inline void count(__u32 port, enum outcome outcome)
 
 static __always_inline __u64 key_of(const __u8 *address, __u32 network, __u32 vlan)
 {
-	return (__u64)network << NETWORK_SHIFT | (__u64)vlan << VLAN_SHIFT | (__u64)address[0] << 40 | (__u64)address[1] << 32 | (__u64)address[2] << 24 |
-	       (__u64)address[3] << 16 | (__u64)address[4] << 8 | address[5];
+	return (__u64)network << NETWORK_SHIFT | (__u64)vlan << VLAN_SHIFT | (__u64)address[0] << 40 |
+	       (__u64)address[1] << 32 | (__u64)address[2] << 24 | (__u64)address[3] << 16 | (__u64)address[4] << 8 |
+	       address[5];
 }
 
 static __always_inline int is_own(__u64 key)

@@ -45,7 +45,7 @@ enum Command {
     Down(xdp::Down),
     /// Show the NICs with the XDP receive path, and its endpoints with who may use them and what they counted.
     Status(xdp::StatusArguments),
-    /// Make this host a switch box: forward frames between NICs by XDP, as an Ethernet switch does (root).
+    /// Make this host a switch box: forward frames between NICs by XDP or tc, as an Ethernet switch does (root).
     Switch(switch::Arguments),
     /// Make, enter and remove a cluster on this machine (namespaces joined by a switch node; root).
     Lab(lab::Arguments),

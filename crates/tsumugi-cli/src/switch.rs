@@ -1,4 +1,4 @@
-//! `tsumugi switch`: an Ethernet switch in XDP, made of this host's NICs.
+//! `tsumugi switch`: an Ethernet switch, made of this host's NICs.
 
 use crate::xdp::require_root;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
@@ -13,17 +13,19 @@ use tsumugi_rail::ether::Mac;
 use tsumugi_rail::switch::{self, BridgeStatus, Hook, LostOnTheWay, Options, Port, Seen, Status};
 
 const UP_HELP: &str = "\
-The NICs become ports of a Linux bridge, tsumugi0 unless they are ports of one already, and each gets a program. It \
-sends on frames for addresses whose port it knows; all else goes to the bridge as if there were no program: broadcasts, unknown \
-addresses, frames longer than one buffer, and what is for this host. So all traffic passes, the frequent kind faster.
+The NICs become ports of a Linux bridge, tsumugi0 unless they are ports of one already, and each gets a program. It sends on frames \
+for addresses whose port it knows; all else goes to the bridge as if there were no program: broadcasts, unknown addresses, and what \
+is for this host. So all traffic passes, and the frequent kind is spared the bridge.
 
-Frames that the program sends on pass no firewall (nft, ebtables), no tc filter and no queue of this host. A bridge with VLAN \
-filtering or a spanning tree, and a NIC with an address of its own, are refused. VLAN tags are kept, and each VLAN is learned by itself.
+Frames that the program sends on pass no firewall of this host (nft, ebtables), and no tc filter where they come in; with XDP also \
+none, and no queue, where they go out. A bridge with VLAN filtering or a spanning tree, and a NIC with an address of its own, \
+are refused. VLAN tags are kept, and each VLAN is learned by itself.
 
 --hook says where the program gets frames:
 
   native     XDP in the NICs' drivers, before the kernel has made anything of a frame. The default where all NICs are real, and their
-             drivers take the program and send what it forwards. They are told to leave VLAN tags in frames (`ethtool -K NIC rxvlan off`)
+             drivers take the program and send what it forwards. Frames in several buffers go to the bridge. NICs are told to leave
+             VLAN tags in frames (`ethtool -K NIC rxvlan off`)
   tc         the ingress of tc, behind XDP: any NIC, any frame; Linux 6.6. The default where a NIC is virtual, for there XDP copies
              every frame first
   generic    XDP behind the drivers: before Linux 6.6. Real NICs are told not to join frames, too (`ethtool -K NIC gro off`)
@@ -213,7 +215,8 @@ struct AddressReport {
     address: String,
     #[serde(skip_serializing_if = "Option::is_none")]
     vlan: Option<u16>,
-    nic: u32,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    nic: Option<String>,
     seen_ago_s: u64,
 }
 
@@ -231,7 +234,11 @@ fn report(status: &Status) -> Report {
     let address = |seen: &Seen| AddressReport {
         address: mac(seen.address),
         vlan: (seen.vlan > 0).then_some(seen.vlan),
-        nic: seen.nic,
+        nic: status
+            .ports
+            .iter()
+            .find(|port| port.attached.index == seen.nic)
+            .and_then(|port| port.attached.nic.clone()),
         seen_ago_s: seen.ago.as_secs(),
     };
     Report {

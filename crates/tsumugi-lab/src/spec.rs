@@ -272,10 +272,10 @@ pub enum SpecError {
     /// Only a switch has ports that everything passes, including frames that bypass the sender's queue.
     #[error("a direct wire has no port whose rate could be limited: use --wire switch with --rate")]
     DirectRate,
-    /// What the switch's program sends passes no queue and no filter of the port.
+    /// What the switch's program sends passes no filter of the port, and with XDP no queue.
     #[error(
-        "the ports of an xdp-switch have no queue whose rate could be limited and no filter that could lose packets: use --wire switch \
-         with --rate or --loss"
+        "the program of an xdp-switch passes by the filters that lose packets, and with XDP by the queues that limit rates: use --wire \
+         switch with --rate or --loss"
     )]
     XdpSwitch,
     /// Not a share of packets, or none that a job could live with.

@@ -1,8 +1,8 @@
 //! Putting the program on all ports at one hook.
 
 use super::port::{self, Attachment};
-use super::program::{Forwarder, Hook};
-use super::{Rules, SwitchError};
+use super::program::Forwarder;
+use super::{Hook, Rules, SwitchError};
 use crate::sys;
 use crate::xdp::{Pins, XdpError};
 
@@ -33,52 +33,48 @@ pub(super) fn attach(
     let now = others.first().map(|other| other.hook);
     let wanted = hook.or(now.filter(|now| *now != Hook::Native || may_be_native));
     let first = wanted.unwrap_or(if may_be_native { Hook::Native } else { behind });
-    let may_fail = hook.is_none() && first == Hook::Native;
-    let mut native_refused = None;
-    if may_fail {
-        match attach_new(pins, rules, new, first, true)? {
-            Ok((forwarder, attached)) => return finish(pins, forwarder, others, attached, None),
-            Err(why) => native_refused = Some(why),
+    let may_be_refused = hook.is_none() && first == Hook::Native;
+    match attach_new(pins, rules, new, first, may_be_refused) {
+        Err(refused @ (SwitchError::Refused { .. } | SwitchError::Xdp(XdpError::Mtu { .. })))
+            if may_be_refused =>
+        {
+            let (forwarder, attached) = attach_new(pins, rules, new, behind, false)?;
+            finish(pins, forwarder, others, attached, Some(refused.to_string()))
         }
-    }
-    let hook = if may_fail { behind } else { first };
-    match attach_new(pins, rules, new, hook, false)? {
-        Ok((forwarder, attached)) => finish(pins, forwarder, others, attached, native_refused),
-        Err(reason) => Err(SwitchError::Tc { nic: new.join(" "), reason }),
+        attached => {
+            let (forwarder, attached) = attached?;
+            finish(pins, forwarder, others, attached, None)
+        }
     }
 }
 
-/// Attaches to all, or to none and says why not.
+/// Attaches to all, or to none. A NIC that does not let out what the program sends refuses it, if `must_send`.
 fn attach_new(
     pins: &Pins,
     rules: Rules,
     new: &[String],
     hook: Hook,
-    may_fail: bool,
-) -> Result<Result<(Forwarder, Vec<Attachment>), String>, SwitchError> {
+    must_send: bool,
+) -> Result<(Forwarder, Vec<Attachment>), SwitchError> {
     let mut forwarder = Forwarder::load(rules, hook, false)?;
     // Before it is attached anywhere: who asks the kernel knows it for ours.
     pins.remember_program(forwarder.id()?)?;
     let mut attached: Vec<Attachment> = Vec::new();
-    for name in new {
-        let why = match port::attach(&mut forwarder, pins, name) {
+    for nic in new {
+        let refused = match port::attach(&mut forwarder, pins, nic) {
             Ok(one) => {
-                let drops = one.drops.clone();
+                let reason = one.drops.clone().filter(|_| must_send);
                 attached.push(one);
-                match drops.filter(|_| may_fail) {
-                    None => continue,
-                    Some(why) => Ok(format!("{name}: {why}")),
-                }
+                reason.map(|reason| SwitchError::Refused { nic: nic.clone(), hook, reason })
             }
-            Err(SwitchError::Xdp(error @ (XdpError::Attach { .. } | XdpError::Mtu { .. }))) if may_fail => {
-                Ok(error.to_string())
-            }
-            Err(error) => Err(error),
+            Err(error) => Some(error),
         };
-        attached.iter().try_for_each(Attachment::detach)?;
-        return why.map(Err);
+        if let Some(refused) = refused {
+            attached.iter().try_for_each(Attachment::detach)?;
+            return Err(refused);
+        }
     }
-    Ok(Ok((forwarder, attached)))
+    Ok((forwarder, attached))
 }
 
 /// Has the other ports get the program, too. In between the bridge has their frames.

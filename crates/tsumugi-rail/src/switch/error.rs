@@ -47,13 +47,15 @@ pub enum SwitchError {
     /// Attaching the program to NICs, or what is pinned.
     #[error(transparent)]
     Xdp(#[from] XdpError),
-    /// The kernel did not attach the program at tc's ingress.
+    /// The kernel did not attach the program, or the NIC does not let out what it sends.
     #[error(
-        "attaching the switch's program to {nic} (tc): {reason}; it needs root and Linux 6.6, before that: `--hook generic`"
+        "attaching the switch's program to {nic} ({hook}): {reason}; without --hook it goes where it can"
     )]
-    Tc {
+    Refused {
         /// The NIC.
         nic: String,
+        /// Where the program was to get frames.
+        hook: super::Hook,
         /// What the kernel or the library said.
         reason: String,
     },

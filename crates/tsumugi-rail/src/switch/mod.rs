@@ -1,4 +1,4 @@
-//! The switch box: an Ethernet switch in XDP.
+//! The switch box: an Ethernet switch in XDP or tc.
 //!
 //! Its ports are ports of an ordinary Linux bridge, or of several, each with the program `bpf/switch.bpf.c`. The program sends on
 //! what is frequent and leaves the rest to the bridge: what it does not take passes as if it were not there, and nothing is
@@ -12,6 +12,7 @@
 mod attach;
 mod changes;
 mod error;
+mod hook;
 mod limits;
 mod port;
 mod program;
@@ -20,10 +21,11 @@ mod status;
 mod up;
 
 pub use error::SwitchError;
+pub use hook::Hook;
 pub use limits::{NETWORKS_MAX, PLACES_MAX, PORTS_MAX};
 pub use port::Attachment;
 pub use program::{
-    Counts, Forwarder, Hook, IDLE_S, LONG_S, Outcome, Place, PortEntry, Rules, SHOW_MAX_S, SHOW_S, place_key,
+    Counts, Forwarder, IDLE_S, LONG_S, Outcome, Place, PortEntry, Rules, SHOW_MAX_S, SHOW_S, place_key,
 };
 pub use settings::LostOnTheWay;
 pub use status::{BridgeStatus, Port, Seen, Status, status};

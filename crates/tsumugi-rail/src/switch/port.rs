@@ -1,7 +1,7 @@
 //! The program on a NIC: attaching it, what became of that, and taking it off.
 
-use super::SwitchError;
-use super::program::{Forwarder, Hook};
+use super::program::Forwarder;
+use super::{Hook, SwitchError};
 use crate::netlink::sends_for_programs;
 use crate::sys;
 use crate::xdp::pins::entries;
@@ -64,7 +64,11 @@ impl Attachment {
 pub(super) fn attach(forwarder: &mut Forwarder, pins: &Pins, nic: &str) -> Result<Attachment, SwitchError> {
     let hook = forwarder.hook();
     if let Some(mode) = hook.mode() {
-        let mut attached: Attachment = nic::attach(forwarder.xdp()?, pins, nic, Some(mode))?.into();
+        let attached = nic::attach(forwarder.xdp()?, pins, nic, Some(mode)).map_err(|error| match error {
+            XdpError::Attach { nic, reason, .. } => SwitchError::Refused { nic, hook, reason },
+            error => error.into(),
+        });
+        let mut attached: Attachment = attached?.into();
         // Before Linux 6.3 the kernel does not say.
         if attached.drops.is_none() && sends_for_programs(attached.index) == Some(false) {
             attached.drops = Some("its driver sends no frames for programs on other NICs".to_owned());
@@ -73,8 +77,10 @@ pub(super) fn attach(forwarder: &mut Forwarder, pins: &Pins, nic: &str) -> Resul
     }
     let index = nic::index_of(nic)?;
     let pin = pins.nics().join(format!("{index}-{hook}"));
-    let refused =
-        |error: &dyn std::error::Error| SwitchError::Tc { nic: nic.to_owned(), reason: chain(error) };
+    let refused = |error: &dyn std::error::Error| {
+        let reason = chain(error);
+        SwitchError::Refused { nic: nic.to_owned(), hook, reason }
+    };
     let program = forwarder.tc()?;
     // Before others: what they let pass or change is not what came in.
     let first = TcAttachOptions::TcxOrder(LinkOrder::first());

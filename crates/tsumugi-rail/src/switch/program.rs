@@ -1,8 +1,8 @@
 //! Loading the switch's program, telling it of ports, and reading what it knows.
 
-use super::SwitchError;
+use super::{Hook, SwitchError};
 use crate::ether::Mac;
-use crate::xdp::{Action, Mode, SWITCH_PROGRAM};
+use crate::xdp::{Action, SWITCH_PROGRAM};
 use aya::maps::xdp::{DevMap, XdpMapError};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
 use aya::programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp};
@@ -36,55 +36,6 @@ const SK_BUFF_IFINDEX_AT: usize = 40;
 
 /// The program's maps that are pinned.
 pub(super) const PINNED: [&str; 3] = ["places", "ports", "counts"];
-
-/// Where in the kernel the program gets frames.
-#[derive(
-    Clone,
-    Copy,
-    Debug,
-    PartialEq,
-    Eq,
-    Hash,
-    strum::Display,
-    strum::EnumMessage,
-    strum::EnumString,
-    strum::IntoStaticStr,
-    strum::VariantArray,
-    strum::VariantNames,
-)]
-#[strum(serialize_all = "kebab-case", parse_err_ty = String, parse_err_fn = no_hook)]
-pub enum Hook {
-    /// XDP in the NICs' drivers: before the kernel has made anything of the frame. For real NICs.
-    Native,
-    /// XDP behind the drivers: each frame is copied first, unless it has come with much room in front.
-    Generic,
-    /// tc's ingress, behind XDP (tcx, Linux 6.6): frames as they are, and with what the kernel knows of them.
-    Tc,
-}
-
-fn no_hook(word: &str) -> String {
-    format!("'{word}' is no hook; choose from {}", <Hook as strum::VariantNames>::VARIANTS.join(", "))
-}
-
-impl Hook {
-    /// The mode of XDP that it is.
-    pub(super) const fn mode(self) -> Option<Mode> {
-        match self {
-            Hook::Native => Some(Mode::Native),
-            Hook::Generic => Some(Mode::Generic),
-            Hook::Tc => None,
-        }
-    }
-}
-
-impl From<Mode> for Hook {
-    fn from(mode: Mode) -> Hook {
-        match mode {
-            Mode::Native => Hook::Native,
-            Mode::Generic => Hook::Generic,
-        }
-    }
-}
 
 /// What happened to a frame, in the order in which the program counts.
 #[derive(
@@ -154,7 +105,7 @@ pub struct Place {
     pub port: u32,
     /// When.
     pub seen_s: u32,
-    /// When the bridge last got a frame of its.
+    /// When it was last shown to the bridge.
     pub shown_s: u32,
     /// When it last sent a frame in several buffers, or [`LONG_S`] before it was new.
     pub long_s: u32,
@@ -187,10 +138,10 @@ pub fn place_key(network: u32, vlan: u16, address: Mac) -> u64 {
     u64::from(network) << 60 | u64::from(vlan & 0xfff) << 48 | address
 }
 
-/// What such a number stands for.
-pub(super) fn of_place_key(key: u64) -> (u32, u16, Mac) {
+/// The VLAN and the address that such a number stands for.
+pub(super) fn of_place_key(key: u64) -> (u16, Mac) {
     let [_, _, a, b, c, d, e, f] = key.to_be_bytes();
-    ((key >> 60) as u32, (key >> 48) as u16 & 0xfff, [a, b, c, d, e, f])
+    ((key >> 48) as u16 & 0xfff, [a, b, c, d, e, f])
 }
 
 /// A port as the program knows it: `struct port` of `bpf/switch.bpf.c`.
@@ -228,14 +179,17 @@ impl Forwarder {
         if OBJECT.is_empty() {
             return Err(SwitchError::NotCompiled);
         }
-        let mut loader = EbpfLoader::new();
-        loader.override_global("ageing_s", &rules.ageing_s, true).override_global(
-            "floods_per_s",
-            &rules.floods_per_s,
-            true,
-        );
         let (given, is_native) = (u32::from(time_is_given), u32::from(hook == Hook::Native));
-        loader.override_global("time_is_given", &given, true).override_global("is_native", &is_native, true);
+        let settings = [
+            ("ageing_s", &rules.ageing_s),
+            ("floods_per_s", &rules.floods_per_s),
+            ("time_is_given", &given),
+            ("is_native", &is_native),
+        ];
+        let mut loader = EbpfLoader::new();
+        for (name, value) in settings {
+            loader.override_global(name, value, true);
+        }
         let loaded = loader.load(OBJECT).map_err(|source| SwitchError::Load(Box::new(source)))?;
         let mut forwarder = Forwarder { loaded, hook };
         match hook {

@@ -96,7 +96,7 @@ pub(super) fn of(pins: &Pins, attached: &[Attachment]) -> Result<Status, SwitchE
     let nics: BTreeMap<u32, u32> = attached.iter().filter_map(number).collect();
     let seen = known.iter().flat_map(Known::places).filter_map(|(key, place)| {
         let ago_s = now_s.wrapping_sub(place.seen_s);
-        let (_, vlan, address) = of_place_key(key);
+        let (vlan, address) = of_place_key(key);
         let nic = *nics.get(&place.port)?;
         let seen = Seen { vlan, address, nic, ago: Duration::from_secs(ago_s.into()) };
         (ago_s < rules.ageing_s).then_some(seen)

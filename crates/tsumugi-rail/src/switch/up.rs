@@ -44,7 +44,7 @@ const ACCESS: Access = Access { owner: None, group: None, mode: 0o600 };
 /// forgotten. Meanwhile the bridge forwards.
 ///
 /// # Errors
-/// Says what failed. A box that was there goes on as it was; what this call has made of a new one is removed.
+/// Says what failed. What this call has made of a new box is removed. One that was there keeps its ports if a new NIC is refused.
 pub fn up(nics: &[String], options: &Options) -> Result<Status, SwitchError> {
     let pins = Pins::of_the_switch()?;
     bury(&pins);
