@@ -108,7 +108,7 @@ static __always_inline int decode(struct xdp_md *context, char *memory, const st
 	if (header->version != TSUMUGI_VERSION && (header->kind == TSUMUGI_HELLO || header->kind == TSUMUGI_RESET))
 		return XDP_PASS;
 	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header) ||
-	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_DAMAGED || header->epoch == 0 ||
+	    header->kind < TSUMUGI_DATA || header->kind > TSUMUGI_KIND_LAST || header->epoch == 0 ||
 	    bytes - sizeof(*header) < header->body_bytes)
 		goto malformed;
 	/* Every other kind is the owner's; so are datagrams that were coalesced in transit. */

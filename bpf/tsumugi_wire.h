@@ -63,6 +63,12 @@ enum tsumugi_kind {
 	TSUMUGI_SIZE_PROBE = 14,
 	TSUMUGI_SIZE_ACK = 15,
 	TSUMUGI_DAMAGED = 16,
+	TSUMUGI_JOIN = 17,
+	TSUMUGI_ARRIVE = 18,
+	TSUMUGI_LEAVE = 19,
+	TSUMUGI_VERDICT = 20,
+	TSUMUGI_RELEASE = 21,
+	TSUMUGI_KIND_LAST = TSUMUGI_RELEASE,
 };
 
 #define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
@@ -72,6 +78,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
 #define TSUMUGI_FLAG_AT_LEISURE 32 /* with ACK_REQUEST: who must make a system call for the ACK may take its time */
 #define TSUMUGI_FLAG_UNCHECKED 64 /* DATA, where both sides agreed: the body's CRC is 0 and not compared */
+#define TSUMUGI_FLAG_MIXED 128 /* to and from switch boxes: body_crc is tsumugi_group_mix() of the body */
 
 struct tsumugi_header {
 	union {
@@ -94,25 +101,25 @@ struct tsumugi_header {
 	};
 };
 
-/* The header check: over the six words with `check` taken as 0. */
-static inline __u32 tsumugi_header_check(const struct tsumugi_header *header)
-{
-	__u64 sum = 0;
-
-	/* Unrolled: the verifier then sees six constant offsets and no loop. */
 #define TSUMUGI_MIX(word)                      \
 	do {                                   \
 		sum ^= (word);                 \
 		sum *= 0xbf58476d1ce4e5b9ULL;  \
 		sum ^= sum >> 32;              \
 	} while (0)
+
+/* The header check: over the six words with `check` taken as 0. */
+static inline __u32 tsumugi_header_check(const struct tsumugi_header *header)
+{
+	__u64 sum = 0;
+
+	/* Unrolled: the verifier then sees six constant offsets and no loop. */
 	TSUMUGI_MIX(header->words[0] & 0xffffffffULL);
 	TSUMUGI_MIX(header->words[1]);
 	TSUMUGI_MIX(header->words[2]);
 	TSUMUGI_MIX(header->words[3]);
 	TSUMUGI_MIX(header->words[4]);
 	TSUMUGI_MIX(header->words[5]);
-#undef TSUMUGI_MIX
 	return (__u32)sum;
 }
 
@@ -201,6 +208,98 @@ struct tsumugi_challenge {
 	__u64 nonce;
 	__u64 cookie; /* never 0 */
 };
+
+/* ---- packets to and from switch boxes (group.rs) ----------------------------------------------- */
+
+#define TSUMUGI_GROUP_BYTES 88 /* of every body */
+#define TSUMUGI_GROUP_WORDS 8 /* that are combined */
+#define TSUMUGI_GROUP_SLOTS 64
+#define TSUMUGI_GROUP_SLOT_BITS 6
+
+enum tsumugi_operation {
+	TSUMUGI_OPERATION_NONE = 0,
+	TSUMUGI_OPERATION_SUM = 1,
+	TSUMUGI_OPERATION_MIN = 2,
+	TSUMUGI_OPERATION_MAX = 3,
+	TSUMUGI_OPERATION_AND = 4,
+	TSUMUGI_OPERATION_OR = 5,
+	TSUMUGI_OPERATION_XOR = 6,
+};
+
+enum tsumugi_verdict {
+	TSUMUGI_JOINED = 1,
+	TSUMUGI_WAITING = 2,
+	TSUMUGI_LOST = 3,
+	TSUMUGI_UNKNOWN = 4,
+	TSUMUGI_REFUSED = 5,
+	TSUMUGI_DISAGREEMENT = 6,
+	TSUMUGI_NO_BOX = 7,
+};
+
+/* JOIN. The header's flow, token and epoch are those of the releases that are wanted. */
+struct tsumugi_join {
+	__u64 frame; /* 0: no frame, as in the two below */
+	__u64 job;
+	__u64 key;
+	__u64 group;
+	__u64 box; /* 0, or the number of the box that joins */
+	__u64 first; /* generation whose release has PSN 0 */
+	__u16 size; /* members in all */
+	__u16 member;
+	__u16 weight; /* members that the sender stands for */
+	__u8 via; /* slot of a box below to which the answer goes on */
+	__u8 reserved[33];
+};
+
+/* ARRIVE, RELEASE, and a release, which is DATA. */
+struct tsumugi_contribution {
+	__u64 frame;
+	__u8 operation; /* enum tsumugi_operation */
+	__u8 count; /* words that mean something; the others are 0 */
+	__u8 via;
+	__u8 reserved[5];
+	__u64 generation; /* from 1 */
+	__u64 words[TSUMUGI_GROUP_WORDS];
+};
+
+/* VERDICT. */
+struct tsumugi_group_answer {
+	__u64 frame;
+	__u8 verdict; /* enum tsumugi_verdict */
+	__u8 via;
+	__u16 member; /* that has not arrived */
+	__u16 weight;
+	__u8 reserved[2];
+	__u32 seat;
+	__u32 reserved_2;
+	__u64 seat_token;
+	__u64 generation;
+	__u8 reserved_3[48];
+};
+
+_Static_assert(sizeof(struct tsumugi_join) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
+_Static_assert(sizeof(struct tsumugi_contribution) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
+_Static_assert(sizeof(struct tsumugi_group_answer) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
+
+/* What body_crc is where the flags have TSUMUGI_FLAG_MIXED. */
+static inline __u32 tsumugi_group_mix(const __u64 *body)
+{
+	__u64 sum = 0;
+
+	TSUMUGI_MIX(body[0]);
+	TSUMUGI_MIX(body[1]);
+	TSUMUGI_MIX(body[2]);
+	TSUMUGI_MIX(body[3]);
+	TSUMUGI_MIX(body[4]);
+	TSUMUGI_MIX(body[5]);
+	TSUMUGI_MIX(body[6]);
+	TSUMUGI_MIX(body[7]);
+	TSUMUGI_MIX(body[8]);
+	TSUMUGI_MIX(body[9]);
+	TSUMUGI_MIX(body[10]);
+	return (__u32)sum;
+}
+#undef TSUMUGI_MIX
 
 /* ---- receive memory (memory.rs; who writes what and the invariants are told there) ------------- */
 

@@ -44,6 +44,16 @@ numbered! {
         SizeAck = 15,
         /// The DATA packet `psn` arrived, and its body is not what its CRC says: send it again, in PIECEs.
         Damaged = 16,
+        /// To a switch box: the sender wants to be counted in a group. What these five carry is told in [`group`](crate::group).
+        Join = 17,
+        /// To a switch box: the sender has arrived at a generation of its group.
+        Arrive = 18,
+        /// To a switch box: the sender leaves its group.
+        Leave = 19,
+        /// What a switch box says of a JOIN, an ARRIVE or a LEAVE.
+        Verdict = 20,
+        /// From a switch box to one below: a generation of a group is complete.
+        Release = 21,
     }
 }
 
@@ -51,7 +61,13 @@ impl Kind {
     /// Whether the packet belongs to an established flow, so that its `flow` and `token` must match.
     #[must_use]
     pub const fn on_a_flow(self) -> bool {
-        !matches!(self, Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset)
+        !matches!(self, Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset) && !self.of_a_group()
+    }
+
+    /// Whether the packet is between a member of a group and a switch box, or between boxes.
+    #[must_use]
+    pub const fn of_a_group(self) -> bool {
+        matches!(self, Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release)
     }
 }
 
@@ -78,6 +94,9 @@ impl Flags {
     /// In DATA, where both sides have agreed on it ([`Offer::trusts_wire`](crate::handshake::Offer::trusts_wire)): the body's CRC was
     /// not made, is 0, and is not compared.
     pub const UNCHECKED: Flags = Flags(64);
+    /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body: in all packets to and from switch boxes, and in no
+    /// others.
+    pub const MIXED: Flags = Flags(128);
 
     /// Whether every bit of `other` is set here.
     #[must_use]
@@ -117,7 +136,7 @@ pub struct Header {
     pub credit: u16,
     /// Bytes of body that follow the header. Datagrams that were coalesced on receive are cut apart by it.
     pub body_bytes: u16,
-    /// CRC32C (Castagnoli) of the body; 0 for an empty body, and with [`Flags::UNCHECKED`].
+    /// CRC32C (Castagnoli) of the body; 0 for an empty body, and with [`Flags::UNCHECKED`]. See [`Flags::MIXED`].
     pub body_crc: u32,
 }
 
@@ -267,16 +286,20 @@ const MIX: u64 = 0xbf58_476d_1ce4_e5b9;
 fn check(layout: &Layout) -> u32 {
     let bytes: &[u8; HEADER_BYTES] = zerocopy::transmute_ref!(layout);
     let (words, _) = bytes.as_chunks::<8>();
-    let mut sum = 0u64;
-    for (index, word) in words.iter().enumerate() {
-        let mut word = u64::from_le_bytes(*word);
-        if index == 0 {
-            word &= 0xffff_ffff; // the upper half is the check itself
-        }
-        sum = (sum ^ word).wrapping_mul(MIX);
-        sum ^= sum >> 32;
-    }
-    sum as u32
+    mix_words(words.iter().enumerate().map(|(index, word)| {
+        let word = u64::from_le_bytes(*word);
+        // The upper half of the first is the check itself.
+        if index == 0 { word & 0xffff_ffff } else { word }
+    }))
+}
+
+/// 32 bits that any change of the words changes, but for a chance of 2⁻³².
+#[inline]
+pub(crate) fn mix_words(words: impl Iterator<Item = u64>) -> u32 {
+    words.fold(0u64, |sum, word| {
+        let sum = (sum ^ word).wrapping_mul(MIX);
+        sum ^ sum >> 32
+    }) as u32
 }
 
 #[cfg(test)]

@@ -19,6 +19,7 @@
 //! | PIECE     | a piece of a DATA packet that is too long for its path | [`piece`]     |
 //! | SIZE_PROBE, SIZE_ACK | padding; none                               |               |
 //! | DAMAGED   | none; asks for a DATA packet again                     |               |
+//! | JOIN, ARRIVE, LEAVE, VERDICT, RELEASE | between members of groups and switch boxes | [`group`] |
 //!
 //! The budget at MTU 1500 over IPv4: 1500 − 20 − 8 = 1472 bytes of datagram; 48 of header leave
 //! 1424 of body; a fragment's frame header of 24 leaves 1400 bytes of a long message, 95 % of the
@@ -34,6 +35,7 @@
 pub mod ack;
 pub mod defect;
 pub mod frame;
+pub mod group;
 pub mod handshake;
 pub mod header;
 pub mod limits;

@@ -266,7 +266,7 @@ static void describe(const unsigned char *bytes, size_t size, struct fields *fie
 		put(fields, "result=version %u", header.version);
 	} else if (header.check != tsumugi_header_check(&header)) {
 		put(fields, "result=check");
-	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_DAMAGED) {
+	} else if (header.kind < TSUMUGI_DATA || header.kind > TSUMUGI_KIND_LAST) {
 		put(fields, "result=kind %u", header.kind);
 	} else if (header.epoch == 0) {
 		put(fields, "result=epoch");

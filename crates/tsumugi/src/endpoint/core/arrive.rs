@@ -132,6 +132,7 @@ impl Core {
             | Kind::SizeProbe
             | Kind::SizeAck
             | Kind::Damaged => self.on_flow_packets(now, from, header, run),
+            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {}
         }
     }
 
@@ -236,6 +237,7 @@ impl Core {
             Kind::SizeAck => self.on_size_ack(now, index, header),
             Kind::Damaged => self.on_wanted_again(index, header.psn)?,
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
+            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {}
         }
         Ok(())
     }
