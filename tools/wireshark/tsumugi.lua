@@ -11,12 +11,15 @@ local WORD_PSNS = 32
 local WORDS_MAX = 33
 local PIECE_ALIGN = 64
 local PACKET_BODY_BYTES_MAX = 8924
+local GROUP_BYTES = 88
+local GROUP_WORDS = 8
 local MESSAGE_BYTES_MAX = UInt64.new(0, 256) -- 2^40
 
 local KINDS = {
     [1] = "DATA", [2] = "ACK", [3] = "NAK", [4] = "XOFF", [5] = "XON", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
     [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK", [16] = "DAMAGED",
+    [17] = "JOIN", [18] = "ARRIVE", [19] = "LEAVE", [20] = "VERDICT", [21] = "RELEASE",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local OPCODES = {
@@ -24,6 +27,13 @@ local OPCODES = {
     [8] = "part",
 }
 local REPEATS = { [0] = "selective", [1] = "go-back-N" }
+local OPERATIONS = {
+    [0] = "none (barrier)", [1] = "sum", [2] = "min", [3] = "max", [4] = "and", [5] = "or", [6] = "xor",
+}
+local GROUP_VERDICTS = {
+    [1] = "joined", [2] = "waiting", [3] = "lost", [4] = "unknown", [5] = "refused", [6] = "disagreement",
+    [7] = "no box",
+}
 local VERDICTS = { [0] = "bad", [1] = "good", [2] = "not verified" }
 
 local tsumugi = Proto("tsumugi", "Tsumugi")
@@ -41,6 +51,7 @@ local f = {
     away = ProtoField.bool("tsumugi.flags.away", "Another process will go on", 8, nil, 0x10),
     unchecked = ProtoField.bool("tsumugi.flags.unchecked", "Without a CRC of the body", 8, nil, 0x40),
     at_leisure = ProtoField.bool("tsumugi.flags.at_leisure", "That ACK may take its time", 8, nil, 0x20),
+    mixed = ProtoField.bool("tsumugi.flags.mixed", "The body's check is no CRC", 8, nil, 0x80),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
     check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
@@ -51,7 +62,7 @@ local f = {
     ack = ProtoField.uint64("tsumugi.ack", "Ack", base.DEC),
     credit = ProtoField.uint16("tsumugi.credit", "Credit (PSNs)"),
     body_bytes = ProtoField.uint16("tsumugi.body_bytes", "Body bytes"),
-    body_crc = ProtoField.uint32("tsumugi.body_crc", "Body CRC32C", base.HEX),
+    body_crc = ProtoField.uint32("tsumugi.body_crc", "Body CRC32C, or mix", base.HEX),
     body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, VERDICTS),
     body = ProtoField.bytes("tsumugi.body", "Body"),
     malformed = ProtoField.string("tsumugi.malformed", "Malformed"),
@@ -90,6 +101,23 @@ local f = {
     listens = ProtoField.bool("tsumugi.offer.listens", "A TCP socket listens on the port", 8, nil, 0x01),
     datagram_bytes = ProtoField.uint16("tsumugi.offer.datagram_bytes", "Longest datagram (bytes)"),
     message_bytes_max = ProtoField.uint64("tsumugi.offer.message_bytes_max", "Longest message (bytes)", base.DEC),
+
+    group_job = ProtoField.uint64("tsumugi.group.job", "Job", base.HEX),
+    group_key = ProtoField.uint64("tsumugi.group.key", "Key", base.HEX),
+    group_number = ProtoField.uint64("tsumugi.group.number", "Group", base.DEC),
+    group_box = ProtoField.uint64("tsumugi.group.box", "Box that joins, or 0", base.HEX),
+    group_first = ProtoField.uint64("tsumugi.group.first", "Generation whose release has PSN 0", base.DEC),
+    group_size = ProtoField.uint16("tsumugi.group.size", "Members in all"),
+    group_member = ProtoField.uint16("tsumugi.group.member", "Member"),
+    group_weight = ProtoField.uint16("tsumugi.group.weight", "Members that the sender stands for"),
+    group_via = ProtoField.uint8("tsumugi.group.via", "Slot below"),
+    group_operation = ProtoField.uint8("tsumugi.group.operation", "Operation", base.DEC, OPERATIONS),
+    group_count = ProtoField.uint8("tsumugi.group.count", "Words"),
+    group_generation = ProtoField.uint64("tsumugi.group.generation", "Generation", base.DEC),
+    group_word = ProtoField.uint64("tsumugi.group.word", "Word", base.HEX),
+    group_verdict = ProtoField.uint8("tsumugi.group.verdict", "Verdict", base.DEC, GROUP_VERDICTS),
+    group_seat = ProtoField.uint32("tsumugi.group.seat", "Seat"),
+    group_seat_token = ProtoField.uint64("tsumugi.group.seat_token", "Token of the seat", base.HEX),
 }
 tsumugi.fields = f
 
@@ -141,15 +169,34 @@ end
 
 local MIX = UInt64.new(0x1ce4e5b9, 0xbf58476d)
 
+local function mix_word(sum, word)
+    sum = sum:bxor(word) * MIX
+    return sum:bxor(sum:rshift(32))
+end
+
 -- The header check over six words, the check itself taken as 0. The header must be there.
 local function header_check(tvb, at)
+    local sum = mix_word(UInt64.new(0, 0), UInt64.new(tvb(at, 4):le_uint(), 0))
+    for index = 1, 5 do sum = mix_word(sum, tvb(at + 8 * index, 8):le_uint64()) end
+    return sum:lower()
+end
+
+-- What body_crc is where the packet at `at` is MIXED. The body must be there.
+local function group_mix(tvb, at)
     local sum = UInt64.new(0, 0)
-    for index = 0, 5 do
-        local word = index == 0 and UInt64.new(tvb(at, 4):le_uint(), 0) or tvb(at + 8 * index, 8):le_uint64()
-        sum = sum:bxor(word) * MIX
-        sum = sum:bxor(sum:rshift(32))
+    for index = 0, GROUP_BYTES / 8 - 1 do
+        sum = mix_word(sum, tvb(at + HEADER_BYTES + 8 * index, 8):le_uint64())
     end
     return sum:lower()
+end
+
+local function has_flag(tvb, at, flag)
+    return math.floor(tvb(at + 2, 1):uint() / flag) % 2 == 1
+end
+
+-- With a body of another length than those of groups the flag means nothing.
+local function is_mixed(tvb, at, bytes)
+    return bytes == GROUP_BYTES and has_flag(tvb, at, 128)
 end
 
 -- ---- bodies: each returns a text for the summary and, for a body that is refused, the reason ---------
@@ -231,7 +278,75 @@ local function dissect_frame(tvb, body, at, bytes, tree)
     return at + have
 end
 
+local function dissect_contribution(tvb, body, bytes, tree)
+    local operation, count = tvb(body + 8, 1):uint(), tvb(body + 9, 1):uint()
+    local generation = tvb(body + 16, 8):le_uint64()
+    if not OPERATIONS[operation] or count > GROUP_WORDS or generation == UInt64.new(0, 0) then
+        return "", "group"
+    end
+    local contribution = tree:add(tvb(body, bytes), "Contribution")
+    contribution:add_le(f.group_operation, tvb(body + 8, 1))
+    contribution:add_le(f.group_count, tvb(body + 9, 1))
+    contribution:add_le(f.group_via, tvb(body + 10, 1))
+    contribution:add_le(f.group_generation, tvb(body + 16, 8))
+    for index = 0, GROUP_WORDS - 1 do contribution:add_le(f.group_word, tvb(body + 24 + 8 * index, 8)) end
+    return string.format("generation=%s %s", tostring(generation), OPERATIONS[operation])
+end
+
+local function dissect_join(tvb, body, bytes, tree)
+    local box = tvb(body + 32, 8):le_uint64()
+    local size, member = tvb(body + 48, 2):le_uint(), tvb(body + 50, 2):le_uint()
+    local weight = tvb(body + 52, 2):le_uint()
+    local is_endpoint = box == UInt64.new(0, 0)
+    if member >= size or weight == 0 or weight > size or (is_endpoint and weight ~= 1) then
+        return "", "group"
+    end
+    local join = tree:add(tvb(body, bytes), "Join")
+    join:add_le(f.group_job, tvb(body + 8, 8))
+    join:add_le(f.group_key, tvb(body + 16, 8))
+    join:add_le(f.group_number, tvb(body + 24, 8))
+    join:add_le(f.group_box, tvb(body + 32, 8))
+    join:add_le(f.group_first, tvb(body + 40, 8))
+    join:add_le(f.group_size, tvb(body + 48, 2))
+    join:add_le(f.group_member, tvb(body + 50, 2))
+    join:add_le(f.group_weight, tvb(body + 52, 2))
+    join:add_le(f.group_via, tvb(body + 54, 1))
+    return string.format("group=%s %s member=%d weight=%d of %d", tostring(tvb(body + 24, 8):le_uint64()),
+        is_endpoint and "endpoint" or "box", member, weight, size)
+end
+
+local function dissect_group_answer(tvb, body, bytes, tree)
+    local verdict = tvb(body + 8, 1):uint()
+    if not GROUP_VERDICTS[verdict] then
+        return "", "group"
+    end
+    local answer = tree:add(tvb(body, bytes), "Answer of a box")
+    answer:add_le(f.group_verdict, tvb(body + 8, 1))
+    answer:add_le(f.group_via, tvb(body + 9, 1))
+    answer:add_le(f.group_member, tvb(body + 10, 2))
+    answer:add_le(f.group_weight, tvb(body + 12, 2))
+    answer:add_le(f.group_seat, tvb(body + 16, 4))
+    answer:add_le(f.group_seat_token, tvb(body + 24, 8))
+    answer:add_le(f.group_generation, tvb(body + 32, 8))
+    return string.format("generation=%s %s", tostring(tvb(body + 32, 8):le_uint64()), GROUP_VERDICTS[verdict])
+end
+
+-- `dissect` for the body of a packet of a group, which must have the flag and the length.
+local function of_a_group(dissect)
+    return function(tvb, body, bytes, tree)
+        if not has_flag(tvb, body - HEADER_BYTES, 128) then
+            return "", "group_unmixed"
+        elseif bytes ~= GROUP_BYTES then
+            return "", "group_length " .. bytes
+        end
+        return dissect(tvb, body, bytes, tree)
+    end
+end
+
 local function dissect_data(tvb, body, bytes, tree)
+    if is_mixed(tvb, body - HEADER_BYTES, bytes) and tvb(body + 2, 1):uint() == 0 then
+        return dissect_contribution(tvb, body, bytes, tree)
+    end
     local at, frames = 0, 0
     while at < bytes do
         local next_at, reason = dissect_frame(tvb, body, at, bytes, tree)
@@ -353,6 +468,8 @@ local BODIES = {
     [6] = dissect_nothing, [7] = dissect_offer, [8] = dissect_challenge, [9] = dissect_offer,
     [10] = dissect_nothing, [11] = dissect_nothing, [12] = dissect_nothing,
     [13] = dissect_piece, [14] = dissect_nothing, [15] = dissect_nothing, [16] = dissect_nothing,
+    [17] = of_a_group(dissect_join), [18] = of_a_group(dissect_contribution), [19] = of_a_group(dissect_nothing),
+    [20] = of_a_group(dissect_group_answer), [21] = of_a_group(dissect_contribution),
 }
 
 -- ---- packets ---------------------------------------------------------------------------------------
@@ -366,12 +483,13 @@ local function add_header(tvb, at, tree, check_good)
     local flags = add(f.flags, 2, 1)
     flags:add(f.ack_request, tvb(at + 2, 1))
     local resent = flags:add(f.resent, tvb(at + 2, 1))
-    if check_good and math.floor(tvb(at + 2, 1):uint() / 2) % 2 == 1 then resent:add_proto_expert_info(e.resent) end
+    if check_good and has_flag(tvb, at, 2) then resent:add_proto_expert_info(e.resent) end
     flags:add(f.has_ack, tvb(at + 2, 1))
     flags:add(f.ask_by_probe, tvb(at + 2, 1))
     flags:add(f.away, tvb(at + 2, 1))
     flags:add(f.at_leisure, tvb(at + 2, 1))
     flags:add(f.unchecked, tvb(at + 2, 1))
+    flags:add(f.mixed, tvb(at + 2, 1))
     add(f.path, 3, 1)
     local check = add(f.check, 4, 4)
     check:append_text(check_good and " (right)" or string.format(" (wrong, should be 0x%08x)", header_check(tvb, at)))
@@ -386,13 +504,15 @@ local function add_header(tvb, at, tree, check_good)
     return add(f.body_crc, 44, 4)
 end
 
--- Judges the CRC; returns whether the body may be read.
+-- Judges the CRC, or the mix; returns whether the body may be read.
 local function verify_crc(tvb, at, bytes, tree, item)
     local announced = tvb(at + 44, 4):le_uint()
     local status = 2
     if bytes == 0 then
         status = announced == 0 and 1 or 0
-    elseif announced == 0 and tvb(at + 1, 1):uint() == 1 and math.floor(tvb(at + 2, 1):uint() / 64) % 2 == 1 then
+    elseif is_mixed(tvb, at, bytes) then
+        status = group_mix(tvb, at) == announced and 1 or 0
+    elseif announced == 0 and tvb(at + 1, 1):uint() == 1 and has_flag(tvb, at, 64) then
         status = 2 -- as the two sides have agreed
     elseif bits and tsumugi.prefs.verify_crc then
         status = crc32c(tvb:raw(at + HEADER_BYTES, bytes)) == announced and 1 or 0
@@ -445,8 +565,8 @@ local function dissect_packet(tvb, at, tree)
     packet:set_len(math.min(HEADER_BYTES + bytes, captured))
     packet:append_text(", " .. KINDS[kind])
     local summary = KINDS[kind]
-    if kind == 1 or kind == 4 or kind == 10 or kind >= 13 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
-    if math.floor(tvb(at + 2, 1):uint() / 4) % 2 == 1 then
+    if kind == 1 or kind == 4 or kind == 10 or (kind >= 13 and kind <= 16) then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
+    if has_flag(tvb, at, 4) then
         summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
     end
     if kind == 4 then packet:add_proto_expert_info(e.xoff) end

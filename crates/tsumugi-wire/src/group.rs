@@ -13,6 +13,9 @@
 //!   | <-- DATA generation, combined words    |   to every member, when all have arrived: the release
 //! ```
 //!
+//! A member that leaves says LEAVE: header and token as in an ARRIVE, and a body of zeros, which nobody reads. It is there
+//! because the answer needs the room. A VERDICT answers each of JOIN, ARRIVE and LEAVE that is not answered by a release.
+//!
 //! A release is a DATA packet of a flow that the member has opened for it and named in its JOIN, so a receive path deposits it
 //! as any other. Its PSN counts generations. Between boxes it is a RELEASE.
 

@@ -95,7 +95,7 @@ impl Flags {
     /// not made, is 0, and is not compared.
     pub const UNCHECKED: Flags = Flags(64);
     /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body: in all packets to and from switch boxes, and in no
-    /// others.
+    /// others. With a body of another length than theirs it means nothing.
     pub const MIXED: Flags = Flags(128);
 
     /// Whether every bit of `other` is set here.

@@ -15,7 +15,7 @@ use tsumugi_wire::limits::{DEFAULT_PORT, VERSION};
 use tsumugi_wire::piece::PIECE_BYTES;
 
 /// Fields asked of tshark.
-const COLUMNS: [&str; 43] = [
+const COLUMNS: [&str; 59] = [
     "version",
     "kind",
     "flags",
@@ -59,6 +59,22 @@ const COLUMNS: [&str; 43] = [
     "piece.at",
     "piece.packet_crc",
     "piece.data",
+    "group.job",
+    "group.key",
+    "group.number",
+    "group.box",
+    "group.first",
+    "group.size",
+    "group.member",
+    "group.weight",
+    "group.via",
+    "group.operation",
+    "group.count",
+    "group.generation",
+    "group.word",
+    "group.verdict",
+    "group.seat",
+    "group.seat_token",
 ];
 
 /// Place and length of the header's fields, in the order of [`COLUMNS`].
@@ -124,6 +140,7 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
     for (key, value) in fields {
         let numbers: Vec<u64> = value.split(' ').filter_map(|number| number.parse().ok()).collect();
         match (key.as_str(), numbers.as_slice()) {
+            ("crc", _) if value == "none" => show(shown, "body_crc.status", 2),
             ("crc", _) => show(shown, "body_crc.status", u8::from(value == "ok")),
             ("body", _) if value != "ok" && value != "unread" => show(shown, "malformed", value),
             ("whole", &[channel, at, length]) => {
@@ -166,6 +183,14 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
             ("job" | "nonce" | "cookie" | "repeat" | "datagram_bytes" | "message_bytes_max", _) => {
                 show(shown, &format!("offer.{key}"), value);
             }
+            ("group_job" | "group_key", _) => show(shown, &key.replace('_', "."), value),
+            ("group", _) => show(shown, "group.number", value),
+            ("value", _) => show(shown, "group.word", value),
+            (
+                "box" | "first" | "size" | "member" | "weight" | "via" | "operation" | "count" | "generation"
+                | "verdict" | "seat" | "seat_token",
+                _,
+            ) => show(shown, &format!("group.{key}"), value),
             _ => {}
         }
     }
@@ -336,7 +361,7 @@ fn damaged_packets_of_a_recognised_conversation_are_shown() {
     let vectors = common::load();
     let bytes =
         |name: &str| vectors.iter().find(|vector| vector.name == name).expect("the vector").bytes.as_slice();
-    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_17"];
+    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_22"];
     let capture =
         write_capture("conversation.pcap", datagrams.iter().map(|name| Datagram::whole(62000, bytes(name))));
     assert_eq!(shown(&capture), datagrams.map(|name| expected(bytes(name))));

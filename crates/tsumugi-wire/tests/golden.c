@@ -218,19 +218,134 @@ malformed:
 	put(fields, "body=piece %zu", size);
 }
 
+static void describe_join(const unsigned char *body, struct fields *fields)
+{
+	struct tsumugi_join join;
+
+	memcpy(&join, body, sizeof(join));
+	if (join.member >= join.size || join.weight == 0 || join.weight > join.size ||
+	    (join.box == 0 && join.weight != 1)) {
+		put(fields, "body=group");
+		return;
+	}
+	PUT(fields, "group_job", join.job);
+	PUT(fields, "group_key", join.key);
+	PUT(fields, "group", join.group);
+	PUT(fields, "box", join.box);
+	PUT(fields, "first", join.first);
+	PUT(fields, "size", join.size);
+	PUT(fields, "member", join.member);
+	PUT(fields, "weight", join.weight);
+	PUT(fields, "via", join.via);
+	put(fields, "body=ok");
+}
+
+static void describe_contribution(const unsigned char *body, struct fields *fields)
+{
+	struct tsumugi_contribution contribution;
+
+	memcpy(&contribution, body, sizeof(contribution));
+	if (contribution.operation > TSUMUGI_OPERATION_XOR || contribution.count > TSUMUGI_GROUP_WORDS ||
+	    contribution.generation == 0) {
+		put(fields, "body=group");
+		return;
+	}
+	PUT(fields, "operation", contribution.operation);
+	PUT(fields, "count", contribution.count);
+	PUT(fields, "via", contribution.via);
+	PUT(fields, "generation", contribution.generation);
+	for (int i = 0; i < TSUMUGI_GROUP_WORDS; i++)
+		PUT(fields, "value", contribution.words[i]);
+	put(fields, "body=ok");
+}
+
+static void describe_group_answer(const unsigned char *body, struct fields *fields)
+{
+	struct tsumugi_group_answer answer;
+
+	memcpy(&answer, body, sizeof(answer));
+	if (answer.verdict < TSUMUGI_JOINED || answer.verdict > TSUMUGI_NO_BOX) {
+		put(fields, "body=group");
+		return;
+	}
+	PUT(fields, "verdict", answer.verdict);
+	PUT(fields, "via", answer.via);
+	PUT(fields, "member", answer.member);
+	PUT(fields, "weight", answer.weight);
+	PUT(fields, "seat", answer.seat);
+	PUT(fields, "seat_token", answer.seat_token);
+	PUT(fields, "generation", answer.generation);
+	put(fields, "body=ok");
+}
+
+static void describe_group(const struct tsumugi_header *header, const unsigned char *body, struct fields *fields)
+{
+	if (!(header->flags & TSUMUGI_FLAG_MIXED)) {
+		put(fields, "body=group_unmixed");
+		return;
+	}
+	if (header->body_bytes != TSUMUGI_GROUP_BYTES) {
+		put(fields, "body=group_length %u", header->body_bytes);
+		return;
+	}
+	switch (header->kind) {
+	case TSUMUGI_JOIN:
+		describe_join(body, fields);
+		break;
+	case TSUMUGI_VERDICT:
+		describe_group_answer(body, fields);
+		break;
+	case TSUMUGI_LEAVE:
+		put(fields, "body=ok");
+		break;
+	default:
+		describe_contribution(body, fields);
+	}
+}
+
+static int is_mixed(const struct tsumugi_header *header)
+{
+	return header->flags & TSUMUGI_FLAG_MIXED && header->body_bytes == TSUMUGI_GROUP_BYTES;
+}
+
+static __u32 body_check(const struct tsumugi_header *header, const unsigned char *body)
+{
+	__u64 words[TSUMUGI_GROUP_BYTES / 8];
+
+	if (is_mixed(header)) {
+		memcpy(words, body, sizeof(words));
+		return tsumugi_group_mix(words);
+	}
+	return header->body_bytes ? crc32c(body, header->body_bytes) : 0;
+}
+
 static void describe_body(const struct tsumugi_header *header, const unsigned char *body, struct fields *fields)
 {
 	size_t size = header->body_bytes;
 
-	if (header->body_crc != (size ? crc32c(body, size) : 0)) {
+	if (header->body_crc == body_check(header, body)) {
+		put(fields, "crc=ok");
+	} else if (header->kind == TSUMUGI_DATA && header->flags & TSUMUGI_FLAG_UNCHECKED &&
+		   header->body_crc == 0 && !is_mixed(header)) {
+		put(fields, "crc=none");
+	} else {
 		put(fields, "crc=bad");
 		put(fields, "body=unread");
 		return;
 	}
-	put(fields, "crc=ok");
 	switch (header->kind) {
 	case TSUMUGI_DATA:
-		describe_frames(body, size, fields);
+		if (is_mixed(header) && body[TSUMUGI_OFFSETOF(struct tsumugi_whole, form)] == 0)
+			describe_contribution(body, fields);
+		else
+			describe_frames(body, size, fields);
+		break;
+	case TSUMUGI_JOIN:
+	case TSUMUGI_ARRIVE:
+	case TSUMUGI_LEAVE:
+	case TSUMUGI_VERDICT:
+	case TSUMUGI_RELEASE:
+		describe_group(header, body, fields);
 		break;
 	case TSUMUGI_ACK:
 	case TSUMUGI_NAK:
@@ -509,6 +624,7 @@ static void print_packets(void)
 	CONSTANT(FLAG_AWAY);
 	CONSTANT(FLAG_AT_LEISURE);
 	CONSTANT(FLAG_UNCHECKED);
+	CONSTANT(FLAG_MIXED);
 	CONSTANT(REMOTE_WRITE);
 	CONSTANT(REMOTE_PIECE);
 	CONSTANT(REPEAT_SELECTIVE);
@@ -529,6 +645,66 @@ static void print_packets(void)
 	CONSTANT(SIZE_PROBE);
 	CONSTANT(SIZE_ACK);
 	CONSTANT(DAMAGED);
+	CONSTANT(JOIN);
+	CONSTANT(ARRIVE);
+	CONSTANT(LEAVE);
+	CONSTANT(VERDICT);
+	CONSTANT(RELEASE);
+	CONSTANT(KIND_LAST);
+}
+
+static void print_groups(void)
+{
+	__u64 words[TSUMUGI_GROUP_BYTES / 8];
+
+	SIZE(join);
+	SIZE(contribution);
+	SIZE(group_answer);
+	CONSTANT(GROUP_BYTES);
+	CONSTANT(GROUP_WORDS);
+	CONSTANT(GROUP_SLOTS);
+	CONSTANT(GROUP_SLOT_BITS);
+	OFFSET(join, frame);
+	OFFSET(join, job);
+	OFFSET(join, key);
+	OFFSET(join, group);
+	OFFSET(join, box);
+	OFFSET(join, first);
+	OFFSET(join, size);
+	OFFSET(join, member);
+	OFFSET(join, weight);
+	OFFSET(join, via);
+	OFFSET(contribution, frame);
+	OFFSET(contribution, operation);
+	OFFSET(contribution, count);
+	OFFSET(contribution, via);
+	OFFSET(contribution, generation);
+	OFFSET(contribution, words);
+	OFFSET(group_answer, frame);
+	OFFSET(group_answer, verdict);
+	OFFSET(group_answer, via);
+	OFFSET(group_answer, member);
+	OFFSET(group_answer, weight);
+	OFFSET(group_answer, seat);
+	OFFSET(group_answer, seat_token);
+	OFFSET(group_answer, generation);
+	CONSTANT(OPERATION_NONE);
+	CONSTANT(OPERATION_SUM);
+	CONSTANT(OPERATION_MIN);
+	CONSTANT(OPERATION_MAX);
+	CONSTANT(OPERATION_AND);
+	CONSTANT(OPERATION_OR);
+	CONSTANT(OPERATION_XOR);
+	CONSTANT(JOINED);
+	CONSTANT(WAITING);
+	CONSTANT(LOST);
+	CONSTANT(UNKNOWN);
+	CONSTANT(REFUSED);
+	CONSTANT(DISAGREEMENT);
+	CONSTANT(NO_BOX);
+	for (int i = 0; i < TSUMUGI_GROUP_BYTES; i++)
+		((unsigned char *)words)[i] = (unsigned char)i;
+	print("group_mix", tsumugi_group_mix(words));
 }
 
 int main(int count, char **arguments)
@@ -537,6 +713,7 @@ int main(int count, char **arguments)
 
 	if (count == 2 && strcmp(arguments[1], "layout") == 0) {
 		print_packets();
+		print_groups();
 		print_memory();
 		return 0;
 	}

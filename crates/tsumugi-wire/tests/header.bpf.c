@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR MIT */
-/* Shows that tsumugi_wire.h compiles for BPF: the header check on a packet, as the XDP program runs it. */
+/* Shows that tsumugi_wire.h compiles for BPF: the header check on a packet, as the XDP program runs it, and the check of a
+ * group's body, as a switch box does. */
 #include "tsumugi_wire.h"
 #include <linux/bpf.h>
 
@@ -13,5 +14,11 @@ __attribute__((section("xdp"), used)) int header_ok(struct xdp_md *context)
 		return XDP_PASS;
 	if (header->version != TSUMUGI_VERSION || header->check != tsumugi_header_check(header))
 		return XDP_PASS;
+	if (header->flags & TSUMUGI_FLAG_MIXED) {
+		const struct tsumugi_contribution *body = (const void *)(header + 1);
+
+		if ((const void *)(body + 1) > end || header->body_crc != tsumugi_group_mix((const __u64 *)body))
+			return XDP_PASS;
+	}
 	return header->kind == TSUMUGI_DATA ? XDP_DROP : XDP_PASS;
 }

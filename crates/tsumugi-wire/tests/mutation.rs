@@ -48,6 +48,7 @@ fn damaged_bodies_are_read_or_refused() {
         exercise::frames(body);
         exercise::sack(Psn(random.next() >> random.below(64)), body);
         exercise::offer(body);
+        exercise::group(body);
     });
 }
 

@@ -1,8 +1,10 @@
 //! From bytes to the text of a vector, and from the text back to bytes.
 
-use super::{Vector, body_crc};
+use super::exercise::is_release;
+use super::{Vector, body_check};
 use tsumugi_wire::ack::{self, Sack};
 use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, RemoteFrame};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, MalformedGroup, Operation, Verdict};
 use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
@@ -46,8 +48,11 @@ pub(crate) fn describe(bytes: &[u8]) -> Fields {
     put(&mut fields, "body_bytes", header.body_bytes);
     put(&mut fields, "body_crc", header.body_crc);
     put(&mut fields, "rest", rest.len());
-    if header.body_crc == body_crc(body) {
+    if header.body_crc == body_check(header.flags, body) {
         put(&mut fields, "crc", "ok");
+        describe_body(&header, body, &mut fields);
+    } else if is_unchecked(&header) {
+        put(&mut fields, "crc", "none");
         describe_body(&header, body, &mut fields);
     } else {
         put(&mut fields, "crc", "bad");
@@ -56,8 +61,17 @@ pub(crate) fn describe(bytes: &[u8]) -> Fields {
     fields
 }
 
+/// Whether the packet says that its body's CRC was not made. Only its receiver knows whether that was agreed on.
+fn is_unchecked(header: &Header) -> bool {
+    let mixed = header.flags.has(Flags::MIXED) && usize::from(header.body_bytes) == BODY_BYTES;
+    header.kind == Kind::Data && header.flags.has(Flags::UNCHECKED) && header.body_crc == 0 && !mixed
+}
+
 fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
     let verdict = match header.kind {
+        Kind::Data if is_release(header.flags, body) => {
+            describe_group(header, body, fields, describe_contribution)
+        }
         Kind::Data => describe_frames(body, fields),
         Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => match Sack::decode(body) {
             Ok(sack) => {
@@ -89,6 +103,10 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
             }
             Err(MalformedPiece { bytes }) => format!("piece {bytes}"),
         },
+        Kind::Join => describe_group(header, body, fields, describe_join),
+        Kind::Arrive | Kind::Release => describe_group(header, body, fields, describe_contribution),
+        Kind::Leave => describe_group(header, body, fields, |_, _| Ok(())),
+        Kind::Verdict => describe_group(header, body, fields, describe_group_answer),
         Kind::Probe
         | Kind::Bye
         | Kind::ByeAck
@@ -98,6 +116,59 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
         | Kind::Damaged => "ok".to_owned(),
     };
     put(fields, "body", verdict);
+}
+
+fn describe_group(
+    header: &Header,
+    body: &[u8],
+    fields: &mut Fields,
+    describe: fn(&[u8], &mut Fields) -> Result<(), MalformedGroup>,
+) -> String {
+    if !header.flags.has(Flags::MIXED) {
+        return "group_unmixed".to_owned();
+    }
+    if body.len() != BODY_BYTES {
+        return format!("group_length {}", body.len());
+    }
+    describe(body, fields).map_or("group", |()| "ok").to_owned()
+}
+
+fn describe_join(body: &[u8], fields: &mut Fields) -> Result<(), MalformedGroup> {
+    let join = Join::decode(body)?;
+    put(fields, "group_job", join.job);
+    put(fields, "group_key", join.key);
+    put(fields, "group", join.group);
+    put(fields, "box", join.box_number);
+    put(fields, "first", join.first);
+    put(fields, "size", join.size);
+    put(fields, "member", join.member);
+    put(fields, "weight", join.weight);
+    put(fields, "via", join.via);
+    Ok(())
+}
+
+fn describe_contribution(body: &[u8], fields: &mut Fields) -> Result<(), MalformedGroup> {
+    let contribution = Contribution::decode(body)?;
+    put(fields, "operation", contribution.operation as u8);
+    put(fields, "count", contribution.count);
+    put(fields, "via", contribution.via);
+    put(fields, "generation", contribution.generation);
+    for word in contribution.words {
+        put(fields, "value", word);
+    }
+    Ok(())
+}
+
+fn describe_group_answer(body: &[u8], fields: &mut Fields) -> Result<(), MalformedGroup> {
+    let answer = Answer::decode(body)?;
+    put(fields, "verdict", answer.verdict as u8);
+    put(fields, "via", answer.via);
+    put(fields, "member", answer.member);
+    put(fields, "weight", answer.weight);
+    put(fields, "seat", answer.seat);
+    put(fields, "seat_token", answer.seat_token);
+    put(fields, "generation", answer.generation);
+    Ok(())
 }
 
 fn describe_frames(body: &[u8], fields: &mut Fields) -> String {
@@ -167,6 +238,7 @@ fn describe_offer(offer: &Offer, fields: &mut Fields) {
 pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
     let kind = Kind::from_number(vector.number("kind")).expect("an accepted vector has a known kind");
     let mut body = match kind {
+        Kind::Data if vector.all("operation").next().is_some() => encode_contribution(vector).to_vec(),
         Kind::Data => encode_frames(vector),
         Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => encode_sack(vector),
         Kind::Hello | Kind::Welcome => encode_offer(vector).to_vec(),
@@ -174,6 +246,11 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
             Challenge { nonce: vector.number("nonce"), cookie: vector.number("cookie") }.encode().to_vec()
         }
         Kind::Piece => encode_piece(vector),
+        Kind::Join => encode_join(vector).to_vec(),
+        Kind::Arrive | Kind::Release => encode_contribution(vector).to_vec(),
+        Kind::Verdict => encode_group_answer(vector).to_vec(),
+        // Nothing is said in it.
+        Kind::Leave => vec![0; BODY_BYTES],
         // Padding is of zeros.
         Kind::SizeProbe => vec![0; usize::from(vector.number::<u16>("body_bytes"))],
         Kind::Probe | Kind::Bye | Kind::ByeAck | Kind::Reset | Kind::SizeAck | Kind::Damaged => Vec::new(),
@@ -181,9 +258,10 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
     let body_bytes: u16 = vector.number("body_bytes");
     // The last frame's padding may have been left off.
     body.truncate(usize::from(body_bytes));
+    let flags = Flags(vector.number("flags"));
     let header = Header {
         kind,
-        flags: Flags(vector.number("flags")),
+        flags,
         path: vector.number("path"),
         token: vector.number("token"),
         flow: vector.number("flow"),
@@ -192,7 +270,7 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         ack: Psn(vector.number("ack")),
         credit: vector.number("credit"),
         body_bytes,
-        body_crc: body_crc(&body),
+        body_crc: if vector.text("crc") == "none" { 0 } else { body_check(flags, &body) },
     };
     let mut bytes = header.encode().to_vec();
     bytes.extend_from_slice(&body);
@@ -241,6 +319,49 @@ fn encode_piece(vector: &Vector) -> Vec<u8> {
     let mut body = piece.encode().to_vec();
     body.extend_from_slice(&vector.bytes[HEADER_BYTES + PIECE_BYTES..][..bytes as usize]);
     body
+}
+
+fn encode_join(vector: &Vector) -> [u8; BODY_BYTES] {
+    Join {
+        job: vector.number("group_job"),
+        key: vector.number("group_key"),
+        group: vector.number("group"),
+        box_number: vector.number("box"),
+        first: vector.number("first"),
+        size: vector.number("size"),
+        member: vector.number("member"),
+        weight: vector.number("weight"),
+        via: vector.number("via"),
+    }
+    .encode()
+}
+
+fn encode_contribution(vector: &Vector) -> [u8; BODY_BYTES] {
+    let mut words = [0; tsumugi_wire::group::WORDS_MAX];
+    for (word, text) in words.iter_mut().zip(vector.all("value")) {
+        *word = text.parse().expect("a word is a number");
+    }
+    Contribution {
+        via: vector.number("via"),
+        operation: Operation::from_number(vector.number("operation")).expect("a known operation"),
+        count: vector.number("count"),
+        generation: vector.number("generation"),
+        words,
+    }
+    .encode()
+}
+
+fn encode_group_answer(vector: &Vector) -> [u8; BODY_BYTES] {
+    Answer {
+        verdict: Verdict::from_number(vector.number("verdict")).expect("a known verdict"),
+        via: vector.number("via"),
+        member: vector.number("member"),
+        weight: vector.number("weight"),
+        seat: vector.number("seat"),
+        seat_token: vector.number("seat_token"),
+        generation: vector.number("generation"),
+    }
+    .encode()
 }
 
 fn encode_sack(vector: &Vector) -> Vec<u8> {

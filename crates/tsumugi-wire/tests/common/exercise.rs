@@ -2,11 +2,12 @@
 
 use tsumugi_wire::ack::{BODY_BYTES_MAX, Sack};
 use tsumugi_wire::frame::{FRAGMENT_BYTES, Frame, Frames, REMOTE_BYTES, WHOLE_BYTES};
+use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join};
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::{HEADER_BYTES, Header};
 use tsumugi_wire::limits::MESSAGE_BYTES_MAX;
 use tsumugi_wire::piece::{PIECE_BYTES, Piece};
-use tsumugi_wire::{Kind, Psn};
+use tsumugi_wire::{Flags, Kind, Psn};
 
 /// How far an input got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,18 +20,24 @@ pub(crate) enum Reached {
     Body,
 }
 
-/// Fills in the header check, written here a second time from the format's description, so that an
-/// error in the one is not repeated in the other. Bytes shorter than a header are left alone.
-pub(crate) fn seal(bytes: &mut [u8]) {
-    let Some(header) = bytes.get_mut(..HEADER_BYTES) else { return };
-    header[4..8].fill(0);
+/// The function of the header check, and of bodies that are MIXED, written here a second time from the
+/// format's description, so that an error in the one is not repeated in the other.
+pub(crate) fn mix(bytes: &[u8]) -> u32 {
     let mut sum = 0u64;
-    for word in header.chunks_exact(8) {
+    for word in bytes.chunks_exact(8) {
         let word = u64::from_le_bytes(word.try_into().expect("chunks of eight"));
         sum = (sum ^ word).wrapping_mul(0xbf58_476d_1ce4_e5b9);
         sum ^= sum >> 32;
     }
-    header[4..8].copy_from_slice(&(sum as u32).to_le_bytes());
+    sum as u32
+}
+
+/// Fills in the header check. Bytes shorter than a header are left alone.
+pub(crate) fn seal(bytes: &mut [u8]) {
+    let Some(header) = bytes.get_mut(..HEADER_BYTES) else { return };
+    header[4..8].fill(0);
+    let check = mix(header);
+    header[4..8].copy_from_slice(&check.to_le_bytes());
 }
 
 /// Reads `bytes` as a packet. An accepted header must encode to the very bytes it was read from.
@@ -39,10 +46,15 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
     assert_eq!(header.encode(), bytes[..HEADER_BYTES], "{header:?} encodes to other bytes");
     assert_eq!(HEADER_BYTES + body.len() + rest.len(), bytes.len(), "bytes got lost");
     let accepted = match header.kind {
+        Kind::Data if is_release(header.flags, body) => group(body).contribution,
         Kind::Data => frames(body),
         Kind::Ack | Kind::Nak | Kind::Xoff | Kind::Xon => sack(header.ack, body),
         Kind::Hello | Kind::Challenge | Kind::Welcome => offer(body),
         Kind::Piece => piece(body),
+        Kind::Join => group(body).join,
+        Kind::Arrive | Kind::Release => group(body).contribution,
+        Kind::Verdict => group(body).answer,
+        Kind::Leave => group::mix(body).is_some(),
         Kind::Probe
         | Kind::Bye
         | Kind::ByeAck
@@ -90,6 +102,42 @@ pub(crate) fn frames(body: &[u8]) -> bool {
         }
     }
     true
+}
+
+/// Whether a DATA packet with these flags and this body carries no frames but what came of a barrier or a reduction.
+pub(crate) fn is_release(flags: Flags, body: &[u8]) -> bool {
+    flags.has(Flags::MIXED) && body.len() == BODY_BYTES && body[2] == 0
+}
+
+/// What the body of a packet of a group can be read as.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Group {
+    pub(crate) join: bool,
+    pub(crate) contribution: bool,
+    pub(crate) answer: bool,
+}
+
+/// Reads `body` as each of what packets of groups carry. What is read, written and read again is the same.
+pub(crate) fn group(body: &[u8]) -> Group {
+    let fits = body.len() == BODY_BYTES;
+    assert_eq!(group::mix(body), fits.then(|| mix(body)), "the mix written twice");
+    let join = Join::decode(body);
+    if let Ok(join) = join {
+        assert!(join.member < join.size && (1..=join.size).contains(&join.weight), "{join:?}");
+        assert_eq!(Join::decode(&join.encode()), Ok(join));
+    }
+    let contribution = Contribution::decode(body);
+    if let Ok(contribution) = contribution {
+        assert!(usize::from(contribution.count) <= group::WORDS_MAX && contribution.generation > 0);
+        assert_eq!(Contribution::decode(&contribution.encode()), Ok(contribution));
+    }
+    let answer = Answer::decode(body);
+    if let Ok(answer) = answer {
+        assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+    }
+    let read = Group { join: join.is_ok(), contribution: contribution.is_ok(), answer: answer.is_ok() };
+    assert!(fits || !(read.join || read.contribution || read.answer), "{} bytes", body.len());
+    read
 }
 
 /// Reads `body` as a piece. What is read encodes to the same bytes, and lies within its packet.

@@ -9,6 +9,7 @@ use std::fmt::Write as _;
 use std::io::Write as _;
 use std::path::PathBuf;
 use std::process::Command;
+use tsumugi_wire::{Flags, group};
 
 /// Bytes to a `hex=` line.
 const HEX_LINE_BYTES: usize = 32;
@@ -110,6 +111,12 @@ pub(crate) fn load() -> Vec<Vector> {
 /// CRC32C (Castagnoli) of a body, as the library computes it; 0 for an empty one.
 pub(crate) fn body_crc(body: &[u8]) -> u32 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32
+}
+
+/// What `body_crc` has to be in a packet with these flags.
+pub(crate) fn body_check(flags: Flags, body: &[u8]) -> u32 {
+    let mixed = if flags.has(Flags::MIXED) { group::mix(body) } else { None };
+    mixed.unwrap_or_else(|| body_crc(body))
 }
 
 /// Whether `program` can be run. Under `CI=true` it must; elsewhere its absence is said aloud.

@@ -1,6 +1,7 @@
 //! Damage to packets, repeatable from a seed.
 
 use super::exercise::seal;
+use tsumugi_wire::Flags;
 use tsumugi_wire::header::HEADER_BYTES;
 
 /// The splitmix64 generator: what a seed gives is the same for ever, whatever a crate's next version does.
@@ -35,7 +36,8 @@ pub(crate) fn mutant(random: &mut Random, packets: &[Vec<u8>]) -> Vec<u8> {
         if random.below(4) != 0 {
             let body_bytes = (bytes.len() - HEADER_BYTES).min(usize::from(u16::MAX)) as u16;
             bytes[42..44].copy_from_slice(&body_bytes.to_le_bytes());
-            let crc = super::body_crc(&bytes[HEADER_BYTES..HEADER_BYTES + usize::from(body_bytes)]);
+            let body = &bytes[HEADER_BYTES..HEADER_BYTES + usize::from(body_bytes)];
+            let crc = super::body_check(Flags(bytes[2]), body);
             bytes[44..48].copy_from_slice(&crc.to_le_bytes());
         }
         seal(&mut bytes);

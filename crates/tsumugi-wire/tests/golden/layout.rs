@@ -1,6 +1,7 @@
 //! The layout of receive memory and the format's constants as Rust has them, under their names in C.
 
 use std::mem::{align_of, offset_of, size_of};
+use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join, Operation, Verdict};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
     self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, RailCounters, Received, Record,
@@ -164,12 +165,13 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         ("FLAG_AWAY", u64::from(Flags::AWAY.0)),
         ("FLAG_AT_LEISURE", u64::from(Flags::AT_LEISURE.0)),
         ("FLAG_UNCHECKED", u64::from(Flags::UNCHECKED.0)),
+        ("FLAG_MIXED", u64::from(Flags::MIXED.0)),
         ("REMOTE_WRITE", Opcode::Write as u64),
         ("REMOTE_PIECE", Opcode::Piece as u64),
         ("REPEAT_SELECTIVE", Repeat::Selective as u64),
         ("REPEAT_GO_BACK_N", Repeat::GoBackN as u64),
     ]);
-    let kinds = [
+    let kinds: [_; Kind::ALL.len()] = [
         "DATA",
         "ACK",
         "NAK",
@@ -186,8 +188,90 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         "SIZE_PROBE",
         "SIZE_ACK",
         "DAMAGED",
+        "JOIN",
+        "ARRIVE",
+        "LEAVE",
+        "VERDICT",
+        "RELEASE",
     ];
     all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
+    all.push(("KIND_LAST", Kind::ALL.len() as u64));
+    all.extend(groups());
     all.extend(Counter::ALL.map(|(counter, name)| (name, counter as u64)));
+    all
+}
+
+/// The same for packets of groups, whose layout is not public: where in the bytes something is shows what it changes there.
+fn groups() -> Vec<(&'static str, u64)> {
+    let join =
+        Join { job: 0, key: 0, group: 0, box_number: 0, first: 0, size: 0, member: 0, weight: 0, via: 0 };
+    let contribution =
+        Contribution { via: 0, operation: Operation::None, count: 0, generation: 0, words: [0; 8] };
+    let answer = Answer {
+        verdict: Verdict::Joined,
+        via: 0,
+        member: 0,
+        weight: 0,
+        seat: 0,
+        seat_token: 0,
+        generation: 0,
+    };
+    let first = |one: [u8; BODY_BYTES], other: [u8; BODY_BYTES]| {
+        one.iter().zip(other).position(|(one, other)| *one != other).expect("a difference") as u64
+    };
+    let of_join = |other: Join| first(join.encode(), other.encode());
+    let of_contribution = |other: Contribution| first(contribution.encode(), other.encode());
+    let of_answer = |other: Answer| first(answer.encode(), other.encode());
+    let mut all = vec![
+        ("sizeof=join", BODY_BYTES as u64),
+        ("sizeof=contribution", BODY_BYTES as u64),
+        ("sizeof=group_answer", BODY_BYTES as u64),
+        ("GROUP_BYTES", BODY_BYTES as u64),
+        ("GROUP_WORDS", group::WORDS_MAX as u64),
+        ("GROUP_SLOTS", group::SLOTS_MAX as u64),
+        ("GROUP_SLOT_BITS", u64::from(group::SLOT_BITS)),
+        ("join.frame", 0),
+        ("join.job", of_join(Join { job: 1, ..join })),
+        ("join.key", of_join(Join { key: 1, ..join })),
+        ("join.group", of_join(Join { group: 1, ..join })),
+        ("join.box", of_join(Join { box_number: 1, ..join })),
+        ("join.first", of_join(Join { first: 1, ..join })),
+        ("join.size", of_join(Join { size: 1, ..join })),
+        ("join.member", of_join(Join { member: 1, ..join })),
+        ("join.weight", of_join(Join { weight: 1, ..join })),
+        ("join.via", of_join(Join { via: 1, ..join })),
+        ("contribution.frame", 0),
+        (
+            "contribution.operation",
+            of_contribution(Contribution { operation: Operation::Sum, ..contribution }),
+        ),
+        ("contribution.count", of_contribution(Contribution { count: 1, ..contribution })),
+        ("contribution.via", of_contribution(Contribution { via: 1, ..contribution })),
+        ("contribution.generation", of_contribution(Contribution { generation: 1, ..contribution })),
+        ("contribution.words", of_contribution(Contribution { words: [1; 8], ..contribution })),
+        ("group_answer.frame", 0),
+        ("group_answer.verdict", of_answer(Answer { verdict: Verdict::Waiting, ..answer })),
+        ("group_answer.via", of_answer(Answer { via: 1, ..answer })),
+        ("group_answer.member", of_answer(Answer { member: 1, ..answer })),
+        ("group_answer.weight", of_answer(Answer { weight: 1, ..answer })),
+        ("group_answer.seat", of_answer(Answer { seat: 1, ..answer })),
+        ("group_answer.seat_token", of_answer(Answer { seat_token: 1, ..answer })),
+        ("group_answer.generation", of_answer(Answer { generation: 1, ..answer })),
+    ];
+    let operations: [_; Operation::ALL.len()] = [
+        "OPERATION_NONE",
+        "OPERATION_SUM",
+        "OPERATION_MIN",
+        "OPERATION_MAX",
+        "OPERATION_AND",
+        "OPERATION_OR",
+        "OPERATION_XOR",
+    ];
+    all.extend(operations.into_iter().zip(Operation::ALL).map(|(name, one)| (name, one as u64)));
+    let verdicts: [_; Verdict::ALL.len()] =
+        ["JOINED", "WAITING", "LOST", "UNKNOWN", "REFUSED", "DISAGREEMENT", "NO_BOX"];
+    all.extend(verdicts.into_iter().zip(Verdict::ALL).map(|(name, one)| (name, one as u64)));
+    let body: [u8; BODY_BYTES] = std::array::from_fn(|at| at as u8);
+    all.push(("group_mix", u64::from(group::mix(&body).expect("the length of a group's body"))));
     all
 }
