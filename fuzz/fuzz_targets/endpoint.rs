@@ -16,7 +16,7 @@ use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::memory::Geometry;
 use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Header, Instant, Kind};
+use tsumugi_wire::{Flags, Header, Instant, Kind, group};
 
 const PEERS_MAX: u32 = 4;
 const DATAGRAM_BYTES: usize = 1472;
@@ -70,12 +70,13 @@ impl Rail for Heard {
     }
 }
 
-/// Makes length, CRC and check of a packet right.
+/// Makes length, CRC or mix, and check of a packet right.
 fn finish(packet: &mut [u8]) {
     let Some((header, body)) = packet.split_at_mut_checked(HEADER_BYTES) else { return };
     header[0] = 1;
     header[42..44].copy_from_slice(&(body.len() as u16).to_le_bytes());
-    let crc = crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32;
+    let mixed = if Flags(header[2]).has(Flags::MIXED) { group::mix(body) } else { None };
+    let crc = mixed.unwrap_or_else(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32);
     header[44..48].copy_from_slice(&crc.to_le_bytes());
     exercise::seal(packet);
 }
@@ -84,7 +85,7 @@ fn finish(packet: &mut [u8]) {
 fn insider(bytes: &[u8], heard: &Heard) -> Vec<u8> {
     let mut packet = bytes.to_vec();
     packet.resize(packet.len().max(HEADER_BYTES), 0);
-    packet[1] = packet[1] % 12 + 1;
+    packet[1] = packet[1] % Kind::ALL.len() as u8 + 1;
     packet[8..16].copy_from_slice(&heard.token.to_le_bytes());
     packet[16..20].copy_from_slice(&heard.flow.to_le_bytes());
     packet[20..24].copy_from_slice(&EPOCH.to_le_bytes());
