@@ -565,7 +565,7 @@ local function dissect_packet(tvb, at, tree)
     packet:set_len(math.min(HEADER_BYTES + bytes, captured))
     packet:append_text(", " .. KINDS[kind])
     local summary = KINDS[kind]
-    if kind == 1 or kind == 4 or kind == 10 or (kind >= 13 and kind <= 16) then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
+    if kind == 1 or kind == 4 or kind == 10 or (kind >= 13 and kind <= 16) or kind == 21 then summary = summary .. " psn=" .. tostring(tvb(at + 24, 8):le_uint64()) end
     if has_flag(tvb, at, 4) then
         summary = summary .. string.format(" ack=%s credit=%d", tostring(ack), tvb(at + 40, 2):le_uint())
     end

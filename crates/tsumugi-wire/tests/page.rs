@@ -2,11 +2,12 @@
 
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, REMOTE_BYTES, WHOLE_BYTES, whole_frame_bytes};
+use tsumugi_wire::group::{self, Operation, Verdict};
 use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
 use tsumugi_wire::piece::{PIECE_ALIGN, PIECE_BYTES};
-use tsumugi_wire::{Kind, limits};
+use tsumugi_wire::{Flags, Kind, limits};
 
 const PAGE: &str = include_str!("../../../docs/wire.md");
 
@@ -56,6 +57,42 @@ fn the_kinds_are_the_crates() {
         };
         let on_a_flow = if kind.on_a_flow() { "yes" } else { "no" };
         states(&format!("| {} | {name} | {on_a_flow} |", kind as u8));
+    }
+}
+
+#[test]
+fn groups_are_the_crates() {
+    for operation in Operation::ALL {
+        states(&format!("| {} | {} |", operation as u8, format!("{operation:?}").to_lowercase()));
+    }
+    for verdict in Verdict::ALL {
+        let name = match verdict {
+            Verdict::NoBox => "no box".to_owned(),
+            other => format!("{other:?}").to_lowercase(),
+        };
+        states(&format!("| {} | {name} |", verdict as u8));
+    }
+    let bytes = group::BODY_BYTES;
+    assert_eq!(PAGE.matches(&format!("  {bytes} bytes\n")).count(), 3, "the three bodies' lengths");
+    states(&format!("All bodies have {bytes} bytes"));
+    states(&format!("| {} | LEAVE | no | {bytes} zeros |", Kind::Leave as u8));
+    states(&format!("words {} × u64", group::WORDS_MAX));
+    states(&format!("lower {} bits are the slot, of {} at most", group::SLOT_BITS, group::SLOTS_MAX));
+}
+
+#[test]
+fn the_flags_are_the_crates() {
+    for (flag, name) in [
+        (Flags::ACK_REQUEST, "ACK_REQUEST"),
+        (Flags::RESENT, "RESENT"),
+        (Flags::HAS_ACK, "HAS_ACK"),
+        (Flags::ASK_BY_PROBE, "ASK_BY_PROBE"),
+        (Flags::AWAY, "AWAY"),
+        (Flags::AT_LEISURE, "AT_LEISURE"),
+        (Flags::UNCHECKED, "UNCHECKED"),
+        (Flags::MIXED, "MIXED"),
+    ] {
+        states(&format!(" {} {name}", flag.0));
     }
 }
 

@@ -137,7 +137,11 @@ pub(super) fn good(cases: &mut Cases) {
     cases.foreign("verdict_reserved", "reserved bytes are ignored", packet(mixed(Kind::Verdict), &ignored));
 
     let sum = contribution(Operation::Sum).encode();
-    cases.add("release_between_boxes", "the sum, to a box below", packet(mixed(Kind::Release), &sum));
+    cases.add(
+        "release_between_boxes",
+        "the sum, to a box below",
+        packet(Header { psn: Psn(6), ..mixed(Kind::Release) }, &sum),
+    );
     let release = Header { psn: Psn(6), ..mixed(Kind::Data) };
     cases.add("release_sum", "the sum, to a member: DATA", packet(release, &sum));
     let barrier = contribution(Operation::None).encode();
