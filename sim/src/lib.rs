@@ -14,6 +14,7 @@ mod check;
 mod cluster;
 pub mod defects;
 mod forge;
+pub mod groups;
 mod host;
 mod ledger;
 mod memory;

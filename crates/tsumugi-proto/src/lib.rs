@@ -21,6 +21,7 @@
 extern crate alloc;
 
 pub mod answer;
+pub mod group;
 pub mod handshake;
 pub mod memory;
 pub mod path_mtu;

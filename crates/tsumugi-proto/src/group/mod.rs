@@ -1,0 +1,5 @@
+//! Barriers and reductions that a switch box counts: the box's half, [`boxes`], which runs in its program, and a member's, [`member`],
+//! which runs in the library. The packets between them are told in [`tsumugi_wire::group`].
+
+pub mod boxes;
+pub mod member;
