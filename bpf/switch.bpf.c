@@ -17,246 +17,113 @@
  */
 #include <linux/bpf.h>
 #include <linux/if_ether.h>
+#include <linux/in.h>
+#include <linux/ip.h>
+#include <linux/ipv6.h>
 #include <linux/pkt_cls.h>
+#include <linux/udp.h>
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
+#include "tsumugi_wire.h"
+#include "switch/forward.h"
+#include "switch/group.h"
+#include "switch/group_frames.h"
 
-#define likely(truth) __builtin_expect(!!(truth), 1)
-#define unlikely(truth) __builtin_expect(!!(truth), 0)
-
-#define NS_IN_S 1000000000ull
-#define TAG_BYTES 4
-#define NETWORK_SHIFT 60
-#define VLAN_SHIFT 48
-#define ADDRESS_MASK 0xffffffffffffull
-
-/* Most addresses that are known; beyond that the one that was used longest ago is forgotten. */
-#define PLACES_MAX 16384
-/* Most ports of a box; tsumugi_rail::switch::PORTS_MAX. */
-#define PORTS_MAX 64
-/* A source is shown to the bridge again after this time if it has been silent for IDLE_S, and after SHOW_MAX_S whatever it does. */
-#define SHOW_S 30
-#define IDLE_S 2
-#define SHOW_MAX_S 120
-/* So long a source goes by the bridge after a frame in several buffers. */
-#define LONG_S 2
-
-/* What happened to a frame; Outcome in tsumugi_rail::switch has the same order. */
-enum outcome {
-	FORWARDED, /* to the port that its destination is known at */
-	FLOODED,   /* given to the bridge: for a group, or its destination is not known */
-	SHOWN,     /* given to the bridge, which is to know where its source is */
-	BRIDGED,   /* given to the bridge: the program cannot send it on (is_bridges()), or the port has just gone */
-	LOCAL,     /* given to the bridge: it is for this host */
-	FILTERED,  /* dropped: its destination is where it comes from */
-	STORM,     /* dropped: too many that were to be flooded came from its port in this second */
-	MALFORMED, /* dropped: its source is a group, nobody, or this host, or its tag is cut off */
-	OUTCOMES,
-	NO_PORT = OUTCOMES, /* not from a port: left alone, and not counted */
-};
-
-/* Set before the program is loaded. */
-const volatile __u32 ageing_s = 300;
-const volatile __u32 floods_per_s = 10000;
-const volatile __u32 is_native = 1;
-/* Whether `given_s` is the time: only in tests. */
-const volatile __u32 time_is_given = 0;
-__u32 given_s = 0;
-
-/* Where an address was last seen. Several CPUs may write it at once: each field is right by itself, and what an older frame
- * says of the port is corrected by the next. */
-struct place {
-	__u32 port;
-	__u32 seen_s;
-	__u32 shown_s; /* when it was last shown to the bridge */
-	__u32 long_s;  /* when it last sent a frame in several buffers, or LONG_S before it was new */
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, PLACES_MAX);
-	__type(key, __u64); /* network, VLAN and address */
-	__type(value, struct place);
-} places SEC(".maps");
-
-/* This host's own addresses. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 2 * PORTS_MAX);
-	__type(key, __u64);
-	__type(value, __u32);
-} own SEC(".maps");
-
-struct port {
-	__u32 nic; /* index of the one that sends, 0: none does */
-	__u32 number;
-	__u32 network; /* which bridge it is a port of, below 16 */
-	__u32 frame_bytes_max; /* that it sends, Ethernet header and VLAN tag included */
-	/* Whether its NIC hands over, and takes, frames that the kernel has not finished: checksums, tags, and long ones that
-	 * are still to be cut up. Real NICs do neither for a program. */
-	__u32 is_virtual;
-};
-
-/* Ports by the index of their NIC. */
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, PORTS_MAX);
-	__type(key, __u32);
-	__type(value, struct port);
-} ports SEC(".maps");
-
-/* The same by their number. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PORTS_MAX);
-	__type(key, __u32);
-	__type(value, struct port);
-} by_number SEC(".maps");
-
-/* NICs by the number of their port. */
+/* NICs by the number of their port, with the program that makes the frame for who is there out of one for all. */
 struct {
 	__uint(type, BPF_MAP_TYPE_DEVMAP);
 	__uint(max_entries, PORTS_MAX);
 	__type(key, __u32);
 	__type(value, struct bpf_devmap_val);
-} nics SEC(".maps");
+} all_nics SEC(".maps");
 
-/* What was to be flooded from a port: the second, and above it how many in that second. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, PORTS_MAX);
-	__type(key, __u32);
-	__type(value, __u64);
-} floods SEC(".maps");
-
-struct counts {
-	__u64 of[OUTCOMES];
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_PERCPU_ARRAY);
-	__uint(max_entries, PORTS_MAX);
-	__type(key, __u32);
-	__type(value, struct counts);
-} counts SEC(".maps");
-
-static __always_inline void count(__u32 port, enum outcome outcome)
+static __always_inline __u64 random_word(int which)
 {
-	struct counts *its = bpf_map_lookup_elem(&counts, &port);
-
-	if (likely(its && outcome < OUTCOMES))
-		its->of[outcome]++;
+	return is_given ? *(volatile __u64 *)&given.random[which] :
+			  (__u64)bpf_get_prandom_u32() << 32 | bpf_get_prandom_u32();
 }
 
-static __always_inline __u64 key_of(const __u8 *address, __u32 network, __u32 vlan)
+/*
+ * Takes a packet of a group that a frame has, and finds out what is to be done about it. NULL: the frame is any other, or is to be
+ * handed on as if it were.
+ */
+static __always_inline struct work *take_packet(const char *data, const char *end, __u32 nic)
 {
-	return (__u64)network << NETWORK_SHIFT | (__u64)vlan << VLAN_SHIFT | (__u64)address[0] << 40 |
-	       (__u64)address[1] << 32 | (__u64)address[2] << 24 | (__u64)address[3] << 16 | (__u64)address[4] << 8 |
-	       address[5];
+	struct port *from;
+	struct work *work;
+
+	if (likely(!is_long_enough(data, end)))
+		return NULL;
+	from = bpf_map_lookup_elem(&ports, &nic);
+	work = work_here();
+	if (!from || !work || !read_packet(data, end, from->number, work))
+		return NULL;
+	work->now_s = time_s();
+	work->random[0] = random_word(0);
+	work->random[1] = random_word(1);
+	count_in(work);
+	return work->step == STEP_PASS ? NULL : work;
 }
 
-static __always_inline int is_own(__u64 key)
+/* Who is sent to, where it is one. */
+static __always_inline __u32 addressee(const struct work *work)
 {
-	key &= ADDRESS_MASK;
-	return bpf_map_lookup_elem(&own, &key) != NULL;
+	return work->step == STEP_ANSWER_SENDER ? TO_SENDER : work->step == STEP_UP ? ONWARD : work->slot;
 }
 
-static __always_inline int is_group(const __u8 *address)
+/* Puts what has been put together into the frame. */
+#define STORE(store, context, work, ...)                                                                  \
+	((work)->bytes == IPV6_HEADERS ?                                                                   \
+		 store(context, 0, (work)->headers, IPV6_HEADERS, ##__VA_ARGS__) ||                        \
+			 store(context, IPV6_HEADERS, &(work)->out, sizeof((work)->out), ##__VA_ARGS__) :  \
+		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
+			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out), ##__VA_ARGS__))
+
+/* Makes the frame of a packet of a group that for all that have a slot, of which all_nics makes what each gets. */
+static __always_inline int broadcast(struct xdp_md *context, struct work *work)
 {
-	return address[0] & 1;
+	work->out.header.words[0] = TSUMUGI_VERSION | work->kind << 8;
+	work->out.header.flow = work->place;
+	if (bpf_xdp_store_bytes(context, work->sender.six ? IPV6_HEADERS : IPV4_HEADERS, &work->out, sizeof(work->out)))
+		return XDP_DROP;
+	return bpf_redirect_map(&all_nics, 0, BPF_F_BROADCAST);
 }
 
-/* Whether another frame of a port may be flooded in this second. */
-static __always_inline int may_flood(__u32 port, __u32 now_s)
+SEC("xdp.frags/devmap")
+int tsumugi_tell(struct xdp_md *context)
 {
-	__u64 *word = bpf_map_lookup_elem(&floods, &port), before;
+	__u32 nic = context->egress_ifindex, number = TSUMUGI_GROUP_SLOTS;
+	const char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
+	struct work *work = work_here();
+	struct group *group;
+	struct port *to;
+	int six;
 
-	if (unlikely(!word))
-		return 0;
-	before = *(volatile __u64 *)word;
-	if ((__u32)before != now_s)
-		/* Who loses the race counts in the other's second. */
-		__sync_val_compare_and_swap(word, before, (__u64)now_s);
-	return __sync_fetch_and_add(word, 1ull << 32) >> 32 < floods_per_s;
-}
-
-/* A frame that has come in, and what is found out about it. */
-struct frame {
-	__u32 nic; /* index of the one that it came in by */
-	const __u8 *data, *end;
-	__u32 vlan; /* that is not in its bytes */
-	int is_long; /* in several buffers, and so not to be sent on; natively others of its source neither */
-	const struct port *from, *to; /* to: if it is to be forwarded */
-};
-
-/* Notes where the source of a frame is, and says what is to become of the frame. */
-static __always_inline enum outcome decide(struct frame *frame)
-{
-	const struct ethhdr *header = (const void *)frame->data;
-	__u32 now_s, from, vlan = frame->vlan;
-	struct place *source, *destination;
-	__u64 source_key, destination_key;
-	int is_news;
-
-	frame->from = bpf_map_lookup_elem(&ports, &frame->nic);
-	if (unlikely(!frame->from || frame->data + ETH_HLEN > frame->end))
-		return NO_PORT;
-	from = frame->from->number;
-	now_s = time_is_given ? *(volatile __u32 *)&given_s : bpf_ktime_get_coarse_ns() / NS_IN_S;
-	if (!vlan && (header->h_proto == bpf_htons(ETH_P_8021Q) || header->h_proto == bpf_htons(ETH_P_8021AD))) {
-		if (frame->data + ETH_HLEN + TAG_BYTES > frame->end)
-			return MALFORMED;
-		vlan = (frame->data[ETH_HLEN] << 8 | frame->data[ETH_HLEN + 1]) & 0xfff;
+	to = bpf_map_lookup_elem(&ports, &nic);
+	if (!to || !work || data + ETH_HLEN > end)
+		return XDP_DROP;
+	six = U16(data + 12) == bpf_htons(ETH_P_IPV6);
+	if (bpf_xdp_load_bytes(context, six ? IPV6_HEADERS : IPV4_HEADERS, &work->out, sizeof(work->out)))
+		return XDP_DROP;
+	work->place = work->out.header.flow;
+	work->kind = work->out.header.kind;
+	work->step = work->kind == TSUMUGI_VERDICT ? STEP_JOINED_ALL : STEP_RELEASE_ALL;
+	work->is_partial = 0;
+	group = group_at(work->place);
+	if (!group)
+		return XDP_DROP;
+	for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
+		if (i >= group->slots_used)
+			break;
+		if (group->slots[i].address.port == to->number && !group->slots[i].has_left) {
+			number = i;
+			break;
+		}
 	}
-	source_key = key_of(header->h_source, frame->from->network, vlan);
-	destination_key = key_of(header->h_dest, frame->from->network, vlan);
-
-	source = bpf_map_lookup_elem(&places, &source_key);
-	is_news = !source || source->port != from || now_s - source->seen_s >= ageing_s;
-	if (unlikely(is_news)) {
-		struct place new = { .port = from, .seen_s = now_s, .shown_s = now_s, .long_s = now_s - LONG_S };
-
-		if (is_group(header->h_source) || (source_key & ADDRESS_MASK) == 0 || is_own(source_key))
-			return MALFORMED;
-		if (frame->is_long)
-			new.long_s = now_s;
-		bpf_map_update_elem(&places, &source_key, &new, BPF_ANY);
-	} else {
-		__u32 unseen_s = now_s - source->seen_s, unshown_s = now_s - source->shown_s;
-
-		is_news = unshown_s >= SHOW_MAX_S || (unshown_s >= SHOW_S && unseen_s >= IDLE_S);
-		if (is_news)
-			source->shown_s = now_s;
-		if (unseen_s)
-			source->seen_s = now_s;
-		if (unlikely(frame->is_long) && source->long_s != now_s)
-			source->long_s = now_s;
-		if (is_native && now_s - source->long_s < LONG_S)
-			frame->is_long = 1;
-	}
-
-	destination = is_group(header->h_dest) ? NULL : bpf_map_lookup_elem(&places, &destination_key);
-	if (unlikely(!destination || now_s - destination->seen_s >= ageing_s)) {
-		if (is_own(destination_key))
-			return LOCAL;
-		return may_flood(from, now_s) ? FLOODED : STORM;
-	}
-	if (unlikely(is_news))
-		return SHOWN;
-	if (unlikely(destination->port == from))
-		return FILTERED;
-	frame->to = bpf_map_lookup_elem(&by_number, &destination->port);
-	return frame->to && frame->to->nic ? FORWARDED : BRIDGED;
-}
-
-/* Whether XDP must leave a frame of so many bytes to the bridge. */
-static __always_inline int is_bridges(const struct frame *frame, __u64 bytes)
-{
-	/* The kernel drops what is too long, as the bridge does; but it may be one that is still to be cut up. */
-	if (frame->is_long || bytes > frame->to->frame_bytes_max)
-		return 1;
-	/* Perhaps not finished. */
-	return frame->from->is_virtual && !frame->to->is_virtual;
+	if (number == TSUMUGI_GROUP_SLOTS || put_together(work, number) < 0 || work->to.six != (__u32)six ||
+	    STORE(bpf_xdp_store_bytes, context, work))
+		return XDP_DROP;
+	return XDP_PASS;
 }
 
 SEC("xdp.frags")
@@ -269,8 +136,28 @@ int tsumugi_switch(struct xdp_md *context)
 		.end = (void *)(long)context->data_end,
 	};
 	enum outcome outcome;
+	struct work *work;
+	int port;
 
 	frame.is_long = bytes != (__u64)(frame.end - frame.data);
+	work = frame.is_long ? NULL : take_packet((void *)frame.data, (void *)frame.end, frame.nic);
+	if (unlikely(work)) {
+		/* Nobody else finishes a sum here. */
+		work->is_partial = 0;
+		if (work->step != STEP_UP)
+			count(work->sender.port, COUNTED);
+		if (work->step == STEP_NOTHING)
+			return XDP_DROP;
+		if (work->step == STEP_JOINED_ALL || work->step == STEP_RELEASE_ALL)
+			return broadcast(context, work);
+		port = put_together(work, addressee(work));
+		if (port < 0 || STORE(bpf_xdp_store_bytes, context, work))
+			return XDP_DROP;
+		if (work->step != STEP_UP)
+			return bpf_redirect_map(&nics, port, XDP_DROP);
+		frame.data = (void *)(long)context->data;
+		frame.end = (void *)(long)context->data_end;
+	}
 	outcome = decide(&frame);
 	if (likely(outcome == FORWARDED)) {
 		__u32 to = frame.to->number;
@@ -286,6 +173,40 @@ int tsumugi_switch(struct xdp_md *context)
 	return outcome >= FILTERED ? XDP_DROP : XDP_PASS;
 }
 
+/* Puts the frame for somebody together in place of what is there. Returns the NIC that it is to leave by, or 0. */
+static __always_inline __u32 replace(struct __sk_buff *context, struct work *work, __u32 number)
+{
+	int found = put_together(work, number);
+	__u32 key = found;
+	struct port *to;
+
+	if (found < 0 || STORE(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
+		return 0;
+	to = bpf_map_lookup_elem(&by_number, &key);
+	return to ? to->nic : 0;
+}
+
+/* Does what is to be done about a packet of a group, if that is not to send it onward. */
+static __always_inline int answer(struct __sk_buff *context, struct work *work)
+{
+	__u32 slots = work->slots, nic = 0;
+
+	if (work->step == STEP_NOTHING)
+		return TC_ACT_SHOT;
+	if (work->step == STEP_JOINED_ALL || work->step == STEP_RELEASE_ALL) {
+		for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
+			if (i >= slots)
+				break;
+			if (nic)
+				bpf_clone_redirect(context, nic, 0);
+			nic = replace(context, work, i);
+		}
+	} else {
+		nic = replace(context, work, addressee(work));
+	}
+	return nic ? bpf_redirect(nic, 0) : TC_ACT_SHOT;
+}
+
 SEC("classifier")
 int tsumugi_tc(struct __sk_buff *context)
 {
@@ -295,8 +216,21 @@ int tsumugi_tc(struct __sk_buff *context)
 		.end = (void *)(long)context->data_end,
 		.vlan = context->vlan_present ? context->vlan_tci & 0xfff : 0,
 	};
-	enum outcome outcome = decide(&frame);
+	enum outcome outcome;
+	struct work *work;
 
+	work = context->gso_size ? NULL : take_packet((void *)frame.data, (void *)frame.end, frame.nic);
+	if (unlikely(work)) {
+		if (work->step != STEP_UP) {
+			count(work->sender.port, COUNTED);
+			return answer(context, work);
+		}
+		if (!replace(context, work, ONWARD))
+			return TC_ACT_SHOT;
+		frame.data = (void *)(long)context->data;
+		frame.end = (void *)(long)context->data_end;
+	}
+	outcome = decide(&frame);
 	/* What is still to be cut up will fit. */
 	if (likely(outcome == FORWARDED) && unlikely(!context->gso_size && context->len > frame.to->frame_bytes_max))
 		outcome = BRIDGED;

@@ -79,6 +79,7 @@ struct group {
 	__u16 weight;
 	__u16 arrived;
 	__u16 slots_used;
+	__u8 is_six; /* all members come over IPv6, or all over IPv4: frames are turned into each other */
 	__u8 is_root;
 	__u8 is_formed;
 	__u8 is_up;
@@ -87,13 +88,14 @@ struct group {
 	__u8 count;
 	__u8 result_operation;
 	__u8 result_count;
+	__u8 reserved[7];
 	__u64 generation;
 	__u64 words[TSUMUGI_GROUP_WORDS];
 	__u64 result[TSUMUGI_GROUP_WORDS];
 	__u64 up_token;
 	__u64 up_seat_token;
 	__u32 up_seat;
-	__u32 reserved;
+	__u32 reserved_2;
 	struct slot slots[TSUMUGI_GROUP_SLOTS];
 };
 
@@ -142,6 +144,7 @@ struct work {
 	/* The packet, and how to answer whoever sent it. */
 	struct packet in;
 	struct address sender;
+	struct address onward; /* as it came */
 	__u32 now_s;
 	__u32 event; /* enum event */
 	__u64 random[2];
@@ -156,6 +159,7 @@ struct work {
 	__u64 up_seat_token;
 	__u32 up_seat;
 	__u32 is_partial; /* the sum of UDP is to be finished by whoever sends the frame */
+	struct address to;
 	struct packet out;
 	__u8 headers[64];
 };
@@ -355,7 +359,8 @@ static __always_inline void join(struct group *group, struct work *work)
 	if (before > weight)
 		weight = before;
 	total = group->weight - before + weight;
-	if (group->size != join->size || total > group->size || known >= TSUMUGI_GROUP_SLOTS) {
+	if (group->size != join->size || group->is_six != work->sender.six || total > group->size ||
+	    known >= TSUMUGI_GROUP_SLOTS) {
 		conclude(work, EVENT_REFUSED, STEP_ANSWER_SENDER, 0);
 		say(work, TSUMUGI_REFUSED, join->via, 0, 0, 0);
 		return;
@@ -638,6 +643,7 @@ static __always_inline void on_join(struct work *work)
 		group->weight = 0;
 		group->arrived = 0;
 		group->slots_used = 0;
+		group->is_six = work->sender.six;
 		group->is_root = 0;
 		group->is_formed = 0;
 		group->is_up = 0;
@@ -678,8 +684,8 @@ static __always_inline void on_seat(struct work *work)
 		work->place = place;
 		bpf_spin_lock(&group->lock);
 		slot = slot_at(group, number);
-		has_seat = group->size != 0 && group->is_formed && number < group->slots_used &&
-			   slot->token == header->token;
+		has_seat = group->size != 0 && group->is_formed && group->is_six == work->sender.six &&
+			   number < group->slots_used && slot->token == header->token;
 		if (has_seat) {
 			group->seen_s = work->now_s;
 			slot->peer_flow = header->psn;
@@ -713,7 +719,8 @@ static __always_inline void on_from_above(struct work *work)
 		return;
 	work->place = header->flow;
 	bpf_spin_lock(&group->lock);
-	is_mine = group->size != 0 && !group->is_root && group->up_token == header->token;
+	is_mine = group->size != 0 && group->is_six == work->sender.six && !group->is_root &&
+		  group->up_token == header->token;
 	if (is_mine) {
 		group->seen_s = work->now_s;
 		conclude(work, EVENT_MALFORMED, STEP_NOTHING, 0);
@@ -728,6 +735,13 @@ static __always_inline void on_from_above(struct work *work)
 	bpf_spin_unlock(&group->lock);
 }
 
+/* Whether the body is what its sender sent. */
+static __always_inline int is_sound(const struct packet *packet)
+{
+	return packet->header.body_bytes == TSUMUGI_GROUP_BYTES && packet->header.flags & TSUMUGI_FLAG_MIXED &&
+	       packet->header.body_crc == tsumugi_group_mix(packet->words);
+}
+
 /* Groups::on_packet. A global function, which the verifier goes through once. */
 __attribute__((noinline)) int count_in(struct work *work)
 {
@@ -739,6 +753,8 @@ __attribute__((noinline)) int count_in(struct work *work)
 	conclude(work, EVENT_MALFORMED, STEP_NOTHING, 0);
 	work->place = 0;
 	work->slots = 0;
+	if (!is_sound(&work->in))
+		goto counted;
 	switch (work->in.header.kind) {
 	case TSUMUGI_JOIN:
 		on_join(work);
@@ -750,6 +766,7 @@ __attribute__((noinline)) int count_in(struct work *work)
 	default:
 		on_from_above(work);
 	}
+counted:
 	events = bpf_map_lookup_elem(&group_events, &zero);
 	event = work->event;
 	if (events && event < EVENTS)

@@ -14,7 +14,7 @@
 //! ```
 //!
 //! A member that leaves says LEAVE: header and token as in an ARRIVE, and a body of zeros, which nobody reads. It is there
-//! because the answer needs the room. A VERDICT answers each of JOIN, ARRIVE and LEAVE that is not answered by a release.
+//! because all bodies are of one length. Nothing answers it. A VERDICT answers each JOIN and ARRIVE that is not answered by a release.
 //!
 //! A release is a DATA packet of a flow that the member has opened for it and named in its JOIN, so a receive path deposits it
 //! as any other. Its PSN counts generations. Between boxes it is a RELEASE.
@@ -131,7 +131,8 @@ pub struct Join {
     pub via: u8,
 }
 
-/// The body of an ARRIVE, a release and a RELEASE. An ARRIVE's `token` and `flow` are its seat's.
+/// The body of an ARRIVE, a release and a RELEASE. An ARRIVE's `flow` and `token` are its seat's, its `psn` and `ack` those that its JOIN had
+/// there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Contribution {
     /// Of an ARRIVE that a box sends: the slot to which it passes the answer on.
@@ -146,7 +147,7 @@ pub struct Contribution {
     pub words: [u64; WORDS_MAX],
 }
 
-/// The body of a VERDICT. The header's `flow` and `token` are those of the packet that it answers.
+/// The body of a VERDICT. The header's `flow` and `token` are those of the JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What is said.

@@ -10,7 +10,7 @@ use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tree::{Node, Tree};
-use tsumugi_proto::group::boxes::{Event as Counted, Groups, Step};
+use tsumugi_proto::group::boxes::{Event as Counted, Groups, Sender, Step};
 use tsumugi_proto::group::member::{Failure, Member, Membership, State, seal};
 use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX};
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
@@ -498,23 +498,17 @@ impl World {
             return self.send_on(at, self.now, packet);
         }
         let groups = &mut self.boxes[number];
-        let trace = std::env::var_os("TRACE").is_some();
-        let (event, place, step) = groups.on_packet(now_s, &header, &body, (from, source), random);
-        if trace {
-            println!(
-                "{:>12} box {number} from {from} source {source} {:?}: {event:?} {step:?}",
-                self.now.0, header.kind
-            );
-        }
+        let sender = Sender { address: (from, source), is_six: false };
+        let (event, place, step) = groups.on_packet(now_s, &header, &body, sender, random);
         if step == Step::Pass {
             return self.send_on(at, self.now, packet);
         }
         let (packet_ns, each_ns) = self.plan.box_ns;
         let mut now = self.now.max(self.busy[number]).plus(packet_ns);
-        let slots = self.boxes[number].at(place).slots().len();
+        let slots = self.boxes[number].at(place).slots.len();
         let mut all: Vec<(Node, Packet)> = Vec::new();
         let to_slot = |world: &World, slot: usize, kind, body: [u8; BODY_BYTES]| {
-            let its = &world.boxes[number].at(place).slots()[slot];
+            let its = &world.boxes[number].at(place).slots[slot];
             let is_box = its.member >> 63 != 0;
             let kind = if kind == Kind::Data && is_box { Kind::Release } else { kind };
             let mut header =
@@ -555,7 +549,8 @@ impl World {
                 all.push(to_slot(self, usize::from(slot), Kind::Data, release.encode()));
             }
             Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp => {
-                let (token, seat, seat_token) = self.boxes[number].at(place).up();
+                let group = self.boxes[number].at(place);
+                let (token, seat, seat_token) = (group.up_token, group.up_seat, group.up_seat_token);
                 let (kind, body) = match step {
                     Step::JoinUp(join) => (Kind::Join, join.encode()),
                     Step::ArriveUp(arrive) => (Kind::Arrive, arrive.encode()),

@@ -31,7 +31,7 @@ pub const WAYS: usize = 4;
 /// A member that is a box: bit of [`Slot::member`].
 const IS_BOX: u64 = 1 << 63;
 
-/// What a packet came to, as it is counted.
+/// What a packet came to, in the order in which the program counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Event {
     /// A member joined, or did again.
@@ -118,57 +118,67 @@ pub struct Slot<A> {
     pub address: A,
 }
 
+/// Who has sent a packet.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Sender<A> {
+    /// How to send to it.
+    pub address: A,
+    /// Whether that is over IPv6.
+    pub is_six: bool,
+}
+
 /// A group's state in one box.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Group<A> {
-    job: u64,
-    key: u64,
-    number: u64,
+    /// The job.
+    pub job: u64,
+    /// What its members know.
+    pub key: u64,
+    /// Its number in the job.
+    pub number: u64,
     /// Members in all; 0: the place is free.
-    size: u16,
+    pub size: u16,
     /// Members that the slots stand for.
-    weight: u16,
+    pub weight: u16,
     /// Second at which somebody was last heard.
-    seen_s: u32,
+    pub seen_s: u32,
+    /// All members come over IPv6, or all over IPv4: a box turns their packets into each other.
+    pub is_six: bool,
     /// Member 0 is here.
-    is_root: bool,
+    pub is_root: bool,
     /// All have joined.
-    is_formed: bool,
+    pub is_formed: bool,
     /// All here have arrived, and the box above has not answered yet.
-    is_up: bool,
+    pub is_up: bool,
     /// The result of the generation before is known.
-    has_result: bool,
+    pub has_result: bool,
     /// Generation that is gathered; 0: not known.
-    generation: u64,
+    pub generation: u64,
     /// Members that have arrived at it.
-    arrived: u16,
-    operation: u8,
-    count: u8,
-    words: [u64; WORDS_MAX],
-    result: [u64; WORDS_MAX],
-    result_operation: u8,
-    result_count: u8,
+    pub arrived: u16,
+    /// How what is gathered is combined.
+    pub operation: u8,
+    /// How many words mean something.
+    pub count: u8,
+    /// What is gathered, combined.
+    pub words: [u64; WORDS_MAX],
+    /// What came of the generation before.
+    pub result: [u64; WORDS_MAX],
+    /// How that was combined.
+    pub result_operation: u8,
+    /// How many of its words mean something.
+    pub result_count: u8,
     /// What the box above is to prove itself by.
-    up_token: u64,
+    pub up_token: u64,
     /// The seat there.
-    up_seat: u32,
-    up_seat_token: u64,
-    slots: Vec<Slot<A>>,
+    pub up_seat: u32,
+    /// That seat's token.
+    pub up_seat_token: u64,
+    /// Slots in use, in order of joining.
+    pub slots: Vec<Slot<A>>,
 }
 
 impl<A: Clone> Group<A> {
-    /// Slots in use, in order of joining.
-    #[must_use]
-    pub fn slots(&self) -> &[Slot<A>] {
-        &self.slots
-    }
-
-    /// Number of this box's own flow and token towards the box above, and its seat there.
-    #[must_use]
-    pub const fn up(&self) -> (u64, u32, u64) {
-        (self.up_token, self.up_seat, self.up_seat_token)
-    }
-
     fn answer(&self, verdict: Verdict, slot: usize, generation: u64) -> Answer {
         let slot = &self.slots[slot];
         Answer { verdict, via: 0, member: 0, weight: slot.weight, seat: 0, seat_token: 0, generation }
@@ -184,7 +194,14 @@ impl<A: Clone> Group<A> {
         }
     }
 
-    fn join(&mut self, place: usize, join: &Join, header: &Header, address: A, random: u64) -> (Event, Step) {
+    fn join(
+        &mut self,
+        place: usize,
+        join: &Join,
+        header: &Header,
+        sender: Sender<A>,
+        random: u64,
+    ) -> (Event, Step) {
         let refused = |via| Step::AnswerSender(refusal(via));
         if self.key != join.key {
             return (Event::WrongKey, Step::Nothing);
@@ -198,7 +215,8 @@ impl<A: Clone> Group<A> {
         let before = known.map_or(0, |slot| self.slots[slot].weight);
         let weight = join.weight.max(before);
         let total = u32::from(self.weight) - u32::from(before) + u32::from(weight);
-        if self.size != join.size || total > u32::from(self.size) {
+        let is_other = self.size != join.size || self.is_six != sender.is_six;
+        if is_other || total > u32::from(self.size) {
             return (Event::Refused, refused(join.via));
         }
         let slot = match known {
@@ -216,7 +234,7 @@ impl<A: Clone> Group<A> {
                     rank: join.member,
                     weight: 0,
                     has_left: false,
-                    address: address.clone(),
+                    address: sender.address.clone(),
                 });
                 self.slots.len() - 1
             }
@@ -226,7 +244,7 @@ impl<A: Clone> Group<A> {
         (its.weight, its.first, its.has_left) = (weight, join.first, false);
         its.rank = its.rank.min(join.member);
         (its.peer_token, its.peer_flow, its.epoch) = (header.token, header.flow, header.epoch);
-        its.address = address;
+        its.address = sender.address;
         // Whoever will arrive at that next has left the one before.
         self.begin(join.first);
         self.is_root |= member == 0;
@@ -419,7 +437,7 @@ impl<A: Clone + Default> Groups<A> {
         self.number
     }
 
-    /// A packet of a group has come by: what is to be done. `random` is made anew for each; `address` is how to answer.
+    /// A packet of a group has come by: what is to be done. `random` is made anew for each.
     ///
     /// Returns the place of the group that [`Step`] is about, too. The body's check has been compared.
     pub fn on_packet(
@@ -427,16 +445,16 @@ impl<A: Clone + Default> Groups<A> {
         now_s: u32,
         header: &Header,
         body: &[u8],
-        address: A,
+        sender: Sender<A>,
         random: [u64; 2],
     ) -> (Event, usize, Step) {
         match header.kind {
             Kind::Join => match Join::decode(body) {
-                Ok(join) => self.on_join(now_s, &join, header, address, random),
+                Ok(join) => self.on_join(now_s, &join, header, sender, random),
                 Err(_) => (Event::Malformed, 0, Step::Nothing),
             },
-            Kind::Arrive | Kind::Leave => self.on_seat(now_s, header, body),
-            Kind::Verdict | Kind::Release => self.on_from_above(now_s, header, body),
+            Kind::Arrive | Kind::Leave => self.on_seat(now_s, header, body, sender.is_six),
+            Kind::Verdict | Kind::Release => self.on_from_above(now_s, header, body, sender.is_six),
             _ => (Event::NotMine, 0, Step::Pass),
         }
     }
@@ -446,7 +464,7 @@ impl<A: Clone + Default> Groups<A> {
         now_s: u32,
         join: &Join,
         header: &Header,
-        address: A,
+        sender: Sender<A>,
         random: [u64; 2],
     ) -> (Event, usize, Step) {
         let ways = |way| (start_of(join.job, join.group) + way) % GROUPS_MAX;
@@ -465,11 +483,12 @@ impl<A: Clone + Default> Groups<A> {
                 number: join.group,
                 size: join.size,
                 up_token: random[1],
+                is_six: sender.is_six,
                 ..Group::default()
             };
         }
         let group = &mut self.groups[place];
-        let (event, mut step) = group.join(place, join, header, address, random[0]);
+        let (event, mut step) = group.join(place, join, header, sender, random[0]);
         if event == Event::Join {
             group.seen_s = now_s;
         }
@@ -479,14 +498,17 @@ impl<A: Clone + Default> Groups<A> {
         (event, place, step)
     }
 
-    fn on_seat(&mut self, now_s: u32, header: &Header, body: &[u8]) -> (Event, usize, Step) {
+    fn on_seat(&mut self, now_s: u32, header: &Header, body: &[u8], is_six: bool) -> (Event, usize, Step) {
         let (place, slot) = seat_of(header.flow);
         let contribution = Contribution::decode(body);
         if header.kind == Kind::Arrive && contribution.is_err() {
             return (Event::Malformed, 0, Step::Nothing);
         }
         let (via, generation) = contribution.map_or((0, 0), |its| (its.via, its.generation));
-        let group = self.groups.get_mut(place).filter(|group| group.size != 0 && group.is_formed);
+        let group = self
+            .groups
+            .get_mut(place)
+            .filter(|group| group.size != 0 && group.is_formed && group.is_six == is_six);
         let group =
             group.filter(|group| group.slots.get(slot).is_some_and(|slot| slot.token == header.token));
         let Some(group) = group else {
@@ -503,10 +525,18 @@ impl<A: Clone + Default> Groups<A> {
         (event, place, step)
     }
 
-    fn on_from_above(&mut self, now_s: u32, header: &Header, body: &[u8]) -> (Event, usize, Step) {
+    fn on_from_above(
+        &mut self,
+        now_s: u32,
+        header: &Header,
+        body: &[u8],
+        is_six: bool,
+    ) -> (Event, usize, Step) {
         let place = header.flow as usize;
         let group = self.groups.get_mut(place);
-        let group = group.filter(|group| group.size != 0 && !group.is_root && group.up_token == header.token);
+        let group = group.filter(|group| {
+            group.size != 0 && group.is_six == is_six && !group.is_root && group.up_token == header.token
+        });
         // For a member below, or for a box.
         let Some(group) = group else { return (Event::NotMine, 0, Step::Pass) };
         group.seen_s = now_s;

@@ -12,6 +12,7 @@
 mod attach;
 mod changes;
 mod error;
+pub mod groups;
 mod hook;
 mod limits;
 mod port;
@@ -50,13 +51,14 @@ fn rules_folder(pins: &Pins) -> PathBuf {
 fn rules(pins: &Pins) -> Result<Option<Rules>, XdpError> {
     let parse = |path: PathBuf| {
         let (ageing_s, floods_per_s) = path.file_name()?.to_str()?.split_once('-')?;
-        Some(Rules { ageing_s: ageing_s.parse().ok()?, floods_per_s: floods_per_s.parse().ok()? })
+        let (ageing_s, floods_per_s) = (ageing_s.parse().ok()?, floods_per_s.parse().ok()?);
+        Some(Rules { ageing_s, floods_per_s, ..Rules::default() })
     };
     Ok(entries(&rules_folder(pins))?.into_iter().find_map(parse))
 }
 
-/// Puts the rules of a box on record.
-fn note_rules(pins: &Pins, Rules { ageing_s, floods_per_s }: Rules) -> Result<(), XdpError> {
+/// Puts those of a box's rules on record that were chosen.
+fn note_rules(pins: &Pins, Rules { ageing_s, floods_per_s, .. }: Rules) -> Result<(), XdpError> {
     forget_rules(pins)?;
     make_folder(&rules_folder(pins).join(format!("{ageing_s}-{floods_per_s}")))
 }

@@ -1,11 +1,12 @@
 //! Loading the switch's program, telling it of ports, and reading what it knows.
 
+use super::groups::{self, EVENTS, Events, GroupEntry};
 use super::{Hook, SwitchError};
 use crate::ether::Mac;
 use crate::xdp::{Action, SWITCH_PROGRAM};
 use aya::maps::xdp::{DevMap, XdpMapError};
 use aya::maps::{Array, HashMap, Map, MapData, MapError, PerCpuArray};
-use aya::programs::{ProgramError, SchedClassifier, TestRun as _, TestRunOptions, Xdp};
+use aya::programs::{ProgramError, ProgramFd, SchedClassifier, TestRun as _, TestRunOptions, Xdp};
 use aya::{Ebpf, EbpfLoader, Pod};
 use std::path::Path;
 use strum::VariantArray as _;
@@ -16,6 +17,8 @@ static OBJECT: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/switch.bpf.o"))
 /// Names of the program for XDP and for tc.
 const PROGRAM: &str = SWITCH_PROGRAM;
 const TC_PROGRAM: &str = "tsumugi_tc";
+/// The one that makes what each member of a group gets out of a frame for all.
+const TELL_PROGRAM: &str = "tsumugi_tell";
 /// A source is shown to the bridge again after this time if it has been silent for [`IDLE_S`], and after [`SHOW_MAX_S`]
 /// whatever it does.
 pub const SHOW_S: u32 = 30;
@@ -35,7 +38,7 @@ const SK_BUFF_BYTES: usize = 192;
 const SK_BUFF_IFINDEX_AT: usize = 40;
 
 /// The program's maps that are pinned.
-pub(super) const PINNED: [&str; 3] = ["places", "ports", "counts"];
+pub(super) const PINNED: [&str; 5] = ["places", "ports", "counts", "groups", "group_events"];
 
 /// What happened to a frame, in the order in which the program counts.
 #[derive(
@@ -60,6 +63,8 @@ pub enum Outcome {
     Storm,
     /// Dropped: its source is a group, nobody, or this host, or its VLAN tag is cut off.
     Malformed,
+    /// Taken: it was for the box, which counts for groups.
+    Counted,
 }
 
 impl Outcome {
@@ -121,12 +126,16 @@ pub struct Rules {
     pub ageing_s: u32,
     /// Most frames of one port that are flooded in a second.
     pub floods_per_s: u32,
+    /// This box's number among boxes, which other boxes know it by: not 0, and the same after a restart.
+    pub box_number: u64,
+    /// A group whose members say nothing for so long may have to make room for another, s.
+    pub lease_s: u32,
 }
 
 impl Default for Rules {
-    /// As the kernel's bridge: 300 s. And 10,000 frames, which a host of a sound network never floods.
+    /// As the kernel's bridge: 300 s. And 10,000 frames, which a host of a sound network never floods. Groups may be silent for a minute.
     fn default() -> Rules {
-        Rules { ageing_s: 300, floods_per_s: 10_000 }
+        Rules { ageing_s: 300, floods_per_s: 10_000, box_number: 1, lease_s: 60 }
     }
 }
 
@@ -183,18 +192,23 @@ impl Forwarder {
         let settings = [
             ("ageing_s", &rules.ageing_s),
             ("floods_per_s", &rules.floods_per_s),
-            ("time_is_given", &given),
+            ("lease_s", &rules.lease_s),
+            ("is_given", &given),
             ("is_native", &is_native),
         ];
         let mut loader = EbpfLoader::new();
         for (name, value) in settings {
             loader.override_global(name, value, true);
         }
+        loader.override_global("box_number", &rules.box_number, true);
         let loaded = loader.load(OBJECT).map_err(|source| SwitchError::Load(Box::new(source)))?;
         let mut forwarder = Forwarder { loaded, hook };
         match hook {
             Hook::Tc => forwarder.tc()?.load(),
-            Hook::Native | Hook::Generic => forwarder.xdp()?.load(),
+            Hook::Native | Hook::Generic => {
+                forwarder.xdp_called(TELL_PROGRAM)?.load().map_err(refused("loading"))?;
+                forwarder.xdp()?.load()
+            }
         }
         .map_err(refused("loading"))?;
         Ok(forwarder)
@@ -207,7 +221,11 @@ impl Forwarder {
 
     /// The program as what can be attached for XDP.
     pub(super) fn xdp(&mut self) -> Result<&mut Xdp, SwitchError> {
-        let program = self.loaded.program_mut(PROGRAM).ok_or(SwitchError::Object(PROGRAM))?;
+        self.xdp_called(PROGRAM)
+    }
+
+    fn xdp_called(&mut self, name: &'static str) -> Result<&mut Xdp, SwitchError> {
+        let program = self.loaded.program_mut(name).ok_or(SwitchError::Object(name))?;
         program.try_into().map_err(refused("recognising"))
     }
 
@@ -239,15 +257,31 @@ impl Forwarder {
         let mut by_number: Array<_, PortEntry> = self.map("by_number")?.try_into().map_err(failed)?;
         by_number.set(port.number, port, 0).map_err(failed)?;
         if port.nic != 0 {
-            let mut nics: DevMap<_> = self.map("nics")?.try_into().map_err(failed)?;
-            nics.set(port.number, port.nic, None, 0).map_err(|error| match error {
-                XdpMapError::MapError(error) => failed(error),
-                XdpMapError::ChainedProgramNotSupported => SwitchError::Object("nics"),
-            })?;
+            self.enter_in("nics", port, None)?;
+            if self.hook != Hook::Tc {
+                let tell = self.xdp_called(TELL_PROGRAM)?.fd().map_err(refused("naming"))?.try_clone();
+                let tell = tell.map_err(|source| failed(MapError::IoError(source)))?;
+                self.enter_in("all_nics", port, Some(&tell))?;
+            }
         }
         // Last, for from now on frames come.
         let mut ports: HashMap<_, u32, PortEntry> = self.map("ports")?.try_into().map_err(failed)?;
         ports.insert(nic, port, 0).map_err(failed)
+    }
+
+    /// Enters the NIC of a port into a table of those that XDP sends by, with a program for what is sent there.
+    fn enter_in(
+        &mut self,
+        table: &'static str,
+        port: PortEntry,
+        program: Option<&ProgramFd>,
+    ) -> Result<(), SwitchError> {
+        let failed = failed("entering a port");
+        let mut nics: DevMap<_> = self.map(table)?.try_into().map_err(failed)?;
+        nics.set(port.number, port.nic, program, 0).map_err(|error| match error {
+            XdpMapError::MapError(error) => failed(error),
+            XdpMapError::ChainedProgramNotSupported => SwitchError::Object(table),
+        })
     }
 
     /// Tells the program of an address of this host.
@@ -260,21 +294,53 @@ impl Forwarder {
         own.insert(place_key(0, 0, address), 0, 0).map_err(failed)
     }
 
-    /// Moves the clock of a program whose time is given, s.
+    /// Moves the clock of a program whose time is given, s, and says what is random next.
     ///
     /// # Errors
     /// The kernel refuses.
-    pub fn set_time(&mut self, now_s: u32) -> Result<(), SwitchError> {
+    pub fn give(&mut self, now_s: u32, random: [u64; 2]) -> Result<(), SwitchError> {
         let failed = failed("moving the clock");
-        let mut given: Array<_, u32> = self.map(".bss")?.try_into().map_err(failed)?;
-        given.set(0, now_s, 0).map_err(failed)
+        let mut given: Array<_, [u64; 3]> = self.map(".bss")?.try_into().map_err(failed)?;
+        given.set(0, [random[0], random[1], now_s.into()], 0).map_err(failed)
+    }
+
+    /// What is known of the group at a place.
+    ///
+    /// # Errors
+    /// The kernel refuses, or there is no such place.
+    pub fn group(&mut self, place: u32) -> Result<GroupEntry, SwitchError> {
+        let failed = failed("asking about a group");
+        let groups: Array<_, GroupEntry> = self.map("groups")?.try_into().map_err(failed)?;
+        groups.get(&place, 0).map_err(failed)
+    }
+
+    /// What packets of groups have come to.
+    ///
+    /// # Errors
+    /// The kernel refuses.
+    pub fn events(&mut self) -> Result<Events, SwitchError> {
+        let failed = failed("reading the counters of groups");
+        let events: PerCpuArray<_, [u64; EVENTS]> = self.map("group_events")?.try_into().map_err(failed)?;
+        groups::sum(&events).map_err(failed)
     }
 
     /// Runs the program on a frame, as if it had come in by the NIC with this index, whose queues must be open for programs.
     ///
     /// # Errors
-    /// The kernel refused.
+    /// The kernel refused, or the program has altered the frame.
     pub fn run(&self, frame: &[u8], nic: u32) -> Result<Action, SwitchError> {
+        let (action, out) = self.run_on(frame, nic)?;
+        if action != Action::Drop && out != frame {
+            return Err(SwitchError::Altered);
+        }
+        Ok(action)
+    }
+
+    /// As [`Forwarder::run`], for a frame that may be altered. Returns it, too.
+    ///
+    /// # Errors
+    /// The kernel refused.
+    pub fn run_on(&self, frame: &[u8], nic: u32) -> Result<(Action, Vec<u8>), SwitchError> {
         let mut out = vec![0; frame.len()];
         let options =
             TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
@@ -301,10 +367,7 @@ impl Forwarder {
                 Action::from_code(program.test_run(options).map_err(refused("trying"))?.return_value)
             }
         };
-        if action != Action::Drop && out != frame {
-            return Err(SwitchError::Altered);
-        }
-        Ok(action)
+        Ok((action, out))
     }
 
     /// Where an address is, by its [`place_key`].

@@ -3,7 +3,7 @@
 use super::attach::{OnPorts, attach};
 use super::changes::Change;
 use super::port::{self, Attachment};
-use super::program::{Forwarder, PINNED};
+use super::program::{Forwarder, PINNED, place_key};
 use super::{
     Hook, NETWORKS_MAX, PLACES_MAX, PORTS_MAX, PortEntry, Rules, Status, SwitchError, changes, settings,
     status,
@@ -14,6 +14,9 @@ use crate::xdp::pins::remove;
 use crate::xdp::{Access, Pins, Standing, bpf_fs, first_name, nic};
 use std::io;
 use std::net::IpAddr;
+
+/// Keeps a box's number from being 0.
+const IS_BOX: u64 = 1 << 63;
 
 /// The name of a bridge that is made when none is given.
 pub const BRIDGE: &str = "tsumugi0";
@@ -86,6 +89,9 @@ fn raise(pins: &Pins, new: &[String], options: &Options) -> Result<OnPorts, Swit
     let rules = Rules {
         ageing_s: options.ageing_s.unwrap_or(before.ageing_s),
         floods_per_s: options.floods_per_s.unwrap_or(before.floods_per_s),
+        box_number: members.iter().map(|member| place_key(0, 0, member.nic.mac)).min().unwrap_or_default()
+            | IS_BOX,
+        ..before
     };
     let mut bridges = bridges_of(&mut questions, &members)?;
     let is_joining = |member: &&Member| member.controller.is_none();

@@ -1,0 +1,224 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR MIT */
+/*
+ * Packets of groups in frames: found, and put together. A frame that is sent is as long as the one that came, and takes its place;
+ * only headers and packet are new. How it is sent is the hook's (hooks.h).
+ */
+#ifndef TSUMUGI_SWITCH_GROUP_FRAMES_H
+#define TSUMUGI_SWITCH_GROUP_FRAMES_H
+
+#define IPV4_HEADERS (ETH_HLEN + sizeof(struct iphdr) + sizeof(struct udphdr))
+#define IPV6_HEADERS (ETH_HLEN + sizeof(struct ipv6hdr) + sizeof(struct udphdr))
+#define UDP_BYTES (sizeof(struct udphdr) + sizeof(struct packet))
+/* To whom a packet goes, beside slots. */
+#define TO_SENDER TSUMUGI_GROUP_SLOTS
+#define ONWARD (TSUMUGI_GROUP_SLOTS + 1)
+
+_Static_assert(sizeof(struct packet) == sizeof(struct tsumugi_header) + TSUMUGI_GROUP_BYTES, "without gaps");
+
+/* Words at any address, as in a packet (tsumugi_wire.h). */
+#define U16(at) (*(__u16 *)(at))
+#define U32(at) (*(__u32 *)(at))
+#define U64(at) (*(__u64 *)(at))
+
+static __always_inline struct work *work_here(void)
+{
+	__u32 zero = 0;
+
+	return bpf_map_lookup_elem(&works, &zero);
+}
+
+/* The Internet checksum's sum, brought down to one word. */
+static __always_inline __u16 folded(__u64 sum)
+{
+	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
+	sum = (sum & 0xffff) + (sum >> 16);
+	sum = (sum & 0xffff) + (sum >> 16);
+	return sum;
+}
+
+static __always_inline __u64 halves(__u64 word)
+{
+	return (word & 0xffffffff) + (word >> 32);
+}
+
+/* The sum of UDP's pseudo header (RFC 768; RFC 8200, 8.1). */
+static __always_inline __u64 pseudo_sum(const struct address *to)
+{
+	__u64 sum = bpf_htons(IPPROTO_UDP) + bpf_htons(UDP_BYTES) + halves(to->ip[0]);
+
+	/* Zeros, for IPv4. */
+	return sum + halves(to->ip[1]) + halves(to->ip[2]) + halves(to->ip[3]);
+}
+
+/* Whether a frame is as long as one with a packet of a group: nearly all others are not. */
+static __always_inline int is_long_enough(const char *data, const char *end)
+{
+	return data + IPV4_HEADERS + sizeof(struct packet) == end || data + IPV6_HEADERS + sizeof(struct packet) == end;
+}
+
+/*
+ * Reads the packet of a group that a frame of such a length has: no VLAN tag among its bytes, no IP options. 0: it is any other
+ * frame.
+ */
+static __always_inline int read_packet(const char *data, const char *end, __u32 port, struct work *work)
+{
+	struct address *onward = &work->onward, *sender = &work->sender;
+	const struct tsumugi_header *header = &work->in.header;
+	const char *ip = data + ETH_HLEN, *udp, *packet;
+	int six;
+
+	if (data + IPV4_HEADERS + sizeof(struct packet) > end)
+		return 0;
+	six = U16(data + 12) == bpf_htons(ETH_P_IPV6);
+	if (six) {
+		if (data + IPV6_HEADERS + sizeof(struct packet) > end)
+			return 0;
+		udp = ip + sizeof(struct ipv6hdr);
+		if ((ip[0] & 0xf0) != 0x60 || ip[6] != IPPROTO_UDP || U16(ip + 4) != bpf_htons(UDP_BYTES))
+			return 0;
+	} else {
+		udp = ip + sizeof(struct iphdr);
+		if (U16(data + 12) != bpf_htons(ETH_P_IP) || ip[0] != 0x45 || ip[9] != IPPROTO_UDP ||
+		    U16(ip + 6) & bpf_htons(0x3fff) || U16(ip + 2) != bpf_htons(sizeof(struct iphdr) + UDP_BYTES))
+			return 0;
+	}
+	packet = udp + sizeof(struct udphdr);
+	if (packet + sizeof(struct packet) > end)
+		return 0;
+	if (packet[0] != TSUMUGI_VERSION || packet[1] < TSUMUGI_JOIN || packet[1] > TSUMUGI_RELEASE ||
+	    U16(udp + 4) != bpf_htons(UDP_BYTES))
+		return 0;
+	for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
+		((__u64 *)&work->in)[i] = U64(packet + 8 * i);
+	if (header->check != tsumugi_header_check(header) || header->epoch == 0)
+		return 0;
+	onward->port = sender->port = port;
+	onward->six = sender->six = six;
+	U64(onward->ethernet) = U64(data);
+	U32(onward->ethernet + 8) = U32(data + 8);
+	U64(sender->ethernet) = (__u64)U32(data + 6) | (__u64)U16(data + 10) << 32 | (__u64)U16(data) << 48;
+	U32(sender->ethernet + 8) = U32(data + 2);
+	onward->udp[0] = sender->udp[1] = U16(udp);
+	onward->udp[1] = sender->udp[0] = U16(udp + 2);
+	if (six) {
+		onward->ip[0] = sender->ip[2] = U64(ip + 8);
+		onward->ip[1] = sender->ip[3] = U64(ip + 16);
+		onward->ip[2] = sender->ip[0] = U64(ip + 24);
+		onward->ip[3] = sender->ip[1] = U64(ip + 32);
+	} else {
+		onward->ip[0] = U64(ip + 12);
+		sender->ip[0] = onward->ip[0] << 32 | onward->ip[0] >> 32;
+		onward->ip[1] = onward->ip[2] = onward->ip[3] = 0;
+		sender->ip[1] = sender->ip[2] = sender->ip[3] = 0;
+	}
+	/* Then the sum of the pseudo header stands there alone. One in 65,536 that is finished looks so, too. */
+	work->is_partial = U16(udp + 6) != 0 && U16(udp + 6) == folded(pseudo_sum(onward));
+	return 1;
+}
+
+/* Headers in front of the packet, for somebody's address. */
+static __always_inline void put_headers(struct work *work, const struct address *to)
+{
+	__u64 pseudo = pseudo_sum(to), sum;
+	__u8 *ip = work->headers + ETH_HLEN, *udp;
+	__u16 check = 0;
+
+	work->bytes = to->six ? IPV6_HEADERS : IPV4_HEADERS;
+	U64(work->headers) = U64(to->ethernet);
+	U32(work->headers + 8) = U32(to->ethernet + 8);
+	if (to->six) {
+		U16(work->headers + 12) = bpf_htons(ETH_P_IPV6);
+		U32(ip) = 0x60;
+		U32(ip + 4) = bpf_htons(UDP_BYTES) | IPPROTO_UDP << 16 | 64 << 24;
+		for (int i = 0; i < 4; i++)
+			U64(ip + 8 + 8 * i) = to->ip[i];
+		udp = ip + sizeof(struct ipv6hdr);
+	} else {
+		U16(work->headers + 12) = bpf_htons(ETH_P_IP);
+		/* Version, header length and length; do not fragment; time to live and protocol. */
+		U64(ip) = 0x45 | (__u64)bpf_htons(sizeof(struct iphdr) + UDP_BYTES) << 16 | (__u64)bpf_htons(0x4000) << 48;
+		sum = halves(U64(ip)) + (64 | IPPROTO_UDP << 8) + halves(to->ip[0]);
+		U32(ip + 8) = 64 | IPPROTO_UDP << 8 | (__u32)(__u16)~folded(sum) << 16;
+		U64(ip + 12) = to->ip[0];
+		udp = ip + sizeof(struct iphdr);
+	}
+	U16(udp) = to->udp[0];
+	U16(udp + 2) = to->udp[1];
+	U16(udp + 4) = bpf_htons(UDP_BYTES);
+	if (work->is_partial) {
+		check = folded(pseudo);
+	} else if (to->six) {
+		/* Over IPv4, none is needed: the packet has better ones. */
+		sum = pseudo + to->udp[0] + to->udp[1] + bpf_htons(UDP_BYTES);
+		for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
+			sum = halves(sum) + halves(((__u64 *)&work->out)[i]);
+		check = ~folded(sum);
+		check = check ? check : 0xffff;
+	}
+	U16(udp + 6) = check;
+}
+
+/*
+ * Puts together the frame for a slot of the group at `place`, TO_SENDER or ONWARD, out of the body in `out` and `kind`. Returns the
+ * number of the port that it is to leave by, or -1. A global function, which the verifier goes through once.
+ *
+ * The slot is read without the lock. It is written when its member joins again or arrives: then with the same, unless the member is on
+ * another port now, and a frame that is half for the one and half for the other is nobody's.
+ */
+__attribute__((noinline)) int put_together(struct work *work, __u32 number)
+{
+	struct tsumugi_header *header;
+	struct group *group;
+	struct slot *slot;
+
+	if (!work)
+		return -1;
+	header = &work->out.header;
+	header->words[0] = TSUMUGI_VERSION | work->kind << 8 | TSUMUGI_FLAG_MIXED << 16;
+	header->psn = header->ack = 0;
+	header->words[5] = TSUMUGI_GROUP_BYTES << 16;
+	if (number < TSUMUGI_GROUP_SLOTS) {
+		group = group_at(work->place);
+		if (!group)
+			return -1;
+		slot = slot_at(group, number);
+		work->to = slot->address;
+		header->token = slot->peer_token;
+		header->flow = slot->peer_flow;
+		header->epoch = slot->epoch;
+		if (work->kind == TSUMUGI_DATA) {
+			header->psn = work->out.contribution.generation - slot->first;
+			if (slot->member & IS_BOX)
+				header->kind = TSUMUGI_RELEASE;
+		} else if (work->step == STEP_JOINED_ALL) {
+			clear(&work->out);
+			say_joined(&work->out, slot, work->place << TSUMUGI_GROUP_SLOT_BITS | number, 0,
+				   group->generation);
+		}
+	} else if (number == TO_SENDER) {
+		const struct tsumugi_header *in = &work->in.header;
+
+		work->to = work->sender;
+		header->token = in->kind == TSUMUGI_JOIN ? in->token : in->ack;
+		header->flow = in->kind == TSUMUGI_JOIN ? in->flow : in->psn;
+		header->epoch = in->epoch;
+	} else {
+		work->to = work->onward;
+		header->epoch = 1;
+		if (work->kind == TSUMUGI_JOIN) {
+			header->flow = work->place;
+			header->token = work->up_token;
+		} else {
+			header->flow = work->up_seat;
+			header->token = work->up_seat_token;
+			header->psn = work->place;
+			header->ack = work->up_token;
+		}
+	}
+	header->body_crc = tsumugi_group_mix(work->out.words);
+	header->check = tsumugi_header_check(header);
+	put_headers(work, &work->to);
+	return work->to.port & (PORTS_MAX - 1);
+}
+
+#endif

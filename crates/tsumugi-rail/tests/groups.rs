@@ -1,0 +1,283 @@
+//! How the switch's program counts for groups, against `tsumugi_proto::group::boxes`: both get the same packets, and what is known of the
+//! groups, the counters, the action and the frame that is sent must be equal after each. Needs root and the compiled program.
+
+#[path = "groups/frames.rs"]
+mod frames;
+
+use frames::{Family, Host, Port, entry_of, frame_of, sent};
+use rand_pcg::Pcg64Mcg;
+use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
+use std::process::Command;
+use tsumugi_lab::testing::{Watched, as_root};
+use tsumugi_lab::{Lab, Spec};
+use tsumugi_proto::group::boxes::{GROUPS_MAX, Groups, Sender, Step, start_of};
+use tsumugi_proto::group::member::seal;
+use tsumugi_rail::switch::groups::{Events, GroupEvent};
+use tsumugi_rail::switch::{Forwarder, Hook, PortEntry, Rules};
+use tsumugi_rail::xdp::{Action, IS_COMPILED};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX};
+use tsumugi_wire::{Header, Kind, Psn};
+
+const SEEDS: u64 = 24;
+const STEPS: usize = 3000;
+const PORTS: u32 = 4;
+const LEASE_S: u32 = 20;
+
+fn as_root_with_the_program(test: &str) -> Option<Watched> {
+    let missing = "needs a build with the XDP program (clang and libbpf-dev)";
+    as_root(test, (!IS_COMPILED).then_some(missing))
+}
+
+/// Runs in a node with as many NICs as there are ports, whose queues are open for programs.
+fn in_a_node(work: impl FnOnce(&[u32]) + Send) {
+    let lab = Lab::up(&Spec { nics: PORTS, ..Spec::unique("groups") }).expect("the lab is made").guarded();
+    let (lab, nics) = (&lab, &lab.nodes()[0].nics);
+    std::thread::scope(|scope| {
+        let within = scope.spawn(move || {
+            lab.enter(0).expect("the node can be entered");
+            let index = |name: &str| {
+                let told = Command::new("ethtool").args(["-K", name, "gro", "on"]).status();
+                assert!(told.is_ok_and(|told| told.success()), "ethtool, for {name}");
+                tsumugi_rail::nics::index_of(name).expect("it is there")
+            };
+            let indices: Vec<u32> = nics.iter().map(|nic| index(&nic.name)).collect();
+            work(&indices);
+        });
+        within.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+    });
+}
+
+fn random(rng: &mut Pcg64Mcg, below: u64) -> u64 {
+    rng.next_u64() % below
+}
+
+/// One run: the program, the model, and what is said to both.
+struct Pair<'a> {
+    hook: Hook,
+    rng: Pcg64Mcg,
+    forwarder: Forwarder,
+    model: Groups<Port>,
+    nics: &'a [u32],
+    hosts: Vec<Host>,
+    now_s: u32,
+    /// Seats that were given out, with what was joined with.
+    seats: Vec<(u32, u64, Host)>,
+    /// Generations that are likely, by place.
+    generations: Vec<u64>,
+    seen: [u64; 15],
+}
+
+impl Pair<'_> {
+    fn new(seed: u64, nics: &[u32]) -> Pair<'_> {
+        let hook = [Hook::Tc, Hook::Native, Hook::Generic][seed as usize % 3];
+        let rules = Rules { box_number: 7 | 1 << 63, lease_s: LEASE_S, ..Rules::default() };
+        let mut forwarder = Forwarder::load(rules, hook, true).unwrap_or_else(|error| panic!("{error}"));
+        for (number, nic) in (0..PORTS).zip(nics) {
+            let port = PortEntry { nic: *nic, number, network: 0, frame_bytes_max: 1518, is_virtual: 1 };
+            forwarder.enter(*nic, port).expect("there is room");
+        }
+        let mut rng = Pcg64Mcg::seed_from_u64(seed);
+        let family = if seed % 2 == 0 { Family::Four } else { Family::Six };
+        let hosts = (0..6).map(|number| Host::new(number, number as u32 % PORTS, family)).collect();
+        Pair {
+            hook,
+            now_s: rng.next_u32(),
+            rng,
+            forwarder,
+            model: Groups::new(rules.box_number, LEASE_S),
+            nics,
+            hosts,
+            seats: Vec::new(),
+            generations: vec![1; GROUPS_MAX],
+            seen: [0; 15],
+        }
+    }
+
+    fn random(&mut self, below: u64) -> u64 {
+        random(&mut self.rng, below)
+    }
+
+    /// Jobs and groups of which several want the same place.
+    fn group(&mut self) -> (u64, u64) {
+        let job = 5;
+        let wanted = start_of(job, 1);
+        let mut near = (1u64..).filter(|group| start_of(job, *group).wrapping_sub(wanted) % GROUPS_MAX < 2);
+        let number = self.random(7) as usize;
+        (job, near.nth(number).expect("there are more"))
+    }
+
+    /// A packet, most often one that says something, and the host that sends it.
+    fn packet(&mut self) -> (Host, Header, [u8; BODY_BYTES]) {
+        let number = self.random(6) as usize;
+        let mut host = self.hosts[number];
+        if self.random(200) == 0 {
+            host.family = if host.family == Family::Four { Family::Six } else { Family::Four };
+        }
+        let kind = [
+            Kind::Join,
+            Kind::Join,
+            Kind::Arrive,
+            Kind::Arrive,
+            Kind::Arrive,
+            Kind::Arrive,
+            Kind::Verdict,
+            Kind::Release,
+            Kind::Leave,
+        ];
+        let kind = kind[self.random(9) as usize];
+        // To leave is rare, or no group ever forms.
+        let kind = if kind == Kind::Leave && self.random(8) != 0 { Kind::Arrive } else { kind };
+        let mut header = Header::new(kind, 1 + number as u32);
+        header.flow = 10 + number as u32;
+        header.token = 1000 + number as u64;
+        let place = start_of(5, self.group().1);
+        let generation = self.generations[place] + [0, 0, 0, 0, 1, 2, 0][self.random(7) as usize];
+        let generation = generation.saturating_sub(u64::from(self.random(6) == 0));
+        let via = self.random(7) as u8;
+        let body = match kind {
+            Kind::Join => {
+                let (job, group) = self.group();
+                let box_number = if self.random(3) == 0 { 1 + self.random(2) } else { 0 };
+                // With a smaller size some groups form at once, and others must wait for many.
+                let size = 1 + (group % 4) as u16 + u16::from(self.random(40) == 0);
+                let members = u64::from(size) + u64::from(self.random(40) == 0);
+                Join {
+                    job,
+                    key: 77 + u64::from(self.random(40) == 0),
+                    group,
+                    box_number,
+                    first: if self.random(4) == 0 { generation } else { 1 },
+                    size,
+                    member: self.random(members) as u16,
+                    weight: if box_number == 0 { 1 } else { 1 + self.random(2) as u16 },
+                    via,
+                }
+                .encode()
+            }
+            Kind::Verdict => {
+                let verdict = Verdict::ALL[self.random(Verdict::ALL.len() as u64) as usize];
+                let its = self.model.at(place).clone();
+                header.flow = place as u32;
+                header.token = if self.random(8) == 0 { 1 } else { its.up_token };
+                Answer {
+                    verdict,
+                    via,
+                    member: self.random(4) as u16,
+                    weight: if self.random(3) == 0 { 1 } else { its.weight },
+                    seat: 64 + u32::from(via),
+                    seat_token: self.rng.next_u64(),
+                    generation: if self.random(3) == 0 { generation } else { its.generation },
+                }
+                .encode()
+            }
+            Kind::Release | Kind::Arrive => {
+                let operation = Operation::ALL[(generation % 7) as usize];
+                let operation = if self.random(30) == 0 { Operation::Xor } else { operation };
+                let count = (generation % 9) as u8;
+                if kind == Kind::Release {
+                    let its = self.model.at(place).clone();
+                    header.flow = place as u32;
+                    header.token = if self.random(8) == 0 { 1 } else { its.up_token };
+                }
+                let mut words = [0; WORDS_MAX];
+                words.iter_mut().for_each(|word| *word = self.rng.next_u64());
+                let mut body = Contribution { via, operation, count, generation, words }.encode();
+                match self.random(100) {
+                    0 => body[8] = 7,
+                    1 => body[9] = 9,
+                    _ => {}
+                }
+                body
+            }
+            _ => [0; BODY_BYTES],
+        };
+        if matches!(kind, Kind::Arrive | Kind::Leave) {
+            (header.psn, header.ack) = (Psn(header.flow.into()), tsumugi_wire::Psn(header.token));
+            header.flow = self.random(1 << 14) as u32;
+            if !self.seats.is_empty() && self.random(30) != 0 {
+                let at = self.random(self.seats.len() as u64) as usize;
+                let (seat, token, its) = self.seats[at];
+                (header.flow, header.token, host) = (seat, token, its);
+            }
+        }
+        let (header, body) = seal(header, body);
+        (host, header, body)
+    }
+
+    fn step(&mut self) {
+        self.now_s = self.now_s.wrapping_add(match self.random(800) {
+            0 => LEASE_S,
+            1..20 => 1,
+            _ => 0,
+        });
+        let chance = [self.rng.next_u64(), self.rng.next_u64()];
+        let (host, mut header, body) = self.packet();
+        let is_damaged = self.random(60) == 0;
+        if is_damaged {
+            header.body_crc ^= 1;
+        }
+        let frame = frame_of(&host, &header, &body);
+        self.forwarder.give(self.now_s, chance).expect("the clock moves");
+        let nic = self.nics[host.port as usize];
+        let (action, out) = self.forwarder.run_on(&frame, nic).unwrap_or_else(|error| panic!("{error}"));
+        if is_damaged {
+            self.seen[GroupEvent::Malformed as usize] += 1;
+            assert_eq!(action, Action::Drop, "a damaged packet");
+            return;
+        }
+        let sender = Sender { address: host.back(), is_six: host.family == Family::Six };
+        let (event, place, step) = self.model.on_packet(self.now_s, &header, &body, sender, chance);
+        self.seen[event as usize] += 1;
+        let told = format!("{event:?} {step:?} at {place}, of {header:?}, {body:02x?}");
+        match &step {
+            // Forwarded as any other: where to is another test's.
+            Step::Pass => {
+                assert!(out == frame, "{told}: {action:?}");
+                return;
+            }
+            Step::Nothing => assert_eq!(action, Action::Drop, "{told}"),
+            Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp => {}
+            _ => assert_eq!(action, Action::Redirect, "{told}"),
+        }
+        let group = self.model.at(place);
+        // XDP makes what each gets when it leaves.
+        let is_for_all = matches!(step, Step::JoinedAll | Step::ReleaseAll(_)) && self.hook != Hook::Tc;
+        if !is_for_all && let Some(expected) = sent(&step, group, place, &host, &header, &frame) {
+            assert!(out == expected, "{told}:\n{out:02x?}\n{expected:02x?}");
+        }
+        let known = self.forwarder.group(place as u32).expect("there is such a place");
+        let expected = entry_of(group, &known);
+        assert!(known == expected, "{told}:\n{known:?}\n{expected:?}");
+        self.generations[place] = group.generation.max(1);
+        for (number, slot) in group.slots.iter().enumerate() {
+            let seat = (place as u32) << 6 | number as u32;
+            let host = self.hosts[usize::from(slot.address.number)];
+            if self.seats.iter().all(|(known, token, _)| (*known, *token) != (seat, slot.token)) {
+                self.seats.push((seat, slot.token, host));
+                if self.seats.len() > 60 {
+                    self.seats.remove(0);
+                }
+            }
+        }
+    }
+}
+
+#[test]
+fn the_program_counts_as_the_model_does() {
+    let Some(_watched) = as_root_with_the_program("the_program_counts_as_the_model_does") else { return };
+    in_a_node(|nics| {
+        let mut seen = [0; 15];
+        for seed in 0..SEEDS {
+            let mut pair = Pair::new(seed, nics);
+            for _ in 0..STEPS {
+                pair.step();
+            }
+            let events: Events = pair.forwarder.events().expect("they can be read");
+            let counted: Vec<u64> = events.iter().map(|(_, count)| count).collect();
+            assert_eq!(counted, pair.seen, "seed {seed}");
+            seen.iter_mut().zip(pair.seen).for_each(|(all, one)| *all += one);
+        }
+        assert!(seen.iter().all(|count| *count > 40), "not all happened often: {seen:?}");
+        println!("{seen:?}");
+    });
+}
