@@ -7,6 +7,7 @@ mod budget;
 mod closing;
 mod egress;
 mod futures;
+pub(crate) mod groups;
 pub(crate) mod long_message;
 mod multirail;
 pub(crate) mod peer;

@@ -13,6 +13,7 @@ use tsumugi_proto::{ReceiveMemory, Verdict, receive_bitmap, receiver};
 use tsumugi_wire::ack::Sack;
 use tsumugi_wire::defect;
 use tsumugi_wire::frame::{Frame, Frames, remote_frame_bytes};
+use tsumugi_wire::group::mix;
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::{Counter, Flow};
@@ -98,6 +99,9 @@ impl Core {
     /// Whether a packet's body is what its CRC says, as far as the two sides want that compared.
     #[inline]
     fn is_unaltered(&self, header: &Header, body: &[u8]) -> bool {
+        if self.is_of_a_group(header) {
+            return mix(body) == Some(header.body_crc);
+        }
         if header.flags.has(Flags::UNCHECKED) && header.kind == Kind::Data {
             let may_be =
                 |index: u32| self.peers[index as usize].connection.may_be_unchecked(self.options.integrity);
@@ -132,7 +136,11 @@ impl Core {
             | Kind::SizeProbe
             | Kind::SizeAck
             | Kind::Damaged => self.on_flow_packets(now, from, header, run),
-            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {}
+            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {
+                if header.flags.has(Flags::MIXED) {
+                    self.on_group_packet(now, from, header, body);
+                }
+            }
         }
     }
 
@@ -154,6 +162,12 @@ impl Core {
                 return;
             }
         };
+        if let Some(seat) = self.peers.group_in_flow(header.flow) {
+            for Arrival { header, body, .. } in run {
+                self.on_release(seat, header.body_crc, body);
+            }
+            return;
+        }
         let Some(index) = self.peers.in_flow(header.flow) else { return };
         let outcome = self.on_packets_of(now, index, from, flow, run);
         self.apply(outcome);

@@ -66,6 +66,12 @@ impl Core {
     }
 
     fn on_record(&mut self, now: Instant, record: &Record, taken: Taken, body: &[u8]) -> Result<(), Ended> {
+        if let Some(seat) = self.peers.group_in_flow(record.flow) {
+            if self.groups.at(seat).is_some_and(|seat| Record::stamp_of(seat.token) == record.stamp) {
+                self.on_release(seat, record.body_crc, body);
+            }
+            return Ok(());
+        }
         let Some(index) = self.peers.in_flow(record.flow) else { return Ok(()) };
         let Some(Local { token, .. }) = self.peers[index as usize].connection.local else { return Ok(()) };
         if Record::stamp_of(token) != record.stamp {

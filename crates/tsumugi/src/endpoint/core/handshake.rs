@@ -4,6 +4,7 @@ use super::{Core, Ended};
 use crate::checksum::crc32c;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::{Address, Local, Phase, over_ipv6};
+use crate::endpoint::peer::table::Tenant;
 use crate::error::Reason;
 use crate::{Integrity, PeerId};
 use rand::RngExt;
@@ -194,7 +195,7 @@ impl Core {
         }
         let free = self.peers.free_flow()?;
         let local = Local { index: free, token: self.incarnation.random.random_range(1..=u64::MAX) };
-        self.peers.set_flow(free, Some(index));
+        self.peers.set_flow(free, Some(Tenant::Peer(index)));
         self.peers[index as usize].connection.local = Some(local);
         Some(local)
     }

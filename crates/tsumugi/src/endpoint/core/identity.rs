@@ -21,6 +21,7 @@ use crate::PeerId;
 use crate::context::SavedMerged;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
+use crate::endpoint::peer::table::Tenant;
 use crate::ticket::{Ticket, TicketStatus};
 use rand::RngExt;
 use std::net::SocketAddr;
@@ -399,7 +400,7 @@ impl Core {
             peer.paths[0].mtu = peer.fresh_mtu(peer.address);
             peer.identity.aliases.push(other.address);
             if let Some(local) = peer.connection.local {
-                self.peers.set_flow(local.index, Some(keeps));
+                self.peers.set_flow(local.index, Some(Tenant::Peer(keeps)));
             }
         }
         self.peers.move_all(goes, keeps);

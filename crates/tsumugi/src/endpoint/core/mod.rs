@@ -12,6 +12,7 @@ mod depart;
 mod direct_writes;
 mod ending;
 mod flow_control;
+pub(crate) mod groups;
 mod handshake;
 pub(crate) mod identity;
 pub(crate) mod inspect;
@@ -36,6 +37,7 @@ use crate::PeerId;
 use crate::counters::Counters;
 use crate::endpoint::budget::ReceiveBudget;
 use crate::endpoint::egress::Egress;
+use crate::endpoint::groups::Groups;
 use crate::endpoint::multirail::Multirail;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
@@ -138,6 +140,7 @@ pub struct Core {
     sent: Sent,
     schedule: Schedule,
     multirail: Multirail,
+    groups: Groups,
     egress: Egress,
     tally: Tally,
 }
@@ -165,6 +168,7 @@ impl Core {
             sent: Sent::default(),
             schedule: Schedule::default(),
             multirail: Multirail::new(options.repeat),
+            groups: Groups::default(),
             egress: Egress::default(),
             tally: Tally::default(),
             incarnation: Incarnation {
@@ -229,14 +233,14 @@ impl Core {
     /// When [`Core::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.schedule.deadline()
+        self.schedule.deadline().min(self.groups.deadline())
     }
 
     /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a receive path that
     /// waits for room.
     #[inline]
     pub fn is_due(&self, now: Instant) -> bool {
-        now >= self.schedule.deadline()
+        now >= self.deadline()
             || self.schedule.to_send() > 0
             || self.egress.replies() > 0
             || self.memory.control().xoff.0.load(Ordering::Relaxed) != 0

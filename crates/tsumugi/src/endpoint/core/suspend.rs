@@ -9,6 +9,7 @@ use crate::context::{
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::outbox::Outbox;
 use crate::endpoint::peer::receive::Receive;
+use crate::endpoint::peer::table::Tenant;
 use crate::endpoint::receive_queue::Payload;
 use crate::endpoint::sent::{Body, PacketKey, SentPacket};
 use std::net::SocketAddr;
@@ -174,7 +175,7 @@ impl Core {
         if self.peers.in_flow(connection.index).is_some() || entry.bitmap.len() > WORDS_MAX {
             return Err(damaged("two peers in one flow, or a receive bitmap too long"));
         }
-        self.peers.set_flow(connection.index, Some(index));
+        self.peers.set_flow(connection.index, Some(Tenant::Peer(index)));
         restore_entry(flow, entry, connection, self.peers[index as usize].connection.epoch);
         self.restore_sending(index, sending);
         let peer = &mut self.peers[index as usize];

@@ -71,6 +71,7 @@ impl Core {
                 break;
             }
         }
+        self.transmit_groups(now, rail)?;
         for (to, packet) in self.egress.take_replies() {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.tally.answers_sent += 1;

@@ -9,6 +9,15 @@ use std::net::SocketAddr;
 use std::ops::{Index, IndexMut};
 use std::slice::{Iter, IterMut};
 
+/// Who sends in a flow.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Tenant {
+    /// A peer, by its number.
+    Peer(u32),
+    /// A switch box that counts for a group of ours, by the number of our seat.
+    Group(u32),
+}
+
 pub(crate) struct Peers {
     /// A number's place is its remainder by a power of two that is no less than the most peers there may be.
     places: Vec<Peer>,
@@ -18,8 +27,8 @@ pub(crate) struct Peers {
     /// Which peer proved to be at an address: that of its connection, others that it came from, and those of its paths
     /// that it has answered on.
     by_address: HashMap<SocketAddr, u32>,
-    /// Which peer sends in a flow.
-    flows: Vec<Option<u32>>,
+    /// Who sends in a flow.
+    flows: Vec<Option<Tenant>>,
     /// Connections that have ended.
     ends: u64,
 }
@@ -116,7 +125,19 @@ impl Peers {
     /// The peer that sends in a flow.
     #[inline]
     pub(crate) fn in_flow(&self, flow: u32) -> Option<u32> {
-        self.flows.get(flow as usize).copied().flatten()
+        match self.flows.get(flow as usize).copied().flatten() {
+            Some(Tenant::Peer(number)) => Some(number),
+            _ => None,
+        }
+    }
+
+    /// The seat whose releases come in a flow.
+    #[inline]
+    pub(crate) fn group_in_flow(&self, flow: u32) -> Option<u32> {
+        match self.flows.get(flow as usize).copied().flatten() {
+            Some(Tenant::Group(number)) => Some(number),
+            _ => None,
+        }
     }
 
     /// A flow that nobody sends in.
@@ -124,9 +145,9 @@ impl Peers {
         self.flows.iter().position(Option::is_none).map(|flow| flow as u32)
     }
 
-    /// A peer sends in a flow from now on, or nobody.
-    pub(crate) fn set_flow(&mut self, flow: u32, number: Option<u32>) {
-        self.flows[flow as usize] = number;
+    /// Somebody sends in a flow from now on, or nobody.
+    pub(crate) fn set_flow(&mut self, flow: u32, tenant: Option<Tenant>) {
+        self.flows[flow as usize] = tenant;
     }
 
     /// How many flows there are.
@@ -151,9 +172,10 @@ impl Peers {
     /// What does not.
     pub(crate) fn audit(&self) -> Result<(), String> {
         for (index, tenant) in self.flows.iter().enumerate() {
-            let owner = tenant.and_then(|peer| self.get(peer as usize)?.connection.local);
-            if tenant.is_some() != owner.is_some_and(|local| local.index as usize == index) {
-                return Err(format!("flow {index} belongs to {tenant:?}, which has {owner:?}"));
+            let Some(Tenant::Peer(peer)) = *tenant else { continue };
+            let owner = self.get(peer as usize).and_then(|peer| peer.connection.local);
+            if owner.is_none_or(|local| local.index as usize != index) {
+                return Err(format!("flow {index} belongs to peer {peer}, which has {owner:?}"));
             }
         }
         Ok(())
