@@ -5,7 +5,7 @@ use super::reduction::ReductionKind;
 use std::fmt;
 
 /// The operations.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "kebab-case")]
 #[non_exhaustive]
 #[repr(u8)]
@@ -34,6 +34,21 @@ pub enum Collective {
     AllToAll,
     /// The same with blocks of several lengths.
     AllToAllv,
+}
+
+impl Collective {
+    /// The operation of this number.
+    pub(super) fn of(number: u8) -> Option<Collective> {
+        use Collective::{
+            AllToAll, AllToAllv, Allgather, Allgatherv, Allreduce, Barrier, Broadcast, Gather, Gatherv, Reduce,
+            Scatter, Scatterv,
+        };
+        let all = [
+            Barrier, Broadcast, Reduce, Allreduce, Gather, Gatherv, Allgather, Allgatherv, Scatter, Scatterv,
+            AllToAll, AllToAllv,
+        ];
+        all.into_iter().find(|known| *known as u8 == number)
+    }
 }
 
 /// An operation as one participant has started it.

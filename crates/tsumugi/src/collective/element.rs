@@ -3,7 +3,7 @@
 use std::fmt;
 
 /// A type of numbers that operations carry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 #[repr(u8)]
@@ -22,6 +22,14 @@ pub enum ElementKind {
     F32,
     /// Floating-point numbers of 64 bits.
     F64,
+}
+
+impl ElementKind {
+    /// The type of this number.
+    pub(super) fn of(number: u8) -> Option<ElementKind> {
+        use ElementKind::{F32, F64, I32, I64, U8, U32, U64};
+        [U8, U32, U64, I32, I64, F32, F64].into_iter().find(|known| *known as u8 == number)
+    }
 }
 
 mod sealed {
@@ -127,6 +135,14 @@ macro_rules! integers {
     )*};
 }
 
+/// Which NaN an operation makes is not defined, so that there is one.
+macro_rules! one_nan {
+    ($type:ty, $value:expr) => {{
+        let value = $value;
+        if value.is_nan() { <$type>::NAN } else { value }
+    }};
+}
+
 macro_rules! floats {
     ($($type:ty: $kind:ident),*) => {$(
         impl sealed::Sealed for $type {}
@@ -164,15 +180,6 @@ macro_rules! floats {
     )*};
 }
 
-/// Which NaN an operation makes is not defined, so that there is one.
-macro_rules! one_nan {
-    ($type:ty, $value:expr) => {{
-        let value = $value;
-        if value.is_nan() { <$type>::NAN } else { value }
-    }};
-}
-use one_nan;
-
 integers!(u8: U8, u32: U32, u64: U64, i32: I32, i64: I64);
 floats!(f32: F32, f64: F64);
 
@@ -183,11 +190,11 @@ pub(super) fn put_all<T: Element>(elements: &[T], bytes: &mut [u8]) {
     }
 }
 
-/// The bytes of elements.
-pub(super) fn bytes_of<T: Element>(elements: &[T]) -> Vec<u8> {
-    let mut bytes = vec![0; size_of_val(elements)];
-    put_all(elements, &mut bytes);
-    bytes
+/// Reads as many elements as there are.
+pub(super) fn get_all<T: Element>(bytes: &[u8], elements: &mut [T]) {
+    for (element, place) in elements.iter_mut().zip(bytes.chunks_exact(T::BYTES)) {
+        *element = T::get(place);
+    }
 }
 
 /// The elements in bytes.

@@ -47,10 +47,14 @@ pub(super) struct Execution {
 }
 
 impl Execution {
-    /// Begins a schedule with the participant's own data, which fit it.
-    pub(super) fn begin(schedule: Schedule, input: &[u8], combine: Option<Combine>) -> Execution {
+    /// Begins a schedule; `fill` writes the participant's own data, which fit it, to where they are to be.
+    pub(super) fn begin(
+        schedule: Schedule,
+        fill: impl FnOnce(&mut [u8]),
+        combine: Option<Combine>,
+    ) -> Execution {
         let mut buffer = vec![0; schedule.bytes];
-        buffer[schedule.input..schedule.input + input.len()].copy_from_slice(input);
+        fill(&mut buffer[schedule.input..]);
         let mut receives: BTreeMap<usize, VecDeque<Receive>> = BTreeMap::new();
         for (round, what) in schedule.rounds.iter().enumerate() {
             for Transfer { rank, range } in &what.receives {

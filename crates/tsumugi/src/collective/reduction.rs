@@ -8,7 +8,7 @@ use std::marker::PhantomData;
 use std::rc::Rc;
 
 /// Which reduction it is.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::FromRepr, strum::Display)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, strum::Display)]
 #[strum(serialize_all = "lowercase")]
 #[non_exhaustive]
 #[repr(u8)]
@@ -33,6 +33,15 @@ pub enum ReductionKind {
     Lor,
     /// A function of the program's.
     Function,
+}
+
+impl ReductionKind {
+    /// The reduction of this number.
+    pub(super) fn of(number: u8) -> Option<ReductionKind> {
+        use ReductionKind::{Band, Bor, Bxor, Function, Land, Lor, Max, Min, Product, Sum};
+        let all = [Sum, Product, Min, Max, Band, Bor, Bxor, Land, Lor, Function];
+        all.into_iter().find(|known| *known as u8 == number)
+    }
 }
 
 /// Combines what has arrived into what is there, both as many bytes.

@@ -6,7 +6,7 @@ use super::algorithms::{
     reduce_scatter_gather, ring, scatter_allgather,
 };
 use super::choose::{self, Shape, Way, choose};
-use super::element::{Element, bytes_of, elements_in};
+use super::element::{Element, elements_in, put_all};
 use super::execution::{Execution, Misfit};
 use super::reduction::{Combine, Reduction};
 use super::schedule::{Position, Schedule, piece};
@@ -80,7 +80,8 @@ fn all(
     let begin = |rank| {
         let schedule = schedule(Position { rank, size });
         assert!(schedule.rounds.len() <= 3 * size + 4, "more rounds than anything needs");
-        Execution::begin(schedule, &input(rank), combine.clone())
+        let input = input(rank);
+        Execution::begin(schedule, |place| place[..input.len()].copy_from_slice(&input), combine.clone())
     };
     run((0..size).map(begin).collect(), seed)
 }
@@ -114,6 +115,12 @@ fn reduced<T: Element>(inputs: &[Vec<T>], function: impl Fn(T, T) -> T + Copy) -
     values.remove(0)
 }
 
+fn bytes_of<T: Element>(elements: &[T]) -> Vec<u8> {
+    let mut bytes = vec![0; size_of_val(elements)];
+    put_all(elements, &mut bytes);
+    bytes
+}
+
 fn bits(values: &[f64]) -> Vec<u64> {
     values.iter().map(|value| value.to_bits()).collect()
 }
@@ -134,7 +141,7 @@ proptest! {
     #[test]
     fn nobody_is_through_a_barrier_before_all_are_in_it((size, late, _) in groups()) {
         // All but one go as far as they can.
-        let begin = |rank| Execution::begin(dissemination(Position { rank, size }), &[], None);
+        let begin = |rank| Execution::begin(dissemination(Position { rank, size }), |_| {}, None);
         let mut executions: Vec<Execution> = (0..size).map(begin).collect();
         loop {
             let ready = (0..size).filter(|rank| *rank != late);
@@ -339,7 +346,7 @@ proptest! {
 #[test]
 fn what_does_not_fit_a_schedule_is_said_to() {
     let me = Position { rank: 1, size: 2 };
-    let mut execution = Execution::begin(binomial_broadcast(me, 0, 10), &[], None);
+    let mut execution = Execution::begin(binomial_broadcast(me, 0, 10), |_| {}, None);
     assert_eq!(execution.on_arrived(1, 10, 0, &[0; 10]), Err(Misfit::Unexpected));
     assert_eq!(execution.on_arrived(7, 10, 0, &[0; 10]), Err(Misfit::Unexpected));
     assert_eq!(execution.on_arrived(0, 9, 0, &[0; 9]), Err(Misfit::Length { expected: 10, found: 9 }));

@@ -34,6 +34,11 @@ impl Core {
         self.incarnation.random.random()
     }
 
+    /// Whether there is a peer of this number.
+    pub(crate) fn has_peer(&self, id: PeerId) -> bool {
+        self.peers.get(id.0 as usize).is_some()
+    }
+
     /// Longest message that this endpoint sends and takes, bytes.
     pub(crate) fn message_bytes_max(&self) -> u64 {
         self.options.message_bytes_max
