@@ -49,6 +49,7 @@ impl State {
                 self.learn(rank, started);
                 return self.on_data(rank, sequence, (call, whole, at), data);
             }
+            Kind::Ask { .. } if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) => self.tell(rank),
             Kind::Ask { call, token } => {
                 self.learn(rank, started);
                 self.wants.insert((rank, token == 0), Want { sequence, call, token });
@@ -79,6 +80,7 @@ impl State {
         data: &[u8],
     ) -> Result<(), RailError> {
         if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) {
+            self.tell(rank);
             return Ok(());
         }
         if sequence >= self.started {

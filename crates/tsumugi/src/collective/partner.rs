@@ -40,6 +40,8 @@ pub(super) struct Partner {
     pub(super) kept_bytes: usize,
     /// Longest data of a message to it, bytes.
     pub(super) piece_bytes: usize,
+    /// It was told that operations from this one on are not done.
+    pub(super) told: Option<u64>,
     /// Something has come from it.
     pub(super) is_heard: bool,
     /// It is gone.
@@ -68,6 +70,7 @@ impl Partner {
             inquired: None,
             kept_bytes: 0,
             piece_bytes,
+            told: None,
             is_heard: false,
             gone: None,
         }

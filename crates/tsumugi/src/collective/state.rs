@@ -221,7 +221,8 @@ impl State {
         Some(running)
     }
 
-    /// Does none of the operations from this one on any more, and tells everybody.
+    /// Does none of the operations from this one on any more, and tells those with whom there is a connection. Others are told when
+    /// they say something, which who waits for us does: to look for them now would be to wait for those that have ended.
     pub(super) fn give_up(&mut self, sequence: u64, broken: Broken) {
         if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) {
             return;
@@ -237,13 +238,26 @@ impl State {
                 partner.kept_bytes -= cost(kept.data.len());
             }
         }
-        self.tell_all(sequence, broken.why(), broken.rank());
         self.broken = Some((sequence, broken));
+        for rank in 0..self.me.size {
+            let is_connected = |partner: &Partner| {
+                self.channel.shared.inner.borrow().core.is_connected(partner.peer)
+            };
+            if self.partners[rank].as_ref().is_some_and(is_connected) {
+                self.tell(rank);
+            }
+        }
     }
 
-    fn tell_all(&mut self, sequence: u64, why: Why, rank: usize) {
-        for to in 0..self.me.size {
-            self.say(to, Kind::Abort { why, rank: rank as u32 }, sequence);
+    /// Tells a participant which operations are not done any more, unless it knows.
+    pub(super) fn tell(&mut self, rank: usize) {
+        let Some((sequence, broken)) = &self.broken else { return };
+        let (sequence, kind) = (*sequence, Kind::Abort { why: broken.why(), rank: broken.rank() as u32 });
+        if let Some(partner) = self.partner(rank)
+            && partner.told.is_none_or(|told| told > sequence)
+        {
+            partner.told = Some(sequence);
+            self.say(rank, kind, sequence);
         }
     }
 
@@ -298,7 +312,9 @@ impl Drop for State {
         // The others would wait for us.
         if self.broken.is_none() && !(self.running.is_empty() && self.kept.is_empty() && self.wants.is_empty()) {
             let sequence = self.running.keys().next().map_or(self.started, |first| *first);
-            self.tell_all(sequence, Why::Left, self.me.rank);
+            for rank in 0..self.me.size {
+                self.say(rank, Kind::Abort { why: Why::Left, rank: self.me.rank as u32 }, sequence);
+            }
             // There is nobody to tell that the NIC is broken.
             let _ = self.leave();
         }

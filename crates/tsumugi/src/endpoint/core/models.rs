@@ -39,6 +39,12 @@ impl Core {
         self.peers.get(id.0 as usize).is_some()
     }
 
+    /// Whether there is a connection with the peer, so that what is sent to it need not wait until it is there.
+    pub(crate) fn is_connected(&self, id: PeerId) -> bool {
+        let peer = self.peers.get(self.canonical(id).0 as usize);
+        peer.is_some_and(|peer| matches!(peer.connection.phase, Phase::Open))
+    }
+
     /// Longest message that this endpoint sends and takes, bytes.
     pub(crate) fn message_bytes_max(&self) -> u64 {
         self.options.message_bytes_max
