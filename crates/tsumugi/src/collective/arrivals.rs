@@ -49,7 +49,9 @@ impl State {
                 self.learn(rank, started);
                 return self.on_data(rank, sequence, (call, whole, at), data);
             }
-            Kind::Ask { .. } if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) => self.tell(rank),
+            Kind::Ask { .. } if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) => {
+                self.tell(rank)
+            }
             Kind::Ask { call, token } => {
                 self.learn(rank, started);
                 self.wants.insert((rank, token == 0), Want { sequence, call, token });

@@ -40,8 +40,8 @@ impl Collective {
     /// The operation of this number.
     pub(super) fn of(number: u8) -> Option<Collective> {
         use Collective::{
-            AllToAll, AllToAllv, Allgather, Allgatherv, Allreduce, Barrier, Broadcast, Gather, Gatherv, Reduce,
-            Scatter, Scatterv,
+            AllToAll, AllToAllv, Allgather, Allgatherv, Allreduce, Barrier, Broadcast, Gather, Gatherv,
+            Reduce, Scatter, Scatterv,
         };
         let all = [
             Barrier, Broadcast, Reduce, Allreduce, Gather, Gatherv, Allgather, Allgatherv, Scatter, Scatterv,

@@ -4,9 +4,9 @@
 //! of participants, and constants.
 
 use super::algorithms::{
-    binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all, bruck_allgather,
-    dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling, reduce_scatter_allgather,
-    reduce_scatter_gather, ring, scatter_allgather,
+    binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all,
+    bruck_allgather, dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling,
+    reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
 };
 use super::schedule::{Position, Schedule};
 

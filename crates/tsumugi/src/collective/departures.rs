@@ -47,9 +47,7 @@ impl State {
 
     /// Goes on with what could not be sent before.
     pub(super) fn go_on_blocked(&mut self) -> Result<(), RailError> {
-        if self.blocked.is_empty() {
-            return Ok(());
-        }
+        // Whoever is still stalled will be found to be.
         self.stalled.clear();
         let blocked: Vec<u64> = self.blocked.iter().copied().collect();
         blocked.into_iter().try_for_each(|sequence| self.go_on(sequence))
@@ -81,23 +79,22 @@ impl State {
     /// Sends the next part of the send at `at`, if that may be now.
     fn send_part(&mut self, sequence: u64, at: usize) -> Result<(), Stop> {
         let State { running, partners, channel, me, started, stalled, .. } = self;
-        let Some(Running { call, execution, .. }) = running.get_mut(&sequence) else { return Err(Stop::Blocked) };
+        let Some(Running { call, execution, .. }) = running.get_mut(&sequence) else {
+            return Err(Stop::Blocked);
+        };
         let Some(send) = execution.sends().get(at) else { return Err(Stop::Blocked) };
         let rank = send.rank;
-        let Some(partner) = partners.get_mut(rank).and_then(Option::as_mut) else { return Err(Stop::Blocked) };
+        let Some(partner) = partners.get_mut(rank).and_then(Option::as_mut) else {
+            return Err(Stop::Blocked);
+        };
         let start = send.range.start + send.done;
         let bytes = (send.range.end - start).min(partner.piece_bytes);
         let leave = partner.may_send(sequence, bytes);
         let mut posted = Err(Stop::Blocked);
         if leave != Leave::Refused {
             let kind = Kind::Data { call: *call, whole: send.range.len() as u64, at: send.done as u64 };
-            let header = Header {
-                kind,
-                rank: me.rank as u32,
-                size: me.size as u32,
-                sequence,
-                started: *started,
-            };
+            let header =
+                Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
             let length = (HEADER_BYTES + bytes) as u64;
             let may_post = channel.shared.inner.borrow().core.may_post(partner.peer, length);
             let sent = may_post.and_then(|()| {

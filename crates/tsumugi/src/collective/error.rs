@@ -2,8 +2,8 @@
 
 use super::call::Call;
 use super::format::Why;
-use crate::error::{ChannelError, Failure};
 use crate::PeerId;
+use crate::error::{ChannelError, Failure};
 use std::time::Duration;
 use tsumugi_rail::RailError;
 
@@ -15,7 +15,9 @@ pub enum GroupError {
     #[error(transparent)]
     Channel(#[from] ChannelError),
     /// The own rank is none of the group's.
-    #[error("rank {rank} is not in a group of {size}; ranks begin with 0, and the list has an entry for each, ours too")]
+    #[error(
+        "rank {rank} is not in a group of {size}; ranks begin with 0, and the list has an entry for each, ours too"
+    )]
     NoSuchRank {
         /// The own rank as it was given.
         rank: usize,
@@ -53,7 +55,9 @@ pub enum GroupError {
         ranks: (usize, usize),
     },
     /// Messages are so short that headers do not fit.
-    #[error("messages of {needed} bytes are needed and the endpoint takes {limit}; raise Config::message_bytes_max")]
+    #[error(
+        "messages of {needed} bytes are needed and the endpoint takes {limit}; raise Config::message_bytes_max"
+    )]
     MessageBytes {
         /// Bytes of the shortest message that is of use.
         needed: u64,
@@ -78,7 +82,9 @@ pub enum CollectiveError {
         size: usize,
     },
     /// A list of lengths has not one for each participant. Nothing was started.
-    #[error("{given} lengths were given for a group of {size}; give one for each participant, in the order of ranks")]
+    #[error(
+        "{given} lengths were given for a group of {size}; give one for each participant, in the order of ranks"
+    )]
     Lengths {
         /// How many were given.
         given: usize,
@@ -86,7 +92,9 @@ pub enum CollectiveError {
         size: usize,
     },
     /// The data given are not as long as the operation needs. Nothing was started.
-    #[error("{given} elements were given and the operation needs {needed}; see the lengths that it was given")]
+    #[error(
+        "{given} elements were given and the operation needs {needed}; see the lengths that it was given"
+    )]
     DataLength {
         /// Elements that were given.
         given: usize,
@@ -94,7 +102,9 @@ pub enum CollectiveError {
         needed: usize,
     },
     /// Data that are to be cut into a block for each participant cannot be. Nothing was started.
-    #[error("{given} elements cannot be cut into {size} blocks of equal length; use the form with lengths (…v)")]
+    #[error(
+        "{given} elements cannot be cut into {size} blocks of equal length; use the form with lengths (…v)"
+    )]
     Uneven {
         /// Elements that were given.
         given: usize,

@@ -101,7 +101,10 @@ impl Execution {
         if whole != expected as u64 {
             return Err(Misfit::Length { expected: expected as u64, found: whole });
         }
-        if at != receive.done as u64 || data.len() > expected - receive.done || data.is_empty() && expected > 0 {
+        if at != receive.done as u64
+            || data.len() > expected - receive.done
+            || data.is_empty() && expected > 0
+        {
             return Err(Misfit::Disorder);
         }
         let start = receive.range.start + receive.done;

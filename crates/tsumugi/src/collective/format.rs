@@ -96,7 +96,8 @@ impl Header {
     pub(super) fn decode(message: &[u8]) -> Option<(Header, &[u8])> {
         let (bytes, data) = message.split_first_chunk::<HEADER_BYTES>()?;
         let short = |at: usize| bytes[at..].first_chunk().map_or(0, |number| u32::from_le_bytes(*number));
-        let long = |at: usize| bytes[16 + 8 * at..].first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
+        let long =
+            |at: usize| bytes[16 + 8 * at..].first_chunk().map_or(0, |number| u64::from_le_bytes(*number));
         let (whole, at) = (long(4), long(5));
         let call = || {
             let element = match bytes[2] {

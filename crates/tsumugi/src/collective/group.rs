@@ -169,7 +169,11 @@ impl Group {
     ///
     /// # Errors
     /// The group is broken, or the NIC is. Then `data` is as it was.
-    pub fn allreduce<T: Element>(&self, data: &mut [T], reduction: &Reduction<T>) -> Result<(), CollectiveError> {
+    pub fn allreduce<T: Element>(
+        &self,
+        data: &mut [T],
+        reduction: &Reduction<T>,
+    ) -> Result<(), CollectiveError> {
         let output = self.start_allreduce(data, reduction)?.wait_for_output(None)?;
         read(&output, data);
         Ok(())
@@ -289,7 +293,12 @@ impl Group {
     ///
     /// # Errors
     /// There is no such root, its data are not that long, the group is broken, or the NIC is.
-    pub fn scatter<T: Element>(&self, root: usize, data: &[T], count: usize) -> Result<Vec<T>, CollectiveError> {
+    pub fn scatter<T: Element>(
+        &self,
+        root: usize,
+        data: &[T],
+        count: usize,
+    ) -> Result<Vec<T>, CollectiveError> {
         self.start_scatter(root, data, count)?.wait()
     }
 
@@ -429,7 +438,10 @@ impl Group {
 
 impl fmt::Debug for Group {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Group").field("rank", &self.rank()).field("size", &self.size()).finish_non_exhaustive()
+        f.debug_struct("Group")
+            .field("rank", &self.rank())
+            .field("size", &self.size())
+            .finish_non_exhaustive()
     }
 }
 

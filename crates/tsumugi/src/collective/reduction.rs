@@ -62,7 +62,12 @@ pub struct Reduction<T> {
 
 impl<T> Clone for Reduction<T> {
     fn clone(&self) -> Self {
-        Reduction { kind: self.kind, name: self.name, combine: Rc::clone(&self.combine), element: PhantomData }
+        Reduction {
+            kind: self.kind,
+            name: self.name,
+            combine: Rc::clone(&self.combine),
+            element: PhantomData,
+        }
     }
 }
 
@@ -87,7 +92,9 @@ impl<T: Element> Reduction<T> {
             let pairs = own.chunks_exact_mut(T::BYTES).zip(arrived.chunks_exact(T::BYTES));
             // The order is asked for once, so that what is in the loop can be done for several at once.
             match order {
-                Order::OwnFirst => pairs.for_each(|(own, arrived)| function(T::get(own), T::get(arrived)).put(own)),
+                Order::OwnFirst => {
+                    pairs.for_each(|(own, arrived)| function(T::get(own), T::get(arrived)).put(own))
+                }
                 Order::ArrivedFirst => {
                     pairs.for_each(|(own, arrived)| function(T::get(arrived), T::get(own)).put(own));
                 }

@@ -240,9 +240,8 @@ impl State {
         }
         self.broken = Some((sequence, broken));
         for rank in 0..self.me.size {
-            let is_connected = |partner: &Partner| {
-                self.channel.shared.inner.borrow().core.is_connected(partner.peer)
-            };
+            let is_connected =
+                |partner: &Partner| self.channel.shared.inner.borrow().core.is_connected(partner.peer);
             if self.partners[rank].as_ref().is_some_and(is_connected) {
                 self.tell(rank);
             }
@@ -310,7 +309,9 @@ impl State {
 impl Drop for State {
     fn drop(&mut self) {
         // The others would wait for us.
-        if self.broken.is_none() && !(self.running.is_empty() && self.kept.is_empty() && self.wants.is_empty()) {
+        if self.broken.is_none()
+            && !(self.running.is_empty() && self.kept.is_empty() && self.wants.is_empty())
+        {
             let sequence = self.running.keys().next().map_or(self.started, |first| *first);
             for rank in 0..self.me.size {
                 self.say(rank, Kind::Abort { why: Why::Left, rank: self.me.rank as u32 }, sequence);

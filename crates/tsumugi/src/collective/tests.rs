@@ -1,9 +1,9 @@
 //! Every algorithm, by all participants at once, in any order, against what it should come to. No endpoint is involved.
 
 use super::algorithms::{
-    binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all, bruck_allgather,
-    dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling, reduce_scatter_allgather,
-    reduce_scatter_gather, ring, scatter_allgather,
+    binomial_broadcast, binomial_gather, binomial_reduce, binomial_scatter, bruck_all_to_all,
+    bruck_allgather, dissemination, linear_gather, linear_scatter, pairwise, recursive_doubling,
+    reduce_scatter_allgather, reduce_scatter_gather, ring, scatter_allgather,
 };
 use super::choose::{self, Shape, Way, choose};
 use super::element::{Element, elements_in, put_all};
@@ -42,7 +42,8 @@ fn run(executions: Vec<Execution>, seed: u64) -> Vec<Option<Vec<u8>>> {
                 let send = executions[rank].sends()[at].clone();
                 let left = send.range.len() - send.done;
                 // Longer ones in one piece, mostly.
-                let bytes = if random.random_ratio(1, 4) { random.random_range(left.min(1)..=left) } else { left };
+                let bytes =
+                    if random.random_ratio(1, 4) { random.random_range(left.min(1)..=left) } else { left };
                 let start = send.range.start + send.done;
                 let part = executions[rank].bytes(start..start + bytes).to_vec();
                 wires.entry((rank, send.rank)).or_default().push_back((

@@ -29,9 +29,8 @@ pub(crate) fn bruck_all_to_all(me: Position, bytes: usize) -> Schedule {
     let input = schedule.allocate(me.size * bytes);
     // The blocks by how far they have to go.
     let by_distance = schedule.allocate(me.size * bytes);
-    let block = |distance: usize| {
-        by_distance.start + distance * bytes..by_distance.start + (distance + 1) * bytes
-    };
+    let block =
+        |distance: usize| by_distance.start + distance * bytes..by_distance.start + (distance + 1) * bytes;
     schedule.copy(me.rank * bytes..input.end, by_distance.start);
     schedule.copy(0..me.rank * bytes, block(me.size - me.rank).start);
     let mut hop = 1;

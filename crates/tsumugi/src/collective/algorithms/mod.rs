@@ -17,7 +17,9 @@ pub(super) use allgather::{bruck_allgather, ring};
 pub(super) use barrier::dissemination;
 pub(super) use broadcast::{binomial_broadcast, scatter_allgather};
 pub(super) use gather::{binomial_gather, linear_gather};
-pub(super) use reduce::{binomial_reduce, recursive_doubling, reduce_scatter_allgather, reduce_scatter_gather};
+pub(super) use reduce::{
+    binomial_reduce, recursive_doubling, reduce_scatter_allgather, reduce_scatter_gather,
+};
 pub(super) use scatter::{binomial_scatter, linear_scatter};
 
 /// The part of a binomial tree that hangs below a place: its distance from its parent, which is also how many places its part

@@ -34,7 +34,9 @@ pub(crate) fn reduce_scatter_gather(me: Position, root: usize, bytes: usize, ele
     let fold = Fold::of(me.size);
     if let Some(place) = fold.begin(&mut schedule, me, &data) {
         let goal = fold.place_for(root);
-        for Half { mask, kept, given } in reduce_scatter(&mut schedule, fold, place, &data, element).into_iter().rev() {
+        for Half { mask, kept, given } in
+            reduce_scatter(&mut schedule, fold, place, &data, element).into_iter().rev()
+        {
             let partner = fold.rank(place ^ mask);
             if place & mask == goal & mask {
                 schedule.receive(partner, given);
@@ -74,7 +76,9 @@ pub(crate) fn reduce_scatter_allgather(me: Position, bytes: usize, element: usiz
     let data = schedule.allocate(bytes);
     let fold = Fold::of(me.size);
     if let Some(place) = fold.begin(&mut schedule, me, &data) {
-        for Half { mask, kept, given } in reduce_scatter(&mut schedule, fold, place, &data, element).into_iter().rev() {
+        for Half { mask, kept, given } in
+            reduce_scatter(&mut schedule, fold, place, &data, element).into_iter().rev()
+        {
             let partner = fold.rank(place ^ mask);
             schedule.send(partner, kept);
             schedule.receive(partner, given);
