@@ -106,6 +106,7 @@
 //! | [`Message`], long | the library, from its fragments | until it is released (dropped) | to the pool |
 
 pub mod active_message;
+pub mod collective;
 pub mod message;
 
 mod buffer;

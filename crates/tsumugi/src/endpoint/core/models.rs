@@ -34,6 +34,17 @@ impl Core {
         self.incarnation.random.random()
     }
 
+    /// Whether there is a peer of this number.
+    pub(crate) fn has_peer(&self, id: PeerId) -> bool {
+        self.peers.get(id.0 as usize).is_some()
+    }
+
+    /// Whether there is a connection with the peer, so that what is sent to it need not wait until it is there.
+    pub(crate) fn is_connected(&self, id: PeerId) -> bool {
+        let peer = self.peers.get(self.canonical(id).0 as usize);
+        peer.is_some_and(|peer| matches!(peer.connection.phase, Phase::Open))
+    }
+
     /// Longest message that this endpoint sends and takes, bytes.
     pub(crate) fn message_bytes_max(&self) -> u64 {
         self.options.message_bytes_max

@@ -1,0 +1,151 @@
+//! What a group sends.
+
+use super::error::Broken;
+use super::format::{HEADER_BYTES, Header, Kind};
+use super::partner::Leave;
+use super::state::{Running, State};
+use crate::error::SendError;
+use tsumugi_rail::RailError;
+
+/// Why a send does not go on.
+enum Stop {
+    /// The participant does not take more at the moment.
+    Blocked,
+    Broken(Broken),
+    Rail(RailError),
+}
+
+impl State {
+    /// Goes on with an operation as far as it can.
+    pub(super) fn go_on(&mut self, sequence: u64) -> Result<(), RailError> {
+        loop {
+            let has_sent = match self.send(sequence) {
+                Ok(has_sent) => has_sent,
+                Err(Stop::Broken(broken)) => {
+                    self.give_up(sequence, broken);
+                    return Ok(());
+                }
+                Err(Stop::Blocked) => false,
+                Err(Stop::Rail(error)) => return Err(error),
+            };
+            let Some(Running { execution, .. }) = self.running.get_mut(&sequence) else { return Ok(()) };
+            execution.advance();
+            if execution.is_done() {
+                self.finish(sequence);
+                return Ok(());
+            }
+            if execution.sends().is_empty() {
+                self.blocked.remove(&sequence);
+                return Ok(());
+            }
+            if !has_sent {
+                self.blocked.insert(sequence);
+                return Ok(());
+            }
+        }
+    }
+
+    /// Goes on with what could not be sent before.
+    pub(super) fn go_on_blocked(&mut self) -> Result<(), RailError> {
+        // Whoever is still stalled will be found to be.
+        self.stalled.clear();
+        let blocked: Vec<u64> = self.blocked.iter().copied().collect();
+        blocked.into_iter().try_for_each(|sequence| self.go_on(sequence))
+    }
+
+    /// Sends what an operation has to send and may. Returns whether that was anything.
+    fn send(&mut self, sequence: u64) -> Result<bool, Stop> {
+        let (mut at, mut has_sent, mut blocked) = (0, false, Vec::new());
+        while let Some(Running { execution, .. }) = self.running.get(&sequence)
+            && let Some(next) = execution.sends().get(at)
+        {
+            let rank = next.rank;
+            if blocked.contains(&rank) {
+                at += 1;
+                continue;
+            }
+            match self.send_part(sequence, at) {
+                Ok(()) => has_sent = true,
+                Err(Stop::Blocked) => {
+                    blocked.push(rank);
+                    at += 1;
+                }
+                Err(stop) => return Err(stop),
+            }
+        }
+        Ok(has_sent)
+    }
+
+    /// Sends the next part of the send at `at`, if that may be now.
+    fn send_part(&mut self, sequence: u64, at: usize) -> Result<(), Stop> {
+        let State { running, partners, channel, me, started, stalled, .. } = self;
+        let Some(Running { call, execution, .. }) = running.get_mut(&sequence) else {
+            return Err(Stop::Blocked);
+        };
+        let Some(send) = execution.sends().get(at) else { return Err(Stop::Blocked) };
+        let rank = send.rank;
+        let Some(partner) = partners.get_mut(rank).and_then(Option::as_mut) else {
+            return Err(Stop::Blocked);
+        };
+        let start = send.range.start + send.done;
+        let bytes = (send.range.end - start).min(partner.piece_bytes);
+        let leave = partner.may_send(sequence, bytes);
+        let mut posted = Err(Stop::Blocked);
+        if leave != Leave::Refused {
+            let kind = Kind::Data { call: *call, whole: send.range.len() as u64, at: send.done as u64 };
+            let header =
+                Header { kind, rank: me.rank as u32, size: me.size as u32, sequence, started: *started };
+            let length = (HEADER_BYTES + bytes) as u64;
+            let may_post = channel.shared.inner.borrow().core.may_post(partner.peer, length);
+            let sent = may_post.and_then(|()| {
+                let parts = [&header.encode()[..], execution.bytes(start..start + bytes)];
+                channel.post_reserved(partner.peer, parts)
+            });
+            posted = match sent {
+                Ok(_) => {
+                    partner.on_sent(sequence, bytes);
+                    execution.on_sent(at, bytes);
+                    Ok(())
+                }
+                Err(SendError::WouldBlock) => {
+                    stalled.insert(rank, length);
+                    Err(Stop::Blocked)
+                }
+                // It takes shorter messages than we do.
+                Err(SendError::TooLong { limit, .. }) if limit > HEADER_BYTES as u64 && limit < length => {
+                    partner.piece_bytes = (limit - HEADER_BYTES as u64) as usize;
+                    return self.send_part(sequence, at);
+                }
+                Err(SendError::Peer(failure)) => Err(Stop::Broken(Broken::Gone { rank, failure })),
+                Err(SendError::Rail(error)) => Err(Stop::Rail(error)),
+                Err(error) => Err(Stop::Broken(Broken::Unsent { rank, why: error.to_string() })),
+            };
+        }
+        if leave != Leave::Granted && partner.ask(sequence) {
+            let (call, token) = (*call, self.token);
+            self.say(rank, Kind::Ask { call, token }, sequence);
+        }
+        self.has_said |= posted.is_ok();
+        posted
+    }
+
+    /// Tells a participant something that is not data. Whoever is gone need not be told.
+    pub(super) fn say(&mut self, rank: usize, kind: Kind, sequence: u64) {
+        let Some(partner) = self.partners.get(rank).and_then(Option::as_ref) else { return };
+        if partner.gone.is_some() {
+            return;
+        }
+        let (me, size) = (self.me.rank as u32, self.me.size as u32);
+        let header = Header { kind, rank: me, size, sequence, started: self.started };
+        // There are few of these: one for each question, and one when something is given up.
+        self.has_said |= self.channel.post_reserved(partner.peer, [&header.encode(), &[]]).is_ok();
+    }
+
+    /// Has what was accepted leave.
+    pub(super) fn leave(&mut self) -> Result<(), RailError> {
+        if std::mem::take(&mut self.has_said) {
+            self.channel.shared.transmit(self.channel.shared.now())?;
+        }
+        Ok(())
+    }
+}

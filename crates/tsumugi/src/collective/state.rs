@@ -1,0 +1,341 @@
+//! What a group knows: its participants and its operations, from start to end. [`super::arrivals`] is what arrives,
+//! [`super::departures`] what is sent.
+
+use super::call::{Call, Collective};
+use super::choose::{Shape, Way, choose};
+use super::error::{Broken, CollectiveError};
+use super::execution::Execution;
+use super::format::{Kind, Why};
+use super::partner::{Partner, cost};
+use super::reduction::Combine;
+use super::schedule::Position;
+use crate::PeerId;
+use crate::channel::Channel;
+use crate::endpoint::core::Core;
+use crate::error::{Failure, SendError};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::ops::Range;
+use tsumugi_rail::RailError;
+
+/// Operations of which it is known what they were after they are over.
+const HISTORY: usize = 64;
+
+/// An operation's result: a buffer, and where in it the result is, if this participant has one.
+#[derive(Debug)]
+pub(super) struct Output {
+    pub(super) buffer: Vec<u8>,
+    pub(super) range: Option<Range<usize>>,
+}
+
+/// An operation that was started and is not over.
+pub(super) struct Running {
+    pub(super) call: Call,
+    pub(super) execution: Execution,
+    /// Peers that are asked for signs of life while it lasts, and in which connections.
+    expects: Vec<(PeerId, u32)>,
+    /// Nobody will ask for its result.
+    is_orphan: bool,
+}
+
+/// Data for an operation that was not started.
+pub(super) struct Kept {
+    pub(super) rank: usize,
+    pub(super) call: Call,
+    pub(super) whole: u64,
+    pub(super) at: u64,
+    pub(super) data: Vec<u8>,
+}
+
+/// A participant wants to know when an operation is started.
+pub(super) struct Want {
+    pub(super) sequence: u64,
+    pub(super) call: Call,
+    /// To be repeated; 0: it only says what it waits for.
+    pub(super) token: u64,
+}
+
+pub(super) struct State {
+    pub(super) channel: Channel,
+    pub(super) me: Position,
+    /// By rank; `None` for this participant.
+    pub(super) partners: Vec<Option<Partner>>,
+    /// Ranks by the numbers that their peers go by.
+    pub(super) ranks: BTreeMap<PeerId, usize>,
+    /// How many merges of peers have been followed.
+    pub(super) followed: usize,
+    /// How many operations were started; the next one's number.
+    pub(super) started: u64,
+    pub(super) running: BTreeMap<u64, Running>,
+    /// Results that nobody has asked for yet.
+    done: BTreeMap<u64, Result<Output, Broken>>,
+    /// What the last operations were, the last one first.
+    history: VecDeque<Call>,
+    /// By operation.
+    pub(super) kept: BTreeMap<u64, Vec<Kept>>,
+    /// By rank, and whether it is one of those that only say what they wait for.
+    pub(super) wants: BTreeMap<(usize, bool), Want>,
+    /// Operations that have something to send and may not yet.
+    pub(super) blocked: BTreeSet<u64>,
+    /// Participants to whom the queue is full, and how long the next message to them is, bytes.
+    pub(super) stalled: BTreeMap<usize, u64>,
+    /// Tells answers to our questions from those to questions of a group that had the channel before.
+    pub(super) token: u64,
+    /// Something was accepted that should leave.
+    pub(super) has_said: bool,
+    /// Operations from this one on are not done, and why.
+    pub(super) broken: Option<(u64, Broken)>,
+}
+
+impl State {
+    pub(super) fn new(channel: Channel, me: Position, peers: &[Option<PeerId>], piece_bytes: usize) -> State {
+        let token = u64::from(channel.shared.inner.borrow_mut().core.random_number()) + 1;
+        let partner = |peer: &Option<PeerId>| peer.map(|peer| Partner::new(peer, piece_bytes));
+        let mut state = State {
+            channel,
+            me,
+            partners: peers.iter().map(partner).collect(),
+            ranks: BTreeMap::new(),
+            followed: 0,
+            started: 0,
+            running: BTreeMap::new(),
+            done: BTreeMap::new(),
+            history: VecDeque::new(),
+            kept: BTreeMap::new(),
+            wants: BTreeMap::new(),
+            blocked: BTreeSet::new(),
+            stalled: BTreeMap::new(),
+            token,
+            has_said: false,
+            broken: None,
+        };
+        state.name_ranks();
+        state
+    }
+
+    /// Finds the ranks of peers by the numbers that they go by now.
+    pub(super) fn name_ranks(&mut self) {
+        let core = &self.channel.shared.inner.borrow().core;
+        self.followed = core.merges().len();
+        let named = |(rank, partner): (usize, &Option<Partner>)| {
+            partner.as_ref().map(|partner| (core.canonical(partner.peer), rank))
+        };
+        self.ranks = self.partners.iter().enumerate().filter_map(named).collect();
+    }
+
+    pub(super) fn partner(&mut self, rank: usize) -> Option<&mut Partner> {
+        self.partners.get_mut(rank)?.as_mut()
+    }
+
+    /// Starts an operation, and returns its number. `fill` writes this participant's data.
+    pub(super) fn start(
+        &mut self,
+        call: Call,
+        shape: &Shape,
+        combine: Option<Combine>,
+        fill: impl FnOnce(&mut [u8]),
+    ) -> Result<u64, CollectiveError> {
+        self.take_in()?;
+        let sequence = self.started;
+        if let Some((_, broken)) = self.broken.as_ref().filter(|(from, _)| *from <= sequence) {
+            return Err(broken.clone().into());
+        }
+        // Another way has its own kind of what is running.
+        let Way::Messages(schedule) = choose(shape, self.me);
+        let execution = Execution::begin(schedule, fill, combine);
+        self.started += 1;
+        self.history.truncate(HISTORY - 1);
+        self.history.push_front(call);
+        self.running.insert(sequence, Running { call, execution, expects: Vec::new(), is_orphan: false });
+        for Kept { rank, call, whole, at, data } in self.kept.remove(&sequence).unwrap_or_default() {
+            if let Some(partner) = self.partner(rank) {
+                partner.kept_bytes -= cost(data.len());
+            }
+            self.on_data(rank, sequence, (call, whole, at), &data)?;
+        }
+        self.answer_wants();
+        self.watch(sequence);
+        self.go_on(sequence)?;
+        self.leave()?;
+        Ok(sequence)
+    }
+
+    /// Has the peers that an operation waits for asked for signs of life, and finds those that are gone already.
+    fn watch(&mut self, sequence: u64) {
+        if let Some((rank, failure)) = self.expect(sequence) {
+            self.give_up(sequence, Broken::Gone { rank, failure });
+        }
+    }
+
+    /// The same; returns one that is gone.
+    fn expect(&mut self, sequence: u64) -> Option<(usize, Box<Failure>)> {
+        let Running { execution, expects, .. } = self.running.get_mut(&sequence)?;
+        let now = self.channel.shared.now();
+        let core = &mut self.channel.shared.inner.borrow_mut().core;
+        for (rank, partner) in self.partners.iter().enumerate() {
+            let Some(partner) = partner else { continue };
+            let awaits = execution.awaits(rank);
+            if let Some(failure) = &partner.gone
+                && (awaits || execution.serves(rank))
+            {
+                return Some((rank, failure.clone()));
+            }
+            if awaits {
+                if let Err(SendError::Peer(failure)) = core.may_post(partner.peer, 0) {
+                    return Some((rank, failure));
+                }
+                core.expect(now, partner.peer);
+                expects.push((core.canonical(partner.peer), core.connection(partner.peer)));
+            }
+        }
+        None
+    }
+
+    /// What an operation was that has been started, if that is not too long ago.
+    pub(super) fn call(&self, sequence: u64) -> Option<Call> {
+        let back = self.started.checked_sub(sequence + 1)?;
+        self.history.get(usize::try_from(back).ok()?).copied()
+    }
+
+    /// An operation is complete.
+    pub(super) fn finish(&mut self, sequence: u64) {
+        let Some(running) = self.end(sequence) else { return };
+        if is_synchronizing(&running.call, self.me) {
+            for partner in self.partners.iter_mut().flatten() {
+                partner.learn(sequence + 1);
+            }
+        }
+        if !running.is_orphan {
+            let (buffer, range) = running.execution.finish();
+            self.done.insert(sequence, Ok(Output { buffer, range }));
+        }
+    }
+
+    /// Takes an operation out of those that are running.
+    fn end(&mut self, sequence: u64) -> Option<Running> {
+        let running = self.running.remove(&sequence)?;
+        self.blocked.remove(&sequence);
+        let core = &mut self.channel.shared.inner.borrow_mut().core;
+        for (peer, connection) in &running.expects {
+            core.expect_no_more(*peer, *connection);
+        }
+        Some(running)
+    }
+
+    /// Does none of the operations from this one on any more, and tells those with whom there is a connection. Others are told when
+    /// they say something, which who waits for us does: to look for them now would be to wait for those that have ended.
+    pub(super) fn give_up(&mut self, sequence: u64, broken: Broken) {
+        if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) {
+            return;
+        }
+        let lost: Vec<u64> = self.running.range(sequence..).map(|(number, _)| *number).collect();
+        for number in lost {
+            if self.end(number).is_some_and(|running| !running.is_orphan) {
+                self.done.insert(number, Err(broken.clone()));
+            }
+        }
+        for kept in self.kept.split_off(&sequence).into_values().flatten() {
+            if let Some(partner) = self.partner(kept.rank) {
+                partner.kept_bytes -= cost(kept.data.len());
+            }
+        }
+        self.broken = Some((sequence, broken));
+        for rank in 0..self.me.size {
+            let is_connected =
+                |partner: &Partner| self.channel.shared.inner.borrow().core.is_connected(partner.peer);
+            if self.partners[rank].as_ref().is_some_and(is_connected) {
+                self.tell(rank);
+            }
+        }
+    }
+
+    /// Tells a participant which operations are not done any more, unless it knows.
+    pub(super) fn tell(&mut self, rank: usize) {
+        let Some((sequence, broken)) = &self.broken else { return };
+        let (sequence, kind) = (*sequence, Kind::Abort { why: broken.why(), rank: broken.rank() as u32 });
+        if let Some(partner) = self.partner(rank)
+            && partner.told.is_none_or(|told| told > sequence)
+        {
+            partner.told = Some(sequence);
+            self.say(rank, kind, sequence);
+        }
+    }
+
+    /// What has become of an operation, which is forgotten with that; `None` when it goes on, and an error when there is none.
+    pub(super) fn outcome(&mut self, sequence: u64) -> Result<Option<Output>, CollectiveError> {
+        match self.done.remove(&sequence) {
+            Some(outcome) => Ok(Some(outcome?)),
+            None if self.running.contains_key(&sequence) => Ok(None),
+            None => Err(CollectiveError::Spent),
+        }
+    }
+
+    /// Nobody will ask what became of an operation. It goes on, for others need it.
+    pub(super) fn let_go(&mut self, sequence: u64) {
+        self.done.remove(&sequence);
+        if let Some(running) = self.running.get_mut(&sequence) {
+            running.is_orphan = true;
+        }
+    }
+
+    /// Whether there is something to do.
+    pub(super) fn has_news(&self, core: &Core) -> bool {
+        let has_room = |(rank, bytes): (&usize, &u64)| {
+            let partner = self.partners.get(*rank).and_then(Option::as_ref);
+            partner.is_some_and(|partner| {
+                !matches!(core.may_post(partner.peer, *bytes), Err(SendError::WouldBlock))
+            })
+        };
+        core.has_arrived(self.channel.number()) || self.stalled.iter().any(has_room)
+    }
+
+    /// Tells those whom the oldest operation waits for what it is, so that one that does something else, or is not there,
+    /// is noticed though it says nothing. Of those that have been heard nothing is asked unless it is `all`.
+    pub(super) fn inquire(&mut self, all: bool) -> Result<(), RailError> {
+        let Some((&sequence, running)) = self.running.first_key_value() else { return Ok(()) };
+        let call = running.call;
+        let awaited: Vec<usize> = running.execution.awaited().collect();
+        for rank in awaited {
+            if let Some(partner) = self.partner(rank)
+                && (all || !partner.is_heard)
+                && partner.inquire(sequence)
+            {
+                self.say(rank, Kind::Ask { call, token: 0 }, sequence);
+            }
+        }
+        self.leave()
+    }
+}
+
+impl Drop for State {
+    fn drop(&mut self) {
+        // The others would wait for us.
+        if self.broken.is_none()
+            && !(self.running.is_empty() && self.kept.is_empty() && self.wants.is_empty())
+        {
+            let sequence = self.running.keys().next().map_or(self.started, |first| *first);
+            for rank in 0..self.me.size {
+                self.say(rank, Kind::Abort { why: Why::Left, rank: self.me.rank as u32 }, sequence);
+            }
+            // There is nobody to tell that the NIC is broken.
+            let _ = self.leave();
+        }
+        let running: Vec<u64> = self.running.keys().copied().collect();
+        for sequence in running {
+            self.end(sequence);
+        }
+    }
+}
+
+/// Whether everybody has started an operation when it is over here.
+fn is_synchronizing(call: &Call, me: Position) -> bool {
+    match call.operation {
+        Collective::Barrier
+        | Collective::Allreduce
+        | Collective::Allgather
+        | Collective::Allgatherv
+        | Collective::AllToAll
+        | Collective::AllToAllv => true,
+        Collective::Reduce | Collective::Gather | Collective::Gatherv => call.root == Some(me.rank as u32),
+        Collective::Broadcast | Collective::Scatter | Collective::Scatterv => false,
+    }
+}
