@@ -25,6 +25,15 @@ pub enum ElementKind {
 }
 
 impl ElementKind {
+    /// Length of a number, bytes.
+    pub(super) fn bytes(self) -> usize {
+        match self {
+            ElementKind::U8 => 1,
+            ElementKind::U32 | ElementKind::I32 | ElementKind::F32 => 4,
+            ElementKind::U64 | ElementKind::I64 | ElementKind::F64 => 8,
+        }
+    }
+
     /// The type of this number.
     pub(super) fn of(number: u8) -> Option<ElementKind> {
         use ElementKind::{F32, F64, I32, I64, U8, U32, U64};

@@ -4,6 +4,7 @@ mod algorithms;
 mod arrivals;
 mod call;
 mod choose;
+mod counted;
 mod departures;
 mod element;
 mod error;

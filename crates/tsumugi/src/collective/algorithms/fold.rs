@@ -7,6 +7,7 @@
 //! So there is one tree of combinations for a number of participants. Every reduction here combines along it, whatever its length, its
 //! root and its algorithm: that is why their results are the same to the last bit.
 
+use crate::collective::reduction::Combine;
 use crate::collective::schedule::{Order, Position, Schedule};
 use std::ops::Range;
 
@@ -66,6 +67,29 @@ impl Fold {
         }
         schedule.end_round();
     }
+}
+
+/// What everybody's data, by rank, come to along the tree, for one who has all of them. There is somebody.
+pub(in crate::collective) fn fold_all(mut data: Vec<Vec<u8>>, combine: Option<&Combine>) -> Vec<u8> {
+    let fold = Fold::of(data.len());
+    let join = |mut left: Vec<u8>, right: &[u8]| {
+        if let Some(combine) = combine {
+            combine(&mut left, right, Order::OwnFirst);
+        }
+        left
+    };
+    let mut at_places: Vec<Vec<u8>> = (0..fold.places)
+        .map(|place| {
+            let rank = fold.rank(place);
+            let own = std::mem::take(&mut data[rank]);
+            if place < fold.pairs { join(own, &data[rank + 1]) } else { own }
+        })
+        .collect();
+    while at_places.len() > 1 {
+        let pairs = at_places.chunks_mut(2).map(|pair| join(std::mem::take(&mut pair[0]), &pair[1]));
+        at_places = pairs.collect();
+    }
+    at_places.pop().unwrap_or_default()
 }
 
 /// Which of two places whose numbers differ in one bit has the earlier ranks.
