@@ -75,7 +75,9 @@ fn two_thousand_seeds_of_all_models_arrive() {
     println!("{all:?}");
     let ModelsReport { letters, requests, threads, tagged, counters, collectives, faults } = all;
     assert!(
-        [letters, requests, threads, tagged, counters, collectives, faults].iter().all(|count| *count > 100_000),
+        [letters, requests, threads, tagged, counters, collectives, faults]
+            .iter()
+            .all(|count| *count > 100_000),
         "{all:?}"
     );
 }
