@@ -43,6 +43,7 @@ pub fn is_of_models(defect: Defect) -> bool {
             | Defect::RequestTwice
             | Defect::ReaderNotWoken
             | Defect::AtomicTwice
+            | Defect::BarrierCutShort
     )
 }
 

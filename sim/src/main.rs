@@ -185,8 +185,8 @@ fn tell(report: &Report) -> String {
 }
 
 fn tell_models(report: &ModelsReport) -> String {
-    let ModelsReport { letters, requests, threads, tagged, counters, faults } = report;
+    let ModelsReport { letters, requests, threads, tagged, counters, collectives, faults } = report;
     format!(
-        "{letters} messages on channels, {requests} active messages, {threads} streams, {tagged} tagged messages, {counters} words changed; {faults} faults"
+        "{letters} messages on channels, {requests} active messages, {threads} streams, {tagged} tagged messages, {counters} words changed, {collectives} collective operations; {faults} faults"
     )
 }

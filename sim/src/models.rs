@@ -5,13 +5,14 @@
 //! and unaltered. When the storm is over and the network calm, everything has to have arrived.
 
 mod counters;
+mod groups;
 mod letters;
 mod requests;
 mod tagged;
 mod threads;
 
 use crate::random::Random;
-use std::cell::Cell;
+use std::cell::{Cell, RefCell};
 use std::net::SocketAddr;
 use std::rc::Rc;
 use tsumugi::internal::{EndpointOptions, open_simulated};
@@ -43,6 +44,8 @@ pub struct ModelsReport {
     pub tagged: u64,
     /// Words of remote memory that were changed.
     pub counters: u64,
+    /// Collective operations.
+    pub collectives: u64,
     /// Datagrams that were lost, doubled, held back or damaged.
     pub faults: u64,
 }
@@ -55,6 +58,7 @@ impl ModelsReport {
         self.threads += other.threads;
         self.tagged += other.tagged;
         self.counters += other.counters;
+        self.collectives += other.collectives;
         self.faults += other.faults;
     }
 }
@@ -231,6 +235,7 @@ fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Resu
         counters.push(counters::Counters::open(site, count)?);
     }
     let targets: Vec<Target> = counters.iter().map(counters::Counters::target).collect();
+    let started = Rc::new(RefCell::new(vec![0; count]));
     let mut hosts = Vec::new();
     for (mut site, counters) in sites.into_iter().zip(counters) {
         site.counters.clone_from(&targets);
@@ -240,6 +245,7 @@ fn cluster(random: &mut Random, network: &Network, time: &Rc<Cell<u64>>) -> Resu
             Box::new(threads::Threads::open(&site, count)?),
             Box::new(tagged::Tagged::open(&site, count, random)?),
             Box::new(counters),
+            Box::new(groups::Groups::open(&site, &started)?),
         ];
         hosts.push(Host { site, acts: vec![0; parts.len()], parts });
     }
@@ -280,12 +286,12 @@ fn missing(hosts: &[Host]) -> String {
 }
 
 fn report(hosts: &[Host], network: &Network) -> ModelsReport {
-    let mut sums = [0; 5];
+    let mut sums = [0; 6];
     for (.., model, _, taken) in pairs(hosts) {
         sums[model] += taken;
     }
-    let [letters, requests, threads, tagged, counters] = sums;
+    let [letters, requests, threads, tagged, counters, collectives] = sums;
     let statistics = network.statistics();
     let faults = statistics.lost + statistics.duplicated + statistics.reordered + statistics.corrupted;
-    ModelsReport { letters, requests, threads, tagged, counters, faults }
+    ModelsReport { letters, requests, threads, tagged, counters, collectives, faults }
 }

@@ -73,9 +73,11 @@ fn three_thousand_seeds_keep_every_promise() {
 fn two_thousand_seeds_of_all_models_arrive() {
     let all = run_all(0..2000, run_models, ModelsReport::add);
     println!("{all:?}");
-    let ModelsReport { letters, requests, threads, tagged, counters, faults } = all;
+    let ModelsReport { letters, requests, threads, tagged, counters, collectives, faults } = all;
     assert!(
-        [letters, requests, threads, tagged, counters, faults].iter().all(|count| *count > 100_000),
+        [letters, requests, threads, tagged, counters, collectives, faults]
+            .iter()
+            .all(|count| *count > 100_000),
         "{all:?}"
     );
 }

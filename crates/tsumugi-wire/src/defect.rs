@@ -222,4 +222,6 @@ defects! {
     ReaderNotWoken,
     /// an atomic operation is done twice
     AtomicTwice,
+    /// a barrier leaves out its last round
+    BarrierCutShort,
 }

@@ -408,23 +408,24 @@ fn wrong_use_says_what_is_wrong() {
     assert!(matches!(error, CollectiveError::TimedOut(_)), "{error}");
 }
 
+/// Where participants leave early, so that others look for them in vain: not for long.
+fn impatient(_: usize) -> Config {
+    Config::loopback().connect_timeout(Duration::from_secs(2))
+}
+
 /// Has each of two participants do something that does not fit, and returns what they are told.
 fn mismatch(work: impl Fn(&Group) -> Result<(), CollectiveError> + Send + Sync + 'static) -> [Broken; 2] {
-    let outcomes = together(
-        2,
-        |_| Config::loopback(),
-        move |site| {
-            let group = site.group(CHANNEL);
-            // Who has sent all that it has to send may be through, and learns of it next.
-            let outcome = work(&group).and_then(|()| group.barrier());
-            let Err(CollectiveError::Broken(broken)) = outcome else { panic!("{outcome:?}") };
-            // Broken it stays.
-            assert!(matches!(group.start_barrier(), Err(CollectiveError::Broken(_))));
-            // The other may have to be told first.
-            let _ = site.endpoint.flush();
-            broken
-        },
-    );
+    let outcomes = together(2, impatient, move |site| {
+        let group = site.group(CHANNEL);
+        // Who has sent all that it has to send may be through, and learns of it next.
+        let outcome = work(&group).and_then(|()| group.barrier());
+        let Err(CollectiveError::Broken(broken)) = outcome else { panic!("{outcome:?}") };
+        // Broken it stays.
+        assert!(matches!(group.start_barrier(), Err(CollectiveError::Broken(_))));
+        // The other may have to be told first.
+        let _ = site.endpoint.flush();
+        broken
+    });
     outcomes.try_into().unwrap()
 }
 
@@ -504,22 +505,18 @@ fn who_does_something_else_is_told_and_nobody_waits_for_ever() {
 #[test]
 fn who_has_another_list_is_told() {
     in_time(|| {
-        let told = together(
-            3,
-            |_| Config::loopback(),
-            |site| {
-                let mut peers = site.peers.clone();
-                let mut rank = site.rank;
-                if rank == 2 {
-                    peers.swap(1, 2);
-                    rank = 1;
-                }
-                let group = Group::open(&site.endpoint, CHANNEL, rank, &peers).unwrap();
-                let Err(CollectiveError::Broken(broken)) = group.barrier() else { panic!("it fits") };
-                let _ = site.endpoint.flush();
-                broken
-            },
-        );
+        let told = together(3, impatient, |site| {
+            let mut peers = site.peers.clone();
+            let mut rank = site.rank;
+            if rank == 2 {
+                peers.swap(1, 2);
+                rank = 1;
+            }
+            let group = Group::open(&site.endpoint, CHANNEL, rank, &peers).unwrap();
+            let Err(CollectiveError::Broken(broken)) = group.barrier() else { panic!("it fits") };
+            let _ = site.endpoint.flush();
+            broken
+        });
         assert!(told.iter().any(|broken| matches!(broken, Broken::OtherGroup { .. })), "{told:?}");
         // Who is slow may find that the others have given up and left.
         assert!(
@@ -533,27 +530,23 @@ fn who_has_another_list_is_told() {
 fn a_participant_that_goes_away_breaks_the_group_for_all() {
     in_time(|| {
         for size in [2, 4, 5] {
-            let outcomes = together(
-                size,
-                |_| Config::loopback(),
-                move |site| {
-                    let group = site.group(CHANNEL);
-                    let mut data = vec![1.0; 1000];
-                    for round in 0.. {
-                        if site.rank == size - 1 && round == 5 {
-                            return None; // closes in good order, but the others need it
-                        }
-                        if let Err(error) = group.allreduce(&mut data, &Reduction::sum()) {
-                            assert_eq!(round, 5);
-                            let CollectiveError::Broken(broken) = error else { panic!("{error}") };
-                            assert!(matches!(group.barrier(), Err(CollectiveError::Broken(_))));
-                            let _ = site.endpoint.flush();
-                            return Some(broken);
-                        }
+            let outcomes = together(size, impatient, move |site| {
+                let group = site.group(CHANNEL);
+                let mut data = vec![1.0; 1000];
+                for round in 0.. {
+                    if site.rank == size - 1 && round == 5 {
+                        return None; // closes in good order, but the others need it
                     }
-                    None
-                },
-            );
+                    if let Err(error) = group.allreduce(&mut data, &Reduction::sum()) {
+                        assert_eq!(round, 5);
+                        let CollectiveError::Broken(broken) = error else { panic!("{error}") };
+                        assert!(matches!(group.barrier(), Err(CollectiveError::Broken(_))));
+                        let _ = site.endpoint.flush();
+                        return Some(broken);
+                    }
+                }
+                None
+            });
             for broken in &outcomes[..size - 1] {
                 let broken = broken.as_ref().unwrap();
                 assert_eq!(broken.rank(), size - 1, "{broken}");
@@ -565,26 +558,22 @@ fn a_participant_that_goes_away_breaks_the_group_for_all() {
 #[test]
 fn a_participant_that_gives_its_group_up_tells_the_others() {
     in_time(|| {
-        let outcomes = together(
-            3,
-            |_| Config::loopback(),
-            |site| {
-                let group = site.group(CHANNEL);
-                group.barrier().unwrap();
-                if site.rank == 0 {
-                    // It has begun, and nobody goes on with it.
-                    drop(group.start_allreduce(&[1u64], &Reduction::sum()).unwrap());
-                    drop(group);
-                    let _ = site.endpoint.flush();
-                    return None;
-                }
-                std::thread::sleep(Duration::from_millis(20));
-                // Whatever is summed up passes rank 0.
-                let error = group.allreduce(&mut [1u64], &Reduction::sum()).unwrap_err();
+        let outcomes = together(3, impatient, |site| {
+            let group = site.group(CHANNEL);
+            group.barrier().unwrap();
+            if site.rank == 0 {
+                // It has begun, and nobody goes on with it.
+                drop(group.start_allreduce(&[1u64], &Reduction::sum()).unwrap());
+                drop(group);
                 let _ = site.endpoint.flush();
-                Some(error.to_string())
-            },
-        );
+                return None;
+            }
+            std::thread::sleep(Duration::from_millis(20));
+            // Whatever is summed up passes rank 0.
+            let error = group.allreduce(&mut [1u64], &Reduction::sum()).unwrap_err();
+            let _ = site.endpoint.flush();
+            Some(error.to_string())
+        });
         for told in &outcomes[1..] {
             assert!(told.as_ref().unwrap().contains("rank 0 has dropped its group"), "{told:?}");
         }
@@ -631,8 +620,10 @@ fn what_is_sent_too_far_ahead_is_dropped() {
     message[4..8].copy_from_slice(&[255; 4]);
     message[8..16].copy_from_slice(&[1, 0, 0, 0, 2, 0, 0, 0]);
     message[16] = 7;
-    let send = || channel.post(PeerId(0), &message).unwrap();
-    let last = (0..20).map(|_| send()).last().unwrap();
+    for _ in 0..19 {
+        channel.post(PeerId(0), &message).unwrap();
+    }
+    let last = channel.post(PeerId(0), &message).unwrap();
     eventually("all of it arrives", || {
         there.progress().unwrap();
         group.progress().unwrap();
