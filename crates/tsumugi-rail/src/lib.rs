@@ -48,7 +48,7 @@ pub use region::{OutOfRegion, PinError, Region, Slice};
 pub use report::RailReport;
 pub use route::{Reach, RouteError, Routes};
 pub use send_path::SendPath;
-pub use sys::{Own, Owner, kernel_version, pinned_bytes_max, set_option};
+pub use sys::{Own, Owner, host_number, kernel_version, pinned_bytes_max, set_option};
 pub use trace::Traced;
 pub use udp::{Udp, UdpError, UdpOptions};
 

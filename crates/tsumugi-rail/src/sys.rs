@@ -301,6 +301,17 @@ pub fn set_option(socket: BorrowedFd<'_>, level: i32, option: i32, value: i32) -
     checked(returned).map(drop)
 }
 
+/// A number that processes of one network namespace of one host have in common, and others not: whoever has the same need no NIC to
+/// talk to each other. `None`: the system does not tell.
+#[must_use]
+pub fn host_number() -> Option<u64> {
+    let boot = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").ok()?;
+    let bytes = boot.trim().bytes().chain(network_namespace_cookie().ok()?.to_le_bytes());
+    // FNV-1a.
+    let start = 0xcbf2_9ce4_8422_2325;
+    Some(bytes.fold(start, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)))
+}
+
 /// The cookie of the network namespace of the calling thread: a number that no other has had since the machine started
 /// (`SO_NETNS_COOKIE`, Linux 5.14). The inode number of a namespace that is gone goes to the next one that is made.
 pub(crate) fn network_namespace_cookie() -> io::Result<u64> {

@@ -27,6 +27,7 @@ impl State {
             }
         }
         self.go_on_blocked()?;
+        self.go_on_counting()?;
         self.leave()
     }
 
@@ -57,6 +58,14 @@ impl State {
                 self.wants.insert((rank, token == 0), Want { sequence, call, token });
                 self.answer_wants();
             }
+            Kind::DoWithout | Kind::Asked | Kind::Counted { .. }
+                if self.broken.as_ref().is_some_and(|(from, _)| *from <= sequence) =>
+            {
+                self.tell(rank)
+            }
+            Kind::DoWithout => return self.on_do_without(rank, sequence),
+            Kind::Asked => self.tell_words(rank, sequence),
+            Kind::Counted { words } => self.on_counted(sequence, words),
             Kind::Started { token } if token == self.token => self.learn(rank, started),
             Kind::Started { .. } => {}
             Kind::Abort { why, rank: blamed } if (blamed as usize) < self.me.size => {
@@ -92,9 +101,14 @@ impl State {
         if !self.agrees(rank, sequence, call) {
             return Ok(());
         }
+        if self.running.get(&sequence).is_some_and(|running| running.execution.is_none()) {
+            // It does without the box, and has not said so yet, for it was not in the operation when it heard it.
+            self.do_without(sequence, None)?;
+        }
         let outcome = match self.running.get_mut(&sequence) {
-            Some(Running { execution, .. }) => execution.on_arrived(rank, whole, at, data),
-            None => Err(Misfit::Unexpected),
+            Some(Running { execution: Some(execution), .. }) => execution.on_arrived(rank, whole, at, data),
+            _ if self.switch_box.as_ref().is_some_and(|by_box| by_box.has_counted(sequence)) => return Ok(()),
+            _ => Err(Misfit::Unexpected),
         };
         match outcome {
             Ok(()) => return self.go_on(sequence),
@@ -152,7 +166,7 @@ impl State {
     fn on_failure(&mut self, failure: Box<Failure>) {
         let peer = self.channel.shared.inner.borrow().core.canonical(failure.peer);
         let Some(&rank) = self.ranks.get(&peer) else { return };
-        let needs = |running: &Running| running.execution.awaits(rank) || running.execution.serves(rank);
+        let needs = |running: &Running| running.awaits(rank) || running.serves(rank);
         let first = self.running.iter().find(|(_, running)| needs(running)).map(|(sequence, _)| *sequence);
         let has_closed = failure.reason == Reason::Closed;
         if let Some(partner) = self.partner(rank) {

@@ -1,7 +1,7 @@
 //! What a group sends.
 
 use super::error::Broken;
-use super::format::{HEADER_BYTES, Header, Kind};
+use super::format::{HEADER_BYTES, Header, Kind, words_as_data};
 use super::partner::Leave;
 use super::state::{Running, State};
 use crate::error::SendError;
@@ -28,7 +28,9 @@ impl State {
                 Err(Stop::Blocked) => false,
                 Err(Stop::Rail(error)) => return Err(error),
             };
-            let Some(Running { execution, .. }) = self.running.get_mut(&sequence) else { return Ok(()) };
+            let Some(Running { execution: Some(execution), .. }) = self.running.get_mut(&sequence) else {
+                return Ok(());
+            };
             execution.advance();
             if execution.is_done() {
                 self.finish(sequence);
@@ -56,7 +58,7 @@ impl State {
     /// Sends what an operation has to send and may. Returns whether that was anything.
     fn send(&mut self, sequence: u64) -> Result<bool, Stop> {
         let (mut at, mut has_sent, mut blocked) = (0, false, Vec::new());
-        while let Some(Running { execution, .. }) = self.running.get(&sequence)
+        while let Some(Running { execution: Some(execution), .. }) = self.running.get(&sequence)
             && let Some(next) = execution.sends().get(at)
         {
             let rank = next.rank;
@@ -79,7 +81,7 @@ impl State {
     /// Sends the next part of the send at `at`, if that may be now.
     fn send_part(&mut self, sequence: u64, at: usize) -> Result<(), Stop> {
         let State { running, partners, channel, me, started, stalled, .. } = self;
-        let Some(Running { call, execution, .. }) = running.get_mut(&sequence) else {
+        let Some(Running { call, execution: Some(execution), .. }) = running.get_mut(&sequence) else {
             return Err(Stop::Blocked);
         };
         let Some(send) = execution.sends().get(at) else { return Err(Stop::Blocked) };
@@ -138,7 +140,13 @@ impl State {
         let (me, size) = (self.me.rank as u32, self.me.size as u32);
         let header = Header { kind, rank: me, size, sequence, started: self.started };
         // There are few of these: one for each question, and one when something is given up.
-        self.has_said |= self.channel.post_reserved(partner.peer, [&header.encode(), &[]]).is_ok();
+        let posted = match kind {
+            Kind::Counted { words } => {
+                self.channel.post_reserved(partner.peer, [&header.encode(), &words_as_data(&words)])
+            }
+            _ => self.channel.post_reserved(partner.peer, [&header.encode(), &[]]),
+        };
+        self.has_said |= posted.is_ok();
     }
 
     /// Has what was accepted leave.

@@ -169,6 +169,14 @@ pub enum Broken {
         /// Number of the operation in the group, from 0.
         sequence: u64,
     },
+    /// Participants that a switch box counts reduce by different operations, or data of different lengths.
+    #[error(
+        "in operation {sequence} participants reduce by different operations, or data of different lengths"
+    )]
+    Disagreement {
+        /// Number of the operation in the group, from 0.
+        sequence: u64,
+    },
     /// A participant has another list of participants.
     #[error(
         "rank {rank} of {size} says that it is rank {said_rank} of {said_size}; all participants list the same peers in the same order"
@@ -214,9 +222,9 @@ pub enum Broken {
 }
 
 impl Broken {
-    /// Who is to blame.
+    /// Who is to blame; `None`: that is not known.
     #[must_use]
-    pub fn rank(&self) -> usize {
+    pub fn rank(&self) -> Option<usize> {
         match self {
             Broken::Mismatch { rank, .. }
             | Broken::Length { rank, .. }
@@ -224,7 +232,8 @@ impl Broken {
             | Broken::OtherGroup { rank, .. }
             | Broken::Gone { rank, .. }
             | Broken::Unsent { rank, .. }
-            | Broken::Told { rank, .. } => *rank,
+            | Broken::Told { rank, .. } => Some(*rank),
+            Broken::Disagreement { .. } => None,
         }
     }
 
@@ -232,6 +241,7 @@ impl Broken {
     pub(super) fn why(&self) -> Why {
         match self {
             Broken::Mismatch { .. }
+            | Broken::Disagreement { .. }
             | Broken::Length { .. }
             | Broken::Unexpected { .. }
             | Broken::OtherGroup { .. } => Why::Mismatch,

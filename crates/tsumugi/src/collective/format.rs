@@ -7,6 +7,9 @@
 //! data      bytes `at` and following of a transfer of `whole` bytes of operation `sequence`
 //! ask       "tell me when you have started operation `sequence`"; at: a number to be repeated, or 0: "this is what I wait for"
 //! started   the answer; at: that number
+//! without   operations from `sequence` on go by messages, if there was a switch box that counted
+//! asked     "what came of operation `sequence`, which the box has counted?"
+//! counted   the answer; data: the words, 8 × u64
 //! abort     operations from `sequence` on are not done any more; operation: why; root: the rank that is to blame
 //! ```
 //!
@@ -16,6 +19,10 @@
 use super::call::{Call, Collective};
 use super::element::ElementKind;
 use super::reduction::ReductionKind;
+use tsumugi_wire::group::WORDS_MAX;
+
+/// The words of an operation that a box has counted.
+pub(super) type Words = [u64; WORDS_MAX];
 
 /// Bytes in front of the data.
 pub(super) const HEADER_BYTES: usize = 64;
@@ -50,6 +57,9 @@ pub(super) enum Kind {
     Ask { call: Call, token: u64 },
     Started { token: u64 },
     Abort { why: Why, rank: u32 },
+    DoWithout,
+    Asked,
+    Counted { words: Words },
 }
 
 /// What comes before the data.
@@ -60,6 +70,21 @@ pub(super) struct Header {
     pub(super) size: u32,
     pub(super) sequence: u64,
     pub(super) started: u64,
+}
+
+/// The data of what a box has counted.
+pub(super) fn words_as_data(words: &Words) -> [u8; 8 * WORDS_MAX] {
+    let mut data = [0; 8 * WORDS_MAX];
+    for (place, word) in data.chunks_exact_mut(8).zip(words) {
+        place.copy_from_slice(&word.to_le_bytes());
+    }
+    data
+}
+
+fn words_in(data: &[u8]) -> Option<Words> {
+    let (words, []) = data.as_chunks::<8>() else { return None };
+    let words: &[[u8; 8]; WORDS_MAX] = words.try_into().ok()?;
+    Some(words.map(u64::from_le_bytes))
 }
 
 impl Header {
@@ -74,6 +99,9 @@ impl Header {
                 bytes[4..8].copy_from_slice(&rank.to_le_bytes());
                 (4, None, 0, 0)
             }
+            Kind::DoWithout => (5, None, 0, 0),
+            Kind::Asked => (6, None, 0, 0),
+            Kind::Counted { .. } => (7, None, 0, 0),
         };
         bytes[0] = kind;
         if let Some(call) = call {
@@ -117,6 +145,9 @@ impl Header {
             2 => Kind::Ask { call: call()?, token: at },
             3 => Kind::Started { token: at },
             4 => Kind::Abort { why: Why::of(bytes[1])?, rank: short(4) },
+            5 => Kind::DoWithout,
+            6 => Kind::Asked,
+            7 => Kind::Counted { words: words_in(data)? },
             _ => return None,
         };
         Some((Header { kind, rank: short(8), size: short(12), sequence: long(0), started: long(1) }, data))
@@ -153,14 +184,14 @@ mod tests {
     proptest! {
         #[test]
         fn what_can_be_read_is_written_the_same(
-            mut bytes in prop::collection::vec(any::<u8>(), HEADER_BYTES..80),
-            (kind, operation, rest) in (0u8..6, 0u8..14, 0u8..12),
+            mut bytes in prop::collection::vec(any::<u8>(), HEADER_BYTES..=2 * HEADER_BYTES),
+            (kind, operation, rest) in (0u8..9, 0u8..14, 0u8..12),
         ) {
             (bytes[0], bytes[1], bytes[2], bytes[3]) = (kind, operation, rest, rest);
             if let Some((header, data)) = Header::decode(&bytes) {
                 prop_assert_eq!(data, &bytes[HEADER_BYTES..]);
-                let again = header.encode();
-                prop_assert_eq!(Header::decode(&again), Some((header, &[][..])));
+                let again = [&header.encode()[..], data].concat();
+                prop_assert_eq!(Header::decode(&again), Some((header, data)));
             }
         }
     }

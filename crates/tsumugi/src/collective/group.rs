@@ -26,7 +26,7 @@ const PIECE_BYTES_MIN: u64 = 64;
 /// are not waited for any more go on only as long as there is an [`Operation`] of it; those that nobody holds are given up, and
 /// the others are told.
 pub struct Group {
-    state: Rc<RefCell<State>>,
+    pub(super) state: Rc<RefCell<State>>,
     position: Position,
 }
 

@@ -89,11 +89,13 @@ mod error;
 mod execution;
 mod format;
 mod group;
+mod joining;
 mod operation;
 mod partner;
 mod reduction;
 mod schedule;
 mod state;
+mod switch_box;
 #[cfg(test)]
 mod tests;
 

@@ -5,10 +5,11 @@ use super::call::{Call, Collective};
 use super::choose::{Shape, Way, choose};
 use super::error::{Broken, CollectiveError};
 use super::execution::Execution;
-use super::format::{Kind, Why};
+use super::format::{Kind, Why, Words};
 use super::partner::{Partner, cost};
 use super::reduction::Combine;
 use super::schedule::Position;
+use super::switch_box::{Counting, SwitchBox};
 use crate::PeerId;
 use crate::channel::Channel;
 use crate::endpoint::core::Core;
@@ -30,11 +31,26 @@ pub(super) struct Output {
 /// An operation that was started and is not over.
 pub(super) struct Running {
     pub(super) call: Call,
-    pub(super) execution: Execution,
+    /// How it goes by messages; `None`: a box counts it.
+    pub(super) execution: Option<Execution>,
+    /// How a box counts it, or would have.
+    pub(super) counting: Option<Counting>,
     /// Peers that are asked for signs of life while it lasts, and in which connections.
     expects: Vec<(PeerId, u32)>,
     /// Nobody will ask for its result.
     is_orphan: bool,
+}
+
+impl Running {
+    /// Whether a message is still to come from a participant.
+    pub(super) fn awaits(&self, rank: usize) -> bool {
+        self.execution.as_ref().is_some_and(|execution| execution.awaits(rank))
+    }
+
+    /// Whether a message is still to be sent to a participant.
+    pub(super) fn serves(&self, rank: usize) -> bool {
+        self.execution.as_ref().is_some_and(|execution| execution.serves(rank))
+    }
 }
 
 /// Data for an operation that was not started.
@@ -82,6 +98,8 @@ pub(super) struct State {
     pub(super) token: u64,
     /// Something was accepted that should leave.
     pub(super) has_said: bool,
+    /// The box that counts for the group, or has.
+    pub(super) switch_box: Option<SwitchBox>,
     /// Operations from this one on are not done, and why.
     pub(super) broken: Option<(u64, Broken)>,
 }
@@ -106,6 +124,7 @@ impl State {
             stalled: BTreeMap::new(),
             token,
             has_said: false,
+            switch_box: None,
             broken: None,
         };
         state.name_ranks();
@@ -139,13 +158,19 @@ impl State {
         if let Some((_, broken)) = self.broken.as_ref().filter(|(from, _)| *from <= sequence) {
             return Err(broken.clone().into());
         }
-        // Another way has its own kind of what is running.
-        let Way::Messages(schedule) = choose(shape, self.me);
-        let execution = Execution::begin(schedule, fill, combine);
+        let by_box = self.switch_box.as_ref();
+        let counted = by_box.and_then(|by_box| by_box.counts(sequence, &call, self.me.size));
+        let (execution, counting) = if let Some(counted) = counted {
+            (None, Some(self.count(sequence, counted, shape, combine, call.bytes as usize, fill)))
+        } else {
+            let Way::Messages(schedule) = choose(shape, self.me);
+            (Some(Execution::begin(schedule, fill, combine)), None)
+        };
         self.started += 1;
         self.history.truncate(HISTORY - 1);
         self.history.push_front(call);
-        self.running.insert(sequence, Running { call, execution, expects: Vec::new(), is_orphan: false });
+        let running = Running { call, execution, counting, expects: Vec::new(), is_orphan: false };
+        self.running.insert(sequence, running);
         for Kept { rank, call, whole, at, data } in self.kept.remove(&sequence).unwrap_or_default() {
             if let Some(partner) = self.partner(rank) {
                 partner.kept_bytes -= cost(data.len());
@@ -155,12 +180,13 @@ impl State {
         self.answer_wants();
         self.watch(sequence);
         self.go_on(sequence)?;
+        self.go_on_counting()?;
         self.leave()?;
         Ok(sequence)
     }
 
     /// Has the peers that an operation waits for asked for signs of life, and finds those that are gone already.
-    fn watch(&mut self, sequence: u64) {
+    pub(super) fn watch(&mut self, sequence: u64) {
         if let Some((rank, failure)) = self.expect(sequence) {
             self.give_up(sequence, Broken::Gone { rank, failure });
         }
@@ -169,6 +195,7 @@ impl State {
     /// The same; returns one that is gone.
     fn expect(&mut self, sequence: u64) -> Option<(usize, Box<Failure>)> {
         let Running { execution, expects, .. } = self.running.get_mut(&sequence)?;
+        let execution = execution.as_ref()?;
         let now = self.channel.shared.now();
         let core = &mut self.channel.shared.inner.borrow_mut().core;
         for (rank, partner) in self.partners.iter().enumerate() {
@@ -190,14 +217,45 @@ impl State {
         None
     }
 
+    /// Has a peer asked for signs of life that an operation which a box counts waits for.
+    fn expect_of(&mut self, sequence: u64, rank: usize) {
+        let Some(running) = self.running.get_mut(&sequence).filter(|running| running.execution.is_none())
+        else {
+            return;
+        };
+        let Some(partner) = self.partners.get(rank).and_then(Option::as_ref) else { return };
+        let now = self.channel.shared.now();
+        let core = &mut self.channel.shared.inner.borrow_mut().core;
+        let peer = core.canonical(partner.peer);
+        if !running.expects.iter().any(|(other, _)| *other == peer) {
+            core.expect(now, partner.peer);
+            running.expects.push((peer, core.connection(partner.peer)));
+        }
+    }
+
     /// What an operation was that has been started, if that is not too long ago.
     pub(super) fn call(&self, sequence: u64) -> Option<Call> {
         let back = self.started.checked_sub(sequence + 1)?;
         self.history.get(usize::try_from(back).ok()?).copied()
     }
 
-    /// An operation is complete.
+    /// An operation is complete that went by messages.
     pub(super) fn finish(&mut self, sequence: u64) {
+        self.finish_with(sequence, |running, _| {
+            let (buffer, range) = running.execution.map(Execution::finish).unwrap_or_default();
+            Output { buffer, range }
+        });
+    }
+
+    /// An operation is complete that a box has counted.
+    pub(super) fn finish_counted(&mut self, sequence: u64, words: &Words) {
+        self.finish_with(sequence, |running, me| {
+            let none = Output { buffer: Vec::new(), range: None };
+            running.counting.map_or(none, |counting| counting.result(me, words))
+        });
+    }
+
+    fn finish_with(&mut self, sequence: u64, output: impl FnOnce(Running, Position) -> Output) {
         let Some(running) = self.end(sequence) else { return };
         if is_synchronizing(&running.call, self.me) {
             for partner in self.partners.iter_mut().flatten() {
@@ -205,8 +263,7 @@ impl State {
             }
         }
         if !running.is_orphan {
-            let (buffer, range) = running.execution.finish();
-            self.done.insert(sequence, Ok(Output { buffer, range }));
+            self.done.insert(sequence, Ok(output(running, self.me)));
         }
     }
 
@@ -251,7 +308,10 @@ impl State {
     /// Tells a participant which operations are not done any more, unless it knows.
     pub(super) fn tell(&mut self, rank: usize) {
         let Some((sequence, broken)) = &self.broken else { return };
-        let (sequence, kind) = (*sequence, Kind::Abort { why: broken.why(), rank: broken.rank() as u32 });
+        let (sequence, kind) = (
+            *sequence,
+            Kind::Abort { why: broken.why(), rank: broken.rank().unwrap_or(self.me.rank) as u32 },
+        );
         if let Some(partner) = self.partner(rank)
             && partner.told.is_none_or(|told| told > sequence)
         {
@@ -285,7 +345,9 @@ impl State {
                 !matches!(core.may_post(partner.peer, *bytes), Err(SendError::WouldBlock))
             })
         };
-        core.has_arrived(self.channel.number()) || self.stalled.iter().any(has_room)
+        core.has_arrived(self.channel.number())
+            || self.switch_box.as_ref().is_some_and(|switch_box| switch_box.has_news(core))
+            || self.stalled.iter().any(has_room)
     }
 
     /// Tells those whom the oldest operation waits for what it is, so that one that does something else, or is not there,
@@ -293,8 +355,12 @@ impl State {
     pub(super) fn inquire(&mut self, all: bool) -> Result<(), RailError> {
         let Some((&sequence, running)) = self.running.first_key_value() else { return Ok(()) };
         let call = running.call;
-        let awaited: Vec<usize> = running.execution.awaited().collect();
+        let awaited: Vec<usize> = match &running.execution {
+            Some(execution) => execution.awaited().collect(),
+            None => self.awaited_by_box().into_iter().collect(),
+        };
         for rank in awaited {
+            self.expect_of(sequence, rank);
             if let Some(partner) = self.partner(rank)
                 && (all || !partner.is_heard)
                 && partner.inquire(sequence)
@@ -323,6 +389,8 @@ impl Drop for State {
         for sequence in running {
             self.end(sequence);
         }
+        self.leave_box();
+        let _ = self.leave();
     }
 }
 

@@ -1,0 +1,99 @@
+//! Having a switch box count for a group.
+
+use super::error::CollectiveError;
+use super::group::Group;
+use super::reduction::Reduction;
+use super::switch_box::SwitchBox;
+use crate::PeerId;
+use crate::endpoint::core::groups::Joining;
+use crate::endpoint::groups::SeatId;
+use std::rc::Rc;
+use tsumugi_proto::group::member::State as Seat;
+use tsumugi_rail::host_number;
+use tsumugi_wire::group::MEMBERS_MAX;
+use tsumugi_wire::time::MILLISECOND_NS;
+
+/// After so long without all having joined there is no box that all can join, ns.
+const PATIENCE_NS: u64 = 1_500 * MILLISECOND_NS;
+
+impl Group {
+    /// Has a switch box (`tsumugi switch`) that lies between the participants count barriers and small reductions from now on, if there is
+    /// one that all of them can join. Returns whether there is; it is the same at all participants, who all call this, like any other
+    /// operation.
+    ///
+    /// It counts [`Group::barrier`], and [`Group::allreduce`] of up to 8 integers, of the minimum and maximum of up to 8 floating-point
+    /// numbers, and of anything else that is 8 numbers at most over all participants together, such as one sum of a `f64`
+    /// among 8. Results are the same to the last bit as without it. Everything else goes by messages, and so does all when the box
+    /// counts no more, from the operation that it does not complete on; [`Group::is_counted_by_a_box`] tells.
+    ///
+    /// There may be any number of boxes on the way, one behind the other: each counts for those that are behind it.
+    ///
+    /// # Errors
+    /// The group is broken, or the NIC is.
+    pub fn use_switch_box(&self) -> Result<bool, CollectiveError> {
+        self.state.borrow_mut().leave_box();
+        let (rank, size) = (self.rank(), self.size());
+        if !(2..=MEMBERS_MAX).contains(&size) {
+            return Ok(false);
+        }
+        let random = || u64::from(self.state.borrow().channel.shared.inner.borrow_mut().core.random_number());
+        let word = || random() << 32 | random();
+        // Of a host that does not say which it is nobody else seems to be.
+        let own = [host_number().unwrap_or_else(word), word(), word()];
+        let all = self.allgather(&own)?;
+        let hosts: Vec<u64> = all.chunks_exact(own.len()).map(|of_one| of_one[0]).collect();
+        // All send towards the first, and who is on its host towards the first that is not.
+        let Some(away) = hosts.iter().position(|host| *host != hosts[0]) else { return Ok(false) };
+        let to = if hosts[rank] == hosts[0] { away } else { 0 };
+        let joining = Joining { key: all[1], group: all[2], size: size as u16, member: rank as u16 };
+        let peer = self.state.borrow_mut().partner(to).map(|partner| partner.peer);
+        let seat = peer.map(|peer| self.join(peer, joining)).transpose()?.flatten();
+        let mut have_all = [u64::from(seat.is_some())];
+        let agreed = self.allreduce(&mut have_all, &Reduction::min());
+        match seat {
+            Some(seat) if agreed.is_ok() && have_all[0] == 1 => {
+                self.state.borrow_mut().switch_box = Some(SwitchBox::new(seat));
+                tracing::info!(rank, size, "a switch box counts for a group");
+                Ok(true)
+            }
+            Some(seat) => {
+                self.leave(seat)?;
+                agreed.map(|()| false)
+            }
+            None => agreed.map(|()| false),
+        }
+    }
+
+    /// Whether a switch box counts for the group, as far as is known.
+    #[must_use]
+    pub fn is_counted_by_a_box(&self) -> bool {
+        let state = self.state.borrow();
+        state.broken.is_none() && state.switch_box.as_ref().is_some_and(|by_box| by_box.until == u64::MAX)
+    }
+
+    /// Joins a box on the way to a peer. `None`: there is none, or not for all.
+    fn join(&self, to: PeerId, joining: Joining) -> Result<Option<SeatId>, CollectiveError> {
+        let shared = Rc::clone(&self.state.borrow().channel.shared);
+        let now = shared.now();
+        let seat = shared.inner.borrow_mut().core.join_group(now, to, joining);
+        let Some(seat) = seat else { return Ok(None) };
+        shared.transmit(now)?;
+        let deadline = Some(now.plus(PATIENCE_NS));
+        let joined = shared.wait_until(deadline, |core| match core.seat(seat)?.state() {
+            Seat::Joining => None,
+            state => Some(state == Seat::Joined),
+        })?;
+        if joined == Some(true) {
+            return Ok(Some(seat));
+        }
+        self.leave(seat)?;
+        Ok(None)
+    }
+
+    fn leave(&self, seat: SeatId) -> Result<(), CollectiveError> {
+        let shared = Rc::clone(&self.state.borrow().channel.shared);
+        shared.inner.borrow_mut().core.leave_group(seat);
+        shared.transmit(shared.now())?;
+        Ok(())
+    }
+}
