@@ -158,6 +158,14 @@ impl Lab {
         enter::thread(self.name(), &names::node(self.index(node)?))
     }
 
+    /// The same for the switch of a lab with [`Wire::XdpSwitch`].
+    pub fn enter_switch(&self) -> Result<(), LabError> {
+        if self.wire() != Wire::XdpSwitch {
+            return Err(LabError::NoSwitch { name: self.name().to_owned() });
+        }
+        enter::thread(self.name(), names::SWITCH)
+    }
+
     fn index(&self, node: usize) -> Result<u32, LabError> {
         let index = u32::try_from(node).ok().filter(|index| *index < self.spec().nodes);
         index.ok_or_else(|| LabError::NoNode {

@@ -15,6 +15,10 @@ pub const RETRY_MAX_NS: u64 = 100 * MILLISECOND_NS;
 /// before all do, and it is for others to lose patience.
 pub const SILENCE_NS: u64 = 1_000 * MILLISECOND_NS;
 
+/// So many transmissions in a row must have reached another member for there to be no box: one may have slipped past it, while it is
+/// replaced, or sent together with others.
+pub const PASSED_MAX: u32 = 4;
+
 /// A packet to a box: header and body.
 pub type Packet = (Header, [u8; BODY_BYTES]);
 
@@ -87,6 +91,9 @@ pub struct Member {
     retry_ns: u64,
     /// Since when nothing was heard that was asked for.
     silent_since: Instant,
+    /// Transmissions in a row that have reached another member, and whether the last is among them.
+    passed: u32,
+    has_passed: bool,
     /// Who has not arrived, as the box said last.
     awaited: Option<u16>,
 }
@@ -113,6 +120,8 @@ impl Member {
             retry_at: now,
             retry_ns: RETRY_NS,
             silent_since: now,
+            passed: 0,
+            has_passed: false,
             awaited: None,
         }
     }
@@ -189,6 +198,7 @@ impl Member {
     /// Begins to ask for something.
     fn ask(&mut self, now: Instant) {
         (self.retry_at, self.retry_ns, self.silent_since) = (now, RETRY_NS, now);
+        (self.passed, self.has_passed) = (0, false);
     }
 
     /// When [`Member::transmit`] has something to do.
@@ -209,6 +219,7 @@ impl Member {
             self.state = State::Failed(Failure::Silent);
             return None;
         }
+        self.has_passed = false;
         self.retry_at = now.plus(self.retry_ns);
         self.retry_ns = (2 * self.retry_ns).min(RETRY_MAX_NS);
         Some(match self.state {
@@ -254,6 +265,7 @@ impl Member {
         let is_due = self.state == State::Waiting && answer.generation == self.last.generation;
         if matches!(self.state, State::Joining | State::Waiting) && answer.verdict == Verdict::Waiting {
             self.silent_since = now;
+            self.passed = 0;
         }
         match (answer.verdict, self.state) {
             (Verdict::Joined, State::Joining) => {
@@ -262,7 +274,13 @@ impl Member {
                 self.ask(now);
             }
             (Verdict::Refused, State::Joining) => self.state = State::Failed(Failure::Refused),
-            (Verdict::NoBox, State::Joining | State::Waiting) => self.state = State::Failed(Failure::NoBox),
+            (Verdict::NoBox, State::Joining | State::Waiting) if !self.has_passed => {
+                self.has_passed = true;
+                self.passed += 1;
+                if self.passed == PASSED_MAX {
+                    self.state = State::Failed(Failure::NoBox);
+                }
+            }
             (Verdict::Waiting, _) if is_due => self.awaited = Some(answer.member),
             (Verdict::Lost, _) if is_due => self.state = State::Lost,
             (Verdict::Disagreement, _) if is_due => self.state = State::Failed(Failure::Disagreement),
