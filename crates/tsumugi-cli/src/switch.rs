@@ -10,7 +10,9 @@ use std::io::Write;
 use std::process::ExitCode;
 use tsumugi_measure::choices::words;
 use tsumugi_rail::ether::Mac;
-use tsumugi_rail::switch::{self, BridgeStatus, Hook, LostOnTheWay, Options, Port, Seen, Status};
+use tsumugi_rail::switch::{
+    self, BridgeStatus, CountedGroup, Hook, LostOnTheWay, Options, Port, Seen, Status,
+};
 
 const UP_HELP: &str = "\
 The NICs become ports of a Linux bridge, tsumugi0 unless they are ports of one already, and each gets a program. It sends on frames \
@@ -50,7 +52,28 @@ Frames are counted at the port that they come in by:
   local      given to the bridge: it is for this host
   filtered   dropped: its destination is at the port that it came from
   storm      dropped: more than --floods of its kind in one second
-  malformed  dropped: its source is a group address, zero or this host's own, or its VLAN tag is cut off";
+  malformed  dropped: its source is a group address, zero or this host's own, or its VLAN tag is cut off
+  counted    taken: it was for the box itself, which counts for groups
+
+Groups are those of programs (`Group::use_switch_box`, docs/models.md), which have the box on their way count their barriers and small
+reductions. One line tells of a group: how many of its members have joined, and how many generations are complete. Packets for the
+box come to:
+
+  join       a member joined, or said so again
+  arrive     a member has arrived, and others have not
+  release    the last has arrived, and all were told
+  again      a member that had arrived said so again: a packet was lost, or it waits for long
+  leave      a member left
+  up         passed up to the next box, as this one's
+  down       passed down from it
+  lost       a member wants a result from before the box was restarted, and asks others
+  unknown_seat      the sender has no seat here: the box was restarted, or a stranger has made it up. It is told to join
+  wrong_key         dropped: the sender does not know the group's key
+  refused           there is no room for another group or member, or the sender says another size
+  wrong_generation  dropped: nobody who keeps to the rules is there
+  disagreement      members want different things combined, and are told
+  malformed         dropped: damaged, or it says nothing that there is
+  not_mine          a box's answer or release: passed on to whom it is for, or dropped as out of date";
 
 /// Options of this command.
 #[derive(Args)]
@@ -187,6 +210,22 @@ struct Report {
     floods_per_s: Option<u32>,
     ports: Vec<PortReport>,
     addresses: Vec<AddressReport>,
+    groups: Vec<GroupReport>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    group_packets: Option<BTreeMap<&'static str, u64>>,
+}
+
+#[derive(Serialize)]
+struct GroupReport {
+    job: u64,
+    number: String,
+    members: u16,
+    joined: u16,
+    slots: u16,
+    formed: bool,
+    root: bool,
+    complete: u64,
+    heard_ago_s: u64,
 }
 
 #[derive(Serialize)]
@@ -241,7 +280,20 @@ fn report(status: &Status) -> Report {
             .and_then(|port| port.attached.nic.clone()),
         seen_ago_s: seen.ago.as_secs(),
     };
+    let group = |group: &CountedGroup| GroupReport {
+        job: group.job,
+        number: format!("{:016x}", group.number),
+        members: group.members,
+        joined: group.joined,
+        slots: group.slots,
+        formed: group.is_formed,
+        root: group.is_root,
+        complete: group.complete,
+        heard_ago_s: group.ago.as_secs(),
+    };
     Report {
+        groups: status.groups.iter().map(group).collect(),
+        group_packets: status.events.map(|events| events.iter().collect()),
         bridges: status.bridges.iter().map(bridge).collect(),
         ageing_s: status.rules.map(|rules| rules.ageing_s),
         floods_per_s: status.rules.map(|rules| rules.floods_per_s),
@@ -300,6 +352,23 @@ fn table(status: &Status, addresses: bool) -> String {
             _ = writeln!(text, "    {}{vlan}, {} s ago", mac(seen.address), seen.ago.as_secs());
         }
     }
+    for group in &status.groups {
+        let CountedGroup { job, number, members, joined, complete, .. } = group;
+        let what = match (group.is_formed, group.is_root) {
+            (false, _) => "not all have joined",
+            (true, true) => "all have joined",
+            (true, false) => "all have joined, and another box releases",
+        };
+        let ago = group.ago.as_secs();
+        _ = writeln!(
+            text,
+            "  group {number:016x} of job {job}: {joined} of {members} members here, {what}; {complete} generations, {ago} s ago"
+        );
+    }
+    let events: Vec<_> = status.events.iter().flat_map(|events| events.iter()).collect();
+    for (event, count) in events.into_iter().filter(|(_, count)| *count > 0) {
+        _ = writeln!(text, "    {event:<16} {count}");
+    }
     text
 }
 
@@ -325,6 +394,9 @@ mod tests {
     fn the_help_of_status_explains_every_counter() {
         for (outcome, _) in tsumugi_rail::switch::Counts::default().iter() {
             assert!(STATUS_HELP.contains(&format!("\n  {outcome:<10} ")), "{outcome}");
+        }
+        for (event, _) in tsumugi_rail::switch::groups::Events::default().iter() {
+            assert!(STATUS_HELP.contains(&format!("\n  {event} ")), "{event}");
         }
     }
 }

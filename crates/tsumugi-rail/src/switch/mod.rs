@@ -29,7 +29,7 @@ pub use program::{
     Counts, Forwarder, IDLE_S, LONG_S, Outcome, Place, PortEntry, Rules, SHOW_MAX_S, SHOW_S, place_key,
 };
 pub use settings::LostOnTheWay;
-pub use status::{BridgeStatus, Port, Seen, Status, status};
+pub use status::{BridgeStatus, CountedGroup, Port, Seen, Status, status};
 pub use up::{BRIDGE, Options, down, up};
 
 use crate::xdp::pins::{entries, make_folder, remove};

@@ -409,6 +409,8 @@ pub(super) struct Known {
     ports: HashMap<MapData, u32, PortEntry>,
     counts: PerCpuArray<MapData, [u64; OUTCOMES]>,
     places: HashMap<MapData, u64, Place>,
+    groups: Array<MapData, GroupEntry>,
+    events: PerCpuArray<MapData, [u64; EVENTS]>,
 }
 
 impl Known {
@@ -419,6 +421,8 @@ impl Known {
             ports: Map::HashMap(open("ports")?).try_into()?,
             counts: Map::PerCpuArray(open("counts")?).try_into()?,
             places: Map::LruHashMap(open("places")?).try_into()?,
+            groups: Map::Array(open("groups")?).try_into()?,
+            events: Map::PerCpuArray(open("group_events")?).try_into()?,
         })
     }
 
@@ -430,6 +434,16 @@ impl Known {
     /// What happened to the frames of a port.
     pub(super) fn counts(&self, port: u32) -> Counts {
         sum(&self.counts, port).unwrap_or_default()
+    }
+
+    /// What packets of groups have come to.
+    pub(super) fn events(&self) -> Option<Events> {
+        groups::sum(&self.events).ok()
+    }
+
+    /// The places of groups that are in use.
+    pub(super) fn groups(&self) -> impl Iterator<Item = GroupEntry> {
+        self.groups.iter().filter_map(Result::ok).filter(|group| group.size != 0)
     }
 
     /// Addresses with their VLAN that are known now, by their keys, and where they are. They come and go meanwhile.

@@ -1,5 +1,6 @@
 //! What there is of a box.
 
+use super::groups::{Events, GroupEntry};
 use super::port::{self, Attachment};
 use super::program::{Known, of_place_key};
 use super::{Counts, LostOnTheWay, Rules, SwitchError, changes, rules};
@@ -21,6 +22,10 @@ pub struct Status {
     pub ports: Vec<Port>,
     /// The addresses that it knows; empty, too, if the caller may not ask.
     pub seen: Vec<Seen>,
+    /// The groups that it counts for; empty, too, if the caller may not ask.
+    pub groups: Vec<CountedGroup>,
+    /// What packets of groups have come to; `None`: the caller may not ask.
+    pub events: Option<Events>,
     /// Why the program is not in the drivers, though all NICs are real; known only to the call that has attached it.
     pub native_refused: Option<String>,
 }
@@ -63,6 +68,29 @@ pub struct Seen {
     pub ago: Duration,
 }
 
+/// A group that a box counts for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct CountedGroup {
+    /// Its job.
+    pub job: u64,
+    /// Its number in the job.
+    pub number: u64,
+    /// Members in all.
+    pub members: u16,
+    /// Those that have joined at this box, or at boxes below it.
+    pub joined: u16,
+    /// Slots of this box that they take: one for each member at a port, and one for each box below.
+    pub slots: u16,
+    /// Whether all members have joined, here or elsewhere.
+    pub is_formed: bool,
+    /// Whether member 0 is here, so that this box releases; else another one above it does.
+    pub is_root: bool,
+    /// Generations that are complete.
+    pub complete: u64,
+    /// How long ago somebody was last heard, to the second.
+    pub ago: Duration,
+}
+
 /// The box of this network namespace.
 ///
 /// # Errors
@@ -101,6 +129,18 @@ pub(super) fn of(pins: &Pins, attached: &[Attachment]) -> Result<Status, SwitchE
         let seen = Seen { vlan, address, nic, ago: Duration::from_secs(ago_s.into()) };
         (ago_s < rules.ageing_s).then_some(seen)
     });
+    let group = |entry: GroupEntry| CountedGroup {
+        job: entry.job,
+        number: entry.number,
+        members: entry.size,
+        joined: entry.weight,
+        slots: entry.slots_used,
+        is_formed: entry.is_formed != 0,
+        is_root: entry.is_root != 0,
+        complete: entry.generation.saturating_sub(1),
+        ago: Duration::from_secs(now_s.wrapping_sub(entry.seen_s).into()),
+    };
+    let groups = known.iter().flat_map(Known::groups).map(group).collect();
     let mut seen: Vec<Seen> = seen.collect();
     seen.sort_by_key(|seen| (seen.nic, seen.vlan, seen.address));
     Ok(Status {
@@ -108,6 +148,8 @@ pub(super) fn of(pins: &Pins, attached: &[Attachment]) -> Result<Status, SwitchE
         rules: Some(rules),
         ports: attached.iter().map(port).collect(),
         seen,
+        groups,
+        events: known.as_ref().and_then(Known::events),
         native_refused: None,
     })
 }
