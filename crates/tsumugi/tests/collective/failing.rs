@@ -82,6 +82,15 @@ fn who_does_something_else_is_told_and_nobody_waits_for_ever() {
             ),
             // Both wait, and neither has anything to send.
             ("root, each the other", Box::new(|group| group.broadcast(1 - group.rank(), &mut [0u8]))),
+            // The same, by one who only looks.
+            (
+                "root, each the other, looking",
+                Box::new(|group| {
+                    let mut operation = group.start_broadcast(1 - group.rank(), &[0u8])?;
+                    while operation.test()?.is_none() {}
+                    Ok(())
+                }),
+            ),
             // Both send, and are through.
             ("root, each itself", Box::new(|group| group.broadcast(group.rank(), &mut [0u8]))),
             (

@@ -188,6 +188,8 @@ fn programs(size: usize, seed: u64, steps: usize, config: impl Fn(usize) -> Conf
     in_time(move || {
         together(size, config, move |site| {
             let group = site.group(CHANNEL);
+            // Everybody hears how long messages everybody takes.
+            group.all_to_allv(&vec![0u8; size], &vec![1; size], &vec![1; size]).unwrap();
             run(&group, &program(seed, size, steps), seed * 100 + site.rank as u64);
         });
     });
