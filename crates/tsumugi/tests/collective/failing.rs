@@ -1,6 +1,7 @@
 //! What does not fit, who goes away, and garbage.
 
-use crate::common::loopback::{connected, eventually, in_time};
+use crate::common::loopback::{connected, eventually, in_time, open};
+use crate::common::process::{Orders, Process, say};
 use crate::site::{CHANNEL, together};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
@@ -160,6 +161,71 @@ fn a_participant_that_goes_away_breaks_the_group_for_all() {
                 let broken = broken.as_ref().unwrap();
                 assert_eq!(broken.rank(), size - 1, "{broken}");
             }
+        }
+    });
+}
+
+/// The role of rank 2 of 3: goes through barriers until it is killed.
+pub(crate) fn be_killed() {
+    let endpoint = open(Config::loopback());
+    say(endpoint.port());
+    let orders = Orders::listen();
+    let peer = || Some(endpoint.add_peer(format!("127.0.0.1:{}", orders.next())).unwrap());
+    let group = Group::open(&endpoint, CHANNEL, 2, &[peer(), peer(), None]).unwrap();
+    for _ in 0..20 {
+        group.barrier().unwrap();
+    }
+    say("through");
+    let _ = group.start_barrier();
+    loop {
+        std::thread::sleep(Duration::from_secs(1));
+    }
+}
+
+#[test]
+fn a_participant_that_is_killed_breaks_the_group_for_all() {
+    in_time(|| {
+        let mut third = Process::start("third");
+        let third_port: u16 = third.hear_number();
+        let (tell, ports) = std::sync::mpsc::channel();
+        let known: Vec<_> = (0..2).map(|_| std::sync::mpsc::channel::<[u16; 3]>()).collect();
+        let (tells, listens): (Vec<_>, Vec<_>) = known.into_iter().unzip();
+        let threads: Vec<_> = listens
+            .into_iter()
+            .enumerate()
+            .map(|(rank, listen)| {
+                let tell = tell.clone();
+                std::thread::spawn(move || {
+                    let endpoint = open(impatient(rank));
+                    tell.send((rank, endpoint.port())).unwrap();
+                    let peer = |(at, port): (usize, u16)| {
+                        (at != rank).then(|| endpoint.add_peer(format!("127.0.0.1:{port}")).unwrap())
+                    };
+                    let peers: Vec<_> = listen.recv().unwrap().into_iter().enumerate().map(peer).collect();
+                    let group = Group::open(&endpoint, CHANNEL, rank, &peers).unwrap();
+                    let broken = loop {
+                        if let Err(error) = group.barrier() {
+                            break error;
+                        }
+                    };
+                    let _ = endpoint.flush();
+                    broken
+                })
+            })
+            .collect();
+        let mut all = [0, 0, third_port];
+        for _ in 0..2 {
+            let (rank, port) = ports.recv().unwrap();
+            all[rank] = port;
+        }
+        all[..2].iter().for_each(|port| third.tell(&port.to_string()));
+        tells.iter().for_each(|tell| tell.send(all).unwrap());
+        assert_eq!(third.hear(), "through");
+        third.kill();
+        for thread in threads {
+            let CollectiveError::Broken(broken) = thread.join().unwrap() else { panic!("not broken") };
+            assert_eq!(broken.rank(), 2, "{broken}");
+            assert!(matches!(broken, Broken::Gone { .. } | Broken::Told { why: Why::Gone, .. }), "{broken}");
         }
     });
 }
