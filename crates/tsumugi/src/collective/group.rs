@@ -34,6 +34,9 @@ impl Group {
     /// Opens a channel for a group. `peers` are the participants in the order of their ranks, which is the same at all of
     /// them; this participant's own entry, at `rank`, is `None`. A group of one needs no peer.
     ///
+    /// [`Config::message_bytes_max`](crate::Config::message_bytes_max), if it is less than 64 KiB anywhere, is best the same
+    /// everywhere: what is sent to a participant that has not said its limit yet is cut by our own.
+    ///
     /// # Errors
     /// The channel is taken, or the list says something that cannot be.
     pub fn open(
@@ -343,8 +346,9 @@ impl Group {
         lengths: &[usize],
     ) -> Result<Operation<Vec<T>>, CollectiveError> {
         self.check_root(root)?;
-        let data = self.of_root(root, data, lengths.iter().sum())?;
+        let needed = lengths.iter().sum();
         let lengths = self.check_lengths::<T>(lengths)?;
+        let data = self.of_root(root, data, needed)?;
         let call = call::<T>(Collective::Scatterv, Some(root), lengths.iter().sum());
         self.start(call, &Shape::Scatterv { root, lengths }, None, |place| put_all(data, place), vector)
     }

@@ -51,7 +51,11 @@ impl<T> Operation<T> {
             return Ok(Some((self.convert)(output)));
         }
         progress(&self.state)?;
-        Ok(self.outcome()?.map(self.convert))
+        if let Some(output) = self.outcome()? {
+            return Ok(Some((self.convert)(output)));
+        }
+        self.inquire_if_long()?;
+        Ok(None)
     }
 
     /// Waits for the result.
@@ -89,10 +93,11 @@ impl<T> Operation<T> {
                 return Ok(output);
             }
             let state = &self.state;
-            let news = shared.wait_until(Some(until), |core| state.borrow().has_news(core).then_some(()))?;
+            shared.wait_until(Some(until), |core| state.borrow().has_news(core).then_some(()))?;
             self.state.borrow_mut().take_in()?;
-            if news.is_none() {
-                let now = shared.now();
+            // What always arrives must not keep a caller whose result does not.
+            let now = shared.now();
+            if now >= until {
                 if let (Some(timeout), true) = (timeout, now >= deadline) {
                     return self.outcome()?.ok_or(CollectiveError::TimedOut(timeout));
                 }
@@ -100,6 +105,13 @@ impl<T> Operation<T> {
                 until = deadline.min(now.plus(INQUIRE_NS));
             }
         }
+    }
+
+    /// Asks those whom the group waits for once this has taken long, and at once those who have never said anything.
+    fn inquire_if_long(&self) -> Result<(), CollectiveError> {
+        let mut state = self.state.borrow_mut();
+        let is_long = state.channel.shared.now() >= self.since.plus(INQUIRE_NS);
+        Ok(state.inquire(is_long)?)
     }
 }
 
@@ -121,9 +133,8 @@ impl<T> Future for Operation<T> {
             if let Some(output) = operation.outcome()? {
                 return Poll::Ready(Ok((operation.convert)(output)));
             }
-            // Nobody wakes us only to ask, so those are asked at once of whom it is not known whether they are there.
-            let is_long = shared.now() >= operation.since.plus(INQUIRE_NS);
-            operation.state.borrow_mut().inquire(is_long)?;
+            // Nobody wakes us only to ask later.
+            operation.inquire_if_long()?;
             let state = &operation.state;
             ready!(shared.poll_until(context, |core| state.borrow().has_news(core).then_some(())))?;
             operation.state.borrow_mut().take_in()?;
