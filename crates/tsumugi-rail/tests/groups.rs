@@ -77,8 +77,8 @@ impl Pair<'_> {
             forwarder.enter(*nic, port).expect("there is room");
         }
         let mut rng = Pcg64Mcg::seed_from_u64(seed);
-        let family = if seed % 2 == 0 { Family::Four } else { Family::Six };
-        let hosts = (0..6).map(|number| Host::new(number, number as u32 % PORTS, family)).collect();
+        let family = if seed.is_multiple_of(2) { Family::Four } else { Family::Six };
+        let hosts = (0..6).map(|number| Host::new(number, u32::from(number) % PORTS, family)).collect();
         Pair {
             hook,
             now_s: rng.next_u32(),

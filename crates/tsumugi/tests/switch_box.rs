@@ -171,7 +171,7 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
         let counted = together(
             &lab,
             size,
-            |rank| quick(rank as u64, Some(faults.clone())),
+            |rank| quick(rank as u64, Some(faults)),
             |_, group| {
                 assert!(group.use_switch_box().expect("asked"), "there is a box at hook {hook}");
                 let mut random = StdRng::seed_from_u64(7);

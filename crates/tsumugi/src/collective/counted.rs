@@ -273,6 +273,8 @@ mod tests {
     }
 
     proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
         #[test]
         fn a_box_counts_as_messages_do(
             (size, count) in (2usize..40, 1usize..10),

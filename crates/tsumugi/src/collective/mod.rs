@@ -83,6 +83,7 @@ mod arrivals;
 mod call;
 mod choose;
 mod counted;
+mod counting;
 mod departures;
 mod element;
 mod error;

@@ -161,7 +161,9 @@ impl State {
         let by_box = self.switch_box.as_ref();
         let counted = by_box.and_then(|by_box| by_box.counts(sequence, &call, self.me.size));
         let (execution, counting) = if let Some(counted) = counted {
-            (None, Some(self.count(sequence, counted, shape, combine, call.bytes as usize, fill)))
+            let mut data = vec![0; call.bytes as usize];
+            fill(&mut data);
+            (None, Some(Counting::new(counted, shape, combine, data)))
         } else {
             let Way::Messages(schedule) = choose(shape, self.me);
             (Some(Execution::begin(schedule, fill, combine)), None)
@@ -170,6 +172,9 @@ impl State {
         self.history.truncate(HISTORY - 1);
         self.history.push_front(call);
         let running = Running { call, execution, counting, expects: Vec::new(), is_orphan: false };
+        if let (None, Some(switch_box)) = (&running.execution, &mut self.switch_box) {
+            switch_box.waiting.push_back(sequence);
+        }
         self.running.insert(sequence, running);
         for Kept { rank, call, whole, at, data } in self.kept.remove(&sequence).unwrap_or_default() {
             if let Some(partner) = self.partner(rank) {
@@ -250,8 +255,8 @@ impl State {
     /// An operation is complete that a box has counted.
     pub(super) fn finish_counted(&mut self, sequence: u64, words: &Words) {
         self.finish_with(sequence, |running, me| {
-            let none = Output { buffer: Vec::new(), range: None };
-            running.counting.map_or(none, |counting| counting.result(me, words))
+            let buffer = running.counting.map(|counting| counting.result(me, words)).unwrap_or_default();
+            Output { range: Some(0..buffer.len()), buffer }
         });
     }
 
