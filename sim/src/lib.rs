@@ -2,7 +2,7 @@
 //!
 //! [`run`] takes a seed and makes everything of it: hosts, traffic, faults, their times. The endpoints are the
 //! library's own, without socket and clock; the network is [`tsumugi_rail::sim`]. [`run_models`] does the same with whole
-//! endpoints that use every programming model at once. `docs/simulation.md` says what is simulated and what is checked.
+//! endpoints that use every programming model at once, [`run_groups`] with switch boxes that count for groups. `docs/simulation.md` says what is simulated and what is checked.
 //!
 //! From the bottom up: a *plan* says what a run is like, and the *planner* makes one of the seed. The *wire* watches what
 //! hosts send, the *ledger* what they were promised. The *world* is what all hosts share, and a *check* says what must hold
@@ -14,7 +14,7 @@ mod check;
 mod cluster;
 pub mod defects;
 mod forge;
-pub mod groups;
+mod groups;
 mod host;
 mod ledger;
 mod memory;
@@ -27,6 +27,8 @@ mod wire;
 mod world;
 
 pub use cluster::Report;
+pub use groups::scale::{Costs, Scale, scale};
+pub use groups::{GroupsPlan, GroupsReport};
 pub use models::ModelsReport;
 
 use std::cell::RefCell;
@@ -44,15 +46,30 @@ pub struct Complaint {
     pub what: String,
     /// What happened before, in order; empty unless asked for.
     pub trace: Vec<String>,
-    /// Whether it is a seed of [`run_models`].
-    pub models: bool,
+    /// Of which simulation it is a seed.
+    pub of: Simulation,
+}
+
+/// The simulations.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Simulation {
+    /// [`run`].
+    Clusters,
+    /// [`run_models`].
+    Models,
+    /// [`run_groups`].
+    Groups,
 }
 
 impl std::fmt::Display for Complaint {
     /// What is wrong, and how to see it again.
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let Complaint { seed, what, models, .. } = self;
-        let how = if *models { "--models" } else { "--verbose" };
+        let Complaint { seed, what, of, .. } = self;
+        let how = match of {
+            Simulation::Clusters => "--verbose",
+            Simulation::Models => "--models",
+            Simulation::Groups => "--groups",
+        };
         let (features, defect) = match Defect::current() {
             Some(defect) => (" --features defects", format!("--defect {} ", defects::name(defect))),
             None => ("", String::new()),
@@ -76,7 +93,7 @@ pub fn run(seed: u64, traced: bool) -> Result<Report, Box<Complaint>> {
         Err(wrong) => wrong,
     };
     let trace = wire.try_borrow_mut().ok().and_then(|mut wire| wire.trace.take()).unwrap_or_default();
-    Err(Box::new(Complaint { seed, what, trace, models: false }))
+    Err(Box::new(Complaint { seed, what, trace, of: Simulation::Clusters }))
 }
 
 /// Runs a seed of a cluster whose hosts use all programming models.
@@ -85,7 +102,16 @@ pub fn run(seed: u64, traced: bool) -> Result<Report, Box<Complaint>> {
 /// The first thing that is wrong.
 pub fn run_models(seed: u64) -> Result<ModelsReport, Box<Complaint>> {
     caught(|| models::run(seed))
-        .map_err(|what| Box::new(Complaint { seed, what, trace: Vec::new(), models: true }))
+        .map_err(|what| Box::new(Complaint { seed, what, trace: Vec::new(), of: Simulation::Models }))
+}
+
+/// Runs a seed of a group that switch boxes count for.
+///
+/// # Errors
+/// The first thing that is wrong.
+pub fn run_groups(seed: u64) -> Result<GroupsReport, Box<Complaint>> {
+    caught(|| groups::run(seed, GroupsPlan::of_seed(seed)))
+        .map_err(|what| Box::new(Complaint { seed, what, trace: Vec::new(), of: Simulation::Groups }))
 }
 
 /// Memory of hosts that a thread keeps for the next run, bytes, at most.

@@ -8,7 +8,9 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 use tsumugi_sim::defects;
-use tsumugi_sim::{Complaint, ModelsReport, Report, run, run_models};
+use tsumugi_sim::{
+    Complaint, Costs, GroupsReport, ModelsReport, Report, Simulation, run, run_groups, run_models, scale,
+};
 use tsumugi_wire::defect::Defect;
 
 /// Events that are shown of a failing seed.
@@ -33,6 +35,13 @@ struct Arguments {
     /// Runs clusters whose hosts use every programming model at once.
     #[arg(long, conflicts_with = "verbose")]
     models: bool,
+    /// Runs groups that switch boxes count for, of up to 61 members on trees of up to 6 boxes.
+    #[arg(long, conflicts_with_all = ["verbose", "models", "defect"])]
+    groups: bool,
+    /// Tells how long a barrier of 2 to 4,096 members takes on trees of boxes with 64 ports, at these costs, ns: of a packet on a link,
+    /// of one that comes to a box, and of each that a box sends.
+    #[arg(long, value_name = "LINK,PACKET,COPY", exclusive = true, value_parser = costs)]
+    scale: Option<Costs>,
     /// Goes on after a seed that failed.
     #[arg(long)]
     keep_going: bool,
@@ -51,12 +60,40 @@ fn range(text: &str) -> Result<Range<u64>, String> {
     Ok(number(first)?..number(end)?)
 }
 
+fn costs(text: &str) -> Result<Costs, String> {
+    let numbers: Vec<u64> = text.split(',').filter_map(|number| number.trim().parse().ok()).collect();
+    match numbers[..] {
+        [link_ns, packet_ns, copy_ns] => Ok(Costs { link_ns, packet_ns, copy_ns }),
+        _ => Err(format!("'{text}' is not three numbers; write LINK,PACKET,COPY, for example 1500,300,300")),
+    }
+}
+
+/// Prints how long barriers take.
+fn show_scale(costs: Costs) -> ExitCode {
+    match scale(64, costs) {
+        Ok(all) => {
+            println!("members  layers  barrier");
+            for row in all {
+                println!("{:>7}  {:>6}  {:>5.1} µs", row.members, row.layers, row.barrier_ns as f64 / 1000.0);
+            }
+            ExitCode::SUCCESS
+        }
+        Err(what) => {
+            eprintln!("{what}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let mut arguments = Arguments::parse();
     if arguments.defects {
         let row = |&defect: &Defect| format!("{:<26} {}\n", defects::name(defect), defect.breaks());
         let listed = std::io::stdout().write_all(Defect::ALL.iter().map(row).collect::<String>().as_bytes());
         return if listed.is_ok() { ExitCode::SUCCESS } else { ExitCode::FAILURE };
+    }
+    if let Some(costs) = arguments.scale {
+        return show_scale(costs);
     }
     if let Some(defect) = arguments.defect {
         defect.switch_on();
@@ -66,8 +103,10 @@ fn main() -> ExitCode {
     std::panic::set_hook(Box::new(|panic| eprintln!("{panic}")));
     let lines = if arguments.verbose { usize::MAX } else { TRACE_LINES };
     match arguments.seed {
+        Some(seed) if arguments.groups => single(seed, run_groups(seed), lines),
         Some(seed) if arguments.models => single(seed, run_models(seed), lines),
         Some(seed) => single(seed, run(seed, true), lines),
+        None if arguments.groups => many(&arguments, run_groups, GroupsReport::add, tell_groups),
         None if arguments.models => many(&arguments, run_models, ModelsReport::add, tell_models),
         None => many(&arguments, |seed| run(seed, false), Report::add, tell),
     }
@@ -155,7 +194,7 @@ fn many<R: Default + Send>(
     }
     for complaint in &sums.complaints {
         // Once more, with a trace: the same seed runs the same.
-        let again = !arguments.keep_going && !complaint.models;
+        let again = !arguments.keep_going && complaint.of == Simulation::Clusters;
         let traced = if again { tsumugi_sim::run(complaint.seed, true).err() } else { None };
         show(traced.as_deref().unwrap_or(complaint), TRACE_LINES);
     }
@@ -181,6 +220,13 @@ fn tell(report: &Report) -> String {
     } = report;
     format!(
         "{posted} messages posted, {taken} taken, {failed} failed; {errands} errands in memory; {datagrams} datagrams, {by_xdp} deposited by XDP, {direct_writes} of them direct writes, {repaired} damaged and repaired, {xoffs} XOFFs, {pieces} pieces, {followed} over several paths, {left} paths given up, {calls} calls"
+    )
+}
+
+fn tell_groups(report: &GroupsReport) -> String {
+    let GroupsReport { left, told, learned, unknown, restarts, .. } = report;
+    format!(
+        "generations were left {left} times; {restarts} restarts of boxes, {unknown} packets to boxes that had forgotten, {learned} results learned from others; {told} members told of a death"
     )
 }
 

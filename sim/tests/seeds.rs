@@ -4,7 +4,7 @@ use std::io::{Write, stderr};
 use std::process::Command;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use tsumugi_sim::{Complaint, ModelsReport, Report, run, run_models};
+use tsumugi_sim::{Complaint, Costs, GroupsReport, ModelsReport, Report, run, run_groups, run_models, scale};
 
 /// Seeds beside those that every run takes, and from where on they lie.
 const FRESH_SEEDS: u64 = 6_000;
@@ -91,6 +91,30 @@ fn first_of_commit() -> (u64, String) {
     let place = head.as_deref().and_then(|head| u64::from_str_radix(head.get(..8)?, 16).ok());
     let first = FRESH_FROM + place.unwrap_or(0) * FRESH_SEEDS;
     (first, head.map_or("no commit can be asked".to_owned(), |head| format!("commit {}", head.trim())))
+}
+
+#[test]
+fn ten_thousand_seeds_of_groups_keep_every_barrier() {
+    let all = run_all(0..10_000, run_groups, GroupsReport::add);
+    println!("{all:?}");
+    let GroupsReport { left, told, learned, unknown, restarts, .. } = all;
+    assert!(left > 500_000 && told > 20_000 && restarts > 10_000, "{all:?}");
+    assert!(learned > 1000 && unknown > 50_000, "{all:?}");
+}
+
+/// A barrier grows with the layers of the tree, and within a box with the copies that it sends, but not with the members of the tree.
+#[test]
+fn a_barrier_of_thousands_grows_with_the_depth_of_the_tree() {
+    let costs = Costs { link_ns: 1500, packet_ns: 300, copy_ns: 100 };
+    let all = scale(64, costs).expect("nothing is broken");
+    let of = |members: usize| all.iter().find(|row| row.members == members).expect("it was run").barrier_ns;
+    // One box: up, and down to the last of so many.
+    for members in [2, 8, 64] {
+        let expected = 2 * costs.link_ns + costs.packet_ns + members as u64 * costs.copy_ns;
+        assert!(of(members).abs_diff(expected) <= costs.copy_ns * 8, "{members}: {all:?}");
+    }
+    // Two layers: no more than three times as far, however many.
+    assert!(of(4096) <= 3 * of(64) && of(4096) <= 2 * of(128), "{all:?}");
 }
 
 #[test]

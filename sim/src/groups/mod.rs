@@ -4,6 +4,7 @@
 //! What is checked: nobody leaves a generation before all have arrived at it; what comes of it is what was contributed; and everybody
 //! leaves it, or is told that somebody has died.
 
+pub(crate) mod scale;
 mod tree;
 
 use crate::random::Random;
@@ -160,19 +161,11 @@ struct World {
     report: GroupsReport,
 }
 
-/// Runs a seed.
-///
-/// # Errors
-/// What was broken.
-pub fn run_groups(seed: u64) -> Result<GroupsReport, String> {
-    run_groups_plan(seed, GroupsPlan::of_seed(seed))
-}
-
 /// Runs a plan.
 ///
 /// # Errors
 /// What was broken.
-pub fn run_groups_plan(seed: u64, plan: GroupsPlan) -> Result<GroupsReport, String> {
+pub(crate) fn run(seed: u64, plan: GroupsPlan) -> Result<GroupsReport, String> {
     World::new(seed, plan).run()
 }
 

@@ -13,15 +13,17 @@ pub(super) struct Tree {
 }
 
 impl Tree {
-    /// Members on boxes that have so many ports each, filled in order; above them as many layers as it takes.
+    /// Members on boxes that have so many ports each, filled in order; above them as many layers as it takes. One port of a box leads
+    /// up, if there is something above.
     pub(super) fn full(members: usize, ports: usize) -> Tree {
         let mut above = vec![0; members];
         let (mut first, mut count) = (0, members);
         while count > 1 || above.len() == members {
-            let boxes = count.div_ceil(ports);
+            let below = if count <= ports { ports } else { ports - 1 };
+            let boxes = count.div_ceil(below);
             let next = above.len();
             for node in 0..count {
-                above[first + node] = next + node / ports;
+                above[first + node] = next + node / below;
             }
             above.extend((0..boxes).map(|number| next + number));
             (first, count) = (next, boxes);
@@ -35,6 +37,17 @@ impl Tree {
         let mut above: Vec<Node> = (0..members).map(|_| on(random, boxes)).collect();
         above.extend((0..boxes).map(|number| if number == 0 { members } else { on(random, number) }));
         Tree { above, members }
+    }
+
+    /// Layers of boxes above the first member.
+    pub(super) fn layers(&self) -> u32 {
+        let mut node = self.above[0];
+        let mut layers = 1;
+        while self.above[node] != node {
+            node = self.above[node];
+            layers += 1;
+        }
+        layers
     }
 
     /// Boxes.
