@@ -13,7 +13,7 @@
 //! # What holds
 //!
 //! 1. A generation is released only when every member has arrived at it. The weights of the slots are those of all members exactly
-//!    ([`Group::join`] forms the group then and never before), and a slot is counted once per generation (`arrived`).
+//!    (`join` forms the group then and never before), and a slot is counted once per generation (`arrived`).
 //! 2. A member arrives at a generation only when it has left the one before. So all are at most one apart, and what two generations
 //!    back was is never asked for.
 //! 3. A box that has forgotten (restarted, or the group's place was given away) releases nothing twice and nothing early: whoever

@@ -180,15 +180,16 @@ pub struct Forwarder {
 }
 
 impl Forwarder {
-    /// Loads the program for a hook. With `time_is_given` its clock stands until [`Forwarder::set_time`] moves it, for tests.
+    /// Loads the program for a hook. With `is_given` its clock stands, and chance with it, until [`Forwarder::give`] says otherwise: for
+    /// tests.
     ///
     /// # Errors
     /// The build has left the program out, or the kernel refuses it.
-    pub fn load(rules: Rules, hook: Hook, time_is_given: bool) -> Result<Forwarder, SwitchError> {
+    pub fn load(rules: Rules, hook: Hook, is_given: bool) -> Result<Forwarder, SwitchError> {
         if OBJECT.is_empty() {
             return Err(SwitchError::NotCompiled);
         }
-        let (given, is_native) = (u32::from(time_is_given), u32::from(hook == Hook::Native));
+        let (given, is_native) = (u32::from(is_given), u32::from(hook == Hook::Native));
         let settings = [
             ("ageing_s", &rules.ageing_s),
             ("floods_per_s", &rules.floods_per_s),
