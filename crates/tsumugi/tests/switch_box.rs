@@ -34,6 +34,18 @@ fn address(lab: &Lab, node: usize) -> String {
     format!("{}:{PORT}", lab.nodes()[node].nics[0].address)
 }
 
+/// A host that takes part: a node of a lab, and where its endpoint is.
+struct Place<'a> {
+    lab: &'a Lab,
+    node: usize,
+    address: String,
+}
+
+/// The first nodes of a lab.
+fn places(lab: &Lab, size: usize) -> Vec<Place<'_>> {
+    (0..size).map(|node| Place { lab, node, address: address(lab, node) }).collect()
+}
+
 fn quick(seed: u64, faults: Option<FaultOptions>) -> Config {
     let mut config = Config::default();
     config.port = PORT;
@@ -46,21 +58,21 @@ fn quick(seed: u64, faults: Option<FaultOptions>) -> Config {
     config
 }
 
-/// Has the first `size` nodes do some work in a group, each in a thread of its own, while something else is done.
+/// Has hosts do some work in a group, each in a thread of its own, while something else is done.
 fn together<T: Send>(
-    lab: &Lab,
-    size: usize,
+    places: &[Place<'_>],
     config: impl Fn(usize) -> Config + Sync,
     work: impl Fn(&Endpoint, &Group) -> T + Sync,
     meanwhile: impl FnOnce() + Send,
 ) -> Vec<T> {
     let one = |rank: usize| {
-        lab.enter(rank).expect("the node can be entered");
+        let Place { lab, node, .. } = &places[rank];
+        lab.enter(*node).expect("the node can be entered");
         let endpoint = Endpoint::open(config(rank)).unwrap_or_else(|error| panic!("{error}"));
         let peer = |other: usize| {
-            (other != rank).then(|| endpoint.add_peer(address(lab, other)).expect("an address"))
+            (other != rank).then(|| endpoint.add_peer(&places[other].address).expect("an address"))
         };
-        let peers: Vec<_> = (0..size).map(peer).collect();
+        let peers: Vec<_> = (0..places.len()).map(peer).collect();
         let group = Group::open(&endpoint, CHANNEL, rank, &peers).expect("a group");
         let outcome = work(&endpoint, &group);
         drop(group);
@@ -70,7 +82,7 @@ fn together<T: Send>(
     };
     let one = &one;
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..size).map(|rank| scope.spawn(move || one(rank))).collect();
+        let threads: Vec<_> = (0..places.len()).map(|rank| scope.spawn(move || one(rank))).collect();
         let other = scope.spawn(meanwhile);
         let outcomes = threads.into_iter().map(|thread| thread.join());
         let outcomes: Vec<_> = outcomes.collect();
@@ -169,8 +181,7 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
         let mut faults = FaultOptions::default();
         (faults.loss, faults.duplicate, faults.reorder) = (0.02, 0.02, 0.05);
         let counted = together(
-            &lab,
-            size,
+            &places(&lab, size),
             |rank| quick(rank as u64, Some(faults)),
             |_, group| {
                 assert!(group.use_switch_box().expect("asked"), "there is a box at hook {hook}");
@@ -193,8 +204,7 @@ fn a_group_goes_on_when_its_box_goes() {
     let done = AtomicU64::new(0);
     let is_over = AtomicBool::new(false);
     let before_and_after = together(
-        &lab,
-        4,
+        &places(&lab, 4),
         |rank| quick(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
@@ -230,14 +240,77 @@ fn a_group_goes_on_when_its_box_goes() {
     }
 }
 
+/// Joins the switches of two labs by a link.
+fn link(one: &Lab, other: &Lab, name: &str) {
+    let run = |lab: &Lab, arguments: &[&str]| {
+        let mut command = lab.switch_command("ip").expect("the switch can be entered");
+        let output = command.args(arguments).output().expect("ip starts");
+        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    };
+    let there = format!("tsu-{}-switch", other.name());
+    run(one, &["link", "add", name, "type", "veth", "peer", "name", name, "netns", &there]);
+    for lab in [one, other] {
+        run(lab, &["link", "set", name, "up"]);
+        in_the_switch(lab, || {
+            switch::up(&[name.to_owned()], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
+        });
+    }
+}
+
+/// Three boxes in a row: the first has member 0, the second is between, and the third is behind that.
+#[test]
+fn a_tree_of_boxes_counts() {
+    let Some(_watched) = as_root_with_the_program("a_tree_of_boxes_counts") else { return };
+    let labs = [lab(2, 1500), lab(2, 1500), lab(2, 1500)];
+    link(&labs[0], &labs[1], "up0");
+    link(&labs[1], &labs[2], "up1");
+    let mut places = Vec::new();
+    for (number, lab) in labs.iter().enumerate() {
+        for node in 0..2 {
+            // All labs have the same addresses.
+            let address = format!("10.99.0.{}", 10 * (number + 1) + node);
+            let line = format!("ip addr flush dev nic0 && ip addr add {address}/24 dev nic0");
+            let mut shell = lab.command(node, "sh").expect("the node can be entered");
+            assert!(shell.args(["-c", &line]).status().is_ok_and(|done| done.success()));
+            // One behind the second box is left out, so that it has one member and a box.
+            if (number, node) != (1, 1) {
+                places.push(Place { lab, node, address: format!("{address}:{PORT}") });
+            }
+        }
+    }
+    let counted = together(
+        &places,
+        |rank| quick(rank as u64, None),
+        |_, group| {
+            assert!(group.use_switch_box().expect("asked"), "there are boxes");
+            let mut random = StdRng::seed_from_u64(11);
+            for _ in 0..150 {
+                operate(group, &mut random);
+            }
+            let is_counted = group.is_counted_by_a_box();
+            let seen = (group.rank() == 0).then(|| {
+                labs.each_ref().map(|lab| {
+                    let groups = in_the_switch(lab, || switch::status().expect("there is one").groups);
+                    groups.iter().map(|group| (group.is_root, group.joined, group.slots)).collect::<Vec<_>>()
+                })
+            });
+            group.barrier().expect("a barrier");
+            (is_counted, seen)
+        },
+        || {},
+    );
+    assert!(counted.iter().all(|(is_counted, _)| *is_counted));
+    let seen = counted.into_iter().find_map(|(_, seen)| seen).expect("rank 0 has looked");
+    assert_eq!(seen, [vec![(true, 5, 3)], vec![(false, 3, 2)], vec![(false, 2, 2)]]);
+}
+
 #[test]
 fn without_a_box_all_are_told_so_at_once() {
     let Some(_watched) = as_root_with_the_program("without_a_box_all_are_told_so_at_once") else { return };
     let lab = lab(3, 1500);
     in_the_switch(&lab, || switch::down(&[]).expect("it goes"));
     let outcomes = together(
-        &lab,
-        3,
+        &places(&lab, 3),
         |rank| quick(rank as u64, None),
         |_, group| {
             group.barrier().expect("a barrier");
@@ -261,8 +334,7 @@ fn a_member_whose_host_dies_ends_the_group_for_all() {
     };
     let lab = lab(4, 1500);
     let outcomes = together(
-        &lab,
-        4,
+        &places(&lab, 4),
         |rank| quick(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
@@ -331,8 +403,7 @@ fn a_stranger_neither_releases_nor_stops_anybody() {
     let lab = lab(4, 1500);
     let (is_over, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
     let counted = together(
-        &lab,
-        3,
+        &places(&lab, 3),
         |rank| quick(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
