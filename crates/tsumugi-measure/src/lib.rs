@@ -24,6 +24,7 @@ mod forwarding;
 pub mod machine;
 pub mod nics;
 pub mod output;
+mod own_lab;
 mod peers;
 pub mod perf;
 pub mod report;
