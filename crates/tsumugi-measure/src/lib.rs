@@ -21,6 +21,7 @@ mod cpu;
 pub mod eval;
 mod exchange;
 mod forwarding;
+mod groups;
 pub mod machine;
 pub mod nics;
 pub mod output;
