@@ -1,4 +1,4 @@
-//! Measurements that make labs of their own: `tsumugi perf translate` and `tsumugi perf all-to-all`, for real.
+//! Measurements that make labs of their own, `tsumugi perf translate` and its like, for real.
 
 mod common;
 
@@ -91,6 +91,48 @@ fn the_switch_is_measured_beside_the_bridge() {
 }
 
 #[test]
+fn a_barrier_is_counted_by_the_box_and_stands_beside_messages() {
+    let Some(_watched) = with_xdp("a_barrier_is_counted_by_the_box_and_stands_beside_messages") else {
+        return;
+    };
+    for (hook, more) in [("tc", &[][..]), ("native", &[]), ("generic", &["--receive", "socket"])] {
+        let options =
+            ["barrier", "--nodes", "2,3", "--hook", hook, "--rounds", "1", "--time", "0.02", "--json"];
+        let report = json(&perf("groups", &[&options, more].concat(), None));
+        assert_eq!(report["hook"], hook);
+        let figures = report["figures"].as_array().expect("figures");
+        let of_one: Vec<&str> =
+            figures.iter().map(|figure| figure["what"].as_str().expect("a name")).collect();
+        let expected = ["message", "barrier, box", "barrier, messages", "allreduce, box"];
+        assert_eq!(of_one, [expected, expected].concat());
+        for figure in figures {
+            assert!(figure["time_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
+            let is_first = figure["what"] == "message";
+            assert_eq!(figure["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0), !is_first, "{figure}");
+        }
+        assert_eq!(figures[1]["p3_ns"], 9700.0);
+    }
+}
+
+#[test]
+fn collective_operations_are_measured_by_size() {
+    let Some(_watched) = with_xdp("collective_operations_are_measured_by_size") else { return };
+    let options = ["--nodes", "3", "--size", "8,20K", "--rounds", "1", "--time", "0.02", "--json"];
+    let report = json(&perf("groups", &[&["collectives"], &options[..]].concat(), None));
+    let figures = report["figures"].as_array().expect("figures");
+    assert_eq!(figures.len(), 1 + 7 * 2, "{report}");
+    for figure in figures {
+        assert!(figure["messages_ns"].as_f64().is_some_and(|ns| ns > 0.0), "{figure}");
+    }
+    let counted: Vec<(&str, u64)> = figures
+        .iter()
+        .filter(|figure| figure["ratio"].as_f64().is_some_and(|ratio| ratio > 0.0))
+        .map(|figure| (figure["operation"].as_str().unwrap(), figure["size_bytes"].as_u64().unwrap_or(0)))
+        .collect();
+    assert_eq!(counted, [("barrier", 0), ("allreduce", 8)]);
+}
+
+#[test]
 fn ctrl_c_leaves_nothing_behind() {
     let Some(_watched) = with_xdp("ctrl_c_leaves_nothing_behind") else { return };
     for (stem, name, after_ms) in [
@@ -98,6 +140,8 @@ fn ctrl_c_leaves_nothing_behind() {
         ("translate", "translate", 1500),
         ("exchange", "all-to-all", 1200),
         ("forwarding", "forwarding", 1500),
+        ("groups", "barrier", 1200),
+        ("groups", "collectives", 2500),
     ] {
         let output = perf(stem, &[name], Some(Duration::from_millis(after_ms)));
         assert_eq!(output.status.code(), Some(130), "{}", String::from_utf8_lossy(&output.stderr));
@@ -108,6 +152,9 @@ fn ctrl_c_leaves_nothing_behind() {
 fn what_cannot_be_measured_is_refused() {
     for options in [
         &["all-to-all", "--nodes", "1"][..],
+        &["barrier", "--nodes", "1"],
+        &["barrier", "--hook", "everywhere"],
+        &["collectives", "--size", "0"],
         &["translate", "--pages", "0"],
         &["translate", "--replacement", "best"],
     ] {

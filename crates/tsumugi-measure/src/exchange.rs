@@ -1,25 +1,21 @@
 //! `tsumugi perf all-to-all`: every node sends to every other at once, with the XDP receive path and with
 //! the socket receive path. Two nodes are P3's figure 7 (both ways), four its figure 8 (all to all).
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
-use thiserror::Error;
 use tsumugi::ReceiveChoice;
-use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+use tsumugi_lab::child::Running;
+use tsumugi_lab::{LabGuard, Spec};
 
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::sizes::{self, Sizes};
 use crate::statistics::median;
-use tsumugi_lab::child::{ChildError, Running};
-use tsumugi_lab::interrupt::interrupted;
 
 pub(crate) mod member;
 
@@ -27,9 +23,6 @@ use member::{PORT, Received};
 
 /// How the labs are called: `exchange-PID-NUMBER`.
 const LAB_STEM: &str = "exchange";
-const NIC: &str = "nic0";
-/// How long anything but a measurement may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How long processes have to connect.
 const BEGIN: Duration = Duration::from_millis(700);
 /// The first is compared with the second.
@@ -96,45 +89,18 @@ struct Output {
     machine: Machine,
 }
 
-/// Why there is no table.
-#[derive(Debug, Error)]
-enum ExchangeError {
-    #[error("interrupted")]
-    Interrupted,
-    #[error("only root can make the labs and attach the program: `sudo tsumugi perf all-to-all`")]
-    NotRoot,
-    #[error("cannot make a lab to measure in: {0}")]
-    Lab(#[from] LabError),
-    #[error(transparent)]
-    Child(#[from] ChildError),
-}
-
 pub(crate) fn run(options: &ExchangeOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    match measure(options) {
-        Ok(figures) => {
-            if options.json {
-                output::line(serde_json::to_string(&Output { figures, machine })?)?;
-            } else {
-                output::line(format_args!("{}\n{}", table(&figures), machine.line()))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(ExchangeError::Interrupted | ExchangeError::Child(ChildError::Interrupted)) => {
-            Ok(ExitCode::from(EXIT_INTERRUPTED))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let output = measure(options).map(|figures| Output { figures, machine });
+    own_lab::finish(output, options.json, |output| {
+        format!("{}\n{}", table(&output.figures), output.machine.line())
+    })
 }
 
-fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, ExchangeError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(ExchangeError::NotRoot);
-    }
-    let style = ProgressStyle::with_template("{msg:36} {wide_bar} {pos}/{len} {eta}");
+fn measure(options: &ExchangeOptions) -> Result<Vec<Figure>, OwnLabError> {
+    own_lab::require_root("all-to-all")?;
     let steps = options.nodes.len() * options.size.0.len() * options.rounds as usize * RECEIVE_PATHS.len();
-    let progress =
-        ProgressBar::new(steps as u64).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let progress = own_lab::progress(steps as u64, 36);
     let mut figures = Vec::new();
     for &nodes in &options.nodes {
         let testbeds = [
@@ -207,25 +173,19 @@ impl Testbed {
         nodes: u32,
         receive_path: ReceiveChoice,
         options: &ExchangeOptions,
-    ) -> Result<Testbed, ExchangeError> {
+    ) -> Result<Testbed, OwnLabError> {
         let spec = Spec { nodes, offloads: options.offloads, ..Spec::unique(LAB_STEM) };
-        let lab = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
-            Ok(lab) => lab.guarded(),
-            Err(_) if interrupted() => return Err(ExchangeError::Interrupted),
-            Err(error) => return Err(error.into()),
-        };
+        let lab = own_lab::make(&spec)?;
         if receive_path == ReceiveChoice::Xdp {
             for node in 0..nodes as usize {
-                let port = PORT.to_string();
-                let up = ["up", NIC, "--endpoints", "1", "--port", &port].map(str::to_owned);
-                Running::ours(Some((&lab, node)), &up)?.output(PATIENCE)?;
+                own_lab::tool(&lab, node, &["up", NIC, "--endpoints", "1", "--port", &PORT.to_string()])?;
             }
         }
         Ok(Testbed { lab, receive: receive_path })
     }
 
     /// Has everyone send to everyone; what all of them took.
-    fn exchange(&self, size: u64, time: f64) -> Result<Received, ExchangeError> {
+    fn exchange(&self, size: u64, time: f64) -> Result<Received, OwnLabError> {
         let cpus = cpu::allowed().0;
         let start_ns = machine_ns() + BEGIN.as_nanos() as u64;
         let address = |node: usize| self.lab.nodes()[node].nics[0].address;

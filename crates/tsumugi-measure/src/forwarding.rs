@@ -1,21 +1,15 @@
 //! `tsumugi perf forwarding`: the switch box beside the kernel's bridge, on the same NICs, in turn.
 
-use std::process::ExitCode;
-use std::time::Duration;
-
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
-use indicatif::{ProgressBar, ProgressStyle};
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
-use tsumugi_lab::child::{ChildError, Running};
-use tsumugi_lab::interrupt::interrupted;
-use tsumugi_lab::{Lab, LabError, LabGuard, Spec, Wire};
+use tsumugi_lab::child::Running;
+use tsumugi_lab::{LabGuard, Spec, Wire};
 use tsumugi_rail::switch::Hook;
 
 use crate::choices::words;
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
 use crate::report::columns::Columns;
 use crate::report::units;
 use crate::row::Row;
@@ -27,9 +21,6 @@ use frames::Delivered;
 
 /// How the lab is called: `forwarding-PID-NUMBER`.
 const LAB_STEM: &str = "forwarding";
-const NIC: &str = "nic0";
-/// How long anything but a measurement may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How many times ahead of a measurement it is done for a moment, so that everybody is known to everybody.
 const WARM_UP_S: f64 = 0.02;
 
@@ -134,48 +125,20 @@ struct Output {
     machine: Machine,
 }
 
-/// Why there is no table.
-#[derive(Debug, Error)]
-enum ForwardingError {
-    #[error("interrupted")]
-    Interrupted,
-    #[error("only root can make the lab and attach the program: `sudo tsumugi perf forwarding`")]
-    NotRoot,
-    #[error("cannot make a lab to measure in: {0}")]
-    Lab(#[from] LabError),
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    #[error("`{0}` printed no {1}")]
-    NoFigure(String, &'static str),
-}
-
 pub(crate) fn run(options: &ForwardingOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    match measure(options) {
-        Ok((hook, figures)) => {
-            if options.json {
-                output::line(serde_json::to_string(&Output { hook, figures, machine })?)?;
-            } else {
-                output::line(format_args!("{}\n{}", table(&hook, &figures), machine.line()))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(ForwardingError::Interrupted | ForwardingError::Child(ChildError::Interrupted)) => {
-            Ok(ExitCode::from(EXIT_INTERRUPTED))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let output = measure(options).map(|(hook, figures)| Output { hook, figures, machine });
+    own_lab::finish(output, options.json, |output| {
+        format!("{}\n{}", table(&output.hook, &output.figures), output.machine.line())
+    })
 }
 
-fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), ForwardingError> {
+fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), OwnLabError> {
     use strum::VariantArray as _;
-    if !rustix::process::geteuid().is_root() {
-        return Err(ForwardingError::NotRoot);
-    }
+    own_lab::require_root("forwarding")?;
     let testbed = Testbed::make(options)?;
-    let style = ProgressStyle::with_template("{msg:24} {wide_bar} {pos}/{len} {eta}");
     let steps = u64::from(options.rounds) * 2 * What::VARIANTS.len() as u64;
-    let progress = ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
+    let progress = own_lab::progress(steps, 24);
     let mut hook = String::new();
     // By what, the rounds' figures with the bridge alone and with the switch.
     let mut rounds = vec![[const { Vec::new() }; 2]; What::VARIANTS.len()];
@@ -183,7 +146,7 @@ fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), Forward
         // Each is first as often as the other.
         for at in [round % 2, 1 - round % 2] {
             if at == 1 {
-                hook = testbed.up(options)?;
+                hook = own_lab::switch_up(&testbed.lab, options.hook)?;
             }
             for (rounds, what) in rounds.iter_mut().zip(What::VARIANTS) {
                 progress.set_message(format!("{what}, {}", ["bridge", "switch"][at]));
@@ -191,7 +154,7 @@ fn measure(options: &ForwardingOptions) -> Result<(String, Vec<Figure>), Forward
                 progress.inc(1);
             }
             if at == 1 {
-                testbed.switch(&["down"])?;
+                own_lab::switch(&testbed.lab, &["down"])?;
             }
         }
     }
@@ -244,68 +207,26 @@ struct Testbed {
 }
 
 impl Testbed {
-    fn make(options: &ForwardingOptions) -> Result<Testbed, ForwardingError> {
+    fn make(options: &ForwardingOptions) -> Result<Testbed, OwnLabError> {
         let spec = Spec { nodes: 4, wire: Some(Wire::XdpSwitch), ..Spec::unique(LAB_STEM) };
-        let lab = match Lab::up_watched(&spec, &mut |_| !interrupted()) {
-            Ok(lab) => lab.guarded(),
-            Err(_) if interrupted() => return Err(ForwardingError::Interrupted),
-            Err(error) => return Err(error.into()),
-        };
+        let lab = own_lab::make(&spec)?;
         for node in [2, 3] {
-            let mut up = ["up", NIC, "--endpoints", "2"].map(str::to_owned).to_vec();
             // In the driver is where it is on real NICs; the switch's program there sends only to such nodes.
-            up.extend(["--xdp", "native"].map(str::to_owned));
-            Running::ours(Some((&lab, node)), &up)?.output(PATIENCE)?;
+            own_lab::tool(&lab, node, &["up", NIC, "--endpoints", "2", "--xdp", "native"])?;
         }
         let mut servers = Vec::new();
         for node in [1, 3] {
             servers.push(Running::ours(Some((&lab, node)), &["perf", "serve"].map(str::to_owned))?);
         }
-        let testbed = Testbed { lab, _servers: servers };
         if options.hook == Some(Hook::Native) {
-            for node in 0..4 {
-                let mut told = testbed.lab.command(node, "ethtool")?;
-                told.args(["-K", NIC, "tx", "off", "txvlan", "off", "gro", "on"]);
-                Running::start(told, format!("ethtool -K {NIC} tx off txvlan off gro on"))?
-                    .output(PATIENCE)?;
-            }
+            (0..4).try_for_each(|node| own_lab::settle_for_native(&lab, node))?;
         }
-        testbed.switch(&["down"])?;
-        Ok(testbed)
-    }
-
-    /// Runs `tsumugi switch` in the box.
-    fn switch(&self, arguments: &[&str]) -> Result<Vec<u8>, ForwardingError> {
-        let shown = format!("tsumugi switch {}", arguments.join(" "));
-        let spawn = |cause| ChildError::Spawn { command: shown.clone(), cause };
-        let program = std::env::current_exe().map_err(spawn)?;
-        let mut command = self.lab.switch_command(program)?;
-        command.arg("switch").args(arguments);
-        Ok(Running::start(command, shown)?.output(PATIENCE)?)
-    }
-
-    /// Puts the program on the ports; returns where it runs.
-    fn up(&self, options: &ForwardingOptions) -> Result<String, ForwardingError> {
-        #[derive(Deserialize)]
-        struct Box {
-            ports: Vec<Port>,
-        }
-        #[derive(Deserialize)]
-        struct Port {
-            hook: String,
-        }
-        let ports: Vec<String> = (0..4).map(|node| format!("n{node}-{NIC}")).collect();
-        let hook = options.hook.map(|hook| hook.to_string());
-        let mut arguments = vec!["up", "--json"];
-        arguments.extend(ports.iter().map(String::as_str));
-        arguments.extend(hook.iter().flat_map(|hook| ["--hook", hook.as_str()]));
-        let said: Option<Box> = serde_json::from_slice(&self.switch(&arguments)?).ok();
-        let hook = said.and_then(|said| said.ports.into_iter().next()).map(|port| port.hook);
-        hook.ok_or_else(|| ForwardingError::NoFigure("tsumugi switch up --json".to_owned(), "hook"))
+        own_lab::switch(&lab, &["down"])?;
+        Ok(Testbed { lab, _servers: servers })
     }
 
     /// Measures, after a moment in which everybody becomes known.
-    fn figure(&self, what: What, time_s: f64) -> Result<f64, ForwardingError> {
+    fn figure(&self, what: What, time_s: f64) -> Result<f64, OwnLabError> {
         match what {
             What::Frames | What::FramesXdp => {
                 let (from, to) = what.nodes();
@@ -317,8 +238,7 @@ impl Testbed {
             What::Stream => {
                 let row =
                     self.row(what, &["bandwidth", "--transport", "tcp-block", "--size", "64K"], time_s)?;
-                row.gbit_s
-                    .ok_or_else(|| ForwardingError::NoFigure("tsumugi perf bandwidth".to_owned(), "rate"))
+                row.gbit_s.ok_or_else(|| OwnLabError::NoFigure("tsumugi perf bandwidth".to_owned(), "rate"))
             }
             What::Udp => self.round_trip(what, &["latency", "--transport", "udp", "--size", "8"], time_s),
             What::Ours => {
@@ -328,12 +248,12 @@ impl Testbed {
         }
     }
 
-    fn round_trip(&self, what: What, arguments: &[&str], time_s: f64) -> Result<f64, ForwardingError> {
+    fn round_trip(&self, what: What, arguments: &[&str], time_s: f64) -> Result<f64, OwnLabError> {
         let row = self.row(what, arguments, time_s)?;
-        row.p50_ns.ok_or_else(|| ForwardingError::NoFigure("tsumugi perf latency".to_owned(), "time"))
+        row.p50_ns.ok_or_else(|| OwnLabError::NoFigure("tsumugi perf latency".to_owned(), "time"))
     }
 
-    fn row(&self, what: What, arguments: &[&str], time_s: f64) -> Result<Row, ForwardingError> {
+    fn row(&self, what: What, arguments: &[&str], time_s: f64) -> Result<Row, OwnLabError> {
         #[derive(Deserialize)]
         struct Rows {
             rows: Vec<Row>,
@@ -344,11 +264,11 @@ impl Testbed {
         all.extend(&arguments[1..]);
         let all: Vec<String> = all.into_iter().map(str::to_owned).collect();
         let rows: Rows = Running::ours(Some((&self.lab, from)), &all)?.json(PATIENCE)?;
-        rows.rows.into_iter().next().ok_or_else(|| ForwardingError::NoFigure(all.join(" "), "row"))
+        rows.rows.into_iter().next().ok_or_else(|| OwnLabError::NoFigure(all.join(" "), "row"))
     }
 
     /// Frames that got from one node to another in a second.
-    fn frames(&self, from: usize, to: usize, time_s: f64) -> Result<f64, ForwardingError> {
+    fn frames(&self, from: usize, to: usize, time_s: f64) -> Result<f64, OwnLabError> {
         let received =
             || self.node_prints(to, &["cat", &format!("/sys/class/net/{NIC}/statistics/rx_packets")]);
         let mac = self.node_prints(to, &["cat", &format!("/sys/class/net/{NIC}/address")])?;
@@ -361,7 +281,7 @@ impl Testbed {
         Ok(after.saturating_sub(before) as f64 * 1e9 / delivered.time_ns.max(1) as f64)
     }
 
-    fn node_prints(&self, node: usize, line: &[&str]) -> Result<String, ForwardingError> {
+    fn node_prints(&self, node: usize, line: &[&str]) -> Result<String, OwnLabError> {
         let mut command = self.lab.command(node, line[0])?;
         command.args(&line[1..]);
         let out = Running::start(command, line.join(" "))?.output(PATIENCE)?;

@@ -48,6 +48,8 @@ pub(crate) const PORT: u16 = 7411;
   Alone, as root: tsumugi perf costs
                   tsumugi perf all-to-all
                   tsumugi perf forwarding
+                  tsumugi perf barrier
+                  tsumugi perf collectives
                   tsumugi perf translate")]
 pub struct Arguments {
     #[command(subcommand)]
@@ -90,6 +92,15 @@ enum Command {
     /// Sends frames: a part of `forwarding`, run in a node of its lab.
     #[command(hide = true)]
     ForwardingFrames(crate::forwarding::frames::FramesOptions),
+    /// A barrier that the switch box counts, beside one by messages and a single message (P3's table 2), in a lab of its
+    /// own (root).
+    Barrier(crate::groups::barrier::BarrierOptions),
+    /// Every collective operation by size, by messages and, where it can count them, by the switch box, in a lab of its
+    /// own (root).
+    Collectives(crate::groups::collectives::CollectivesOptions),
+    /// A member of a group: a part of `barrier` and `collectives`, run in a node of their lab.
+    #[command(hide = true)]
+    GroupMember(crate::groups::member::MemberOptions),
     /// Writing pages of another process's window, with and without translations in the XDP program
     /// (P5's figure 1), and while that process is stopped, in a lab of its own (root).
     Translate(crate::translate::TranslateOptions),
@@ -305,6 +316,9 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Command::AllToAllMember(options) => return crate::exchange::member::run(&options),
         Command::Forwarding(options) => return crate::forwarding::run(&options),
         Command::ForwardingFrames(options) => return crate::forwarding::frames::run(&options),
+        Command::Barrier(options) => return crate::groups::barrier::run(&options),
+        Command::Collectives(options) => return crate::groups::collectives::run(&options),
+        Command::GroupMember(options) => return crate::groups::member::run(&options),
         Command::Translate(options) => return crate::translate::run(&options),
         Command::TranslateTarget(options) => return crate::translate::target::run(&options),
         Command::TranslateWriter(options) => return crate::translate::writer::run(&options),

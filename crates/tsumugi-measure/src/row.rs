@@ -179,7 +179,7 @@ impl Row {
 }
 
 #[expect(clippy::trivially_copy_pass_by_ref, reason = "serde's signature")]
-fn is_zero(bytes: &u64) -> bool {
+pub(crate) fn is_zero(bytes: &u64) -> bool {
     *bytes == 0
 }
 

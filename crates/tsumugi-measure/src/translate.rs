@@ -1,25 +1,21 @@
 //! `tsumugi perf translate`: what it costs to write pages of another process's window, with and without their
 //! translations in the XDP program (P5's figure 1), and whether a process that is stopped is written as fast.
 
-use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::Args;
 use clap::builder::TypedValueParser as _;
-use indicatif::{ProgressBar, ProgressStyle};
 use rustix::process::Signal;
 use serde::{Deserialize, Serialize};
-use thiserror::Error;
 use tsumugi::Replacement;
-use tsumugi_lab::{Lab, LabError, LabGuard, Spec};
+use tsumugi_lab::child::{ChildError, Running};
+use tsumugi_lab::{LabGuard, Spec};
 
 use crate::choices::any_of;
 use crate::cpu::{self, machine_ns};
 use crate::machine::Machine;
-use crate::output::{self, EXIT_INTERRUPTED};
+use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
 use crate::statistics::median;
-use tsumugi_lab::child::{ChildError, Running};
-use tsumugi_lab::interrupt::interrupted;
 
 mod table;
 pub(crate) mod target;
@@ -29,12 +25,9 @@ use writer::{Acknowledged, Written};
 
 /// How the lab is called: `translate-PID-NUMBER`.
 const LAB_STEM: &str = "translate";
-const NIC: &str = "nic0";
 /// The nodes.
 const WRITING: usize = 0;
 const WRITTEN: usize = 1;
-/// How long anything but a measurement may take.
-const PATIENCE: Duration = Duration::from_secs(20);
 /// How often the target is stopped, and for how long it is and is not each time.
 const STOPS: u32 = 4;
 const STOPPED: Duration = Duration::from_millis(150);
@@ -121,53 +114,19 @@ struct Output {
     machine: Machine,
 }
 
-/// Why there is no table.
-#[derive(Debug, Error)]
-enum TranslateError {
-    #[error("interrupted")]
-    Interrupted,
-    #[error("only root can make the lab and attach the program: `sudo tsumugi perf translate`")]
-    NotRoot,
-    #[error("cannot make a lab to measure in: {0}")]
-    Lab(#[from] LabError),
-    #[error(transparent)]
-    Child(#[from] ChildError),
-    #[error("the target says '{0}' instead of where its window is")]
-    Target(String),
-    #[error("cannot stop the target: {0}")]
-    Stop(std::io::Error),
-}
-
 pub(crate) fn run(options: &TranslateOptions) -> crate::CommandResult {
     let machine = Machine { wire: "lab (direct)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() };
-    match measure(options) {
-        Ok(report) => {
-            if options.json {
-                output::line(serde_json::to_string(&Output { report, machine })?)?;
-            } else {
-                output::line(format_args!("{}{}", table::page(&report), machine.line()))?;
-            }
-            Ok(ExitCode::SUCCESS)
-        }
-        Err(TranslateError::Interrupted | TranslateError::Child(ChildError::Interrupted)) => {
-            Ok(ExitCode::from(EXIT_INTERRUPTED))
-        }
-        Err(error) => Err(error.into()),
-    }
+    let output = measure(options).map(|report| Output { report, machine });
+    own_lab::finish(output, options.json, |output| {
+        format!("{}{}", table::page(&output.report), output.machine.line())
+    })
 }
 
-fn measure(options: &TranslateOptions) -> Result<Report, TranslateError> {
-    if !rustix::process::geteuid().is_root() {
-        return Err(TranslateError::NotRoot);
-    }
-    let style = ProgressStyle::with_template("{msg:28} {wide_bar} {pos}/{len} {eta}");
+fn measure(options: &TranslateOptions) -> Result<Report, OwnLabError> {
+    own_lab::require_root("translate")?;
     let steps = u64::from(options.rounds) * (1 + options.translations.len() as u64);
-    let progress = ProgressBar::new(steps).with_style(style.unwrap_or_else(|_| ProgressStyle::default_bar()));
-    let lab = match Lab::up_watched(&Spec::unique(LAB_STEM), &mut |_| !interrupted()) {
-        Ok(lab) => lab.guarded(),
-        Err(_) if interrupted() => return Err(TranslateError::Interrupted),
-        Err(error) => return Err(error.into()),
-    };
+    let progress = own_lab::progress(steps, 28);
+    let lab = own_lab::make(&Spec::unique(LAB_STEM))?;
     let testbed = Testbed { lab, options };
     // A veth pair takes the answers of a program at one end only if there is one at the other, too.
     testbed.tool(WRITING, &["up", NIC, "--endpoints", "1"])?;
@@ -241,14 +200,12 @@ impl Drop for Target<'_> {
 }
 
 impl Testbed<'_> {
-    fn tool(&self, node: usize, arguments: &[&str]) -> Result<(), TranslateError> {
-        let arguments: Vec<String> = arguments.iter().map(|&argument| argument.to_owned()).collect();
-        Running::ours(Some((&self.lab, node)), &arguments)?.output(PATIENCE)?;
-        Ok(())
+    fn tool(&self, node: usize, arguments: &[&str]) -> Result<(), ChildError> {
+        own_lab::tool(&self.lab, node, arguments)
     }
 
     /// Starts this command's other half in a node, on a CPU of its own if there are two.
-    fn start(&self, node: usize, arguments: &[String]) -> Result<Running, TranslateError> {
+    fn start(&self, node: usize, arguments: &[String]) -> Result<Running, OwnLabError> {
         let cpus = cpu::allowed().0;
         let mut all = vec!["perf".to_owned()];
         all.extend_from_slice(arguments);
@@ -261,7 +218,7 @@ impl Testbed<'_> {
         self.options.pages.iter().copied().max().unwrap_or(1)
     }
 
-    fn target(&self, translations: u32) -> Result<Target<'_>, TranslateError> {
+    fn target(&self, translations: u32) -> Result<Target<'_>, OwnLabError> {
         let pages = self.most();
         let (translations, window) = (translations.to_string(), (u64::from(pages) * 4096).to_string());
         let up = ["up", NIC, "--endpoints", "1", "--translations", &translations, "--window", &window];
@@ -272,7 +229,7 @@ impl Testbed<'_> {
         let said = process.first_line(PATIENCE)?;
         let numbers: Option<Vec<u64>> = said.split(' ').map(|number| number.parse().ok()).collect();
         let Some(&[port, key, address]) = numbers.as_deref() else {
-            return Err(TranslateError::Target(said));
+            return Err(OwnLabError::Target(said));
         };
         let host = self.lab.nodes()[WRITTEN].nics[0].address;
         let there =
@@ -280,12 +237,12 @@ impl Testbed<'_> {
         Ok(Target { process, there, testbed: self })
     }
 
-    fn writer(&self, target: &Target<'_>, options: &[String]) -> Result<Running, TranslateError> {
+    fn writer(&self, target: &Target<'_>, options: &[String]) -> Result<Running, OwnLabError> {
         let arguments = [&["translate-writer".to_owned()], &target.there[..], options].concat();
         self.start(WRITING, &arguments)
     }
 
-    fn write(&self, target: &Target<'_>) -> Result<Vec<Written>, TranslateError> {
+    fn write(&self, target: &Target<'_>) -> Result<Vec<Written>, OwnLabError> {
         let pages: Vec<String> = self.options.pages.iter().map(u32::to_string).collect();
         let options = [format!("--time={}", self.options.time), format!("--pages={}", pages.join(","))];
         let writer = self.writer(target, &options)?;
@@ -294,7 +251,7 @@ impl Testbed<'_> {
     }
 
     /// Stops the target again and again while it is written: the bandwidths while it runs and while it is stopped, Gb/s.
-    fn stop(&self, target: &Target<'_>) -> Result<(f64, f64), TranslateError> {
+    fn stop(&self, target: &Target<'_>) -> Result<(f64, f64), OwnLabError> {
         let time = f64::from(2 * STOPS + 4) * STOPPED.as_secs_f64();
         let options = [format!("--time={time}"), format!("--pages={}", self.most()), "--steadily".to_owned()];
         let mut writer = self.writer(target, &options)?;
@@ -302,11 +259,11 @@ impl Testbed<'_> {
         std::thread::sleep(STOPPED);
         let mut stops = Vec::new();
         for _ in 0..STOPS {
-            target.process.signal(Signal::STOP).map_err(TranslateError::Stop)?;
+            target.process.signal(Signal::STOP).map_err(OwnLabError::Stop)?;
             let from = machine_ns();
             std::thread::sleep(STOPPED);
             let to = machine_ns();
-            target.process.signal(Signal::CONT).map_err(TranslateError::Stop)?;
+            target.process.signal(Signal::CONT).map_err(OwnLabError::Stop)?;
             stops.push((from + EDGE_NS, to));
             std::thread::sleep(STOPPED);
         }

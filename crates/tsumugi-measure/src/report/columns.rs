@@ -7,7 +7,7 @@ use comfy_table::{CellAlignment, Table};
 
 /// Whether the column under this heading holds words, which are set flush left; figures are flush right.
 pub(crate) fn is_words(heading: &str) -> bool {
-    matches!(heading, "" | "best with")
+    matches!(heading, "" | "beside" | "best with" | "wait" | "what")
 }
 
 /// A table of text: two spaces between columns, as wide as its cells need, whatever the terminal.

@@ -1,0 +1,115 @@
+//! Nodes around a switch box that counts, and their processes.
+
+use std::time::Duration;
+
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use tsumugi::{ReceiveChoice, SendChoice, Wait};
+use tsumugi_lab::child::Running;
+use tsumugi_lab::{LabGuard, Spec, Wire};
+use tsumugi_rail::switch::Hook;
+
+use super::member::PORT;
+use super::task::Task;
+use crate::choices::{any_of, words};
+use crate::cpu;
+use crate::machine::Machine;
+use crate::own_lab::{self, NIC, OwnLabError, PATIENCE};
+
+/// How the lab is called: `groups-PID-NUMBER`.
+const LAB_STEM: &str = "groups";
+
+/// Options that measurements of groups have in common.
+#[derive(Args, Clone, Debug)]
+pub(super) struct Common {
+    /// Where the switch box's program gets frames [default: as `tsumugi switch up` chooses; tc for veths].
+    #[arg(long, value_parser = PossibleValuesParser::new(words::<Hook>()).try_map(|word| word.parse::<Hook>()))]
+    pub(super) hook: Option<Hook>,
+    /// How the processes wait [default: spin where there is a CPU for each, else adaptive].
+    #[arg(long, value_parser = any_of::<Wait>().try_map(|word| word.parse::<Wait>()))]
+    wait: Option<Wait>,
+    /// How they send.
+    #[arg(long, default_value_t = SendChoice::Auto, value_parser = any_of::<SendChoice>().try_map(|word| word.parse::<SendChoice>()))]
+    send: SendChoice,
+    /// Their receive path. The nodes have the XDP program unless it is `socket`.
+    #[arg(long, default_value_t = ReceiveChoice::Xdp, value_parser = any_of::<ReceiveChoice>().try_map(|word| word.parse::<ReceiveChoice>()))]
+    receive: ReceiveChoice,
+    /// Rounds, each with new processes; figures are medians over them.
+    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    pub(super) rounds: u32,
+    /// Print one JSON object on stdout, and nothing else there.
+    #[arg(long)]
+    pub(super) json: bool,
+}
+
+impl Common {
+    /// How processes wait when there are so many.
+    pub(super) fn wait(&self, nodes: u32) -> Wait {
+        let is_room = nodes as usize <= cpu::allowed().0.len();
+        self.wait.unwrap_or(if is_room { Wait::Spin } else { Wait::Adaptive })
+    }
+
+    /// How all of it is set up, in words.
+    pub(super) fn line(&self, hook: &str) -> String {
+        format!("switch box at {hook}, receive path {}, send path {}", self.receive, self.send)
+    }
+}
+
+/// The machine that all of it runs on.
+pub(super) fn machine() -> Machine {
+    Machine { wire: "lab (xdp-switch)".to_owned(), mtu_bytes: Some(1500), ..Machine::here() }
+}
+
+/// A lab.
+pub(super) struct Testbed<'o> {
+    lab: LabGuard,
+    /// Where the program of the switch box runs.
+    pub(super) hook: String,
+    options: &'o Common,
+}
+
+impl Testbed<'_> {
+    pub(super) fn make(nodes: u32, options: &Common) -> Result<Testbed<'_>, OwnLabError> {
+        let lab = own_lab::make(&Spec { nodes, wire: Some(Wire::XdpSwitch), ..Spec::unique(LAB_STEM) })?;
+        for node in 0..nodes as usize {
+            if options.receive != ReceiveChoice::Socket {
+                let port = PORT.to_string();
+                // In the driver is where it is on real NICs; the switch's program there sends only to such nodes.
+                let up = ["up", NIC, "--endpoints", "1", "--port", &port, "--xdp", "native"];
+                own_lab::tool(&lab, node, &up)?;
+            }
+            if options.hook == Some(Hook::Native) {
+                own_lab::settle_for_native(&lab, node)?;
+            }
+        }
+        own_lab::switch(&lab, &["down"])?;
+        let hook = own_lab::switch_up(&lab, options.hook)?;
+        Ok(Testbed { lab, hook, options })
+    }
+
+    /// Has the first so many nodes do and time something: the median of each task, ns.
+    pub(super) fn time(&self, nodes: u32, tasks: &[Task], time_s: f64) -> Result<Vec<f64>, OwnLabError> {
+        let cpus = cpu::allowed().0;
+        let hosts = &self.lab.nodes()[..nodes as usize];
+        let start = |rank: usize| {
+            let mut arguments = ["perf", "group-member"].map(str::to_owned).to_vec();
+            arguments.extend(hosts.iter().map(|node| format!("--host={}", node.nics[0].address)));
+            arguments.push(format!("--rank={rank}"));
+            arguments.push(format!("--receive={}", self.options.receive));
+            arguments.push(format!("--send={}", self.options.send));
+            arguments.push(format!("--wait={}", self.options.wait(nodes)));
+            arguments.extend(tasks.iter().map(|task| format!("--task={task}")));
+            arguments.push(format!("--time={time_s}"));
+            arguments.push(format!("--cpu={}", cpus[rank % cpus.len()]));
+            Running::ours(Some((&self.lab, rank)), &arguments)
+        };
+        let members = (0..hosts.len()).map(start).collect::<Result<Vec<_>, _>>()?;
+        // What is slow to begin with takes longer than is planned.
+        let limit = PATIENCE + Duration::from_secs_f64(4.0 * time_s * tasks.len() as f64);
+        let mut all = Vec::new();
+        for member in members {
+            all.push(member.json::<Vec<f64>>(limit)?);
+        }
+        Ok(all.swap_remove(0))
+    }
+}
