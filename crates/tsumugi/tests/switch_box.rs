@@ -1,6 +1,7 @@
 //! Groups that a switch box counts for, between real namespaces, with the program loaded: what comes of operations, and that groups go on
 //! when the box counts no more. Needs root and the compiled program.
 
+use aya::maps::{Array, Map, MapData};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use std::net::UdpSocket;
@@ -11,6 +12,7 @@ use tsumugi::{Config, Endpoint, FaultOptions, Wait};
 use tsumugi_lab::testing::{Watched, as_root};
 use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_proto::group::member::seal;
+use tsumugi_rail::switch::groups::GroupEntry;
 use tsumugi_rail::switch::{self, Hook, Options};
 use tsumugi_rail::xdp::IS_COMPILED;
 use tsumugi_wire::group::{BODY_BYTES, Contribution, Join, Operation};
@@ -302,6 +304,58 @@ fn a_tree_of_boxes_counts() {
     assert!(counted.iter().all(|(is_counted, _)| *is_counted));
     let seen = counted.into_iter().find_map(|(_, seen)| seen).expect("rank 0 has looked");
     assert_eq!(seen, [vec![(true, 5, 3)], vec![(false, 3, 2)], vec![(false, 2, 2)]]);
+}
+
+/// Has the box of the switch that the thread is in forget all groups, as one does that is restarted.
+fn forget_groups() {
+    let folders = std::fs::read_dir("/sys/fs/bpf/tsumugi").expect("the box has pinned its maps");
+    for folder in folders.flatten() {
+        let Ok(groups) = MapData::from_pin(folder.path().join("groups")) else { continue };
+        let mut groups: Array<_, GroupEntry> = Map::Array(groups).try_into().expect("an array");
+        for place in 0..groups.len() {
+            if groups.get(&place, 0).is_ok_and(|group| group.size != 0) {
+                // SAFETY: numbers, of which 0 is a value.
+                groups.set(place, unsafe { std::mem::zeroed::<GroupEntry>() }, 0).expect("it is forgotten");
+            }
+        }
+    }
+}
+
+#[test]
+fn a_box_that_forgets_is_joined_anew() {
+    let Some(_watched) = as_root_with_the_program("a_box_that_forgets_is_joined_anew") else { return };
+    let lab = lab(4, 1500);
+    let (is_over, arrived, forgotten) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let counted = together(
+        &places(&lab, 4),
+        |rank| quick(rank as u64, None),
+        |_, group| {
+            assert!(group.use_switch_box().expect("asked"), "there is a box");
+            let mut random = StdRng::seed_from_u64(12);
+            let mut enough = [0];
+            let mut round = 0;
+            while enough[0] == 0 {
+                round += 1;
+                arrived.fetch_add(1, Ordering::AcqRel);
+                group.barrier().expect("a barrier");
+                assert!(arrived.load(Ordering::Acquire) >= round * 4, "left before all had arrived");
+                operate(group, &mut random);
+                enough = [u64::from(forgotten.load(Ordering::Relaxed) >= 60)];
+                group.allreduce(&mut enough, &Reduction::min()).expect("agreed");
+            }
+            is_over.store(true, Ordering::Relaxed);
+            group.is_counted_by_a_box()
+        },
+        || {
+            lab.enter_switch().expect("the switch can be entered");
+            while !is_over.load(Ordering::Relaxed) {
+                std::thread::sleep(Duration::from_millis(15));
+                forget_groups();
+                forgotten.fetch_add(1, Ordering::Relaxed);
+            }
+        },
+    );
+    assert!(counted.iter().all(|counted| *counted), "{counted:?}");
 }
 
 #[test]

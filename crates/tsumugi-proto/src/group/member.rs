@@ -169,21 +169,24 @@ impl Member {
         self.state == State::Lost || (self.state == State::Joining && self.is_open)
     }
 
-    /// Arrives at the next generation. Only in [`State::Joined`].
+    /// Arrives at the next generation. Only when the last is over for it: in [`State::Joined`], or while it joins anew after it has
+    /// [learned](Member::learn) what came of that.
     pub fn arrive(&mut self, now: Instant, operation: Operation, words: &[u64]) {
-        debug_assert!(self.state == State::Joined && words.len() <= WORDS_MAX);
+        debug_assert!(!self.is_open && words.len() <= WORDS_MAX);
         let mut all = [0; WORDS_MAX];
         let count = words.len().min(WORDS_MAX);
         all[..count].copy_from_slice(&words[..count]);
         let generation = self.last.generation + 1;
         self.last = Contribution { via: 0, operation, count: count as u8, generation, words: all };
-        self.state = State::Waiting;
+        if self.state == State::Joined {
+            self.state = State::Waiting;
+        }
         self.is_open = true;
         self.awaited = None;
         self.ask(now);
     }
 
-    /// What came of the generation that it has arrived at has been learned from another member, for it is
+    /// What came of the generation that it has arrived at has been learned from another member, for it is, or was,
     /// [adrift](Member::is_adrift). The flow was opened anew, with this token, and the
     /// member joins anew: nothing fills the gap that the lost release has left in the old one.
     pub fn learn(&mut self, now: Instant, words: [u64; WORDS_MAX], token: u64) {

@@ -107,7 +107,8 @@ impl State {
         }
         let outcome = match self.running.get_mut(&sequence) {
             Some(Running { execution: Some(execution), .. }) => execution.on_arrived(rank, whole, at, data),
-            _ if self.switch_box.as_ref().is_some_and(|by_box| by_box.has_counted(sequence)) => return Ok(()),
+            // Of one who had to do without the box.
+            _ if self.last_counted.is_some_and(|(last, _)| last == sequence) => return Ok(()),
             _ => Err(Misfit::Unexpected),
         };
         match outcome {

@@ -3,36 +3,26 @@
 use super::error::Broken;
 use super::format::{Kind, Words};
 use super::state::State;
-use std::collections::VecDeque;
-use tsumugi_proto::group::member::{Failure, State as Seat};
+use tsumugi_proto::group::member::{Failure, Member, State as Seat};
 use tsumugi_rail::RailError;
+use tsumugi_wire::Instant;
+use tsumugi_wire::time::MILLISECOND_NS;
+
+/// How often others are asked what came of an operation that the box has forgotten, ns.
+const ASK_NS: u64 = 20 * MILLISECOND_NS;
 
 impl State {
     /// Goes on with what the box counts, as far as it has.
     pub(super) fn go_on_counting(&mut self) -> Result<(), RailError> {
         loop {
-            let Some(switch_box) = &mut self.switch_box else { return Ok(()) };
-            let Some(sequence) = switch_box.now else {
-                let Some(next) = switch_box.waiting.pop_front() else { return Ok(()) };
-                switch_box.now = Some(next);
-                let seat = switch_box.seat;
-                let Some(counting) = self.running.get(&next).and_then(|running| running.counting.as_ref())
-                else {
-                    switch_box.now = None;
-                    continue;
-                };
-                let (operation, words, count) = counting.contribute(self.me);
-                let now = self.channel.shared.now();
-                let core = &mut self.channel.shared.inner.borrow_mut().core;
-                core.arrive(now, seat, operation, &words[..count]);
-                self.has_said = true;
-                return Ok(());
+            let Some(sequence) = self.switch_box.as_ref().and_then(|by_box| by_box.now) else {
+                if !self.count_next() {
+                    return Ok(());
+                }
+                continue;
             };
-            let seat = switch_box.seat;
-            let (state, result, is_adrift, awaited) = {
-                let core = &self.channel.shared.inner.borrow().core;
-                let Some(member) = core.seat(seat) else { return Ok(()) };
-                (member.state(), *member.result(), member.is_adrift(), member.awaited())
+            let Some((state, result)) = self.ask_box(|member| (member.state(), *member.result())) else {
+                return Ok(());
             };
             match state {
                 Seat::Joined => self.was_counted(sequence, result),
@@ -41,39 +31,67 @@ impl State {
                     return Ok(());
                 }
                 Seat::Failed(why) => return self.do_without(sequence, Some(why)),
-                _ if is_adrift && switch_box.asked != Some(sequence) => {
-                    switch_box.asked = Some(sequence);
-                    self.say_to_all(Kind::Asked, sequence);
-                    return Ok(());
-                }
                 _ => {
-                    let awaited = awaited.map(usize::from);
-                    let gone = awaited.and_then(|rank| {
-                        let partner = self.partners.get(rank)?.as_ref()?;
-                        Some(Broken::Gone { rank, failure: partner.gone.clone()? })
-                    });
-                    if let Some(broken) = gone {
-                        self.give_up(sequence, broken);
-                    }
+                    self.ask_others(sequence);
                     return Ok(());
                 }
             }
         }
     }
 
+    /// What the seat says whose box counts an operation.
+    fn ask_box<T>(&self, what: impl FnOnce(&Member) -> T) -> Option<T> {
+        let core = &self.channel.shared.inner.borrow().core;
+        self.switch_box.as_ref()?.member(core).map(what)
+    }
+
+    /// Has the box count the operation whose turn it is. `false`: there is none.
+    fn count_next(&mut self) -> bool {
+        let Some(switch_box) = &mut self.switch_box else { return false };
+        let Some(next) = switch_box.waiting.pop_front() else { return false };
+        let counting = self.running.get(&next).and_then(|running| running.counting.as_ref());
+        if let (Some(counting), Some(seat)) = (counting, switch_box.seat) {
+            let (operation, words, count) = counting.contribute(self.me);
+            let now = self.channel.shared.now();
+            (switch_box.now, switch_box.ask_at) = (Some(next), Instant(0));
+            let core = &mut self.channel.shared.inner.borrow_mut().core;
+            core.arrive(now, seat, operation, &words[..count]);
+            self.has_said = true;
+        }
+        true
+    }
+
+    /// While the box does not say what came of an operation: asks the others, if it has forgotten, and finds out whether the one
+    /// is gone for whom it waits.
+    fn ask_others(&mut self, sequence: u64) {
+        let now = self.channel.shared.now();
+        let is_adrift = self.ask_box(Member::is_adrift) == Some(true);
+        if let Some(switch_box) = self.switch_box.as_mut().filter(|by_box| is_adrift && now >= by_box.ask_at)
+        {
+            // Whoever has not left it yet does not answer, and may later.
+            switch_box.ask_at = now.plus(ASK_NS);
+            self.say_to_all(Kind::Asked, sequence);
+        }
+        let gone = self.awaited_by_box().and_then(|rank| {
+            let partner = self.partners.get(rank)?.as_ref()?;
+            Some(Broken::Gone { rank, failure: partner.gone.clone()? })
+        });
+        if let Some(broken) = gone {
+            self.give_up(sequence, broken);
+        }
+    }
+
     /// The participant that an operation which is being counted waits for, as far as the box has said.
     pub(super) fn awaited_by_box(&self) -> Option<usize> {
-        let seat = self.switch_box.as_ref()?.seat;
-        let core = &self.channel.shared.inner.borrow().core;
-        core.seat(seat)?.awaited().map(usize::from)
+        self.ask_box(Member::awaited)?.map(usize::from)
     }
 
     /// What came of the operation that the box counts is known.
     fn was_counted(&mut self, sequence: u64, words: Words) {
         if let Some(switch_box) = &mut self.switch_box {
             switch_box.now = None;
-            switch_box.last = Some((sequence, words));
         }
+        self.last_counted = Some((sequence, words));
         self.finish_counted(sequence, &words);
     }
 
@@ -90,15 +108,17 @@ impl State {
             );
         }
         switch_box.until = switch_box.until.min(sequence);
-        (switch_box.now, switch_box.waiting) = (None, VecDeque::new());
-        let seat = switch_box.seat;
+        switch_box.stop(0);
+        let seat = switch_box.seat.take();
         let counted = self.running.iter().filter(|(_, running)| running.execution.is_none());
         let counted: Vec<u64> = counted.map(|(sequence, _)| *sequence).collect();
         // Who has left it already says what came of it.
         if let Some(first) = counted.first() {
             self.say_to_all(Kind::DoWithout, *first);
         }
-        self.channel.shared.inner.borrow_mut().core.leave_group(seat);
+        if let Some(seat) = seat {
+            self.channel.shared.inner.borrow_mut().core.leave_group(seat);
+        }
         for sequence in counted {
             if let Some(running) = self.running.get_mut(&sequence)
                 && let Some(counting) = &running.counting
@@ -122,8 +142,7 @@ impl State {
 
     /// Says what came of an operation that the box has counted, if that is known.
     pub(super) fn tell_words(&mut self, rank: usize, sequence: u64) {
-        let last = self.switch_box.as_ref().and_then(|switch_box| switch_box.last);
-        if let Some((_, words)) = last.filter(|(last, _)| *last == sequence) {
+        if let Some((_, words)) = self.last_counted.filter(|(last, _)| *last == sequence) {
             self.say(rank, Kind::Counted { words }, sequence);
         }
     }
@@ -131,15 +150,16 @@ impl State {
     /// A participant says what came of an operation.
     pub(super) fn on_counted(&mut self, sequence: u64, words: Words) {
         let is_open = self.running.get(&sequence).is_some_and(|running| running.counting.is_some());
-        let Some(switch_box) = self.switch_box.as_mut().filter(|_| is_open) else { return };
-        if switch_box.now == Some(sequence) {
-            let (seat, now) = (switch_box.seat, self.channel.shared.now());
-            let core = &mut self.channel.shared.inner.borrow_mut().core;
-            if !core.seat(seat).is_some_and(|seat| seat.is_adrift()) {
+        let Some(switch_box) = self.switch_box.as_ref().filter(|_| is_open) else { return };
+        if switch_box.now == Some(sequence)
+            && let Some(seat) = switch_box.seat
+        {
+            if self.ask_box(|member| member.state() == Seat::Joined) == Some(true) {
                 // It has just learned it from the box itself.
                 return;
             }
-            core.learn(now, seat, words);
+            let now = self.channel.shared.now();
+            self.channel.shared.inner.borrow_mut().core.learn(now, seat, words);
         }
         self.was_counted(sequence, words);
     }
@@ -150,8 +170,8 @@ impl State {
 
     /// Gives the seat back.
     pub(super) fn leave_box(&mut self) {
-        if let Some(switch_box) = self.switch_box.take() {
-            self.channel.shared.inner.borrow_mut().core.leave_group(switch_box.seat);
+        if let Some(seat) = self.switch_box.take().and_then(|switch_box| switch_box.seat) {
+            self.channel.shared.inner.borrow_mut().core.leave_group(seat);
             self.has_said = true;
         }
     }

@@ -31,7 +31,11 @@ impl Group {
     /// # Errors
     /// The group is broken, or the NIC is.
     pub fn use_switch_box(&self) -> Result<bool, CollectiveError> {
-        self.state.borrow_mut().leave_box();
+        if self.state.borrow().switch_box.is_some() {
+            // What the former box counts comes to its end first.
+            self.barrier()?;
+            self.state.borrow_mut().leave_box();
+        }
         let (rank, size) = (self.rank(), self.size());
         if !(2..=MEMBERS_MAX).contains(&size) {
             return Ok(false);

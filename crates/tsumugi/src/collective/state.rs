@@ -100,6 +100,8 @@ pub(super) struct State {
     pub(super) has_said: bool,
     /// The box that counts for the group, or has.
     pub(super) switch_box: Option<SwitchBox>,
+    /// The last operation that a box has counted, and what came of it.
+    pub(super) last_counted: Option<(u64, Words)>,
     /// Operations from this one on are not done, and why.
     pub(super) broken: Option<(u64, Broken)>,
 }
@@ -125,6 +127,7 @@ impl State {
             token,
             has_said: false,
             switch_box: None,
+            last_counted: None,
             broken: None,
         };
         state.name_ranks();
@@ -300,6 +303,9 @@ impl State {
                 partner.kept_bytes -= cost(kept.data.len());
             }
         }
+        if let Some(switch_box) = &mut self.switch_box {
+            switch_box.stop(sequence);
+        }
         self.broken = Some((sequence, broken));
         for rank in 0..self.me.size {
             let is_connected =
@@ -351,7 +357,10 @@ impl State {
             })
         };
         core.has_arrived(self.channel.number())
-            || self.switch_box.as_ref().is_some_and(|switch_box| switch_box.has_news(core))
+            || self
+                .switch_box
+                .as_ref()
+                .is_some_and(|by_box| by_box.has_news(core, || self.channel.shared.now()))
             || self.stalled.iter().any(has_room)
     }
 

@@ -18,7 +18,8 @@ use super::schedule::Position;
 use crate::endpoint::core::Core;
 use crate::endpoint::groups::SeatId;
 use std::collections::VecDeque;
-use tsumugi_proto::group::member::State as Seat;
+use tsumugi_proto::group::member::{Member, State as Seat};
+use tsumugi_wire::Instant;
 use tsumugi_wire::group::Operation;
 
 /// An operation that a box counts, and what is needed to do without it.
@@ -55,21 +56,32 @@ impl Counting {
 
 /// The box of a group.
 pub(super) struct SwitchBox {
-    pub(super) seat: SeatId,
+    /// `None`: it counts no more.
+    pub(super) seat: Option<SeatId>,
     /// The operation that it counts, and those that wait for it.
     pub(super) now: Option<u64>,
     pub(super) waiting: VecDeque<u64>,
-    /// What came of the last that it has counted.
-    pub(super) last: Option<(u64, Words)>,
-    /// Others were asked what came of this one.
-    pub(super) asked: Option<u64>,
+    /// Not before this time are others asked (again) what came of the operation.
+    pub(super) ask_at: Instant,
     /// Operations from this one on are done by messages.
     pub(super) until: u64,
 }
 
 impl SwitchBox {
     pub(super) fn new(seat: SeatId) -> SwitchBox {
-        SwitchBox { seat, now: None, waiting: VecDeque::new(), last: None, asked: None, until: u64::MAX }
+        SwitchBox {
+            seat: Some(seat),
+            now: None,
+            waiting: VecDeque::new(),
+            ask_at: Instant(0),
+            until: u64::MAX,
+        }
+    }
+
+    /// Operations from this one on are not counted any more.
+    pub(super) fn stop(&mut self, sequence: u64) {
+        self.now = self.now.filter(|now| *now < sequence);
+        self.waiting.retain(|waiting| *waiting < sequence);
     }
 
     /// How it counts an operation, if it does.
@@ -77,18 +89,16 @@ impl SwitchBox {
         (sequence < self.until).then(|| Counted::of(call, size)).flatten()
     }
 
-    /// Whether it has counted an operation: messages for it are of those who had to do without.
-    pub(super) fn has_counted(&self, sequence: u64) -> bool {
-        self.last.is_some_and(|(last, _)| last == sequence)
+    /// How it stands with the operation that it counts; `None`: it counts none.
+    pub(super) fn member<'c>(&self, core: &'c Core) -> Option<&'c Member> {
+        self.now.and(self.seat).and_then(|seat| core.seat(seat))
     }
 
-    /// Whether there is something to do about it.
-    pub(super) fn has_news(&self, core: &Core) -> bool {
-        let Some(now) = self.now else { return false };
-        core.seat(self.seat).is_some_and(|seat| match seat.state() {
-            Seat::Waiting => false,
-            Seat::Joining | Seat::Lost => seat.is_adrift() && self.asked != Some(now),
+    /// Whether there is something to do about it. `now` is asked for the time.
+    pub(super) fn has_news(&self, core: &Core, now: impl FnOnce() -> Instant) -> bool {
+        self.member(core).is_some_and(|member| match member.state() {
             Seat::Joined | Seat::Failed(_) => true,
+            _ => member.is_adrift() && now() >= self.ask_at,
         })
     }
 }

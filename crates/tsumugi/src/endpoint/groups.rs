@@ -71,8 +71,9 @@ impl Groups {
         self.seats.iter_mut().flatten().find(|seat| seat.member.is_for(header))
     }
 
-    pub(crate) fn iter_mut(&mut self) -> impl Iterator<Item = &mut Seat> {
-        self.seats.iter_mut().flatten()
+    /// Places for seats, in use or not.
+    pub(crate) fn len(&self) -> u32 {
+        self.seats.len() as u32
     }
 
     /// When the next has something to send.

@@ -106,13 +106,14 @@ impl Core {
         if now < self.groups.deadline() {
             return Ok(());
         }
-        let Core { groups, peers, tally, .. } = self;
-        for seat in groups.iter_mut() {
+        for number in 0..self.groups.len() {
+            let Some(seat) = self.groups.at(number) else { continue };
             let Some((header, body)) = seat.member.transmit(now) else { continue };
-            // Where it was connected to.
-            let to = peers[seat.to.0 as usize].address;
-            rail.send(now, to, &[Packet { head: &header.encode(), body: &body }])?;
-            tally.packets_sent += 1;
+            let to = seat.to;
+            if let Some(to) = self.address_of(to) {
+                rail.send(now, to, &[Packet { head: &header.encode(), body: &body }])?;
+                self.tally.packets_sent += 1;
+            }
         }
         Ok(())
     }
