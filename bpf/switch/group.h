@@ -609,16 +609,17 @@ static __always_inline void on_join(struct work *work)
 
 	if (!is_join(in))
 		return;
-	for (__u32 way = 0; way < 2 * WAYS; way++) {
-		__u32 at = (start + way) % GROUPS_MAX;
+	for (__u32 way = 0; way < 3 * WAYS; way++) {
+		__u32 at = start + way % WAYS;
 
-		/* First where it is, then where it may be. */
-		if (way >= WAYS)
-			at = (start + way - WAYS) % GROUPS_MAX;
+		/* Where it is, else where it may be, else where one is that not all have joined: any of them. */
+		if (way >= 2 * WAYS)
+			at = start + (way + work->random[0]) % WAYS;
+		at %= GROUPS_MAX;
 		group = group_at(at);
 		if (!group)
 			return;
-		if (way < WAYS ? is_group_of(group, in) : is_free(group, work->now_s)) {
+		if (way < WAYS ? is_group_of(group, in) : way < 2 * WAYS ? is_free(group, work->now_s) : !group->is_formed) {
 			place = at;
 			break;
 		}
@@ -631,7 +632,7 @@ static __always_inline void on_join(struct work *work)
 	work->place = place;
 	bpf_spin_lock(&group->lock);
 	if (!is_group_of(group, in)) {
-		if (!is_free(group, work->now_s)) {
+		if (!is_free(group, work->now_s) && group->is_formed) {
 			/* Another CPU has given the place away at this moment. */
 			bpf_spin_unlock(&group->lock);
 			goto refused;

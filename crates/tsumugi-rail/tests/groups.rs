@@ -102,7 +102,7 @@ impl Pair<'_> {
         let job = 5;
         let wanted = start_of(job, 1);
         let mut near = (1u64..).filter(|group| start_of(job, *group).wrapping_sub(wanted) % GROUPS_MAX < 2);
-        let number = self.random(7) as usize;
+        let number = self.random(6) as usize;
         (job, near.nth(number).expect("there are more"))
     }
 
@@ -277,7 +277,7 @@ fn the_program_counts_as_the_model_does() {
             assert_eq!(counted, pair.seen, "seed {seed}");
             seen.iter_mut().zip(pair.seen).for_each(|(all, one)| *all += one);
         }
-        assert!(seen.iter().all(|count| *count > 40), "not all happened often: {seen:?}");
+        assert!(seen.iter().all(|count| *count > 25), "not all happened often: {seen:?}");
         println!("{seen:?}");
     });
 }

@@ -48,11 +48,10 @@ fn places(lab: &Lab, size: usize) -> Vec<Place<'_>> {
     (0..size).map(|node| Place { lab, node, address: address(lab, node) }).collect()
 }
 
-fn quick(seed: u64, faults: Option<FaultOptions>) -> Config {
+fn config(seed: u64, faults: Option<FaultOptions>) -> Config {
     let mut config = Config::default();
     config.port = PORT;
     config.wait = Wait::Block;
-    config.peer_timeout = Duration::from_secs(2);
     config.faults = faults.map(|mut faults| {
         faults.seed = seed;
         faults
@@ -60,14 +59,26 @@ fn quick(seed: u64, faults: Option<FaultOptions>) -> Config {
     config
 }
 
-/// Has hosts do some work in a group, each in a thread of its own, while something else is done.
+/// Says at its end that it has come, also if that is a panic.
+struct Ends<'a>(&'a AtomicBool);
+
+impl Drop for Ends<'_> {
+    fn drop(&mut self) {
+        self.0.store(true, Ordering::Relaxed);
+    }
+}
+
+/// Has hosts do some work in a group, each in a thread of its own, while something else is done, which is told when the first of them
+/// has ended.
 fn together<T: Send>(
     places: &[Place<'_>],
     config: impl Fn(usize) -> Config + Sync,
     work: impl Fn(&Endpoint, &Group) -> T + Sync,
-    meanwhile: impl FnOnce() + Send,
+    meanwhile: impl FnOnce(&AtomicBool) + Send,
 ) -> Vec<T> {
+    let has_ended = AtomicBool::new(false);
     let one = |rank: usize| {
+        let _ends = Ends(&has_ended);
         let Place { lab, node, .. } = &places[rank];
         lab.enter(*node).expect("the node can be entered");
         let endpoint = Endpoint::open(config(rank)).unwrap_or_else(|error| panic!("{error}"));
@@ -85,7 +96,7 @@ fn together<T: Send>(
     let one = &one;
     std::thread::scope(|scope| {
         let threads: Vec<_> = (0..places.len()).map(|rank| scope.spawn(move || one(rank))).collect();
-        let other = scope.spawn(meanwhile);
+        let other = scope.spawn(|| meanwhile(&has_ended));
         let outcomes = threads.into_iter().map(|thread| thread.join());
         let outcomes: Vec<_> = outcomes.collect();
         other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
@@ -184,7 +195,7 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
         (faults.loss, faults.duplicate, faults.reorder) = (0.02, 0.02, 0.05);
         let counted = together(
             &places(&lab, size),
-            |rank| quick(rank as u64, Some(faults)),
+            |rank| config(rank as u64, Some(faults)),
             |_, group| {
                 assert!(group.use_switch_box().expect("asked"), "there is a box at hook {hook}");
                 let mut random = StdRng::seed_from_u64(7);
@@ -193,7 +204,7 @@ fn what_a_box_counts_is_right_at_every_hook_under_faults() {
                 }
                 group.is_counted_by_a_box()
             },
-            || {},
+            |_| {},
         );
         assert!(counted.iter().all(|counted| *counted), "at hook {hook}");
     }
@@ -207,7 +218,7 @@ fn a_group_goes_on_when_its_box_goes() {
     let is_over = AtomicBool::new(false);
     let before_and_after = together(
         &places(&lab, 4),
-        |rank| quick(rank as u64, None),
+        |rank| config(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
             let mut random = StdRng::seed_from_u64(8);
@@ -229,8 +240,8 @@ fn a_group_goes_on_when_its_box_goes() {
             }
             (counted, group.is_counted_by_a_box())
         },
-        || {
-            while done.load(Ordering::Relaxed) < 100 {
+        |has_ended| {
+            while done.load(Ordering::Relaxed) < 100 && !has_ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(1));
             }
             in_the_switch(&lab, || switch::down(&[]).expect("it goes"));
@@ -282,7 +293,7 @@ fn a_tree_of_boxes_counts() {
     }
     let counted = together(
         &places,
-        |rank| quick(rank as u64, None),
+        |rank| config(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there are boxes");
             let mut random = StdRng::seed_from_u64(11);
@@ -299,7 +310,7 @@ fn a_tree_of_boxes_counts() {
             group.barrier().expect("a barrier");
             (is_counted, seen)
         },
-        || {},
+        |_| {},
     );
     assert!(counted.iter().all(|(is_counted, _)| *is_counted));
     let seen = counted.into_iter().find_map(|(_, seen)| seen).expect("rank 0 has looked");
@@ -325,10 +336,10 @@ fn forget_groups() {
 fn a_box_that_forgets_is_joined_anew() {
     let Some(_watched) = as_root_with_the_program("a_box_that_forgets_is_joined_anew") else { return };
     let lab = lab(4, 1500);
-    let (is_over, arrived, forgotten) = (AtomicBool::new(false), AtomicU64::new(0), AtomicU64::new(0));
+    let (arrived, forgotten) = (AtomicU64::new(0), AtomicU64::new(0));
     let counted = together(
         &places(&lab, 4),
-        |rank| quick(rank as u64, None),
+        |rank| config(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
             let mut random = StdRng::seed_from_u64(12);
@@ -343,12 +354,11 @@ fn a_box_that_forgets_is_joined_anew() {
                 enough = [u64::from(forgotten.load(Ordering::Relaxed) >= 60)];
                 group.allreduce(&mut enough, &Reduction::min()).expect("agreed");
             }
-            is_over.store(true, Ordering::Relaxed);
             group.is_counted_by_a_box()
         },
-        || {
+        |has_ended| {
             lab.enter_switch().expect("the switch can be entered");
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 std::thread::sleep(Duration::from_millis(15));
                 forget_groups();
                 forgotten.fetch_add(1, Ordering::Relaxed);
@@ -365,7 +375,7 @@ fn without_a_box_all_are_told_so_at_once() {
     in_the_switch(&lab, || switch::down(&[]).expect("it goes"));
     let outcomes = together(
         &places(&lab, 3),
-        |rank| quick(rank as u64, None),
+        |rank| config(rank as u64, None),
         |_, group| {
             group.barrier().expect("a barrier");
             let start = Instant::now();
@@ -374,7 +384,7 @@ fn without_a_box_all_are_told_so_at_once() {
             group.barrier().expect("a barrier");
             (has_box, took)
         },
-        || {},
+        |_| {},
     );
     for (has_box, took) in outcomes {
         assert!(!has_box && took < Duration::from_secs(1), "{has_box}, after {took:?}");
@@ -389,7 +399,11 @@ fn a_member_whose_host_dies_ends_the_group_for_all() {
     let lab = lab(4, 1500);
     let outcomes = together(
         &places(&lab, 4),
-        |rank| quick(rank as u64, None),
+        |rank| {
+            let mut config = config(rank as u64, None);
+            config.peer_timeout = Duration::from_secs(2);
+            config
+        },
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
             for _ in 0..20 {
@@ -402,7 +416,7 @@ fn a_member_whose_host_dies_ends_the_group_for_all() {
             }
             Some(group.barrier().expect_err("one is dead"))
         },
-        || {},
+        |_| {},
     );
     for (rank, outcome) in outcomes.into_iter().enumerate().filter(|(rank, _)| *rank != 2) {
         match outcome {
@@ -455,10 +469,10 @@ fn a_stranger_neither_releases_nor_stops_anybody() {
         return;
     };
     let lab = lab(4, 1500);
-    let (is_over, arrived) = (AtomicBool::new(false), AtomicU64::new(0));
+    let arrived = AtomicU64::new(0);
     let counted = together(
         &places(&lab, 3),
-        |rank| quick(rank as u64, None),
+        |rank| config(rank as u64, None),
         |_, group| {
             assert!(group.use_switch_box().expect("asked"), "there is a box");
             let mut random = StdRng::seed_from_u64(9);
@@ -469,14 +483,13 @@ fn a_stranger_neither_releases_nor_stops_anybody() {
                 assert!(arrived.load(Ordering::Acquire) >= (round + 1) * 3, "left before all had arrived");
                 operate(group, &mut random);
             }
-            is_over.store(true, Ordering::Relaxed);
             group.is_counted_by_a_box()
         },
-        || {
+        |has_ended| {
             lab.enter(3).expect("the node can be entered");
             let socket = UdpSocket::bind("0.0.0.0:0").expect("a socket");
             let mut random = StdRng::seed_from_u64(10);
-            while !is_over.load(Ordering::Relaxed) {
+            while !has_ended.load(Ordering::Relaxed) {
                 for to in 0..3 {
                     // Somebody else's host may say that nobody is there.
                     let _ = socket.send_to(&forged(&mut random), address(&lab, to));

@@ -473,6 +473,9 @@ impl<A: Clone + Default> Groups<A> {
         let is_free = |group: &Group<A>| group.size == 0 || now_s.wrapping_sub(group.seen_s) >= self.lease_s;
         let found = (0..WAYS).map(ways).find(|place| is_it(&groups[*place]));
         let place = found.or_else(|| (0..WAYS).map(ways).find(|place| is_free(&groups[*place])));
+        // Whoever makes up groups takes the places of those that not all have joined, by chance, and of no others.
+        let any = (0..WAYS).map(|way| ways((way + (random[0] % WAYS as u64) as usize) % WAYS));
+        let place = place.or_else(|| any.into_iter().find(|place| !groups[*place].is_formed));
         let Some(place) = place else {
             return (Event::Refused, 0, Step::AnswerSender(refusal(join.via)));
         };
