@@ -32,6 +32,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "tsumugi_wire.h"
+#include "words.h"
 #include "receive/atomic.h"
 #include "receive/maps.h"
 #include "receive/deposit.h"

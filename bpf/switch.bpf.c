@@ -25,8 +25,11 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 #include "tsumugi_wire.h"
+#include "words.h"
 #include "switch/forward.h"
+#include "switch/group_state.h"
 #include "switch/group.h"
+#include "switch/groups.h"
 #include "switch/group_frames.h"
 
 /* NICs by the number of their port, with the program that makes the frame for who is there out of one for all. */

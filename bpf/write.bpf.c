@@ -11,6 +11,7 @@
 #include <bpf/bpf_endian.h>
 #include <bpf/bpf_helpers.h>
 
+#include "words.h"
 #include "receive/atomic.h"
 
 #define ETHERTYPE 0x88b6

@@ -177,21 +177,6 @@ __attribute__((noinline)) int tell_gaps(struct tsumugi_flow *flow, struct gaps *
 	return 0;
 }
 
-/* The sum of a word's halves, for the Internet checksums. */
-static __always_inline __u64 halves(__u64 word)
-{
-	return (word & 0xffffffff) + (word >> 32);
-}
-
-/* The Internet checksum of what was summed up in pieces of 16 or 32 bits (RFC 1071). */
-static __always_inline __u16 fold(__u64 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return ~sum;
-}
-
 /*
  * Turns addresses and ports round, states the new lengths, and puts the reply behind them. `sum` is that of the bitmap,
  * which is stored by itself.

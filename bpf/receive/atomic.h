@@ -33,9 +33,6 @@
 		_seen;                                                        \
 	})
 
-#define likely(condition) __builtin_expect(!!(condition), 1)
-#define unlikely(condition) __builtin_expect(!!(condition), 0)
-
 #ifdef __TARGET_ARCH_x86
 /* Loads are acquires and stores are releases; only the compiler must be kept from moving them. */
 #define barrier() asm volatile("" ::: "memory")

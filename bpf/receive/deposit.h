@@ -24,11 +24,6 @@ enum claim {
 	CLAIM_GIVEN_UP,
 };
 
-/* Words at any address, as in a packet (tsumugi_wire.h). */
-#define U16(at) (*(__u16 *)(at))
-#define U32(at) (*(__u32 *)(at))
-#define U64(at) (*(__u64 *)(at))
-
 /* What matters here of a packet's header, out of the packet. */
 struct packet {
 	__u64 token;

@@ -5,9 +5,6 @@
 #ifndef TSUMUGI_SWITCH_FORWARD_H
 #define TSUMUGI_SWITCH_FORWARD_H
 
-#define likely(truth) __builtin_expect(!!(truth), 1)
-#define unlikely(truth) __builtin_expect(!!(truth), 0)
-
 #define NS_IN_S 1000000000ull
 #define TAG_BYTES 4
 #define NETWORK_SHIFT 60

@@ -15,30 +15,11 @@
 
 _Static_assert(sizeof(struct packet) == sizeof(struct tsumugi_header) + TSUMUGI_GROUP_BYTES, "without gaps");
 
-/* Words at any address, as in a packet (tsumugi_wire.h). */
-#define U16(at) (*(__u16 *)(at))
-#define U32(at) (*(__u32 *)(at))
-#define U64(at) (*(__u64 *)(at))
-
 static __always_inline struct work *work_here(void)
 {
 	__u32 zero = 0;
 
 	return bpf_map_lookup_elem(&works, &zero);
-}
-
-/* The Internet checksum's sum, brought down to one word. */
-static __always_inline __u16 folded(__u64 sum)
-{
-	sum = (sum & 0xffff) + (sum >> 16 & 0xffff) + (sum >> 32);
-	sum = (sum & 0xffff) + (sum >> 16);
-	sum = (sum & 0xffff) + (sum >> 16);
-	return sum;
-}
-
-static __always_inline __u64 halves(__u64 word)
-{
-	return (word & 0xffffffff) + (word >> 32);
 }
 
 /* The sum of UDP's pseudo header (RFC 768; RFC 8200, 8.1). */
@@ -138,7 +119,7 @@ static __always_inline void put_headers(struct work *work, const struct address 
 		/* Version, header length and length; do not fragment; time to live and protocol. */
 		U64(ip) = 0x45 | (__u64)bpf_htons(sizeof(struct iphdr) + UDP_BYTES) << 16 | (__u64)bpf_htons(0x4000) << 48;
 		sum = halves(U64(ip)) + (64 | IPPROTO_UDP << 8) + halves(to->ip[0]);
-		U32(ip + 8) = 64 | IPPROTO_UDP << 8 | (__u32)(__u16)~folded(sum) << 16;
+		U32(ip + 8) = 64 | IPPROTO_UDP << 8 | (__u32)fold(sum) << 16;
 		U64(ip + 12) = to->ip[0];
 		udp = ip + sizeof(struct iphdr);
 	}
@@ -152,7 +133,7 @@ static __always_inline void put_headers(struct work *work, const struct address 
 		sum = pseudo + to->udp[0] + to->udp[1] + bpf_htons(UDP_BYTES);
 		for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
 			sum = halves(sum) + halves(((__u64 *)&work->out)[i]);
-		check = ~folded(sum);
+		check = fold(sum);
 		check = check ? check : 0xffff;
 	}
 	U16(udp + 6) = check;

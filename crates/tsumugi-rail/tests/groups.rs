@@ -3,49 +3,25 @@
 
 #[path = "groups/frames.rs"]
 mod frames;
+#[path = "switch/node.rs"]
+mod node;
 
 use frames::{Family, Host, Port, entry_of, frame_of, sent};
+use node::{as_root_with_the_program, in_a_node};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
-use std::process::Command;
-use tsumugi_lab::testing::{Watched, as_root};
-use tsumugi_lab::{Lab, Spec};
 use tsumugi_proto::group::boxes::{GROUPS_MAX, Groups, Sender, Step, start_of};
 use tsumugi_proto::group::member::seal;
-use tsumugi_rail::switch::groups::{Events, GroupEvent};
+use tsumugi_rail::switch::groups::Events;
 use tsumugi_rail::switch::{Forwarder, Hook, PortEntry, Rules};
-use tsumugi_rail::xdp::{Action, IS_COMPILED};
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX};
+use tsumugi_rail::xdp::Action;
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Event, Join, Operation, Verdict, WORDS_MAX};
 use tsumugi_wire::{Header, Kind, Psn};
 
 const SEEDS: u64 = 24;
 const STEPS: usize = 3000;
 const PORTS: u32 = 4;
 const LEASE_S: u32 = 20;
-
-fn as_root_with_the_program(test: &str) -> Option<Watched> {
-    let missing = "needs a build with the XDP program (clang and libbpf-dev)";
-    as_root(test, (!IS_COMPILED).then_some(missing))
-}
-
-/// Runs in a node with as many NICs as there are ports, whose queues are open for programs.
-fn in_a_node(work: impl FnOnce(&[u32]) + Send) {
-    let lab = Lab::up(&Spec { nics: PORTS, ..Spec::unique("groups") }).expect("the lab is made").guarded();
-    let (lab, nics) = (&lab, &lab.nodes()[0].nics);
-    std::thread::scope(|scope| {
-        let within = scope.spawn(move || {
-            lab.enter(0).expect("the node can be entered");
-            let index = |name: &str| {
-                let told = Command::new("ethtool").args(["-K", name, "gro", "on"]).status();
-                assert!(told.is_ok_and(|told| told.success()), "ethtool, for {name}");
-                tsumugi_rail::nics::index_of(name).expect("it is there")
-            };
-            let indices: Vec<u32> = nics.iter().map(|nic| index(&nic.name)).collect();
-            work(&indices);
-        });
-        within.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
-}
 
 fn random(rng: &mut Pcg64Mcg, below: u64) -> u64 {
     rng.next_u64() % below
@@ -64,7 +40,7 @@ struct Pair<'a> {
     seats: Vec<(u32, u64, Host)>,
     /// Generations that are likely, by place.
     generations: Vec<u64>,
-    seen: [u64; 15],
+    seen: [u64; Event::ALL.len()],
 }
 
 impl Pair<'_> {
@@ -89,7 +65,7 @@ impl Pair<'_> {
             hosts,
             seats: Vec::new(),
             generations: vec![1; GROUPS_MAX],
-            seen: [0; 15],
+            seen: [0; Event::ALL.len()],
         }
     }
 
@@ -221,7 +197,7 @@ impl Pair<'_> {
         let nic = self.nics[host.port as usize];
         let (action, out) = self.forwarder.run_on(&frame, nic).unwrap_or_else(|error| panic!("{error}"));
         if is_damaged {
-            self.seen[GroupEvent::Malformed as usize] += 1;
+            self.seen[Event::Malformed as usize] += 1;
             assert_eq!(action, Action::Drop, "a damaged packet");
             return;
         }
@@ -265,8 +241,8 @@ impl Pair<'_> {
 #[test]
 fn the_program_counts_as_the_model_does() {
     let Some(_watched) = as_root_with_the_program("the_program_counts_as_the_model_does") else { return };
-    in_a_node(|nics| {
-        let mut seen = [0; 15];
+    in_a_node(PORTS, |nics| {
+        let mut seen = [0; Event::ALL.len()];
         for seed in 0..SEEDS {
             let mut pair = Pair::new(seed, nics);
             for _ in 0..STEPS {

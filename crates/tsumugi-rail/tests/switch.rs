@@ -3,17 +3,17 @@
 
 #[path = "switch/model.rs"]
 mod model;
+#[path = "switch/node.rs"]
+mod node;
 
 use model::Model;
+use node::{as_root_with_the_program, in_a_node};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
-use std::process::Command;
-use tsumugi_lab::testing::{Watched, as_root};
-use tsumugi_lab::{Lab, Spec};
 use tsumugi_rail::switch::{
     Forwarder, Hook, IDLE_S, LONG_S, Outcome, PLACES_MAX, PortEntry, Rules, SHOW_MAX_S, SHOW_S, place_key,
 };
-use tsumugi_rail::xdp::{Action, IS_COMPILED};
+use tsumugi_rail::xdp::Action;
 
 const SEEDS: u64 = 16;
 const STEPS: usize = 4000;
@@ -23,31 +23,6 @@ const PORTS: u32 = 6;
 const FIRST_BUFFER_BYTES: usize = 4096 - 256 - 320;
 /// This host's address.
 const OWN: [u8; 6] = [2, 0, 0, 0, 0, 0xff];
-
-/// `None`, after saying so loudly, where the program cannot be run; never where CI=true.
-fn as_root_with_the_program(test: &str) -> Option<Watched> {
-    let missing = "needs a build with the XDP program (clang and libbpf-dev)";
-    as_root(test, (!IS_COMPILED).then_some(missing))
-}
-
-/// Runs in a node with as many NICs as there are ports, whose queues are open for programs.
-fn in_a_node(work: impl FnOnce(&[u32]) + Send) {
-    let lab = Lab::up(&Spec { nics: PORTS, ..Spec::unique("switch") }).expect("the lab is made").guarded();
-    let (lab, nics) = (&lab, &lab.nodes()[0].nics);
-    std::thread::scope(|scope| {
-        let within = scope.spawn(move || {
-            lab.enter(0).expect("the node can be entered");
-            let index = |name: &str| {
-                let told = Command::new("ethtool").args(["-K", name, "gro", "on"]).status();
-                assert!(told.is_ok_and(|told| told.success()), "ethtool, for {name}");
-                tsumugi_rail::nics::index_of(name).expect("it is there")
-            };
-            let indices: Vec<u32> = nics.iter().map(|nic| index(&nic.name)).collect();
-            work(&indices);
-        });
-        within.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-    });
-}
 
 fn random(rng: &mut Pcg64Mcg, below: u32) -> u32 {
     rng.next_u32() % below
@@ -87,7 +62,7 @@ fn frame(rng: &mut Pcg64Mcg, port: u32) -> Vec<u8> {
 #[test]
 fn the_program_does_what_the_model_does() {
     let Some(_watched) = as_root_with_the_program("the_program_does_what_the_model_does") else { return };
-    in_a_node(|nics| {
+    in_a_node(PORTS, |nics| {
         let mut seen = [0; Outcome::ALL.len()];
         for seed in 0..SEEDS {
             let mut rng = Pcg64Mcg::seed_from_u64(seed);
@@ -156,7 +131,7 @@ fn the_program_does_what_the_model_does() {
 #[test]
 fn what_is_no_port_is_left_to_the_kernel() {
     let Some(_watched) = as_root_with_the_program("what_is_no_port_is_left_to_the_kernel") else { return };
-    in_a_node(|nics| {
+    in_a_node(PORTS, |nics| {
         let forwarder = Forwarder::load(Rules::default(), Hook::Native, false);
         let mut forwarder = forwarder.unwrap_or_else(|error| panic!("{error}"));
         let frame = [[2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]].concat().into_iter().chain([0; 60]);
@@ -172,7 +147,7 @@ fn what_is_known_is_bounded_and_what_is_used_stays() {
     let Some(_watched) = as_root_with_the_program("what_is_known_is_bounded_and_what_is_used_stays") else {
         return;
     };
-    in_a_node(|nics| {
+    in_a_node(PORTS, |nics| {
         let forwarder =
             Forwarder::load(Rules { floods_per_s: u32::MAX, ..Rules::default() }, Hook::Generic, false);
         let mut forwarder = forwarder.unwrap_or_else(|error| panic!("{error}"));

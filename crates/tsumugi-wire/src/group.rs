@@ -108,6 +108,66 @@ numbered! {
     }
 }
 
+numbered! {
+    /// What a packet came to in a box, which counts by these numbers.
+    pub enum Event: u8 {
+        /// A member joined, or did again.
+        Join = 0,
+        /// A member arrived, and others have not yet.
+        Arrive = 1,
+        /// A member arrived again: its packet or the answer was lost or doubled.
+        Again = 2,
+        /// The last member arrived at the root, and all are told.
+        Release = 3,
+        /// All members here have arrived, and the box above is told; or the last JOIN was passed up.
+        Up = 4,
+        /// Something of the box above was passed down.
+        Down = 5,
+        /// A member left.
+        Leave = 6,
+        /// The generation is complete, and its result is not here.
+        Lost = 7,
+        /// Nobody has such a seat.
+        UnknownSeat = 8,
+        /// The group has another key.
+        WrongKey = 9,
+        /// There is no room, or the group is not as the sender says.
+        Refused = 10,
+        /// No member that keeps to the rules is at that generation.
+        WrongGeneration = 11,
+        /// The members disagree about what is combined.
+        Disagreement = 12,
+        /// The body does not say what there is.
+        Malformed = 13,
+        /// A VERDICT or RELEASE for somebody else, or out of date.
+        NotMine = 14,
+    }
+}
+
+impl Event {
+    /// Its name, for scripts.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            Event::Join => "join",
+            Event::Arrive => "arrive",
+            Event::Again => "again",
+            Event::Release => "release",
+            Event::Up => "up",
+            Event::Down => "down",
+            Event::Leave => "leave",
+            Event::Lost => "lost",
+            Event::UnknownSeat => "unknown_seat",
+            Event::WrongKey => "wrong_key",
+            Event::Refused => "refused",
+            Event::WrongGeneration => "wrong_generation",
+            Event::Disagreement => "disagreement",
+            Event::Malformed => "malformed",
+            Event::NotMine => "not_mine",
+        }
+    }
+}
+
 /// The body of a JOIN. The header's `flow`, `token` and `epoch` are those of the releases that the sender wants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Join {

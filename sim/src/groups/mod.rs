@@ -11,9 +11,11 @@ use crate::random::Random;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use tree::{Node, Tree};
-use tsumugi_proto::group::boxes::{Event as Counted, Groups, Sender, Step};
+use tsumugi_proto::group::boxes::{Groups, Sender, Step};
 use tsumugi_proto::group::member::{Failure, Member, Membership, State, seal};
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX};
+use tsumugi_wire::group::{
+    Answer, BODY_BYTES, Contribution, Event as Counted, Join, Operation, Verdict, WORDS_MAX,
+};
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
 /// After so long in virtual time a run should be over, ns.
@@ -338,7 +340,7 @@ impl World {
         let actor = &mut self.actors[number];
         let awaited = actor.member.awaited();
         if let Some((header, body)) = actor.member.transmit(now) {
-            let destination = usize::from(actor.member.sends_to());
+            let destination = usize::from(number == 0);
             let packet = Packet { source: number, destination, header, body };
             self.send_on(number, now, packet);
         }

@@ -5,7 +5,7 @@
 //!
 //! # Trees
 //!
-//! All members send to member 0, and member 0 to member 1. So the first box on a member's way has it for a member, and the box that has
+//! All members send towards the host of member 0, and those that are on it towards one other. So the first box on a member's way has it for a member, and the box that has
 //! member 0 is the *root*. Any other is a *child*: it joins the next box on the way to member 0, for all of its members at
 //! once, passes up what they contribute when all have arrived, and passes down what comes back. It has no timers: whatever is
 //! lost is asked for again by a member, and a child passes that up.
@@ -21,7 +21,9 @@
 //! 4. Whoever does not know the key takes no part, and whoever does not know a seat's token cannot speak for it.
 
 use alloc::vec::Vec;
-use tsumugi_wire::group::{Answer, Contribution, Join, Operation, SLOT_BITS, SLOTS_MAX, Verdict, WORDS_MAX};
+use tsumugi_wire::group::{
+    Answer, Contribution, Event, Join, Operation, SLOT_BITS, SLOTS_MAX, Verdict, WORDS_MAX,
+};
 use tsumugi_wire::{Header, Kind};
 
 /// Groups of a box, at most: a power of two.
@@ -30,41 +32,6 @@ pub const GROUPS_MAX: usize = 256;
 pub const WAYS: usize = 4;
 /// A member that is a box: bit of [`Slot::member`].
 const IS_BOX: u64 = 1 << 63;
-
-/// What a packet came to, in the order in which the program counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Event {
-    /// A member joined, or did again.
-    Join,
-    /// A member arrived, and others have not yet.
-    Arrive,
-    /// A member arrived again: its packet or the answer was lost or doubled.
-    Again,
-    /// The last member arrived at the root, and all are told.
-    Release,
-    /// All members here have arrived, and the box above is told; or the last JOIN was passed up.
-    Up,
-    /// Something of the box above was passed down.
-    Down,
-    /// A member left.
-    Leave,
-    /// The generation is complete, and its result is not here.
-    Lost,
-    /// Nobody has such a seat.
-    UnknownSeat,
-    /// The group has another key.
-    WrongKey,
-    /// There is no room, or the group is not as the sender says.
-    Refused,
-    /// No member that keeps to the rules is at that generation.
-    WrongGeneration,
-    /// The members disagree about what is combined.
-    Disagreement,
-    /// The body does not say what there is.
-    Malformed,
-    /// A VERDICT or RELEASE for somebody else, or out of date.
-    NotMine,
-}
 
 /// What a box is to do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,6 +1,6 @@
 //! A member of a group that a switch box counts for: joins, arrives, and asks again until it is told.
 //!
-//! Sans-IO: whoever drives it sends what [`Member::transmit`] makes, to the member that [`Member::sends_to`] says, and hands in what
+//! Sans-IO: whoever drives it sends what [`Member::transmit`] makes to another member ([`super::boxes`] says which), and hands in what
 //! comes back. Everything may be lost, doubled or late.
 
 use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX, mix};
@@ -130,12 +130,6 @@ impl Member {
     #[must_use]
     pub const fn state(&self) -> State {
         self.state
-    }
-
-    /// Number of the member that packets are addressed to, and which gets them when no box is there.
-    #[must_use]
-    pub const fn sends_to(&self) -> u16 {
-        if self.membership.member == 0 { 1 } else { 0 }
     }
 
     /// The generation that it has arrived at last.

@@ -2,47 +2,10 @@
 
 use aya::Pod;
 use aya::maps::{MapData, MapError, PerCpuArray};
-use strum::VariantArray as _;
-use tsumugi_wire::group::{SLOTS_MAX, WORDS_MAX};
+use tsumugi_wire::group::{Event, SLOTS_MAX, WORDS_MAX};
 
-/// What a packet of a group came to, in the order in which the program counts.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, strum::IntoStaticStr, strum::VariantArray)]
-#[strum(serialize_all = "snake_case")]
-pub enum GroupEvent {
-    /// A member joined, or did again.
-    Join,
-    /// A member arrived, and others have not yet.
-    Arrive,
-    /// A member arrived again: its packet or the answer was lost or doubled.
-    Again,
-    /// The last member arrived, and all are told.
-    Release,
-    /// All members here have arrived, and the box above is told; or a JOIN was passed up.
-    Up,
-    /// Something of the box above was passed down.
-    Down,
-    /// A member left.
-    Leave,
-    /// A generation is complete, and its result is not here.
-    Lost,
-    /// Nobody has such a seat.
-    UnknownSeat,
-    /// The group has another key.
-    WrongKey,
-    /// There is no room, or the group is not as the sender says.
-    Refused,
-    /// No member that keeps to the rules is at that generation.
-    WrongGeneration,
-    /// The members disagree about what is combined.
-    Disagreement,
-    /// The body does not say what there is.
-    Malformed,
-    /// A verdict or release for somebody else, or out of date.
-    NotMine,
-}
-
-/// Number of [`GroupEvent`]s.
-pub(super) const EVENTS: usize = GroupEvent::VARIANTS.len();
+/// Number of [`Event`]s.
+pub(super) const EVENTS: usize = Event::ALL.len();
 
 /// How many packets of groups have come to what.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,13 +14,13 @@ pub struct Events([u64; EVENTS]);
 impl Events {
     /// How many came to this.
     #[must_use]
-    pub const fn of(&self, event: GroupEvent) -> u64 {
+    pub const fn of(&self, event: Event) -> u64 {
         self.0[event as usize]
     }
 
     /// Every event by its name, with how many came to it.
     pub fn iter(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
-        GroupEvent::VARIANTS.iter().map(|event| (event.into(), self.of(*event)))
+        Event::ALL.into_iter().map(|event| (event.name(), self.of(event)))
     }
 }
 

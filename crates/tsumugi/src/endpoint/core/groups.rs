@@ -28,8 +28,8 @@ pub struct Joining {
 }
 
 impl Core {
-    /// Joins a group, with packets that are addressed to `to`: member 0, or for that member 1. `None`: there is no room for
-    /// another flow.
+    /// Joins a group, with packets that are addressed to `to`, a member on another host (`tsumugi_proto::group::boxes` says which).
+    /// `None`: there is no room for another flow.
     pub fn join_group(&mut self, now: Instant, to: PeerId, joining: Joining) -> Option<SeatId> {
         let flow = self.peers.free_flow()?;
         let id = self.groups.free();
