@@ -70,7 +70,8 @@ fn costs(text: &str) -> Result<Costs, String> {
 
 /// Prints how long barriers take.
 fn show_scale(costs: Costs) -> ExitCode {
-    match scale(64, costs) {
+    let sizes: Vec<usize> = (1..=12).map(|power| 1 << power).collect();
+    match scale(&sizes, 9, 64, costs) {
         Ok(all) => {
             println!("members  layers  barrier");
             for row in all {

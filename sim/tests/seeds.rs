@@ -106,7 +106,7 @@ fn ten_thousand_seeds_of_groups_keep_every_barrier() {
 #[test]
 fn a_barrier_of_thousands_grows_with_the_depth_of_the_tree() {
     let costs = Costs { link_ns: 1500, packet_ns: 300, copy_ns: 100 };
-    let all = scale(64, costs).expect("nothing is broken");
+    let all = scale(&[2, 8, 64, 128, 4096], 3, 64, costs).expect("nothing is broken");
     let of = |members: usize| all.iter().find(|row| row.members == members).expect("it was run").barrier_ns;
     // One box: up, and down to the last of so many.
     for members in [2, 8, 64] {

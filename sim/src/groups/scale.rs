@@ -25,19 +25,19 @@ pub struct Scale {
     pub barrier_ns: u64,
 }
 
-/// Runs barriers of 2 to 4,096 members on trees of boxes with so many ports.
+/// Runs so many barriers of each of these numbers of members, on trees of boxes with so many ports.
 ///
 /// # Errors
 /// What was broken.
-pub fn scale(ports: usize, costs: Costs) -> Result<Vec<Scale>, String> {
-    let sizes = (1..=12).map(|power| 1usize << power);
+pub fn scale(sizes: &[usize], generations: u64, ports: usize, costs: Costs) -> Result<Vec<Scale>, String> {
     sizes
-        .map(|members| {
+        .iter()
+        .map(|&members| {
             let plan = GroupsPlan {
                 members,
                 ports,
                 boxes: 0,
-                generations: 9,
+                generations,
                 loss: 0.0,
                 doubling: 0.0,
                 link_ns: (costs.link_ns, 0),
