@@ -31,6 +31,7 @@
 #include "switch/group.h"
 #include "switch/groups.h"
 #include "switch/group_frames.h"
+#include "switch/multicast.h"
 
 /* NICs by the number of their port, with the program that makes the frame for who is there out of one for all. */
 struct {
@@ -47,24 +48,45 @@ static __always_inline __u64 random_word(int which)
 }
 
 /*
- * Takes a packet of a group that a frame has, and finds out what is to be done about it. NULL: the frame is any other, or is to be
- * handed on as if it were.
+ * Takes a packet of a group that a frame has, and finds out what is to be done about it; `load` is the hook's function that reads bytes of a
+ * frame. NULL: the frame is any other, or is to be handed on as if it were.
  */
-static __always_inline struct work *take_packet(const char *data, const char *end, __u32 nic)
-{
-	struct port *from;
-	struct work *work;
+#define TAKE_PACKET(load, context, data, end, nic)                                                          \
+	({                                                                                                  \
+		struct work *taken = may_have_packet(data, end) ? find_packet(data, end, nic) : NULL;       \
+		if (unlikely(taken)) {                                                                      \
+			if (is_for_several(taken->in.header.kind) && LOAD_TABLE(load, context, taken))      \
+				taken->in.header.credit = 0;                                                \
+			taken = count_packet(taken);                                                        \
+		}                                                                                           \
+		taken;                                                                                      \
+	})
 
-	if (likely(!is_long_enough(data, end)))
-		return NULL;
-	from = bpf_map_lookup_elem(&ports, &nic);
-	work = work_here();
-	if (!from || !work || !read_packet(data, end, from->number, work))
-		return NULL;
+/* Reads the table behind the frames. 0: it is there. */
+#define LOAD_TABLE(load, context, work)                                                                     \
+	({                                                                                                  \
+		const struct tsumugi_header *header = &(work)->in.header;                                   \
+		__u32 bytes = TSUMUGI_TABLE_BYTES(header->credit & 63);                                      \
+		__u32 at = ((work)->onward.six ? IPV6_HEADERS : IPV4_HEADERS) + sizeof(*header);            \
+		!has_table(header) || load(context, at + frame_bytes_of(header), &(work)->table, bytes);    \
+	})
+
+static __always_inline struct work *find_packet(const char *data, const char *end, __u32 nic)
+{
+	struct port *from = bpf_map_lookup_elem(&ports, &nic);
+	struct work *work = work_here();
+
+	return from && work && read_packet(data, end, from->number, work) ? work : NULL;
+}
+
+static __always_inline struct work *count_packet(struct work *work)
+{
 	work->now_s = time_s();
 	work->random[0] = random_word(0);
 	work->random[1] = random_word(1);
 	count_in(work);
+	if (work->step == STEP_SPREAD && work->onward.six)
+		find_frame_sum(work);
 	return work->step == STEP_PASS ? NULL : work;
 }
 
@@ -82,6 +104,14 @@ static __always_inline __u32 addressee(const struct work *work)
 		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
 			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out), ##__VA_ARGS__))
 
+/* The same for a slot's part of a packet for several, whose frames stay. */
+#define STORE_PART(store, context, work, ...)                                                             \
+	((work)->bytes == IPV6_HEADERS ?                                                                   \
+		 store(context, 0, (work)->headers, IPV6_HEADERS, ##__VA_ARGS__) ||                        \
+			 store(context, IPV6_HEADERS, &(work)->out, sizeof((work)->out.header), ##__VA_ARGS__) : \
+		 store(context, 0, (work)->headers, IPV4_HEADERS, ##__VA_ARGS__) ||                        \
+			 store(context, IPV4_HEADERS, &(work)->out, sizeof((work)->out.header), ##__VA_ARGS__))
+
 /* Makes the frame of a packet of a group that for all that have a slot, of which all_nics makes what each gets. */
 static __always_inline int broadcast(struct xdp_md *context, struct work *work)
 {
@@ -92,10 +122,41 @@ static __always_inline int broadcast(struct xdp_md *context, struct work *work)
 	return bpf_redirect_map(&all_nics, 0, BPF_F_BROADCAST);
 }
 
+/* The same of a packet for several, which come by other ports than it. */
+static __always_inline int spread_by_all(struct xdp_md *context, struct work *work)
+{
+	work->in.header.flow = work->place;
+	work->in.header.ack = work->frame_sum;
+	if (bpf_xdp_store_bytes(context, work->sender.six ? IPV6_HEADERS : IPV4_HEADERS, &work->in.header,
+				sizeof(work->in.header)))
+		return XDP_DROP;
+	return bpf_redirect_map(&all_nics, 0, BPF_F_BROADCAST | BPF_F_EXCLUDE_INGRESS);
+}
+
+/* Makes a frame as long as what it is to have in it, if that is shorter than what came. */
+static __always_inline int trim(struct xdp_md *context, const struct work *work)
+{
+	int more = work->udp_came - work->udp_bytes;
+
+	return more > 0 ? bpf_xdp_adjust_tail(context, -more) : 0;
+}
+
+/* A slot at a port. TSUMUGI_GROUP_SLOTS: there is none. */
+static __always_inline __u32 slot_at_port(const struct group *group, __u32 port)
+{
+	for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
+		if (i >= group->slots_used)
+			break;
+		if (group->slots[i].address.port == port && !group->slots[i].has_left)
+			return i;
+	}
+	return TSUMUGI_GROUP_SLOTS;
+}
+
 SEC("xdp.frags/devmap")
 int tsumugi_tell(struct xdp_md *context)
 {
-	__u32 nic = context->egress_ifindex, number = TSUMUGI_GROUP_SLOTS;
+	__u32 nic = context->egress_ifindex, number;
 	const char *data = (void *)(long)context->data, *end = (void *)(long)context->data_end;
 	struct work *work = work_here();
 	struct group *group;
@@ -110,21 +171,26 @@ int tsumugi_tell(struct xdp_md *context)
 		return XDP_DROP;
 	work->place = work->out.header.flow;
 	work->kind = work->out.header.kind;
-	work->step = work->kind == TSUMUGI_VERDICT ? STEP_JOINED_ALL : STEP_RELEASE_ALL;
 	work->is_partial = 0;
 	group = group_at(work->place);
 	if (!group)
 		return XDP_DROP;
-	for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
-		if (i >= group->slots_used)
-			break;
-		if (group->slots[i].address.port == to->number && !group->slots[i].has_left) {
-			number = i;
-			break;
-		}
+	number = slot_at_port(group, to->number);
+	if (number == TSUMUGI_GROUP_SLOTS)
+		return XDP_DROP;
+	if (is_for_several(work->kind)) {
+		work->in.header = work->out.header;
+		work->onward.six = six;
+		work->frame_sum = work->in.header.ack;
+		work->udp_came = sizeof(struct udphdr) + sizeof(work->in.header) + work->in.header.body_bytes;
+		if (LOAD_TABLE(bpf_xdp_load_bytes, context, work) || put_part(work, number) < 0 ||
+		    work->to.six != (__u32)six || trim(context, work) ||
+		    STORE_PART(bpf_xdp_store_bytes, context, work))
+			return XDP_DROP;
+		return XDP_PASS;
 	}
-	if (number == TSUMUGI_GROUP_SLOTS || put_together(work, number) < 0 || work->to.six != (__u32)six ||
-	    STORE(bpf_xdp_store_bytes, context, work))
+	work->step = work->kind == TSUMUGI_NOTICE ? STEP_JOINED_ALL : STEP_RELEASE_ALL;
+	if (put_together(work, number) < 0 || work->to.six != (__u32)six || STORE(bpf_xdp_store_bytes, context, work))
 		return XDP_DROP;
 	return XDP_PASS;
 }
@@ -143,7 +209,8 @@ int tsumugi_switch(struct xdp_md *context)
 	int port;
 
 	frame.is_long = bytes != (__u64)(frame.end - frame.data);
-	work = frame.is_long ? NULL : take_packet((void *)frame.data, (void *)frame.end, frame.nic);
+	work = frame.is_long ? NULL :
+			       TAKE_PACKET(bpf_xdp_load_bytes, context, (char *)frame.data, (char *)frame.end, frame.nic);
 	if (unlikely(work)) {
 		/* Nobody else finishes a sum here. */
 		work->is_partial = 0;
@@ -153,8 +220,14 @@ int tsumugi_switch(struct xdp_md *context)
 			return XDP_DROP;
 		if (work->step == STEP_JOINED_ALL || work->step == STEP_RELEASE_ALL)
 			return broadcast(context, work);
+		if (work->step == STEP_SPREAD) {
+			if (is_one_at_each_port(work))
+				return spread_by_all(context, work);
+			conclude(work, EVENT_REFUSED, STEP_ANSWER_SENDER, 0);
+			say(work, TSUMUGI_REFUSED, 0, 0, 0, 0);
+		}
 		port = put_together(work, addressee(work));
-		if (port < 0 || STORE(bpf_xdp_store_bytes, context, work))
+		if (port < 0 || trim(context, work) || STORE(bpf_xdp_store_bytes, context, work))
 			return XDP_DROP;
 		if (work->step != STEP_UP)
 			return bpf_redirect_map(&nics, port, XDP_DROP);
@@ -176,17 +249,63 @@ int tsumugi_switch(struct xdp_md *context)
 	return outcome >= FILTERED ? XDP_DROP : XDP_PASS;
 }
 
+/* Makes a frame as long as what it is to have in it, if that is shorter than what came. */
+static __always_inline int trim_skb(struct __sk_buff *context, const struct work *work)
+{
+	return work->udp_bytes < work->udp_came ?
+		       bpf_skb_change_tail(context, work->bytes - sizeof(struct udphdr) + work->udp_bytes, 0) :
+		       0;
+}
+
+static __always_inline __u32 nic_of(__u32 port)
+{
+	struct port *to = bpf_map_lookup_elem(&by_number, &port);
+
+	return to ? to->nic : 0;
+}
+
 /* Puts the frame for somebody together in place of what is there. Returns the NIC that it is to leave by, or 0. */
 static __always_inline __u32 replace(struct __sk_buff *context, struct work *work, __u32 number)
 {
-	int found = put_together(work, number);
-	__u32 key = found;
-	struct port *to;
+	int port = put_together(work, number);
 
-	if (found < 0 || STORE(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
+	if (port < 0 || trim_skb(context, work) || STORE(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
 		return 0;
-	to = bpf_map_lookup_elem(&by_number, &key);
-	return to ? to->nic : 0;
+	return nic_of(port);
+}
+
+/*
+ * Makes the frame a slot's part of a packet for several, if it gets one and is a box or not, as `box` says; the part that was made before leaves by
+ * `nic`, unless that is 0. Returns the NIC that the last is to leave by. A global function, which the verifier goes through once.
+ */
+__attribute__((noinline)) int replace_by_part(struct __sk_buff *context, __u32 number, __u32 box, __u32 nic)
+{
+	struct work *work = work_here();
+	struct group *group = work ? group_at(work->place) : NULL;
+	int port;
+
+	if (!group || box != slot_at(group, number)->member >> 63)
+		return nic;
+	port = put_part(work, number);
+	if (port < 0)
+		return nic;
+	if (nic)
+		bpf_clone_redirect(context, nic, 0);
+	if (trim_skb(context, work) || STORE_PART(bpf_skb_store_bytes, context, work, BPF_F_INVALIDATE_HASH))
+		return 0;
+	return nic_of(port);
+}
+
+/* Sends each slot its part of a packet for several: boxes first, which get all of it. */
+static __always_inline int spread(struct __sk_buff *context, struct work *work)
+{
+	__u32 slots = work->slots, nic = 0;
+
+	for (__u32 i = 0; i < 2 * TSUMUGI_GROUP_SLOTS; i++) {
+		if (i % TSUMUGI_GROUP_SLOTS < slots)
+			nic = replace_by_part(context, i % TSUMUGI_GROUP_SLOTS, i < TSUMUGI_GROUP_SLOTS, nic);
+	}
+	return nic ? bpf_redirect(nic, 0) : TC_ACT_SHOT;
 }
 
 /* Does what is to be done about a packet of a group, if that is not to send it onward. */
@@ -196,6 +315,8 @@ static __always_inline int answer(struct __sk_buff *context, struct work *work)
 
 	if (work->step == STEP_NOTHING)
 		return TC_ACT_SHOT;
+	if (work->step == STEP_SPREAD)
+		return spread(context, work);
 	if (work->step == STEP_JOINED_ALL || work->step == STEP_RELEASE_ALL) {
 		for (__u32 i = 0; i < TSUMUGI_GROUP_SLOTS; i++) {
 			if (i >= slots)
@@ -222,7 +343,9 @@ int tsumugi_tc(struct __sk_buff *context)
 	enum outcome outcome;
 	struct work *work;
 
-	work = context->gso_size ? NULL : take_packet((void *)frame.data, (void *)frame.end, frame.nic);
+	work = context->gso_size ?
+		       NULL :
+		       TAKE_PACKET(bpf_skb_load_bytes, context, (char *)frame.data, (char *)frame.end, frame.nic);
 	if (unlikely(work)) {
 		if (work->step != STEP_UP) {
 			count(work->sender.port, COUNTED);

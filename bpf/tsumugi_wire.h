@@ -66,9 +66,11 @@ enum tsumugi_kind {
 	TSUMUGI_JOIN = 17,
 	TSUMUGI_ARRIVE = 18,
 	TSUMUGI_LEAVE = 19,
-	TSUMUGI_VERDICT = 20,
+	TSUMUGI_NOTICE = 20,
 	TSUMUGI_RELEASE = 21,
-	TSUMUGI_KIND_LAST = TSUMUGI_RELEASE,
+	TSUMUGI_MULTICAST = 22,
+	TSUMUGI_RELAY = 23,
+	TSUMUGI_KIND_LAST = TSUMUGI_RELAY,
 };
 
 #define TSUMUGI_FLAG_ACK_REQUEST 1 /* the sender wants an ACK at once */
@@ -226,7 +228,7 @@ enum tsumugi_operation {
 	TSUMUGI_OPERATION_XOR = 6,
 };
 
-enum tsumugi_verdict {
+enum tsumugi_notice {
 	TSUMUGI_JOINED = 1,
 	TSUMUGI_WAITING = 2,
 	TSUMUGI_LOST = 3,
@@ -262,10 +264,10 @@ struct tsumugi_contribution {
 	__u64 words[TSUMUGI_GROUP_WORDS];
 };
 
-/* VERDICT. */
+/* NOTICE. */
 struct tsumugi_group_answer {
 	__u64 frame;
-	__u8 verdict; /* enum tsumugi_verdict */
+	__u8 notice; /* enum tsumugi_notice */
 	__u8 via;
 	__u16 member; /* that has not arrived */
 	__u16 weight;
@@ -280,6 +282,21 @@ struct tsumugi_group_answer {
 _Static_assert(sizeof(struct tsumugi_join) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
 _Static_assert(sizeof(struct tsumugi_contribution) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
 _Static_assert(sizeof(struct tsumugi_group_answer) == TSUMUGI_GROUP_BYTES, "bodies of groups are of one length");
+
+/* MULTICAST, RELAY: what is behind the frames; the header's credit says for how many receivers. */
+#define TSUMUGI_RECEIVERS_MAX 63
+struct tsumugi_table {
+	__u64 base; /* PSN that the entries' are counted from */
+	__u32 crc;  /* CRC32C of the frames */
+	__u32 reserved;
+	struct tsumugi_entry {
+		__u32 tag;   /* lower half of the token of the receiver's flow, 0: nothing is for it */
+		__u32 after; /* its PSN is so many after the base */
+	} entries[TSUMUGI_RECEIVERS_MAX]; /* member n of the group is receiver n - 1 */
+};
+
+/* Bytes of a table for so many. */
+#define TSUMUGI_TABLE_BYTES(receivers) (16 + 8 * (receivers))
 
 /* What body_crc is where the flags have TSUMUGI_FLAG_MIXED. */
 static inline __u32 tsumugi_group_mix(const __u64 *body)
@@ -297,6 +314,19 @@ static inline __u32 tsumugi_group_mix(const __u64 *body)
 	TSUMUGI_MIX(body[8]);
 	TSUMUGI_MIX(body[9]);
 	TSUMUGI_MIX(body[10]);
+	return (__u32)sum;
+}
+
+/* The same of a table for so many receivers, at most TSUMUGI_RECEIVERS_MAX. */
+static inline __u32 tsumugi_table_check(const __u64 *table, __u32 receivers)
+{
+	__u64 sum = 0;
+
+	for (__u32 i = 0; i < TSUMUGI_TABLE_BYTES(TSUMUGI_RECEIVERS_MAX) / 8; i++) {
+		if (i >= TSUMUGI_TABLE_BYTES(receivers) / 8)
+			break;
+		TSUMUGI_MIX(table[i]);
+	}
 	return (__u32)sum;
 }
 #undef TSUMUGI_MIX

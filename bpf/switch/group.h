@@ -32,13 +32,13 @@ static __always_inline void clear(struct packet *out)
 	__builtin_memset(out->words, 0, sizeof(out->words));
 }
 
-/* A verdict about a slot, which may be none (`weight` 0). */
-static __always_inline void say(struct work *work, enum tsumugi_verdict verdict, __u8 via, __u16 member, __u16 weight,
+/* A notice about a slot, which may be none (`weight` 0). */
+static __always_inline void say(struct work *work, enum tsumugi_notice notice, __u8 via, __u16 member, __u16 weight,
 				__u64 generation)
 {
 	clear(&work->out);
-	work->kind = TSUMUGI_VERDICT;
-	work->out.answer.verdict = verdict;
+	work->kind = TSUMUGI_NOTICE;
+	work->out.answer.notice = notice;
 	work->out.answer.via = via;
 	work->out.answer.member = member;
 	work->out.answer.weight = weight;
@@ -49,7 +49,7 @@ static __always_inline void say(struct work *work, enum tsumugi_verdict verdict,
 static __always_inline void say_joined(struct packet *out, const struct slot *slot, __u32 seat, __u8 via,
 				       __u64 generation)
 {
-	out->answer.verdict = TSUMUGI_JOINED;
+	out->answer.notice = TSUMUGI_JOINED;
 	out->answer.via = via;
 	out->answer.weight = slot->weight;
 	out->answer.seat = seat;
@@ -216,12 +216,12 @@ static __always_inline void join(struct group *group, struct work *work)
 		}
 		group->is_formed = 1;
 		conclude(work, EVENT_JOIN, STEP_JOINED_ALL, 0);
-		work->kind = TSUMUGI_VERDICT;
+		work->kind = TSUMUGI_NOTICE;
 		return;
 	}
 	if (group->is_formed) {
 		conclude(work, EVENT_JOIN, STEP_ANSWER, known);
-		work->kind = TSUMUGI_VERDICT;
+		work->kind = TSUMUGI_NOTICE;
 		clear(&work->out);
 		say_joined(&work->out, slot, work->place << TSUMUGI_GROUP_SLOT_BITS | known, join->via, generation);
 		return;
@@ -307,6 +307,15 @@ static __always_inline void arrive(struct group *group, struct work *work, __u32
 	}
 }
 
+/* Group::multicast. The lock is held. */
+static __always_inline void multicast(struct group *group, struct work *work, __u32 number)
+{
+	if (slot_at(group, number)->member == 0)
+		conclude(work, EVENT_MULTICAST, STEP_SPREAD, 0);
+	else
+		conclude(work, EVENT_REFUSED, STEP_NOTHING, 0);
+}
+
 /* Group::leave. The lock is held. */
 static __always_inline void leave(struct group *group, struct work *work, __u32 number)
 {
@@ -329,15 +338,15 @@ static __always_inline void leave(struct group *group, struct work *work, __u32 
 	}
 }
 
-/* Group::on_verdict. The lock is held. */
-static __always_inline void on_verdict(struct group *group, struct work *work)
+/* Group::on_notice. The lock is held. */
+static __always_inline void on_notice(struct group *group, struct work *work)
 {
 	const struct tsumugi_group_answer *answer = &work->in.answer;
 	__u32 due = group->is_up && answer->generation == group->generation, via = answer->via;
 	struct slot *slot = slot_at(group, via);
 
 	conclude(work, EVENT_NOT_MINE, STEP_NOTHING, 0);
-	switch (answer->verdict) {
+	switch (answer->notice) {
 	case TSUMUGI_JOINED:
 		group->up_seat = answer->seat;
 		group->up_seat_token = answer->seat_token;
@@ -348,7 +357,7 @@ static __always_inline void on_verdict(struct group *group, struct work *work)
 		if (!group->is_formed) {
 			group->is_formed = 1;
 			conclude(work, EVENT_DOWN, STEP_JOINED_ALL, 0);
-			work->kind = TSUMUGI_VERDICT;
+			work->kind = TSUMUGI_NOTICE;
 			return;
 		}
 		break;
@@ -381,12 +390,12 @@ static __always_inline void on_verdict(struct group *group, struct work *work)
 	if (via >= group->slots_used)
 		return;
 	conclude(work, EVENT_DOWN, STEP_ANSWER, via);
-	if (answer->verdict == TSUMUGI_JOINED) {
-		work->kind = TSUMUGI_VERDICT;
+	if (answer->notice == TSUMUGI_JOINED) {
+		work->kind = TSUMUGI_NOTICE;
 		clear(&work->out);
 		say_joined(&work->out, slot, work->place << TSUMUGI_GROUP_SLOT_BITS | via, 0, group->generation);
 	} else {
-		say(work, answer->verdict, 0, answer->member, slot->weight, answer->generation);
+		say(work, answer->notice, 0, answer->member, slot->weight, answer->generation);
 	}
 }
 

@@ -23,18 +23,22 @@ static __always_inline struct work *work_here(void)
 }
 
 /* The sum of UDP's pseudo header (RFC 768; RFC 8200, 8.1). */
-static __always_inline __u64 pseudo_sum(const struct address *to)
+static __always_inline __u64 pseudo_sum(const struct address *to, __u32 udp_bytes)
 {
-	__u64 sum = bpf_htons(IPPROTO_UDP) + bpf_htons(UDP_BYTES) + halves(to->ip[0]);
+	__u64 sum = bpf_htons(IPPROTO_UDP) + bpf_htons(udp_bytes) + halves(to->ip[0]);
 
 	/* Zeros, for IPv4. */
 	return sum + halves(to->ip[1]) + halves(to->ip[2]) + halves(to->ip[3]);
 }
 
-/* Whether a frame is as long as one with a packet of a group: nearly all others are not. */
-static __always_inline int is_long_enough(const char *data, const char *end)
+/* Whether a frame is as long as one with a packet of a group, or has one for several receivers: nearly no others. */
+static __always_inline int may_have_packet(const char *data, const char *end)
 {
-	return data + IPV4_HEADERS + sizeof(struct packet) == end || data + IPV6_HEADERS + sizeof(struct packet) == end;
+	if (data + IPV4_HEADERS + sizeof(struct packet) == end || data + IPV6_HEADERS + sizeof(struct packet) == end)
+		return 1;
+	if (data + IPV6_HEADERS + sizeof(struct packet) > end)
+		return data + IPV4_HEADERS + sizeof(struct packet) <= end && is_for_several(data[IPV4_HEADERS + 1]);
+	return is_for_several(data[IPV4_HEADERS + 1]) || is_for_several(data[IPV6_HEADERS + 1]);
 }
 
 /*
@@ -46,6 +50,7 @@ static __always_inline int read_packet(const char *data, const char *end, __u32 
 	struct address *onward = &work->onward, *sender = &work->sender;
 	const struct tsumugi_header *header = &work->in.header;
 	const char *ip = data + ETH_HLEN, *udp, *packet;
+	__u32 udp_bytes;
 	int six;
 
 	if (data + IPV4_HEADERS + sizeof(struct packet) > end)
@@ -55,24 +60,29 @@ static __always_inline int read_packet(const char *data, const char *end, __u32 
 		if (data + IPV6_HEADERS + sizeof(struct packet) > end)
 			return 0;
 		udp = ip + sizeof(struct ipv6hdr);
-		if ((ip[0] & 0xf0) != 0x60 || ip[6] != IPPROTO_UDP || U16(ip + 4) != bpf_htons(UDP_BYTES))
+		if ((ip[0] & 0xf0) != 0x60 || ip[6] != IPPROTO_UDP || U16(ip + 4) != U16(udp + 4))
 			return 0;
 	} else {
 		udp = ip + sizeof(struct iphdr);
 		if (U16(data + 12) != bpf_htons(ETH_P_IP) || ip[0] != 0x45 || ip[9] != IPPROTO_UDP ||
-		    U16(ip + 6) & bpf_htons(0x3fff) || U16(ip + 2) != bpf_htons(sizeof(struct iphdr) + UDP_BYTES))
+		    U16(ip + 6) & bpf_htons(0x3fff) ||
+		    bpf_ntohs(U16(ip + 2)) != sizeof(struct iphdr) + bpf_ntohs(U16(udp + 4)))
 			return 0;
 	}
+	udp_bytes = bpf_ntohs(U16(udp + 4));
 	packet = udp + sizeof(struct udphdr);
 	if (packet + sizeof(struct packet) > end)
 		return 0;
-	if (packet[0] != TSUMUGI_VERSION || packet[1] < TSUMUGI_JOIN || packet[1] > TSUMUGI_RELEASE ||
-	    U16(udp + 4) != bpf_htons(UDP_BYTES))
+	if (packet[0] != TSUMUGI_VERSION || packet[1] < TSUMUGI_JOIN || packet[1] > TSUMUGI_RELAY ||
+	    (is_for_several(packet[1]) ? udp_bytes < UDP_BYTES : udp_bytes != UDP_BYTES))
 		return 0;
 	for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
 		((__u64 *)&work->in)[i] = U64(packet + 8 * i);
 	if (header->check != tsumugi_header_check(header) || header->epoch == 0)
 		return 0;
+	if (is_for_several(header->kind) && udp_bytes != sizeof(struct udphdr) + sizeof(*header) + header->body_bytes)
+		return 0;
+	work->udp_came = udp_bytes;
 	onward->port = sender->port = port;
 	onward->six = sender->six = six;
 	U64(onward->ethernet) = U64(data);
@@ -93,14 +103,23 @@ static __always_inline int read_packet(const char *data, const char *end, __u32 
 		sender->ip[1] = sender->ip[2] = sender->ip[3] = 0;
 	}
 	/* Then the sum of the pseudo header stands there alone. One in 65,536 that is finished looks so, too. */
-	work->is_partial = U16(udp + 6) != 0 && U16(udp + 6) == folded(pseudo_sum(onward));
+	work->is_partial = U16(udp + 6) != 0 && U16(udp + 6) == folded(pseudo_sum(onward, udp_bytes));
+	work->frame_sum = U16(udp + 6);
 	return 1;
 }
 
-/* Headers in front of the packet, for somebody's address. */
-static __always_inline void put_headers(struct work *work, const struct address *to)
+/* The sum of a header. */
+static __always_inline __u64 header_sum(const struct tsumugi_header *header)
 {
-	__u64 pseudo = pseudo_sum(to), sum;
+	return halves(header->words[0]) + halves(header->words[1]) + halves(header->words[2]) +
+	       halves(header->words[3]) + halves(header->words[4]) + halves(header->words[5]);
+}
+
+/* Headers in front of the packet, whose sum is `packet_sum`, for somebody's address. */
+static __always_inline void put_headers(struct work *work, const struct address *to, __u64 packet_sum)
+{
+	__u32 udp_bytes = work->udp_bytes;
+	__u64 pseudo = pseudo_sum(to, udp_bytes), sum;
 	__u8 *ip = work->headers + ETH_HLEN, *udp;
 	__u16 check = 0;
 
@@ -110,14 +129,14 @@ static __always_inline void put_headers(struct work *work, const struct address 
 	if (to->six) {
 		U16(work->headers + 12) = bpf_htons(ETH_P_IPV6);
 		U32(ip) = 0x60;
-		U32(ip + 4) = bpf_htons(UDP_BYTES) | IPPROTO_UDP << 16 | 64 << 24;
+		U32(ip + 4) = bpf_htons(udp_bytes) | IPPROTO_UDP << 16 | 64 << 24;
 		for (int i = 0; i < 4; i++)
 			U64(ip + 8 + 8 * i) = to->ip[i];
 		udp = ip + sizeof(struct ipv6hdr);
 	} else {
 		U16(work->headers + 12) = bpf_htons(ETH_P_IP);
 		/* Version, header length and length; do not fragment; time to live and protocol. */
-		U64(ip) = 0x45 | (__u64)bpf_htons(sizeof(struct iphdr) + UDP_BYTES) << 16 | (__u64)bpf_htons(0x4000) << 48;
+		U64(ip) = 0x45 | (__u64)bpf_htons(sizeof(struct iphdr) + udp_bytes) << 16 | (__u64)bpf_htons(0x4000) << 48;
 		sum = halves(U64(ip)) + (64 | IPPROTO_UDP << 8) + halves(to->ip[0]);
 		U32(ip + 8) = 64 | IPPROTO_UDP << 8 | (__u32)fold(sum) << 16;
 		U64(ip + 12) = to->ip[0];
@@ -125,15 +144,12 @@ static __always_inline void put_headers(struct work *work, const struct address 
 	}
 	U16(udp) = to->udp[0];
 	U16(udp + 2) = to->udp[1];
-	U16(udp + 4) = bpf_htons(UDP_BYTES);
+	U16(udp + 4) = bpf_htons(udp_bytes);
 	if (work->is_partial) {
 		check = folded(pseudo);
 	} else if (to->six) {
 		/* Over IPv4, none is needed: the packet has better ones. */
-		sum = pseudo + to->udp[0] + to->udp[1] + bpf_htons(UDP_BYTES);
-		for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
-			sum = halves(sum) + halves(((__u64 *)&work->out)[i]);
-		check = fold(sum);
+		check = fold(pseudo + to->udp[0] + to->udp[1] + bpf_htons(udp_bytes) + halves(packet_sum));
 		check = check ? check : 0xffff;
 	}
 	U16(udp + 6) = check;
@@ -151,6 +167,7 @@ __attribute__((noinline)) int put_together(struct work *work, __u32 number)
 	struct tsumugi_header *header;
 	struct group *group;
 	struct slot *slot;
+	__u64 sum = 0;
 
 	if (!work)
 		return -1;
@@ -198,7 +215,10 @@ __attribute__((noinline)) int put_together(struct work *work, __u32 number)
 	}
 	header->body_crc = tsumugi_group_mix(work->out.words);
 	header->check = tsumugi_header_check(header);
-	put_headers(work, &work->to);
+	for (__u32 i = 0; i < sizeof(struct packet) / 8; i++)
+		sum += halves(((__u64 *)&work->out)[i]);
+	work->udp_bytes = UDP_BYTES;
+	put_headers(work, &work->to, sum);
 	return work->to.port & (PORTS_MAX - 1);
 }
 

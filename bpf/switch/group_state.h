@@ -27,6 +27,7 @@ enum event {
 	EVENT_DISAGREEMENT,
 	EVENT_MALFORMED,
 	EVENT_NOT_MINE,
+	EVENT_MULTICAST,
 	EVENTS,
 };
 
@@ -40,6 +41,7 @@ enum step {
 	STEP_RELEASE_ALL,
 	STEP_RELEASE_TO,
 	STEP_UP, /* JOIN, ARRIVE and LEAVE alike: `kind` tells */
+	STEP_SPREAD,
 };
 
 /* How to send to somebody: what a frame to him has where. The lengths and the rest are those of the frame that he sent. */
@@ -155,9 +157,17 @@ struct work {
 	__u64 up_seat_token;
 	__u32 up_seat;
 	__u32 is_partial; /* the sum of UDP is to be finished by whoever sends the frame */
+	__u32 udp_came; /* bytes of the datagram that came */
+	__u32 udp_bytes; /* and of the one that is sent */
 	struct address to;
 	struct packet out;
 	__u8 headers[64];
+	/* Of a packet for several receivers: what is behind its frames, and, where there is one, the frames' part in the sum of UDP. */
+	union {
+		struct tsumugi_table table;
+		__u64 table_words[TSUMUGI_TABLE_BYTES(TSUMUGI_RECEIVERS_MAX) / 8];
+	};
+	__u64 frame_sum;
 };
 
 struct {

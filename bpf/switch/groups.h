@@ -112,7 +112,7 @@ static __always_inline void on_seat(struct work *work)
 {
 	const struct tsumugi_header *header = &work->in.header;
 	__u32 place = header->flow >> TSUMUGI_GROUP_SLOT_BITS, number = header->flow & (TSUMUGI_GROUP_SLOTS - 1);
-	int arrives = header->kind == TSUMUGI_ARRIVE, has_seat = 0;
+	int arrives = header->kind == TSUMUGI_ARRIVE, multicasts = header->kind == TSUMUGI_MULTICAST, has_seat = 0;
 	struct group *group;
 	struct slot *slot;
 
@@ -131,6 +131,8 @@ static __always_inline void on_seat(struct work *work)
 			slot->peer_token = header->ack;
 			if (arrives)
 				arrive(group, work, number);
+			else if (multicasts)
+				multicast(group, work, number);
 			else
 				leave(group, work, number);
 		}
@@ -138,7 +140,7 @@ static __always_inline void on_seat(struct work *work)
 		bpf_spin_unlock(&group->lock);
 	}
 	if (!has_seat) {
-		int is_told = arrives || is_contribution(&work->in.contribution);
+		int is_told = arrives || (!multicasts && is_contribution(&work->in.contribution));
 
 		conclude(work, EVENT_UNKNOWN_SEAT, STEP_ANSWER_SENDER, 0);
 		say(work, TSUMUGI_UNKNOWN, is_told ? work->in.contribution.via : 0, 0, 0,
@@ -163,9 +165,11 @@ static __always_inline void on_from_above(struct work *work)
 	if (is_mine) {
 		group->seen_s = work->now_s;
 		conclude(work, EVENT_MALFORMED, STEP_NOTHING, 0);
-		if (header->kind == TSUMUGI_VERDICT) {
-			if (work->in.answer.verdict >= TSUMUGI_JOINED && work->in.answer.verdict <= TSUMUGI_NO_BOX)
-				on_verdict(group, work);
+		if (header->kind == TSUMUGI_NOTICE) {
+			if (work->in.answer.notice >= TSUMUGI_JOINED && work->in.answer.notice <= TSUMUGI_NO_BOX)
+				on_notice(group, work);
+		} else if (header->kind == TSUMUGI_RELAY) {
+			conclude(work, EVENT_MULTICAST, STEP_SPREAD, 0);
 		} else if (is_contribution(&work->in.contribution)) {
 			on_release(group, work);
 		}
@@ -174,11 +178,30 @@ static __always_inline void on_from_above(struct work *work)
 	bpf_spin_unlock(&group->lock);
 }
 
-/* Whether the body is what its sender sent. */
-static __always_inline int is_sound(const struct packet *packet)
+static __always_inline int is_for_several(__u8 kind)
 {
-	return packet->header.body_bytes == TSUMUGI_GROUP_BYTES && packet->header.flags & TSUMUGI_FLAG_MIXED &&
-	       packet->header.body_crc == tsumugi_group_mix(packet->words);
+	return kind == TSUMUGI_MULTICAST || kind == TSUMUGI_RELAY;
+}
+
+/* Whether a packet for several receivers has a table, and its frames end where a word does (multicast::split). */
+static __always_inline int has_table(const struct tsumugi_header *header)
+{
+	__u32 receivers = header->credit;
+
+	return receivers >= 1 && receivers <= TSUMUGI_RECEIVERS_MAX && header->body_bytes >= TSUMUGI_GROUP_BYTES &&
+	       header->body_bytes >= TSUMUGI_TABLE_BYTES(receivers) && header->body_bytes % 8 == 0;
+}
+
+/* Whether the body, or of one for several receivers the table, is what its sender sent. */
+static __always_inline int is_sound(const struct work *work)
+{
+	const struct tsumugi_header *header = &work->in.header;
+
+	if (!(header->flags & TSUMUGI_FLAG_MIXED))
+		return 0;
+	if (!is_for_several(header->kind))
+		return header->body_bytes == TSUMUGI_GROUP_BYTES && header->body_crc == tsumugi_group_mix(work->in.words);
+	return has_table(header) && header->body_crc == tsumugi_table_check(work->table_words, header->credit);
 }
 
 /* Groups::on_packet. A global function, which the verifier goes through once. */
@@ -192,7 +215,7 @@ __attribute__((noinline)) int count_in(struct work *work)
 	conclude(work, EVENT_MALFORMED, STEP_NOTHING, 0);
 	work->place = 0;
 	work->slots = 0;
-	if (!is_sound(&work->in))
+	if (!is_sound(work))
 		goto counted;
 	switch (work->in.header.kind) {
 	case TSUMUGI_JOIN:
@@ -200,6 +223,7 @@ __attribute__((noinline)) int count_in(struct work *work)
 		break;
 	case TSUMUGI_ARRIVE:
 	case TSUMUGI_LEAVE:
+	case TSUMUGI_MULTICAST:
 		on_seat(work);
 		break;
 	default:

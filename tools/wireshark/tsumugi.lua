@@ -19,7 +19,7 @@ local KINDS = {
     [1] = "DATA", [2] = "ACK", [3] = "NAK", [4] = "XOFF", [5] = "XON", [6] = "PROBE", [7] = "HELLO",
     [8] = "CHALLENGE", [9] = "WELCOME", [10] = "BYE", [11] = "BYE_ACK", [12] = "RESET",
     [13] = "PIECE", [14] = "SIZE_PROBE", [15] = "SIZE_ACK", [16] = "DAMAGED",
-    [17] = "JOIN", [18] = "ARRIVE", [19] = "LEAVE", [20] = "VERDICT", [21] = "RELEASE",
+    [17] = "JOIN", [18] = "ARRIVE", [19] = "LEAVE", [20] = "NOTICE", [21] = "RELEASE",
 }
 local FORMS = { [1] = "whole", [2] = "fragment", [3] = "remote" }
 local OPCODES = {
@@ -30,11 +30,11 @@ local REPEATS = { [0] = "selective", [1] = "go-back-N" }
 local OPERATIONS = {
     [0] = "none (barrier)", [1] = "sum", [2] = "min", [3] = "max", [4] = "and", [5] = "or", [6] = "xor",
 }
-local GROUP_VERDICTS = {
+local GROUP_NOTICES = {
     [1] = "joined", [2] = "waiting", [3] = "lost", [4] = "unknown", [5] = "refused", [6] = "disagreement",
     [7] = "no box",
 }
-local VERDICTS = { [0] = "bad", [1] = "good", [2] = "not verified" }
+local NOTICES = { [0] = "bad", [1] = "good", [2] = "not verified" }
 
 local tsumugi = Proto("tsumugi", "Tsumugi")
 
@@ -54,7 +54,7 @@ local f = {
     mixed = ProtoField.bool("tsumugi.flags.mixed", "The body's check is no CRC", 8, nil, 0x80),
     path = ProtoField.uint8("tsumugi.path", "Path"),
     check = ProtoField.uint32("tsumugi.check", "Header check", base.HEX),
-    check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, VERDICTS),
+    check_status = ProtoField.uint8("tsumugi.check.status", "Header check status", base.DEC, NOTICES),
     token = ProtoField.uint64("tsumugi.token", "Token", base.HEX),
     flow = ProtoField.uint32("tsumugi.flow", "Flow"),
     epoch = ProtoField.uint32("tsumugi.epoch", "Epoch", base.HEX),
@@ -63,7 +63,7 @@ local f = {
     credit = ProtoField.uint16("tsumugi.credit", "Credit (PSNs)"),
     body_bytes = ProtoField.uint16("tsumugi.body_bytes", "Body bytes"),
     body_crc = ProtoField.uint32("tsumugi.body_crc", "Body CRC32C, or mix", base.HEX),
-    body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, VERDICTS),
+    body_crc_status = ProtoField.uint8("tsumugi.body_crc.status", "Body CRC status", base.DEC, NOTICES),
     body = ProtoField.bytes("tsumugi.body", "Body"),
     malformed = ProtoField.string("tsumugi.malformed", "Malformed"),
     trailing = ProtoField.bytes("tsumugi.trailing", "Bytes behind the packet"),
@@ -115,7 +115,7 @@ local f = {
     group_count = ProtoField.uint8("tsumugi.group.count", "Words"),
     group_generation = ProtoField.uint64("tsumugi.group.generation", "Generation", base.DEC),
     group_word = ProtoField.uint64("tsumugi.group.word", "Word", base.HEX),
-    group_verdict = ProtoField.uint8("tsumugi.group.verdict", "Verdict", base.DEC, GROUP_VERDICTS),
+    group_notice = ProtoField.uint8("tsumugi.group.notice", "Notice", base.DEC, GROUP_NOTICES),
     group_seat = ProtoField.uint32("tsumugi.group.seat", "Seat"),
     group_seat_token = ProtoField.uint64("tsumugi.group.seat_token", "Token of the seat", base.HEX),
 }
@@ -316,19 +316,19 @@ local function dissect_join(tvb, body, bytes, tree)
 end
 
 local function dissect_group_answer(tvb, body, bytes, tree)
-    local verdict = tvb(body + 8, 1):uint()
-    if not GROUP_VERDICTS[verdict] then
+    local notice = tvb(body + 8, 1):uint()
+    if not GROUP_NOTICES[notice] then
         return "", "group"
     end
     local answer = tree:add(tvb(body, bytes), "Answer of a box")
-    answer:add_le(f.group_verdict, tvb(body + 8, 1))
+    answer:add_le(f.group_notice, tvb(body + 8, 1))
     answer:add_le(f.group_via, tvb(body + 9, 1))
     answer:add_le(f.group_member, tvb(body + 10, 2))
     answer:add_le(f.group_weight, tvb(body + 12, 2))
     answer:add_le(f.group_seat, tvb(body + 16, 4))
     answer:add_le(f.group_seat_token, tvb(body + 24, 8))
     answer:add_le(f.group_generation, tvb(body + 32, 8))
-    return string.format("generation=%s %s", tostring(tvb(body + 32, 8):le_uint64()), GROUP_VERDICTS[verdict])
+    return string.format("generation=%s %s", tostring(tvb(body + 32, 8):le_uint64()), GROUP_NOTICES[notice])
 end
 
 -- `dissect` for the body of a packet of a group, which must have the flag and the length.
@@ -517,7 +517,7 @@ local function verify_crc(tvb, at, bytes, tree, item)
     elseif bits and tsumugi.prefs.verify_crc then
         status = crc32c(tvb:raw(at + HEADER_BYTES, bytes)) == announced and 1 or 0
     end
-    item:append_text(" (" .. VERDICTS[status] .. ")")
+    item:append_text(" (" .. NOTICES[status] .. ")")
     tree:add(f.body_crc_status, status):set_generated()
     return status ~= 0
 end

@@ -6,7 +6,7 @@ mod frames;
 #[path = "switch/node.rs"]
 mod node;
 
-use frames::{Family, Host, Port, entry_of, frame_of, sent};
+use frames::{Family, Host, Port, entry_of, frame_of, is_one_at_each_port, part, sent};
 use node::{as_root_with_the_program, in_a_node};
 use rand_pcg::Pcg64Mcg;
 use rand_pcg::rand_core::{Rng as _, SeedableRng as _};
@@ -15,8 +15,9 @@ use tsumugi_proto::group::member::seal;
 use tsumugi_rail::switch::groups::Events;
 use tsumugi_rail::switch::{Forwarder, Hook, PortEntry, Rules};
 use tsumugi_rail::xdp::Action;
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Event, Join, Operation, Verdict, WORDS_MAX};
-use tsumugi_wire::{Header, Kind, Psn};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Event, Join, Notice, Operation, WORDS_MAX};
+use tsumugi_wire::multicast::{self, Entry, RECEIVERS_MAX, Table, receivers_behind};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 const SEEDS: u64 = 24;
 const STEPS: usize = 3000;
@@ -41,6 +42,8 @@ struct Pair<'a> {
     /// Generations that are likely, by place.
     generations: Vec<u64>,
     seen: [u64; Event::ALL.len()],
+    /// How often somebody was sent a part of a packet for several.
+    spread: u64,
 }
 
 impl Pair<'_> {
@@ -66,6 +69,7 @@ impl Pair<'_> {
             seats: Vec::new(),
             generations: vec![1; GROUPS_MAX],
             seen: [0; Event::ALL.len()],
+            spread: 0,
         }
     }
 
@@ -83,7 +87,7 @@ impl Pair<'_> {
     }
 
     /// A packet, most often one that says something, and the host that sends it.
-    fn packet(&mut self) -> (Host, Header, [u8; BODY_BYTES]) {
+    fn packet(&mut self) -> (Host, Header, Vec<u8>) {
         let number = self.random(6) as usize;
         let mut host = self.hosts[number];
         if self.random(200) == 0 {
@@ -96,11 +100,13 @@ impl Pair<'_> {
             Kind::Arrive,
             Kind::Arrive,
             Kind::Arrive,
-            Kind::Verdict,
+            Kind::Notice,
             Kind::Release,
+            Kind::Multicast,
+            Kind::Relay,
             Kind::Leave,
         ];
-        let kind = kind[self.random(9) as usize];
+        let kind = kind[self.random(11) as usize];
         // To leave is rare, or no group ever forms.
         let kind = if kind == Kind::Leave && self.random(8) != 0 { Kind::Arrive } else { kind };
         let mut header = Header::new(kind, 1 + number as u32);
@@ -130,13 +136,13 @@ impl Pair<'_> {
                 }
                 .encode()
             }
-            Kind::Verdict => {
-                let verdict = Verdict::ALL[self.random(Verdict::ALL.len() as u64) as usize];
+            Kind::Notice => {
+                let notice = Notice::ALL[self.random(Notice::ALL.len() as u64) as usize];
                 let its = self.model.at(place).clone();
                 header.flow = place as u32;
                 header.token = if self.random(8) == 0 { 1 } else { its.up_token };
                 Answer {
-                    verdict,
+                    notice,
                     via,
                     member: self.random(4) as u16,
                     weight: if self.random(3) == 0 { 1 } else { its.weight },
@@ -167,7 +173,7 @@ impl Pair<'_> {
             }
             _ => [0; BODY_BYTES],
         };
-        if matches!(kind, Kind::Arrive | Kind::Leave) {
+        if matches!(kind, Kind::Arrive | Kind::Leave | Kind::Multicast) {
             (header.psn, header.ack) = (Psn(header.flow.into()), tsumugi_wire::Psn(header.token));
             header.flow = self.random(1 << 14) as u32;
             if !self.seats.is_empty() && self.random(30) != 0 {
@@ -176,8 +182,85 @@ impl Pair<'_> {
                 (header.flow, header.token, host) = (seat, token, its);
             }
         }
+        if matches!(kind, Kind::Multicast | Kind::Relay) {
+            if kind == Kind::Relay {
+                let its = self.model.at(place);
+                (header.flow, header.token) = (place as u32, its.up_token);
+            }
+            let body = self.for_several(&mut header);
+            return (host, header, body);
+        }
         let (header, body) = seal(header, body);
-        (host, header, body)
+        (host, header, body.to_vec())
+    }
+
+    /// Makes a packet one for several receivers, most often some that there are. Returns its body.
+    fn for_several(&mut self, header: &mut Header) -> Vec<u8> {
+        let place = if header.kind == Kind::Relay { header.flow } else { header.flow >> 6 } as usize;
+        let base = Psn(self.random(1 << 40));
+        let slots = self.model.at(place % GROUPS_MAX).slots.clone();
+        let members = slots.iter().map(|slot| slot.member & 63).max().unwrap_or(0);
+        let mut entries = vec![Entry::ABSENT; (members as usize).max(1)];
+        for slot in slots.iter().filter(|slot| slot.member != 0 && slot.member < 64) {
+            let token = slot.peer_token ^ u64::from(self.random(9) == 0);
+            entries[slot.member as usize - 1] = Entry::new(token, base, base.plus(self.random(1 << 32)));
+        }
+        let frame_bytes = 8 * self.random(180) as usize;
+        let mut frames = vec![0; frame_bytes];
+        frames.iter_mut().for_each(|byte| *byte = self.rng.next_u32() as u8);
+        let count = if self.random(40) == 0 { RECEIVERS_MAX } else { entries.len() };
+        entries.resize(receivers_behind(frame_bytes, count), Entry::ABSENT);
+        let table = Table { crc: self.rng.next_u32(), base, entries: &entries };
+        let mut table = [&table.encode_head()[..], table.entry_bytes()].concat();
+        header.credit = entries.len() as u16;
+        header.path = self.random(3) as u8;
+        header.flags = Flags::MIXED.with(if self.random(2) == 0 { Flags::ACK_REQUEST } else { Flags(0) });
+        header.body_crc = multicast::check(&table);
+        match self.random(60) {
+            0 => header.credit = self.random(70) as u16,
+            1 => table[0] ^= 1,
+            2 => frames.push(7),
+            _ => {}
+        }
+        header.body_bytes = (frames.len() + table.len()) as u16;
+        [frames, table].concat()
+    }
+
+    /// What each slot gets of a packet for several receivers, as far as it is seen: the last of them; behind the driver, who is refused.
+    /// Returns whether anybody gets anything.
+    fn compare_parts(
+        &self,
+        place: usize,
+        host: &Host,
+        (header, body): (&Header, &[u8]),
+        (action, out): (Action, &[u8]),
+        frame: &[u8],
+    ) -> bool {
+        let group = self.model.at(place);
+        let parts = self.model.spread(place, header, body);
+        let told = format!("{parts:?} of {header:?}, {group:?}");
+        if self.hook == Hook::Tc {
+            let Some((slot, last)) = parts.last() else {
+                assert_eq!((action, out), (Action::Drop, frame), "{told}");
+                return false;
+            };
+            let expected = part(group, *slot, last, body);
+            assert!(out == expected, "{told}:\n{out:02x?}\n{expected:02x?}");
+        } else if !is_one_at_each_port(group, host) {
+            let refusal = Answer {
+                notice: Notice::Refused,
+                via: 0,
+                member: 0,
+                weight: 0,
+                seat: 0,
+                seat_token: 0,
+                generation: 0,
+            };
+            let expected = sent(&Step::AnswerSender(refusal), group, place, host, header, frame);
+            assert_eq!(Some(out), expected.as_deref(), "{told}");
+        }
+        assert_eq!(action, Action::Redirect, "{told}");
+        true
     }
 
     fn step(&mut self) {
@@ -201,6 +284,17 @@ impl Pair<'_> {
             assert_eq!(action, Action::Drop, "a damaged packet");
             return;
         }
+        // As whoever drives the rules does.
+        let checked = match header.kind {
+            Kind::Multicast | Kind::Relay => multicast::split(header.credit, &body)
+                .is_ok_and(|(_, table)| multicast::check(table) == header.body_crc),
+            _ => true,
+        };
+        if !checked {
+            self.seen[Event::Malformed as usize] += 1;
+            assert_eq!(action, Action::Drop, "{header:?}");
+            return;
+        }
         let sender = Sender { address: host.back(), is_six: host.family == Family::Six };
         let (event, place, step) = self.model.on_packet(self.now_s, &header, &body, sender, chance);
         self.seen[event as usize] += 1;
@@ -212,7 +306,7 @@ impl Pair<'_> {
                 return;
             }
             Step::Nothing => assert_eq!(action, Action::Drop, "{told}"),
-            Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp => {}
+            Step::JoinUp(_) | Step::ArriveUp(_) | Step::LeaveUp | Step::Spread => {}
             _ => assert_eq!(action, Action::Redirect, "{told}"),
         }
         let group = self.model.at(place);
@@ -220,6 +314,10 @@ impl Pair<'_> {
         let is_for_all = matches!(step, Step::JoinedAll | Step::ReleaseAll(_)) && self.hook != Hook::Tc;
         if !is_for_all && let Some(expected) = sent(&step, group, place, &host, &header, &frame) {
             assert!(out == expected, "{told}:\n{out:02x?}\n{expected:02x?}");
+        }
+        if step == Step::Spread {
+            let is_sent = self.compare_parts(place, &host, (&header, &body), (action, &out), &frame);
+            self.spread += u64::from(is_sent);
         }
         let known = self.forwarder.group(place as u32).expect("there is such a place");
         let expected = entry_of(group, &known);
@@ -242,7 +340,7 @@ impl Pair<'_> {
 fn the_program_counts_as_the_model_does() {
     let Some(_watched) = as_root_with_the_program("the_program_counts_as_the_model_does") else { return };
     in_a_node(PORTS, |nics| {
-        let mut seen = [0; Event::ALL.len()];
+        let (mut seen, mut spread) = ([0; Event::ALL.len()], 0);
         for seed in 0..SEEDS {
             let mut pair = Pair::new(seed, nics);
             for _ in 0..STEPS {
@@ -251,9 +349,11 @@ fn the_program_counts_as_the_model_does() {
             let events: Events = pair.forwarder.events().expect("they can be read");
             let counted: Vec<u64> = events.iter().map(|(_, count)| count).collect();
             assert_eq!(counted, pair.seen, "seed {seed}");
+            spread += pair.spread;
             seen.iter_mut().zip(pair.seen).for_each(|(all, one)| *all += one);
         }
         assert!(seen.iter().all(|count| *count > 25), "not all happened often: {seen:?}");
-        println!("{seen:?}");
+        assert!(spread > 1000, "packets for several went out {spread} times");
+        println!("{seen:?}, {spread} for several");
     });
 }

@@ -1,5 +1,5 @@
 //! Packets between endpoints and a switch box, which counts for groups of endpoints (barrier) and combines what they
-//! contribute (reduction).
+//! contribute (reduction). What it does for one that sends to several is told in [`crate::multicast`].
 //!
 //! A member sends its packets to another member, and a box on the way takes them: so nobody configures where boxes are, and
 //! without one the other member gets the packet and says so. Every such packet is a header and a body of [`BODY_BYTES`], so that a box
@@ -8,13 +8,13 @@
 //! ```text
 //!   member                                  box
 //!   | JOIN  job, key, group, size -------->  |
-//!   | <------------- VERDICT joined, seat    |   when all `size` have joined
+//!   | <------------- NOTICE joined, seat    |   when all `size` have joined
 //!   | ARRIVE seat, generation, words ----->  |
 //!   | <-- DATA generation, combined words    |   to every member, when all have arrived: the release
 //! ```
 //!
 //! A member that leaves says LEAVE: header and token as in an ARRIVE, and a body of zeros, which nobody reads. It is there
-//! because all bodies are of one length. Nothing answers it. A VERDICT answers each JOIN and ARRIVE that is not answered by a release.
+//! because all bodies are of one length. Nothing answers it. A NOTICE answers each JOIN and ARRIVE that is not answered by a release.
 //!
 //! A release is a DATA packet of a flow that the member has opened for it and named in its JOIN, so a receive path deposits it
 //! as any other. Its PSN counts generations. Between boxes it is a RELEASE.
@@ -90,7 +90,7 @@ impl Operation {
 numbered! {
     /// What a box says of a JOIN, an ARRIVE or a LEAVE other than by a release; and what a member says that such a packet has
     /// reached.
-    pub enum Verdict: u8 {
+    pub enum Notice: u8 {
         /// All members have joined, and this is the sender's seat.
         Joined = 1,
         /// All that is known has been counted; others have yet to arrive. `member` is one of them.
@@ -139,8 +139,10 @@ numbered! {
         Disagreement = 12,
         /// The body does not say what there is.
         Malformed = 13,
-        /// A VERDICT or RELEASE for somebody else, or out of date.
+        /// A NOTICE, RELEASE or RELAY for somebody else, or out of date.
         NotMine = 14,
+        /// DATA was made for several receivers.
+        Multicast = 15,
     }
 }
 
@@ -164,6 +166,7 @@ impl Event {
             Event::Disagreement => "disagreement",
             Event::Malformed => "malformed",
             Event::NotMine => "not_mine",
+            Event::Multicast => "multicast",
         }
     }
 }
@@ -207,11 +210,11 @@ pub struct Contribution {
     pub words: [u64; WORDS_MAX],
 }
 
-/// The body of a VERDICT. The header's `flow` and `token` are those of the JOIN.
+/// The body of a NOTICE. The header's `flow` and `token` are those of the JOIN.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Answer {
     /// What is said.
-    pub verdict: Verdict,
+    pub notice: Notice,
     /// The `via` of what is answered.
     pub via: u8,
     /// WAITING: number of a member that has not arrived; of a box: the smallest that it stands for.
@@ -264,7 +267,7 @@ struct ContributionLayout {
 #[repr(C)]
 struct AnswerLayout {
     frame: U64,
-    verdict: u8,
+    notice: u8,
     via: u8,
     member: U16,
     weight: U16,
@@ -366,12 +369,12 @@ impl Contribution {
 }
 
 impl Answer {
-    /// A VERDICT's body.
+    /// A NOTICE's body.
     #[must_use]
     pub fn encode(&self) -> [u8; BODY_BYTES] {
         zerocopy::transmute!(AnswerLayout {
             frame: U64::new(0),
-            verdict: self.verdict as u8,
+            notice: self.notice as u8,
             via: self.via,
             member: U16::new(self.member),
             weight: U16::new(self.weight),
@@ -384,15 +387,15 @@ impl Answer {
         })
     }
 
-    /// Reads a VERDICT's body.
+    /// Reads a NOTICE's body.
     ///
     /// # Errors
     /// Its length is wrong, or it says what this version does not define.
     pub fn decode(body: &[u8]) -> Result<Answer, MalformedGroup> {
         let layout = AnswerLayout::ref_from_bytes(body).map_err(|_| MalformedGroup)?;
-        let verdict = Verdict::from_number(layout.verdict).ok_or(MalformedGroup)?;
+        let notice = Notice::from_number(layout.notice).ok_or(MalformedGroup)?;
         Ok(Answer {
-            verdict,
+            notice,
             via: layout.via,
             member: layout.member.get(),
             weight: layout.weight.get(),
@@ -415,7 +418,7 @@ mod tests {
             (size, member, weight, via) in any::<(u16, u16, u16, u8)>(),
             (words, generation, seat_token) in any::<([u64; 8], u64, u64)>(),
             operation in 0..Operation::ALL.len(),
-            verdict in 0..Verdict::ALL.len(),
+            notice in 0..Notice::ALL.len(),
         ) {
             let join = Join { job, key, group, box_number, first, size, member, weight, via };
             match Join::decode(&join.encode()) {
@@ -431,8 +434,8 @@ mod tests {
                 Ok(read) => prop_assert_eq!(read, contribution),
                 Err(_) => prop_assert_eq!(generation, 0),
             }
-            let verdict = Verdict::ALL[verdict];
-            let answer = Answer { verdict, via, member, weight, seat: job as u32, seat_token, generation };
+            let notice = Notice::ALL[notice];
+            let answer = Answer { notice, via, member, weight, seat: job as u32, seat_token, generation };
             prop_assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
         }
 

@@ -51,9 +51,13 @@ numbered! {
         /// To a switch box: the sender leaves its group.
         Leave = 19,
         /// What a switch box says of a JOIN, an ARRIVE or a LEAVE.
-        Verdict = 20,
+        Notice = 20,
         /// From a switch box to one below: a generation of a group is complete.
         Release = 21,
+        /// To a switch box: DATA for several receivers, which it makes one packet of for each ([`crate::multicast`]).
+        Multicast = 22,
+        /// The same, from a switch box to one below.
+        Relay = 23,
     }
 }
 
@@ -67,7 +71,16 @@ impl Kind {
     /// Whether the packet is between a member of a group and a switch box, or between boxes.
     #[must_use]
     pub const fn of_a_group(self) -> bool {
-        matches!(self, Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release)
+        matches!(
+            self,
+            Kind::Join
+                | Kind::Arrive
+                | Kind::Leave
+                | Kind::Notice
+                | Kind::Release
+                | Kind::Multicast
+                | Kind::Relay
+        )
     }
 }
 
@@ -94,8 +107,8 @@ impl Flags {
     /// In DATA, where both sides have agreed on it ([`Offer::trusts_wire`](crate::handshake::Offer::trusts_wire)): the body's CRC was
     /// not made, is 0, and is not compared.
     pub const UNCHECKED: Flags = Flags(64);
-    /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body: in all packets to and from switch boxes, and in no
-    /// others. With a body of another length than theirs it means nothing.
+    /// `body_crc` is no CRC but [`group::mix`](crate::group::mix) of the body, or [`multicast::check`](crate::multicast::check) of the
+    /// table in it: in all packets to and from switch boxes, and in no others. With a body of another length than theirs it means nothing.
     pub const MIXED: Flags = Flags(128);
 
     /// Whether every bit of `other` is set here.

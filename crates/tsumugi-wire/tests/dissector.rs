@@ -72,7 +72,7 @@ const COLUMNS: [&str; 59] = [
     "group.count",
     "group.generation",
     "group.word",
-    "group.verdict",
+    "group.notice",
     "group.seat",
     "group.seat_token",
 ];
@@ -188,7 +188,7 @@ fn expect_body(fields: &[(String, String)], body: &[u8], shown: &mut Shown) {
             ("value", _) => show(shown, "group.word", value),
             (
                 "box" | "first" | "size" | "member" | "weight" | "via" | "operation" | "count" | "generation"
-                | "verdict" | "seat" | "seat_token",
+                | "notice" | "seat" | "seat_token",
                 _,
             ) => show(shown, &format!("group.{key}"), value),
             _ => {}

@@ -264,11 +264,11 @@ static void describe_group_answer(const unsigned char *body, struct fields *fiel
 	struct tsumugi_group_answer answer;
 
 	memcpy(&answer, body, sizeof(answer));
-	if (answer.verdict < TSUMUGI_JOINED || answer.verdict > TSUMUGI_NO_BOX) {
+	if (answer.notice < TSUMUGI_JOINED || answer.notice > TSUMUGI_NO_BOX) {
 		put(fields, "body=group");
 		return;
 	}
-	PUT(fields, "verdict", answer.verdict);
+	PUT(fields, "notice", answer.notice);
 	PUT(fields, "via", answer.via);
 	PUT(fields, "member", answer.member);
 	PUT(fields, "weight", answer.weight);
@@ -292,7 +292,7 @@ static void describe_group(const struct tsumugi_header *header, const unsigned c
 	case TSUMUGI_JOIN:
 		describe_join(body, fields);
 		break;
-	case TSUMUGI_VERDICT:
+	case TSUMUGI_NOTICE:
 		describe_group_answer(body, fields);
 		break;
 	case TSUMUGI_LEAVE:
@@ -343,7 +343,7 @@ static void describe_body(const struct tsumugi_header *header, const unsigned ch
 	case TSUMUGI_JOIN:
 	case TSUMUGI_ARRIVE:
 	case TSUMUGI_LEAVE:
-	case TSUMUGI_VERDICT:
+	case TSUMUGI_NOTICE:
 	case TSUMUGI_RELEASE:
 		describe_group(header, body, fields);
 		break;
@@ -648,7 +648,7 @@ static void print_packets(void)
 	CONSTANT(JOIN);
 	CONSTANT(ARRIVE);
 	CONSTANT(LEAVE);
-	CONSTANT(VERDICT);
+	CONSTANT(NOTICE);
 	CONSTANT(RELEASE);
 	CONSTANT(KIND_LAST);
 }
@@ -681,7 +681,7 @@ static void print_groups(void)
 	OFFSET(contribution, generation);
 	OFFSET(contribution, words);
 	OFFSET(group_answer, frame);
-	OFFSET(group_answer, verdict);
+	OFFSET(group_answer, notice);
 	OFFSET(group_answer, via);
 	OFFSET(group_answer, member);
 	OFFSET(group_answer, weight);

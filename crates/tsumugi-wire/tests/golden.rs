@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::Once;
-use tsumugi_wire::group::{BODY_BYTES, Operation, Verdict};
+use tsumugi_wire::group::{BODY_BYTES, Notice, Operation};
 use tsumugi_wire::{Flags, Header, Kind};
 
 fn vector(case: &Case) -> Vector {
@@ -143,8 +143,8 @@ fn every_kind_flag_and_refusal_is_covered() {
     for operation in Operation::ALL.map(|operation| (operation as u8).to_string()) {
         assert!(words("operation").contains(operation.as_str()), "no vector of operation {operation}");
     }
-    for verdict in Verdict::ALL.map(|verdict| (verdict as u8).to_string()) {
-        assert!(words("verdict").contains(verdict.as_str()), "no vector of verdict {verdict}");
+    for notice in Notice::ALL.map(|notice| (notice as u8).to_string()) {
+        assert!(words("notice").contains(notice.as_str()), "no vector of notice {notice}");
     }
     for bit in 0..8 {
         let with = |vector: &&Vector| vector.all("flags").any(|flags| flags.parse() == Ok(1u8 << bit));

@@ -2,7 +2,7 @@
 
 use tsumugi_wire::ack::BODY_BYTES_MAX;
 use tsumugi_wire::frame::{FRAGMENT_BYTES, REMOTE_BYTES, WHOLE_BYTES, whole_frame_bytes};
-use tsumugi_wire::group::{self, Operation, Verdict};
+use tsumugi_wire::group::{self, Notice, Operation};
 use tsumugi_wire::handshake::{CHALLENGE_BYTES, OFFER_BYTES};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::{DATAGRAM_BYTES_MAX, DATAGRAM_BYTES_MIN, IPV4_UDP_BYTES, IPV6_UDP_BYTES};
@@ -65,12 +65,12 @@ fn groups_are_the_crates() {
     for operation in Operation::ALL {
         states(&format!("| {} | {} |", operation as u8, format!("{operation:?}").to_lowercase()));
     }
-    for verdict in Verdict::ALL {
-        let name = match verdict {
-            Verdict::NoBox => "no box".to_owned(),
+    for notice in Notice::ALL {
+        let name = match notice {
+            Notice::NoBox => "no box".to_owned(),
             other => format!("{other:?}").to_lowercase(),
         };
-        states(&format!("| {} | {name} |", verdict as u8));
+        states(&format!("| {} | {name} |", notice as u8));
     }
     let bytes = group::BODY_BYTES;
     assert_eq!(PAGE.matches(&format!("  {bytes} bytes\n")).count(), 3, "the three bodies' lengths");

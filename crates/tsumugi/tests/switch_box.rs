@@ -431,7 +431,7 @@ fn a_member_whose_host_dies_ends_the_group_for_all() {
 
 /// Packets of all kinds that somebody who knows neither key nor token may make up.
 fn forged(random: &mut StdRng) -> Vec<u8> {
-    let kind = [Kind::Join, Kind::Arrive, Kind::Leave, Kind::Verdict, Kind::Release, Kind::Data];
+    let kind = [Kind::Join, Kind::Arrive, Kind::Leave, Kind::Notice, Kind::Release, Kind::Data];
     let kind = kind[random.random_range(0..kind.len())];
     let mut header = Header::new(kind, random.random_range(1..=u32::MAX));
     (header.token, header.flow) = (random.random(), random.random_range(0..1 << 14));

@@ -14,7 +14,7 @@ use tree::{Node, Tree};
 use tsumugi_proto::group::boxes::{Groups, Sender, Step};
 use tsumugi_proto::group::member::{Failure, Member, Membership, State, seal};
 use tsumugi_wire::group::{
-    Answer, BODY_BYTES, Contribution, Event as Counted, Join, Operation, Verdict, WORDS_MAX,
+    Answer, BODY_BYTES, Contribution, Event as Counted, Join, Notice, Operation, WORDS_MAX,
 };
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -465,10 +465,10 @@ impl World {
                     actor.member.on_release(&release);
                 }
             }
-            Kind::Verdict if actor.member.is_for(&header) => {
+            Kind::Notice if actor.member.is_for(&header) => {
                 if let Ok(answer) = Answer::decode(&body) {
-                    self.report.unknown += u64::from(answer.verdict == Verdict::Unknown);
-                    actor.member.on_verdict(now, &answer);
+                    self.report.unknown += u64::from(answer.notice == Notice::Unknown);
+                    actor.member.on_notice(now, &answer);
                 }
             }
             Kind::Join if Join::decode(&body).is_ok_and(|join| join.box_number == 0) => {
@@ -524,17 +524,17 @@ impl World {
                     Kind::Join => (header.flow, header.token),
                     _ => (header.psn.0 as u32, header.ack.0),
                 };
-                let back = Header { flow, token, ..Header::new(Kind::Verdict, header.epoch) };
+                let back = Header { flow, token, ..Header::new(Kind::Notice, header.epoch) };
                 let (header, body) = seal(back, answer.encode());
                 all.push((from, Packet { source, destination: source, header, body }));
             }
             Step::Answer(slot, answer) => {
-                all.push(to_slot(self, usize::from(slot), Kind::Verdict, answer.encode()));
+                all.push(to_slot(self, usize::from(slot), Kind::Notice, answer.encode()));
             }
             Step::JoinedAll => {
                 for slot in 0..slots {
                     let answer = self.boxes[number].joined(place, slot as u8);
-                    all.push(to_slot(self, slot, Kind::Verdict, answer.encode()));
+                    all.push(to_slot(self, slot, Kind::Notice, answer.encode()));
                 }
             }
             Step::ReleaseAll(release) => {

@@ -17,14 +17,21 @@
 //! 2. A member arrives at a generation only when it has left the one before. So all are at most one apart, and what two generations
 //!    back was is never asked for.
 //! 3. A box that has forgotten (restarted, or the group's place was given away) releases nothing twice and nothing early: whoever
-//!    arrives at `g` proves that `g` − 1 is complete. What is lost is its result, and the box says so ([`Verdict::Lost`]).
+//!    arrives at `g` proves that `g` − 1 is complete. What is lost is its result, and the box says so ([`Notice::Lost`]).
 //! 4. Whoever does not know the key takes no part, and whoever does not know a seat's token cannot speak for it.
+//!
+//! # Multicast
+//!
+//! A group serves for that if member 0 alone sends, and the others have joined with the flows that it sends to them in anyway. The root is
+//! then its box. What it sends comes down the tree, and is made DATA for a member where that has its slot. A box keeps nothing of it:
+//! the numbers are in the packet, beside what tells the flow that they are meant for.
 
 use alloc::vec::Vec;
 use tsumugi_wire::group::{
-    Answer, Contribution, Event, Join, Operation, SLOT_BITS, SLOTS_MAX, Verdict, WORDS_MAX,
+    Answer, Contribution, Event, Join, MalformedGroup, Notice, Operation, SLOT_BITS, SLOTS_MAX, WORDS_MAX,
 };
-use tsumugi_wire::{Header, Kind};
+use tsumugi_wire::multicast::{self, Table};
+use tsumugi_wire::{Flags, Header, Kind, Psn};
 
 /// Groups of a box, at most: a power of two.
 pub const GROUPS_MAX: usize = 256;
@@ -56,6 +63,8 @@ pub enum Step {
     ArriveUp(Contribution),
     /// The same for a LEAVE.
     LeaveUp,
+    /// To send each slot what [`Groups::spread`] says.
+    Spread,
 }
 
 /// A member, or a box with some of them, as a box knows it.
@@ -146,9 +155,9 @@ pub struct Group<A> {
 }
 
 impl<A: Clone> Group<A> {
-    fn answer(&self, verdict: Verdict, slot: usize, generation: u64) -> Answer {
+    fn answer(&self, notice: Notice, slot: usize, generation: u64) -> Answer {
         let slot = &self.slots[slot];
-        Answer { verdict, via: 0, member: 0, weight: slot.weight, seat: 0, seat_token: 0, generation }
+        Answer { notice, via: 0, member: 0, weight: slot.weight, seat: 0, seat_token: 0, generation }
     }
 
     /// That all have joined, and what the seat is.
@@ -157,7 +166,7 @@ impl<A: Clone> Group<A> {
             via,
             seat: (place as u32) << SLOT_BITS | slot as u32,
             seat_token: self.slots[slot].token,
-            ..self.answer(Verdict::Joined, slot, self.generation)
+            ..self.answer(Notice::Joined, slot, self.generation)
         }
     }
 
@@ -220,7 +229,7 @@ impl<A: Clone> Group<A> {
         }
         if self.is_root {
             self.is_formed = self.weight == self.size;
-            let waiting = Answer { via: join.via, ..self.answer(Verdict::Waiting, slot, 0) };
+            let waiting = Answer { via: join.via, ..self.answer(Notice::Waiting, slot, 0) };
             let step = if self.is_formed { Step::JoinedAll } else { Step::Answer(slot as u8, waiting) };
             return (Event::Join, step);
         }
@@ -266,7 +275,7 @@ impl<A: Clone> Group<A> {
             if self.has_result {
                 return (Event::Again, Step::ReleaseTo(slot as u8, self.released()));
             }
-            return (Event::Lost, to_slot(self.answer(Verdict::Lost, slot, generation)));
+            return (Event::Lost, to_slot(self.answer(Notice::Lost, slot, generation)));
         }
         if generation < self.generation {
             return (Event::WrongGeneration, Step::Nothing);
@@ -278,14 +287,14 @@ impl<A: Clone> Group<A> {
             }
             let late = self.slots.iter().find(|slot| slot.arrived != generation);
             let member = late.map_or(0, |slot| slot.rank);
-            let answer = self.answer(Verdict::Waiting, slot, generation);
+            let answer = self.answer(Notice::Waiting, slot, generation);
             return (Event::Again, to_slot(Answer { member, ..answer }));
         }
         if self.arrived == 0 {
             (self.operation, self.count) = (arrive.operation as u8, arrive.count);
             self.words = arrive.words;
         } else if (self.operation, self.count) != (arrive.operation as u8, arrive.count) {
-            return (Event::Disagreement, to_slot(self.answer(Verdict::Disagreement, slot, generation)));
+            return (Event::Disagreement, to_slot(self.answer(Notice::Disagreement, slot, generation)));
         } else {
             for (sum, word) in self.words.iter_mut().zip(arrive.words) {
                 *sum = arrive.operation.combine(*sum, word);
@@ -303,6 +312,37 @@ impl<A: Clone> Group<A> {
         (Event::Up, Step::ArriveUp(self.gathered(slot as u8)))
     }
 
+    fn multicast(&self, slot: usize) -> (Event, Step) {
+        // The others' flows are from member 0.
+        if self.slots[slot].member == 0 {
+            (Event::Multicast, Step::Spread)
+        } else {
+            (Event::Refused, Step::Nothing)
+        }
+    }
+
+    /// What a slot gets of a packet for several receivers: DATA without what is behind the frames, or, a box, all of it.
+    fn part(&self, slot: &Slot<A>, header: &Header, frame_bytes: usize, table: &Table<'_>) -> Option<Header> {
+        let its = Header { flow: slot.peer_flow, token: slot.peer_token, ..*header };
+        if slot.has_left {
+            return None;
+        }
+        if slot.member & IS_BOX != 0 {
+            return Some(Header { kind: Kind::Relay, psn: Psn(0), ack: Psn(0), ..its });
+        }
+        let entry = table.entries.get(usize::try_from(slot.member).ok()?.checked_sub(1)?)?;
+        Some(Header {
+            kind: Kind::Data,
+            flags: Flags(header.flags.0 & !Flags::MIXED.0),
+            psn: entry.psn(table.base, slot.peer_token)?,
+            ack: Psn(0),
+            credit: 0,
+            body_bytes: frame_bytes as u16,
+            body_crc: table.crc,
+            ..its
+        })
+    }
+
     fn leave(&mut self, slot: usize) -> (Event, Step) {
         self.slots[slot].has_left = true;
         if self.slots.iter().all(|slot| slot.has_left) {
@@ -315,11 +355,11 @@ impl<A: Clone> Group<A> {
     }
 
     /// What the box above has said of a packet that was passed up.
-    fn on_verdict(&mut self, place: usize, answer: &Answer) -> (Event, Step) {
+    fn on_notice(&mut self, place: usize, answer: &Answer) -> (Event, Step) {
         let via = usize::from(answer.via);
         let is_due = self.is_up && answer.generation == self.generation;
-        match answer.verdict {
-            Verdict::Joined => {
+        match answer.notice {
+            Notice::Joined => {
                 (self.up_seat, self.up_seat_token) = (answer.seat, answer.seat_token);
                 if answer.weight != self.weight {
                     return (Event::Down, Step::Nothing);
@@ -329,23 +369,23 @@ impl<A: Clone> Group<A> {
                     return (Event::Down, Step::JoinedAll);
                 }
             }
-            Verdict::Unknown => self.is_formed = false,
-            Verdict::Lost if is_due => {
+            Notice::Unknown => self.is_formed = false,
+            Notice::Lost if is_due => {
                 self.is_up = false;
                 self.has_result = false;
                 self.arrived = 0;
                 self.generation += 1;
             }
-            Verdict::Waiting | Verdict::Disagreement if is_due => {}
-            Verdict::Waiting | Verdict::Refused if !self.is_formed => {}
+            Notice::Waiting | Notice::Disagreement if is_due => {}
+            Notice::Waiting | Notice::Refused if !self.is_formed => {}
             _ => return (Event::NotMine, Step::Nothing),
         }
         if via >= self.slots.len() {
             return (Event::NotMine, Step::Nothing);
         }
-        let down = match answer.verdict {
-            Verdict::Joined => self.joined(place, via, 0),
-            verdict => Answer { member: answer.member, ..self.answer(verdict, via, answer.generation) },
+        let down = match answer.notice {
+            Notice::Joined => self.joined(place, via, 0),
+            notice => Answer { member: answer.member, ..self.answer(notice, via, answer.generation) },
         };
         (Event::Down, Step::Answer(via as u8, down))
     }
@@ -362,12 +402,12 @@ impl<A: Clone> Group<A> {
 
 /// That a JOIN is refused.
 fn refusal(via: u8) -> Answer {
-    Answer { via, ..nothing(Verdict::Refused) }
+    Answer { via, ..nothing(Notice::Refused) }
 }
 
-/// A verdict without anything else.
-fn nothing(verdict: Verdict) -> Answer {
-    Answer { verdict, via: 0, member: 0, weight: 0, seat: 0, seat_token: 0, generation: 0 }
+/// A notice without anything else.
+fn nothing(notice: Notice) -> Answer {
+    Answer { notice, via: 0, member: 0, weight: 0, seat: 0, seat_token: 0, generation: 0 }
 }
 
 fn contribution(via: u8, operation: u8, count: u8, generation: u64, words: [u64; WORDS_MAX]) -> Contribution {
@@ -420,8 +460,13 @@ impl<A: Clone + Default> Groups<A> {
                 Ok(join) => self.on_join(now_s, &join, header, sender, random),
                 Err(_) => (Event::Malformed, 0, Step::Nothing),
             },
-            Kind::Arrive | Kind::Leave => self.on_seat(now_s, header, body, sender.is_six),
-            Kind::Verdict | Kind::Release => self.on_from_above(now_s, header, body, sender.is_six),
+            Kind::Multicast | Kind::Relay if multicast::split(header.credit, body).is_err() => {
+                (Event::Malformed, 0, Step::Nothing)
+            }
+            Kind::Arrive | Kind::Leave | Kind::Multicast => self.on_seat(now_s, header, body, sender.is_six),
+            Kind::Notice | Kind::Release | Kind::Relay => {
+                self.on_from_above(now_s, header, body, sender.is_six)
+            }
             _ => (Event::NotMine, 0, Step::Pass),
         }
     }
@@ -470,7 +515,8 @@ impl<A: Clone + Default> Groups<A> {
 
     fn on_seat(&mut self, now_s: u32, header: &Header, body: &[u8], is_six: bool) -> (Event, usize, Step) {
         let (place, slot) = seat_of(header.flow);
-        let contribution = Contribution::decode(body);
+        let contribution =
+            if header.kind == Kind::Multicast { Err(MalformedGroup) } else { Contribution::decode(body) };
         if header.kind == Kind::Arrive && contribution.is_err() {
             return (Event::Malformed, 0, Step::Nothing);
         }
@@ -482,7 +528,7 @@ impl<A: Clone + Default> Groups<A> {
         let group =
             group.filter(|group| group.slots.get(slot).is_some_and(|slot| slot.token == header.token));
         let Some(group) = group else {
-            let answer = Answer { via, generation, ..nothing(Verdict::Unknown) };
+            let answer = Answer { via, generation, ..nothing(Notice::Unknown) };
             return (Event::UnknownSeat, 0, Step::AnswerSender(answer));
         };
         group.seen_s = now_s;
@@ -490,6 +536,7 @@ impl<A: Clone + Default> Groups<A> {
         (group.slots[slot].peer_flow, group.slots[slot].peer_token) = (header.psn.0 as u32, header.ack.0);
         let (event, step) = match contribution {
             Ok(contribution) if header.kind == Kind::Arrive => group.arrive(slot, &contribution),
+            _ if header.kind == Kind::Multicast => group.multicast(slot),
             _ => group.leave(slot),
         };
         (event, place, step)
@@ -510,18 +557,33 @@ impl<A: Clone + Default> Groups<A> {
         // For a member below, or for a box.
         let Some(group) = group else { return (Event::NotMine, 0, Step::Pass) };
         group.seen_s = now_s;
-        let (event, step) = if header.kind == Kind::Release {
+        let (event, step) = if header.kind == Kind::Relay {
+            (Event::Multicast, Step::Spread)
+        } else if header.kind == Kind::Release {
             match Contribution::decode(body) {
                 Ok(release) => group.on_release(&release),
                 Err(_) => (Event::Malformed, Step::Nothing),
             }
         } else {
             match Answer::decode(body) {
-                Ok(answer) => group.on_verdict(place, &answer),
+                Ok(answer) => group.on_notice(place, &answer),
                 Err(_) => (Event::Malformed, Step::Nothing),
             }
         };
         (event, place, step)
+    }
+
+    /// What the slots of a group get of a packet for several receivers, boxes first: the header of each slot's. A box's has
+    /// the same body, a member's only the frames.
+    pub fn spread(&self, place: usize, header: &Header, body: &[u8]) -> Vec<(u8, Header)> {
+        let Ok((frames, table)) = Table::decode(header.credit, body) else { return Vec::new() };
+        let group = &self.groups[place];
+        let mut parts: Vec<_> = (0u8..)
+            .zip(&group.slots)
+            .filter_map(|(number, slot)| Some((number, group.part(slot, header, frames.len(), &table)?)))
+            .collect();
+        parts.sort_by_key(|(_, part)| part.kind != Kind::Relay);
+        parts
     }
 
     /// That all have joined, for a slot of a group.

@@ -3,7 +3,7 @@
 //! Sans-IO: whoever drives it sends what [`Member::transmit`] makes to another member ([`super::boxes`] says which), and hands in what
 //! comes back. Everything may be lost, doubled or late.
 
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX, mix};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Notice, Operation, WORDS_MAX, mix};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -41,6 +41,32 @@ pub struct Membership {
     pub flow: u32,
     /// Its token.
     pub token: u64,
+}
+
+impl Membership {
+    /// The JOIN of a member.
+    pub(super) fn join(&self, first: u64) -> Packet {
+        let Membership { job, key, group, size, member, epoch, flow, token } = *self;
+        let body = Join { job, key, group, box_number: 0, first, size, member, weight: 1, via: 0 }.encode();
+        seal(Header { flow, token, ..Header::new(Kind::Join, epoch) }, body)
+    }
+
+    /// The header of what is said from a seat.
+    pub(super) fn from_seat(&self, kind: Kind, (seat, seat_token): (u32, u64)) -> Header {
+        let Membership { epoch, flow, token, .. } = *self;
+        Header {
+            flow: seat,
+            token: seat_token,
+            psn: Psn(flow.into()),
+            ack: Psn(token),
+            ..Header::new(kind, epoch)
+        }
+    }
+
+    /// Whether a notice is for this member.
+    pub(super) const fn is_for(&self, header: &Header) -> bool {
+        header.flow == self.flow && header.token == self.token
+    }
 }
 
 /// How it stands with a member.
@@ -220,28 +246,13 @@ impl Member {
         self.retry_at = now.plus(self.retry_ns);
         self.retry_ns = (2 * self.retry_ns).min(RETRY_MAX_NS);
         Some(match self.state {
-            State::Joining => self.join(),
+            State::Joining => self.membership.join(self.first),
             _ => self.to_seat(Kind::Arrive, self.last.encode()),
         })
     }
 
-    fn join(&self) -> Packet {
-        let Membership { job, key, group, size, member, epoch, flow, token } = self.membership;
-        let first = self.first;
-        let body = Join { job, key, group, box_number: 0, first, size, member, weight: 1, via: 0 }.encode();
-        seal(Header { flow, token, ..Header::new(Kind::Join, epoch) }, body)
-    }
-
     fn to_seat(&self, kind: Kind, body: [u8; BODY_BYTES]) -> Packet {
-        let Membership { epoch, flow, token, .. } = self.membership;
-        let header = Header {
-            flow: self.seat,
-            token: self.seat_token,
-            psn: Psn(flow.into()),
-            ack: Psn(token),
-            ..Header::new(kind, epoch)
-        };
-        seal(header, body)
+        seal(self.membership.from_seat(kind, (self.seat, self.seat_token)), body)
     }
 
     /// That it leaves; to be sent once, and never asked for again. `None`: it holds no seat.
@@ -251,37 +262,37 @@ impl Member {
         is_in.then(|| self.to_seat(Kind::Leave, [0; BODY_BYTES]))
     }
 
-    /// Whether a verdict is for this member.
+    /// Whether a notice is for this member.
     #[must_use]
     pub const fn is_for(&self, header: &Header) -> bool {
-        header.flow == self.membership.flow && header.token == self.membership.token
+        self.membership.is_for(header)
     }
 
     /// A box has answered, or the member that got the packet.
-    pub fn on_verdict(&mut self, now: Instant, answer: &Answer) {
+    pub fn on_notice(&mut self, now: Instant, answer: &Answer) {
         let is_due = self.state == State::Waiting && answer.generation == self.last.generation;
-        if matches!(self.state, State::Joining | State::Waiting) && answer.verdict == Verdict::Waiting {
+        if matches!(self.state, State::Joining | State::Waiting) && answer.notice == Notice::Waiting {
             self.silent_since = now;
             self.passed = 0;
         }
-        match (answer.verdict, self.state) {
-            (Verdict::Joined, State::Joining) => {
+        match (answer.notice, self.state) {
+            (Notice::Joined, State::Joining) => {
                 (self.seat, self.seat_token) = (answer.seat, answer.seat_token);
                 self.state = if self.is_open { State::Waiting } else { State::Joined };
                 self.ask(now);
             }
-            (Verdict::Refused, State::Joining) => self.state = State::Failed(Failure::Refused),
-            (Verdict::NoBox, State::Joining | State::Waiting) if !self.has_passed => {
+            (Notice::Refused, State::Joining) => self.state = State::Failed(Failure::Refused),
+            (Notice::NoBox, State::Joining | State::Waiting) if !self.has_passed => {
                 self.has_passed = true;
                 self.passed += 1;
                 if self.passed == PASSED_MAX {
                     self.state = State::Failed(Failure::NoBox);
                 }
             }
-            (Verdict::Waiting, _) if is_due => self.awaited = Some(answer.member),
-            (Verdict::Lost, _) if is_due => self.state = State::Lost,
-            (Verdict::Disagreement, _) if is_due => self.state = State::Failed(Failure::Disagreement),
-            (Verdict::Unknown, _) if is_due => {
+            (Notice::Waiting, _) if is_due => self.awaited = Some(answer.member),
+            (Notice::Lost, _) if is_due => self.state = State::Lost,
+            (Notice::Disagreement, _) if is_due => self.state = State::Failed(Failure::Disagreement),
+            (Notice::Unknown, _) if is_due => {
                 self.state = State::Joining;
                 self.ask(now);
             }

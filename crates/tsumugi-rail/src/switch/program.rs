@@ -346,28 +346,32 @@ impl Forwarder {
         let options =
             TestRunOptions { data_in: Some(frame), data_out: Some(&mut out), ..TestRunOptions::new() };
         let program = |name| self.loaded.program(name).ok_or(SwitchError::Object(name));
-        let action = match self.hook {
+        let (action, bytes) = match self.hook {
             Hook::Tc => {
                 let program: &SchedClassifier =
                     program(TC_PROGRAM)?.try_into().map_err(refused("recognising"))?;
                 let mut context = [0u8; SK_BUFF_BYTES];
                 context[SK_BUFF_IFINDEX_AT..][..4].copy_from_slice(&nic.to_ne_bytes());
                 let options = TestRunOptions { ctx_in: Some(&context), ..options };
-                match program.test_run(options).map_err(refused("trying"))?.return_value as i32 {
+                let run = program.test_run(options).map_err(refused("trying"))?;
+                let action = match run.return_value as i32 {
                     TC_ACT_UNSPEC => Action::Pass,
                     TC_ACT_SHOT => Action::Drop,
                     TC_ACT_REDIRECT => Action::Redirect,
                     other => Action::Unknown(other as u32),
-                }
+                };
+                (action, run.data_size_out)
             }
             Hook::Native | Hook::Generic => {
                 let program: &Xdp = program(PROGRAM)?.try_into().map_err(refused("recognising"))?;
                 // `struct xdp_md`: where the data begin and end, no metadata, the NIC that it came by, its queue, no NIC to send by.
                 let context = [0, frame.len() as u32, 0, nic, 0, 0].map(u32::to_ne_bytes);
                 let options = TestRunOptions { ctx_in: Some(context.as_flattened()), ..options };
-                Action::from_code(program.test_run(options).map_err(refused("trying"))?.return_value)
+                let run = program.test_run(options).map_err(refused("trying"))?;
+                (Action::from_code(run.return_value), run.data_size_out)
             }
         };
+        out.truncate(bytes as usize);
         Ok((action, out))
     }
 

@@ -4,7 +4,7 @@ use etherparse::PacketBuilder;
 use tsumugi_proto::group::boxes::{Group, Step};
 use tsumugi_proto::group::member::seal;
 use tsumugi_rail::switch::groups::{AddressEntry, GroupEntry, SlotEntry};
-use tsumugi_wire::group::{Answer, BODY_BYTES, SLOT_BITS, Verdict};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Notice, SLOT_BITS};
 use tsumugi_wire::{Header, Kind, Psn};
 
 /// Bit of a member's number that says that it is a box.
@@ -123,17 +123,17 @@ pub(crate) fn sent(
                 Kind::Join => (header.flow, header.token),
                 _ => (header.psn.0 as u32, header.ack.0),
             };
-            let to = Header { flow, token, ..Header::new(Kind::Verdict, header.epoch) };
+            let to = Header { flow, token, ..Header::new(Kind::Notice, header.epoch) };
             Some(back(&host.back(), to, answer.encode()))
         }
-        Step::Answer(slot, answer) => Some(to_slot(usize::from(*slot), Kind::Verdict, answer.encode(), 0)),
+        Step::Answer(slot, answer) => Some(to_slot(usize::from(*slot), Kind::Notice, answer.encode(), 0)),
         Step::ReleaseTo(slot, release) => {
             Some(to_slot(usize::from(*slot), Kind::Data, release.encode(), release.generation))
         }
         Step::JoinedAll => {
             let slot = &group.slots[last];
             let answer = Answer {
-                verdict: Verdict::Joined,
+                notice: Notice::Joined,
                 via: 0,
                 member: 0,
                 weight: slot.weight,
@@ -141,13 +141,34 @@ pub(crate) fn sent(
                 seat_token: slot.token,
                 generation: group.generation,
             };
-            Some(to_slot(last, Kind::Verdict, answer.encode(), 0))
+            Some(to_slot(last, Kind::Notice, answer.encode(), 0))
         }
         Step::ReleaseAll(release) => Some(to_slot(last, Kind::Data, release.encode(), release.generation)),
         Step::JoinUp(join) => up(Kind::Join, join.encode()),
         Step::ArriveUp(arrive) => up(Kind::Arrive, arrive.encode()),
         Step::LeaveUp => up(Kind::Leave, [0; BODY_BYTES]),
+        // What each slot gets: `part`.
+        Step::Spread => None,
     }
+}
+
+/// The frame in which a slot gets its part of a packet for several: this header, and of the body as much as it says.
+pub(crate) fn part(group: &Group<Port>, slot: u8, header: &Header, body: &[u8]) -> Vec<u8> {
+    let to = group.slots[usize::from(slot)].address;
+    let family = if group.is_six { Family::Six } else { Family::Four };
+    let its = Host::new(to.number, to.port, family);
+    frame(its.sends_to(), its.number, family, header, &body[..usize::from(header.body_bytes)])
+}
+
+/// Whether a box can send each his part by a frame for each port: behind the driver it can send no others.
+pub(crate) fn is_one_at_each_port(group: &Group<Port>, from: &Host) -> bool {
+    let mut ports = vec![from.port];
+    let slots = group.slots.iter().filter(|slot| slot.member != 0 && !slot.has_left);
+    ports.extend(slots.map(|slot| slot.address.port));
+    let all = ports.len();
+    ports.sort_unstable();
+    ports.dedup();
+    ports.len() == all
 }
 
 /// What the program is to know of a group. Of slots that are not in use it may know anything: `known`.
@@ -203,7 +224,7 @@ pub(crate) fn entry_of(group: &Group<Port>, known: &GroupEntry) -> GroupEntry {
 
 /// What a frame to a host has where, out of one.
 fn address_of(host: &Host) -> AddressEntry {
-    let header = Header::new(Kind::Verdict, 1);
+    let header = Header::new(Kind::Notice, 1);
     let frame = frame(host.sends_to(), host.number, host.family, &header, &[]);
     let word = |at: usize| u64::from_ne_bytes(frame[at..at + 8].try_into().expect("eight bytes"));
     let half = |at: usize| u16::from_ne_bytes([frame[at], frame[at + 1]]);

@@ -4,7 +4,7 @@ use super::exercise::is_release;
 use super::{Vector, body_check};
 use tsumugi_wire::ack::{self, Sack};
 use tsumugi_wire::frame::{self, Fragment, Frame, Frames, MalformedFrame, RemoteFrame};
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, MalformedGroup, Operation, Verdict};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, MalformedGroup, Notice, Operation};
 use tsumugi_wire::handshake::{Challenge, MalformedOffer, Offer, Repeat};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::VERSION;
@@ -106,7 +106,7 @@ fn describe_body(header: &Header, body: &[u8], fields: &mut Fields) {
         Kind::Join => describe_group(header, body, fields, describe_join),
         Kind::Arrive | Kind::Release => describe_group(header, body, fields, describe_contribution),
         Kind::Leave => describe_group(header, body, fields, |_, _| Ok(())),
-        Kind::Verdict => describe_group(header, body, fields, describe_group_answer),
+        Kind::Notice => describe_group(header, body, fields, describe_group_answer),
         Kind::Probe
         | Kind::Bye
         | Kind::ByeAck
@@ -161,7 +161,7 @@ fn describe_contribution(body: &[u8], fields: &mut Fields) -> Result<(), Malform
 
 fn describe_group_answer(body: &[u8], fields: &mut Fields) -> Result<(), MalformedGroup> {
     let answer = Answer::decode(body)?;
-    put(fields, "verdict", answer.verdict as u8);
+    put(fields, "notice", answer.notice as u8);
     put(fields, "via", answer.via);
     put(fields, "member", answer.member);
     put(fields, "weight", answer.weight);
@@ -248,7 +248,7 @@ pub(crate) fn encode(vector: &Vector) -> Vec<u8> {
         Kind::Piece => encode_piece(vector),
         Kind::Join => encode_join(vector).to_vec(),
         Kind::Arrive | Kind::Release => encode_contribution(vector).to_vec(),
-        Kind::Verdict => encode_group_answer(vector).to_vec(),
+        Kind::Notice => encode_group_answer(vector).to_vec(),
         // Nothing is said in it.
         Kind::Leave => vec![0; BODY_BYTES],
         // Padding is of zeros.
@@ -353,7 +353,7 @@ fn encode_contribution(vector: &Vector) -> [u8; BODY_BYTES] {
 
 fn encode_group_answer(vector: &Vector) -> [u8; BODY_BYTES] {
     Answer {
-        verdict: Verdict::from_number(vector.number("verdict")).expect("a known verdict"),
+        notice: Notice::from_number(vector.number("notice")).expect("a known notice"),
         via: vector.number("via"),
         member: vector.number("member"),
         weight: vector.number("weight"),

@@ -53,7 +53,7 @@ pub(crate) fn packet(bytes: &[u8]) -> Reached {
         Kind::Piece => piece(body),
         Kind::Join => group(body).join,
         Kind::Arrive | Kind::Release => group(body).contribution,
-        Kind::Verdict => group(body).answer,
+        Kind::Notice => group(body).answer,
         Kind::Leave => group::mix(body).is_some(),
         Kind::Probe
         | Kind::Bye

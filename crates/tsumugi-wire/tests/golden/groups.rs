@@ -3,7 +3,7 @@
 use super::{Cases, header, packet, payload, wholes};
 use crate::common::body_check;
 use crate::common::exercise::mix;
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Notice, Operation};
 use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::{Flags, Header, Kind, Psn};
 
@@ -34,8 +34,8 @@ fn contribution(operation: Operation) -> Contribution {
     Contribution { via: 0, operation, count: count as u8, generation: 7, words }
 }
 
-fn verdict(verdict: Verdict) -> Answer {
-    Answer { verdict, via: 0, member: 0, weight: 0, seat: 0, seat_token: 0, generation: 0 }
+fn notice(notice: Notice) -> Answer {
+    Answer { notice, via: 0, member: 0, weight: 0, seat: 0, seat_token: 0, generation: 0 }
 }
 
 pub(super) fn good(cases: &mut Cases) {
@@ -99,29 +99,25 @@ pub(super) fn good(cases: &mut Cases) {
     let body = payload(BODY_BYTES);
     cases.foreign("leave_with_body", "the body is not read", packet(of_a_seat(Kind::Leave), &body));
 
-    let said = |answer: Answer| packet(mixed(Kind::Verdict), &answer.encode());
-    let joined = Answer {
-        weight: 1,
-        seat: 3 << 6 | 17,
-        seat_token: 0xfedc_ba98_7654_3210,
-        ..verdict(Verdict::Joined)
-    };
-    cases.add("verdict_joined", "here is a seat", said(joined));
+    let said = |answer: Answer| packet(mixed(Kind::Notice), &answer.encode());
+    let joined =
+        Answer { weight: 1, seat: 3 << 6 | 17, seat_token: 0xfedc_ba98_7654_3210, ..notice(Notice::Joined) };
+    cases.add("notice_joined", "here is a seat", said(joined));
     let of_a_box = Answer { weight: 63, via: 5, ..joined };
-    cases.add("verdict_joined_box", "a seat for a box, and its slot that asked", said(of_a_box));
-    let waiting = Answer { member: 42, generation: 7, ..verdict(Verdict::Waiting) };
-    cases.add("verdict_waiting", "member 42 has not arrived", said(waiting));
+    cases.add("notice_joined_box", "a seat for a box, and its slot that asked", said(of_a_box));
+    let waiting = Answer { member: 42, generation: 7, ..notice(Notice::Waiting) };
+    cases.add("notice_waiting", "member 42 has not arrived", said(waiting));
     for (name, why, of) in [
-        ("verdict_lost", "others have the result", Verdict::Lost),
-        ("verdict_unknown", "there is no such seat", Verdict::Unknown),
-        ("verdict_refused", "there is no room", Verdict::Refused),
-        ("verdict_disagreement", "another operation than the others", Verdict::Disagreement),
-        ("verdict_no_box", "a member says that it got the packet", Verdict::NoBox),
+        ("notice_lost", "others have the result", Notice::Lost),
+        ("notice_unknown", "there is no such seat", Notice::Unknown),
+        ("notice_refused", "there is no room", Notice::Refused),
+        ("notice_disagreement", "another operation than the others", Notice::Disagreement),
+        ("notice_no_box", "a member says that it got the packet", Notice::NoBox),
     ] {
-        cases.add(name, why, said(Answer { generation: 7, ..verdict(of) }));
+        cases.add(name, why, said(Answer { generation: 7, ..notice(of) }));
     }
     let most = Answer {
-        verdict: Verdict::NoBox,
+        notice: Notice::NoBox,
         via: u8::MAX,
         member: u16::MAX,
         weight: u16::MAX,
@@ -129,12 +125,12 @@ pub(super) fn good(cases: &mut Cases) {
         seat_token: u64::MAX,
         generation: u64::MAX,
     };
-    cases.add("verdict_maximal", "every field at its highest", said(most));
+    cases.add("notice_maximal", "every field at its highest", said(most));
     let mut ignored = joined.encode();
     for reserved in [0..8, 14..16, 20..24, 40..88] {
         ignored[reserved].fill(0xff);
     }
-    cases.foreign("verdict_reserved", "reserved bytes are ignored", packet(mixed(Kind::Verdict), &ignored));
+    cases.foreign("notice_reserved", "reserved bytes are ignored", packet(mixed(Kind::Notice), &ignored));
 
     let sum = contribution(Operation::Sum).encode();
     cases.add(
@@ -168,10 +164,10 @@ pub(super) fn good(cases: &mut Cases) {
 pub(super) fn refused(cases: &mut Cases) {
     let arrive = mixed(Kind::Arrive);
     let sum = contribution(Operation::Sum);
-    for kind in [Kind::Join, Kind::Arrive, Kind::Leave, Kind::Verdict, Kind::Release] {
+    for kind in [Kind::Join, Kind::Arrive, Kind::Leave, Kind::Notice, Kind::Release] {
         let body = match kind {
             Kind::Join => join().encode(),
-            Kind::Verdict => verdict(Verdict::Waiting).encode(),
+            Kind::Notice => notice(Notice::Waiting).encode(),
             _ => sum.encode(),
         };
         let name = format!("{kind:?}").to_lowercase();
@@ -224,10 +220,10 @@ pub(super) fn refused(cases: &mut Cases) {
             cases.refuse_body(&format!("{to}_{name}"), why, packet(header, &body), "group");
         }
     }
-    let mut answer = verdict(Verdict::Waiting).encode();
+    let mut answer = notice(Notice::Waiting).encode();
     for number in [0, 8, 255] {
         answer[8] = number;
-        let name = format!("verdict_{number}");
-        cases.refuse_body(&name, "unknown", packet(mixed(Kind::Verdict), &answer), "group");
+        let name = format!("notice_{number}");
+        cases.refuse_body(&name, "unknown", packet(mixed(Kind::Notice), &answer), "group");
     }
 }

@@ -1,7 +1,7 @@
 //! The layout of receive memory and the format's constants as Rust has them, under their names in C.
 
 use std::mem::{align_of, offset_of, size_of};
-use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join, Operation, Verdict};
+use tsumugi_wire::group::{self, Answer, BODY_BYTES, Contribution, Join, Notice, Operation};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::{
     self, Acknowledged, Control, Counter, DirectWrites, Flow, Geometry, RailCounters, Received, Record,
@@ -191,7 +191,7 @@ pub(crate) fn expected() -> Vec<(&'static str, u64)> {
         "JOIN",
         "ARRIVE",
         "LEAVE",
-        "VERDICT",
+        "NOTICE",
         "RELEASE",
     ];
     all.extend(kinds.into_iter().zip(Kind::ALL).map(|(name, kind)| (name, kind as u64)));
@@ -208,7 +208,7 @@ fn groups() -> Vec<(&'static str, u64)> {
     let contribution =
         Contribution { via: 0, operation: Operation::None, count: 0, generation: 0, words: [0; 8] };
     let answer = Answer {
-        verdict: Verdict::Joined,
+        notice: Notice::Joined,
         via: 0,
         member: 0,
         weight: 0,
@@ -250,7 +250,7 @@ fn groups() -> Vec<(&'static str, u64)> {
         ("contribution.generation", of_contribution(Contribution { generation: 1, ..contribution })),
         ("contribution.words", of_contribution(Contribution { words: [1; 8], ..contribution })),
         ("group_answer.frame", 0),
-        ("group_answer.verdict", of_answer(Answer { verdict: Verdict::Waiting, ..answer })),
+        ("group_answer.notice", of_answer(Answer { notice: Notice::Waiting, ..answer })),
         ("group_answer.via", of_answer(Answer { via: 1, ..answer })),
         ("group_answer.member", of_answer(Answer { member: 1, ..answer })),
         ("group_answer.weight", of_answer(Answer { weight: 1, ..answer })),
@@ -268,9 +268,9 @@ fn groups() -> Vec<(&'static str, u64)> {
         "OPERATION_XOR",
     ];
     all.extend(operations.into_iter().zip(Operation::ALL).map(|(name, one)| (name, one as u64)));
-    let verdicts: [_; Verdict::ALL.len()] =
+    let notices: [_; Notice::ALL.len()] =
         ["JOINED", "WAITING", "LOST", "UNKNOWN", "REFUSED", "DISAGREEMENT", "NO_BOX"];
-    all.extend(verdicts.into_iter().zip(Verdict::ALL).map(|(name, one)| (name, one as u64)));
+    all.extend(notices.into_iter().zip(Notice::ALL).map(|(name, one)| (name, one as u64)));
     let body: [u8; BODY_BYTES] = std::array::from_fn(|at| at as u8);
     all.push(("group_mix", u64::from(group::mix(&body).expect("the length of a group's body"))));
     all

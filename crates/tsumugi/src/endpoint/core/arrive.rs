@@ -136,7 +136,7 @@ impl Core {
             | Kind::SizeProbe
             | Kind::SizeAck
             | Kind::Damaged => self.on_flow_packets(now, from, header, run),
-            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {
+            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Notice | Kind::Release => {
                 if header.flags.has(Flags::MIXED) {
                     self.on_group_packet(now, from, header, body);
                 }
@@ -251,7 +251,7 @@ impl Core {
             Kind::SizeAck => self.on_size_ack(now, index, header),
             Kind::Damaged => self.on_wanted_again(index, header.psn)?,
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
-            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Verdict | Kind::Release => {}
+            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Notice | Kind::Release => {}
         }
         Ok(())
     }

@@ -9,7 +9,7 @@ use std::net::SocketAddr;
 use tsumugi_proto::group::member::{Member, Membership, seal};
 use tsumugi_proto::{ReceiveMemory, receiver};
 use tsumugi_rail::{Packet, Rail, RailError};
-use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Operation, Verdict, WORDS_MAX, mix};
+use tsumugi_wire::group::{Answer, BODY_BYTES, Contribution, Join, Notice, Operation, WORDS_MAX, mix};
 use tsumugi_wire::handshake::Repeat;
 use tsumugi_wire::memory::Counter;
 use tsumugi_wire::{Flags, Header, Instant, Kind};
@@ -121,8 +121,8 @@ impl Core {
     /// A packet of a group has come, in a datagram by itself.
     pub(super) fn on_group_packet(&mut self, now: Instant, from: SocketAddr, header: &Header, body: &[u8]) {
         match header.kind {
-            Kind::Verdict => match (Answer::decode(body), self.groups.meant_by(header)) {
-                (Ok(answer), Some(seat)) => seat.member.on_verdict(now, &answer),
+            Kind::Notice => match (Answer::decode(body), self.groups.meant_by(header)) {
+                (Ok(answer), Some(seat)) => seat.member.on_notice(now, &answer),
                 (Ok(_), None) => self.memory.count(Counter::UnknownFlow, 1),
                 (Err(_), _) => self.memory.count(Counter::Violation, 1),
             },
@@ -140,9 +140,9 @@ impl Core {
     }
 
     fn say_no_box(&mut self, to: SocketAddr, flow: u32, token: u64, generation: u64) {
-        let header = Header { flow, token, ..Header::new(Kind::Verdict, self.incarnation.epoch) };
+        let header = Header { flow, token, ..Header::new(Kind::Notice, self.incarnation.epoch) };
         let answer = Answer {
-            verdict: Verdict::NoBox,
+            notice: Notice::NoBox,
             via: 0,
             member: 0,
             weight: 0,
