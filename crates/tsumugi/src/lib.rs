@@ -75,6 +75,7 @@
 //! | [`message`] | tagged messages, sent and received by requests; what MPI is made of |
 //! | [`active_message`] | requests that run a handler where they arrive, and replies; for what is short and must never hang |
 //! | [`collective`] | barriers, broadcasts, reductions, gathers and their like among a list of participants |
+//! | [`multicast`] | one message to several peers, which leaves once where a switch box makes one for each out of it |
 //! | [`stream`] | messages in pieces of any size, read while they arrive; for what is long and parsed as it comes |
 //! | [`remote`] | reading, writing and atomically changing registered memory of another process, by key and address |
 //! | [`remote_memory`] | the same by name: one process exports memory, others import it and write at a place of their choice |
@@ -109,6 +110,7 @@
 pub mod active_message;
 pub mod collective;
 pub mod message;
+pub mod multicast;
 
 mod buffer;
 mod channel;

@@ -75,6 +75,11 @@ impl Lease {
         }
     }
 
+    /// Nothing is to be sent before this time.
+    pub fn postpone(&mut self, until: Instant) {
+        self.retry_at = until;
+    }
+
     fn join_anew(&mut self, now: Instant) {
         self.standing = Standing::Joining;
         (self.retry_at, self.retry_ns) = (now, RETRY_NS);

@@ -31,6 +31,8 @@ pub(crate) struct Egress {
     /// Stateless answers: to whom, and the whole packet.
     replies: Vec<(SocketAddr, Vec<u8>)>,
     pub(crate) burst: Burst,
+    /// Room for a packet that several peers get.
+    pub(crate) multicast: Vec<u8>,
 }
 
 impl Egress {

@@ -9,6 +9,7 @@ mod egress;
 mod futures;
 pub(crate) mod groups;
 pub(crate) mod long_message;
+pub(crate) mod multicast;
 mod multirail;
 pub(crate) mod peer;
 mod progress;

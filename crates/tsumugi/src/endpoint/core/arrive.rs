@@ -17,6 +17,7 @@ use tsumugi_wire::group::mix;
 use tsumugi_wire::handshake::{Challenge, Offer};
 use tsumugi_wire::header::MalformedHeader;
 use tsumugi_wire::memory::{Counter, Flow};
+use tsumugi_wire::multicast;
 use tsumugi_wire::remote::Opcode;
 use tsumugi_wire::{Flags, Header, Instant, Kind, Psn};
 
@@ -99,6 +100,10 @@ impl Core {
     /// Whether a packet's body is what its CRC says, as far as the two sides want that compared.
     #[inline]
     fn is_unaltered(&self, header: &Header, body: &[u8]) -> bool {
+        if matches!(header.kind, Kind::Multicast | Kind::Relay) {
+            let table = multicast::split(header.credit, body);
+            return table.is_ok_and(|(_, table)| multicast::check(table) == header.body_crc);
+        }
         if self.is_of_a_group(header) {
             return mix(body) == Some(header.body_crc);
         }
@@ -136,7 +141,13 @@ impl Core {
             | Kind::SizeProbe
             | Kind::SizeAck
             | Kind::Damaged => self.on_flow_packets(now, from, header, run),
-            Kind::Join | Kind::Arrive | Kind::Leave | Kind::Notice | Kind::Release => {
+            Kind::Join
+            | Kind::Arrive
+            | Kind::Leave
+            | Kind::Notice
+            | Kind::Release
+            | Kind::Multicast
+            | Kind::Relay => {
                 if header.flags.has(Flags::MIXED) {
                     self.on_group_packet(now, from, header, body);
                 }
@@ -252,6 +263,7 @@ impl Core {
             Kind::Damaged => self.on_wanted_again(index, header.psn)?,
             Kind::Hello | Kind::Challenge | Kind::Welcome | Kind::Reset => {}
             Kind::Join | Kind::Arrive | Kind::Leave | Kind::Notice | Kind::Release => {}
+            Kind::Multicast | Kind::Relay => {}
         }
         Ok(())
     }

@@ -123,9 +123,12 @@ impl Core {
         match header.kind {
             Kind::Notice => match (Answer::decode(body), self.groups.meant_by(header)) {
                 (Ok(answer), Some(seat)) => seat.member.on_notice(now, &answer),
+                (Ok(answer), None) if self.multicasts.on_notice(now, header, &answer) => {}
                 (Ok(_), None) => self.memory.count(Counter::UnknownFlow, 1),
                 (Err(_), _) => self.memory.count(Counter::Violation, 1),
             },
+            // Nor this, which brings nobody anything here: its sender finds that it was lost.
+            Kind::Multicast => self.say_no_box(from, header.psn.0 as u32, header.ack.0, 0),
             // No box has taken it. One that joins at another will hear soon that it has all members.
             Kind::Join if Join::decode(body).is_ok_and(|join| join.box_number == 0) => {
                 self.say_no_box(from, header.flow, header.token, 0);

@@ -19,6 +19,7 @@ pub(crate) mod inspect;
 mod leaving;
 mod liveness;
 mod models;
+pub(crate) mod multicast;
 pub(crate) mod paths;
 mod pieces;
 pub(crate) mod place;
@@ -38,6 +39,7 @@ use crate::counters::Counters;
 use crate::endpoint::budget::ReceiveBudget;
 use crate::endpoint::egress::Egress;
 use crate::endpoint::groups::Groups;
+use crate::endpoint::multicast::Multicasts;
 use crate::endpoint::multirail::Multirail;
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
@@ -141,6 +143,7 @@ pub struct Core {
     schedule: Schedule,
     multirail: Multirail,
     groups: Groups,
+    multicasts: Multicasts,
     egress: Egress,
     tally: Tally,
 }
@@ -169,6 +172,7 @@ impl Core {
             schedule: Schedule::default(),
             multirail: Multirail::new(options.repeat),
             groups: Groups::default(),
+            multicasts: Multicasts::default(),
             egress: Egress::default(),
             tally: Tally::default(),
             incarnation: Incarnation {
@@ -233,7 +237,7 @@ impl Core {
     /// When [`Core::tick`] has something to do.
     #[must_use]
     pub fn deadline(&self) -> Instant {
-        self.schedule.deadline().min(self.groups.deadline())
+        self.schedule.deadline().min(self.groups.deadline()).min(self.multicasts.deadline())
     }
 
     /// Whether a call has something to do though nothing has arrived: a timer, something to send, or a receive path that

@@ -18,7 +18,7 @@ use tsumugi_wire::time::MICROSECOND_NS;
 use tsumugi_wire::{Flags, Header, Instant, Kind};
 
 /// Packets of a burst, at most: as many as segmentation offload takes at once.
-const BURST_PACKETS_MAX: usize = 64;
+pub(super) const BURST_PACKETS_MAX: usize = 64;
 /// Bytes of a burst, at most: what segmentation offload takes at once, the longest UDP payload.
 const BURST_BYTES_MAX: usize = 65_507;
 /// After this time a NIC whose queue was full is tried again, ns: some packets later.
@@ -72,6 +72,7 @@ impl Core {
             }
         }
         self.transmit_groups(now, rail)?;
+        self.transmit_multicasts(now, rail)?;
         for (to, packet) in self.egress.take_replies() {
             rail.send(now, to, &[Packet { head: &packet, body: &[] }])?;
             self.tally.answers_sent += 1;
@@ -128,6 +129,11 @@ impl Core {
             if self.egress.burst.probed {
                 self.probe_behind(now, index, pick.path, rail)?;
             }
+        }
+        if let Some(multicast) = self.peers[index as usize].outbox.multicast()
+            && !self.transmit_multicast(now, multicast, rail)?
+        {
+            return Ok(false);
         }
         self.probe_paths(now, index);
         let peer = &mut self.peers[index as usize];
@@ -186,6 +192,8 @@ impl Core {
                 let (body, messages) = peer.outbox.pop_packet()?;
                 (body, Some(messages))
             }
+            // It is cut for all of them at once.
+            Outgoing::LongMessage { multicast: Some(_), .. } => return None,
             Outgoing::LongMessage { key, next, .. } => {
                 let (key, next) = (*key, *next);
                 let message = self.sent.long_messages.get_mut(key);

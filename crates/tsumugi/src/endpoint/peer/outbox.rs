@@ -3,6 +3,7 @@
 use super::operations::BulkTransfer;
 use crate::context::{ContextError, SavedOutbox, SavedOutgoing};
 use crate::endpoint::long_message::LongMessage;
+use crate::endpoint::multicast::MulticastId;
 use crate::endpoint::sent::Sent;
 use std::collections::VecDeque;
 use tsumugi_wire::Psn;
@@ -26,6 +27,8 @@ pub(crate) enum Outgoing {
         next: Fragment,
         /// Messages of the flow up to and including this one.
         messages: u64,
+        /// The multicast whose fragments it gets as they are cut for several peers at once, while it keeps up with them.
+        multicast: Option<MulticastId>,
     },
     /// Data from or for remote memory that leave packet by packet.
     BulkTransfer {
@@ -176,7 +179,49 @@ impl Outbox {
     pub(crate) fn push_long_message(&mut self, channel: u16, key: usize, total: u64) {
         let next = Fragment { channel, message: self.number_fragmented(), offset: 0, total };
         self.bytes += total;
-        self.waiting.push_back(Outgoing::LongMessage { key, next, messages: self.next_number() });
+        let messages = self.next_number();
+        self.waiting.push_back(Outgoing::LongMessage { key, next, messages, multicast: None });
+    }
+
+    /// The number that the next long message has.
+    pub(crate) const fn next_fragmented(&self) -> u32 {
+        self.next_fragmented
+    }
+
+    /// The same with a long message that others get, too, under the same number, which is no earlier than any here.
+    pub(crate) fn push_shared_by(
+        &mut self,
+        multicast: Option<MulticastId>,
+        channel: u16,
+        key: usize,
+        message: u32,
+        total: u64,
+    ) {
+        self.next_fragmented = message;
+        self.push_long_message(channel, key, total);
+        if let Some(Outgoing::LongMessage { multicast: its, .. }) = self.waiting.back_mut() {
+            *its = multicast;
+        }
+    }
+
+    /// The multicast that what waits first belongs to.
+    #[inline]
+    pub(crate) fn multicast(&self) -> Option<MulticastId> {
+        match self.front() {
+            Some(Outgoing::LongMessage { multicast, .. }) => *multicast,
+            _ => None,
+        }
+    }
+
+    /// A long message goes on for this peer alone.
+    pub(crate) fn leave_multicast(&mut self, its: usize) {
+        for outgoing in &mut self.waiting {
+            if let Outgoing::LongMessage { key, multicast, .. } = outgoing
+                && *key == its
+            {
+                *multicast = None;
+            }
+        }
     }
 
     fn number_fragmented(&mut self) -> u32 {
@@ -283,9 +328,10 @@ impl Outbox {
                 Outgoing::Packet { messages, .. } | Outgoing::BulkTransfer { messages, .. } => {
                     *messages += before
                 }
-                Outgoing::LongMessage { next, messages, .. } => {
+                Outgoing::LongMessage { next, messages, multicast, .. } => {
                     *messages += before;
                     next.message = self.number_fragmented();
+                    *multicast = None;
                 }
                 Outgoing::Rails => continue,
             }
@@ -305,7 +351,7 @@ impl Outbox {
                 Some(SavedOutgoing::Packet { body: body.clone(), messages: *messages })
             }
             Outgoing::BulkTransfer { transfer, messages } => Some(transfer.save(*messages)),
-            Outgoing::LongMessage { key, next, messages } => Some(SavedOutgoing::LongMessage {
+            Outgoing::LongMessage { key, next, messages, .. } => Some(SavedOutgoing::LongMessage {
                 data: sent.long_messages.get(*key).to_vec(),
                 channel: next.channel,
                 message: next.message,
@@ -344,7 +390,8 @@ impl Outbox {
                     let key = sent.long_messages.insert(LongMessage::new(buffer));
                     let next = Fragment { channel: *channel, message: *message, offset: *offset, total };
                     outbox.bytes += total - offset;
-                    outbox.waiting.push_back(Outgoing::LongMessage { key, next, messages: *messages });
+                    let (messages, multicast) = (*messages, None);
+                    outbox.waiting.push_back(Outgoing::LongMessage { key, next, messages, multicast });
                 }
                 SavedOutgoing::BulkTransfer { opcode, key, address, operation, data, messages } => {
                     let transfer = BulkTransfer::restore(*opcode, *key, *address, *operation, data)?;

@@ -1,136 +1,24 @@
 //! Groups that a switch box counts for, between real namespaces, with the program loaded: what comes of operations, and that groups go on
-//! when the box counts no more. Needs root and the compiled program.
+//! when the box counts no more. [`multicast`] is about what one sends to several. Needs root and the compiled program.
 
-use aya::maps::{Array, Map, MapData};
+mod multicast;
+mod places;
+
+use places::{
+    address, as_root_with_the_program, at_hook, config, forget_groups, in_the_switch, lab, places, places_in,
+    row_of_three, together,
+};
 use rand::rngs::StdRng;
 use rand::{RngExt as _, SeedableRng as _};
 use std::net::UdpSocket;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use tsumugi::FaultOptions;
 use tsumugi::collective::{Broken, CollectiveError, Group, Reduction};
-use tsumugi::{Config, Endpoint, FaultOptions, Wait};
-use tsumugi_lab::testing::{Watched, as_root};
-use tsumugi_lab::{Lab, Spec, Wire};
 use tsumugi_proto::group::member::seal;
-use tsumugi_rail::switch::groups::GroupEntry;
-use tsumugi_rail::switch::{self, Hook, Options};
-use tsumugi_rail::xdp::IS_COMPILED;
+use tsumugi_rail::switch::{self, Hook};
 use tsumugi_wire::group::{BODY_BYTES, Contribution, Join, Operation};
 use tsumugi_wire::{Header, Kind, Psn};
-
-const PORT: u16 = 7411;
-const CHANNEL: u16 = 3;
-
-fn as_root_with_the_program(test: &str) -> Option<Watched> {
-    let missing = "needs a build with the XDP program (clang and libbpf-dev)";
-    as_root(test, (!IS_COMPILED).then_some(missing))
-}
-
-fn lab(nodes: u32, mtu: u32) -> tsumugi_lab::LabGuard {
-    let spec = Spec { nodes, mtu, wire: Some(Wire::XdpSwitch), ..Spec::unique("box") };
-    Lab::up(&spec).expect("the lab is made").guarded()
-}
-
-/// The address of a node's NIC.
-fn address(lab: &Lab, node: usize) -> String {
-    format!("{}:{PORT}", lab.nodes()[node].nics[0].address)
-}
-
-/// A host that takes part: a node of a lab, and where its endpoint is.
-struct Place<'a> {
-    lab: &'a Lab,
-    node: usize,
-    address: String,
-}
-
-/// The first nodes of a lab.
-fn places(lab: &Lab, size: usize) -> Vec<Place<'_>> {
-    (0..size).map(|node| Place { lab, node, address: address(lab, node) }).collect()
-}
-
-fn config(seed: u64, faults: Option<FaultOptions>) -> Config {
-    let mut config = Config::default();
-    config.port = PORT;
-    config.wait = Wait::Block;
-    config.faults = faults.map(|mut faults| {
-        faults.seed = seed;
-        faults
-    });
-    config
-}
-
-/// Says at its end that it has come, also if that is a panic.
-struct Ends<'a>(&'a AtomicBool);
-
-impl Drop for Ends<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
-/// Has hosts do some work in a group, each in a thread of its own, while something else is done, which is told when the first of them
-/// has ended.
-fn together<T: Send>(
-    places: &[Place<'_>],
-    config: impl Fn(usize) -> Config + Sync,
-    work: impl Fn(&Endpoint, &Group) -> T + Sync,
-    meanwhile: impl FnOnce(&AtomicBool) + Send,
-) -> Vec<T> {
-    let has_ended = AtomicBool::new(false);
-    let one = |rank: usize| {
-        let _ends = Ends(&has_ended);
-        let Place { lab, node, .. } = &places[rank];
-        lab.enter(*node).expect("the node can be entered");
-        let endpoint = Endpoint::open(config(rank)).unwrap_or_else(|error| panic!("{error}"));
-        let peer = |other: usize| {
-            (other != rank).then(|| endpoint.add_peer(&places[other].address).expect("an address"))
-        };
-        let peers: Vec<_> = (0..places.len()).map(peer).collect();
-        let group = Group::open(&endpoint, CHANNEL, rank, &peers).expect("a group");
-        let outcome = work(&endpoint, &group);
-        drop(group);
-        // Some may have left before.
-        let _ = endpoint.close();
-        outcome
-    };
-    let one = &one;
-    std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..places.len()).map(|rank| scope.spawn(move || one(rank))).collect();
-        let other = scope.spawn(|| meanwhile(&has_ended));
-        let outcomes = threads.into_iter().map(|thread| thread.join());
-        let outcomes: Vec<_> = outcomes.collect();
-        other.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
-        outcomes.into_iter().map(|one| one.unwrap_or_else(|panic| std::panic::resume_unwind(panic))).collect()
-    })
-}
-
-/// Runs in the switch of a lab.
-fn in_the_switch<T: Send>(lab: &Lab, work: impl FnOnce() -> T + Send) -> T {
-    std::thread::scope(|scope| {
-        let within = scope.spawn(|| {
-            lab.enter_switch().expect("the switch can be entered");
-            work()
-        });
-        within.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
-    })
-}
-
-/// Takes the box away and makes it anew, at a hook.
-fn at_hook(lab: &Lab, hook: Hook) {
-    in_the_switch(lab, || {
-        let ports = switch::status().expect("there is one").ports;
-        let ports: Vec<String> = ports.into_iter().filter_map(|port| port.attached.nic).collect();
-        switch::down(&[]).expect("it goes");
-        let options = Options { hook: Some(hook), ..Options::default() };
-        switch::up(&ports, &options).unwrap_or_else(|error| panic!("{error}"));
-    });
-    for node in 0..lab.nodes().len() {
-        // What a veth needs when programs in drivers send to it; `tsumugi switch up` says so.
-        let mut command = lab.command(node, "ethtool").expect("the node can be entered");
-        let told = command.args(["-K", "nic0", "tx", "off", "txvlan", "off", "gro", "on"]).output();
-        assert!(told.is_ok_and(|told| told.status.success()));
-    }
-}
 
 /// A random operation, the same at all, and whether its result is right.
 fn operate(group: &Group, random: &mut StdRng) {
@@ -253,44 +141,12 @@ fn a_group_goes_on_when_its_box_goes() {
     }
 }
 
-/// Joins the switches of two labs by a link.
-fn link(one: &Lab, other: &Lab, name: &str) {
-    let run = |lab: &Lab, arguments: &[&str]| {
-        let mut command = lab.switch_command("ip").expect("the switch can be entered");
-        let output = command.args(arguments).output().expect("ip starts");
-        assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    };
-    let there = format!("tsu-{}-switch", other.name());
-    run(one, &["link", "add", name, "type", "veth", "peer", "name", name, "netns", &there]);
-    for lab in [one, other] {
-        run(lab, &["link", "set", name, "up"]);
-        in_the_switch(lab, || {
-            switch::up(&[name.to_owned()], &Options::default()).unwrap_or_else(|error| panic!("{error}"));
-        });
-    }
-}
-
 /// Three boxes in a row: the first has member 0, the second is between, and the third is behind that.
 #[test]
 fn a_tree_of_boxes_counts() {
     let Some(_watched) = as_root_with_the_program("a_tree_of_boxes_counts") else { return };
-    let labs = [lab(2, 1500), lab(2, 1500), lab(2, 1500)];
-    link(&labs[0], &labs[1], "up0");
-    link(&labs[1], &labs[2], "up1");
-    let mut places = Vec::new();
-    for (number, lab) in labs.iter().enumerate() {
-        for node in 0..2 {
-            // All labs have the same addresses.
-            let address = format!("10.99.0.{}", 10 * (number + 1) + node);
-            let line = format!("ip addr flush dev nic0 && ip addr add {address}/24 dev nic0");
-            let mut shell = lab.command(node, "sh").expect("the node can be entered");
-            assert!(shell.args(["-c", &line]).status().is_ok_and(|done| done.success()));
-            // One behind the second box is left out, so that it has one member and a box.
-            if (number, node) != (1, 1) {
-                places.push(Place { lab, node, address: format!("{address}:{PORT}") });
-            }
-        }
-    }
+    let labs = row_of_three();
+    let places = places_in(&labs);
     let counted = together(
         &places,
         |rank| config(rank as u64, None),
@@ -315,21 +171,6 @@ fn a_tree_of_boxes_counts() {
     assert!(counted.iter().all(|(is_counted, _)| *is_counted));
     let seen = counted.into_iter().find_map(|(_, seen)| seen).expect("rank 0 has looked");
     assert_eq!(seen, [vec![(true, 5, 3)], vec![(false, 3, 2)], vec![(false, 2, 2)]]);
-}
-
-/// Has the box of the switch that the thread is in forget all groups, as one does that is restarted.
-fn forget_groups() {
-    let folders = std::fs::read_dir("/sys/fs/bpf/tsumugi").expect("the box has pinned its maps");
-    for folder in folders.flatten() {
-        let Ok(groups) = MapData::from_pin(folder.path().join("groups")) else { continue };
-        let mut groups: Array<_, GroupEntry> = Map::Array(groups).try_into().expect("an array");
-        for place in 0..groups.len() {
-            if groups.get(&place, 0).is_ok_and(|group| group.size != 0) {
-                // SAFETY: numbers, of which 0 is a value.
-                groups.set(place, unsafe { std::mem::zeroed::<GroupEntry>() }, 0).expect("it is forgotten");
-            }
-        }
-    }
 }
 
 #[test]
