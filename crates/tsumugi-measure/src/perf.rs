@@ -49,6 +49,7 @@ pub(crate) const PORT: u16 = 7411;
                   tsumugi perf all-to-all
                   tsumugi perf forwarding
                   tsumugi perf barrier
+                  tsumugi perf multicast
                   tsumugi perf collectives
                   tsumugi perf translate")]
 pub struct Arguments {
@@ -95,6 +96,12 @@ enum Command {
     /// A barrier that the switch box counts, beside one by messages and a single message (P3's table 2), in a lab of its
     /// own (root).
     Barrier(crate::groups::barrier::BarrierOptions),
+    /// One message to all of several receivers, sent once and sent to each: the sender's CPU time, and what arrives, in a lab
+    /// of its own (root).
+    Multicast(crate::groups::multicast::MulticastOptions),
+    /// One of those who send and receive: a part of `multicast`, run in a node of its lab.
+    #[command(hide = true)]
+    MulticastMember(crate::groups::stream::StreamOptions),
     /// Every collective operation by size, by messages and, where it can count them, by the switch box, in a lab of its
     /// own (root).
     Collectives(crate::groups::collectives::CollectivesOptions),
@@ -317,6 +324,8 @@ pub fn run(arguments: Arguments) -> crate::CommandResult {
         Command::Forwarding(options) => return crate::forwarding::run(&options),
         Command::ForwardingFrames(options) => return crate::forwarding::frames::run(&options),
         Command::Barrier(options) => return crate::groups::barrier::run(&options),
+        Command::Multicast(options) => return crate::groups::multicast::run(&options),
+        Command::MulticastMember(options) => return crate::groups::stream::run(&options),
         Command::Collectives(options) => return crate::groups::collectives::run(&options),
         Command::GroupMember(options) => return crate::groups::member::run(&options),
         Command::Translate(options) => return crate::translate::run(&options),

@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser as _};
+use serde::de::DeserializeOwned;
 use tsumugi::{ReceiveChoice, SendChoice, Wait};
 use tsumugi_lab::child::Running;
 use tsumugi_lab::{LabGuard, Spec, Wire};
@@ -27,7 +28,7 @@ pub(super) struct Common {
     pub(super) hook: Option<Hook>,
     /// How the processes wait [default: spin where there is a CPU for each, else adaptive].
     #[arg(long, value_parser = any_of::<Wait>().try_map(|word| word.parse::<Wait>()))]
-    wait: Option<Wait>,
+    pub(super) wait: Option<Wait>,
     /// How they send.
     #[arg(long, default_value_t = SendChoice::Auto, value_parser = any_of::<SendChoice>().try_map(|word| word.parse::<SendChoice>()))]
     send: SendChoice,
@@ -89,27 +90,70 @@ impl Testbed<'_> {
 
     /// Has the first so many nodes do and time something: the median of each task, ns.
     pub(super) fn time(&self, nodes: u32, tasks: &[Task], time_s: f64) -> Result<Vec<f64>, OwnLabError> {
+        let mut arguments: Vec<String> = tasks.iter().map(|task| format!("--task={task}")).collect();
+        arguments.push(format!("--time={time_s}"));
         let cpus = cpu::allowed().0;
+        let cpu = |rank: usize| cpus[rank % cpus.len()];
+        self.run(
+            "group-member",
+            nodes,
+            (self.options.wait(nodes), &cpu),
+            &arguments,
+            time_s * tasks.len() as f64,
+        )
+    }
+
+    /// Has what a node sends go through the box on another CPU than the node's, as if it came over a wire: packet by packet, and none of that
+    /// in the node's time. `to`: that CPU.
+    pub(super) fn keep_apart(&self, node: usize, to: usize) -> Result<(), OwnLabError> {
+        for node in 0..self.lab.nodes().len() {
+            let settings = ["-K", NIC, "gso", "off", "tso", "off", "tx-udp-segmentation", "off"];
+            let mut told = self.lab.command(node, "ethtool")?;
+            told.args(settings);
+            Running::start(told, format!("ethtool {}", settings.join(" ")))?.output(PATIENCE)?;
+        }
+        let port = format!("/sys/class/net/n{node}-{NIC}");
+        // What comes behind the driver is handed to a CPU; what comes in it, to a thread.
+        let line = format!(
+            "mount -t sysfs sysfs /sys && echo {:x} > {port}/queues/rx-0/rps_cpus && echo 1 > {port}/threaded",
+            1u128 << to.min(127)
+        );
+        let mut set = self.lab.switch_command("unshare")?;
+        set.args(["--mount", "sh", "-c", &line]);
+        Running::start(set, "unshare --mount sh".to_owned())?.output(PATIENCE)?;
+        Ok(())
+    }
+
+    /// Runs one of this program's measurements in the first so many nodes, which takes about so long; returns what the first of them
+    /// prints.
+    pub(super) fn run<T: DeserializeOwned>(
+        &self,
+        command: &str,
+        nodes: u32,
+        (wait, cpu): (Wait, &dyn Fn(usize) -> usize),
+        arguments: &[String],
+        takes_s: f64,
+    ) -> Result<T, OwnLabError> {
         let hosts = &self.lab.nodes()[..nodes as usize];
         let start = |rank: usize| {
-            let mut arguments = ["perf", "group-member"].map(str::to_owned).to_vec();
-            arguments.extend(hosts.iter().map(|node| format!("--host={}", node.nics[0].address)));
-            arguments.push(format!("--rank={rank}"));
-            arguments.push(format!("--receive={}", self.options.receive));
-            arguments.push(format!("--send={}", self.options.send));
-            arguments.push(format!("--wait={}", self.options.wait(nodes)));
-            arguments.extend(tasks.iter().map(|task| format!("--task={task}")));
-            arguments.push(format!("--time={time_s}"));
-            arguments.push(format!("--cpu={}", cpus[rank % cpus.len()]));
-            Running::ours(Some((&self.lab, rank)), &arguments)
+            let mut all = ["perf", command].map(str::to_owned).to_vec();
+            all.extend(hosts.iter().map(|node| format!("--host={}", node.nics[0].address)));
+            all.push(format!("--rank={rank}"));
+            all.push(format!("--receive={}", self.options.receive));
+            all.push(format!("--send={}", self.options.send));
+            all.push(format!("--wait={wait}"));
+            all.extend(arguments.iter().cloned());
+            all.push(format!("--cpu={}", cpu(rank)));
+            Running::ours(Some((&self.lab, rank)), &all)
         };
         let members = (0..hosts.len()).map(start).collect::<Result<Vec<_>, _>>()?;
         // What is slow to begin with takes longer than is planned.
-        let limit = PATIENCE + Duration::from_secs_f64(4.0 * time_s * tasks.len() as f64);
-        let mut all = Vec::new();
+        let limit = PATIENCE + Duration::from_secs_f64(4.0 * takes_s);
+        let mut outputs = Vec::new();
         for member in members {
-            all.push(member.json::<Vec<f64>>(limit)?);
+            outputs.push(member.output(limit)?);
         }
-        Ok(all.swap_remove(0))
+        let figure = serde_json::from_slice(&outputs[0]).ok();
+        figure.ok_or_else(|| OwnLabError::NoFigure(format!("tsumugi perf {command}"), "figures"))
     }
 }

@@ -7,7 +7,7 @@
 
 use crate::PeerId;
 use tsumugi_proto::group::lease::Lease;
-use tsumugi_wire::group::Answer;
+use tsumugi_wire::group::{Answer, Notice};
 use tsumugi_wire::time::MILLISECOND_NS;
 use tsumugi_wire::{Header, Instant};
 
@@ -80,6 +80,26 @@ pub(crate) struct Multicast {
     /// Packets that were sent for several receivers at once, and parts that receivers were to get of them.
     pub(crate) packets: u64,
     pub(crate) parts: u64,
+    /// Each packet is handed to the NIC by itself: the kernel was seen to pass on what it was to cut up to where the box is.
+    pub(crate) is_apart: bool,
+    /// Several have been handed over at once.
+    pub(crate) sends_runs: bool,
+}
+
+impl Multicast {
+    pub(crate) const fn new(lease: Lease, role: Role) -> Multicast {
+        Multicast { lease, role, packets: 0, parts: 0, is_apart: false, sends_runs: false }
+    }
+
+    /// A box, or a member that no box has taken a packet from, says something.
+    fn on_notice(&mut self, now: Instant, answer: &Answer) {
+        if answer.notice == Notice::NoBox && self.sends_runs && !self.is_apart {
+            // A virtual NIC may hand several over in one piece, and no box takes them so.
+            self.is_apart = true;
+            return;
+        }
+        self.lease.on_notice(now, answer);
+    }
 }
 
 /// All of them.
@@ -159,7 +179,7 @@ impl Multicasts {
         let meant = self.places.iter_mut().flatten().find(|multicast| multicast.lease.is_for(header));
         let is_ours = meant.is_some();
         if let Some(multicast) = meant {
-            multicast.lease.on_notice(now, answer);
+            multicast.on_notice(now, answer);
             self.deadline = Instant(0);
         }
         is_ours

@@ -2,7 +2,7 @@
 
 use super::{Core, transmit};
 use crate::checksum::crc32c_of_two;
-use crate::endpoint::long_message::LongMessage;
+use crate::endpoint::long_message::{LongMessage, PieceHead};
 use crate::endpoint::multicast::{Multicast, MulticastId, PATIENCE_NS, Receiver, Role, Transfer};
 use crate::endpoint::peer::Peer;
 use crate::endpoint::peer::connection::Phase;
@@ -20,12 +20,45 @@ use tsumugi_wire::header::HEADER_BYTES;
 use tsumugi_wire::limits::ONE_BUFFER_BYTES;
 use tsumugi_wire::multicast::{Entry, RECEIVERS_MAX, Table, check, receivers_behind, table_bytes};
 use tsumugi_wire::time::MILLISECOND_NS;
-use tsumugi_wire::{Flags, Instant, Psn};
+use tsumugi_wire::{Flags, Header, Instant, Psn};
 
 /// A receiver without a connection to the sender looks for one after so long, ns.
 const NO_FLOW_NS: u64 = 20 * MILLISECOND_NS;
 /// The path over which multicasts go: that of the address that a peer was added by.
 const PATH: u8 = 0;
+
+/// Receivers that keep step: their places, and the numbers of their peers.
+type InStep = ArrayVec<(usize, u32), RECEIVERS_MAX>;
+
+/// The entries of a table.
+struct Entries([Entry; RECEIVERS_MAX], usize);
+
+impl Entries {
+    fn new(count: usize) -> Entries {
+        Entries([Entry::ABSENT; RECEIVERS_MAX], count)
+    }
+
+    /// As many, and no fewer.
+    fn resize(&mut self, count: usize) {
+        self.1 = count;
+    }
+}
+
+impl std::ops::Deref for Entries {
+    type Target = [Entry];
+
+    fn deref(&self) -> &[Entry] {
+        &self.0[..self.1]
+    }
+}
+
+/// A fragment that was cut off a message.
+struct Piece {
+    head: PieceHead,
+    at: usize,
+    bytes: usize,
+    crc: u32,
+}
 
 /// Who may join a multicast group, and which it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,7 +97,7 @@ impl Core {
         let lease = Lease::new(now, self.membership(group, 0, u32::MAX, token));
         let receivers = receivers.iter().map(|peer| Receiver::new(*peer)).collect();
         let role = Role::Sender { receivers, transfers: VecDeque::new() };
-        self.multicasts.put(Multicast { lease, role, packets: 0, parts: 0 })
+        self.multicasts.put(Multicast::new(lease, role))
     }
 
     /// Joins a multicast group as its receiver number `member` − 1.
@@ -76,7 +109,7 @@ impl Core {
         sender: PeerId,
     ) -> MulticastId {
         let lease = Lease::new(now, self.membership(group, member, u32::MAX, 0));
-        self.multicasts.put(Multicast { lease, role: Role::Receiver(sender), packets: 0, parts: 0 })
+        self.multicasts.put(Multicast::new(lease, Role::Receiver(sender)))
     }
 
     /// Leaves a multicast group. What was accepted for receivers goes on to each by itself.
@@ -274,7 +307,9 @@ impl Core {
                 continue;
             };
             transfer.since = now;
-            let (sent, taken) = self.send_step(now, (receivers, transfer), header, step, rail)?;
+            let way = (multicast.is_apart, &mut *rail);
+            let (sent, taken) = self.send_step(now, (receivers, transfer), header, step, way)?;
+            multicast.sends_runs |= sent > 1;
             multicast.packets += sent;
             multicast.parts += sent * transfer.in_step.len() as u64;
             if self.is_cut(receivers, transfer, id) {
@@ -331,104 +366,124 @@ impl Core {
         &mut self,
         now: Instant,
         (receivers, transfer): (&[Receiver], &Transfer),
-        mut header: tsumugi_wire::Header,
+        header: Header,
         (mut next, room): (Fragment, u64),
-        rail: &mut R,
+        (is_apart, rail): (bool, &mut R),
     ) -> Result<(u64, bool), RailError> {
-        let peers: ArrayVec<(usize, u32), RECEIVERS_MAX> =
+        let peers: InStep =
             transfer.in_step.iter().map(|place| (*place, self.canonical(receivers[*place].peer).0)).collect();
         let Some((_, first)) = peers.first() else { return Ok((0, true)) };
         let to = self.peers[*first as usize].paths[usize::from(PATH)].address;
         let longest = peers.iter().map(|(_, index)| self.body_bytes(*index)).min().unwrap_or_default();
-        let behind = HEADER_BYTES + table_bytes(receivers.len());
-        let most = longest.min(ONE_BUFFER_BYTES - behind) - FRAGMENT_BYTES;
-        let mut count = 0;
-        let mut packet = std::mem::take(&mut self.egress.multicast);
-        let mut is_taken = true;
-        while count < room.min(transmit::BURST_PACKETS_MAX as u64) && next.offset < next.total && is_taken {
-            let (head, at, bytes, left) =
-                self.sent.long_messages.get_mut(transfer.key).cut(&next, most / 8 * 8);
+        let longest = longest.min(ONE_BUFFER_BYTES - HEADER_BYTES - table_bytes(receivers.len()));
+        let most = (longest - FRAGMENT_BYTES) / 8 * 8;
+        let (base, mut entries) = self.entries(&peers, receivers.len());
+        let mut pieces = ArrayVec::<Piece, { transmit::BURST_PACKETS_MAX }>::new();
+        while (pieces.len() as u64) < room && !pieces.is_full() && next.offset < next.total {
+            let (head, at, bytes, left) = self.sent.long_messages.get_mut(transfer.key).cut(&next, most);
             next.offset += left as u64;
-            let ends = next.offset == next.total;
             let crc = crc32c_of_two(&head, self.sent.long_messages.get(transfer.key).at(at, bytes));
-            let mut numbers = ArrayVec::<(usize, Psn, u64), RECEIVERS_MAX>::new();
-            let (mut waits, mut asks) = (ends && self.wants_ack(&peers), ends);
-            for (place, index) in &peers {
+            for (_, index) in &peers {
                 let peer = &mut self.peers[*index as usize];
                 let complete = peer.outbox.cut_long_message(left as u64);
-                let key = self.sent.insert(SentPacket {
-                    body: Body::Piece { head: head.clone(), key: transfer.key, at, bytes },
-                    crc,
-                });
-                // The part that is not cut hands its claim on to the last fragment.
-                self.sent.long_messages.get_mut(transfer.key).users += u32::from(complete.is_none());
-                let psn = peer.sender.send(now, PATH, key);
+                let body = Body::Piece { head: head.clone(), key: transfer.key, at, bytes };
+                let psn = peer.sender.send(now, PATH, self.sent.insert(SentPacket { body, crc }));
                 if let Some(messages) = complete {
                     peer.outbox.mark(psn, messages);
                 }
-                waits |= peer.sender.room(PATH) == 0;
-                asks |= peer.sender.room(PATH) == 0;
-                let token = peer.connection.remote.map_or(0, |remote| remote.token);
-                numbers.push((*place, psn, token));
+                // The part that is not cut hands its claim on to the last fragment.
+                self.sent.long_messages.get_mut(transfer.key).users += u32::from(complete.is_none());
             }
-            self.tally.packets_sent += 1;
-            count += 1;
-            waits |=
-                asks && peers.iter().any(|(_, index)| self.peers[*index as usize].sender.needs_ack(PATH));
-            let base = numbers.iter().map(|(_, psn, _)| *psn).min().unwrap_or_default();
-            let frame_bytes = head.len() + bytes;
-            let mut entries: ArrayVec<Entry, RECEIVERS_MAX> = ArrayVec::new();
-            let in_table = receivers_behind(frame_bytes, receivers.len());
-            entries.extend(std::iter::repeat_n(Entry::ABSENT, in_table));
-            for (place, psn, token) in &numbers {
-                entries[*place] = Entry::new(*token, base, *psn);
-            }
-            let table = Table { crc, base, entries: &entries };
-            header.flags = Flags::MIXED;
-            if asks || waits {
-                header.flags = header.flags.with(Flags::ACK_REQUEST);
-            }
-            if asks && !waits {
-                header.flags = header.flags.with(Flags::AT_LEISURE);
-            }
-            packet.clear();
-            packet.extend_from_slice(&[0; HEADER_BYTES]);
-            packet.extend_from_slice(&head);
-            packet.extend_from_slice(self.sent.long_messages.get(transfer.key).at(at, bytes));
-            let frames_end = packet.len();
-            packet.extend_from_slice(&table.encode_head());
-            packet.extend_from_slice(table.entry_bytes());
-            header.credit = in_table as u16;
-            header.body_bytes = (packet.len() - HEADER_BYTES) as u16;
-            header.body_crc = check(&packet[frames_end..]);
-            packet[..HEADER_BYTES].copy_from_slice(&header.encode());
-            is_taken = rail.send(now, to, &[Packet { head: &packet, body: &[] }])? == 1;
-            for ((_, index), (_, psn, _)) in peers.iter().zip(&numbers) {
-                let peer = &mut self.peers[*index as usize];
-                if !is_taken {
-                    peer.sender.not_taken(*psn);
-                } else if waits {
-                    peer.outbox.ask(psn.next());
-                }
+            pieces.push(Piece { head, at, bytes, crc });
+        }
+        // All are of one length but, where the table must be longer for it, the last.
+        let frame_bytes = pieces.iter().map(|piece| piece.head.len() + piece.bytes).min().unwrap_or_default();
+        entries.resize(receivers_behind(frame_bytes, receivers.len()));
+        let mut bytes = std::mem::take(&mut self.egress.multicast);
+        bytes.clear();
+        let mut ends = ArrayVec::<usize, { transmit::BURST_PACKETS_MAX }>::new();
+        let waits = self.wants_ack(&peers, next.offset == next.total);
+        for (at, piece) in pieces.iter().enumerate() {
+            let asks = (at + 1 == pieces.len()).then_some(waits).unwrap_or(Flags(0));
+            let header = Header { flags: Flags::MIXED.with(asks), ..header };
+            let data = self.sent.long_messages.get(transfer.key).at(piece.at, piece.bytes);
+            let table = Table { crc: piece.crc, base: base.plus(at as u64), entries: &entries };
+            put_packet(&mut bytes, header, &piece.head, data, &table);
+            ends.push(bytes.len());
+        }
+        let starts = [0].into_iter().chain(ends.iter().copied());
+        let packets: ArrayVec<Packet<'_>, { transmit::BURST_PACKETS_MAX }> =
+            starts.zip(&ends).map(|(start, end)| Packet { head: &bytes[start..*end], body: &[] }).collect();
+        let mut taken = 0;
+        for run in packets.chunks(if is_apart { 1 } else { packets.len().max(1) }) {
+            let of_run = rail.send(now, to, run)?;
+            taken += of_run;
+            if of_run < run.len() {
+                break;
             }
         }
-        self.egress.multicast = packet;
+        let count = packets.len();
+        drop(packets);
+        self.egress.multicast = bytes;
+        self.tally.packets_sent += count as u64;
         for (_, index) in &peers {
             let peer = &mut self.peers[*index as usize];
-            if is_taken && peer.outbox.is_empty() {
+            let end = peer.sender.next();
+            for back in 0..count - taken {
+                peer.sender.not_taken(Psn(end.0 - 1 - back as u64));
+            }
+            if waits.has(Flags::ACK_REQUEST) && !waits.has(Flags::AT_LEISURE) && taken == count {
+                peer.outbox.ask(end);
+            }
+            if taken == count && peer.outbox.is_empty() {
                 peer.outbox.on_all_sent();
             }
             // What is lost, and what waits behind the message, each gets by itself.
-            if !is_taken || !peer.outbox.is_empty() && peer.outbox.multicast().is_none() {
+            if taken < count || !peer.outbox.is_empty() && peer.outbox.multicast().is_none() {
                 self.schedule(*index);
             }
             self.arm(now, *index);
         }
-        Ok((count, is_taken))
+        Ok((count as u64, taken == count))
     }
 
-    /// Whether somebody waits for what is sent to any of these to arrive.
-    fn wants_ack(&self, peers: &[(usize, u32)]) -> bool {
-        peers.iter().any(|(_, index)| self.peers[*index as usize].outbox.wants_ack())
+    /// What tells the receivers' packets apart, of those that are sent next; and the number that they count from.
+    fn entries(&self, peers: &InStep, receivers: usize) -> (Psn, Entries) {
+        let next = |index: u32| self.peers[index as usize].sender.next();
+        let base = peers.iter().map(|(_, index)| next(*index)).min().unwrap_or_default();
+        let mut entries = Entries::new(receivers);
+        for (place, index) in peers {
+            let token = self.peers[*index as usize].connection.remote.map_or(0, |remote| remote.token);
+            entries.0[*place] = Entry::new(token, base, next(*index));
+        }
+        (base, entries)
     }
+
+    /// How the last packet of a burst asks for an acknowledgement, if it ends a message or all may be sent no more.
+    fn wants_ack(&self, peers: &InStep, ends: bool) -> Flags {
+        let any =
+            |what: &dyn Fn(&Peer) -> bool| peers.iter().any(|(_, index)| what(&self.peers[*index as usize]));
+        let is_full = any(&|peer| peer.sender.room(PATH) == 0);
+        let is_needed = any(&|peer| peer.sender.needs_ack(PATH) || ends && peer.outbox.wants_ack());
+        match (is_full || ends, is_full || is_needed) {
+            (true, true) => Flags::ACK_REQUEST,
+            (true, false) => Flags::ACK_REQUEST.with(Flags::AT_LEISURE),
+            (false, _) => Flags(0),
+        }
+    }
+}
+
+/// Adds a packet for several receivers to others.
+fn put_packet(room: &mut Vec<u8>, mut header: Header, head: &[u8], data: &[u8], table: &Table<'_>) {
+    let start = room.len();
+    room.extend_from_slice(&[0; HEADER_BYTES]);
+    room.extend_from_slice(head);
+    room.extend_from_slice(data);
+    let frames_end = room.len();
+    room.extend_from_slice(&table.encode_head());
+    room.extend_from_slice(table.entry_bytes());
+    header.credit = table.entries.len() as u16;
+    header.body_bytes = (room.len() - start - HEADER_BYTES) as u16;
+    header.body_crc = check(&room[frames_end..]);
+    room[start..start + HEADER_BYTES].copy_from_slice(&header.encode());
 }
