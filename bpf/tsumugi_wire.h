@@ -80,7 +80,7 @@ enum tsumugi_kind {
 #define TSUMUGI_FLAG_AWAY 16 /* an answer: the process leaves, and another will go on */
 #define TSUMUGI_FLAG_AT_LEISURE 32 /* with ACK_REQUEST: who must make a system call for the ACK may take its time */
 #define TSUMUGI_FLAG_UNCHECKED 64 /* DATA, where both sides agreed: the body's CRC is 0 and not compared */
-#define TSUMUGI_FLAG_MIXED 128 /* to and from switch boxes: body_crc is tsumugi_group_mix() of the body */
+#define TSUMUGI_FLAG_MIXED 128 /* to and from switch boxes: body_crc is tsumugi_group_mix(), or tsumugi_table_check() */
 
 struct tsumugi_header {
 	union {

@@ -361,7 +361,7 @@ fn damaged_packets_of_a_recognised_conversation_are_shown() {
     let vectors = common::load();
     let bytes =
         |name: &str| vectors.iter().find(|vector| vector.name == name).expect("the vector").bytes.as_slice();
-    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_22"];
+    let datagrams = ["data_lone_8_bytes", "check_psn", "kind_24"];
     let capture =
         write_capture("conversation.pcap", datagrams.iter().map(|name| Datagram::whole(62000, bytes(name))));
     assert_eq!(shown(&capture), datagrams.map(|name| expected(bytes(name))));
