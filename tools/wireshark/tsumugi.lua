@@ -420,7 +420,7 @@ local function dissect_multicast(tvb, body, bytes, tree)
     for index = 0, receivers - 1 do
         local here = place + TABLE_BYTES + ENTRY_BYTES * index
         local tag, after = tvb(here, 4):le_uint(), tvb(here + 4, 4):le_uint()
-        local text = string.format("Receiver %d, member %d: ", index, index + 1)
+        local text = string.format("Member %d: ", index + 1)
         if tag == 0 then
             text = text .. "nothing"
         else
