@@ -211,9 +211,9 @@ struct tsumugi_challenge {
 	__u64 cookie; /* never 0 */
 };
 
-/* ---- packets to and from switch boxes (group.rs) ----------------------------------------------- */
+/* ---- packets to and from switch boxes (group.rs, multicast.rs) --------------------------------- */
 
-#define TSUMUGI_GROUP_BYTES 88 /* of every body */
+#define TSUMUGI_GROUP_BYTES 88 /* of every body but those with a table, which have no fewer */
 #define TSUMUGI_GROUP_WORDS 8 /* that are combined */
 #define TSUMUGI_GROUP_SLOTS 64
 #define TSUMUGI_GROUP_SLOT_BITS 6

@@ -9,7 +9,7 @@ mod exercise;
 
 use std::net::SocketAddr;
 use std::os::fd::BorrowedFd;
-use tsumugi::internal::{EndpointOptions, Core};
+use tsumugi::internal::{Core, EndpointOptions};
 use tsumugi::{PeerId, Repeat};
 use tsumugi_rail::{Memory, Packet, Rail, RailError};
 use tsumugi_wire::handshake::{Challenge, OFFER_BYTES, Offer};
@@ -87,7 +87,8 @@ fn finish(packet: &mut [u8]) {
     let Some((header, body)) = packet.split_at_mut_checked(HEADER_BYTES) else { return };
     header[0] = 1;
     header[42..44].copy_from_slice(&(body.len() as u16).to_le_bytes());
-    let crc = mix(header, body).unwrap_or_else(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32);
+    let crc = mix(header, body)
+        .unwrap_or_else(|| crc_fast::checksum(crc_fast::CrcAlgorithm::Crc32Iscsi, body) as u32);
     header[44..48].copy_from_slice(&crc.to_le_bytes());
     exercise::seal(packet);
 }
